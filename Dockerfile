@@ -53,10 +53,10 @@ COPY --from=gateway-modules /app ./
 COPY --from=build /app/dist/gateway dist/gateway
 COPY --from=build /app/dist/config dist/config
 COPY config ./config
-# The admin listener stays on the container's loopback, where the health check is. To reach it from outside set
-# GATEWAY_ADMIN_HOST=0.0.0.0 and mount a token, named by GATEWAY_ADMIN_TOKEN_FILE.
+# The admin listener stays on the container's loopback. To reach it from outside set GATEWAY_ADMIN_HOST=0.0.0.0 and mount a token,
+# named by GATEWAY_ADMIN_TOKEN_FILE. The health check asks it where the variables and gateway.json put it.
 ENV GATEWAY_HOST=0.0.0.0
 EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.GATEWAY_ADMIN_PORT ?? 9090}/healthz`).then((r) => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "dist/gateway/cli/countersign.js", "health", "--live"]
 CMD ["node", "--min-semi-space-size=32", "--max-semi-space-size=32", "dist/gateway/main.js"]

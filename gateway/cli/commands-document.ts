@@ -5,7 +5,9 @@ import { helpOf, overview } from './help.ts'
 const HEAD = `# Commands
 
 The command line of the gateway. In a checkout, and wherever the package is installed, it is \`npx -- countersign\`; the npm scripts
-\`gateway\`, \`validate\`, \`certs:demo\` and \`keys:rotate\` call it. This page is what \`--help\` says (\`npm run schemas\` writes it);
+\`gateway\`, \`validate\`, \`audit\`, \`certs:demo\` and \`keys:rotate\` call it. In the image it is
+\`node dist/gateway/cli/countersign.js\`, under systemd \`/opt/countersign/node_modules/.bin/countersign\`; the [runbook](RUNBOOK.md) shows
+how to give it the gateway's variables there. This page is what \`--help\` says (\`npm run schemas\` writes it);
 a test runs every example.
 
 The package is not published: \`npm pack -w gateway\` in a checkout makes \`countersign-${packageJson.version}.tgz\`, and

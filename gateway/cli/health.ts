@@ -8,19 +8,26 @@ const { admin } = ADMIN_FLAGS
 export const command: Command = {
   words: '',
   count: [0, 0],
-  flags: { ...(admin && { admin }), ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }) },
+  flags: {
+    ...(admin && { admin }),
+    ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }),
+    live: { about: 'asks only whether it runs: /healthz, which says "alive"' },
+  },
   about: [
-    'Asks /readyz of a running gateway, which needs no token. For HEALTHCHECK of Docker, for scripts that wait until it serves, and for a person.',
+    'Asks /readyz of a running gateway, which needs no token. For scripts that wait until it serves, and for a person.',
     'It says "ready"; "degraded: …" when it serves without a part of it, which is good too; or why it should get no traffic.',
+    'With --live it is the HEALTHCHECK of the image: what ends a container that is not healthy must not end one that waits for a store, or drains.',
   ],
   examples: [
     ['countersign health', 'the gateway that the files and variables here are of'],
     ['countersign health --admin http://127.0.0.1:9090', 'any other'],
+    ['countersign health --live', 'whether it runs, also while it should get no traffic'],
   ],
   fault: 'it does not answer, or should get no traffic',
   async run({ flags }) {
     const env = environmentOf(flags)
-    const { status, body } = await askAdmin({ method: 'GET', path: '/readyz', flags, env, signed: false })
+    const path = flags.live === true ? '/healthz' : '/readyz'
+    const { status, body } = await askAdmin({ method: 'GET', path, flags, env, signed: false })
     if (status === 200) {
       print(body.trimEnd())
       return EXIT.good

@@ -150,6 +150,7 @@ describe('the command line', () => {
     'countersign explain limit GET /api/data': { says: /nothing limits it/, status: 1 },
     'countersign health': { says: /^ready\n$/ },
     'countersign health --admin http://127.0.0.1:9090': { says: /^ready\n$/ },
+    'countersign health --live': { says: /^alive\n$/ },
     'countersign reload': { says: /limits\.json: in force already\n/ },
     'countersign reload --admin http://127.0.0.1:9090 --token-file data/admin-token': {
       says: /limits\.json: in force already\n/,

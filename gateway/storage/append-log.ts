@@ -4,7 +4,7 @@ import { OWNER_ONLY } from './line-file.ts'
 /** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
-/** State of a file that several threads append to, one at a time. Read and set under their shared lock. */
+/** State of a file that several threads append to, one at a time. Only the one whose turn it is reads or sets it. */
 export interface LogFlags {
   /** The file ends, or may end, in a part of a line. */
   readonly torn: { raised: boolean }
