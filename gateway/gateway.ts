@@ -9,7 +9,7 @@ import type { TokenVerifier } from './auth/tokens/verifier.ts'
 import type { ClientTable } from './config/clients-file.ts'
 import type { OperationRules } from './config/openapi/compiled-operations.ts'
 import type { Settings } from './config/settings.ts'
-import type { Exchange, ServedRoute } from './exchange.ts'
+import type { Exchange, OngoingForwarding, ServedRoute } from './exchange.ts'
 import type { BodyRoom } from './http/bodies/body-room.ts'
 import type { PathTable } from './http/rules/path-table.ts'
 import type { Shedding } from './http/server/overload/shedding.ts'
@@ -46,6 +46,8 @@ type Phase = 'serving' | 'draining' | 'over'
 export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
   readonly inFlight: Slots<Exchange>
+  /** Calls whose client has left, and whose response may still end sessions. Written by forward. */
+  readonly orphans: Set<OngoingForwarding>
   /** Upgraded connections. Written by forward. */
   readonly tunnels: Tunnels
   /** Permits to use the upstream. Written by occupy and close. */

@@ -1,4 +1,4 @@
-import type { InForce } from '../gateway.ts'
+import type { InForce, Load } from '../gateway.ts'
 import type { HttpServer } from '../http/server/http-server.ts'
 import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
@@ -51,12 +51,14 @@ export async function drain(
   const { steadyClock, settings, tracer } = inForce.gateway
   const endMs = steadyClock() + settings.timeouts.drainMs
   const deadline = setTimeout(() => breakOffRest(inForce, listeners), settings.timeouts.drainMs)
+  const orphansEnd = setTimeout(endOrphans, settings.timeouts.drainMs, load)
   void hurry.then(() => breakOffRest(inForce, listeners))
   await closed
   clearInterval(sweep)
   clearTimeout(deadline)
   await beforeClose?.()
   await closeParts(inForce, reason)
+  clearTimeout(orphansEnd)
   const restMs = Math.max(LAST_WORDS_MS, endMs - steadyClock())
   await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
 }
@@ -87,12 +89,18 @@ function closeIdle(listeners: readonly HttpServer[]): void {
   })
 }
 
+/** Upstreams are not closed while they serve a call, though nobody waits for its response. */
+export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
+  for (const orphan of orphans) orphan.abort()
+}
+
 function breakOffRest({ gateway }: InForce, listeners: readonly HttpServer[]): void {
   const { load, log } = gateway
   load.phase = 'over'
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
   load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')
+  endOrphans(load)
   // Refusals wait for their audit records, and clients must still read them.
   setTimeout(() => {
     for (const listener of listeners) listener.closeAllConnections()

@@ -232,6 +232,7 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     load: {
       ...load,
       inFlight: new Slots(),
+      orphans: new Set(),
       shedding: makeShedding(log, metrics),
       bodyRoom: new BodyRoom(),
       phase: 'serving',

@@ -41,7 +41,11 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
 
 /** Ends an exchange whose client has disconnected, unless it has ended already. */
 export function closeAbandoned(gateway: Gateway, exchange: Exchange): void {
-  if (exchange.closed) return
+  if (exchange.closed) {
+    // All of an announced body may have come from an upstream that does not end its stream.
+    exchange.forwarding?.abort()
+    return
+  }
   exchange.forwarding?.clientGone()
   close(gateway, exchange, CLIENT_GONE)
 }

@@ -271,6 +271,7 @@ export function makeGateway({
     loopMark: 'countersign; id=here',
     load: {
       inFlight: new Slots(),
+      orphans: new Set(),
       tunnels: { isFull: false, reserve: () => undefined },
       shedding: { refusesNext: () => false },
       permits: new UpstreamPermits({ max: maxInFlight, threads: 1 }),

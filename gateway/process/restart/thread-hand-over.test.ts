@@ -77,6 +77,7 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
   })
   const load = {
     inFlight: { size: 0, visitAll: () => {} },
+    orphans: new Set(),
     tunnels: { size: 0, endAll: () => {} },
   }
   const closed: string[] = []

@@ -4,7 +4,7 @@ import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
 import type { ParkedConnection } from '../../http/server/connections.ts'
 import { interrupt } from '../../pipeline.ts'
 import { refusal } from '../../refusals.ts'
-import { MAX_SPANS_MS } from '../drain.ts'
+import { endOrphans, MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
 import { relay } from './relay.ts'
@@ -66,11 +66,13 @@ export class ThreadHandOver implements ServingThread {
     for (const connection of this.#parked.splice(0)) this.#take(connection)
     const breakOff = () => this.#breakOff()
     const deadline = setTimeout(breakOff, settings.timeouts.drainMs)
+    const orphansEnd = setTimeout(endOrphans, settings.timeouts.drainMs, load)
     void late.then(breakOff)
     await this.#open.connections.emptied()
     clearTimeout(deadline)
     load.phase = 'over'
     await upstreams.close()
+    clearTimeout(orphansEnd)
     // Those of the other process are its own.
     await tracer?.close(
       MAX_SPANS_MS,
@@ -125,6 +127,7 @@ export class ThreadHandOver implements ServingThread {
     log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
     load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
     load.tunnels.endAll('draining')
+    endOrphans(load)
     setTimeout(() => {
       this.#open.connections.closeAll()
       for (const socket of this.#waiting) socket.destroySoon()

@@ -6,6 +6,7 @@ import { Field } from '../../http/syntax/field.ts'
 import type { UpstreamRequest } from '../../upstream/upstream-client.ts'
 import { forward } from '../forward.ts'
 import { occupy } from '../occupy.ts'
+import { closeAbandoned } from '../open.ts'
 import { record } from '../record.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from '../stage.test-support.ts'
 import type { Forwarding } from './forwarding.ts'
@@ -278,6 +279,22 @@ describe('a call of gRPC', () => {
 })
 
 describe('a client that goes away', () => {
+  it('has its call ended, though all of an announced body has come', () => {
+    const { exchange, forwarding, gateway, aborted } = forwarded()
+    forwarding.head(200, length(5))
+    forwarding.data(Buffer.from('hello'))
+    assert.deepEqual([exchange.closed, aborted()], [true, 0])
+    closeAbandoned(gateway, exchange)
+    assert.equal(aborted(), 1)
+  })
+
+  it('leaves nothing behind that is waited for once a drain is over', () => {
+    const { forwarding, gateway, aborted } = forwarded({ method: 'POST' })
+    gateway.load.phase = 'over'
+    forwarding.clientGone()
+    assert.deepEqual([aborted(), gateway.load.orphans.size], [1, 0])
+  })
+
   it('has its request given up when that changes nothing', () => {
     const { forwarding, aborted } = forwarded()
     forwarding.clientGone()
@@ -291,8 +308,9 @@ describe('a client that goes away', () => {
       { revoke: (session: string) => ended.push(session) > 0 },
     )
     forwarding.clientGone()
-    assert.deepEqual([aborted(), gateway.load.permits.taken], [0, 1])
+    assert.deepEqual([aborted(), gateway.load.permits.taken, gateway.load.orphans.size], [0, 1, 1])
     forwarding.head(200, [new Field('X-Revoke-Session', 's1')])
     assert.deepEqual([ended, aborted(), gateway.load.permits.taken], [['s1'], 1, 0])
+    assert.equal(gateway.load.orphans.size, 0)
   })
 })

@@ -197,11 +197,13 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     // A client of gRPC that cancels its call means the service.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && !isGrpcCall(this.#exchange)
-    if (!mayHaveActed || this.#status !== 0 || share === undefined) {
+    const { load } = this.#gateway
+    if (!mayHaveActed || this.#status !== 0 || share === undefined || load.phase === 'over') {
       this.abort()
       return
     }
     this.#exchange.share = undefined
+    load.orphans.add(this)
     this.#orphaned = { share, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
   }
 
@@ -221,6 +223,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #endOrphaned(): void {
     if (this.#orphaned === undefined) return
     clearTimeout(this.#orphaned.timer)
+    this.#gateway.load.orphans.delete(this)
     vacate(this.#gateway, this.#exchange, this.#orphaned.share)
     this.#orphaned = undefined
   }
