@@ -191,6 +191,12 @@ export abstract class PooledExchange<
     if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.state.headersMs
   }
 
+  /** After an early head the upstream may send nothing more until it has the body. Not while its response is held back. */
+  bodyPassed(): void {
+    if (this.headReceived && this.idleDeadlineMs !== NEVER)
+      this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+  }
+
   bodyTaken(): void {
     if (!this.headReceived) this.idleDeadlineMs = NEVER
   }

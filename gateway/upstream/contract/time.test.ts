@@ -151,6 +151,30 @@ describe('the time of an exchange', () => {
     sent.call.abort()
   })
 
+  // That of HTTP/2 is in http2/sessions.test.ts.
+  itInBytes(
+    'between pieces of the body begins anew with each piece of an upload that the upstream takes',
+    async (t) => {
+      const { scripted, upstream, time } = await timed(t, {
+        onConnection: (socket) => socket.once('data', () => socket.write(`${HEAD}abc`)),
+      })
+      const body = new Readable({ read() {} })
+      const sent = send(upstream, { method: 'POST', body, ...QUIET })
+      body.push('begin')
+      await until(() => sent.received.chunks.length === 1)
+      for (let i = 1; i <= 3; i++) {
+        time.nowMs += 9999
+        await send(upstream, { totalMs: 0 }).over
+        assert.equal(sent.received.fault, undefined)
+        body.push(`piece${i}`)
+        await until(() => scripted.received.includes(`piece${i}`))
+      }
+      time.nowMs += 10_000
+      const { fault } = await sent.over
+      assert.deepEqual(fault, { kind: 'timeout', cause: 'no piece of the body within 10000 ms' })
+    },
+  )
+
   it('as a whole is bounded only where the call asks for it', async (t) => {
     const { scripted, upstream, time } = await timed(t, { onRequest: ({ socket }) => socket.write(HEAD) })
     const sent = send(upstream, QUIET)

@@ -5,6 +5,8 @@ import type { BodyReceiver } from '../../http/bodies/read-buffers.ts'
 
 /** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
 export interface BodySender {
+  /** A piece has come from the client. */
+  bodyPassed(): void
   /** The connection takes no more for now. */
   bodyHeldBack(): void
   /** The connection takes more again. */
@@ -85,6 +87,7 @@ export class RequestBody implements BodyReceiver {
       socket.write('\r\n', 'latin1')
       socket.uncork()
     }
+    this.#sender.bodyPassed()
     // A drain is announced even of what the system has taken at once.
     if (this.heldBack || !socket.writableNeedDrain || socket.writableLength === 0) return
     this.heldBack = true

@@ -1,11 +1,12 @@
 import type { Field } from '../../http/syntax/field.ts'
+import type { BodySender } from '../http1/outgoing-body.ts'
 import type { ConnectError } from '../open-connection.ts'
-import { ALL_IN_USE, NEVER, PooledExchange } from '../pooled-exchange.ts'
+import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import type { ClientState } from '../pooled-upstreams.ts'
 import { contentLength, takeWhole } from '../request-body.ts'
 import { stepTimeout } from '../timeout-faults.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
-import { SentBody, type StreamBodySender } from './sent-body.ts'
+import { SentBody } from './sent-body.ts'
 import type { SessionPool } from './session-pool.ts'
 import { requestHead } from './stream-heads.ts'
 import type { OpenOptions, SessionUser, UpstreamSession } from './upstream-session.ts'
@@ -17,7 +18,7 @@ const MAX_TIMES_TURNED_AWAY = 3
 /** An exchange on a stream of HTTP/2. */
 export class Http2Exchange
   extends PooledExchange<UpstreamSession, SessionPool, ClientState<SessionPool>>
-  implements SessionUser, StreamUser, StreamBodySender
+  implements SessionUser, StreamUser, BodySender
 {
   #head: readonly string[] = []
   /** The downstream body when all of it had arrived; else `#body` streams it. */
@@ -162,10 +163,10 @@ export class Http2Exchange
     return this.#bodyBegan || this.#body?.hasBegun === true
   }
 
-  bodyPassed(): void {
+  override bodyPassed(): void {
     const { isDuplex, idleMs } = this.request
-    if (this.idleDeadlineMs === NEVER && this.headReceived) return
-    if (isDuplex === true || this.headReceived) this.idleDeadlineMs = this.state.clock() + idleMs
+    if (this.headReceived || isDuplex !== true) super.bodyPassed()
+    else this.idleDeadlineMs = this.state.clock() + idleMs
   }
 
   bodyHeldBack(): void {

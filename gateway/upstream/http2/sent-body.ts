@@ -2,12 +2,6 @@ import type { ClientHttp2Stream } from 'node:http2'
 import type { Readable } from 'node:stream'
 import type { BodySender } from '../http1/outgoing-body.ts'
 
-/** The exchange whose body is sent, over HTTP/2. */
-export interface StreamBodySender extends BodySender {
-  /** A piece has come from the client. */
-  bodyPassed(): void
-}
-
 /**
  * Streams a downstream body to a stream of HTTP/2, as fast as that takes it. The source is never destroyed here, only paused. A
  * body that breaks off, or does not have the length it announced, is never sent as complete.
@@ -15,7 +9,7 @@ export interface StreamBodySender extends BodySender {
 export class SentBody {
   readonly #source: Readable
   readonly #stream: ClientHttp2Stream
-  readonly #sender: StreamBodySender
+  readonly #sender: BodySender
   /** Bytes still to come; undefined: not known. */
   #left: number | undefined
   /** The upstream takes no more for now; otherwise the source is waited for. */
@@ -27,7 +21,7 @@ export class SentBody {
   constructor(
     source: Readable,
     bytes: number | undefined,
-    to: { readonly stream: ClientHttp2Stream; readonly sender: StreamBodySender },
+    to: { readonly stream: ClientHttp2Stream; readonly sender: BodySender },
   ) {
     this.#source = source
     this.#left = bytes
