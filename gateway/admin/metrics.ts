@@ -177,7 +177,7 @@ function httpMetrics(registers: Registry[]) {
   const upstreamDurations = new Spreading(
     {
       name: 'gateway_upstream_request_duration_seconds',
-      help: "Time from sending a request upstream to the head of the upstream's answer.",
+      help: "Time from sending a request upstream to the head of the upstream's answer; of one that is sent again, from its first attempt, with the upstream of the last.",
       labelNames: ['upstream'],
     },
     BUCKETS_SECONDS,
