@@ -63,7 +63,7 @@ function firstRefusal(gateway: Gateway, exchange: Exchange): Refusal | undefined
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(gateway, exchange)
-  // A client that disconnects in the middle of a head gets its pair of audit records too.
+  // A client that ends its half in the middle of a head has a pair of audit records too; one that resets there has sent no request.
   if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { until } from '../server/conformance/client.test-support.ts'
 import { respond, type Seen, scribe, serverOf, wireTo } from '../server/conformance/scribe.test-support.ts'
+import type { ParkedConnection } from '../server/connections.ts'
 import {
   type Fields,
   FrameClient,
@@ -476,6 +477,27 @@ describe('a connection of HTTP/2 that ends', () => {
     respond((seen[0] as Seen).res)
     await until(() => client.wire.writableFinished)
     assert.deepEqual(client.heads(1), [OK])
+  })
+
+  it('not when it is called off before the client has spoken', async () => {
+    const { seen, connections, http } = serveFrames()
+    const [silent, begun] = [wireTo(http), wireTo(http)]
+    begun.send('PRI * HT')
+    const parked: ParkedConnection[] = []
+    connections.park((connection) => parked.push(connection))
+    const late = wireTo(http)
+    assert.equal(parked.length, 3)
+    connections.unpark()
+    for (const connection of parked) connection.goOn()
+    const client = new FrameClient(silent)
+    client.request(1)
+    assert.deepEqual([await client.status(1), seen.length], [OK[0], 1])
+    const partial = new FrameClient(begun, ['TP/2.0\r\n\r\nSM\r\n\r\n'])
+    partial.frame(SETTINGS, 0, 0)
+    partial.request(1)
+    assert.equal(await partial.status(1), OK[0])
+    late.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+    await until(() => late.received.startsWith('HTTP/1.1 200'))
   })
 
   it('at once, when it is not configured', async () => {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../syntax/deadlines.ts'
 import type { ClientNetwork } from './client-networks.ts'
-import { ClientResponse, type ResponseConnection } from './client-response.ts'
+import { ClientResponse, type DetachedSocket, type ResponseConnection } from './client-response.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
 import type { ConnectionTerms } from './connection-terms.ts'
 import { awaitHalfClosed } from './half-closed.ts'
@@ -26,11 +26,13 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>
   isLast = false
+  /** Nothing of a request has come. */
+  isFresh = true
   readonly #reader: RequestReader
   /** Waits for its turn. */
   readonly pipelined: PipelinedBytes
   readonly #writes: WriteWatch
-  readonly #stopReading: (unread: Buffer | undefined) => void
+  readonly #stopReading: ReturnType<typeof readClient>
   #phase: ConnectionPhase = 'idle'
   /** The client has closed its half. */
   #ended = false
@@ -138,16 +140,15 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return (this.#phase === 'idle' || this.#phase === 'head') && !this.socket.destroyed
   }
 
-  detach(): Socket {
+  detach(): DetachedSocket {
     const { socket } = this
     const unread = this.#phase === 'head' ? this.#reader.partialHead : this.pipelined.take()
     this.#enter('detached')
     socket.off('end', this.clientEnded)
     socket.off('close', this.#onClose)
-    this.#stopReading(unread)
     this.terms.left(this)
     this.#res?.close()
-    return socket
+    return { socket, unread: this.#stopReading(unread) }
   }
 
   received(bytes: Buffer, length: number): void {
@@ -178,9 +179,8 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#reader.close()
     this.#cancelRequest()
     // Pipelined requests are never begun: only their number is reported.
-    const { requests } = this.pipelined
+    if (!this.pipelined.isEmpty) this.terms.handler.abandoned(this.peer, this.pipelined.requests)
     this.pipelined.drop()
-    if (requests > 0) this.terms.handler.abandoned(this.peer, requests)
   }
 
   #cancelRequest(): void {
@@ -223,6 +223,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
       at = skipEmptyLines(bytes, length)
       if (at === length) return
       reader.begin()
+      this.isFresh = false
       this.#enter('head')
     }
     if (this.#isIn('head')) this.#readHead(bytes, at, length)
@@ -267,7 +268,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#enter('response')
     this.#reader.deadline.stop()
     this.#req?.markComplete()
-    this.#req?.body?.complete()
   }
 
   #begin(fault: RequestFault | undefined): void {

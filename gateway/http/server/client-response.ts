@@ -15,6 +15,13 @@ export interface ResponseTerms {
   readonly keepAliveSeconds: number
 }
 
+/** A socket that is given away, paused. */
+export interface DetachedSocket {
+  readonly socket: Socket
+  /** What has come and was not read, where the client has closed its half; otherwise the socket has it. */
+  readonly unread: Buffer | undefined
+}
+
 /** What a response needs of its connection. */
 export interface ResponseConnection {
   readonly socket: Socket
@@ -24,7 +31,7 @@ export interface ResponseConnection {
   /** The last byte of the response has been written. */
   responseWritten(response: ClientResponse): void
   /** Gives the socket away. */
-  detach(): Socket
+  detach(): DetachedSocket
 }
 
 /**
@@ -44,7 +51,7 @@ export class ClientResponse implements OutgoingResponse {
   /** Writes that wait for the end of `hold`, in order; undefined while nothing is held. */
   #held: (string | Buffer)[] | undefined = undefined
   /** Gets the socket when the switch of protocol is no longer held. */
-  #onSwitched: ((socket: Socket | undefined) => void) | undefined = undefined
+  #onSwitched: ((socket: Socket | undefined, unread?: Buffer) => void) | undefined = undefined
   /** The whole response has been written, or will be at the end of `hold`. */
   #ended = false
   #closed = false
@@ -150,7 +157,7 @@ export class ClientResponse implements OutgoingResponse {
     }
   }
 
-  switch(head: string, onSwitched: (socket: Socket | undefined) => void): void {
+  switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void {
     this.headersSent = true
     this.#ended = true
     this.#onSwitched = onSwitched
@@ -161,7 +168,8 @@ export class ClientResponse implements OutgoingResponse {
   #handOver(): void {
     const onSwitched = this.#onSwitched
     this.#onSwitched = undefined
-    onSwitched?.(this.#connection.detach())
+    const { socket, unread } = this.#connection.detach()
+    onSwitched?.(socket, unread)
   }
 
   /** Resets the connection, so that no client takes a partial response for a complete one. */

@@ -204,13 +204,14 @@ export class Connections<E> {
       )
   }
 
-  #serveHttp1(accepted: Accepted, socket: Socket, isLast: boolean): void {
+  #serveHttp1(accepted: Accepted, socket: Socket, isLast: boolean): Connection<E> {
     const connection = new Connection(socket, accepted, this.#terms)
     connection.isLast = isLast
     accepted.activity = connection
     this.#open.add(connection)
     // Its TLS handshake has ended after the others were parked.
     this.#terms.between?.(connection)
+    return connection
   }
 
   #serveHttp2(http2: Http2Protocol, accepted: Accepted, socket: Socket): void {
@@ -229,9 +230,8 @@ export class Connections<E> {
    */
   park(take: (parked: ParkedConnection) => void): void {
     const detach = (connection: Connection<E>) => {
-      // Nothing can be unshifted into a stream that has ended.
-      const unread = connection.socket.readableEnded ? connection.pipelined.take() : undefined
-      take({ socket: connection.detach(), unread, goOn: () => this.#goOn(connection, unread) })
+      const { socket, unread } = connection.detach()
+      take({ socket, unread, goOn: () => this.#goOn(connection, unread) })
     }
     this.#terms.between = detach
     this.#open.visitAll((connection) => {
@@ -249,14 +249,16 @@ export class Connections<E> {
     const { socket } = before
     // Nothing will tell any more that it has closed.
     if (socket.destroyed) return
-    const again = new Connection(socket, before, this.#terms)
-    this.#open.add(again)
+    let again: Connection<E> | undefined
     before.network.connections.visitAll((accepted) => {
-      if (accepted.activity === before) accepted.activity = again
+      if (accepted.activity !== before) return
+      // Its client may still say that it speaks HTTP/2.
+      if (before.isFresh && !socket.readableEnded) this.serve(accepted as Accepted, socket, before.isLast)
+      else again = this.#serveHttp1(accepted as Accepted, socket, before.isLast)
     })
     socket.resume()
-    if (unread !== undefined) again.received(unread, unread.length)
-    if (socket.readableEnded) again.clientEnded()
+    if (unread !== undefined) again?.received(unread, unread.length)
+    if (socket.readableEnded) again?.clientEnded()
   }
 
   /** Resolves when no connection is left. */

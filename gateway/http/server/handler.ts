@@ -41,10 +41,10 @@ export interface OutgoingResponse {
   /**
    * Ends the response with the switch to another protocol that `head` announces.
    *
-   * @param onSwitched called once, when nothing is held any more, with the socket, which the caller owns from then on;
-   * without one when the client went before that
+   * @param onSwitched called once, when nothing is held any more, with the socket, which the caller owns from then on, and with
+   * what has come if the client has closed its half, otherwise the socket has it; without a socket when the client went before
    */
-  switch(head: string, onSwitched: (socket: Socket | undefined) => void): void
+  switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
   /**
    * Takes no more requests over this connection than have come: the client should use another one. Has an effect until the
    * head is written.

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { duplexPair } from 'node:stream'
 import { describe, it } from 'node:test'
 import { Commit } from '../../audit/commit/commit.ts'
+import { until } from '../../http/server/conformance/client.test-support.ts'
 import { type Seen, scribe, serverOf, wireTo } from '../../http/server/conformance/scribe.test-support.ts'
 import { turns } from '../../http/server/conformance/wire.test-support.ts'
 import { Tunnels } from '../../http/server/tunnels/tunnels.ts'
@@ -52,6 +54,20 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     assert.equal(tunnels.size, 0)
     assert.deepEqual(measured, ['closed 101 0', 'tunnelOpened', 'tunnelEnded closed'])
     assert.equal(trail.records[1]?.statusCode, 101)
+  })
+
+  it('passes on what its client had sent when it closed its half', async () => {
+    const { wire, commit, service, heard } = await uncommitted()
+    const ended = once(service, 'end')
+    wire.send('early')
+    wire.sendEnd()
+    await until(() => wire.readableEnded)
+    commit.finish(undefined)
+    await ended
+    assert.equal(heard(), 'early')
+    assert.match(wire.received, /^HTTP\/1\.1 101 /)
+    service.end()
+    await until(() => wire.destroyed)
   })
 
   type Held = Awaited<ReturnType<typeof uncommitted>>

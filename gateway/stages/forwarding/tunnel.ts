@@ -41,7 +41,7 @@ export function openTunnel(
   upstream.once('close', giveUp)
   // Without a listener an error would end the process. `close` follows.
   upstream.on('error', () => {})
-  exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)), (downstream) => {
+  exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)), (downstream, unread) => {
     upstream.off('close', giveUp)
     if (downstream === undefined) {
       place.giveBack()
@@ -49,6 +49,7 @@ export function openTunnel(
       return
     }
     gateway.metrics.tunnelOpened()
+    if (unread !== undefined) upstream.write(unread)
     place.open(downstream, upstream, {
       idleMs: route.idleTimeoutMs,
       totalMs: route.timeoutMs,

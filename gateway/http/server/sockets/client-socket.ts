@@ -77,8 +77,14 @@ export class ClientSocket extends Socket {
   }
 }
 
-/** Gives what comes to a reader. @returns stops that, pauses the socket and puts back what was read too much. */
-export function readClient(socket: Socket, reader: ClientReader): (unread: Buffer | undefined) => void {
+/**
+ * Gives what comes to a reader. @returns stops that, pauses the socket and puts back what was read too much, or returns it where
+ * the client has closed its half: nothing can be put back into a stream that has ended
+ */
+export function readClient(
+  socket: Socket,
+  reader: ClientReader,
+): (unread: Buffer | undefined) => Buffer | undefined {
   const onData = (bytes: Buffer): void => reader.received(bytes, bytes.length)
   if (socket instanceof ClientSocket) socket.reader = reader
   socket.on('data', onData)
@@ -86,7 +92,9 @@ export function readClient(socket: Socket, reader: ClientReader): (unread: Buffe
     if (socket instanceof ClientSocket) socket.reader = undefined
     socket.off('data', onData)
     socket.pause()
-    if (unread !== undefined) socket.unshift(unread)
+    if (unread === undefined || socket.readableEnded) return unread
+    socket.unshift(unread)
+    return undefined
   }
 }
 
