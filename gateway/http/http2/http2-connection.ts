@@ -28,7 +28,7 @@ import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
 import { StreamTable } from './stream-table.ts'
 
-/** So many requests begin in one turn of the loop: a client with many must not hold up others. */
+/** So many requests begin with one read, and then in each turn of the loop: a client with many must not hold up others. */
 const BEGINS_PER_TURN = 10
 /** A client that reads nothing gets no more frames read when so much waits for it. */
 const MAX_UNREAD_BYTES = 256 * 1024
