@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
@@ -34,13 +34,15 @@ export interface TestGateway {
   audit(): AuditRecord[]
   /** Waits until both records of the request are there. */
   pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
-  /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. */
+  /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. @throws when no such metric is documented */
   metric(sample: string): Promise<number>
+  /** @throws when a stage has failed, or the process ends by itself with another code than 0 after SIGTERM */
   end(signal?: NodeJS.Signals): Promise<number | string>
   /** Kills the process and, after restarts, the one that serves now: for the end of a test, which may have failed anywhere. */
   kill(): void
 }
 
+const DOCUMENTED = readFileSync(new URL('../../config/METRICS.md', import.meta.url), 'utf8')
 const dirs = new Set<string>()
 process.on('exit', () => {
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true })
@@ -81,7 +83,7 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
     audit,
     pair: (requestId) => pairOf(audit, requestId),
     metric: async (sample) => sampleOf((await call(`${adminUrl}/metrics`)).body, sample),
-    end: (signal = 'SIGTERM') => child.end(signal),
+    end: (signal = 'SIGTERM') => endOf(child, signal),
     kill: () => {
       child.child.kill('SIGKILL')
       killWriter(audit())
@@ -108,7 +110,21 @@ function killWriter(records: readonly AuditRecord[]): void {
   }
 }
 
+async function endOf(child: RunningProcess, signal: NodeJS.Signals): Promise<number | string> {
+  const code = await child.end(signal)
+  const hasFailed = signal === 'SIGTERM' && typeof code === 'number' && code !== 0
+  const failed = child.lines.find(({ msg }) => msg === 'a stage failed')
+  if (failed !== undefined) throw new Error(`a stage failed: ${JSON.stringify(failed)}`)
+  if (hasFailed)
+    throw new Error(`exit code ${code}: ${child.plain()}\n${JSON.stringify(child.lines.slice(-5))}`)
+  return code
+}
+
 function sampleOf(exposition: string, sample: string): number {
+  // A sample that is not exposed yet is 0; one of a metric that is misspelled would be for ever.
+  const name = sample.replace(/(_count|_sum|_bucket)?(\{.*)?$/s, '')
+  if (!DOCUMENTED.includes(`\`${name}\``) && !DOCUMENTED.includes(`\`${name}{`))
+    throw new Error(`METRICS.md has no ${name}`)
   const line = exposition.split('\n').find((text) => text.startsWith(`${sample} `))
   return line === undefined ? 0 : Number(line.slice(sample.length + 1))
 }
