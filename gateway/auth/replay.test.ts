@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import {
   appendFileSync,
@@ -17,6 +18,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
+import { ownFlags } from '../storage/key-files.ts'
 import { ReplayMemory } from './replay.ts'
 
 const START_MS = 1_763_692_800_000
@@ -64,88 +66,89 @@ function withWallClock() {
 
 test('a message passes once', () => {
   const memory = inMemory({ nowMs: START_MS })
-  assert.equal(memory.take('a'), undefined)
-  assert.equal(memory.take('a'), 'replayed')
-  assert.equal(memory.take('b'), undefined)
+  assert.equal(memory.take('a', 'a'), undefined)
+  assert.equal(memory.take('a', 'a'), 'replayed')
+  assert.equal(memory.take('b', 'b'), undefined)
   assert.equal(memory.size, 2)
 })
 
 test('a message is remembered for its whole lifetime and no longer', () => {
   const time = { nowMs: START_MS }
   const memory = inMemory(time)
-  memory.take('a')
+  memory.take('a', 'a')
   time.nowMs = START_MS + LIFETIME_MS - 1
-  assert.equal(memory.take('a'), 'replayed')
+  assert.equal(memory.take('a', 'a'), 'replayed')
   time.nowMs = START_MS + LIFETIME_MS
-  assert.equal(memory.take('a'), undefined)
-  assert.equal(memory.take('a'), 'replayed')
+  assert.equal(memory.take('a', 'a'), undefined)
+  assert.equal(memory.take('a', 'a'), 'replayed')
 })
 
 test('a replay does not lengthen the time for which its message is remembered', () => {
   const time = { nowMs: START_MS }
   const memory = inMemory(time)
-  memory.take('a')
+  memory.take('a', 'a')
   time.nowMs += LIFETIME_MS / 2
-  assert.equal(memory.take('a'), 'replayed')
+  assert.equal(memory.take('a', 'a'), 'replayed')
   time.nowMs = START_MS + LIFETIME_MS
-  assert.equal(memory.take('a'), undefined)
+  assert.equal(memory.take('a', 'a'), undefined)
 })
 
 test('a full memory refuses what is new and forgets nothing that counts', () => {
   const time = { nowMs: START_MS }
   const memory = inMemory(time, 3)
-  for (const key of ['a', 'b', 'c']) assert.equal(memory.take(key), undefined)
-  assert.equal(memory.take('d'), 'full')
-  for (const key of ['a', 'b', 'c']) assert.equal(memory.take(key), 'replayed')
+  for (const key of ['a', 'b', 'c']) assert.equal(memory.take(key, key), undefined)
+  assert.equal(memory.take('d', 'd'), 'full')
+  for (const key of ['a', 'b', 'c']) assert.equal(memory.take(key, key), 'replayed')
   assert.equal(memory.size, 3)
   time.nowMs += LIFETIME_MS
-  assert.equal(memory.take('d'), undefined)
+  assert.equal(memory.take('d', 'd'), undefined)
 })
 
 test('memory is bounded by time: old messages go as new ones come, a few at each', () => {
   const time = { nowMs: START_MS }
   const memory = inMemory(time, 1000)
-  for (let count = 0; count < 700; count++) memory.take(`old-${count}`)
+  for (let count = 0; count < 700; count++) memory.take(`old-${count}`, `old-${count}`)
   time.nowMs += LIFETIME_MS
-  for (let count = 0; count < 100; count++) assert.equal(memory.take(`new-${count}`), undefined)
+  for (let count = 0; count < 100; count++)
+    assert.equal(memory.take(`new-${count}`, `new-${count}`), undefined)
   assert.equal(memory.size, 100)
 })
 
 test('a clock that is set back forgets nothing', () => {
   const time = { nowMs: START_MS }
   const memory = inMemory(time)
-  memory.take('a')
+  memory.take('a', 'a')
   time.nowMs -= 3_600_000
-  assert.equal(memory.take('a'), 'replayed')
-  memory.take('b')
-  assert.equal(memory.take('b'), 'replayed')
+  assert.equal(memory.take('a', 'a'), 'replayed')
+  memory.take('b', 'b')
+  assert.equal(memory.take('b', 'b'), 'replayed')
 })
 
 for (const setBackMs of [60_000, 3_600_000]) {
   test(`a wall clock that is set back by ${setBackMs} ms, by which a message stays fresh, has it remembered for longer`, () => {
     const { memory, time } = withWallClock()
-    memory.take('a')
+    memory.take('a', 'a')
     time.setBackMs = setBackMs
     time.nowMs += LIFETIME_MS
-    assert.equal(memory.take('a'), 'replayed', 'when nothing came since')
-    for (let count = 0; count < 20; count++) memory.take(`new-${count}`)
+    assert.equal(memory.take('a', 'a'), 'replayed', 'when nothing came since')
+    for (let count = 0; count < 20; count++) memory.take(`new-${count}`, `new-${count}`)
     time.nowMs += setBackMs - 1
-    for (let count = 20; count < 40; count++) memory.take(`new-${count}`)
-    assert.equal(memory.take('a'), 'replayed')
+    for (let count = 20; count < 40; count++) memory.take(`new-${count}`, `new-${count}`)
+    assert.equal(memory.take('a', 'a'), 'replayed')
     time.nowMs += 1
-    assert.equal(memory.take('a'), undefined)
+    assert.equal(memory.take('a', 'a'), undefined)
     time.nowMs += LIFETIME_MS
-    for (let count = 40; count < 60; count++) memory.take(`new-${count}`)
+    for (let count = 40; count < 60; count++) memory.take(`new-${count}`, `new-${count}`)
     assert.equal(memory.size, 20, 'what came later is held no longer')
   })
 }
 
 test('a wall clock that is set back by a year fills no memory', () => {
   const { memory, time } = withWallClock()
-  for (let count = 0; count < 300; count++) memory.take(`old-${count}`)
+  for (let count = 0; count < 300; count++) memory.take(`old-${count}`, `old-${count}`)
   time.setBackMs = 365 * 86_400_000
   time.nowMs += LIFETIME_MS
-  for (let count = 0; count < 100; count++) memory.take(`new-${count}`)
+  for (let count = 0; count < 100; count++) memory.take(`new-${count}`, `new-${count}`)
   assert.equal(memory.size, 100)
 })
 
@@ -163,7 +166,7 @@ test('whatever comes, no message passes twice within a lifetime, and none is ref
         time.nowMs += afterMs
         const live = [...passed].filter(([, atMs]) => time.nowMs < atMs + LIFETIME_MS)
         const due = new Map(live).has(key) ? 'replayed' : live.length >= maxEntries ? 'full' : undefined
-        assert.equal(memory.take(key), due)
+        assert.equal(memory.take(key, key), due)
         if (due === undefined) passed.set(key, time.nowMs)
       }
     }),
@@ -172,7 +175,7 @@ test('whatever comes, no message passes twice within a lifetime, and none is ref
 
 test('a message is in the file when take returns, by its hash, readable by its owner alone', (t) => {
   const { open, file, faults } = place(t)
-  open().take('key_acme\0msg_1\u00001614265330')
+  open().take('key_acme\0msg_1\u00001614265330', 'key_acme\0msg_1\u00001614265330')
   const text = readFileSync(file, 'utf8')
   assert.match(
     text,
@@ -184,42 +187,42 @@ test('a message is in the file when take returns, by its hash, readable by its o
 
 test('a memory without a store writes nothing and forgets with its process', (t) => {
   const { time, dataDir } = place(t)
-  inMemory(time).take('a')
-  assert.equal(inMemory(time).take('a'), undefined)
+  inMemory(time).take('a', 'a')
+  assert.equal(inMemory(time).take('a', 'a'), undefined)
   assert.throws(() => readdirSync(dataDir), /ENOENT/)
 })
 
 test('a restart opens no window: what was seen stays refused until its time is over while a gateway runs', (t) => {
   const { open, time } = place(t)
-  open().take('a')
+  open().take('a', 'a')
   time.nowMs += LIFETIME_MS - 1
-  assert.equal(open().take('a'), 'replayed')
+  assert.equal(open().take('a', 'a'), 'replayed')
   time.nowMs += LIFETIME_MS
   const memory = open()
-  assert.equal(memory.take('a'), 'replayed')
+  assert.equal(memory.take('a', 'a'), 'replayed')
   time.nowMs += LIFETIME_MS
-  assert.equal(memory.take('a'), undefined)
+  assert.equal(memory.take('a', 'a'), undefined)
 })
 
 test('a clock that was wrong for one start lets no replay pass, not even of what came meanwhile', (t) => {
   const { open, time } = place(t)
-  open().take('a')
+  open().take('a', 'a')
   time.nowMs += 25 * 3_600_000
-  open().take('b')
+  open().take('b', 'b')
   time.nowMs -= 25 * 3_600_000
   const after = open()
-  assert.equal(after.take('a'), 'replayed')
-  assert.equal(after.take('b'), 'replayed')
+  assert.equal(after.take('a', 'a'), 'replayed')
+  assert.equal(after.take('b', 'b'), 'replayed')
 })
 
 test('a restart counts what is live against the bound', (t) => {
   const { open } = place(t)
   const before = open(2)
-  before.take('a')
-  before.take('b')
+  before.take('a', 'a')
+  before.take('b', 'b')
   const after = open(2)
   assert.equal(after.size, 2)
-  assert.equal(after.take('c'), 'full')
+  assert.equal(after.take('c', 'c'), 'full')
 })
 
 test('the disk holds two lifetimes of messages at most, and every one that counts', (t) => {
@@ -227,7 +230,7 @@ test('the disk holds two lifetimes of messages at most, and every one that count
   const memory = open()
   const atMs = new Map<string, number>()
   for (let minute = 0; minute < 103; minute++) {
-    assert.equal(memory.take(`minute-${minute}`), undefined)
+    assert.equal(memory.take(`minute-${minute}`, `minute-${minute}`), undefined)
     atMs.set(`minute-${minute}`, time.nowMs)
     time.nowMs += 60_000
   }
@@ -238,7 +241,7 @@ test('the disk holds two lifetimes of messages at most, and every one that count
   const newestMs = atMs.get('minute-102') ?? 0
   const after = open(1000)
   for (const [key, seenAtMs] of atMs) {
-    assert.equal(after.take(key), newestMs < seenAtMs + LIFETIME_MS ? 'replayed' : undefined, key)
+    assert.equal(after.take(key, key), newestMs < seenAtMs + LIFETIME_MS ? 'replayed' : undefined, key)
   }
 })
 
@@ -250,10 +253,10 @@ test('a torn last line and lines that are no messages are left out and reported'
   const memory = open()
   assert.equal(memory.size, 0)
   assert.deepEqual(faults, [`${file}: 3 line(s) that are no messages are left out, the first is line 1`])
-  memory.take('a')
+  memory.take('a', 'a')
   appendFileSync(file, '{"message":"AAAA')
   const after = open()
-  assert.equal(after.take('a'), 'replayed')
+  assert.equal(after.take('a', 'a'), 'replayed')
   assert.deepEqual(faults.slice(1), [`${file}: the last line was cut off and is left out`])
 })
 
@@ -266,27 +269,27 @@ test('a file that is there and cannot be read stops the start', (t) => {
 test('a disk that refuses is reported, and a message that cannot be written is not let in until it can', (t) => {
   const { open, dataDir, faults } = place(t)
   const memory = open()
-  memory.take('before')
+  memory.take('before', 'before')
   renameSync(dataDir, `${dataDir}-away`)
   writeFileSync(dataDir, 'no directory')
-  assert.equal(memory.take('a'), 'unwritable')
-  assert.equal(memory.take('a'), 'unwritable')
-  assert.equal(memory.take('before'), 'replayed')
+  assert.equal(memory.take('a', 'a'), 'unwritable')
+  assert.equal(memory.take('a', 'a'), 'unwritable')
+  assert.equal(memory.take('before', 'before'), 'replayed')
   assert.equal(memory.isWritable, false)
   assert.match(faults[0] ?? '', /cannot append: .*ENOTDIR/)
   rmSync(dataDir)
   renameSync(`${dataDir}-away`, dataDir)
   memory.maintain()
   assert.equal(memory.isWritable, true)
-  assert.equal(memory.take('a'), undefined)
-  assert.equal(memory.take('a'), 'replayed')
-  assert.equal(open().take('a'), 'replayed')
+  assert.equal(memory.take('a', 'a'), undefined)
+  assert.equal(memory.take('a', 'a'), 'replayed')
+  assert.equal(open().take('a', 'a'), 'replayed')
 })
 
 test('files that are removed under the gateway are begun anew with everything that is remembered', (t) => {
   const { open, dataDir, removals } = place(t)
   const memory = open()
-  memory.take('a')
+  memory.take('a', 'a')
   memory.maintain()
   assert.deepEqual(removals, [])
   rmSync(dataDir, { recursive: true })
@@ -294,15 +297,15 @@ test('files that are removed under the gateway are begun anew with everything th
   assert.match(removals[0] ?? '', /webhooks\.ndjson: removed/)
   memory.maintain()
   assert.equal(removals.length, 1)
-  assert.equal(open().take('a'), 'replayed')
+  assert.equal(open().take('a', 'a'), 'replayed')
 })
 
 test('files that are removed after they were rotated are begun anew once', (t) => {
   const { open, time, dataDir, removals } = place(t)
   const memory = open()
-  memory.take('a')
+  memory.take('a', 'a')
   time.nowMs += LIFETIME_MS
-  memory.take('b')
+  memory.take('b', 'b')
   memory.maintain()
   rmSync(dataDir, { recursive: true })
   for (let seconds = 0; seconds < 3; seconds++) memory.maintain()
@@ -321,7 +324,7 @@ test('kill -9 lets no message pass again whose take had returned', async (t) => 
     const store = { dataDir: ${JSON.stringify(dataDir)}, name: 'webhooks', onFault: console.error }
     const memory = new ReplayMemory({ lifetimeMs: ${LIFETIME_MS}, clock: Date.now, store })
     for (let count = 0; ; count++) {
-      memory.take('message-' + count)
+      memory.take('message-' + count, 'message-' + count)
       say('message-' + count + '\\n')
     }`
   const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
@@ -339,7 +342,69 @@ test('kill -9 lets no message pass again whose take had returned', async (t) => 
   time.nowMs = Date.now()
   const after = open(1_000_000)
   assert.deepEqual(
-    returned.filter((key) => after.take(key) !== 'replayed'),
+    returned.filter((key) => after.take(key, key) !== 'replayed'),
     [],
   )
+})
+
+test('a sender that floods the memory is refused alone, and has its share again as its messages expire', () => {
+  const time = { nowMs: START_MS }
+  const memory = inMemory(time, 1000)
+  let accepted = 0
+  for (let count = 0; count < 2000; count++)
+    if (memory.take(`flood-${count}`, 'flooding') === undefined) accepted++
+  assert.equal(accepted, 750)
+  assert.equal(memory.take('one more', 'flooding'), 'crowded')
+  assert.equal(memory.take('flood-0', 'flooding'), 'replayed')
+  for (let count = 0; count < 100; count++)
+    for (const sender of ['a', 'b'])
+      assert.equal(memory.take(`${sender}-${count}`, sender), count < 84 ? undefined : 'crowded')
+  assert.equal(memory.take('late', 'newcomer'), undefined)
+  time.nowMs += LIFETIME_MS
+  // What has expired fills nobody's share, though it is swept only as new ones come.
+  for (let count = 0; count < 750; count++) assert.equal(memory.take(`later-${count}`, 'flooding'), undefined)
+  assert.equal(memory.take('one more', 'flooding'), 'crowded')
+  assert.equal(memory.size, 750)
+})
+
+test('the share of a sender counts what came before a restart, and to other threads', (t) => {
+  const { open } = place(t)
+  const before = open(1000)
+  for (let count = 0; count < 750; count++) before.take(`m-${count}`, 'flooding')
+  const after = open(1000)
+  assert.equal(after.take('m', 'flooding'), 'crowded')
+  assert.equal(after.take('m', 'other'), undefined)
+  const alone = { enter() {}, leave() {}, catchUp() {}, publish() {}, flags: ownFlags() }
+  const worker = new ReplayMemory({
+    lifetimeMs: LIFETIME_MS,
+    maxEntries: 1000,
+    clock: () => START_MS,
+    replication: { copy: [...after.entries()], ...alone },
+  })
+  assert.equal(worker.take('m-0', 'flooding'), 'replayed')
+  assert.equal(worker.take('n', 'flooding'), 'crowded')
+  const published: string[] = []
+  const publishing = new ReplayMemory({
+    lifetimeMs: LIFETIME_MS,
+    maxEntries: 1000,
+    clock: () => START_MS,
+    replication: { ...alone, copy: [], publish: (digest) => published.push(digest) },
+  })
+  publishing.take('x', 'flooding')
+  assert.equal(publishing.size, 1)
+  for (const digest of published) worker.apply(digest, START_MS, true)
+  assert.equal(worker.take('x', 'flooding'), 'replayed')
+  assert.equal(worker.take('x', 'other'), undefined)
+})
+
+test('a message that an earlier version remembered, by its digest alone, is a replay', () => {
+  const alone = { enter() {}, leave() {}, catchUp() {}, publish() {}, flags: ownFlags() }
+  const copy = [[createHash('sha256').update('m').digest('base64url'), START_MS]] as const
+  const memory = new ReplayMemory({
+    lifetimeMs: LIFETIME_MS,
+    clock: () => START_MS,
+    replication: { copy, ...alone },
+  })
+  assert.equal(memory.take('m', 'sender'), 'replayed')
+  assert.equal(memory.take('n', 'sender'), undefined)
 })

@@ -1,6 +1,8 @@
 import { hash } from 'node:crypto'
+import { isOverShare } from '../http/rules/fair-share.ts'
 import { type KeyReplication, RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-lines.ts'
+import { SenderTally, withSender } from './sender-tally.ts'
 
 export interface ReplayMemoryOptions {
   /** How long a message is remembered: at least as long as it could still be accepted. */
@@ -29,21 +31,23 @@ export interface ReplayStore {
 }
 
 /**
- * Why a message must be refused. `replayed`: it was accepted before. `full`: the memory is full. `unwritable`: it could
- * not be written to the file, so a crash would forget it; the sender may send it again. `away`: the shared store, which must
- * be asked, does not respond.
+ * Why a message must be refused. `replayed`: it was accepted before. `full`: the memory is full. `crowded`: it is nearly, and the
+ * sender has more than its share of it. `unwritable`: it could not be written to the file, so a crash would forget it; the sender
+ * may send it again. `away`: the shared store, which must be asked, does not respond.
  */
-export type ReplayFault = 'replayed' | 'full' | 'unwritable' | 'away'
+export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
 /** Remembers messages so that none is accepted twice: a `ReplayMemory`, or what several gateways share. */
 export interface ReplayGuard {
   /** See ReplayMemory.take. A promise when the shared store is asked; it never rejects. */
-  take(key: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
+  take(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
   /** See ReplayMemory.maintain. */
   maintain(): void
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
+/** The part of the memory that nobody is refused for having: a count may be that of some senders together. */
+const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {
   key: 'message',
@@ -55,11 +59,13 @@ const FORM: KeyForm = {
 
 /**
  * Remembers accepted messages, so that none is accepted twice. It stores the SHA-256 of a message's key, so the length of
- * an id does not matter. Nothing is dropped early: when the memory is full, new messages are refused.
+ * an id does not matter. Nothing is dropped early: when the memory is full, new messages are refused, and before that those of
+ * senders who have more than their share (`isOverShare`). So a flood of one sender leaves room for the others.
  */
 export class ReplayMemory {
   readonly #options: ReplayMemoryOptions
   readonly #maxEntries: number
+  readonly #senders = new SenderTally()
   readonly #seen: RememberedKeys
 
   /** @throws Error for a file that cannot be read, because replays would be accepted without it */
@@ -73,6 +79,7 @@ export class ReplayMemory {
       wallClock,
       store: store && { ...store, form: FORM, reserve: false },
       replication,
+      tally: this.#senders,
     })
   }
 
@@ -87,13 +94,20 @@ export class ReplayMemory {
    * before anything is done with it. A message cannot be given back: who failed to deliver it sends another. Never throws.
    *
    * @param key unique over everything that this memory is for; parts joined by a character that none can hold
+   * @param sender who has a share of the memory
    */
-  take(key: string): ReplayFault | undefined {
-    const digest = hash('sha256', key, 'base64url')
+  take(key: string, sender: string): ReplayFault | undefined {
+    // Earlier versions remembered messages by this one.
+    const former = hash('sha256', key, 'base64url')
+    const digest = withSender(former, sender)
     const { replication } = this.#options
     replication?.enter()
     try {
-      return this.#takeDigest(digest)
+      const sinceMs = this.#seen.since(digest) ?? this.#seen.since(former)
+      if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
+      const fault = this.#lackOfRoom(digest)
+      if (fault !== undefined) return fault
+      return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
     } finally {
       replication?.leave()
     }
@@ -119,11 +133,21 @@ export class ReplayMemory {
     return this.#seen.entries()
   }
 
-  #takeDigest(digest: string): ReplayFault | undefined {
-    const sinceMs = this.#seen.since(digest)
-    if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
-    if (this.#seen.size >= this.#maxEntries) this.#seen.sweep()
-    if (this.#seen.size >= this.#maxEntries) return 'full'
-    return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
+  #lackOfRoom(digest: string): ReplayFault | undefined {
+    if (!this.#isFull && !this.#isCrowdedBy(digest)) return undefined
+    // What has expired and is still counted is nobody's.
+    const isSwept = this.#seen.sweep()
+    if (this.#isFull) return 'full'
+    return isSwept && this.#isCrowdedBy(digest) ? 'crowded' : undefined
+  }
+
+  get #isFull(): boolean {
+    return this.#seen.size >= this.#maxEntries
+  }
+
+  #isCrowdedBy(digest: string): boolean {
+    const max = this.#maxEntries
+    const own = this.#senders.countOf(digest)
+    return own > max * FEW && isOverShare({ own, free: max - this.#seen.size, max })
   }
 }

@@ -306,17 +306,17 @@ describe('a delivery, once and again', () => {
 
   it('is a replay with the same key, id and time, also under another list of signatures', () => {
     const seen = new ReplayMemory({ lifetimeMs: 600_000, clock: () => NOW_MS })
-    assert.equal(seen.take(replayKey('key_a', message())), undefined)
-    assert.equal(seen.take(replayKey('key_a', message())), 'replayed')
+    assert.equal(seen.take(replayKey('key_a', message()), 'key_a'), undefined)
+    assert.equal(seen.take(replayKey('key_a', message()), 'key_a'), 'replayed')
     const signature = `v1,${Buffer.alloc(32).toString('base64')} ${VECTOR.signature} v9,x`
-    assert.equal(seen.take(replayKey('key_a', message({ signature }))), 'replayed')
+    assert.equal(seen.take(replayKey('key_a', message({ signature })), 'key_a'), 'replayed')
   })
 
   it('is no replay as the retry of its sender, who signs a new time, nor under another id or key', () => {
     const seen = new ReplayMemory({ lifetimeMs: 600_000, clock: () => NOW_MS })
-    assert.equal(seen.take(replayKey('key_a', message())), undefined)
-    assert.equal(seen.take(replayKey('key_a', message({ timestamp: '1614265335' }))), undefined)
-    assert.equal(seen.take(replayKey('key_a', message({ id: 'msg_2' }))), undefined)
-    assert.equal(seen.take(replayKey('key_b', message())), undefined)
+    assert.equal(seen.take(replayKey('key_a', message()), 'key_a'), undefined)
+    assert.equal(seen.take(replayKey('key_a', message({ timestamp: '1614265335' })), 'key_a'), undefined)
+    assert.equal(seen.take(replayKey('key_a', message({ id: 'msg_2' })), 'key_a'), undefined)
+    assert.equal(seen.take(replayKey('key_b', message()), 'key_b'), undefined)
   })
 })

@@ -83,7 +83,8 @@ export const MEMORIES = {
     offered: 550_000,
     mostHeld: 500_000,
     budgetBytes: 160,
-    bound: 'DEFAULT_MAX_ENTRIES in auth/replay.ts; a new one is refused, none is forgotten before its time',
+    bound:
+      'DEFAULT_MAX_ENTRIES in auth/replay.ts; a new one is refused, of who has most first; none is forgotten before its time',
     begin: beginReplays,
   },
   blocked: {
@@ -171,7 +172,7 @@ async function beginTokens(): Promise<Begun> {
 
 async function beginReplays(): Promise<Begun> {
   const memory = new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now })
-  return { textOf: uuid, take: (id) => memory.take(id), held: () => memory.size }
+  return { textOf: uuid, take: (id) => memory.take(id, id), held: () => memory.size }
 }
 
 async function beginBlocked(): Promise<Begun> {

@@ -56,9 +56,12 @@ describe('what the gateway remembers', () => {
   it('is half a million deliveries, or proofs', async () => {
     await fillWithin(MEMORIES.replays, 20_000)
     const memory = replaysOf(499_999)
-    assert.equal(memory.take('the last that there is room for'), undefined)
-    assert.equal(memory.take('one more'), 'full')
-    assert.equal(memory.take('the last that there is room for'), 'replayed')
+    assert.equal(memory.take('the last that there is room for', 'the last that there is room for'), undefined)
+    assert.equal(memory.take('one more', 'one more'), 'full')
+    assert.equal(
+      memory.take('the last that there is room for', 'the last that there is room for'),
+      'replayed',
+    )
     assert.equal(memory.size, 500_000)
   })
 

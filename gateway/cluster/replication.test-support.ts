@@ -90,7 +90,7 @@ function perform(task: Task): unknown {
       eventLog.catchUp()
       return state(task.atMs)
     case 'replay':
-      return task.messages.filter((message) => memories[task.memory].take(message) === undefined)
+      return task.messages.filter((message) => memories[task.memory].take(message, 'sender') === undefined)
     case 'revoke':
       return revocations.revoke(task.sid)
     case 'isRevoked':

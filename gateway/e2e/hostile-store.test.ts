@@ -59,7 +59,7 @@ describe('a store that responds with', () => {
           )
           assert.equal(await take, undefined)
         }
-        if (name === 'text in a list') assert.equal(await replays.take('message'), 'away')
+        if (name === 'text in a list') assert.equal(await replays.take('message', 'sender'), 'away')
       } finally {
         store.close()
         server.close()

@@ -100,7 +100,7 @@ describe('the files of the data directory', () => {
       for (const sid of ['session-1', 'https://issuer.example|session-2', 'session-3']) {
         assert.equal(revocations.isRevoked(sid), true, sid)
       }
-      assert.equal(openDeliveries().take('key_acme\0msg_1'), 'replayed')
+      assert.equal(openDeliveries().take('key_acme\0msg_1', 'key_acme'), 'replayed')
     }
   })
 

@@ -12,6 +12,12 @@ export interface KeyReplication {
   readonly flags: StoreFlags
 }
 
+/** Learns which keys are in memory. */
+export interface KeyTally {
+  added(key: string): void
+  removed(key: string): void
+}
+
 export interface RememberedKeysOptions {
   /** How long each key is remembered; the same for all, so that the oldest always expires first. */
   readonly lifetimeMs: number
@@ -23,6 +29,7 @@ export interface RememberedKeysOptions {
   readonly store: KeyStore | undefined
   /** Undefined: this thread is the only one. */
   readonly replication?: KeyReplication | undefined
+  readonly tally?: KeyTally | undefined
 }
 
 // More than one call adds, so that expired keys go faster than new ones come.
@@ -67,7 +74,7 @@ export class RememberedKeys {
     this.#aheadMs = this.#aheadAt(nowMs)
     const maintains = copy === undefined
     this.#files = store && new KeyFiles(store, { flags: this.#flags, maintains, lifetimeMs, nowMs })
-    if (!maintains) for (const [key, atMs] of copy) this.#keys.set(key, atMs)
+    if (!maintains) for (const [key, atMs] of copy) this.#set(key, atMs)
     else if (this.#files !== undefined) this.#load(this.#files, nowMs)
   }
 
@@ -148,22 +155,31 @@ export class RememberedKeys {
     return this.#keys
   }
 
-  /** Removes the oldest few expired keys: at least one, if there is one. */
-  sweep(): void {
+  /** Removes the oldest few expired keys: at least one, if there is one. @returns whether none is left */
+  sweep(): boolean {
     const nowMs = this.#options.clock()
     this.#followWallClock(nowMs)
     const untilMs = nowMs - this.#options.lifetimeMs
+    let isDone = true
     let left = SWEPT_AT_ONCE
     for (const [key, atMs] of this.#held) {
-      if (left-- === 0 || this.#isHeld(atMs, nowMs)) break
+      if (this.#isHeld(atMs, nowMs)) break
+      if (left-- === 0) {
+        isDone = false
+        break
+      }
       this.#held.delete(key)
+      this.#options.tally?.removed(key)
     }
     left = SWEPT_AT_ONCE
     for (const [key, atMs] of this.#keys) {
-      if (atMs > untilMs || left-- === 0) return
+      if (atMs > untilMs) break
+      if (left-- === 0) return false
       this.#keys.delete(key)
       if (this.#isHeld(atMs, nowMs)) this.#held.set(key, atMs)
+      else this.#options.tally?.removed(key)
     }
+    return isDone
   }
 
   #aheadAt(nowMs: number): number {
@@ -198,8 +214,9 @@ export class RememberedKeys {
 
   /** The newest key is the last. */
   #set(key: string, atMs: number): void {
-    this.#keys.delete(key)
-    this.#held.delete(key)
+    const isKnown = this.#keys.delete(key)
+    const isHeld = this.#held.delete(key)
+    if (!isKnown && !isHeld) this.#options.tally?.added(key)
     this.#keys.set(key, atMs)
   }
 }

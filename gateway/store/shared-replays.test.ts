@@ -32,10 +32,10 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
 describe('messages that may have been left in the store', () => {
   it('are taken back by the value of every attempt, before the next one', async () => {
     const { replays, sent, values } = guarded()
-    const first = replays.take('m')
+    const first = replays.take('m', 'sender')
     sent[0]?.done(undefined)
     assert.equal(await first, 'away')
-    const second = replays.take('m')
+    const second = replays.take('m', 'sender')
     assert.deepEqual(
       sent.map(({ args: [name] }) => name),
       ['SET', 'EVAL', 'SET'],
@@ -49,7 +49,7 @@ describe('messages that may have been left in the store', () => {
 
   it('are taken back several times, because a lost connection may deliver its command late', async () => {
     const { replays, sent } = guarded()
-    const taken = replays.take('m')
+    const taken = replays.take('m', 'sender')
     sent[0]?.done(undefined)
     await taken
     for (let i = 0; i < 10; i++) {
@@ -63,7 +63,7 @@ describe('messages that may have been left in the store', () => {
   it('are taken back some at a time, all in turn, and at most 10,000', () => {
     const { replays, sent } = guarded()
     for (let i = 0; i < 10_100; i++) {
-      void replays.take(`${i}`)
+      void replays.take(`${i}`, 'sender')
       sent[i]?.done(undefined)
     }
     const keys = new Set<string>()
@@ -85,7 +85,7 @@ describe('messages that may have been left in the store', () => {
     ] as const) {
       const { replays, sent, local } = guarded('local')
       local.fault = fault
-      const taken = replays.take('m')
+      const taken = replays.take('m', 'sender')
       sent.shift()?.done(undefined)
       assert.equal(await taken, fault)
       replays.takeBack()
@@ -105,7 +105,7 @@ describe('messages that the store has not seen', () => {
     ] as const) {
       const { replays, sent, local, asked } = guarded()
       local.fault = fault
-      const taken = replays.take('m')
+      const taken = replays.take('m', 'sender')
       sent.shift()?.done('OK')
       assert.equal(await taken, told, `${fault}`)
       assert.deepEqual(asked, ['m'])
@@ -117,12 +117,12 @@ describe('messages that the store has not seen', () => {
 
 it('a message that waits while the store goes away is decided by what is configured then', async () => {
   const { replays, sent } = guarded('deny')
-  const first = replays.take('a')
+  const first = replays.take('a', 'sender')
   replays.change('local')
   sent[0]?.done(undefined)
   assert.equal(await first, undefined)
   replays.change('deny')
-  const second = replays.take('b')
+  const second = replays.take('b', 'sender')
   sent.at(-1)?.done(undefined)
   assert.equal(await second, 'away')
 })
@@ -148,18 +148,21 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
     try {
       const [one, other] = [await open('one'), await open('other')]
       server.signal('SIGSTOP')
-      assert.equal(await one.replays.take('lost'), 'away')
-      assert.equal(await one.replays.take('accepted elsewhere'), 'away')
+      assert.equal(await one.replays.take('lost', 'sender'), 'away')
+      assert.equal(await one.replays.take('accepted elsewhere', 'sender'), 'away')
       server.signal('SIGCONT')
       await until(() => !one.breaker.isOpen && !other.breaker.isOpen, 'the store')
-      await until(async () => (await one.replays.take('lost')) === undefined, 'the next attempt')
-      await until(async () => (await other.replays.take('accepted elsewhere')) === undefined, 'the other one')
+      await until(async () => (await one.replays.take('lost', 'sender')) === undefined, 'the next attempt')
+      await until(
+        async () => (await other.replays.take('accepted elsewhere', 'sender')) === undefined,
+        'the other one',
+      )
       for (let i = 0; i < 5; i++) one.replays.takeBack()
       // On a busy machine the server can be late.
       const decided = async ({ replays }: typeof one, message: string) => {
         let fault: ReplayFault | undefined = 'away'
         await until(async () => {
-          fault = await replays.take(message)
+          fault = await replays.take(message, 'sender')
           return fault !== 'away'
         }, message)
         return fault

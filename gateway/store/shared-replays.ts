@@ -63,7 +63,7 @@ export class SharedReplays implements ReplayGuard {
   /**
    * See ReplayMemory.take. `away`: the store is away, and the message is refused.
    */
-  take(key: string): Promise<ReplayFault | undefined> {
+  take(key: string, sender: string): Promise<ReplayFault | undefined> {
     const { breaker, keys, space, lifetimeMs, id } = this.#options
     const storeKey = keys.keyOfOnce(space, key)
     const value = `${id}.${++this.#count}`
@@ -76,10 +76,10 @@ export class SharedReplays implements ReplayGuard {
         key: storeKey,
         fits: (reply) => reply === 'OK' || reply === null,
         done: (reply) => {
-          if (reply === undefined) resolve(this.#whileAway(key, storeKey, value))
+          if (reply === undefined) resolve(this.#whileAway({ key, sender }, storeKey, value))
           else if (reply === null) resolve('replayed')
           // What memory cannot hold or write is in the store.
-          else resolve(this.#options.memory.take(key) === 'replayed' ? 'replayed' : undefined)
+          else resolve(this.#options.memory.take(key, sender) === 'replayed' ? 'replayed' : undefined)
         },
       })
     })
@@ -113,8 +113,12 @@ export class SharedReplays implements ReplayGuard {
     })
   }
 
-  #whileAway(key: string, storeKey: string, value: string): ReplayFault | undefined {
-    const fault = this.#onStoreFailure === 'local' ? this.#options.memory.take(key) : 'away'
+  #whileAway(
+    { key, sender }: { readonly key: string; readonly sender: string },
+    storeKey: string,
+    value: string,
+  ): ReplayFault | undefined {
+    const fault = this.#onStoreFailure === 'local' ? this.#options.memory.take(key, sender) : 'away'
     // The sender may send it again. A replay was taken by another command.
     if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
     return fault

@@ -388,6 +388,10 @@ test('a proof that cannot be remembered is refused, and not called bad', async (
     assert.equal(refused?.error, 'proofs_unavailable')
     assert.match(refused.cause, new RegExp(`${fault}$`))
   }
+  const { verifier } = verifierOf({ replays: { take: () => 'crowded' } })
+  const refused = judge(verifier, await proofOf(), REQUEST)
+  assert.equal(refused?.error, 'proofs_unavailable')
+  assert.match(refused.cause, /^no more proofs of this key/)
 })
 
 test('nothing that a client may send makes checking throw or passes', async () => {

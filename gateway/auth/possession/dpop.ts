@@ -101,7 +101,7 @@ export class ProofVerifier {
     if (typeof isSigned === 'string') return invalid(`the jwk ${isSigned}`)
     if (!isSigned(checked.jws)) return invalid('the signature does not fit')
     const { jkt, jti } = checked
-    const replay = this.#options.replays.take(`${jkt} ${jti}`)
+    const replay = this.#options.replays.take(`${jkt} ${jti}`, jkt)
     return replay instanceof Promise
       ? replay.then((known) => replayFault(jti, known))
       : replayFault(jti, replay)
@@ -164,8 +164,14 @@ export class ProofVerifier {
 function replayFault(jti: string, replay: ReplayFault | undefined): ProofFault | undefined {
   if (replay === undefined) return undefined
   if (replay === 'replayed') return invalid(`jti ${quote(jti)}: replayed`)
-  const cause = replay === 'away' ? 'the shared store is away' : `no more proofs can be remembered: ${replay}`
-  return { ...UNAVAILABLE, cause }
+  return { ...UNAVAILABLE, cause: CAUSES[replay] }
+}
+
+const CAUSES: Readonly<Record<Exclude<ReplayFault, 'replayed'>, string>> = {
+  full: 'no more proofs can be remembered: full',
+  crowded: 'no more proofs of this key can be remembered: it has its share',
+  unwritable: 'no more proofs can be remembered: unwritable',
+  away: 'the shared store is away',
 }
 
 function baseOf(url: string): Htu {

@@ -20,6 +20,10 @@ const MEMORY_FULL = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '60'],
   cause: 'no more accepted webhooks can be remembered',
 })
+const SHARE_FULL = refusal('webhooks_unavailable', {
+  headers: ['Retry-After', '60'],
+  cause: 'no more accepted webhooks of this key can be remembered: it has its share',
+})
 const STORE_AWAY = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'the shared store is away',
@@ -80,7 +84,7 @@ function accept(
   }
   // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
-  const seen = gateway.acceptedWebhooks.take(replayKey(key.keyId, message))
+  const seen = gateway.acceptedWebhooks.take(replayKey(key.keyId, message), key.keyId)
   const accepted: Accepted = { keyId: key.keyId, id: message.id }
   return seen instanceof Promise
     ? seen.then((known) => settle(gateway, known, accepted))
@@ -100,6 +104,7 @@ function settle(
   }
   if (seen === 'away') return decided(gateway, 'unavailable', STORE_AWAY)
   if (seen === 'full') return decided(gateway, 'full', MEMORY_FULL)
+  if (seen === 'crowded') return decided(gateway, 'full', SHARE_FULL)
   if (seen === 'unwritable') return decided(gateway, 'unwritable', UNWRITABLE)
   return decided(gateway, 'accepted', undefined)
 }
