@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import fs, { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { it } from 'node:test'
 import { makeDirectory } from './make-directory.ts'
 
@@ -27,4 +28,40 @@ it('a read-only disk is said to be read-only, however deep the directory', (t) =
     return
   }
   assert.throws(() => makeDirectory(join(root, 'a', 'b')), /EROFS: read-only file system/)
+})
+
+it('the name of each directory that was made is synced, where one may read what it is in', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'make-directory-'))
+  const synced: string[] = []
+  const { closeSync, fsyncSync, openSync } = fs
+  const opened = new Map<number, string>()
+  let closed = ''
+  Object.assign(fs, {
+    openSync: (path: string, flags: string) => {
+      if (path === closed) throw Object.assign(new Error('EACCES: permission denied'), { code: 'EACCES' })
+      const fd = openSync(path, flags)
+      opened.set(fd, path)
+      return fd
+    },
+    closeSync: (fd: number) => {
+      opened.delete(fd)
+      closeSync(fd)
+    },
+    fsyncSync: (fd: number) => {
+      fsyncSync(fd)
+      synced.push(relative(root, opened.get(fd) ?? '?'))
+    },
+  })
+  syncBuiltinESMExports()
+  t.after(() => {
+    Object.assign(fs, { closeSync, fsyncSync, openSync })
+    syncBuiltinESMExports()
+    rmSync(root, { recursive: true })
+  })
+  makeDirectory(join(root, 'a', 'b'))
+  makeDirectory(join(root, 'a', 'b'))
+  assert.deepEqual(synced, ['', 'a'])
+  closed = join(root, 'a')
+  makeDirectory(join(root, 'a', 'c', 'd'))
+  assert.deepEqual(synced, ['', 'a', join('a', 'c')])
 })

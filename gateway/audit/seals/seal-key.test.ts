@@ -49,10 +49,10 @@ test('a key is made once, for its owner only, and what it seals verifies', (t) =
 test('a key that was made is there after a power cut', (t) => {
   const { start, cut } = sealedDisk(t)
   const { directory } = start()
-  const file = join(directory, 'audit-seal-key.pem')
+  const file = join(directory, 'made', 'audit-seal-key.pem')
   assert.equal(makeSealKey(file), true)
   const { image } = cut()
-  const kept = readKeyFiles(join(image, 'audit-seal-key.pem'))
+  const kept = readKeyFiles(join(image, 'made', 'audit-seal-key.pem'))
   assert.equal(sealKeyOf(kept).origin, readSealKey(file).origin)
 })
 
