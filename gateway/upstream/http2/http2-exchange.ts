@@ -41,7 +41,7 @@ export class Http2Exchange
 
   override continueReading(): boolean {
     const mayRead = super.continueReading()
-    if (mayRead) this.#stream?.stream.resume()
+    if (mayRead) this.#stream?.resume()
     return mayRead
   }
 

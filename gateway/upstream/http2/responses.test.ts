@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import {
@@ -260,5 +261,65 @@ describe('a response over HTTP/2', () => {
     assert.equal((await responseTo(t, script, { headers: repeated })).received.status, 200)
     const refused = await responseTo(t, script, { headers: ['host', 'a', 'connection', 'close'] })
     assert.equal(refused.received.fault?.kind, 'unreachable')
+  })
+})
+
+describe('a whole response that its receiver holds back', () => {
+  /** Sends it in two pieces, the second of which comes in the pause. Then the connection ends. */
+  async function heldBack(t: TestContext, last: (id: number) => Buffer[]) {
+    const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first')))
+    const upstream = upstreamsTo([framed.url])
+    t.after(async () => {
+      await framed.close()
+      await upstream.close()
+    })
+    let mayGoOn = false
+    const sent = send(upstream, {}, () => mayGoOn)
+    await until(() => sent.received.chunks.length === 1)
+    const [connection] = framed.connections as [FramedConnection]
+    connection.write(...last(1))
+    const closed = once(connection.socket, 'close')
+    connection.socket.end()
+    await closed
+    // Of our own half too: what comes on a new connection comes after it.
+    const next = send(upstream, {}, () => true)
+    await until(() => next.received.chunks.length === 1)
+    next.call.abort()
+    assert.equal(sent.received.chunks.length, 1, 'nothing in the pause')
+    return {
+      sent,
+      goOn: (freely: boolean) => {
+        mayGoOn = freely
+        sent.call.resume()
+      },
+    }
+  }
+
+  it('is not lost when the connection ends meanwhile', async (t) => {
+    const { sent, goOn } = await heldBack(t, (id) => [data(id, 'rest', END_STREAM)])
+    goOn(true)
+    const { fault, ended, ...received } = await sent.over
+    assert.deepEqual([fault, bodyOf({ fault, ended, ...received }), ended], [undefined, 'firstrest', true])
+  })
+
+  it('is passed on piece by piece, also when it ends with trailers', async (t) => {
+    const { sent, goOn } = await heldBack(t, (id) => [
+      data(id, 'a'),
+      data(id, 'b'),
+      head(id, ['grpc-status', '0'], END_STREAM),
+    ])
+    for (let pieces = 1; !sent.received.ended; ) {
+      goOn(false)
+      await until(() => sent.received.ended || sent.received.chunks.length > pieces)
+      pieces = sent.received.chunks.length
+    }
+    const received = await sent.over
+    assert.deepEqual([received.fault, bodyOf(received)], [undefined, 'firstab'])
+  })
+
+  it('keeps no client open when its receiver goes', async (t) => {
+    const { sent } = await heldBack(t, (id) => [data(id, 'rest', END_STREAM)])
+    sent.call.abort()
+    assert.equal(sent.received.ended, false)
   })
 })

@@ -46,6 +46,11 @@ export class UpstreamStream {
   #trailers: readonly Field[] | undefined = undefined
   /** END_STREAM has come. */
   #isComplete = false
+  #isPaused = false
+  /** What had come of a complete response while it was paused: Node drops it when the connection ends. */
+  #rest: Buffer[] = []
+  /** Of a complete response Node has given everything. */
+  #isRead = false
   #error: Error | undefined = undefined
   /** The user has what it is told last. */
   #isOver = false
@@ -71,11 +76,20 @@ export class UpstreamStream {
     stream.on('close', () => this.#closed())
   }
 
+  /** Goes on with the pieces after a pause. */
+  resume(): void {
+    this.#isPaused = false
+    this.#tell(() => this.#giveRest())
+    if (!this.#isPaused) this.stream.resume()
+  }
+
   /** Cancels what is not complete; the user hears no more. */
   leave(): void {
     this.#user = undefined
     if (this.#isOver) return
     this.#isOver = true
+    this.#rest = []
+    this.#isPaused = false
     if (!this.stream.closed) this.stream.close(CANCEL)
     // What was read is thrown away, so that the stream can end.
     this.stream.resume()
@@ -98,7 +112,11 @@ export class UpstreamStream {
     const { stream } = this
     const { push } = stream
     stream.push = (piece: unknown, encoding?: BufferEncoding) => {
-      if (piece === null && !stream.closed) this.#isComplete = true
+      if (piece === null && !stream.closed) {
+        this.#isComplete = true
+        // After trailers, which are told of in the same way.
+        if (this.#isPaused) process.nextTick(() => this.#readRest())
+      }
       return push.call(stream, piece, encoding)
     }
   }
@@ -129,11 +147,31 @@ export class UpstreamStream {
   }
 
   #data(bytes: Buffer): void {
-    if (bytes.length > 0 && this.#user?.piece(bytes) === false) this.stream.pause()
+    if (bytes.length === 0) return
+    if (this.#isPaused) this.#rest.push(bytes)
+    else if (this.#user?.piece(bytes) === false) this.#pause()
+  }
+
+  #pause(): void {
+    this.#isPaused = true
+    this.stream.pause()
+    if (this.#isComplete) this.#readRest()
+  }
+
+  /** Takes all that Node has read of a complete response, at most the stream's window. It comes as `data`. */
+  #readRest(): void {
+    while (this.#isPaused && this.stream.read() !== null);
+  }
+
+  #giveRest(): void {
+    while (!this.#isPaused && this.#rest.length > 0) this.#data(this.#rest.shift() as Buffer)
+    if (!this.#isPaused && this.#isRead) this.#end()
   }
 
   #end(): void {
     if (!this.#isComplete || !this.responseBegan) return
+    this.#isRead = true
+    if (this.#isPaused) return
     const user = this.#user
     const isSending = !this.stream.writableFinished
     this.#user = undefined
@@ -150,6 +188,8 @@ export class UpstreamStream {
   }
 
   #closed(): void {
+    // The rest is given when the pause is over.
+    if (this.#isRead && !this.#isOver) return
     const { rstCode = INTERNAL_ERROR, id } = this.stream
     const wasRefused = rstCode === REFUSED_STREAM || (id !== undefined && id > this.#lastHandled())
     const kind = MALFORMED.has(rstCode) ? 'malformed' : 'broken'
