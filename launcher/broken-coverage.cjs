@@ -1,0 +1,24 @@
+'use strict'
+
+/*
+ * For the process of `npm run test:coverage` that reports. A program that a test kills just when it writes its coverage leaves an
+ * empty file or half of one, and for one such file Node reports no coverage at all and fails. Here it counts as no coverage.
+ */
+
+const fs = require('node:fs')
+const path = require('node:path')
+
+const COVERAGE_FILE = /^coverage-\d+-\d+-\d+\.json$/
+const NOTHING_COVERED = '{"result":[]}'
+
+const { readFileSync } = fs
+
+fs.readFileSync = (file, options) => {
+  const content = readFileSync(file, options)
+  const isBroken = typeof content === 'string' && isCoverage(file) && !content.endsWith('}')
+  return isBroken ? NOTHING_COVERED : content
+}
+
+function isCoverage(file) {
+  return typeof file === 'string' && COVERAGE_FILE.test(path.basename(file))
+}
