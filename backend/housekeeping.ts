@@ -64,9 +64,8 @@ function expiredAt(now: Date): readonly Expired[] {
 /**
  * Deletes what has expired: kept responses, refresh tokens, sessions that no token continues, what the authorization
  * server made, sign-ins that are forgotten, old webhooks, verifications of users who are long gone, and keys that nothing can
- * be verified with any more. In small steps, so that a
- * large backlog neither takes longer than a statement may nor keeps requests waiting. Of several backends on one database
- * one does it at a time. @returns false: another one is at it, and the rest was left to that one
+ * be verified with any more. In small steps, so that a large backlog neither takes longer than a statement may nor keeps
+ * requests waiting. Of several backends on one database one does it at a time. @returns false: another one is at it, and the rest was left to that one
  */
 export async function sweep(database: Database, now: Date): Promise<boolean> {
   for (const expired of expiredAt(now)) {

@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs'
-import { makeDirectory, realPathOf, syncDirectory, unusable } from '../storage/append-file.ts'
+import { makeDirectory, realPathOf, syncDirectoryOf, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { ClockOffset } from './clock-offset.ts'
 import type { TrailHandle } from './file/shared-trail.ts'
@@ -65,7 +65,7 @@ function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; rea
   try {
     const recovery = recover(file)
     const trail = new Trail({ ...options, lock })
-    if (durability === 'synced') syncDirectory(file)
+    if (durability === 'synced') syncDirectoryOf(file)
     return { trail, recovery }
   } catch (error) {
     lock.release()

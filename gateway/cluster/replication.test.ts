@@ -81,6 +81,11 @@ describe('replicated state', () => {
     for (const times of Object.values(all)) times.sort((a, b) => a - b)
     return all
   }
+  /** Resolves when it is in force: a thread that holds the lock delays it. */
+  const putTable = (rows: readonly LimitRow[]) => {
+    primary.replaceTable(rows)
+    return new Promise<void>((resolve) => primary.eventLog.whenFree(resolve))
+  }
   /** Asserts that all copies are equal. @returns what they hold */
   const commonState = async () => {
     const [first, ...others] = await askAll({ task: 'state', atMs: Number.POSITIVE_INFINITY })
@@ -108,7 +113,7 @@ describe('replicated state', () => {
         async (laws) => {
           run++
           const rows = laws.map(([limit, windowMs], index) => row(`w${run}-${index}`, limit, windowMs))
-          primary.replaceTable(rows)
+          await putTable(rows)
           const all = await hammer({ keys: ['p:alice', 'p:bø b'], forMs: 60, least: 100 })
           for (const [index, [limit, windowMs]] of laws.entries()) {
             const lists = Object.entries(all).filter(([name]) => name.startsWith(`w${run}-${index} `))
@@ -127,11 +132,7 @@ describe('replicated state', () => {
   })
 
   it('admits exactly the limit under load, and all copies are equal afterwards', async () => {
-    primary.replaceTable([
-      row('log', 40, HOUR_MS),
-      row('sliced', 1500, HOUR_MS),
-      row('brief', 70, HOUR_MS - 1),
-    ])
+    await putTable([row('log', 40, HOUR_MS), row('sliced', 1500, HOUR_MS), row('brief', 70, HOUR_MS - 1)])
     const all = await hammer({ keys: ['p:alice', 'a:192.0.2.1', 'p:\ud800'], forMs: 400, least: 2000 })
     const counts = Object.fromEntries(Object.entries(all).map(([name, times]) => [name, times.length]))
     for (const [name, count] of Object.entries(counts)) {
@@ -143,7 +144,7 @@ describe('replicated state', () => {
   })
 
   it('changes the limit table without losing or inventing a hit', async () => {
-    primary.replaceTable([row('swap', 50, HOUR_MS), row('form', 1500, HOUR_MS)])
+    await putTable([row('swap', 50, HOUR_MS), row('form', 1500, HOUR_MS)])
     const hammering = hammer({ keys: ['p:one', 'p:two'], forMs: 500, changes: 3, least: 200 })
     for (const [limit, form] of [
       [60, 900],
@@ -151,7 +152,7 @@ describe('replicated state', () => {
       [80, 950],
     ] as const) {
       await new Promise((resolve) => setTimeout(resolve, 80))
-      primary.replaceTable([row('swap', limit, HOUR_MS), row('form', form, HOUR_MS)])
+      await putTable([row('swap', limit, HOUR_MS), row('form', form, HOUR_MS)])
     }
     const all = await hammering
     const state = await commonState()
@@ -204,7 +205,7 @@ describe('replicated state', () => {
   })
 
   it('continues when a thread dies within a step, and its replacement has every count', async () => {
-    primary.replaceTable([row('dead', 30, HOUR_MS)])
+    await putTable([row('dead', 30, HOUR_MS)])
     const doomed = threads.shift() as Thread
     await doomed.ask({ task: 'hammer', keys: ['p:before'], forMs: 5, least: 60 })
     const ended = once(doomed.worker, 'exit')

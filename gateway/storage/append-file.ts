@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, realpathSync, type Stats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { syncDirectory as syncDirectoryOf } from './line-file.ts'
+import { syncDirectory } from './line-file.ts'
 import { makeDirectory as makeDirectoryOf } from './make-directory.ts'
 
 /** Makes the directory of the audit file, if missing, for its owner only. @throws Error that names the file. */
@@ -42,10 +42,10 @@ export function realPathOf(file: string): string {
   }
 }
 
-/** Syncs the directory, so that a new file's name survives a power failure. @throws Error that names the file. */
-export function syncDirectory(file: string): void {
+/** Syncs the directory of a file, so that its name survives a power failure. @throws Error that names the file. */
+export function syncDirectoryOf(file: string): void {
   try {
-    syncDirectoryOf(dirname(file))
+    syncDirectory(dirname(file))
   } catch (error) {
     throw unusable(file, error)
   }

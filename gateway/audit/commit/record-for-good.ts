@@ -1,6 +1,6 @@
 import { closeSync, fdatasyncSync, openSync } from 'node:fs'
 import { setTimeout as afterMs } from 'node:timers/promises'
-import { syncDirectory } from '../../storage/append-file.ts'
+import { syncDirectoryOf } from '../../storage/append-file.ts'
 import { SealedTree } from '../segments/sealed-tree.ts'
 
 export interface TrailToRecordIn {
@@ -56,5 +56,5 @@ function syncBoth(fd: number, auditFile: string): void {
   } finally {
     closeSync(now)
   }
-  syncDirectory(auditFile)
+  syncDirectoryOf(auditFile)
 }

@@ -1,4 +1,4 @@
-import { syncDirectory } from '../../storage/append-file.ts'
+import { syncDirectoryOf } from '../../storage/append-file.ts'
 import type { Outage } from '../commit/outage.ts'
 import type { TrailFile } from './trail-file.ts'
 import { TrailSink } from './trail-sink.ts'
@@ -57,7 +57,7 @@ export function rotate(options: RotateOptions): boolean {
 /** Before anything is committed to it: a power cut could take the whole file otherwise. */
 function syncName(file: string, next: TrailSink): void {
   try {
-    syncDirectory(file)
+    syncDirectoryOf(file)
   } catch (error) {
     next.close()
     throw error

@@ -1,4 +1,4 @@
-import { syncDirectory } from '../../storage/append-file.ts'
+import { syncDirectoryOf } from '../../storage/append-file.ts'
 import type { SharedTrail } from '../file/shared-trail.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
@@ -209,7 +209,7 @@ export class Sealer {
     }
     try {
       // The name of a new file must survive a power failure as its lines do.
-      syncDirectory(this.#options.file)
+      syncDirectoryOf(this.#options.file)
     } catch (error) {
       reader.close()
       throw error

@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress } from 'node:zlib'
-import { syncDirectory, unusable } from '../../storage/append-file.ts'
+import { syncDirectoryOf, unusable } from '../../storage/append-file.ts'
 import { OWNER_ONLY } from '../../storage/line-file.ts'
 import { blocksOf } from './read-segment.ts'
 
@@ -46,7 +46,7 @@ export async function compressSegment(path: string): Promise<void> {
     throw unusable(path, isFound ? new Error(`${copy} is there already, and ${message}`) : error)
   }
   rmSync(path, { force: true })
-  syncDirectory(path)
+  syncDirectoryOf(path)
 }
 
 /** @returns the SHA-256 of what was compressed. */
@@ -78,7 +78,7 @@ async function writeCopy(path: string, copy: string): Promise<string> {
     rmSync(draft, { force: true })
     throw error
   }
-  syncDirectory(copy)
+  syncDirectoryOf(copy)
   return sha256.digest('hex')
 }
 
@@ -90,7 +90,7 @@ function syncFile(path: string): void {
   } finally {
     closeSync(fd)
   }
-  syncDirectory(path)
+  syncDirectoryOf(path)
 }
 
 async function hashOf(chunks: AsyncIterable<Buffer>): Promise<string> {

@@ -1,7 +1,7 @@
 import { rmSync, statfsSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { AuditRetention } from '../../config/settings.ts'
-import { realPathOf, syncDirectory } from '../../storage/append-file.ts'
+import { realPathOf, syncDirectoryOf } from '../../storage/append-file.ts'
 import { pruneRecord } from '../audit-records.ts'
 import { type ClosedSegment, closedSegments } from './closed-segments.ts'
 import { pruneTiles } from './prune-tiles.ts'
@@ -66,7 +66,7 @@ export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   await options.record(due.map(({ line }) => line))
   for (const { segment } of due) {
     rmSync(segment.path)
-    syncDirectory(segment.path)
+    syncDirectoryOf(segment.path)
   }
   const range = due.at(-1)?.range
   return {
