@@ -51,6 +51,33 @@ describe('SpanExporter', () => {
     assert.deepEqual([bodies, told], [['[1,2,3]'], ['exported 3']])
   })
 
+  it('uses the memory of a delivered batch again, and never that of one whose post failed', async () => {
+    const refused: Posted = { ...LATER, mayRetry: false }
+    const responses: Posted[] = [TAKEN, refused, TAKEN, TAKEN]
+    const memories: ArrayBufferLike[] = []
+    const bodies: string[] = []
+    let over = Promise.withResolvers<void>()
+    const { made } = exporter([], {
+      post: async (body) => {
+        memories.push(body.buffer)
+        bodies.push(body.toString())
+        return responses[memories.length - 1] as Posted
+      },
+      reports: { exported: () => over.resolve(), dropped: () => over.resolve(), fault: () => undefined },
+    })
+    for (const text of ['11', '2', '33', '4']) {
+      over = Promise.withResolvers()
+      made.add(text, 1)
+      await over.promise
+      await setImmediate()
+    }
+    assert.deepEqual(bodies, ['[11]', '[2]', '[33]', '[4]'])
+    assert.deepEqual(
+      memories.map((memory) => memories.indexOf(memory)),
+      [0, 0, 2, 2],
+    )
+  })
+
   it('sends a batch again that the receiver may take later, and no other batch before it', async () => {
     const { made, bodies, told, settled } = exporter([LATER, { ...LATER, retryAfterMs: 0 }])
     made.add('1', 1)

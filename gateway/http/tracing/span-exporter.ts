@@ -109,6 +109,8 @@ export class SpanExporter {
     for (;;) {
       const posted = await post(body, this.#aborted.signal)
       if (posted.delivered) {
+        // Only now: a post that failed may still be sending what was under way.
+        this.#queue.giveBack(batch)
         const rejected = Math.min(posted.rejected, spans)
         reports.exported(spans - rejected)
         if (rejected > 0) reports.dropped('refused', rejected)

@@ -19,8 +19,8 @@ export class SpanBatch {
   readonly #maxSpans: number
   #used: number
 
-  constructor({ head, tail }: Envelope, maxSpans: number) {
-    const bytes = Buffer.allocUnsafeSlow(BATCH_BYTES)
+  /** @param bytes memory of its own, of BATCH_BYTES */
+  constructor({ head, tail }: Envelope, maxSpans: number, bytes: Buffer) {
     this.#bytes = bytes
     this.#maxSpans = maxSpans
     this.#tail = tail
@@ -36,6 +36,11 @@ export class SpanBatch {
     this.#used += this.#bytes.write(separated, this.#used)
     this.spans += spans
     return true
+  }
+
+  /** Its memory, for another batch once this one is done with. */
+  get memory(): Buffer {
+    return this.#bytes
   }
 
   /** The whole body. Nothing can be added afterwards. */
@@ -56,6 +61,8 @@ export class SpanQueue {
   readonly #full: SpanBatch[] = []
   #last: SpanBatch | undefined = undefined
   #waiting = 0
+  /** Of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
+  #spare: Buffer | undefined = undefined
 
   /** @param maxSpans how many may wait */
   constructor(envelope: Envelope, maxSpans: number) {
@@ -83,13 +90,18 @@ export class SpanQueue {
     if (!this.hasRoom) return false
     if (this.#last?.add(text, spans) !== true) {
       if (this.#last !== undefined && this.#full.length + 1 === this.#maxBatches) return false
-      const batch = new SpanBatch(this.#envelope, Math.min(MAX_BATCH_SPANS, this.#maxSpans / 2))
+      const batch = this.#newBatch()
       if (!batch.add(text, spans)) return false
       if (this.#last !== undefined) this.#full.push(this.#last)
       this.#last = batch
     }
     this.#waiting += spans
     return true
+  }
+
+  /** Takes the memory of a batch back. Its body must not be read any more. */
+  giveBack(batch: SpanBatch): void {
+    this.#spare = batch.memory
   }
 
   /** Takes the oldest batch that is full. */
@@ -107,5 +119,11 @@ export class SpanQueue {
       this.#waiting -= batch.spans
     }
     return batch
+  }
+
+  #newBatch(): SpanBatch {
+    const memory = this.#spare ?? Buffer.allocUnsafeSlow(BATCH_BYTES)
+    this.#spare = undefined
+    return new SpanBatch(this.#envelope, Math.min(MAX_BATCH_SPANS, this.#maxSpans / 2), memory)
   }
 }
