@@ -8,7 +8,7 @@ import fastify, {
   LogController,
 } from 'fastify'
 import { v7 as uuid } from 'uuid'
-import { DatabaseBusyError, DatabaseUnavailableError } from './database/database.ts'
+import { DatabaseBusyError, DatabaseUnavailableError, OutcomeUnknownError } from './database/database.ts'
 import { requireGateway } from './gateway-secret.ts'
 import { closeConnections } from './http/closing-connections.ts'
 import { rememberRoutes } from './http/unknown-routes.ts'
@@ -118,6 +118,7 @@ function toProblem(error: Error & Partial<FastifyError>): Problem {
   // As it is, or as the authorization server is told of it.
   for (const fault of [error, error.cause]) {
     if (fault instanceof DatabaseBusyError) return new Problem('busy', { cause: fault })
+    if (fault instanceof OutcomeUnknownError) return new Problem('outcome_unknown', { cause: fault })
     if (fault instanceof DatabaseUnavailableError)
       return new Problem('database_unavailable', { cause: fault })
   }

@@ -115,6 +115,39 @@ function withServer(): void {
     assert.deepEqual(rows, [])
   })
 
+  it('leaves the outcome unknown when the answer to COMMIT is lost, says so, and a key gives the stored response', async () => {
+    const payer = await service.addUser({ balanceMinor: 100n })
+    const payee = await service.addUser({ balanceMinor: 0n })
+    const pay = (headers: Record<string, string>) =>
+      service.send({
+        method: 'POST',
+        url: '/api/transfer',
+        as: payer,
+        scope: 'transfers:write',
+        headers,
+        payload: { toAccountId: payee.accountId, amount: '0.10', currency: 'EUR' },
+      })
+    const received = async () => {
+      const { body } = await service.send({ url: '/api/balance', as: payee, scope: 'accounts:read' })
+      return body.balance
+    }
+    const withKey = { 'idempotency-key': 'lost-commit' }
+    for (const [headers, sum] of [
+      [withKey, '0.10'],
+      [{}, '0.20'],
+    ] as const) {
+      proxy.loseResponseTo('COMMIT')
+      const { status, headers: answer, body } = await pay(headers)
+      assert.deepEqual([status, body.code, answer['retry-after']], [503, 'outcome_unknown', undefined])
+      assert.match(String(body.detail), /unknown whether it took effect/)
+      assert.doesNotMatch(String(body.detail), /nothing/i)
+      assert.equal(await received(), sum, 'the server has committed')
+    }
+    const again = await pay(withKey)
+    assert.deepEqual([again.status, again.headers['idempotency-replayed']], [201, 'true'])
+    assert.equal(await received(), '0.20', 'once for the key, once without one')
+  })
+
   it('is given up when it says nothing any more, within a transaction and without', async () => {
     await impatient.query('SELECT 1')
     proxy.stall()

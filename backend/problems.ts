@@ -59,6 +59,11 @@ const PROBLEMS = {
     detail:
       'The database cannot be reached at this moment. Try again later; what changes something, with the same Idempotency-Key or after a look whether it took effect.',
   },
+  outcome_unknown: {
+    status: 503,
+    detail:
+      'The database went away before it confirmed this request: it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, look first whether it took effect.',
+  },
   busy: { status: 503, detail: 'There is too much to do at this moment. Nothing was changed. Try again.' },
 } as const
 
@@ -86,7 +91,8 @@ export class Problem extends Error {
     // RFC 9110 section 15.5.2: a 401 carries at least one challenge. Section 10.2.3: when to come back.
     const own: Record<string, string> = {}
     if (this.status === 401) own['www-authenticate'] = 'Bearer realm="countersign"'
-    if (this.status === 503) own['retry-after'] = '1'
+    // What takes effect twice must not be repeated by a client that only obeys this header.
+    if (this.status === 503 && code !== 'outcome_unknown') own['retry-after'] = '1'
     this.headers = { ...own, ...options.headers }
   }
 }

@@ -20,7 +20,8 @@ export interface Transaction extends Queryable {
  * returns; when `work` throws, nothing of it stays. A serialisation failure or a deadlock (SQLSTATE 40001, 40P01)
  * runs `work` again from its start, at most {@link MAX_ATTEMPTS} times, so `work` must have no effect outside the
  * transaction. Throws {@link DatabaseBusyError} when the attempts are used up, or a statement took too long. Every call
- * throws {@link DatabaseUnavailableError} while the database is away; the next one after that tries anew.
+ * throws {@link DatabaseUnavailableError} while the database is away, {@link OutcomeUnknownError} when that was noticed only
+ * after COMMIT had been sent; the next one after that tries anew.
  */
 export interface Database extends Queryable {
   transaction<T>(work: (transaction: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
@@ -58,6 +59,11 @@ export class DatabaseUnavailableError extends Error {
     // When a name has several addresses, the driver's message is empty.
     super(`the database cannot be reached: ${message || code || String(cause)}`, { cause })
   }
+}
+
+/** The answer to COMMIT was lost: whether the whole transaction took effect is unknown, and work that it repeats happens twice. */
+export class OutcomeUnknownError extends DatabaseUnavailableError {
+  override name = 'OutcomeUnknownError'
 }
 
 /** SQLSTATE of a database error, whichever driver threw it; `undefined` for any other error. */

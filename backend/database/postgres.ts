@@ -2,6 +2,7 @@ import { type ClientBase, Pool, type PoolClient, TypeOverrides } from 'pg'
 import {
   type Database,
   DatabaseUnavailableError,
+  OutcomeUnknownError,
   type Row,
   retrySerialization,
   sqlState,
@@ -129,7 +130,7 @@ class PostgresDatabase implements Database {
         query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(client, sql, values),
         script: async (sql) => void (await translated(client.query(sql))),
       })
-      await translated(client.query('COMMIT'))
+      await commit(client)
       return result
     } catch (fault) {
       if (fault instanceof DatabaseUnavailableError) {
@@ -168,6 +169,14 @@ class PostgresDatabase implements Database {
 
   async close(): Promise<void> {
     await Promise.all([this.#pool.end(), this.#probes.end()])
+  }
+}
+
+async function commit(client: PoolClient): Promise<void> {
+  try {
+    await translated(client.query('COMMIT'))
+  } catch (fault) {
+    throw fault instanceof DatabaseUnavailableError ? new OutcomeUnknownError(fault.cause) : fault
   }
 }
 

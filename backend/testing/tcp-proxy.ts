@@ -9,6 +9,8 @@ export interface TcpProxy {
   restore(): Promise<void>
   /** Passes nothing on any more, and says nothing: a server that hangs, or a network that drops. */
   stall(): void
+  /** Once the next client sends this, the server gets it, but its responses are lost and the connection breaks off. */
+  loseResponseTo(sent: string): void
 }
 
 /** Leads to `host:port`, on a free port of its own; with `isCut` it refuses everybody until it is restored. */
@@ -17,6 +19,7 @@ export async function startTcpProxy(
   { isCut = false }: { readonly isCut?: boolean } = {},
 ): Promise<TcpProxy> {
   const sockets = new Set<Socket>()
+  let unanswered: string | undefined
   const server = createServer((near) => {
     const far = connect(target)
     for (const socket of [near, far]) {
@@ -28,6 +31,15 @@ export async function startTcpProxy(
         far.destroy()
       })
     }
+    near.on('data', (bytes: Buffer) => {
+      if (unanswered === undefined || !bytes.includes(unanswered)) return
+      unanswered = undefined
+      // The server has done it once it responds.
+      far
+        .unpipe(near)
+        .once('data', () => near.resetAndDestroy())
+        .resume()
+    })
     near.pipe(far).pipe(near)
   })
   const port = await listen(server, 0)
@@ -43,6 +55,9 @@ export async function startTcpProxy(
     restore: async () => void (await listen(server, port)),
     stall: () => {
       for (const socket of sockets) socket.unpipe().pause()
+    },
+    loseResponseTo: (sent) => {
+      unanswered = sent
     },
   }
 }
