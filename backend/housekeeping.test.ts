@@ -70,6 +70,40 @@ onEachDatabase('housekeeping', (database) => {
     assert.deepEqual(left.map(({ user_id }) => user_id).sort(), kept.sort())
   })
 
+  it('keeps of a living user the verifications of five years, and of what is older the last that was verified', async () => {
+    const ago = (days: number) => new Date(NOW.getTime() - days * 24 * 60 * 60 * 1000)
+    await database().query(
+      `INSERT INTO users (id, name, email, email_key, role, created_at, updated_at)
+       SELECT gen_random_uuid(), name, name, name, 'user', $1, $1 FROM unnest(ARRAY['anew', 'before', 'never']) AS name`,
+      [ago(4000)],
+    )
+    const verification = (user: string, status: string, at: Date) =>
+      database().query(
+        `INSERT INTO verifications (id, user_id, status, created_at)
+         SELECT gen_random_uuid(), id, $2, $3 FROM users WHERE email = $1`,
+        [user, status, at],
+      )
+    // `anew` was verified anew since, `before` only long ago, `never` never.
+    await verification('anew', 'verified', ago(3000))
+    await verification('anew', 'verified', ago(10))
+    for (const user of ['before', 'never']) {
+      await verification(user, 'rejected', ago(2000))
+      await verification(user, 'rejected', ago(1829))
+    }
+    for (const at of [ago(3000), ago(2500), ago(2500)]) await verification('before', 'verified', at)
+    await sweep(database(), NOW)
+    const left = await database().query(
+      `SELECT email, status, verifications.created_at FROM verifications JOIN users ON users.id = user_id
+        WHERE email IN ('anew', 'before', 'never') ORDER BY email, verifications.created_at`,
+    )
+    assert.deepEqual(left, [
+      { email: 'anew', status: 'verified', created_at: ago(10) },
+      { email: 'before', status: 'verified', created_at: ago(2500) },
+      { email: 'before', status: 'rejected', created_at: ago(1829) },
+      { email: 'never', status: 'rejected', created_at: ago(1829) },
+    ])
+  })
+
   it('deletes a backlog in steps, and what is gone stays gone when a later step fails', async () => {
     await database().query('CREATE TABLE steps (transaction xid8)')
     await database().query(`CREATE FUNCTION note_step() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -57,14 +57,22 @@ function expiredAt(now: Date): readonly Expired[] {
       where: 'user_id IN (SELECT id FROM users WHERE deleted_at <= $1)',
       values: [before(VERIFICATIONS_KEPT_MS)],
     },
+    // Of a user who is still one, the last that was verified stays however old it is: business goes on by it.
+    {
+      table: 'verifications',
+      where: `created_at <= $1 AND (status <> 'verified' OR EXISTS (
+        SELECT 1 FROM verifications AS later WHERE later.user_id = verifications.user_id AND later.status = 'verified'
+           AND (later.created_at, later.id) > (verifications.created_at, verifications.id)))`,
+      values: [before(VERIFICATIONS_KEPT_MS)],
+    },
     { table: 'signing_keys', where: 'published_until <= $1', values: [now] },
   ]
 }
 
 /**
  * Deletes what has expired: kept responses, refresh tokens, sessions that no token continues, what the authorization
- * server made, sign-ins that are forgotten, old webhooks, verifications of users who are long gone, and keys that nothing can
- * be verified with any more. In small steps, so that a large backlog neither takes longer than a statement may nor keeps
+ * server made, sign-ins that are forgotten, old webhooks, verifications that are old or of users who are long gone, and keys that
+ * nothing can be verified with any more. In small steps, so that a large backlog neither takes longer than a statement may nor keeps
  * requests waiting. Of several backends on one database one does it at a time. @returns false: another one is at it, and the rest was left to that one
  */
 export async function sweep(database: Database, now: Date): Promise<boolean> {

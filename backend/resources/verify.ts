@@ -11,8 +11,8 @@ import { findUser } from '../user-store.ts'
 const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of ${characters}`).join(', ')
 
 /**
- * How long it is known of a deleted user that a document was checked: records of such checks are kept for five years after the
- * business with the customer (Directive (EU) 2015/849, article 40).
+ * How long it is known that a document was checked. Records of such checks are kept for five years after the business with the
+ * customer (Directive (EU) 2015/849, article 40): of a deleted user all from its end; of another the last that was verified, too.
  */
 export const VERIFICATIONS_KEPT_MS = 5 * 366 * 24 * 60 * 60 * 1000
 
