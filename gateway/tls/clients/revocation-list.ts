@@ -1,4 +1,4 @@
-import { type KeyObject, verify } from 'node:crypto'
+import { constants, type KeyObject, verify } from 'node:crypto'
 import {
   BIT_STRING,
   BOOLEAN,
@@ -14,6 +14,7 @@ import {
   timeOf,
   UTC_TIME,
 } from '../../asn1/der.ts'
+import { type PssParameters, readPssParameters } from './pss-parameters.ts'
 
 /** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
 export interface RevocationList {
@@ -38,6 +39,9 @@ const HASHES: ReadonlyMap<string, string | undefined> = new Map([
   ['2a8648ce3d040304', 'sha512'],
   ['2b6570', undefined],
 ])
+
+/** RSASSA-PSS, whose parameters name the hash (RFC 4055). */
+const PSS = '2a864886f70d01010a'
 
 /** By the OID of an extension (DER, in hex): why a list with it must not be used (RFC 5280 section 5.2). */
 const UNUSABLE: ReadonlyMap<string, string> = new Map([
@@ -69,8 +73,7 @@ export function readRevocationList(der: Buffer): RevocationList {
   }
   const fields = [...derIn(der, signed)]
   if (fields[0]?.tag === INTEGER) fields.shift()
-  // First stands the signature algorithm.
-  const [, issuer, thisUpdate, ...more] = fields
+  const [signedAlgorithm, issuer, thisUpdate, ...more] = fields
   const nextUpdate = isTime(more[0]) ? more.shift() : undefined
   const revoked = more[0]?.tag === SEQUENCE ? more.shift() : undefined
   const extensions = more[0]?.tag === EXPLICIT_0 ? more.shift() : undefined
@@ -82,7 +85,7 @@ export function readRevocationList(der: Buffer): RevocationList {
     thisUpdateMs: timeOf(der, thisUpdate),
     nextUpdateMs: nextUpdate === undefined ? undefined : timeOf(der, nextUpdate),
     serials: revoked === undefined ? new Set() : serialsOf(der, revoked),
-    checkSignature: signatureCheck(der, { signed, algorithm, signature }),
+    checkSignature: signatureCheck(der, { signed, algorithm, signedAlgorithm, signature }),
   }
 }
 
@@ -140,23 +143,49 @@ function isCritical(der: Buffer, extension: DerSpan): boolean {
   return tag === BOOLEAN && der[contentAt] !== 0
 }
 
-function signatureCheck(
-  der: Buffer,
-  parts: { readonly signed: DerSpan; readonly algorithm: DerSpan; readonly signature: DerSpan },
-): RevocationList['checkSignature'] {
+interface SignedParts {
+  readonly signed: DerSpan
+  readonly algorithm: DerSpan
+  /** The same, within what is signed. */
+  readonly signedAlgorithm: DerSpan | undefined
+  readonly signature: DerSpan
+}
+
+function signatureCheck(der: Buffer, parts: SignedParts): RevocationList['checkSignature'] {
   const [oid] = derIn(der, parts.algorithm)
   const name = oid?.tag === OBJECT_IDENTIFIER ? der.toString('hex', oid.contentAt, oid.end) : ''
-  if (!HASHES.has(name)) return () => 'unknown algorithm'
-  const hash = HASHES.get(name)
+  const pss = name === PSS ? pssParametersOf(der, parts) : undefined
+  // Lists are not trusted by SHA-1.
+  if (pss?.hash === 'sha1' || (pss === undefined && !HASHES.has(name))) return () => 'unknown algorithm'
+  const hash = pss === undefined ? HASHES.get(name) : pss.hash
   const data = Buffer.from(der.subarray(parts.signed.at, parts.signed.end))
   // The first byte of a BIT STRING is the number of unused bits: 0.
   const signature = Buffer.from(der.subarray(parts.signature.contentAt + 1, parts.signature.end))
   return (key) => {
     try {
-      return verify(hash, data, key, signature) ? 'good' : 'bad'
+      return verify(hash, data, pss === undefined ? key : withPss(key, pss), signature) ? 'good' : 'bad'
     } catch {
       // The key does not fit the signature algorithm.
       return 'bad'
     }
   }
+}
+
+/** @throws UnusableList where `node:crypto` cannot verify by them */
+function pssParametersOf(der: Buffer, { algorithm, signedAlgorithm }: SignedParts): PssParameters {
+  const bytesOf = ({ at, end }: DerSpan) => der.subarray(at, end)
+  try {
+    if (signedAlgorithm === undefined || !bytesOf(signedAlgorithm).equals(bytesOf(algorithm)))
+      throw new Error('they are not the same within what is signed')
+    return readPssParameters(bytesOf(algorithm))
+  } catch (error) {
+    const { message } = error as Error
+    throw new UnusableList(`is signed by RSASSA-PSS with parameters that are not supported: ${message}`)
+  }
+}
+
+/** @throws Error when it is no key of RSA, with which padding would not count */
+function withPss(key: KeyObject, { saltBytes }: PssParameters) {
+  if (key.asymmetricKeyType !== 'rsa' && key.asymmetricKeyType !== 'rsa-pss') throw new Error('not of RSA')
+  return { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: saltBytes }
 }

@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { generateKeyPairSync, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, it, type TestContext } from 'node:test'
+import { connect, createServer, type TLSSocket } from 'node:tls'
+import { readPem } from '../listener/pem.ts'
+import { readRevocationList, UnusableList } from './revocation-list.ts'
+import { trustedPath } from './trust.ts'
+
+function derOf(pem: string): Buffer {
+  const blocks = readPem(pem)
+  assert.ok(typeof blocks !== 'string' && blocks[0])
+  return blocks[0].der
+}
+
+/** A self-signed authority in `ca.pem` and `key.pem` of a folder of its own, and lists that openssl signs for it by `sigopts`. */
+function pssAuthority(t: TestContext, key = 'rsa:2048') {
+  const folder = mkdtempSync(join(tmpdir(), 'crl-'))
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  const openssl = (args: string) => execFileSync('openssl', args.split(' '), { cwd: folder, stdio: 'pipe' })
+  writeFileSync(join(folder, 'ca.cnf'), '[ca]\ndefault_ca=d\n[d]\ndatabase=index\ncrlnumber=number\n')
+  writeFileSync(join(folder, 'number'), '01\n')
+  writeFileSync(join(folder, 'index'), '')
+  const pss = '-sigopt rsa_padding_mode:pss'
+  openssl(`req -x509 -newkey ${key} -nodes -keyout key.pem -out ca.pem -subj /CN=Root -days 2 ${pss}`)
+  const list = (hash: string, sigopts: string) => {
+    const args = `-gencrl -keyfile key.pem -cert ca.pem -crldays 3 -out crl.pem -md ${hash} ${pss} ${sigopts}`
+    openssl(`ca -config ca.cnf ${args}`.trim())
+    return readFileSync(join(folder, 'crl.pem'), 'utf8')
+  }
+  const certPem = () => readFileSync(join(folder, 'ca.pem'), 'utf8')
+  return { folder, openssl, pss, list, certPem, publicKey: () => new X509Certificate(certPem()).publicKey }
+}
+
+describe('a revocation list that openssl has signed with RSASSA-PSS', () => {
+  it('is verified by its hash and salt, of a key for PSS alone too', (t) => {
+    for (const key of ['rsa:2048', 'rsa-pss -pkeyopt rsa_keygen_bits:2048']) {
+      const [ca, other] = [pssAuthority(t, key), pssAuthority(t, key)]
+      const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey
+      for (const hash of ['sha256', 'sha384', 'sha512']) {
+        for (const salt of ['digest', 'max', '0', '20']) {
+          const bytes = derOf(ca.list(hash, `-sigopt rsa_pss_saltlen:${salt}`))
+          const { checkSignature } = readRevocationList(bytes)
+          assert.equal(checkSignature(ca.publicKey()), 'good', `${key} ${hash} ${salt}`)
+          assert.equal(checkSignature(other.publicKey()), 'bad')
+          assert.equal(checkSignature(ec), 'bad')
+          const changed = Buffer.from(bytes)
+          const at = bytes.length - 1
+          changed[at] = (changed[at] ?? 0) ^ 1
+          assert.equal(readRevocationList(changed).checkSignature(ca.publicKey()), 'bad')
+        }
+      }
+    }
+  })
+
+  it('gives no verdict where its hash is SHA-1, as with other algorithms of SHA-1', (t) => {
+    const ca = pssAuthority(t)
+    const list = readRevocationList(derOf(ca.list('sha1', '-sigopt rsa_pss_saltlen:20')))
+    assert.equal(list.checkSignature(ca.publicKey()), 'unknown algorithm')
+  })
+
+  it('is refused where its parameters are odd, and the reason is named', (t) => {
+    const ca = pssAuthority(t)
+    const because = (reason: string) =>
+      new UnusableList(`is signed by RSASSA-PSS with parameters that are not supported: ${reason}`)
+    for (const [hash, mask] of [
+      ['sha256', 'sha384'],
+      ['sha512', 'sha1'],
+    ] as const) {
+      const odd = derOf(ca.list(hash, `-sigopt rsa_mgf1_md:${mask} -sigopt rsa_pss_saltlen:32`))
+      const reason = `the hash is ${hash}, but that of the mask is ${mask}`
+      assert.throws(() => readRevocationList(odd), because(reason))
+    }
+    const short = derOf(ca.list('sha224', ''))
+    const reason = 'the hash 2.16.840.1.101.3.4.2.4 is not known'
+    assert.throws(() => readRevocationList(short), because(reason))
+    // Outside of what is signed stands another salt than inside.
+    const bytes = derOf(ca.list('sha256', '-sigopt rsa_pss_saltlen:32'))
+    const at = bytes.lastIndexOf(Buffer.from('a203020120', 'hex')) + 4
+    const two = Buffer.from(bytes)
+    two[at] = 31
+    assert.throws(() => readRevocationList(two), because('they are not the same within what is signed'))
+  })
+
+  it('counts in the handshakes of clients whose certificates are signed by RSASSA-PSS too', async (t) => {
+    const ca = pssAuthority(t)
+    ca.openssl('req -newkey rsa:2048 -nodes -keyout client.key -out client.csr -subj /CN=client')
+    ca.openssl(
+      `x509 -req -in client.csr -CA ca.pem -CAkey key.pem -set_serial 77 -days 2 -out client.pem ${ca.pss}`,
+    )
+    const [cert, key] = ['client.pem', 'client.key'].map((name) =>
+      readFileSync(join(ca.folder, name), 'utf8'),
+    )
+    const good = ca.list('sha256', '-sigopt rsa_pss_saltlen:digest')
+    writeFileSync(join(ca.folder, 'index'), 'R\t401231235959Z\t261101000000Z\t4D\tunknown\t/CN=client\n')
+    const revoking = ca.list('sha256', '-sigopt rsa_pss_saltlen:digest')
+    for (const [crl, authorized] of [
+      [good, true],
+      [revoking, false],
+    ] as const) {
+      const list = readRevocationList(derOf(crl))
+      const leaf = new X509Certificate(cert ?? '')
+      const authority = new X509Certificate(ca.certPem())
+      const path = trustedPath(
+        { leaf, intermediates: [] },
+        { authorities: [authority], lists: [list] },
+        Date.now(),
+      )
+      assert.equal(typeof path !== 'string', authorized)
+      const identity = { cert, key }
+      const server = createServer({
+        ...identity,
+        ca: ca.certPem(),
+        crl,
+        requestCert: true,
+        rejectUnauthorized: false,
+      }).listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const { port } = server.address() as AddressInfo
+      const caller = connect({ ...identity, port, host: '127.0.0.1', rejectUnauthorized: false })
+      const [socket] = (await once(server, 'secureConnection')) as [TLSSocket]
+      assert.equal(socket.authorized, authorized)
+      caller.destroy()
+      socket.destroy()
+      server.close()
+    }
+  })
+})
