@@ -16,7 +16,7 @@ const FINISH_MS = 2000
 /**
  * Has checkpoints of the log cosigned and time-stamped, in a thread of its own that follows the log by its files: requests and
  * sealing never wait for it. It ends with the process. During a restart two processes may do this: a witness that has cosigned a
- * larger tree of the new one then refuses the old one, which logs a conflict, and nothing else comes of it.
+ * larger tree of the new one then refuses the old one, which goes on with the checkpoint that stands there then.
  */
 export class Vouching {
   readonly #options: VouchingOptions

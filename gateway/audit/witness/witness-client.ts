@@ -1,4 +1,5 @@
-import type { Checkpoint } from '../seals/checkpoint.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
+import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import { consistencyProof } from '../seals/proofs.ts'
 import {
   NoteFault,
@@ -7,7 +8,7 @@ import {
   parseNote,
   signersOf,
 } from '../seals/signed-note.ts'
-import { TileReader } from '../seals/tiles.ts'
+import { checkpointFile, TileReader } from '../seals/tiles.ts'
 import { type BoundedPost, causeOf } from './bounded-post.ts'
 
 /**
@@ -24,6 +25,9 @@ export class WitnessFault extends Error {
     this.failure = failure
   }
 }
+
+/** The witness has cosigned a newer checkpoint of the log, as it stands on disk now: during a restart the other process asks, too. */
+export class Overtaken extends Error {}
 
 /** What is to be cosigned. */
 export interface Submission {
@@ -59,7 +63,7 @@ export class WitnessClient {
     this.#post = post
   }
 
-  /** @returns the verified signature. @throws WitnessFault */
+  /** @returns the verified signature. @throws WitnessFault, Overtaken */
   async cosign(submission: Submission, signal: AbortSignal): Promise<NoteSignature> {
     const { size } = submission.checkpoint
     for (let tries = 0; tries < MAX_TRIES; tries++) {
@@ -74,6 +78,8 @@ export class WitnessClient {
       if (statusCode !== 409) throw refusal(statusCode)
       this.#size = sizeIn(body)
       if (this.#size > size) {
+        // Who has asked it for that many leaves has read them there before, unless it was another log.
+        if (sizeOnDisk(submission.directory) >= this.#size) throw new Overtaken()
         throw new WitnessFault(
           'conflict',
           `has cosigned a tree of ${this.#size} leaves, and this one has ${size}: leaves were removed`,
@@ -106,6 +112,10 @@ export class WitnessClient {
       throw new WitnessFault('invalid', `the response ${error.message}`)
     }
   }
+}
+
+function sizeOnDisk(directory: string): number {
+  return parseCheckpoint(parseNote(readRegularFile(checkpointFile(directory))).text).size
 }
 
 function requestBody({ bytes, checkpoint, directory }: Submission, old: number): Buffer {

@@ -50,7 +50,12 @@ interface Running {
 function run(
   log: SealedLog,
   asked: readonly Pick<TestWitness, 'url' | 'vkey'>[],
-  rest: { readonly quorum?: number; readonly everyMs?: number } = {},
+  rest: {
+    readonly quorum?: number
+    readonly everyMs?: number
+    /** What happens after the checkpoint was read, before a witness gets it. */
+    readonly beforePost?: () => Promise<void>
+  } = {},
 ): Running {
   const faults: string[] = []
   const signed: string[] = []
@@ -61,13 +66,13 @@ function run(
   }
   const rounds = new WitnessRounds({
     directory: log.directory,
-    clients: asked.map(
-      ({ url, vkey }) =>
-        new WitnessClient(
-          cosignatureVerifier(parseVerifierKey(vkey)),
-          createBoundedPost(`${url}/add-checkpoint`, undefined, LONG_MS),
-        ),
-    ),
+    clients: asked.map(({ url, vkey }) => {
+      const post = createBoundedPost(`${url}/add-checkpoint`, undefined, LONG_MS)
+      return new WitnessClient(cosignatureVerifier(parseVerifierKey(vkey)), async (...request) => {
+        await rest.beforePost?.()
+        return post(...request)
+      })
+    }),
     quorum: { least: rest.quorum ?? asked.length, members: asked.map(({ vkey }) => vkey) },
     everyMs: rest.everyMs ?? 1,
     firstRetryMs: 1,
@@ -185,6 +190,28 @@ describe('a log with witnesses', () => {
     const one = { least: 1, members: [honest[0]?.vkey ?? ''] }
     assert.equal(lastWitnessed(log.directory, { verifiers: [], quorum: one }), undefined)
     rounds.close()
+  })
+
+  it('is no conflict when another process has had more of the same log signed, as during a restart', async () => {
+    const log = newLog()
+    const witness = await start(log, 'w.example/both')
+    const next = run(log, [witness])
+    let isNew = true
+    const before = run(log, [witness], {
+      beforePost: async () => {
+        if (!isNew) return
+        isNew = false
+        next.rounds.sealed(log.grow(7))
+        await next.until(() => next.progress().vouched === 10)
+      },
+    })
+    before.rounds.sealed(log.grow(3))
+    await before.until(() => before.signed.length > 0 || before.faults.length > 0)
+    assert.deepEqual(before.faults, [])
+    assert.deepEqual(next.faults, [])
+    assert.deepEqual(witness.statuses.slice(0, 2), [200, 409])
+    assert.deepEqual(kept(log, [witness]), { size: 10, signers: ['w.example/both'] })
+    for (const { rounds } of [before, next]) rounds.close()
   })
 
   it('is told by an honest witness that it was put back or forked, and gets no signature', async () => {

@@ -5,7 +5,13 @@ import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 import { PacedRounds } from './paced-rounds.ts'
 import { type Progress, ProgressCount } from './vouched-progress.ts'
-import { type Submission, type WitnessClient, type WitnessFailure, WitnessFault } from './witness-client.ts'
+import {
+  Overtaken,
+  type Submission,
+  type WitnessClient,
+  type WitnessFailure,
+  WitnessFault,
+} from './witness-client.ts'
 import { areEnough, keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
 
 export interface WitnessReports {
@@ -134,8 +140,10 @@ export class WitnessRounds {
     } catch (error) {
       if (signal.aborted && signal === this.#aborted.signal) return
       const failure = error instanceof WitnessFault ? error.failure : 'internal'
+      const isOvertaken = error instanceof Overtaken
       // A tile of this checkpoint may have become part of a full one; a newer checkpoint has all of its own.
-      if (failure === 'unprovable' && this.#round === round) this.#round = undefined
+      if ((failure === 'unprovable' || isOvertaken) && this.#round === round) this.#round = undefined
+      if (isOvertaken) return
       reports.fault(name, failure, (error as Error).message)
     }
   }
