@@ -112,9 +112,9 @@ export abstract class PooledExchange<
   }
 
   protected stepFault(): UpstreamFault {
-    const { headReceived, isSending: sending } = this
+    const { headReceived, isSending: sending, awaitsSender } = this
     const { headersMs } = this.state
-    return stepTimeout({ headReceived, sending, headersMs, idleMs: this.request.idleMs })
+    return stepTimeout({ headReceived, sending, awaitsSender, headersMs, idleMs: this.request.idleMs })
   }
 
   /** @param fault the fault when no upstream is left. */

@@ -23,15 +23,23 @@ export function totalTimeout(
     : { kind, cause }
 }
 
-/** The upstream took too long for one step of the exchange. */
+/** One step of the exchange took too long: blames the upstream, unless the body is missing that it may need to go on. */
 export function stepTimeout(step: {
   readonly headReceived: boolean
   /** The request body is still being sent. */
   readonly sending: boolean
+  /** All that has come of it has been taken. */
+  readonly awaitsSender: boolean
   readonly headersMs: number
   readonly idleMs: number
 }): UpstreamFault {
-  const { headReceived, sending, headersMs, idleMs } = step
+  const { headReceived, sending, awaitsSender, headersMs, idleMs } = step
+  if (headReceived && awaitsSender) {
+    return {
+      kind: 'unsent',
+      cause: `neither more of the request body nor of the response within ${idleMs} ms`,
+    }
+  }
   const cause = headReceived
     ? `no piece of the body within ${idleMs} ms`
     : sending

@@ -47,7 +47,7 @@ export interface Attempts {
  * - `broken`: the connection ended or was reset before the response was complete.
  * - `malformed`: the response is not HTTP that can be passed on.
  * - `unread`: the total ran out while the receiver held the response back.
- * - `unsent`: the total ran out while the rest of the request body was awaited.
+ * - `unsent`: the total ran out while the rest of the request body was awaited, or neither it nor the response went on behind a head.
  */
 export type UpstreamFaultKind =
   | 'unreachable'

@@ -247,6 +247,30 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open'])
   })
 
+  // That of HTTP/2 is in http2/sessions.test.ts.
+  itInBytes('does not count that an upload stays away behind a head that came early', async (t) => {
+    const { scripted, upstream, events, time } = await guarded(
+      t,
+      [
+        {
+          onConnection: (socket) =>
+            socket.once('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx')),
+        },
+      ],
+      { breaker: { ...BREAKER, failures: 1 } },
+    )
+    const body = new Readable({ read() {} })
+    const { received, over } = send(upstream, { method: 'POST', body, totalMs: undefined, idleMs: 2000 })
+    body.push('begin')
+    await until(() => received.chunks.length === 1 && scripted[0].received.includes('begin'))
+    time.nowMs += 2000
+    assert.deepEqual((await over).fault, {
+      kind: 'unsent',
+      cause: 'neither more of the request body nor of the response within 2000 ms',
+    })
+    assert.deepEqual([events, upstream.targets[0]?.health.avoided()], [[], false])
+  })
+
   it('does not count that a client allowed less time than the target needs', async (t) => {
     const slow: ScriptedOptions = {}
     const { scripted, upstream, events, time } = await guarded(t, [slow, slow], { breaker: BREAKER })

@@ -191,11 +191,11 @@ export class Http2Exchange
   }
 
   protected override stepFault(): UpstreamFault {
-    const { headReceived, isSending: sending } = this
+    const { headReceived, isSending: sending, awaitsSender } = this
     const { isDuplex, idleMs } = this.request
     if (isDuplex !== true) return super.stepFault()
-    if (this.awaitsSender) return { kind: 'unsent', cause: `neither side sent anything within ${idleMs} ms` }
-    return stepTimeout({ headReceived, sending, headersMs: idleMs, idleMs })
+    if (awaitsSender) return { kind: 'unsent', cause: `neither side sent anything within ${idleMs} ms` }
+    return stepTimeout({ headReceived, sending, awaitsSender, headersMs: idleMs, idleMs })
   }
 
   protected override abortWith(fault: UpstreamFault): void {

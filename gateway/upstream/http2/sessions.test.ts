@@ -49,6 +49,16 @@ async function pair(
   return { framed, upstream }
 }
 
+/** Opens with the first failure. */
+const FRAGILE = {
+  failures: 1,
+  failurePercent: undefined,
+  windowMs: 10_000,
+  minRequests: 20,
+  openMs: 5000,
+  probes: 1,
+  statuses: undefined,
+}
 /** What an upstream takes of a connection, and of a stream, when it says nothing else (RFC 9113 section 6.9.2). */
 const WINDOW_BYTES = 65_535
 const headsOf = ({ frames }: FramedConnection) => frames.filter(({ type }) => type === HEADERS)
@@ -324,6 +334,39 @@ describe('time', () => {
     await send(upstream, { totalMs: 0 }).over
     assert.equal(sent.received.fault, undefined)
     sent.call.abort()
+  })
+
+  it('behind an early head is up for the side that must act: who sends the upload, or the upstream that does not take it', async (t) => {
+    for (const isTaken of [true, false]) {
+      const { time, clock } = clocked()
+      const opened: string[] = []
+      const { framed, upstream } = await pair(
+        t,
+        ({ write }, id) => write(head(id, [':status', '200']), data(id, 'abc')),
+        {
+          clock,
+          policy: { breaker: FRAGILE, retry: undefined, slowStartMs: 0 },
+          onBreaker: (_, state) => opened.push(state),
+        },
+      )
+      let takes = isTaken ? 1 : Number.POSITIVE_INFINITY
+      const body = new Readable({ read() {} })
+      body._read = () => {
+        if (takes-- > 0) body.push(Buffer.alloc(16_000))
+      }
+      const sent = send(upstream, { method: 'POST', body, idleMs: 10_000, totalMs: undefined })
+      const takenBytes = () =>
+        framed.connections[0]?.frames
+          .filter(({ type }) => type === DATA)
+          .reduce((sum, { payload }) => sum + payload.length, 0)
+      await until(() => sent.received.chunks.length === 1)
+      await until(() => takenBytes() === (isTaken ? 16_000 : WINDOW_BYTES))
+      await until(() => {
+        time.nowMs += 1000
+        return sent.received.fault !== undefined
+      })
+      assert.deepEqual([sent.received.fault?.kind, opened], isTaken ? ['unsent', []] : ['timeout', ['open']])
+    }
   })
 
   it('of a call is that of both sides: it ends when neither has said anything', async (t) => {
