@@ -62,6 +62,7 @@ describe('HTTP/2', () => {
         routes: [
           { path: '/open/*', auth: ['none'], maxBodyBytes: 1000, methods: ['GET', 'HEAD', 'PUT', 'POST'] },
           { path: '/own/*', auth: ['bearer'] },
+          { path: '/brief/*', auth: ['none'], idleTimeoutMs: 300 },
         ],
       },
       env: tls.env,
@@ -187,6 +188,16 @@ describe('HTTP/2', () => {
     await until(() => (gone.includes('/open/wait/cancelled') ? true : undefined))
     const [, response] = await gateway.pair('cancelled-1')
     assert.equal(response.statusCode, 499)
+  })
+
+  it('ends a response of which the client takes nothing in a way that nobody takes for its end', async () => {
+    const idle = connect(gateway.url)
+    const stream = idle.request({ ':path': '/brief/large', 'x-request-id': 'not-taken-1' })
+    stream.once('data', () => stream.pause())
+    // For CANCEL and NO_ERROR Node emits none.
+    await assert.rejects(once(stream, 'close'), /NGHTTP2_ENHANCE_YOUR_CALM/)
+    idle.close()
+    assert.equal((await gateway.pair('not-taken-1'))[1].statusCode, 408)
   })
 
   it('gives a stream that has no place a response like any other, with its pair', async () => {

@@ -2,7 +2,14 @@ import { ConnectionDeadline, type DeadlineTerms } from '../server/connection-dea
 import { IncomingRequest, type Origin } from '../server/incoming-request.ts'
 import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
 import type { Field } from '../syntax/field.ts'
-import { CANCEL, DEFAULT_WINDOW, INTERNAL_ERROR, NO_ERROR, PROTOCOL_ERROR, REFUSED_STREAM } from './frames.ts'
+import {
+  DEFAULT_WINDOW,
+  ENHANCE_YOUR_CALM,
+  INTERNAL_ERROR,
+  NO_ERROR,
+  PROTOCOL_ERROR,
+  REFUSED_STREAM,
+} from './frames.ts'
 import { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamPlace } from './stream-places.ts'
@@ -12,6 +19,8 @@ import type { StreamEnd } from './stream-table.ts'
 const NEVER = Number.POSITIVE_INFINITY
 /** How long the rest of a request may come when its response is written. */
 const ANSWERED_MS = 1000
+/** Not CANCEL: Node takes a partial response for a complete one whose stream is reset with that, or with NO_ERROR. */
+const CLIENT_LATE = ENHANCE_YOUR_CALM
 const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as much body as announced' }
 
 const WRONG_TRAILERS: RequestFault = {
@@ -161,7 +170,7 @@ export class ClientStream<E> implements ResponseStream {
     if (this.#deadline !== undefined && nowMs >= this.#deadline.atMs) this.#refuseBody(BODY_LATE)
     if (!this.#isOver && this.res.isStalled(nowMs, idleMs)) {
       this.#interrupt(NOT_TAKEN)
-      this.end(CANCEL)
+      this.end(CLIENT_LATE)
     }
   }
 
@@ -183,8 +192,9 @@ export class ClientStream<E> implements ResponseStream {
     this.res.close()
   }
 
-  breakOff(): void {
-    this.end(this.fault?.code === 'malformed_request' ? PROTOCOL_ERROR : INTERNAL_ERROR)
+  breakOff(isLate: boolean): void {
+    if (this.fault?.code === 'malformed_request') this.end(PROTOCOL_ERROR)
+    else this.end(isLate ? CLIENT_LATE : INTERNAL_ERROR)
   }
 
   /** RST_STREAM has come, or the connection is lost. */

@@ -242,21 +242,24 @@ describe('a client that is too slow', () => {
   })
 
   it('to open its window holds a stream no longer than one that takes nothing in HTTP/1.1', async () => {
-    const begun = ({ res }: Seen) => respond(res, { body: 'hello' })
-    const { seen, time, connect } = serveFrames({ begun, refused: () => {} }, { timeouts: { idleMs: 3000 } })
-    const client = connect()
-    client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
-    client.request(1)
-    assert.equal(await client.status(1), ':status: 200')
-    time.nowMs = 2999
-    client.frame(WINDOW_UPDATE, 0, 1, numbers(1))
-    await until(() => client.of(DATA, 1).length === 1)
-    time.nowMs = 5998
-    await client.settled()
-    assert.equal(seen[0]?.closes, 0)
-    time.nowMs = 5999
-    assert.equal(await client.reset(1), CANCEL)
-    assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
+    // The exchange of the second was over already when the service had said all: nobody breaks its response off.
+    for (const refused of [({ res }: Seen) => res.breakOff(true), () => {}]) {
+      const begun = ({ res }: Seen) => respond(res, { body: 'hello' })
+      const { seen, time, connect } = serveFrames({ begun, refused }, { timeouts: { idleMs: 3000 } })
+      const client = connect()
+      client.frame(SETTINGS, 0, 0, Buffer.from([0, 4, 0, 0, 0, 0]))
+      client.request(1)
+      assert.equal(await client.status(1), ':status: 200')
+      time.nowMs = 2999
+      client.frame(WINDOW_UPDATE, 0, 1, numbers(1))
+      await until(() => client.of(DATA, 1).length === 1)
+      time.nowMs = 5998
+      await client.settled()
+      assert.equal(seen[0]?.closes, 0)
+      time.nowMs = 5999
+      assert.equal(await client.reset(1), ENHANCE_YOUR_CALM)
+      assert.deepEqual([seen[0]?.fault, seen[0]?.closes], ['response_timeout', 1])
+    }
   })
 
   it('to ask for anything is told to go', async () => {

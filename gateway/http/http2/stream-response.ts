@@ -45,8 +45,8 @@ export interface ResponseStream {
   readonly isRefused: boolean
   /** The response has been written. @param isWhole to its last byte */
   responseWritten(isWhole: boolean): void
-  /** Ends the stream with an error. */
-  breakOff(): void
+  /** Ends the stream with an error. @param isLate the client was */
+  breakOff(isLate: boolean): void
 }
 
 /**
@@ -158,8 +158,8 @@ export class StreamResponse implements OutgoingResponse {
     throw new Error('a stream of HTTP/2 cannot switch protocols')
   }
 
-  breakOff(): void {
-    if (!this.#closed) this.#stream.breakOff()
+  breakOff(isLate = false): void {
+    if (!this.#closed) this.#stream.breakOff(isLate)
   }
 
   /** For the stream: calls those who wait for the end of the response. */

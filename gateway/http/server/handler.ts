@@ -50,8 +50,8 @@ export interface OutgoingResponse {
    * head is written.
    */
   retireConnection(): void
-  /** Lets no client take a partial response for a complete one. */
-  breakOff(): void
+  /** Lets no client take a partial response for a complete one. @param isLate the client was: HTTP/2 has a code for it */
+  breakOff(isLate?: boolean): void
 }
 
 /** A request as the handler gets it. */

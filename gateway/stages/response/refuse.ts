@@ -86,5 +86,5 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   // A client that takes nothing would not take the status either.
   if (refusal.code !== 'response_timeout' && isGrpcCall(exchange))
     exchange.res.end(grpcStatusLines(refusal.status, refusal.detail))
-  else exchange.res.breakOff()
+  else exchange.res.breakOff(refusal.status === 408)
 }
