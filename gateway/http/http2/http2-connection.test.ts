@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
 import { until } from '../server/conformance/client.test-support.ts'
 import { respond, type Seen, scribe, serverOf, wireTo } from '../server/conformance/scribe.test-support.ts'
 import type { ParkedConnection } from '../server/connections.ts'
 import {
+  blockOf,
   type Fields,
   FrameClient,
   frameOf,
@@ -421,6 +423,25 @@ describe('a response of HTTP/2 that waits for its client to read', () => {
       await client.settled()
     }
     assert.deepEqual([sizes(client, 1), sizes(client, 3), sizes(client, 5)], [67_535, 2000, 2000])
+  })
+})
+
+describe('the requests of one connection of HTTP/2', () => {
+  it('begin ten in a turn of the loop when one read brings more, whatever the next reads bring', async () => {
+    const { seen, connect } = serveFrames()
+    const client = connect()
+    await client.settled()
+    for (let first = 1; first < 120; first += 40) {
+      const ids = Array.from({ length: 20 }, (_, at) => first + 2 * at)
+      client.bytes(
+        Buffer.concat(ids.map((id) => frameOf(HEADERS, END_STREAM | END_HEADERS, id, blockOf(GET)))),
+      )
+    }
+    for (let begun = 10; begun <= 60; begun += 10) {
+      assert.equal(seen.length, begun)
+      await turn()
+    }
+    assert.equal(seen.length, 60)
   })
 })
 

@@ -28,7 +28,7 @@ import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
 import { StreamTable } from './stream-table.ts'
 
-/** So many requests begin with one read, and then in each turn of the loop: a client with many must not hold up others. */
+/** So many requests begin with one read, the rest in later turns of the loop: a client with many must not hold up others. */
 const BEGINS_PER_TURN = 10
 /** A client that reads nothing gets no more frames read when so much waits for it. */
 const MAX_UNREAD_BYTES = 256 * 1024
@@ -57,6 +57,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   #prefaceBytes = 0
   /** Requests that have not begun yet, in their order; also those that have been reset meanwhile. */
   #arrived: ClientStream<E>[] = []
+  /** More of them begin in the next turn, and none with a read before. */
+  #isTurnAwaited = false
   /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
   #lastTaken = 0
   #lastBegun = 0
@@ -225,11 +227,12 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   #beginArrived(): void {
     for (let count = 0; count < BEGINS_PER_TURN; count++) {
       const stream = this.#arrived.shift()
-      if (stream === undefined) return
+      if (stream === undefined) break
       if (stream.isOver) this.terms.handler.abandoned(this.peer, 1)
       else this.#begin(stream)
     }
-    if (this.#arrived.length > 0) setImmediate(() => this.#beginArrived())
+    this.#isTurnAwaited = this.#arrived.length > 0
+    if (this.#isTurnAwaited) setImmediate(() => this.#beginArrived())
   }
 
   #begin(stream: ClientStream<E>): void {
@@ -272,7 +275,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   #read(bytes: Buffer): void {
     const from = this.#readPreface(bytes)
     this.#reader.read(bytes, from)
-    this.#beginArrived()
+    if (!this.#isTurnAwaited) this.#beginArrived()
     this.#watchPartial()
     this.#writer.flush()
     if (this.unsentBytes > MAX_UNREAD_BYTES && this.#lingering === undefined) this.socket.pause()
