@@ -14,83 +14,11 @@ import {
   until,
 } from './contract/scripted.test-support.ts'
 import { UpgradedStream } from './http1/upgraded-stream.ts'
-import { WaitingLine } from './http1/waiting-line.ts'
 
 const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 const named: ScriptedOptions = {
   onRequest: ({ socket, head }) => head.includes('/held') || socket.write(ok(/ (\S+)/.exec(head)?.[1] ?? '')),
 }
-
-describe('a call that finds every connection in use', () => {
-  it('waits for one where there is room, first come first served, and no more wait than may', async (t) => {
-    const { scripted, upstream } = await pair(t, named, { maxConnections: 1, maxWaiting: 3 })
-    const held = send(upstream, { target: '/held' })
-    const waiting = ['/1', '/2', '/3'].map((target) => send(upstream, { target }))
-    const surplus = send(upstream, { target: '/4' })
-    assert.deepEqual((await surplus.over).fault, { kind: 'unreachable', cause: 'every connection is in use' })
-    await until(() => scripted.requests.length === 1)
-    scripted.requests[0]!.socket.write(ok('held'))
-    await held.over
-    for (const { over } of waiting) assert.ok((await over).ended)
-    assert.deepEqual(
-      scripted.requests.map(({ head }) => / (\S+)/.exec(head)?.[1]),
-      ['/held', '/1', '/2', '/3'],
-    )
-    assert.equal(scripted.connections, 1)
-  })
-
-  it('gets a new connection when the one in use is lost or aborted', async (t) => {
-    const { scripted, upstream } = await pair(t, named, { maxConnections: 1, maxWaiting: 9 })
-    const held = send(upstream, { method: 'POST', target: '/held' })
-    const first = send(upstream, { method: 'POST', target: '/held' })
-    const second = send(upstream, { target: '/b' })
-    await until(() => scripted.requests.length === 1)
-    scripted.requests[0]!.socket.destroy()
-    assert.equal((await held.over).fault?.kind, 'broken')
-    await until(() => scripted.requests.length === 2)
-    first.call.abort()
-    assert.equal(bodyOf(await second.over), '/b')
-  })
-
-  it('waits no longer than connectMs and totalMs, and not at all once it is aborted', async (t) => {
-    let nowMs = 0
-    const options = { maxConnections: 1, maxWaiting: 2, connectMs: 500, clock: () => nowMs }
-    const { scripted, upstream } = await pair(t, named, options)
-    const held = send(upstream, { target: '/held' })
-    await until(() => scripted.requests.length === 1)
-    const patient = send(upstream)
-    const hurried = send(upstream, { totalMs: 100 })
-    nowMs = 100
-    assert.match((await hurried.over).fault!.cause, /not over within 100 ms/)
-    const aborted = send(upstream, { target: '/aborted' })
-    aborted.call.abort()
-    nowMs = 499
-    // Room again, for the two that have gone: and a sweep, by the fault of a third.
-    assert.match((await send(upstream, { totalMs: 0 }).over).fault!.cause, /within 0 ms/)
-    assert.equal(patient.received.fault, undefined)
-    nowMs = 500
-    const received = await patient.over
-    assert.deepEqual(received.fault, { kind: 'timeout', cause: 'no connection became free within 500 ms' })
-    scripted.requests[0]!.socket.write(ok('held'))
-    assert.ok((await held.over).ended)
-    assert.ok((await send(upstream, { target: '/last' }).over).ended)
-    assert.ok(!scripted.received.includes('/aborted'))
-  })
-
-  it('is served in turn, and one that left is not', () => {
-    const waiting = new WaitingLine(2)
-    const served: number[] = []
-    const [a, b] = [1, 2].map((id) => ({ tryAgain: () => served.push(id) }))
-    waiting.add(a!)
-    waiting.add(b!)
-    assert.equal(waiting.isFull, true)
-    waiting.remove(a!)
-    assert.equal(waiting.isFull, false)
-    waiting.next()
-    waiting.next()
-    assert.deepEqual(served, [2])
-  })
-})
 
 describe('an idle connection', () => {
   it('is closed after four seconds, and the last used is used first', async (t) => {

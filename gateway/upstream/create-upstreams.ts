@@ -1,8 +1,7 @@
 import { Deadlines } from '../http/syntax/deadlines.ts'
 import { createOrigins } from './balancing/origin.ts'
-import { ConnectionPool, type Http1ClientState } from './http1/connection-pool.ts'
+import { ConnectionPool } from './http1/connection-pool.ts'
 import { Http1Exchange } from './http1/http1-exchange.ts'
-import { WaitingLine } from './http1/waiting-line.ts'
 import { Http2Exchange } from './http2/http2-exchange.ts'
 import { SessionPool } from './http2/session-pool.ts'
 import { type ClientState, createState, PooledUpstreams } from './pooled-upstreams.ts'
@@ -10,13 +9,13 @@ import { type Address, parseAddress } from './upstream-address.ts'
 import type { UpstreamClient } from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
 
-class Http1Upstreams extends PooledUpstreams<Http1ClientState> {}
+class Http1Upstreams extends PooledUpstreams<ClientState<ConnectionPool>> {}
 class Http2Upstreams extends PooledUpstreams<ClientState<SessionPool>> {}
 
 /**
  * The client for all configured upstreams: HTTP/1.1 over TCP, TLS or a Unix socket, or HTTP/2 over TCP or TLS.
  *
- * A request that finds every connection in use and no room to wait fails as `unreachable`.
+ * A request that finds every connection in use fails at once as `unreachable`.
  *
  * @param before a client of other options. Upstreams that it has too keep their connections and their health. It is not
  * changed until it hands over.
@@ -37,14 +36,12 @@ function createHttp1(
 ): UpstreamClient {
   const known = before instanceof Http1Upstreams ? before.state : undefined
   const deadlines = known?.deadlines ?? new Deadlines(options.clock)
-  const waitingLine = known?.waitingLine ?? new WaitingLine(options.maxWaiting ?? 0)
   const origins = createOrigins(addresses, options, {
     known: known?.choice.origins,
-    createPool: (address, health) =>
-      new ConnectionPool({ ...options, address, health, deadlines, waitingLine }),
+    createPool: (address, health) => new ConnectionPool({ ...options, address, health, deadlines }),
   })
   const state = createState(origins, options, { deadlines, retries: known?.retries })
-  return new Http1Upstreams({ ...state, waitingLine }, Http1Exchange, false)
+  return new Http1Upstreams(state, Http1Exchange, false)
 }
 
 function createHttp2(

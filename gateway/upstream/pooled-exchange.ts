@@ -126,7 +126,7 @@ export abstract class PooledExchange<
         ? this.#lease(this.#tried)
         : (this.#lease([...this.#tried, this.#unwanted]) ?? this.#lease(this.#tried))
     if (this.connection !== undefined) this.use(this.connection)
-    else this.noneFree(fault === ALL_IN_USE ? this.#whyNone() : fault)
+    else this.failLater(fault === ALL_IN_USE ? this.#whyNone() : fault)
   }
 
   #whyNone(): UpstreamFault {
@@ -150,10 +150,6 @@ export abstract class PooledExchange<
       skipped = [...skipped, origin]
     }
     return undefined
-  }
-
-  protected noneFree(fault: UpstreamFault): void {
-    this.failLater(fault)
   }
 
   /** The connection could not be made; nothing was sent. Tries another upstream. */

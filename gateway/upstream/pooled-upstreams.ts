@@ -36,7 +36,6 @@ export interface Pool<Connection> {
 /** What all exchanges of an upstream client share. Times in milliseconds. */
 export interface ClientState<OwnPool> {
   readonly clock: () => number
-  readonly connectMs: number
   readonly headersMs: number
   readonly choice: Choice<Origin<OwnPool>>
   /** Undefined: no response makes a request go out again. */
@@ -49,13 +48,12 @@ export interface ClientState<OwnPool> {
 /** @throws TypeError when there is no upstream. */
 export function createState<OwnPool>(
   origins: readonly Origin<OwnPool>[],
-  { clock, connectMs, headersMs, policy, onRetry = () => undefined }: UpstreamsOptions,
+  { clock, headersMs, policy, onRetry = () => undefined }: UpstreamsOptions,
   { deadlines, retries }: Pick<ClientState<OwnPool>, 'deadlines' | 'retries'>,
 ): ClientState<OwnPool> {
   const retry = policy?.retry
   return {
     clock,
-    connectMs,
     headersMs,
     choice: new Choice(origins),
     retries: retry && (retries?.isOf(retry) ? retries : new RetryBudget(retry, clock, onRetry)),

@@ -10,14 +10,12 @@ export interface UpstreamsOptions {
    * mixed with those.
    */
   readonly urls: readonly string[]
-  /** For making a connection, and for waiting until one is free. */
+  /** For making a connection. */
   readonly connectMs: number
   /** From the request sent until the head of the response. */
   readonly headersMs: number
   /** To each upstream. */
   readonly maxConnections: number
-  /** How many requests may wait when every connection is in use. Default 0. */
-  readonly maxWaiting?: number
   /** Monotonic. */
   readonly clock: () => number
   /** Called on each change; every upstream starts healthy. */

@@ -5,7 +5,6 @@ import { Health } from '../balancing/health.ts'
 import { scriptedUpstream } from '../contract/scripted.test-support.ts'
 import { parseAddress } from '../upstream-address.ts'
 import { ConnectionPool } from './connection-pool.ts'
-import { WaitingLine } from './waiting-line.ts'
 
 describe('the connections to an upstream', () => {
   it('leave nothing behind: each that is gone is off the clock, and makes room', async (t) => {
@@ -20,7 +19,6 @@ describe('the connections to an upstream', () => {
       clock,
       health: new Health(clock, () => {}),
       deadlines,
-      waitingLine: new WaitingLine(0),
     })
     for (let round = 1; round <= 3; round++) {
       const leased = [connections.lease(false, 0), connections.lease(true, 0)]

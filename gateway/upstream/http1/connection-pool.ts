@@ -1,14 +1,9 @@
 import type { Deadlines } from '../../http/syntax/deadlines.ts'
 import type { Health } from '../balancing/health.ts'
-import type { ClientState, Pool, PoolBounds } from '../pooled-upstreams.ts'
+import type { Pool, PoolBounds } from '../pooled-upstreams.ts'
 import type { Address } from '../upstream-address.ts'
 import { UpstreamTls, type UpstreamTlsTerms } from '../upstream-tls.ts'
 import { type ConnectionOwner, Http1Connection } from './http1-connection.ts'
-import type { WaitingLine } from './waiting-line.ts'
-
-export interface Http1ClientState extends ClientState<ConnectionPool> {
-  readonly waitingLine: WaitingLine
-}
 
 interface Options extends PoolBounds {
   readonly tls?: UpstreamTlsTerms | undefined
@@ -16,7 +11,6 @@ interface Options extends PoolBounds {
   readonly clock: () => number
   readonly health: Health
   readonly deadlines: Deadlines
-  readonly waitingLine: WaitingLine
 }
 
 /** The connections to one upstream. */
@@ -77,10 +71,7 @@ export class ConnectionPool implements Pool<Http1Connection>, ConnectionOwner {
 
   free(connection: Http1Connection): void {
     if (this.#closing !== undefined) connection.destroy()
-    else {
-      this.#idle.push(connection)
-      this.#options.waitingLine.next()
-    }
+    else this.#idle.push(connection)
   }
 
   retired(connection: Http1Connection): void {
@@ -88,7 +79,6 @@ export class ConnectionPool implements Pool<Http1Connection>, ConnectionOwner {
     this.#options.deadlines.remove(connection)
     const at = this.#idle.lastIndexOf(connection)
     if (at >= 0) this.#idle.splice(at, 1)
-    this.#options.waitingLine.next()
   }
 
   closed(): void {

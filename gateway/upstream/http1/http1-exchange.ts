@@ -1,26 +1,25 @@
 import type { Duplex } from 'node:stream'
 import type { Field } from '../../http/syntax/field.ts'
 import type { ConnectError } from '../open-connection.ts'
-import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
+import { PooledExchange } from '../pooled-exchange.ts'
+import type { ClientState } from '../pooled-upstreams.ts'
 import { contentLength, takeWhole } from '../request-body.ts'
 import { switchesTo } from '../response-head.ts'
-import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
-import type { ConnectionPool, Http1ClientState } from './connection-pool.ts'
+import type { UpstreamFaultKind } from '../upstream-client.ts'
+import type { ConnectionPool } from './connection-pool.ts'
 import type { ConnectionUser, Http1Connection } from './http1-connection.ts'
 import { type BodySender, RequestBody } from './outgoing-body.ts'
 import { requestHead } from './outgoing-head.ts'
-import type { Waiter } from './waiting-line.ts'
 
 /** An exchange over our own client. On an open connection the request is written before `send` returns. */
 export class Http1Exchange
-  extends PooledExchange<Http1Connection, ConnectionPool, Http1ClientState>
-  implements ConnectionUser, BodySender, Waiter
+  extends PooledExchange<Http1Connection, ConnectionPool, ClientState<ConnectionPool>>
+  implements ConnectionUser, BodySender
 {
   #requestHead = ''
   /** The downstream body when all of it had arrived; else `#body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   #body: RequestBody | undefined = undefined
-  #isWaiting = false
 
   get method(): string {
     return this.request.method
@@ -58,31 +57,12 @@ export class Http1Exchange
     return this.#body?.heldBack === false
   }
 
-  protected override stepFault(): UpstreamFault {
-    if (!this.#isWaiting) return super.stepFault()
-    return { kind: 'timeout', cause: `no connection became free within ${this.state.connectMs} ms` }
-  }
-
-  tryAgain(): void {
-    this.#isWaiting = false
-    this.nowMs = this.state.clock()
-    this.attempt(ALL_IN_USE)
-  }
-
   protected fieldsChanged(): void {
     this.#requestHead = requestHead(this.request)
   }
 
   protected use(connection: Http1Connection): void {
     connection.assignTo(this)
-  }
-
-  protected override noneFree(fault: UpstreamFault): void {
-    if (fault === ALL_IN_USE && !this.state.waitingLine.isFull) {
-      this.#isWaiting = true
-      this.idleDeadlineMs = this.nowMs + this.state.connectMs
-      this.state.waitingLine.add(this)
-    } else this.failLater(fault)
   }
 
   connected(): void {
@@ -141,11 +121,6 @@ export class Http1Exchange
       socket.destroy()
       this.response.fault({ kind: 'malformed', cause: 'a switch to a protocol that was not asked for' })
     }
-  }
-
-  protected override finish(): void {
-    super.finish()
-    if (this.#isWaiting) this.state.waitingLine.remove(this)
   }
 
   protected dropConnection(): void {

@@ -4,6 +4,8 @@ import { requestOf, scriptedUpstream, upstreamsTo } from '../contract/scripted.t
 import type { UpstreamResponse } from '../upstream-client.ts'
 
 const EXCHANGES = 24
+/** Each is used again when its response is over. */
+const CONNECTIONS = 8
 const BODY_BYTES = 1_200_000
 
 /** A body in which every four bytes say whose they are and where they stand. */
@@ -74,12 +76,17 @@ it('large bodies side by side keep their bytes until the receiver has let go of 
       for (let at = 0; at < BODY_BYTES; at += 90_000) socket.write(body.subarray(at, at + 90_000))
     },
   })
-  const upstream = upstreamsTo([scripted.url], { maxConnections: 8, maxWaiting: EXCHANGES })
+  const upstream = upstreamsTo([scripted.url], { maxConnections: CONNECTIONS })
   t.after(async () => {
     await upstream.close()
     await scripted.close()
   })
-  const receivers = Array.from({ length: EXCHANGES }, (_, id) => new SlowReceiver(id))
-  for (const [id, receiver] of receivers.entries()) upstream.send(requestOf({ target: `/${id}` }), receiver)
-  await Promise.all(receivers.map(({ over }) => over.promise))
+  const receivers = Array.from({ length: EXCHANGES }, (_, id) => new SlowReceiver(id)).entries()
+  const receiveInTurn = async () => {
+    for (const [id, receiver] of receivers) {
+      upstream.send(requestOf({ target: `/${id}` }), receiver)
+      await receiver.over.promise
+    }
+  }
+  await Promise.all(Array.from({ length: CONNECTIONS }, receiveInTurn))
 })
