@@ -9,14 +9,16 @@ export interface TrailFiles {
   readonly auditFile: string
   /** Oldest first. */
   readonly segments: readonly Segment[]
-  /** All segments of the trail that lie there. */
+  /** The audit file was named, which stands for all segments of the trail. */
   readonly isWhole: boolean
+  /** All segments that lie there were named, so the first line must be that of the trail, though the open file may be missing. */
+  readonly beginsWhole: boolean
 }
 
 /** What a rotation puts behind the name of the audit file. */
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
-/** No records, and among what a shell makes of `audit.ndjson*`. */
+/** No records, but among what a shell makes of `audit.ndjson*`: they belong to a trail. */
 const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
 
 /**
@@ -26,20 +28,35 @@ const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
  * @throws Error that names the path, when it cannot be read or holds no trail.
  */
 export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> {
-  const named = new Map<string, { whole: boolean; segments: Set<string> }>()
-  for (const path of paths.flatMap(filesAt).filter((file) => !BESIDE.test(file))) {
+  const named = new Map<string, { whole: boolean; inDirectory: boolean; segments: Set<string> }>()
+  const beside: string[] = []
+  for (const { path, inDirectory } of paths.flatMap(filesAt)) {
+    if (BESIDE.test(path)) {
+      beside.push(path)
+      continue
+    }
     const auditFile = auditFileOf(path)
-    const trail = named.get(auditFile) ?? { whole: false, segments: new Set() }
+    const trail = named.get(auditFile) ?? { whole: false, inDirectory: false, segments: new Set() }
     if (path === auditFile) trail.whole = true
     else trail.segments.add(path)
+    if (inDirectory) trail.inDirectory = true
     named.set(auditFile, trail)
   }
+  // Of a trail whose files are all gone this alone is left.
+  const alone = beside.find((path) => !named.has(path.replace(BESIDE, '')))
+  if (alone !== undefined) throw new Error(`${alone} names no audit trail: there is no file of it`)
   const trails: TrailFiles[] = []
-  for (const [auditFile, { whole, segments }] of named) {
+  for (const [auditFile, { whole, inDirectory, segments }] of named) {
     const found = whole ? await segmentsOfTrail(auditFile) : await segmentsFrom([...segments])
-    trails.push({ auditFile, segments: found, isWhole: whole })
+    const beginsWhole = whole || inDirectory || (await isAllOf(auditFile, found))
+    trails.push({ auditFile, segments: found, isWhole: whole, beginsWhole })
   }
   return trails
+}
+
+async function isAllOf(auditFile: string, given: readonly Segment[]): Promise<boolean> {
+  const inodes = new Set(given.map(({ inode }) => inode))
+  return (await segmentsOfTrail(auditFile)).every(({ inode }) => inodes.has(inode))
 }
 
 /** Name of the open file of the trail that a file is of. */
@@ -48,17 +65,17 @@ function auditFileOf(path: string): string {
   return join(dirname(path), basename(plainPath(path)).replace(ROTATED, ''))
 }
 
-function filesAt(path: string): string[] {
+function filesAt(path: string): { readonly path: string; readonly inDirectory: boolean }[] {
   let isDirectory: boolean
   try {
     isDirectory = statSync(path).isDirectory()
   } catch (error) {
     throw new Error(`${path} cannot be read: ${(error as Error).message}`)
   }
-  if (!isDirectory) return [path]
+  if (!isDirectory) return [{ path, inDirectory: false }]
   const files = readdirSync(path)
-    .map((name) => join(path, name))
-    .filter((file) => auditFileOf(file).endsWith('.ndjson') && statSync(file).isFile())
+    .map((name) => ({ path: join(path, name), inDirectory: true }))
+    .filter((file) => auditFileOf(file.path).endsWith('.ndjson') && statSync(file.path).isFile())
   if (files.length === 0)
     throw new Error(`${path} holds no audit trail: no file named *.ndjson, rotated or not`)
   return files

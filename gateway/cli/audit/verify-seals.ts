@@ -39,7 +39,7 @@ export const command: Command = {
     'It trusts no key that lies beside the trail: whoever can write the trail can write that too. Name the verifier key that you noted when the key was made.',
     'Whoever holds the key can seal another trail in the place of this one. So name what is out of his reach: a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
     'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. What the records say of one another (a response without a request) comes as warnings.',
-    `${ABOUT_FILES} Given single segments, it compares these, and calls what follows them missing, unless --part says that they were not given.`,
+    `${ABOUT_FILES} An audit file, a directory, or all segments that there are must begin where the log does, or where a sealed AUDIT_PRUNE says. Given some of the segments, it says which lines these are, and nothing of those before them; what follows them it calls missing, unless --part says that they were not given.`,
   ],
   examples: [
     ['countersign audit verify --key data/audit-seal-key.pem', 'the trail here'],
@@ -92,14 +92,15 @@ async function verify(
   // A gateway may have rotated since they were listed, while another trail was verified.
   const listAgain = async () => since(await segmentsOfTrail(trail.auditFile))
   const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
+  // The audit file stands for all of the trail.
+  const isPart = flags.part === true && !trail.isWhole
   const { kept, findings } = await ableTo(() => openKept(directory, flags, witnesses))
   try {
     const verdict = await ableTo(() =>
       verifyTrail({
         segments: trail.isWhole ? listAgain : segments,
-        isPart: !trail.isWhole || segments.length < trail.segments.length,
-        // The audit file stands for all of the trail.
-        endsEarly: flags.part === true && !trail.isWhole,
+        isPart: !trail.beginsWhole || isPart || segments.length < trail.segments.length,
+        endsEarly: isPart,
         directory,
         key,
         kept,

@@ -42,9 +42,9 @@ async function newTrail(exchanges = 20): Promise<SealedTrail> {
 }
 
 async function judge(trail: SealedTrail, more: Partial<Evidence> = {}, paths = [trail.file]) {
-  const [{ segments, isWhole } = assert.fail()] = await trailsOf(paths)
+  const [{ segments, beginsWhole } = assert.fail()] = await trailsOf(paths)
   const { directory } = trail
-  return verifyTrail({ segments, isPart: !isWhole, directory, key: trustedKey(trail.vkey), ...more })
+  return verifyTrail({ segments, isPart: !beginsWhole, directory, key: trustedKey(trail.vkey), ...more })
 }
 
 describe('verifying a trail', () => {

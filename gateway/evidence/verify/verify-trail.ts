@@ -155,11 +155,15 @@ class Verification {
       }),
       findings: this.#findings,
       warnings: this.#warnings.all(this.#evidence.isPart || this.#firstLeaf > 0),
-      part: comparison.isPart
-        ? { first: this.#firstLeaf, last: this.#firstLeaf + this.#lines.count - 1 }
-        : undefined,
+      part: this.#partOf(comparison),
       vouched: this.#vouched,
     }
+  }
+
+  #partOf({ isPart, provenLines }: LineComparison): Verdict['part'] {
+    const first = this.#firstLeaf
+    const beginsLate = this.#evidence.isPart && first > 0
+    return isPart || beginsLate ? { first, last: first + provenLines - 1 } : undefined
   }
 
   async #readAll(): Promise<void> {
