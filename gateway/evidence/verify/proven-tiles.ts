@@ -4,6 +4,7 @@ import { rangeHash } from '../../audit/seals/proofs.ts'
 import {
   hashesIn,
   hashesOnLevel,
+  TILE_HEIGHT,
   TILE_WIDTH,
   TileFault,
   TileReader,
@@ -59,6 +60,27 @@ export class ProvenTiles {
       if (error instanceof TileFault) return undefined
       throw error
     }
+  }
+
+  /**
+   * The root of an earlier tree, by tiles that lead to the signed root; undefined when some are missing, and 'unproven' when one
+   * lies there and does not lead to it.
+   */
+  provenRootAt(size: number): Buffer | 'unproven' | undefined {
+    let isProven = true
+    const subtree = (height: number, index: number): Buffer => {
+      const level = Math.floor(height / TILE_HEIGHT)
+      const tile = Math.floor((index * 2 ** (height % TILE_HEIGHT)) / TILE_WIDTH)
+      if (this.tile(level, tile) !== undefined && !this.isProven(level, tile)) isProven = false
+      return this.reader.subtree(height, index)
+    }
+    let root: Buffer | undefined
+    try {
+      root = rangeHash({ subtree }, 0, size)
+    } catch (error) {
+      if (!(error instanceof TileFault)) throw error
+    }
+    return isProven ? root : 'unproven'
   }
 
   #prove(level: number, index: number): boolean {

@@ -303,7 +303,8 @@ class Verification {
   /** They tell whether all of the log was put back to an earlier state. */
   #compareKept(): void {
     const { kept = [], key } = this.#evidence
-    const log = { checkpoint: this.#checkpoint, rootAt: (size: number) => this.#tiles.rootAt(size) }
+    const provenRootAt = (size: number) => this.#tiles.provenRootAt(size)
+    const log = { checkpoint: this.#checkpoint, provenRootAt }
     for (const one of kept) {
       const compared = compareKept(one, key, log)
       if ('what' in compared) this.#findings.push(compared)

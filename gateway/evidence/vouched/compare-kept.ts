@@ -14,8 +14,8 @@ export interface KeptCheckpoint {
 /** A log as far as it has been proved by its checkpoint. */
 export interface ProvenLog {
   readonly checkpoint: Checkpoint
-  /** The root of an earlier tree; undefined when tiles are missing. */
-  rootAt(size: number): Buffer | undefined
+  /** The root of an earlier tree; undefined when tiles are missing, 'unproven' when one is not what the checkpoint is over. */
+  provenRootAt(size: number): Buffer | 'unproven' | undefined
 }
 
 /** What a kept checkpoint shows; not known: what it is over has been pruned. */
@@ -46,8 +46,12 @@ export function compareKept(
     const text = `${file}, ${says}, is over ${plural(kept.size, 'line')}, and the log has ${size.toLocaleString('en')}`
     return { what: 'rolled back', text }
   }
-  const root = kept.size === size ? log.checkpoint.root : log.rootAt(kept.size)
+  const root = kept.size === size ? log.checkpoint.root : log.provenRootAt(kept.size)
   if (root === undefined) return { isKnown: false, text: `${file} is older than what is left of the log` }
+  if (root === 'unproven') {
+    const text = `whether the log continues ${file}, ${says}, nothing shows: tiles under it are not those of the signed log, as when it was written anew with the same key`
+    return { what: 'rolled back', text }
+  }
   if (root.equals(kept.root)) return { isKnown: true, text: `${plural(kept.size, 'line')} ${says}: ${file}` }
   const text = `the log does not continue ${file}, ${says}: it was written anew with the same key`
   return { what: 'rolled back', text }

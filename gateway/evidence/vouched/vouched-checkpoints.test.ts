@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { parseCheckpoint } from '../../audit/seals/checkpoint.ts'
-import { rangeHash } from '../../audit/seals/proofs.ts'
+import { HASH_BYTES } from '../../audit/seals/hashes.ts'
 import { formatSignature, parseNote } from '../../audit/seals/signed-note.ts'
-import { checkpointFile, TileReader } from '../../audit/seals/tiles.ts'
+import { checkpointFile, tilePath } from '../../audit/seals/tiles.ts'
 import { makeSealedLog, type SealedLog } from '../../audit/witness/sealed-log.test-support.ts'
 import {
   makeStampAuthority,
@@ -16,6 +16,7 @@ import {
 import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
 import { stampRequest } from '../../audit/witness/stamps/stamp-request.ts'
 import { startTestWitness, type TestWitness } from '../../audit/witness/test-witness.test-support.ts'
+import { ProvenTiles } from '../verify/proven-tiles.ts'
 import { trustedKey } from '../verify/trusted-key.ts'
 import { compareKept, type KeptCheckpoint, type ProvenLog } from './compare-kept.ts'
 import {
@@ -35,7 +36,8 @@ after(() => {
 
 function provenLog({ directory }: SealedLog): ProvenLog {
   const checkpoint = parseCheckpoint(parseNote(readFileSync(checkpointFile(directory))).text)
-  return { checkpoint, rootAt: (size) => rangeHash(new TileReader(directory, checkpoint.size), 0, size) }
+  const tiles = new ProvenTiles(directory, checkpoint)
+  return { checkpoint, provenRootAt: (size) => tiles.provenRootAt(size) }
 }
 
 describe('a log for which others stand', () => {
@@ -98,7 +100,7 @@ describe('a log for which others stand', () => {
       /^rolled back: the log does not continue .* written anew with the same key$/,
     )
     assert.match(
-      shown(kept, { ...provenLog(log), rootAt: () => undefined }),
+      shown(kept, { ...provenLog(log), provenRootAt: () => undefined }),
       /older than what is left of the log$/,
     )
     const other = makeSealedLog(join(home, 'other'))
@@ -111,6 +113,29 @@ describe('a log for which others stand', () => {
       shown({ ...kept, bytes: Buffer.from('x') }, provenLog(log)),
       /^checkpoint: .*seen.checkpoint is no signed note$/,
     )
+  })
+
+  it('that was written anew with the key is named although the old hashes were left in a tile', () => {
+    const kept = openWitnessed(seen, trustedWitnesses(keys(0)))
+    const path = tilePath(0, 1)
+    const full = (text: string) => {
+      const made = makeSealedLog(join(home, `left ${text}`), log.key)
+      made.grow(256)
+      made.grow(744, text)
+      return made
+    }
+    const honest = full('line')
+    assert.match(shown(kept, provenLog(honest)), /^300 lines signed by /)
+    const forged = full('other')
+    const hashes = readFileSync(join(forged.directory, path))
+    readFileSync(join(honest.directory, path)).copy(hashes, 0, 0, 44 * HASH_BYTES)
+    writeFileSync(join(forged.directory, path), hashes)
+    assert.match(
+      shown(kept, provenLog(forged)),
+      /^rolled back: whether the log continues .*, signed by .*, nothing shows: tiles under it are not/,
+    )
+    rmSync(join(forged.directory, path))
+    assert.match(shown(kept, provenLog(forged)), /older than what is left of the log$/)
   })
 
   it('has only the signatures counted that the auditor trusts', () => {
