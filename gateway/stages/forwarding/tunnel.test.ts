@@ -5,7 +5,7 @@ import { describe, it } from 'node:test'
 import { Commit } from '../../audit/commit/commit.ts'
 import { until } from '../../http/server/conformance/client.test-support.ts'
 import { type Seen, scribe, serverOf, wireTo } from '../../http/server/conformance/scribe.test-support.ts'
-import { turns } from '../../http/server/conformance/wire.test-support.ts'
+import { turns, type Wire } from '../../http/server/conformance/wire.test-support.ts'
 import { Tunnels } from '../../http/server/tunnels/tunnels.ts'
 import { record } from '../record.ts'
 import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
@@ -14,8 +14,12 @@ import { openTunnel } from './tunnel.ts'
 const UPGRADE =
   'GET /chat HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a\r\n\r\n'
 
-/** A tunnel that the upstream has accepted, while the record of that is not committed yet. */
-async function uncommitted() {
+/**
+ * A tunnel that the upstream has accepted, while the record of that is not committed yet.
+ *
+ * @param before what happens in the turn in which the 101 comes
+ */
+async function uncommitted(before: (wire: Wire) => void = () => {}) {
   const handler = scribe({ begun: () => {} })
   const wire = wireTo(serverOf(handler))
   wire.send(UPGRADE)
@@ -34,6 +38,7 @@ async function uncommitted() {
   })
   const { res } = handler.seen[0] as Seen
   const ours = Object.assign(exchange, { res })
+  before(wire)
   assert.equal(openTunnel(made.gateway, ours, { fields: [], socket: upstream }), undefined)
   return { ...made, wire, tunnels, commit, upstream, service, heard: () => heard }
 }
@@ -96,6 +101,20 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
       assert.deepEqual([tunnels.size, measured], [0, ['closed 101 0']])
     })
   }
+
+  it('leaves nothing behind when its client goes in the turn in which the 101 comes, held or not', async () => {
+    for (const isHeld of [true, false]) {
+      const { commit, tunnels, upstream, wire, service, trail } = await uncommitted((going) =>
+        going.destroy(),
+      )
+      if (!isHeld) commit.finish(undefined)
+      service.write('words')
+      await until(() => tunnels.size === 0 && upstream.destroyed)
+      commit.finish(undefined)
+      await turns()
+      assert.deepEqual([wire.received, tunnels.size, trail.records[1]?.statusCode], ['', 0, 101])
+    }
+  })
 
   it('ends at once when all others have been ended meanwhile', async () => {
     const { commit, tunnels, wire, upstream, measured } = await uncommitted()
