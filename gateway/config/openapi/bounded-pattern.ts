@@ -191,7 +191,8 @@ function plainOf(source: string): string {
 
 /**
  * An upper bound for how the time of a match grows with the text: one for each repetition without end, as often as it is itself
- * repeated, one more when it may begin anywhere; exponential when one repetition holds another, or alternatives, or when it refers back.
+ * repeated, one more when it may begin anywhere; exponential when one repetition holds another, with an end
+ * or without, or alternatives, or when it refers back.
  */
 function degreeOf(plain: string): number {
   if (plain.includes('\u0001')) return Number.POSITIVE_INFINITY
@@ -211,6 +212,7 @@ function degreeOf(plain: string): number {
       if (outer !== undefined) outer.open += open
       if (outer !== undefined && group?.risky === true) outer.risky = true
     }
+    if (inside !== undefined && isVarying(plain, at)) inside.risky = true
     if (!isOpen(at)) continue
     repetitions += 1
     if (inside !== undefined) {
@@ -219,6 +221,13 @@ function degreeOf(plain: string): number {
     }
   }
   return plain.startsWith('^') && !hasTopAlternative(plain) ? repetitions : repetitions + 1
+}
+
+/** Whether a repetition begins here that has an end and takes one text in several ways: `?`, `{1,3}`. */
+function isVarying(plain: string, at: number): boolean {
+  if (plain[at] === '?') return plain[at - 1] !== '('
+  const [, least, most] = /^\{(\d+),(\d+)\}/.exec(plain.slice(at)) ?? []
+  return Number(least) < Number(most)
 }
 
 /** How often a group that ends here is repeated at most, where that has an end. */

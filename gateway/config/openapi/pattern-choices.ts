@@ -44,7 +44,8 @@ class Reader {
     while (this.#at < this.#plain.length && !'|)'.includes(this.#plain[this.#at] as string)) {
       const part = this.#repeated(this.#one())
       all *= part.all
-      empty *= part.empty
+      // Nothing remains nothing, also where the other is too large for a number.
+      empty = empty === 0 || part.empty === 0 ? 0 : empty * part.empty
     }
     return { all, empty }
   }
@@ -72,6 +73,11 @@ class Reader {
     const taking = part.all - part.empty
     const further = Math.max(max - min, 0)
     const ways = taking === 1 ? further + 1 : (taking ** (further + 1) - 1) / (taking - 1)
-    return { all: part.all ** min * ways, empty: min === 0 ? 1 : part.empty ** min }
+    const all = part.all ** min * ways
+    return {
+      // NaN where both sides of a division or a difference are too large for a number.
+      all: Number.isFinite(all) ? all : Number.POSITIVE_INFINITY,
+      empty: min === 0 ? 1 : part.empty ** min,
+    }
   }
 }
