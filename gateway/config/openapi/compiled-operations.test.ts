@@ -213,3 +213,20 @@ test('under a range of types an object is looked for in JSON, and a file in noth
   assert.deepEqual(any?.fits?.({}), { pointer: '/a', reason: 'is missing' })
   assert.equal(file?.fits, undefined)
 })
+
+test('a parameter with null among its values is checked, as one without is', () => {
+  const named = { name: 'status', in: 'query' }
+  for (const schema of [
+    { type: 'string', nullable: true, enum: ['a', 'b'] },
+    { type: ['string', 'null'], enum: ['a', 'b', null] },
+    { anyOf: [{ const: 'a' }, { const: 'b' }, { const: null }] },
+  ]) {
+    const document = { paths: { '/a': { get: { parameters: [{ ...named, schema }] } } } }
+    const pointer = '/paths/~1a/get'
+    const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+    const [status] = rules?.parameters ?? []
+    assert.equal(status?.form, 'single')
+    assert.equal(status?.fits('a'), undefined)
+    assert.notEqual(status?.fits('zzz'), undefined)
+  }
+})

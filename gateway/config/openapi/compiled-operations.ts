@@ -223,7 +223,7 @@ class Compiler {
       ...(Array.isArray(schema.enum) ? schema.enum : []),
       ...('const' in schema ? [schema.const] : []),
     ]
-    for (const value of values) types.add(typeof value === 'number' ? 'number' : typeof value)
+    for (const value of values) types.add(typeNameOf(value))
     for (const key of ['allOf', 'anyOf', 'oneOf']) {
       const branches = schema[key]
       if (!Array.isArray(branches)) continue
@@ -266,6 +266,12 @@ function asUnusable<T>(pointer: string, run: () => T): T {
   } catch (error) {
     throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
   }
+}
+
+function typeNameOf(value: unknown): string {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'array'
+  return Number.isInteger(value) ? 'integer' : typeof value
 }
 
 function formOf(
