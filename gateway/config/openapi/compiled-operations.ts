@@ -1,21 +1,11 @@
 import { createRequire } from 'node:module'
-import type { Ajv2020, ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import type { Ajv2020 } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
-import { BoundedPattern, beginSteps, TooComplex } from './bounded-pattern.ts'
+import { BoundedPattern } from './bounded-pattern.ts'
 import { replaceKeywords } from './keywords.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
+import { appliesItselfEndlessly, type Fits, fitsBy } from './schema-fits.ts'
 import { FORMATS } from './text-formats.ts'
-
-/** What is wrong with a value, in words for the caller. */
-export interface Misfit {
-  /** A JSON pointer within the value. */
-  readonly pointer: string
-  /** Without the value itself. */
-  readonly reason: string
-}
-
-/** @returns undefined when the value fits */
-export type Fits = (value: unknown) => Misfit | undefined
 
 /** How the texts of a parameter are read. */
 export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
@@ -59,7 +49,6 @@ const IGNORED_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 
 /** Ranges of types that JSON is in. */
 const JSON_RANGES: ReadonlySet<string> = new Set(['*/*', 'application/*'])
 export const JSON_TYPE = /^application\/(?:json|[a-z0-9.!#$&^_-]+\+json)$/
-const MAX_POINTER = 200
 
 /** A part of the document that cannot be compiled. */
 export class Unusable extends Error {
@@ -249,6 +238,9 @@ class Compiler {
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
     const made = this.#patterns.splice(0)
     if (this.triesPatterns) asUnusable(pointer, () => made.forEach((one) => void one.tryOut()))
+    if (this.triesPatterns && appliesItselfEndlessly(validate)) {
+      throw new Unusable(pointer, 'applies itself to the same value without end')
+    }
     return fitsBy(validate)
   }
 
@@ -282,26 +274,4 @@ function formOf(
   if ((style ?? usual) !== usual || types.has('object')) return 'unread'
   if (!types.has('array')) return 'single'
   return place === 'query' && explode !== false ? 'repeated' : 'commas'
-}
-
-function fitsBy(validate: ValidateFunction): Fits {
-  return (value) => {
-    beginSteps()
-    try {
-      return validate(value) ? undefined : misfitOf(validate.errors?.[0])
-    } catch (error) {
-      if (error instanceof TooComplex) return { pointer: '', reason: 'is too complex to be checked' }
-      throw error
-    }
-  }
-}
-
-function misfitOf(error: ErrorObject | undefined): Misfit {
-  const { instancePath = '', params = {}, message = 'does not fit', keyword } = error ?? {}
-  const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
-  const pointer = key === undefined ? instancePath : childPointer(instancePath, key)
-  const said = keyword === 'uniqueItems' ? 'must not have equal entries' : message
-  const reason =
-    keyword === 'required' ? 'is missing' : key === undefined ? said : 'is not among the known members'
-  return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
 }

@@ -171,6 +171,21 @@ test('what the validator does not take of a document as a whole is a fault too',
   )
 })
 
+test('a schema that applies itself to the same value is a fault', () => {
+  const schemas = {
+    Pet: { oneOf: [{ $ref: '#/components/schemas/Cat' }, { type: 'object' }] },
+    Cat: { allOf: [{ $ref: '#/components/schemas/Pet' }, { type: 'object' }] },
+    Tree: { type: 'object', properties: { of: { $ref: '#/components/schemas/Tree' } } },
+  }
+  const faults = (name: string) => {
+    const content = { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } }
+    const document = api({ '/a': { post: { requestBody: { content } } } }, { components: { schemas } })
+    return read(document, { validateRequests: true }).faults.join()
+  }
+  assert.match(faults('Pet'), /schema: applies itself to the same value without end$/)
+  assert.equal(faults('Tree'), '')
+})
+
 test('an example may have the names that its serializer gave it, and a component may be called example', () => {
   const example = { one: { $id: '1', text: 'a' }, other: { $id: '1', number: 2 } }
   const content = {

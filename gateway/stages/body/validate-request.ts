@@ -1,9 +1,9 @@
 import {
   JSON_TYPE,
-  type Misfit,
   type RequestContent,
   type RequestRules,
 } from '../../config/openapi/compiled-operations.ts'
+import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
