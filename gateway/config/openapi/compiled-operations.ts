@@ -84,10 +84,19 @@ export class OperationRules {
     return rules
   }
 
-  /** Compiles all of them, with the patterns in them. @throws Unusable */
-  check(): void {
+  /** Compiles all of them, with the patterns in them. @returns one fault of each operation that has any */
+  check(): Unusable[] {
     this.#compiler.triesPatterns = true
-    for (const pointer of this.#places.keys()) this.get(pointer)
+    const faults: Unusable[] = []
+    for (const pointer of this.#places.keys()) {
+      try {
+        this.get(pointer)
+      } catch (error) {
+        if (!(error instanceof Unusable)) throw error
+        faults.push(error)
+      }
+    }
+    return faults
   }
 }
 

@@ -87,9 +87,9 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
     return { openapi, rows, operations: [], faults }
   }
   const all = [...validated.map((one) => (Object.keys(one).length > 0 ? one : undefined)), ...operations]
-  const found = compileFault(file, api, all)
+  const compileFaults = compileFaultsOf(file, api, all)
   const openapi = { file, hash: api.hash, document: api.document }
-  return { openapi, rows, operations: all, faults: found === undefined ? [] : [found] }
+  return { openapi, rows, operations: all, faults: compileFaults }
 }
 
 /** Where a fault says that the operation is. @param documentedAt of its row */
@@ -106,18 +106,22 @@ function sameElsewhere(operation: ApiOperation, seen: Map<string, ApiOperation>)
   return other && `has a path that may be taken for ${JSON.stringify(other.path)}, which has this method too`
 }
 
-/** A schema that cannot be used is found when the file is read, not with the first request. */
-function compileFault(
+/** Schemas that cannot be used are found when the file is read, not with the first request. */
+function compileFaultsOf(
   file: string,
   { document }: ApiDescription,
   operations: DocumentedRoutes['operations'],
-): Fault | undefined {
+): Fault[] {
+  const faultOf = ({ pointer, message }: Unusable) => ({
+    file,
+    path: pathOfPointer(pointer),
+    reason: message,
+  })
   try {
-    new OperationRules(document, placesOf(operations)).check()
-    return undefined
+    return new OperationRules(document, placesOf(operations)).check().map(faultOf)
   } catch (error) {
     if (!(error instanceof Unusable)) throw error
-    return { file, path: pathOfPointer(error.pointer), reason: error.message }
+    return [faultOf(error)]
   }
 }
 

@@ -186,6 +186,18 @@ test('a schema that applies itself to the same value is a fault', () => {
   assert.equal(faults('Tree'), '')
 })
 
+test('each operation with a schema that cannot be used is named', () => {
+  const post = (schema: object) => ({
+    post: { requestBody: { content: { 'application/json': { schema } } } },
+  })
+  const document = api({ '/a': post({ type: 'strin' }), '/b': post({}), '/c': post({ pattern: '(' }) })
+  const { faults } = read(document, { validateRequests: true })
+  assert.deepEqual(
+    faults.map((fault) => /paths\["(.*?)"\]/.exec(fault)?.[1]),
+    ['/a', '/c'],
+  )
+})
+
 test('an example may have the names that its serializer gave it, and a component may be called example', () => {
   const example = { one: { $id: '1', text: 'a' }, other: { $id: '1', number: 2 } }
   const content = {
