@@ -239,3 +239,17 @@ test('a schema that applies itself to the same value refuses it', () => {
   const check = checker({ $ref: '#/components/schemas/Pet' }, { schemas })
   assert.equal(check({ a: 1 }), ' is too complex to be checked')
 })
+
+test('a member that another one needs is missing, not unknown', () => {
+  const check = checker({ dependentRequired: { a: ['b'] } })
+  assert.equal(check({ a: 1 }), '/b is missing')
+})
+
+test('a parameter in JSON is read whatever parameters its media type has', () => {
+  const content = { 'Application/JSON; charset=utf-8': { schema: { type: 'object' } } }
+  const document = { paths: { '/a': { get: { parameters: [{ name: 'filter', in: 'query', content }] } } } }
+  const pointer = '/paths/~1a/get'
+  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  assert.equal(rules?.parameters[0]?.form, 'json')
+  assert.notEqual(rules?.parameters[0]?.fits(5), undefined)
+})

@@ -144,7 +144,7 @@ class Compiler {
   #contentOf(body: Located): RequestContent[] {
     const content = Object(Object(body.value).content) as Readonly<Record<string, unknown>>
     return Object.entries(content).map(([name, media]) => {
-      const type = (name.split(';')[0] ?? '').trim().toLowerCase()
+      const type = bareType(name)
       const pointer = childPointer(`${body.pointer}/content`, name)
       const schema = `${pointer}/schema`
       const isJson = JSON_TYPE.test(type) || (JSON_RANGES.has(type) && this.#isStructure(schema))
@@ -189,7 +189,8 @@ class Compiler {
     const segment = parametersOf(path).find((one) => one.name === name)?.at ?? -1
     if (place === 'path' && segment === -1) throw new Unusable(pointer, 'is not in the template of its path')
     const known = this.#typesOf(schema)
-    const form = media === undefined ? formOf(written, known) : JSON_TYPE.test(media) ? 'json' : 'unread'
+    const form =
+      media === undefined ? formOf(written, known) : JSON_TYPE.test(bareType(media)) ? 'json' : 'unread'
     const isList = form === 'repeated' || form === 'commas'
     return [
       {
@@ -267,6 +268,11 @@ function asUnusable<T>(pointer: string, run: () => T): T {
   } catch (error) {
     throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
   }
+}
+
+/** Without parameters. */
+function bareType(name: string): string {
+  return (name.split(';')[0] ?? '').trim().toLowerCase()
 }
 
 function typeNameOf(value: unknown): string {

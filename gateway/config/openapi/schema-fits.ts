@@ -48,7 +48,7 @@ function misfitOf(error: ErrorObject | undefined): Misfit {
   const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
   const pointer = key === undefined ? instancePath : childPointer(instancePath, key)
   const said = keyword === 'uniqueItems' ? 'must not have equal entries' : message
-  const reason =
-    keyword === 'required' ? 'is missing' : key === undefined ? said : 'is not among the known members'
+  const isMissing = params.missingProperty !== undefined
+  const reason = isMissing ? 'is missing' : key === undefined ? said : 'is not among the known members'
   return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
 }
