@@ -148,6 +148,11 @@ describe('a gateway that validates requests by a document', () => {
       await refused(send('/v1/items', { method: 'POST', body: '{}', headers })),
       /^415 .*must not be encoded/,
     )
+    const twice = { ...headers, 'content-encoding': ['identity', 'gzip'] }
+    assert.match(
+      await refused(send('/v1/items', { method: 'POST', body: '{}', headers: twice })),
+      /^415 .*must not be encoded/,
+    )
     assert.match(await refused(post(`"${'x'.repeat(2 * 1024 * 1024)}"`)), /^413 body_too_large/)
     assert.match(await refused(post('[]', 'application/vnd.x+json', '/v1/any')), /body must be object/)
     assert.equal((await post('[]', 'text/plain', '/v1/any')).status, 200)

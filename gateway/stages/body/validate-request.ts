@@ -53,8 +53,7 @@ function checkBody(
   if (fits === undefined || contentType === undefined || !JSON_TYPE.test(typeOf(contentType)))
     return undefined
   if (!isInUtf8(contentType)) return CHARSET
-  const encoding = valueIn(req.fields, 'content-encoding')
-  if (encoding !== undefined && encoding.toLowerCase() !== 'identity') return ENCODED
+  if (req.fields.some(isEncoding)) return ENCODED
   if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
   if (req.body === null) return undefined
   const owner = exchange.principal?.key ?? networkOf(exchange.address)
@@ -89,6 +88,11 @@ function typeOf(contentType: string): string {
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
+}
+
+/** Each line counts: a service may read another than the first. */
+function isEncoding({ lower, value }: { readonly lower: string; readonly value: string }): boolean {
+  return lower === 'content-encoding' && value.toLowerCase() !== 'identity'
 }
 
 function bodyMisfit(body: Buffer, fits: NonNullable<RequestContent['fits']>): Refusal | undefined {
