@@ -110,6 +110,8 @@ describe('a gateway that validates requests by a document', () => {
       ['/v1/items', {}, /The query parameter "limit" is missing\./],
       ['/v1/items?limit=0', {}, /The query parameter "limit" must be >= 1\./],
       ['/v1/items?limit=0x10', {}, /"limit" must be integer/],
+      ['/v1/items?limit=1e2', {}, /"limit" must be integer/],
+      ['/v1/items?limit=5.0', {}, /"limit" must be integer/],
       ['/v1/items?limit=5&limit=500', {}, /"limit" must be there once/],
       ['/v1/items?limit=5&tag=ab&tag=c', {}, /"tag" at "\/1": must NOT have fewer than 2 characters/],
       ['/v1/items?limit=5&tag=ab&tag=cd&more=1', {}, undefined],

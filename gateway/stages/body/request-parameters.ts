@@ -5,6 +5,8 @@ import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
 import { segmentsOf } from '../../http/rules/path-template.ts'
 import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 
+/** Of an integer services read digits alone; some take `1e2` or `1.0` for 1. */
+const INTEGER = /^-?(?:0|[1-9]\d*)$/
 /** A number as JSON has it: what services may read otherwise, such as `0x10`, is a text. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 
@@ -59,7 +61,8 @@ function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit |
 }
 
 function meant(text: string, types: ReadonlySet<string>): unknown {
-  if ((types.has('number') || types.has('integer')) && NUMBER.test(text)) return Number(text)
+  if (types.has('number') ? NUMBER.test(text) : types.has('integer') && INTEGER.test(text))
+    return Number(text)
   if (types.has('boolean') && (text === 'true' || text === 'false')) return text === 'true'
   return text
 }
