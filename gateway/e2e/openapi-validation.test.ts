@@ -134,6 +134,24 @@ describe('a gateway that validates requests by a document', () => {
     assert.match(await refused(put('/v1/items/UPPER')), /The path parameter "id" must match pattern/)
   })
 
+  it('looks at no field that Connection names, since the service does not get it', async () => {
+    const headers = { 'x-flag': 'yes', connection: 'keep-alive, X-Flag' }
+    assert.equal((await send('/v1/items?limit=5', { headers })).status, 200)
+    const { 'x-flag': _, ...sent } = {
+      ...headers,
+      'content-type': 'application/json',
+      connection: 'Content-Type',
+    }
+    assert.match(await refused(send('/v1/items', { method: 'POST', body: '{}', headers: sent })), /^415 /)
+  })
+
+  it('takes a body for none when it ends before anything of it has come', async () => {
+    const chunked = { 'transfer-encoding': 'chunked' }
+    const of = (path: string) => send(path, { method: 'POST', body: '', headers: chunked })
+    assert.equal((await of('/v1/any')).status, 200)
+    assert.match(await refused(of('/v1/items')), /^400 schema_violation: A request body is needed/)
+  })
+
   it('refuses a body that does not fit, and names the place by a pointer, never the value', async () => {
     assert.match(
       await refused(post('{"child":{"name":5}}')),

@@ -36,6 +36,8 @@ const ROUTES = [
     auth: ['bearer'],
     cors: { origins: [APP, 'https://*.app.example', 'http://localhost:*'], credentials: true },
   },
+  { path: '/two/*', methods: ['GET', 'OPTIONS'], auth: ['none'] },
+  { path: '/two/*', methods: ['POST'], auth: ['bearer'], cors: { origins: [APP] } },
   { path: '/public/*', auth: ['none'], cors: { origins: ['*'], exposedHeaders: ['ETag'] } },
   {
     path: '/closed/*',
@@ -186,6 +188,15 @@ describe('what a route may say', () => {
         await outcome('/cors/a', { method: 'OPTIONS', headers: { origin: APP } }),
         '405 method_not_allowed',
       )
+    })
+
+    it('answers the preflight of a row although another row of the path has OPTIONS', async () => {
+      const before = seen.length
+      const response = await ask('/two/a', preflight(APP))
+      assert.deepEqual([response.status, response.headers['access-control-allow-origin']], [204, APP])
+      assert.equal(seen.length, before)
+      const plain = await ask('/two/a', { method: 'OPTIONS' })
+      assert.deepEqual([plain.status, plain.body], [200, 'served'])
     })
 
     it('lets scripts of the origin read responses and refusals, in place of what the service says', async () => {

@@ -25,7 +25,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   if (entry === undefined) return NOT_FOUND
   const alias = gateway.routes.findFolded(exchange.path)
   if (alias !== undefined && alias.weight > entry.weight) return NOT_FOUND
-  const row = rowForMethod(entry, exchange.method) ?? rowOfPreflight(entry, exchange)
+  const row = rowOfPreflight(entry, exchange) ?? rowForMethod(entry, exchange.method)
   if (row === undefined) return methodNotAllowed(entry)
   if (gateway.settings.leniency !== undefined) {
     const refused = checkLeniency(gateway, exchange, { entry, row })
@@ -36,7 +36,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined
 }
 
-/** The row that a preflight asks about, if that row answers preflights. */
+/** The row that a preflight asks about, if that row answers preflights; one that has OPTIONS itself does not stand before it. */
 function rowOfPreflight(
   entry: PathEntry<ServedRoute>,
   { method, req }: RoutedExchange,

@@ -38,6 +38,11 @@ export abstract class BoundedBody extends Readable {
     return super.read(size)
   }
 
+  /** Nothing has come so far. */
+  get isEmpty(): boolean {
+    return this.#bytes === 0
+  }
+
   /** Counts what has come. @returns false when it must not be passed on. */
   protected takes(bytes: number): boolean {
     const before = this.#bytes

@@ -88,7 +88,9 @@ export class ClientNetworks {
   }
 
   /** Kept only while it has connections or permits: use it at once. */
-  networkNamed(name: string, isProxy: boolean): ClientNetwork {
+  networkNamed(address: string, isProxy: boolean): ClientNetwork {
+    // Apart: after an edit of `trustedProxies` the open connections of an address are of the other kind.
+    const name = isProxy ? `proxy ${address}` : address
     return this.#byName.get(name) ?? new ClientNetwork(name, isProxy, this.#forget)
   }
 

@@ -4,6 +4,7 @@ import type { Exchange } from '../../exchange.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
 import { segmentsOf } from '../../http/rules/path-template.ts'
 import { withoutSpaceAround } from '../../http/syntax/characters.ts'
+import type { Field } from '../../http/syntax/field.ts'
 
 /** Of an integer services read digits alone; some take `1e2` or `1.0` for 1. */
 const INTEGER = /^-?(?:0|[1-9]\d*)$/
@@ -15,10 +16,14 @@ export interface ParameterMisfit extends Misfit {
   readonly parameter: RequestParameter
 }
 
-/** Checks path, query and header against what the operation asks for; undefined when all fit. */
+/**
+ * Checks path, query and header against what the operation asks for; undefined when all fit.
+ * @param fields that the service gets
+ */
 export function parameterMisfit(
   { parameters }: RequestRules,
-  { path, query, req }: Pick<Exchange, 'path' | 'query' | 'req'>,
+  { path, query }: Pick<Exchange, 'path' | 'query'>,
+  fields: readonly Field[],
 ): ParameterMisfit | undefined {
   let segments: readonly string[] | undefined
   let search: URLSearchParams | undefined
@@ -30,7 +35,7 @@ export function parameterMisfit(
     } else if (parameter.in === 'query') {
       search ??= new URLSearchParams(query)
       texts = search.getAll(parameter.name)
-    } else texts = req.fields.filter(({ lower }) => lower === parameter.name).map(({ value }) => value)
+    } else texts = fields.filter(({ lower }) => lower === parameter.name).map(({ value }) => value)
     const misfit = misfitOf(parameter, texts)
     if (misfit !== undefined) return { parameter, ...misfit }
   }

@@ -7,9 +7,10 @@ import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
+import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
 import { networkOf } from '../../http/rules/network.ts'
 import { withoutSpaceAround } from '../../http/syntax/characters.ts'
-import { valueIn } from '../../http/syntax/field.ts'
+import { type Field, valueIn } from '../../http/syntax/field.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
 import { readWholeBody } from './whole-body.ts'
@@ -33,27 +34,46 @@ export function validate(
   const place = operations[method] ?? (method === 'HEAD' ? operations.GET : undefined)
   const rules = place && gateway.requestRules.get(place.pointer)
   if (rules === undefined) return undefined
-  const misfit = parameterMisfit(rules, exchange)
+  const fields = receivedFields(exchange)
+  const misfit = parameterMisfit(rules, exchange, fields)
   if (misfit !== undefined) return refuseParameter(misfit)
-  return checkBody(gateway, exchange, rules)
+  return checkBody(gateway, exchange, { rules, fields })
+}
+
+/** The fields that the service gets: not those that Connection names, which are removed (RFC 9110 section 7.6.1). */
+function receivedFields({ req: { fields } }: Exchange): readonly Field[] {
+  const nominated = nominatedBy(fields)
+  return nominated === undefined ? fields : fields.filter(({ lower }) => !isNominated(lower, nominated))
+}
+
+/** The whole request has come, and it has no body: over HTTP/2 an empty frame may end it, over HTTP/1.1 an empty chunk. */
+function isEmpty({ req, headers, bufferedBody }: Exchange): boolean {
+  if (!headers.hasBody || headers.contentLength === 0) return true
+  return bufferedBody === undefined && req.complete && req.body?.isEmpty === true
+}
+
+interface CheckedBy {
+  readonly rules: RequestRules
+  /** That the service gets. */
+  readonly fields: readonly Field[]
 }
 
 function checkBody(
   gateway: Gateway,
   exchange: Exchange,
-  { content, bodyRequired }: RequestRules,
+  { rules: { content, bodyRequired }, fields }: CheckedBy,
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  const { req, headers, bufferedBody } = exchange
+  const { req, bufferedBody } = exchange
   if (content === undefined) return undefined
-  if (!headers.hasBody || headers.contentLength === 0) return bodyRequired ? BODY_MISSING : undefined
-  const contentType = valueIn(req.fields, 'content-type')
+  if (isEmpty(exchange)) return bodyRequired ? BODY_MISSING : undefined
+  const contentType = valueIn(fields, 'content-type')
   const described = contentFor(content, contentType)
   if (described === undefined) return UNSUPPORTED
   const { fits } = described
   if (fits === undefined || contentType === undefined || !JSON_TYPE.test(typeOf(contentType)))
     return undefined
   if (!isInUtf8(contentType)) return CHARSET
-  if (req.fields.some(isEncoding)) return ENCODED
+  if (fields.some(isEncoding)) return ENCODED
   if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
   if (req.body === null) return undefined
   const owner = exchange.principal?.key ?? networkOf(exchange.address)
