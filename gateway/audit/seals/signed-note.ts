@@ -98,16 +98,24 @@ function parseSignature(line: string): NoteSignature {
  * @throws NoteFault when the signature of one of these keys is wrong.
  */
 export function signersOf<Verifier extends NoteVerifier>(
-  { text, signatures }: Note,
+  note: Note,
   verifiers: readonly Verifier[],
 ): Verifier[] {
+  return [...verifiedSignatures(note, verifiers).keys()]
+}
+
+/** The signature of each key that was verified: the first, because a further one of the same key is not looked at. */
+export function verifiedSignatures<Verifier extends NoteVerifier>(
+  { text, signatures }: Note,
+  verifiers: readonly Verifier[],
+): ReadonlyMap<Verifier, NoteSignature> {
   const bytes = Buffer.from(text)
-  const signers = new Set<Verifier>()
-  for (const { name, keyId, signature } of signatures) {
-    const verifier = verifiers.find((one) => one.name === name && one.keyId === keyId)
-    if (verifier === undefined || signers.has(verifier)) continue
-    if (!verifier.verify(bytes, signature)) throw new NoteFault(`has a wrong signature of ${name}`)
-    signers.add(verifier)
+  const verified = new Map<Verifier, NoteSignature>()
+  for (const one of signatures) {
+    const verifier = verifiers.find(({ name, keyId }) => name === one.name && keyId === one.keyId)
+    if (verifier === undefined || verified.has(verifier)) continue
+    if (!verifier.verify(bytes, one.signature)) throw new NoteFault(`has a wrong signature of ${one.name}`)
+    verified.set(verifier, one)
   }
-  return [...signers]
+  return verified
 }

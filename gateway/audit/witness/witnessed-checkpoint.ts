@@ -9,7 +9,7 @@ import {
   type NoteSignature,
   type NoteVerifier,
   parseNote,
-  signersOf,
+  verifiedSignatures,
 } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 
@@ -23,7 +23,10 @@ export interface Witnesses {
 }
 
 /** Whether those who have signed are enough. */
-export function areEnough({ quorum }: Pick<Witnesses, 'quorum'>, signers: readonly NoteVerifier[]): boolean {
+export function areEnough(
+  { quorum }: Pick<Witnesses, 'quorum'>,
+  signers: readonly Pick<NoteVerifier, 'name' | 'keyId'>[],
+): boolean {
   const names = new Set(signers.map(({ name, keyId }) => `${name}+${keyId}`))
   return isReached(quorum, (key) => names.has(key.split('+', 2).join('+')))
 }
@@ -56,14 +59,18 @@ function checkpointIn(file: string): Checkpoint | undefined {
 /**
  * Verifies a checkpoint with signatures of witnesses; that of the log is not looked at.
  *
+ * @returns also the signature of each witness that was verified
  * @throws NoteFault when it is none, or a signature of one of the witnesses is wrong
  */
 export function readWitnessed(
   bytes: Uint8Array,
   witnesses: readonly NoteVerifier[],
-): { readonly checkpoint: Checkpoint; readonly signers: readonly NoteVerifier[] } {
+): { readonly checkpoint: Checkpoint; readonly signers: readonly NoteSignature[] } {
   const note = parseNote(bytes)
-  return { checkpoint: parseCheckpoint(note.text), signers: signersOf(note, witnesses) }
+  return {
+    checkpoint: parseCheckpoint(note.text),
+    signers: [...verifiedSignatures(note, witnesses).values()],
+  }
 }
 
 /** What a run before has left of this log. @returns undefined when there is none, or it has no quorum of these witnesses */

@@ -156,6 +156,22 @@ describe('a log for which others stand', () => {
     assert.throws(() => openWitnessed(changed, trustedWitnesses(keys(0))), /wrong signature of w.example\/a/)
   })
 
+  it('has only the time that a witness has signed, whatever lines are added in its name', () => {
+    const trusted = trustedWitnesses(keys(0, 1))
+    const { says } = openWitnessed(seen, trusted)
+    const bytes = readFileSync(seen, 'utf8')
+    const { signatures } = parseNote(Buffer.from(bytes))
+    const { name, keyId } = signatures.at(-1) ?? assert.fail()
+    const copy = join(home, 'added.checkpoint')
+    const year = Buffer.alloc(72)
+    year.writeBigUInt64BE(1_000_000_000n)
+    for (const signature of [year, Buffer.alloc(72, 0xff), Buffer.of(1)]) {
+      writeFileSync(copy, bytes + formatSignature({ name, keyId, signature }))
+      assert.equal(openWitnessed(copy, trusted).says, says)
+    }
+    assert.throws(() => openWitnessed(home, trusted), /is no regular file/)
+  })
+
   it('has no stamp of another checkpoint or another authority', () => {
     const directory = join(home, 'stamps')
     cpSync(stampsDirectory(log.directory), directory, { recursive: true })

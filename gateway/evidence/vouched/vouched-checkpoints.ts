@@ -57,13 +57,12 @@ export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
  * @throws VouchedFault when too few of these witnesses have signed it; Error of the system
  */
 export function openWitnessed(file: string, witnesses: Witnesses): VouchedCheckpoint {
-  const bytes = readFileSync(file)
+  const bytes = readRegularFile(file)
   try {
     const { checkpoint, signers } = readWitnessed(bytes, witnesses.verifiers)
-    const times = parseNote(bytes).signatures.flatMap(({ name, keyId, signature }) => {
-      const isCounted = signers.some((signer) => signer.name === name && signer.keyId === keyId)
-      return isCounted ? [`${name} at ${new Date(cosignedAtMs(signature)).toISOString()}`] : []
-    })
+    const times = signers.map(
+      ({ name, signature }) => `${name} at ${new Date(cosignedAtMs(signature)).toISOString()}`,
+    )
     if (areEnough(witnesses, signers))
       return { file, bytes, checkpoint, says: `signed by ${times.join(', ')}` }
     const found = signers.length === 0 ? 'none' : times.join(', ')
