@@ -1,4 +1,4 @@
-import type { AuditLine } from '../../evidence/records/audit-line.ts'
+import { type AuditLine, textOf } from '../../evidence/records/audit-line.ts'
 import { findRecords, type Search } from '../../evidence/records/find-records.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
@@ -107,15 +107,15 @@ function tableRow(line: Buffer, record: AuditLine): string {
   const cells =
     type === 'API_REQUEST' || type === 'API_RESPONSE'
       ? [
-          String(timestamp).padEnd(24),
+          textOf(timestamp).padEnd(24),
           (type === 'API_REQUEST' ? 'request' : 'response').padEnd(8),
-          String(statusCode ?? '').padStart(3),
-          (duration === undefined ? '' : `${duration} ms`).padStart(11),
-          String(method).padEnd(6),
-          String(path).padEnd(24),
-          `${userId ?? clientId ?? '-'} ${ip}`,
-          String(requestId),
+          textOf(statusCode ?? '').padStart(3),
+          (duration === undefined ? '' : `${textOf(duration)} ms`).padStart(11),
+          textOf(method).padEnd(6),
+          textOf(path).padEnd(24),
+          `${textOf(userId ?? clientId ?? '-')} ${textOf(ip)}`,
+          textOf(requestId),
         ]
-      : [String(timestamp).padEnd(24), line.toString().trimEnd()]
+      : [textOf(timestamp).padEnd(24), line.toString().trimEnd()]
   return `${printable(cells.join('  '))}\n`
 }

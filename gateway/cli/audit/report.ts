@@ -33,9 +33,8 @@ export const command: Command = {
     for (const { auditFile, segments } of await trailsNamed(words)) {
       const report = await ableTo(() => reportDay(segments, dayMs, progress.show))
       progress.clear()
-      print(
-        flags.json === true ? JSON.stringify({ file: auditFile, ...report }) : reportText(auditFile, report),
-      )
+      const asJson = () => JSON.stringify({ file: auditFile, ...report })
+      print(await ableTo(() => (flags.json === true ? asJson() : reportText(auditFile, report))))
       needsAttention ||= report.attention.length > 0
     }
     return needsAttention ? EXIT.fault : EXIT.good

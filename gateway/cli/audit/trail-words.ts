@@ -1,6 +1,6 @@
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
 import { printable } from '../../terminal/printable.ts'
-import { type Flag, flagValue, type Given, UsageFault } from '../command.ts'
+import { CommandFault, type Flag, flagValue, type Given, UsageFault } from '../command.ts'
 
 /** What the audit commands read without FILE. */
 function defaultFile(): string {
@@ -30,13 +30,14 @@ export function trailsNamed(words: Given['words']): Promise<TrailFiles[]> {
   return ableTo(() => trailsOf(words.length === 0 ? [defaultFile()] : words))
 }
 
-/** What cannot be read is no evidence against anybody: exit code 2. @throws UsageFault */
+/** What cannot be read, or breaks this program, is no evidence against anybody: exit code 2. @throws UsageFault */
 export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    if (!(error instanceof Error) || error.constructor !== Error) throw error
-    throw new UsageFault(`cannot go on: ${printable(error.message)}`)
+    if (!(error instanceof Error) || error instanceof UsageFault || error instanceof CommandFault) throw error
+    const kind = error.constructor === Error ? '' : `${error.name}: `
+    throw new UsageFault(`cannot go on: ${printable(kind + error.message)}`)
   }
 }
 

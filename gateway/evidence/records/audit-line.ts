@@ -13,6 +13,16 @@ export function parseLine(line: Buffer): AuditLine | undefined {
   }
 }
 
+/** What a member says, whoever wrote it: an object can have members that make a conversion of it throw. */
+export function textOf(value: unknown): string {
+  return typeof value === 'object' && value !== null ? '(not a text)' : String(value)
+}
+
+/** NaN for what is not a number. */
+export function numberOf(value: unknown): number {
+  return typeof value === 'number' ? value : Number.NaN
+}
+
 /** Milliseconds since the epoch; NaN without one. */
 export function timestampMs(record: AuditLine): number {
   return typeof record.timestamp === 'string' ? Date.parse(record.timestamp) : Number.NaN

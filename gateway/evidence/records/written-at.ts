@@ -4,6 +4,8 @@ const NEWLINE = 10
 const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
 const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
 const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
+/** The last time that a `Date` can have. */
+const LAST_MS = 8_640_000_000_000_000
 /** Of a response; no value can hold the keys, because quotes inside values are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
@@ -20,7 +22,9 @@ export function writtenMs(line: Buffer): number | undefined {
   if (Number.isNaN(startMs)) return undefined
   if (!startsWith(line, RESPONSE_HEAD)) return startMs
   const [, durationMs, recovered] = DURATION.exec(text) ?? []
-  return durationMs === undefined || recovered !== undefined ? undefined : startMs + Number(durationMs)
+  if (durationMs === undefined || recovered !== undefined) return undefined
+  const endMs = startMs + Number(durationMs)
+  return endMs <= LAST_MS ? endMs : undefined
 }
 
 /**

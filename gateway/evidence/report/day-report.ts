@@ -1,6 +1,6 @@
 import { linesIn } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { type AuditLine, parseLine, timestampMs } from '../records/audit-line.ts'
+import { type AuditLine, numberOf, parseLine, textOf, timestampMs } from '../records/audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from '../records/scan-trail.ts'
 import { writtenMs } from '../records/written-at.ts'
 import { plural } from '../verify/finding.ts'
@@ -154,12 +154,14 @@ class DayCount {
     }
     this.#responses++
     if (record.recovered === true) this.#recovered++
-    else
-      this.#byStatus.set(Number(record.statusCode), (this.#byStatus.get(Number(record.statusCode)) ?? 0) + 1)
+    else {
+      const status = numberOf(record.statusCode)
+      this.#byStatus.set(status, (this.#byStatus.get(status) ?? 0) + 1)
+    }
   }
 
   #readEvent(record: AuditLine): void {
-    const at = String(record.timestamp)
+    const at = textOf(record.timestamp)
     const isToday = this.#has(timestampMs(record))
     switch (record.type) {
       case 'AUDIT_STOP':
@@ -172,17 +174,17 @@ class DayCount {
         this.#readSeal(record, isToday)
         break
       case 'STORE_DEGRADED':
-        if (!this.#degraded.has(String(record.store)))
-          this.#degraded.set(String(record.store), degradedIn(record))
+        if (!this.#degraded.has(textOf(record.store)))
+          this.#degraded.set(textOf(record.store), degradedIn(record))
         break
       case 'STORE_RESTORED':
-        this.#restore(String(record.store), at, record.since === undefined ? undefined : degradedIn(record))
+        this.#restore(textOf(record.store), at, record.since === undefined ? undefined : degradedIn(record))
         break
       case 'CONFIG_CHANGE':
-        if (isToday) this.#configChanges.push({ at, file: String(record.file) })
+        if (isToday) this.#configChanges.push({ at, file: textOf(record.file) })
         break
       case 'AUDIT_PRUNE':
-        if (isToday) this.#pruned.push(String(record.segment))
+        if (isToday) this.#pruned.push(textOf(record.segment))
         break
       case 'AUDIT_SEAL_GAP':
         if (isToday)
@@ -192,7 +194,7 @@ class DayCount {
   }
 
   #readStart(record: AuditLine, isToday: boolean): void {
-    const at = String(record.timestamp)
+    const at = textOf(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
     // After an outage or in a new file the process is the same, and its start says how many it refused.
@@ -200,8 +202,8 @@ class DayCount {
     if (isToday) {
       this.#starts++
       for (const member of ['cutBytes', 'damagedLines', 'unresolved', 'refused'] as const) {
-        if (Number(record[member]) > 0)
-          this.#attention.push(`AUDIT_START at ${at}: ${member} ${record[member]}`)
+        if (numberOf(record[member]) > 0)
+          this.#attention.push(`AUDIT_START at ${at}: ${member} ${textOf(record[member])}`)
       }
       if (record.locked === false) this.#attention.push(`AUDIT_START at ${at}: the trail was not locked`)
       if (record.removed === true)
@@ -210,7 +212,7 @@ class DayCount {
     const isRotation = stop?.reason === 'rotated'
     const fromMs = stop === undefined ? this.#lastMs : timestampMs(stop)
     if (isRotation || fromMs === undefined || Number.isNaN(fromMs)) return
-    const gap = { from: new Date(fromMs).toISOString(), until: at, reason: String(stop?.reason ?? 'a crash') }
+    const gap = { from: new Date(fromMs).toISOString(), until: at, reason: textOf(stop?.reason ?? 'a crash') }
     if (!this.#overlaps(gap)) return
     this.#gaps.push(gap)
     if (stop === undefined) this.#attention.push(`a start without a stop before it, at ${at}: a crash`)
@@ -238,7 +240,10 @@ class DayCount {
 
 /** The record may say again what began before the lines that are read. */
 function degradedIn({ store, cause, since, timestamp }: AuditLine): Span {
-  return { from: String(since ?? timestamp), reason: `${store}: ${cause ?? 'cannot be written'}` }
+  return {
+    from: textOf(since ?? timestamp),
+    reason: `${textOf(store)}: ${textOf(cause ?? 'cannot be written')}`,
+  }
 }
 
 function laterOf(ms: number | undefined, otherMs: number): number | undefined {

@@ -1,4 +1,5 @@
 import { pairKeyOf } from '../../audit/audit-records.ts'
+import { plural } from './finding.ts'
 import type { Warnings } from './warnings.ts'
 
 const REQUEST_HEAD = '{"type":"API_REQUEST",'
@@ -6,6 +7,8 @@ const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const RECORD_HEAD = '{"type":"'
+/** A set has a limit, and memory too: no gateway leaves so many requests without their responses. */
+const OPEN_MAX = 1_000_000
 
 /**
  * What the records of a trail say of one another: pairs, starts and stops. A seal proves that nobody has changed the lines
@@ -17,11 +20,16 @@ export class RecordOrder {
   readonly #open = new Set<string>()
   /** Of clients that repeat their ids: how many more requests have the same key. */
   readonly #repeated = new Map<string, number>()
+  readonly #openMax: number
+  /** Requests without their responses that are counted only. */
+  #uncertain = 0
+  #isFull = false
   #isStopped = false
   #pairs = 0
 
-  constructor(warnings: Warnings) {
+  constructor(warnings: Warnings, openMax = OPEN_MAX) {
     this.#warnings = warnings
+    this.#openMax = openMax
   }
 
   get pairs(): number {
@@ -30,7 +38,7 @@ export class RecordOrder {
 
   /** Requests that have no response. */
   get open(): number {
-    let open = this.#open.size
+    let open = this.#open.size + this.#uncertain
     for (const count of this.#repeated.values()) open += count
     return open
   }
@@ -49,8 +57,10 @@ export class RecordOrder {
     const key = pairKeyOf(line)
     if (key === undefined) return
     const { size } = this.#open
-    this.#open.add(key)
-    if (this.#open.size === size) this.#repeated.set(key, (this.#repeated.get(key) ?? 0) + 1)
+    if (size < this.#openMax) this.#open.add(key)
+    else if (!this.#open.has(key)) this.#countOnly()
+    const isRepeated = this.#open.size === size && this.#open.has(key)
+    if (isRepeated) this.#repeated.set(key, (this.#repeated.get(key) ?? 0) + 1)
     if (this.#isStopped) this.#warnings.add('a request was recorded between AUDIT_STOP and AUDIT_START')
   }
 
@@ -60,7 +70,20 @@ export class RecordOrder {
     const more = this.#repeated.size === 0 ? undefined : this.#repeated.get(key)
     if (more !== undefined && more > 1) this.#repeated.set(key, more - 1)
     else if (more !== undefined) this.#repeated.delete(key)
-    else if (!this.#open.delete(key)) this.#warnings.addDoubtful('a response without its request')
+    else if (!this.#open.delete(key)) this.#readUnexpected()
     this.#pairs++
+  }
+
+  #readUnexpected(): void {
+    if (this.#uncertain > 0) this.#uncertain--
+    else this.#warnings.addDoubtful('a response without its request')
+  }
+
+  #countOnly(): void {
+    if (this.#uncertain++ > 0 || this.#isFull) return
+    this.#isFull = true
+    this.#warnings.add(
+      `more than ${plural(this.#openMax, 'request')} have no response yet: those from here on are only counted`,
+    )
   }
 }

@@ -187,6 +187,17 @@ describe('verifying a trail', () => {
     }
   })
 
+  it('names a roll-back once, however many seals are of a later state', async () => {
+    const trail = await newTrail()
+    const { origin } = trail.key
+    const later = `${JSON.stringify({ type: 'AUDIT_SEAL', origin, size: 1000, pad: 'x'.repeat(900) })}\n`
+    appendFileSync(trail.file, later.repeat(6000))
+    assert.deepEqual(
+      (await judge(trail)).findings.map(({ what }) => what),
+      ['rolled back'],
+    )
+  })
+
   it('finds a trail that was put back whole, or written anew with the key, only by a checkpoint kept elsewhere', async () => {
     const trail = await newTrail()
     const saved = join(home, 'saved')

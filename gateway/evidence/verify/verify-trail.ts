@@ -3,7 +3,7 @@ import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { parseLine } from '../records/audit-line.ts'
+import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
 import type { OnRead } from '../records/scan-trail.ts'
 import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
 import { LineComparison } from './compare-lines.ts'
@@ -112,6 +112,8 @@ class Verification {
   /** AUDIT_SEAL lines that are not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
+  /** The first AUDIT_SEAL over more than there is has been named. */
+  #isRolledBack = false
   /** Of the first AUDIT_SEAL with a wrong root. */
   #sealFinding: Finding | undefined
   /** Leaves at which a segment begins whose predecessor was pruned, and the first line that says so. */
@@ -199,8 +201,8 @@ class Verification {
     if (line.startsWith(STOP_HEAD) || (isSeal && this.#closedLines === before)) this.#closedLines = before + 1
     if (!isSeal && !line.startsWith(PRUNE_HEAD)) return
     const { origin, size, root, last } = parseLine(bytes.subarray(start, end)) ?? {}
-    if (isSeal) this.#seals.push({ origin, size: Number(size), root, line: this.#lines.count - 1 })
-    else if (!this.#prunedTo.has(Number(last) + 1)) this.#prunedTo.set(Number(last) + 1, before)
+    if (isSeal) this.#seals.push({ origin, size: numberOf(size), root, line: this.#lines.count - 1 })
+    else if (typeof last === 'number' && !this.#prunedTo.has(last + 1)) this.#prunedTo.set(last + 1, before)
   }
 
   /** Compares what was read, but for the last lines, up to which the next AUDIT_SEAL may go. */
@@ -239,11 +241,14 @@ class Verification {
       const { origin, size } = this.#checkpoint
       const place = this.#lines.place(seal.line)
       if (seal.origin !== origin) {
-        this.#warnings.add(`an AUDIT_SEAL of the log ${seal.origin}, which is another`, place)
+        this.#warnings.add(`an AUDIT_SEAL of the log ${textOf(seal.origin)}, which is another`, place)
         continue
       }
       if (seal.size > size) {
-        if (!this.#hasGrownTo(seal.size)) this.#findings.push(rolledBack(seal.size, size, place))
+        if (!this.#isRolledBack && !this.#hasGrownTo(seal.size)) {
+          this.#isRolledBack = true
+          this.#findings.push(rolledBack(seal.size, size, place))
+        }
         return
       }
       comparison.compareTo(seal.size)

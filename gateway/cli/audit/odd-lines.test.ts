@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { ReadLines } from '../../evidence/verify/read-lines.ts'
+import { RecordOrder } from '../../evidence/verify/record-order.ts'
+import { Warnings } from '../../evidence/verify/warnings.ts'
+
+const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+/** Any conversion of it to text or a number throws. */
+const ODD = { valueOf: 0, toString: 0 }
+const at = '2026-11-20T12:00:00.000Z'
+
+const LINES: readonly object[] = [
+  { type: 'AUDIT_SEAL', size: ODD },
+  { type: 'AUDIT_SEAL', timestamp: at, origin: ODD, size: 1 },
+  { type: 'AUDIT_PRUNE', timestamp: at, last: ODD, segment: ODD },
+  { type: 'API_RESPONSE', timestamp: at, method: ODD, path: ODD, userId: 'u', ip: ODD, statusCode: ODD },
+  { type: 'API_RESPONSE', timestamp: at, userId: 'u', statusCode: 200, duration: 1e17 },
+  { type: 'STORE_DEGRADED', timestamp: at, store: ODD, cause: ODD, since: ODD },
+  { type: 'STORE_RESTORED', timestamp: at, store: ODD },
+  { type: 'CONFIG_CHANGE', timestamp: at, file: ODD },
+  { type: 'AUDIT_STOP', timestamp: at, reason: ODD },
+  { type: 'AUDIT_START', timestamp: at, cutBytes: ODD, refused: ODD },
+  { type: 'AUDIT_START', timestamp: ODD },
+]
+
+test('no line that somebody appends keeps the commands from a verdict', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'odd-lines-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const trail = new SealedTrail(join(dir, 'one'))
+  trail.start()
+  trail.exchange()
+  await trail.seal()
+  for (const line of LINES) appendFileSync(trail.file, `${JSON.stringify(line)}\n`)
+  for (const [words, last] of [
+    [['verify', '--key', trail.vkey, trail.file], /^proven$/m],
+    [['report', '--day', '2026-11-20', trail.file], /needs attention$/m],
+    [['report', '--day', '2026-11-20', '--json', trail.file], /"attention":\[/],
+    [['find', '--user', 'u', '--format', 'table', trail.file], /\(not a text\)/],
+  ] as const) {
+    const { stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], { encoding: 'utf8' })
+    assert.match(stdout, last, stderr)
+    assert.doesNotMatch(stderr, /^ {4}at /m)
+  }
+})
+
+test('more requests without a response than can be followed are counted, and said to be', () => {
+  const warnings = new Warnings(new ReadLines())
+  const order = new RecordOrder(warnings, 2)
+  const line = (type: string, id: number) =>
+    `{"type":"${type}","requestId":"${id}","timestamp":"${at}","method":"GET"}`
+  for (const id of [1, 2, 3, 4, 2]) order.read(line('API_REQUEST', id))
+  assert.equal(order.open, 5)
+  for (const id of [4, 1, 3, 2, 2]) order.read(line('API_RESPONSE', id))
+  assert.deepEqual([order.open, order.pairs], [0, 5])
+  assert.deepEqual(warnings.all(false), [
+    'more than 2 requests have no response yet: those from here on are only counted',
+  ])
+})
