@@ -25,8 +25,8 @@ const ROTATE_RETRY_MS = 5
  * `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the request.
  * `settle` is for what has already happened: a line that cannot be written now stays pending and is written before any
  * later one. Pending lines are responses of requests in flight, so their number is bounded.
- * Sequence: a line goes to the commit policy (`written`, `synced` or `buffered`), which writes it to the trail file; what
- * fails goes to the outage, which writes it as soon as that is possible. Each calls only those behind it.
+ *
+ * A line goes to the commit policy, and what that cannot write to the outage, which writes it later. None calls one before it.
  * `written`: the lines of a turn of the event loop are handed to the operating system by one `write` at its end, all of
  * them or none. `synced`: the disk has them too. `buffered`: lines wait in memory for 5 ms or 64 KiB; a crash loses those.
  *
