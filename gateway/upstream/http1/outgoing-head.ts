@@ -1,5 +1,6 @@
-import { isText, isToken } from '../../http/syntax/characters.ts'
+import { isToken } from '../../http/syntax/characters.ts'
 import { METHODS_WITH_BODY, mayLeaveBody } from '../request-body.ts'
+import { checkRequestLine } from '../request-line.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
 /** Fields that belong to the connection: only this file writes them. */
@@ -20,8 +21,7 @@ const REFUSED: ReadonlySet<string> = new Set([
  */
 export function requestHead(request: UpstreamRequest): string {
   const { method, target, fields } = request
-  if (!isToken(method)) throw new TypeError('a method that is not a token')
-  if (!isTarget(target)) throw new TypeError('a target that is not a path')
+  checkRequestLine(method, target)
   let host: string | undefined
   let lines = ''
   let framing = ''
@@ -43,11 +43,6 @@ export function requestHead(request: UpstreamRequest): string {
 function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
   if (upgrade !== undefined) return upgradeFields(upgrade)
   return mayLeaveBody(method, body !== null) ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
-}
-
-/** Origin form, of visible characters only (RFC 9112 section 3.2.1); bytes above ASCII are sent unchanged. */
-function isTarget(target: string): boolean {
-  return target.startsWith('/') && !target.includes(' ') && !target.includes('\t') && isText(target)
 }
 
 function lengthField({ body }: UpstreamRequest, value: string): string {

@@ -1,5 +1,6 @@
 import { isText, isToken } from '../../http/syntax/characters.ts'
 import { Field } from '../../http/syntax/field.ts'
+import { checkRequestLine } from '../request-line.ts'
 import { isStatus, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
@@ -23,9 +24,7 @@ const REFUSED: ReadonlySet<string> = new Set([
  */
 export function requestHead(request: UpstreamRequest): string[] {
   const { method, target, fields, acceptsTrailers } = request
-  if (!isToken(method)) throw new TypeError('a method that is not a token')
-  if (!target.startsWith('/') || /[\t ]/.test(target) || !isText(target))
-    throw new TypeError('a target that is not a path')
+  checkRequestLine(method, target)
   const head = [':method', method, ':path', target]
   const others: string[] = []
   let host: string | undefined
