@@ -13,14 +13,14 @@ import { HandOver } from './hand-over.ts'
 import type { Successor } from './successor.ts'
 
 /** A process that can be handed over, with sessions that can end in it. */
-function handedOver(t: TestContext) {
+function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
   const dataDir = mkdtempSync(join(tmpdir(), 'hand-over-'))
   t.after(() => rmSync(dataDir, { recursive: true, force: true }))
   const revocations = new Revocations({ dataDir, clock: Date.now, onFault: assert.fail })
   const trail = openTrail({ file: join(dataDir, 'audit.ndjson'), onFault: assert.fail, onRecord: () => {} })
   t.after(() => trail.close('end'))
   const handOver = new HandOver({
-    log: pino({ level: 'silent' }),
+    log,
     trail,
     threads: () => [],
     files: {
@@ -73,6 +73,36 @@ test('a process that leaves waits until the last ended session is on its way', a
   assert.deepEqual([other.told, hasLeft], [['last'], false])
   other.sent.resolve()
   await left
+})
+
+test('a process that leaves one that hangs says that it waits, and a stop ends it', async (t) => {
+  const lines: string[] = []
+  const { handOver } = handedOver(t, pino({}, { write: (line) => void lines.push(line) }))
+  await handOver.suspend()
+  const stop = Promise.withResolvers<void>()
+  t.mock.timers.enable({ apis: ['setTimeout'] })
+  let hasLeft = false
+  const left = handOver.leave(successor().successor, stop.promise).then(() => {
+    hasLeft = true
+  })
+  await turn()
+  assert.deepEqual(lines, [])
+  t.mock.timers.tick(60_000)
+  await turn()
+  assert.equal(lines.length, 1)
+  assert.match(
+    lines[0] ?? '',
+    /"level":50.*this process waits until the new one has heard which sessions have ended/,
+  )
+  assert.equal(hasLeft, false, 'an ended session must not be lost')
+  stop.resolve()
+  for (let turns = 0; turns < 10 && !hasLeft; turns++) {
+    await turn()
+    t.mock.timers.tick(60_000)
+  }
+  assert.equal(hasLeft, true)
+  await left
+  assert.match(lines[1] ?? '', /"level":50.*may not have heard which sessions have ended/)
 })
 
 test('what ends before a hand-over that fails is not told again at the next', async (t) => {

@@ -9,6 +9,10 @@ import type { Successor } from './successor.ts'
 
 /** How often files that another process has taken are tried again. */
 const RETRY_MS = 1000
+/** A new process that has not heard the last message by then is said to hang. */
+const HEARD_MS = 5000
+/** What a stop still leaves for that. */
+const LAST_WORDS_MS = 2000
 
 /** The files of the shared state. */
 export interface StateFiles {
@@ -150,6 +154,29 @@ export class HandOver {
     await Promise.all(this.#threads.map(({ thread }) => thread.leave(successor, late)))
     close()
     // Messages go in their order: with the last one all are on their way.
-    await isTold
+    await this.#heard(isTold, hurry)
+  }
+
+  /** A session must not come back because the new process hangs for a while, so only a stop of this one ends the wait. */
+  async #heard(isTold: Promise<void>, hurry: Promise<unknown>): Promise<void> {
+    const { log } = this.#parts
+    const cause = 'the new process hangs'
+    const wait = setTimeout(() => {
+      log.error({ cause }, 'this process waits until the new one has heard which sessions have ended')
+    }, HEARD_MS)
+    const stop = Promise.withResolvers<void>()
+    let isOver = false
+    void hurry.then(() => {
+      if (!isOver) setTimeout(stop.resolve, LAST_WORDS_MS)
+    })
+    await Promise.race([
+      isTold.then(() => {
+        isOver = true
+      }),
+      stop.promise,
+    ])
+    clearTimeout(wait)
+    if (!isOver) log.error({ cause }, 'the new process may not have heard which sessions have ended')
+    isOver = true
   }
 }
