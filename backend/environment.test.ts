@@ -19,6 +19,8 @@ describe('readEnvironment', () => {
       demo: true,
       oauthClientsFile: undefined,
       keyRotationDays: 30,
+      webhookRetentionDays: 30,
+      webhookClientMaxBytes: 1_073_741_824,
     })
   })
 
@@ -31,6 +33,8 @@ describe('readEnvironment', () => {
       BACKEND_DEMO: 'false',
       BACKEND_OAUTH_CLIENTS: '/etc/backend/clients.json',
       BACKEND_KEY_ROTATION_DAYS: '90',
+      BACKEND_WEBHOOK_RETENTION_DAYS: '3653',
+      BACKEND_WEBHOOK_CLIENT_MAX_BYTES: '107374182400',
       DATABASE_URL: 'postgres://user:secret@db/bank',
       PUBLIC_URL: 'https://api.example.com/',
     }
@@ -44,6 +48,8 @@ describe('readEnvironment', () => {
       demo: false,
       oauthClientsFile: '/etc/backend/clients.json',
       keyRotationDays: 90,
+      webhookRetentionDays: 3653,
+      webhookClientMaxBytes: 107_374_182_400,
     })
   })
 
@@ -54,6 +60,8 @@ describe('readEnvironment', () => {
       PUBLIC_URL: 'ftp://example.com',
       BACKEND_DEMO: 'yes',
       BACKEND_KEY_ROTATION_DAYS: '0',
+      BACKEND_WEBHOOK_RETENTION_DAYS: '36501',
+      BACKEND_WEBHOOK_CLIENT_MAX_BYTES: '1GiB',
     })
     const names = faults.map((fault) => fault.split(' ')[0])
     assert.deepEqual(names, [
@@ -62,6 +70,8 @@ describe('readEnvironment', () => {
       'PUBLIC_URL',
       'BACKEND_DEMO',
       'BACKEND_KEY_ROTATION_DAYS',
+      'BACKEND_WEBHOOK_RETENTION_DAYS',
+      'BACKEND_WEBHOOK_CLIENT_MAX_BYTES',
     ])
     assert.doesNotMatch(faults.join(), /secret/)
   })
@@ -81,6 +91,10 @@ describe('readEnvironment', () => {
       assert.equal(faultsOf({ BACKEND_PORT: port }).length, 1)
     for (const days of ['-1', '366', '1.5', 'x'])
       assert.equal(faultsOf({ BACKEND_KEY_ROTATION_DAYS: days }).length, 1)
+    for (const days of ['0', '-30', '30d', '1e3', '99999'])
+      assert.equal(faultsOf({ BACKEND_WEBHOOK_RETENTION_DAYS: days }).length, 1)
+    for (const bytes of ['0', '1048575', '1.5e9', '1125899906842625', '9'.repeat(17)])
+      assert.equal(faultsOf({ BACKEND_WEBHOOK_CLIENT_MAX_BYTES: bytes }).length, 1)
     for (const url of [
       'localhost',
       'https://a?b=1',

@@ -17,7 +17,14 @@ export interface Environment {
   readonly oauthClientsFile: string | undefined
   /** The age at which a signing key is replaced. */
   readonly keyRotationDays: number
+  /** How long an accepted webhook is kept. */
+  readonly webhookRetentionDays: number
+  /** So much is kept of the webhooks of one client at a time. */
+  readonly webhookClientMaxBytes: number
 }
+
+const MEBIBYTE = 1024 * 1024
+const GIBIBYTE = 1024 * MEBIBYTE
 
 /**
  * Reads the settings from environment variables. Gives the settings, or a line for every fault that it found: the
@@ -25,6 +32,7 @@ export interface Environment {
  */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
+  const read = (name: string, range: NumberRange) => readNumber(variables, name, range, faults)
   const environment = {
     host: readHost(variables, faults),
     port: readPort(variables.BACKEND_PORT, faults),
@@ -34,7 +42,14 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { r
     publicUrl: readPublicUrl(variables.PUBLIC_URL, faults),
     demo: readDemo(variables, faults),
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
-    keyRotationDays: readRotation(variables.BACKEND_KEY_ROTATION_DAYS, faults),
+    keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', { usual: 30, from: 1, to: 365 }),
+    webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', { usual: 30, from: 1, to: 36_500 }),
+    // Below the largest webhook one alone would be too much.
+    webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', {
+      usual: GIBIBYTE,
+      from: MEBIBYTE,
+      to: MEBIBYTE * GIBIBYTE,
+    }),
   }
   return faults.length === 0 ? environment : { faults }
 }
@@ -62,12 +77,25 @@ function readPort(text: string | undefined, faults: string[]): number {
   return port
 }
 
-function readRotation(text: string | undefined, faults: string[]): number {
-  if (!text) return 30
-  const days = Number(text)
-  if (!/^\d{1,3}$/.test(text) || days < 1 || days > 365)
-    faults.push(`BACKEND_KEY_ROTATION_DAYS is "${text}"; it must be 1 to 365`)
-  return days
+interface NumberRange {
+  /** What it is when the variable is not set. */
+  readonly usual: number
+  readonly from: number
+  readonly to: number
+}
+
+function readNumber(
+  variables: NodeJS.ProcessEnv,
+  name: string,
+  { usual, from, to }: NumberRange,
+  faults: string[],
+): number {
+  const text = variables[name]
+  if (!text) return usual
+  const number = Number(text)
+  if (!/^\d{1,16}$/.test(text) || number < from || number > to)
+    faults.push(`${name} is "${text}"; it must be ${from} to ${to}`)
+  return number
 }
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {

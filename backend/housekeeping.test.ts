@@ -5,6 +5,7 @@ import { earlierTime, STEP_ROWS, sweep } from './housekeeping.ts'
 import { KEPT_MS } from './money/idempotency.ts'
 import { onEachDatabase, onPostgres } from './testing/databases.ts'
 
+const DAY_MS = 24 * 60 * 60 * 1000
 const NOW = new Date('2026-03-01T12:00:00Z')
 
 async function keep(database: Database, key: string, createdAt: Date): Promise<void> {
@@ -41,7 +42,7 @@ onEachDatabase('housekeeping', (database) => {
   })
 
   it('deletes webhooks after 30 days, and verifications five years after their user is gone', async () => {
-    const ago = (days: number) => new Date(NOW.getTime() - days * 24 * 60 * 60 * 1000)
+    const ago = (days: number) => new Date(NOW.getTime() - days * DAY_MS)
     const bodies = STEP_ROWS + 1
     await database().query(
       `INSERT INTO webhooks (id, client, source, webhook_id, body, received_at)
@@ -71,7 +72,7 @@ onEachDatabase('housekeeping', (database) => {
   })
 
   it('keeps of a living user the verifications of five years, and of what is older the last that was verified', async () => {
-    const ago = (days: number) => new Date(NOW.getTime() - days * 24 * 60 * 60 * 1000)
+    const ago = (days: number) => new Date(NOW.getTime() - days * DAY_MS)
     await database().query(
       `INSERT INTO users (id, name, email, email_key, role, created_at, updated_at)
        SELECT gen_random_uuid(), name, name, name, 'user', $1, $1 FROM unnest(ARRAY['anew', 'before', 'never']) AS name`,
@@ -102,6 +103,20 @@ onEachDatabase('housekeeping', (database) => {
       { email: 'before', status: 'rejected', created_at: ago(1829) },
       { email: 'never', status: 'rejected', created_at: ago(1829) },
     ])
+  })
+
+  it('keeps webhooks for as long as the operator says', async () => {
+    const ago = (days: number) => new Date(NOW.getTime() - days * DAY_MS)
+    await database().query(
+      `INSERT INTO webhooks (id, client, source, webhook_id, body, received_at)
+       SELECT gen_random_uuid(), 'years', 'billing', n::text, '', CASE n WHEN 1 THEN $1::timestamptz ELSE $2 END
+         FROM generate_series(1, 2) AS n`,
+      [ago(3652.9), ago(3653)],
+    )
+    await sweep(database(), NOW, 3653 * DAY_MS)
+    const left = await database().query("SELECT webhook_id FROM webhooks WHERE client = 'years'")
+    assert.deepEqual(left, [{ webhook_id: '1' }])
+    await database().query('DELETE FROM webhooks')
   })
 
   it('deletes a backlog in steps, and what is gone stays gone when a later step fails', async () => {

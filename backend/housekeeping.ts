@@ -2,10 +2,11 @@ import type { Database, Queryable } from './database/database.ts'
 import { FORGOTTEN_AFTER_MS, KNOWN_FOR_MS } from './identity/sign-in-throttle.ts'
 import { KEPT_MS } from './money/idempotency.ts'
 import { VERIFICATIONS_KEPT_MS } from './resources/verify.ts'
-import { WEBHOOKS_KEPT_MS } from './resources/webhooks.ts'
 
 /** Any number that no other advisory lock in the database has. */
 const SWEEP_LOCK = 7_310_516
+
+const DAY_MS = 24 * 60 * 60 * 1000
 
 /** So many rows are deleted at once. */
 export const STEP_ROWS = 1_000
@@ -29,7 +30,7 @@ interface Expired {
   readonly stepRows?: number
 }
 
-function expiredAt(now: Date): readonly Expired[] {
+function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   const before = (ms: number) => new Date(now.getTime() - ms)
   return [
     { table: 'idempotency_keys', where: 'created_at <= $1', values: [before(KEPT_MS)] },
@@ -49,7 +50,7 @@ function expiredAt(now: Date): readonly Expired[] {
     {
       table: 'webhooks',
       where: 'received_at <= $1',
-      values: [before(WEBHOOKS_KEPT_MS)],
+      values: [before(webhooksKeptMs)],
       stepRows: STEP_WEBHOOKS,
     },
     {
@@ -75,8 +76,8 @@ function expiredAt(now: Date): readonly Expired[] {
  * nothing can be verified with any more. In small steps, so that a large backlog neither takes longer than a statement may nor keeps
  * requests waiting. Of several backends on one database one does it at a time. @returns false: another one is at it, and the rest was left to that one
  */
-export async function sweep(database: Database, now: Date): Promise<boolean> {
-  for (const expired of expiredAt(now)) {
+export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 * DAY_MS): Promise<boolean> {
+  for (const expired of expiredAt(now, webhooksKeptMs)) {
     let deleted: number | undefined
     do {
       deleted = await deleteSome(database, expired)

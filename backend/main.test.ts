@@ -77,6 +77,19 @@ describe('the backend process', () => {
     assert.equal(third.log.at(-1)?.msg, 'stopped')
   })
 
+  it('keeps of the webhooks of a client as much as the operator says', async () => {
+    const url = await start({
+      BACKEND_DATA_DIR: join(directory, 'webhooks'),
+      BACKEND_WEBHOOK_CLIENT_MAX_BYTES: '1048576',
+    }).listening
+    const deliver = async (id: string) => {
+      const headers = { 'x-auth-client': 'acme', 'x-auth-method': 'hmac', 'webhook-id': id }
+      const body = Buffer.alloc(1024 * 1024)
+      return (await fetch(`${url}/api/webhooks/billing`, { method: 'POST', headers, body })).status
+    }
+    assert.deepEqual([await deliver('msg_1'), await deliver('msg_2')], [202, 429])
+  })
+
   it('throws away a cluster that a killed process had not finished making', async () => {
     const half = join(directory, 'half')
     mkdirSync(join(half, 'cluster'), { recursive: true })

@@ -60,7 +60,7 @@ async function start(settings: Environment): Promise<void> {
       throw fault
     },
   )
-  const timers = startUpkeep(upkeep)
+  const timers = startUpkeep(upkeep, settings.webhookRetentionDays * DAY_MS)
   void stop.asked.then(async () => {
     for (const timer of timers) clearInterval(timer)
     process.exit(await shutDown({ app, database }, logger))
@@ -95,10 +95,10 @@ async function prepare(settings: Environment) {
 }
 
 async function listen(
-  { host, port, publicUrl }: Environment,
-  ready: Omit<Services, 'publicUrl' | 'clock'>,
+  { host, port, publicUrl, webhookClientMaxBytes }: Environment,
+  ready: Omit<Services, 'publicUrl' | 'clock' | 'webhookClientMaxBytes'>,
 ): Promise<App> {
-  const app = await buildApp({ ...ready, publicUrl, clock }, logger)
+  const app = await buildApp({ ...ready, publicUrl, webhookClientMaxBytes, clock }, logger)
   await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
   return app
 }
@@ -118,7 +118,7 @@ function keyUpkeep(settings: Environment, database: Database, keys: SigningKeys)
 }
 
 /** A fault of it is logged, and the next turn tries again: neither the start nor a request depends on it. */
-function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
+function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[] {
   const { database, dataDirectory } = upkeep
   const logged = (what: string, work: () => Promise<unknown>) => () => {
     work().catch((fault: unknown) => {
@@ -126,7 +126,7 @@ function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
       if (!stop.signal.aborted) logger.error({ err: fault }, `${what} failed`)
     })
   }
-  const sweepOnce = logged('sweep', () => sweepExpired(database))
+  const sweepOnce = logged('sweep', () => sweepExpired(database, webhooksKeptMs))
   sweepOnce()
   return [
     setInterval(sweepOnce, SWEEP_EVERY_MS),
@@ -143,8 +143,8 @@ function startUpkeep(upkeep: KeyUpkeep): NodeJS.Timeout[] {
   ]
 }
 
-async function sweepExpired(database: Database): Promise<void> {
-  await sweep(database, await earlierTime(database, clock()))
+async function sweepExpired(database: Database, webhooksKeptMs: number): Promise<void> {
+  await sweep(database, await earlierTime(database, clock()), webhooksKeptMs)
 }
 
 /**

@@ -2,14 +2,15 @@ import assert from 'node:assert/strict'
 import { before, it } from 'node:test'
 import { onEachDatabase } from '../testing/databases.ts'
 import { startTestService, type TestService } from '../testing/service.ts'
-import { MAX_KEPT_BYTES } from './webhooks.ts'
 
+/** Not the default, and more than 32 bits. */
+const CLIENT_MAX_BYTES = 5 * 1024 * 1024 * 1024
 const SIGNED = { 'x-auth-client': 'acme', 'x-auth-method': 'hmac' }
 
 onEachDatabase('POST /api/webhooks/{source}', (database) => {
   let service: TestService
   before(async () => {
-    service = await startTestService(database())
+    service = await startTestService(database(), { webhookClientMaxBytes: CLIENT_MAX_BYTES })
   })
 
   const deliver = (options: {
@@ -118,7 +119,7 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
     assert.equal((await send('msg_2', '')).status, 202)
     assert.equal(await counted(), 1000n + 2n * 1024n)
     await database().query("UPDATE webhook_usage SET bytes = bytes + $1 WHERE client = 'full'", [
-      MAX_KEPT_BYTES,
+      CLIENT_MAX_BYTES,
     ])
     const refused = await send('msg_3', '')
     assert.deepEqual([refused.status, refused.body.code], [429, 'too_many_webhooks'])
@@ -128,7 +129,7 @@ onEachDatabase('POST /api/webhooks/{source}', (database) => {
     assert.deepEqual([repeated.status, repeated.headers['idempotency-replayed']], [202, 'true'])
     assert.equal((await deliver({ id: 'msg_3' })).status, 202)
     await database().query("DELETE FROM webhooks WHERE client = 'full' AND webhook_id = 'msg_1'")
-    assert.equal(await counted(), BigInt(MAX_KEPT_BYTES) + 1024n)
+    assert.equal(await counted(), BigInt(CLIENT_MAX_BYTES) + 1024n)
     await database().query("UPDATE webhook_usage SET bytes = bytes - 1025 WHERE client = 'full'")
     assert.equal((await send('msg_3', '')).status, 202)
   })

@@ -6,10 +6,6 @@ import type { Queryable } from '../database/database.ts'
 import { invalidField, Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
-/** How long a webhook is kept, with its id, for whoever works on it. */
-export const WEBHOOKS_KEPT_MS = 30 * 24 * 60 * 60 * 1000
-/** Of one sender at a time, each webhook counting as its body and a kilobyte more. */
-export const MAX_KEPT_BYTES = 1024 * 1024 * 1024
 /** What is too old is deleted each hour. */
 const FULL_RETRY_SECONDS = 60 * 60
 
@@ -24,7 +20,10 @@ const WebhookPath = Type.Object({
 })
 
 /** POST /api/webhooks/{source}: stores a webhook once. */
-export async function registerWebhooks(app: App, { database, clock }: Services): Promise<void> {
+export async function registerWebhooks(
+  app: App,
+  { database, clock, webhookClientMaxBytes }: Services,
+): Promise<void> {
   await app.register(async (scope: App) => {
     // Stores exactly the bytes that were signed.
     scope.removeAllContentTypeParsers()
@@ -44,7 +43,7 @@ export async function registerWebhooks(app: App, { database, clock }: Services):
           contentType: request.headers['content-type'],
           body: request.body instanceof Uint8Array ? request.body : new Uint8Array(),
         }
-        const isNew = await keep(database, webhook, clock())
+        const isNew = await keep(database, webhook, { now: clock(), maxBytes: webhookClientMaxBytes })
         if (!isNew) reply.header('idempotency-replayed', 'true')
         // Null would be sent as text.
         return reply.code(202).send(undefined as never)
@@ -61,15 +60,19 @@ interface Webhook {
   readonly body: Uint8Array
 }
 
-/** @returns false: it was kept before. Throws the 429 when too much of its sender is kept. */
-async function keep(database: Queryable, webhook: Webhook, now: Date): Promise<boolean> {
+/** @returns false: it was kept before. Throws the 429 when `maxBytes` or more of its sender are kept. */
+async function keep(
+  database: Queryable,
+  webhook: Webhook,
+  { now, maxBytes }: { readonly now: Date; readonly maxBytes: number },
+): Promise<boolean> {
   const { client, source, id, contentType, body } = webhook
   const stored = await database.query(
     `INSERT INTO webhooks (id, client, source, webhook_id, content_type, body, received_at)
      SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::bytea, $7::timestamptz
       WHERE NOT EXISTS (SELECT 1 FROM webhook_usage WHERE client = $2 AND bytes >= $8)
      ON CONFLICT (client, source, webhook_id) DO NOTHING RETURNING id`,
-    [uuid(), client, source, id, contentType ?? null, body, now, MAX_KEPT_BYTES],
+    [uuid(), client, source, id, contentType ?? null, body, now, maxBytes],
   )
   if (stored.length > 0) return true
   const known = await database.query(
@@ -87,7 +90,7 @@ const WEBHOOK_SCHEMA = {
     'Signed by Standard Webhooks 1.0; the gateway checks key, signature, time and replay. The body is kept as it came, ' +
     'whatever its media type. The same webhook-id of one caller and source is kept once: a repetition is accepted ' +
     'again, with Idempotency-Replayed: true, and changes nothing. It is kept for 30 days, and of one caller at most 1 GiB ' +
-    'at a time (429).',
+    'at a time (429), unless the operator says otherwise.',
   tags: ['webhooks'],
   security: [{ webhook: [] }],
   params: WebhookPath,

@@ -61,7 +61,9 @@ let userNumber = 0
 
 export async function startTestService(
   database: Database,
-  own: Partial<Pick<Services, 'publicUrl' | 'clock' | 'clients' | 'gatewaySecret'>> = {},
+  own: Partial<
+    Pick<Services, 'publicUrl' | 'clock' | 'clients' | 'gatewaySecret' | 'webhookClientMaxBytes'>
+  > = {},
 ): Promise<TestService> {
   let nowMs = Date.parse('2026-03-01T12:00:00Z')
   const clock = own.clock ?? (() => new Date(nowMs))
@@ -74,6 +76,7 @@ export async function startTestService(
     clients: own.clients ?? [],
     gatewaySecret: own.gatewaySecret,
     publicUrl: own.publicUrl ?? PUBLIC_URL,
+    webhookClientMaxBytes: own.webhookClientMaxBytes ?? 2 ** 30,
     clock,
   }
   const app = await buildApp(services, logger)
