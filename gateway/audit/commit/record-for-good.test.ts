@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { sealedDisk } from '../sealed-disk.test-support.ts'
 import { pruneSegments } from '../segments/prune-segments.ts'
 import { SealedTree } from '../segments/sealed-tree.ts'
-import { endOf, linesOf } from '../trail.test-support.ts'
+import { endOf, linesOf, requestLine } from '../trail.test-support.ts'
 import { recordForGood } from './record-for-good.ts'
 
 const STAMP = '20260101T000000000Z'
@@ -107,4 +107,23 @@ test('nothing is removed while the line that names it is not sealed', async (t) 
   const { prune, segment } = await closedSegment(t)
   await assert.rejects(prune(true, turn), /the AUDIT_PRUNE that names it is not sealed/)
   assert.ok(existsSync(segment))
+})
+
+test('a line in a file that a rotation has just begun survives a power cut, and the name of the file with it', async (t) => {
+  const { file, trail, disk, cut } = await closedSegment(t)
+  const line = requestLine('for good')
+  await recordForGood([line], {
+    auditFile: file,
+    isSealed: false,
+    pause: assert.fail,
+    append: async (one) => {
+      renameSync(file, `${file}.${LATER}`)
+      trail.reopen()
+      assert.equal(await endOf(trail.settle(one)), undefined)
+    },
+  })
+  disk.note()
+  // Nothing survives but what a sync has covered.
+  const auditFile = join(cut(() => 0).image, 'audit.ndjson')
+  assert.ok(linesOf(auditFile).some(({ requestId }) => requestId === 'for good'))
 })
