@@ -42,10 +42,14 @@ export function realPathOf(file: string): string {
   }
 }
 
-/** Syncs the directory of a file, so that its name survives a power failure. @throws Error that names the file. */
+/**
+ * Syncs the directory in which a file lies, so that its name survives a power failure. The file may be named by a link.
+ *
+ * @throws Error that names the file.
+ */
 export function syncDirectoryOf(file: string): void {
   try {
-    syncDirectory(dirname(file))
+    syncDirectory(dirname(realPathOf(file)))
   } catch (error) {
     throw unusable(file, error)
   }

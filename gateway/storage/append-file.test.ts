@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict'
+import fs, { mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { it } from 'node:test'
+import { syncDirectoryOf } from './append-file.ts'
+
+it('of a file that a link names, the directory is synced in which the file lies', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'append-file-'))
+  const [links, files] = [join(root, 'links'), join(root, 'files')]
+  for (const directory of [links, files]) mkdirSync(directory)
+  const [link, file] = [join(links, 'audit.ndjson'), join(files, 'audit.ndjson')]
+  writeFileSync(file, '')
+  symlinkSync(file, link)
+  const synced: number[] = []
+  const { fsyncSync } = fs
+  Object.assign(fs, { fsyncSync: (fd: number) => synced.push(fs.fstatSync(fd).ino) })
+  syncBuiltinESMExports()
+  t.after(() => {
+    Object.assign(fs, { fsyncSync })
+    syncBuiltinESMExports()
+    rmSync(root, { recursive: true })
+  })
+  syncDirectoryOf(link)
+  rmSync(file)
+  syncDirectoryOf(file)
+  assert.deepEqual(synced, [statSync(files).ino, statSync(files).ino])
+})
