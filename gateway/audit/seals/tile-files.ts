@@ -117,6 +117,7 @@ function openDraft(path: string): number {
     return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    // Their names are synced with those of the files in them: `addName`.
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
     return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
   }
