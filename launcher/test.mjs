@@ -167,6 +167,7 @@ const LONG = [
   'gateway/audit/seals/late-tiles.test.ts',
   'gateway/audit/trail.test.ts',
   'gateway/cluster/replication.test.ts',
+  'gateway/config/openapi/bounded-pattern.test.ts',
   'gateway/e2e/audit-seals.test.ts',
   'gateway/e2e/edge.test.ts',
   'gateway/e2e/full-disk.test.ts',

@@ -3,13 +3,12 @@ import { spawnSync } from 'node:child_process'
 import { globSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 const home = mkdtempSync(join(tmpdir(), 'missing-lines-'))
-after(() => rmSync(home, { recursive: true }))
 
 function audit(...words: string[]) {
   const { stdout, stderr, status } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], {
@@ -34,47 +33,51 @@ function renameOpen({ file }: SealedTrail): void {
   renameSync(file, `${file}.20261130T000000000Z`)
 }
 
-test('the oldest segments cannot be removed by a renaming of the open one', async () => {
-  const trail = await rotatedTrail('renamed')
-  renameOpen(trail)
-  const paths = () => globSync(`${trail.file}*`)
-  for (const words of [[dirname(trail.file)], paths()]) {
-    const { text, status } = audit('verify', '--key', trail.vkey, ...words)
+describe('a trail of which lines are missing', () => {
+  after(() => rmSync(home, { recursive: true }))
+
+  it('the oldest segments cannot be removed by a renaming of the open one', async () => {
+    const trail = await rotatedTrail('renamed')
+    renameOpen(trail)
+    const paths = () => globSync(`${trail.file}*`)
+    for (const words of [[dirname(trail.file)], paths()]) {
+      const { text, status } = audit('verify', '--key', trail.vkey, ...words)
+      assert.deepEqual([status, /^proven$/m.test(text)], [0, true], text)
+    }
+    const [oldest = assert.fail(), next = assert.fail(), last = assert.fail()] = trail.closed
+    rmSync(oldest.path)
+    for (const words of [[dirname(trail.file)], paths()]) {
+      const { text, status } = audit('verify', '--key', trail.vkey, ...words)
+      assert.equal(status, 1, text)
+      assert.match(text, /removed: .*stood before this one, and no AUDIT_PRUNE/)
+    }
+    // What says that it is a part is judged as one, and says which.
+    const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
+    const part = audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
+    const few = audit('verify', '--key', trail.vkey, ...named.slice(1))
+    for (const [{ text, status }, first] of [[part, next.first] as const, [few, last.first] as const]) {
+      assert.equal(status, 0, text)
+      assert.ok(text.includes(`proven: these are lines ${first + 1} to ${trail.sealedSize} of the log`), text)
+      assert.doesNotMatch(text, /^proven$/m)
+    }
+  })
+
+  it('what was pruned and sealed as such is not missing where the open file has no name', async () => {
+    const trail = await rotatedTrail('pruned')
+    await trail.prune()
+    renameOpen(trail)
+    const { text, status } = audit('verify', '--key', trail.vkey, dirname(trail.file))
     assert.deepEqual([status, /^proven$/m.test(text)], [0, true], text)
-  }
-  const [oldest = assert.fail(), next = assert.fail(), last = assert.fail()] = trail.closed
-  rmSync(oldest.path)
-  for (const words of [[dirname(trail.file)], paths()]) {
-    const { text, status } = audit('verify', '--key', trail.vkey, ...words)
-    assert.equal(status, 1, text)
-    assert.match(text, /removed: .*stood before this one, and no AUDIT_PRUNE/)
-  }
-  // What says that it is a part is judged as one, and says which.
-  const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
-  const part = audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
-  const few = audit('verify', '--key', trail.vkey, ...named.slice(1))
-  for (const [{ text, status }, first] of [[part, next.first] as const, [few, last.first] as const]) {
-    assert.equal(status, 0, text)
-    assert.ok(text.includes(`proven: these are lines ${first + 1} to ${trail.sealedSize} of the log`), text)
-    assert.doesNotMatch(text, /^proven$/m)
-  }
-})
+  })
 
-test('what was pruned and sealed as such is not missing where the open file has no name', async () => {
-  const trail = await rotatedTrail('pruned')
-  await trail.prune()
-  renameOpen(trail)
-  const { text, status } = audit('verify', '--key', trail.vkey, dirname(trail.file))
-  assert.deepEqual([status, /^proven$/m.test(text)], [0, true], text)
-})
-
-test('a lock without its trail is no trail, and proves nothing', async () => {
-  const { file, vkey } = await rotatedTrail('gone')
-  const lock = `${file}.lock`
-  writeFileSync(lock, '')
-  for (const path of globSync(`${file}*`)) if (path !== lock) rmSync(path)
-  for (const words of [['verify', '--key', vkey], ['report'], ['find', '--status', '200']]) {
-    const { text, status } = audit(...words, lock)
-    assert.deepEqual([status, text.includes(`${lock} names no audit trail`)], [2, true], text)
-  }
+  it('a lock without its trail is no trail, and proves nothing', async () => {
+    const { file, vkey } = await rotatedTrail('gone')
+    const lock = `${file}.lock`
+    writeFileSync(lock, '')
+    for (const path of globSync(`${file}*`)) if (path !== lock) rmSync(path)
+    for (const words of [['verify', '--key', vkey], ['report'], ['find', '--status', '200']]) {
+      const { text, status } = audit(...words, lock)
+      assert.deepEqual([status, text.includes(`${lock} names no audit trail`)], [2, true], text)
+    }
+  })
 })

@@ -1,4 +1,5 @@
 import { createContext, Script } from 'node:vm'
+import { PatternBranching } from './pattern-branching.ts'
 import { choicesOf } from './pattern-choices.ts'
 
 /** A value would take too long to be compared with its schema. */
@@ -10,8 +11,8 @@ const MAX_STEPS = 20_000_000
 const TIMED_STEPS = 100_000
 /** What beginning a time limit takes. */
 const TIMER_STEPS = 20_000
-/** So many ways to match a text are no work. */
-const FEW_CHOICES = 2048
+/** What takes no more is not counted. */
+const FREE_STEPS = 100_000
 /** A match with many choices that takes no more needs no time limit: some 100 ms at worst. */
 const MEASURED_STEPS = 20_000_000
 const STEPS_PER_MS = 200_000
@@ -80,6 +81,8 @@ export class BoundedPattern {
   readonly #degree: number
   /** In how many ways its bounded repetitions can divide one text. */
   readonly #choices: number
+  /** For short texts, whatever degree and choices are. */
+  readonly #branching: PatternBranching
   #pausedUntilMs = 0
 
   /** @throws SyntaxError */
@@ -88,6 +91,7 @@ export class BoundedPattern {
     const plain = plainOf(source)
     this.#degree = degreeOf(plain)
     this.#choices = choicesOf(plain)
+    this.#branching = new PatternBranching(plain, !isAnchored(plain))
   }
 
   /**
@@ -111,19 +115,23 @@ export class BoundedPattern {
 
   /** @throws TooComplex */
   test(text: string): boolean {
-    const many = this.#choices > FEW_CHOICES ? this.#choices : 1
-    if (this.#degree <= 1) return many === 1 ? this.#regexp.test(text) : this.#measured(text, many)
-    const growing = this.#degree === Number.POSITIVE_INFINITY ? 2 ** text.length : text.length ** this.#degree
-    const estimate = growing * many
-    if (estimate > TIMED_STEPS) return this.#timed(text)
-    takeSteps(estimate)
+    const { length } = text
+    if (this.#degree <= 1) {
+      const steps = length * this.#choices
+      return this.#choices === 1 || steps <= FREE_STEPS
+        ? this.#regexp.test(text)
+        : this.#measured(text, steps)
+    }
+    const steps = Math.min(this.#choices * length ** this.#degree, this.#branching.stepsFor(length))
+    // Infinite choices of a text without letters are no number.
+    if (!(steps <= TIMED_STEPS)) return this.#timed(text)
+    takeSteps(steps)
     return this.#regexp.test(text)
   }
 
   /** What many choices take depends on the text, and is mostly nothing: what it took is counted. */
-  #measured(text: string, choices: number): boolean {
-    // Each letter ends a part or does not, so a short text has few ways however many choices there are.
-    if (Math.min(choices, 2 ** text.length) * text.length > MEASURED_STEPS) return this.#timed(text)
+  #measured(text: string, steps: number): boolean {
+    if (Math.min(steps, this.#branching.stepsFor(text.length)) > MEASURED_STEPS) return this.#timed(text)
     let matches = false
     measured(() => {
       matches = this.#regexp.test(text)
@@ -220,7 +228,11 @@ function degreeOf(plain: string): number {
       inside.open += 1
     }
   }
-  return plain.startsWith('^') && !hasTopAlternative(plain) ? repetitions : repetitions + 1
+  return isAnchored(plain) ? repetitions : repetitions + 1
+}
+
+function isAnchored(plain: string): boolean {
+  return plain.startsWith('^') && !hasTopAlternative(plain)
 }
 
 /** Whether a repetition begins here that has an end and takes one text in several ways: `?`, `{1,3}`. */

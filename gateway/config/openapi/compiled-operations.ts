@@ -245,6 +245,8 @@ class Compiler {
     if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
       throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
     }
+    // Of a schema that could not be compiled.
+    this.#patterns.length = 0
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
     const made = this.#patterns.splice(0)
     if (this.triesPatterns) asUnusable(pointer, () => made.forEach((one) => void one.tryOut()))

@@ -190,12 +190,13 @@ test('each operation with a schema that cannot be used is named', () => {
   const post = (schema: object) => ({
     post: { requestBody: { content: { 'application/json': { schema } } } },
   })
+  const blamed = (document: object) =>
+    read(document, { validateRequests: true }).faults.map((fault) => /paths\["(.*?)"\]/.exec(fault)?.[1])
   const document = api({ '/a': post({ type: 'strin' }), '/b': post({}), '/c': post({ pattern: '(' }) })
-  const { faults } = read(document, { validateRequests: true })
-  assert.deepEqual(
-    faults.map((fault) => /paths\["(.*?)"\]/.exec(fault)?.[1]),
-    ['/a', '/c'],
-  )
+  assert.deepEqual(blamed(document), ['/a', '/c'])
+  const properties = { a: { pattern: 'ā?'.repeat(20_000) }, b: { $ref: 'other.json' } }
+  const broken = api({ '/a': post({ type: 'object', properties }), '/b': post({ type: 'object' }) })
+  assert.deepEqual(blamed(broken), ['/a'])
 })
 
 test('an example may have the names that its serializer gave it, and a component may be called example', () => {
