@@ -68,7 +68,7 @@ export interface Configured {
   /** Undefined: no rate limit per address. Each worker counts its own requests. */
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<ServedRoute>
-  /** What requests of operations must have, by pointer into the API's description. Empty unless requests are validated. */
+  /** What requests of operations must have. Empty unless requests are validated. */
   readonly requestRules: Pick<OperationRules, 'get'>
   readonly verifier: TokenVerifier
   readonly proofs: ProofVerifier

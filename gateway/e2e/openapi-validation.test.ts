@@ -17,7 +17,20 @@ const DOCUMENT = {
   info: { title: 'Test', version: '1' },
   security: [],
   servers: [{ url: 'https://api.example/v1' }],
-  components: { schemas: { Node: NODE } },
+  components: {
+    schemas: { Node: NODE },
+    pathItems: {
+      Shared: {
+        parameters: [{ name: 'number', in: 'path', required: true, schema: { type: 'integer' } }],
+        get: {
+          parameters: [
+            { name: 'filter', in: 'query', required: true, style: 'deepObject', schema: { type: 'object' } },
+            { name: 'color', in: 'query', required: true, schema: { type: 'object' } },
+          ],
+        },
+      },
+    },
+  },
   paths: {
     '/items': {
       get: {
@@ -43,6 +56,8 @@ const DOCUMENT = {
       },
     },
     '/any': { post: { requestBody: { content: { '*/*': { schema: { type: 'object' } } } } } },
+    '/shared/{number}': { $ref: '#/components/pathItems/Shared' },
+    '/of/another/{number}': { $ref: '#/components/pathItems/Shared' },
     '/items/{id}': {
       parameters: [
         { name: 'id', in: 'path', required: true, schema: { type: 'string', pattern: '^[a-z ]{1,8}$' } },
@@ -132,6 +147,13 @@ describe('a gateway that validates requests by a document', () => {
     assert.equal((await put('/v1/items/a%20b')).status, 200)
     assert.match(await refused(put('/v1/items/%FF')), /^400 /)
     assert.match(await refused(put('/v1/items/UPPER')), /The path parameter "id" must match pattern/)
+  })
+
+  it('checks the path of each of two that refer to one description', async () => {
+    for (const path of ['/v1/shared', '/v1/of/another']) {
+      assert.equal((await send(`${path}/5?filter[a]=1&R=100`)).status, 200, path)
+      assert.match(await refused(send(`${path}/x?filter[a]=1&R=100`)), /"number" must be integer/)
+    }
   })
 
   it('looks at no field that Connection names, since the service does not get it', async () => {

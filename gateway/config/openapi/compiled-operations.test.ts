@@ -10,8 +10,8 @@ function checker(schema: object, components: object = {}) {
     paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
     components,
   }
-  const pointer = '/paths/~1a/post'
-  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  const place = { path: '/a', pointer: '/paths/~1a/post' }
+  const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
   return (value: unknown) => {
     const misfit = rules?.content?.[0]?.fits?.(value)
     return misfit && `${misfit.pointer} ${misfit.reason}`
@@ -37,6 +37,55 @@ test('a misfit names its place by a pointer, and a member that is missing or unk
   assert.equal(check({ a: 'x', d: 1 }), '/d is not among the known members')
   assert.equal(check({ a: 'x', 'b/c': [1, 9] }), '/b~1c/1 must be <= 3')
   assert.ok((check({ a: 'x', ['y'.repeat(5000)]: 1 }) ?? '').length < 300)
+})
+
+test('a member that only responses have is not required, whichever schema of the value requires it or says so', () => {
+  const schemas = {
+    Base: { type: 'object', properties: { id: { allOf: [{ $ref: '#/components/schemas/Id%20of%20it' }] } } },
+    'Id of it': { type: 'string', readOnly: true },
+  }
+  const base = { $ref: '#/components/schemas/Base' }
+  for (const schema of [
+    { allOf: [base, { required: ['id', 'name'], properties: { name: { type: 'string' } } }] },
+    { allOf: [base], required: ['id', 'name'] },
+    { ...base, required: ['id', 'name'] },
+  ]) {
+    const check = checker(schema, { schemas })
+    assert.equal(check({ name: 'x' }), undefined)
+    assert.equal(check({ id: 'x' }), '/name is missing')
+  }
+})
+
+test('what may be null is so beside other schemas for the value too', () => {
+  const schemas = { Name: { type: 'string' } }
+  const name = { $ref: '#/components/schemas/Name' }
+  const check = checker(
+    {
+      properties: {
+        all: { nullable: true, allOf: [name] },
+        ref: { nullable: true, ...name },
+        bare: { nullable: true },
+        not: { nullable: false },
+      },
+    },
+    { schemas },
+  )
+  assert.equal(check({ all: null, ref: null, bare: null, not: 1 }), undefined)
+  assert.equal(check({ all: 'a', ref: 'b', bare: {} }), undefined)
+  for (const member of ['all', 'ref']) assert.match(check({ [member]: 1 }) ?? '', new RegExp(`^/${member}`))
+})
+
+test('long lists of values and branches are counted, and no body makes the check compare millions', () => {
+  const codes = Array.from({ length: 1000 }, (_, i) => `code ${i}`)
+  const many = (count: number) => Array.from({ length: count }, () => 'code 999')
+  const values = checker({ type: 'array', items: { enum: codes } })
+  assert.equal(values(many(5000)), undefined)
+  assert.equal(values(many(100_000)), ' is too complex to be checked')
+  const branches = checker({
+    type: 'array',
+    items: { oneOf: codes.slice(0, 50).map((code) => ({ const: code })) },
+  })
+  assert.equal(branches(Array.from({ length: 50_000 }, () => 'code 49')), ' is too complex to be checked')
 })
 
 test('references are followed within the document, recursive ones too, and members of Object.prototype are not there', () => {
@@ -208,7 +257,10 @@ test('under a range of types an object is looked for in JSON, and a file in noth
   const components = { schemas: { Any: { allOf: [{ type: 'object', required: ['a'] }] } } }
   const document = { paths: { '/a': { post: { requestBody: { content } } } }, components }
   const pointer = '/paths/~1a/post'
-  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get({
+    path: '/a',
+    pointer,
+  })
   const [any, file] = rules?.content ?? []
   assert.deepEqual(any?.fits?.({}), { pointer: '/a', reason: 'is missing' })
   assert.equal(file?.fits, undefined)
@@ -223,7 +275,10 @@ test('a parameter with null among its values is checked, as one without is', () 
   ]) {
     const document = { paths: { '/a': { get: { parameters: [{ ...named, schema }] } } } }
     const pointer = '/paths/~1a/get'
-    const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+    const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get({
+      path: '/a',
+      pointer,
+    })
     const [status] = rules?.parameters ?? []
     assert.equal(status?.form, 'single')
     assert.equal(status?.fits('a'), undefined)
@@ -249,7 +304,10 @@ test('a parameter in JSON is read whatever parameters its media type has', () =>
   const content = { 'Application/JSON; charset=utf-8': { schema: { type: 'object' } } }
   const document = { paths: { '/a': { get: { parameters: [{ name: 'filter', in: 'query', content }] } } } }
   const pointer = '/paths/~1a/get'
-  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get(pointer)
+  const rules = new OperationRules(asJsonSchemas(document), [{ path: '/a', pointer }]).get({
+    path: '/a',
+    pointer,
+  })
   assert.equal(rules?.parameters[0]?.form, 'json')
   assert.notEqual(rules?.parameters[0]?.fits(5), undefined)
 })

@@ -71,16 +71,16 @@ export class OperationRules {
 
   constructor(document: object, places: readonly OperationPlace[]) {
     this.#compiler = new Compiler(document)
-    this.#places = new Map(places.map((place) => [place.pointer, place]))
+    this.#places = new Map(places.map((place) => [keyOf(place), place]))
   }
 
-  /** @param pointer of the operation @throws Unusable */
-  get(pointer: string): RequestRules | undefined {
-    const known = this.#compiled.get(pointer)
-    if (known !== undefined) return known
-    const place = this.#places.get(pointer)
-    const rules = place && this.#compiler.rulesOf(place)
-    if (rules !== undefined) this.#compiled.set(pointer, rules)
+  /** @throws Unusable */
+  get(place: OperationPlace): RequestRules | undefined {
+    const key = keyOf(place)
+    const known = this.#compiled.get(key)
+    if (known !== undefined || !this.#places.has(key)) return known
+    const rules = this.#compiler.rulesOf(place)
+    this.#compiled.set(key, rules)
     return rules
   }
 
@@ -88,9 +88,9 @@ export class OperationRules {
   check(): Unusable[] {
     this.#compiler.triesPatterns = true
     const faults: Unusable[] = []
-    for (const pointer of this.#places.keys()) {
+    for (const place of this.#places.values()) {
       try {
-        this.get(pointer)
+        this.get(place)
       } catch (error) {
         if (!(error instanceof Unusable)) throw error
         faults.push(error)
@@ -98,6 +98,11 @@ export class OperationRules {
     }
     return faults
   }
+}
+
+/** Two paths may refer to one path item, and each has its parameters in places of its own. */
+function keyOf({ path, pointer }: OperationPlace): string {
+  return `${pointer} ${path}`
 }
 
 class Compiler {
@@ -196,7 +201,7 @@ class Compiler {
       {
         in: place,
         name,
-        required: written.required === true || place === 'path',
+        required: place === 'path' || (written.required === true && !isSpread(written, known)),
         form,
         segment,
         types: isList ? this.#typesOf(`${this.#pointerOf(schema)}/items`) : known,
@@ -281,6 +286,15 @@ function typeNameOf(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'array'
   return Number.isInteger(value) ? 'integer' : typeof value
+}
+
+/** Whether it is an object of which only the members are in the query: `?R=1&G=2`, `?filter[a]=1`. */
+function isSpread(
+  { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
+  types: ReadonlySet<string>,
+): boolean {
+  if (place !== 'query' || content !== undefined || !types.has('object')) return false
+  return style === 'deepObject' || (style === 'form' && explode !== false)
 }
 
 function formOf(

@@ -1,4 +1,4 @@
-import { at } from './references.ts'
+import { followed } from './references.ts'
 
 /** Their values are data, not schemas. */
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
@@ -35,6 +35,14 @@ const APPLYING = [
  * the work at each level of a value, as those of a language of filters: sixty levels would take for ever.
  */
 export const COUNTED = 'x-countersign-counted'
+const APPLIED_STEPS = 40
+/** Values are compared one by one, and so few are no work. */
+const FEW_VALUES = 8
+const VALUE_STEPS = 2
+/** Keywords that apply to the same value, beside which the library does not take `nullable` for itself. */
+const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
+/** Of schemas that are looked at for what they say of the members of one value. */
+const MAX_DEPTH = 8
 
 interface Schema {
   readonly properties?: Readonly<Record<string, unknown>>
@@ -65,7 +73,10 @@ function converted(document: object, value: unknown, areNames: boolean): unknown
 }
 
 function schemaFixed(document: object, schema: Record<string, unknown>): Record<string, unknown> {
+  requireOfRequests(document, schema)
   if (schema.nullable === true) allowNull(schema)
+  // For the library it is a rule of its own, which it refuses without a type.
+  delete schema.nullable
   for (const [bound, exclusive] of [
     ['minimum', 'exclusiveMinimum'],
     ['maximum', 'exclusiveMaximum'],
@@ -76,22 +87,64 @@ function schemaFixed(document: object, schema: Record<string, unknown>): Record<
       delete schema[bound]
     } else delete schema[exclusive]
   }
-  if (APPLYING.some((keyword) => Object.hasOwn(schema, keyword))) schema[COUNTED] = true
-  const { required, properties }: Schema = schema
-  if (Array.isArray(required) && typeof properties === 'object' && properties !== null) {
-    schema.required = required.filter((name) => !isReadOnly(document, properties[String(name)]))
-  }
+  const steps = stepsOf(schema)
+  if (steps > 0) schema[COUNTED] = steps
   return schema
 }
 
+/** What applying a schema takes beside the schemas in it, in the steps of a pattern. */
+function stepsOf(schema: Record<string, unknown>): number {
+  const lengthOf = (keyword: string) => (Array.isArray(schema[keyword]) ? schema[keyword].length : 0)
+  const branches = lengthOf('allOf') + lengthOf('anyOf') + lengthOf('oneOf')
+  const applied = APPLYING.some((keyword) => Object.hasOwn(schema, keyword)) ? APPLIED_STEPS : 0
+  const values = lengthOf('enum') > FEW_VALUES ? lengthOf('enum') * VALUE_STEPS : 0
+  return applied * (1 + branches) + values
+}
+
+/** Leaves out of `required` what only responses have, also where another of the schemas for the same value says so. */
+function requireOfRequests(document: object, schema: Schema & Record<string, unknown>): void {
+  const branches = Array.isArray(schema.allOf) ? (schema.allOf as unknown[]) : []
+  const places = [schema, ...branches.map((branch) => Object(branch) as Record<string, unknown>)]
+  if (!places.some(({ required }) => Array.isArray(required))) return
+  const names = new Set<string>()
+  addReadOnlyNames(document, schema, names)
+  for (const place of places) {
+    const { required } = place
+    if (Array.isArray(required)) place.required = required.filter((name) => !names.has(String(name)))
+  }
+}
+
+function addReadOnlyNames(document: object, schema: unknown, names: Set<string>, depth = 0): void {
+  const { properties, allOf, $ref } = Object(schema)
+  for (const [name, property] of Object.entries(Object(properties) as object))
+    if (isReadOnly(document, property)) names.add(name)
+  if (depth === MAX_DEPTH) return
+  for (const branch of Array.isArray(allOf) ? allOf : []) addReadOnlyNames(document, branch, names, depth + 1)
+  if ($ref !== undefined) addReadOnlyNames(document, targetOf(document, schema), names, depth + 1)
+}
+
+/** The schema that it refers to. */
+function targetOf(document: object, schema: unknown): unknown {
+  const found = followed(document, { value: schema, pointer: '' })
+  return typeof found === 'string' ? undefined : found.value
+}
+
+/** Beside others that apply to the same value it says nothing by OpenAPI 3.0.3; who writes it there means that it may be null. */
 function allowNull(schema: Record<string, unknown>): void {
+  const applied = BESIDE_NULL.filter((keyword) => Object.hasOwn(schema, keyword))
+  if (applied.length > 0) {
+    const branch = Object.fromEntries(applied.map((keyword) => [keyword, schema[keyword]]))
+    for (const keyword of applied) delete schema[keyword]
+    schema.anyOf = [{ type: 'null' }, branch]
+  }
   if (typeof schema.type === 'string') schema.type = [schema.type, 'null']
   if (Array.isArray(schema.enum) && !schema.enum.includes(null)) schema.enum = [...schema.enum, null]
 }
 
-function isReadOnly(document: object, property: unknown): boolean {
-  const { readOnly, $ref } = Object(property)
+function isReadOnly(document: object, property: unknown, depth = 0): boolean {
+  const { readOnly, $ref, allOf } = Object(property)
   if (readOnly === true) return true
-  const target = typeof $ref === 'string' && $ref.startsWith('#/') ? at(document, $ref.slice(1)) : undefined
-  return Object(target).readOnly === true
+  if (depth === MAX_DEPTH) return false
+  if ($ref !== undefined && isReadOnly(document, targetOf(document, property), depth + 1)) return true
+  return Array.isArray(allOf) && allOf.some((branch) => isReadOnly(document, branch, depth + 1))
 }

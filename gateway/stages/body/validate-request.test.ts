@@ -22,7 +22,7 @@ const RULES: RequestRules = {
 }
 
 function validated(route: Partial<Route>, method = 'GET') {
-  const { gateway } = makeGateway({ requestRules: new Map([['/paths/~1a/get', RULES]]) })
+  const { gateway } = makeGateway({ requestRules: { get: () => RULES } })
   const { exchange } = makeExchange({ method })
   exchange.route = makeRoute(route)
   return validate(gateway, exchange)
@@ -52,7 +52,7 @@ describe('validate', () => {
     const looked = (contentType: string, type = 'application/json') => {
       const content = [{ type, fits: () => ({ pointer: '/a', reason: 'was looked at' }) }]
       const { gateway } = makeGateway({
-        requestRules: new Map([['/p', { ...RULES, parameters: [], content }]]),
+        requestRules: { get: () => ({ ...RULES, parameters: [], content }) },
       })
       const { exchange } = makeExchange({
         method: 'POST',

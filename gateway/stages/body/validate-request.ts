@@ -32,7 +32,7 @@ export function validate(
   const operations = route?.operations
   if (operations === undefined || route?.isShadow === true) return undefined
   const place = operations[method] ?? (method === 'HEAD' ? operations.GET : undefined)
-  const rules = place && gateway.requestRules.get(place.pointer)
+  const rules = place && gateway.requestRules.get(place)
   if (rules === undefined) return undefined
   const fields = receivedFields(exchange)
   const misfit = parameterMisfit(rules, exchange, fields)
