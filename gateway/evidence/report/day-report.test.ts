@@ -67,6 +67,7 @@ it('counts what a day holds, and names what a person must look at', async () => 
     '1 requests without a response',
     '1 requests were cut off by a crash',
     `degraded from ${at('09:00:00.000')}: limits: ENOSPC`,
+    'lines waited 115200 s for their seal',
   ])
   const next = await reportDay(files!.segments, DAY + 86_400_000)
   assert.deepEqual([next.requests, next.unpaired, next.gaps], [1, 1, []])
@@ -124,6 +125,24 @@ it('lets no line wait for its seal while nothing was written', async () => {
     startRecord({ timestamp: at('15:00:05.000'), pid: 2, open: 1, recovered: 0 }),
   ])
   assert.equal(crash.gaps[0]?.from, at('15:00:00.000'))
+})
+
+it('says that sealing has stopped, on the day and on those after it', async () => {
+  const seal = (timestamp: string) => event('AUDIT_SEAL', timestamp, { size: 1 })
+  const lines = [
+    startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
+    ...pair(at('10:00:00.500'), 100),
+    seal(at('10:00:01.000')),
+    ...pair(at('11:00:00.000'), 0),
+    ...pair(at('13:00:00.000'), 0),
+  ]
+  const stopped = await reportOf('stopped', lines)
+  assert.deepEqual(stopped.attention, ['lines waited 7200 s for their seal'])
+  const late = await reportOf('late', [...lines, seal('2026-11-21T00:00:10.000Z')])
+  assert.deepEqual([late.seals, late.attention], [1, ['lines waited 46810 s for their seal']])
+  const nextDay = pair('2026-11-21T09:00:00.000Z', 0)
+  const next = await reportOf('next', [...lines, ...nextDay], DAY + 86_400_000)
+  assert.deepEqual([next.seals, next.attention], [0, ['lines waited 79200 s for their seal']])
 })
 
 it('names a store that was degraded before the day, where it is not read, and ends that at a restart but not at a rotation', async () => {

@@ -63,6 +63,8 @@ class DayCount {
   #recovered = 0
   #starts = 0
   #seals = 0
+  /** A seal of any day was read. */
+  #isSealed = false
   readonly #byStatus = new Map<number, number>()
   readonly #gaps: Span[] = []
   readonly #degraded = new Map<string, Span>()
@@ -115,8 +117,9 @@ class DayCount {
     if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
     if (this.#recovered > 0) attention.push(`${this.#recovered} requests were cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
-    const longest = this.#longestUnsealedMs
-    if (this.#seals > 0 && longest !== undefined && longest > SEALED_WITHIN_MS) {
+    // Lines may still wait: sealing may have stopped.
+    const longest = this.#longestWaitMs(this.#lastMs)
+    if (this.#isSealed && longest !== undefined && longest > SEALED_WITHIN_MS) {
       attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal`)
     }
     return {
@@ -221,12 +224,19 @@ class DayCount {
   }
 
   #readSeal(record: AuditLine, isToday: boolean): void {
-    const sinceMs = this.#unsealedSinceMs
+    const longestMs = this.#longestWaitMs(timestampMs(record))
     this.#unsealedSinceMs = undefined
-    if (!isToday) return
-    this.#seals++
-    if (sinceMs === undefined) return
-    this.#longestUnsealedMs = Math.max(this.#longestUnsealedMs ?? 0, timestampMs(record) - sinceMs)
+    this.#isSealed = true
+    if (isToday) this.#seals++
+    this.#longestUnsealedMs = longestMs
+  }
+
+  /** How long lines of the day have waited for their seal, when they wait until then. */
+  #longestWaitMs(untilMs: number | undefined): number | undefined {
+    const [sinceMs, longestMs] = [this.#unsealedSinceMs, this.#longestUnsealedMs]
+    if (sinceMs === undefined || untilMs === undefined || sinceMs >= this.#period.toMs) return longestMs
+    if (untilMs < this.#period.fromMs) return longestMs
+    return Math.max(longestMs ?? 0, untilMs - sinceMs)
   }
 
   /** @param before what it is restored from, if that was not read */
