@@ -53,6 +53,12 @@ test('a short text has a time limit too where it can be divided in more ways tha
   }
 })
 
+test('an empty text has a time limit too where nothing can be taken in many ways', () => {
+  for (const pattern of ['^(?:a?|b?){60}\\b', '^(?:(?:a?|b?){60})+(?=a)', '(?:a?|b?){60}(?=a)']) {
+    assert.equal(isTooComplex(pattern, ''), true, pattern)
+  }
+})
+
 test('a long text takes no time without a limit because of some optional parts', () => {
   const startMs = process.threadCpuUsage().user
   isTooComplex('^a?a?a?a?a?a?a?a?a?a?a?a*$', `${'a'.repeat(10_000_000)}!`)

@@ -115,16 +115,16 @@ export class BoundedPattern {
 
   /** @throws TooComplex */
   test(text: string): boolean {
-    const { length } = text
+    // At the end of the text, too, there are ways to take nothing; and 1 to the power of infinity is no number.
+    const places = text.length + 2
     if (this.#degree <= 1) {
-      const steps = length * this.#choices
+      const steps = places * this.#choices
       return this.#choices === 1 || steps <= FREE_STEPS
         ? this.#regexp.test(text)
         : this.#measured(text, steps)
     }
-    const steps = Math.min(this.#choices * length ** this.#degree, this.#branching.stepsFor(length))
-    // Infinite choices of a text without letters are no number.
-    if (!(steps <= TIMED_STEPS)) return this.#timed(text)
+    const steps = Math.min(this.#choices * places ** this.#degree, this.#branching.stepsFor(text.length))
+    if (steps > TIMED_STEPS) return this.#timed(text)
     takeSteps(steps)
     return this.#regexp.test(text)
   }
