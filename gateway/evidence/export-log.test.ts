@@ -1,9 +1,20 @@
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
-import { checkpointFile } from '../audit/seals/tiles.ts'
+import { type TestContext, test } from 'node:test'
+import { HASH_BYTES } from '../audit/seals/hashes.ts'
+import { checkpointFile, tilePath } from '../audit/seals/tiles.ts'
 import { exportLog } from './export-log.ts'
 import { SealedTrail } from './sealed-trail.test-support.ts'
 import { trailsOf } from './trail-files.ts'
@@ -49,3 +60,59 @@ test('what is exported while a gateway seals more is one checkpoint with its til
   assert.deepEqual([checkpoint.size, trail.sealedSize], [3, 6])
   assert.deepEqual(readFileSync(checkpointFile(to)), trail.checkpoints[0])
 })
+
+test('nothing is exported when a tile over the lines is missing', async (t) => {
+  const { trail, to, segments } = await sealed(t)
+  const upper = join(trail.directory, tilePath(1, 0, 1))
+  rmSync(upper)
+  await assert.rejects(exportLog(segments, trail.directory, to), {
+    message: `${upper} is missing or was cut: run "audit verify"`,
+  })
+  assert.ok(!existsSync(to))
+})
+
+test('nothing is exported when a tile over the lines does not lead to the signed root', async (t) => {
+  const { trail, to, segments } = await sealed(t)
+  const upper = join(trail.directory, tilePath(1, 0, 1))
+  writeFileSync(upper, Buffer.alloc(statSync(upper).size, 7))
+  await assert.rejects(exportLog(segments, trail.directory, to), /does not lead to the signed root/)
+  assert.ok(!existsSync(to))
+})
+
+test('a line and its tile that were written anew alike are not exported', async (t) => {
+  const { trail, to, segments } = await sealed(t)
+  const tile = join(trail.directory, tilePath(0, 0))
+  const forged = `${trail.lines[1]?.replace('"GET"', '"PUT"')}`
+  assert.notEqual(forged, trail.lines[1])
+  const bytes = readFileSync(tile)
+  createHash('sha256').update('\0').update(forged).digest().copy(bytes, HASH_BYTES)
+  writeFileSync(tile, bytes)
+  writeFileSync(trail.file, trail.lines.with(1, forged).join(''))
+  await assert.rejects(exportLog(segments, trail.directory, to), /tile\/0\/000 does not lead/)
+  assert.ok(!existsSync(to))
+})
+
+test('tiles of pruned lines may be missing from what is exported', async (t) => {
+  const { trail, to } = await sealed(t)
+  await trail.rotate()
+  for (let i = 0; i < 200; i++) trail.exchange()
+  await trail.prune()
+  const [{ segments } = assert.fail()] = await trailsOf([trail.file])
+  await exportLog(segments, trail.directory, to)
+  assert.deepEqual(
+    [tilePath(0, 0), tilePath(0, 1), tilePath(1, 0, 3)].map((path) => existsSync(join(to, path))),
+    [false, true, true],
+  )
+})
+
+/** A trail of more than one whole tile. */
+async function sealed(t: TestContext) {
+  const dir = mkdtempSync(join(tmpdir(), 'export-log-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const trail = new SealedTrail(join(dir, 'trail'))
+  trail.start()
+  for (let i = 0; i < 200; i++) trail.exchange()
+  await trail.end()
+  const [{ segments } = assert.fail()] = await trailsOf([trail.file])
+  return { trail, to: join(dir, 'exported'), segments }
+}

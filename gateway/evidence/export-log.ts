@@ -63,7 +63,7 @@ class EntryBundles {
  *
  * @param directory of the log. @param to a directory, which is made; what it holds of the log is written over.
  * @returns the checkpoint, and the number of bundles.
- * @throws Error when lines and log do not agree.
+ * @throws Error when lines and log do not agree, or a tile of these lines is not proven by the checkpoint.
  */
 export async function exportLog(
   segments: readonly Segment[],
@@ -75,16 +75,53 @@ export async function exportLog(
   const note = readRegularFile(checkpointFile(directory))
   const checkpoint = checkpointIn(note, checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
-  const bundles = await writeBundles(segments, tiles, checkpoint.size, to, onRead)
-  for (let level = 0; hashesOnLevel(checkpoint.size, level) > 0; level++) {
-    for (let index = 0; tileWidth(checkpoint.size, level, index) > 0; index++) {
-      const bytes = tiles.tile(level, index)
-      if (bytes !== undefined)
-        write(to, tilePath(level, index, tileWidth(checkpoint.size, level, index)), bytes)
-    }
+  const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
+  // All of them before anything is written.
+  const proven = provenTiles(tiles, checkpoint.size, first)
+  const bundles = await writeBundles(segments, tiles, checkpoint.size, first, to, onRead)
+  for (const { level, index, path } of proven) {
+    const bytes = tiles.tile(level, index)
+    if (bytes === undefined) throw new Error(`${join(directory, path)} was removed meanwhile: try again`)
+    write(to, path, bytes)
   }
   write(to, basename(checkpointFile(to)), note)
   return { checkpoint, bundles }
+}
+
+interface TileName {
+  readonly level: number
+  readonly index: number
+  readonly path: string
+}
+
+/**
+ * The tiles that lead to the signed root. Those of pruned lines may be missing.
+ *
+ * @param first leaf of the first line that is there.
+ * @throws Error that names a tile over later lines which is missing or does not lead there.
+ */
+function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
+  const names = tileNames(size)
+  const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)
+  const fault = (name: TileName, what: string) =>
+    new Error(`${join(tiles.reader.directory, name.path)} ${what}: run "audit verify"`)
+  const missing = needed.find(({ level, index }) => tiles.tile(level, index) === undefined)
+  if (missing !== undefined) throw fault(missing, 'is missing or was cut')
+  const isProven = ({ level, index }: TileName) => tiles.isProven(level, index)
+  const unproven = needed.find((name) => !isProven(name))
+  if (unproven !== undefined) throw fault(unproven, 'does not lead to the signed root')
+  return names.filter(isProven)
+}
+
+/** Highest first, because those below a wrong one cannot be proven either. */
+function tileNames(size: number): TileName[] {
+  const names: TileName[] = []
+  for (let level = 0; hashesOnLevel(size, level) > 0; level++) {
+    for (let index = 0; tileWidth(size, level, index) > 0; index++) {
+      names.push({ level, index, path: tilePath(level, index, tileWidth(size, level, index)) })
+    }
+  }
+  return names.reverse()
 }
 
 function checkpointIn(note: Buffer, file: string): Checkpoint {
@@ -99,10 +136,10 @@ async function writeBundles(
   segments: readonly Segment[],
   tiles: ProvenTiles,
   size: number,
+  first: number,
   to: string,
   onRead: OnRead | undefined,
 ): Promise<number> {
-  const first = firstLeafOf(await firstHashes(segments), tiles, size) ?? 0
   const bundles = new EntryBundles(to, first, size)
   const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   let doneBytes = 0
