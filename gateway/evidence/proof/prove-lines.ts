@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseCheckpoint } from '../../audit/seals/checkpoint.ts'
-import { HASH_BYTES, leafHash } from '../../audit/seals/hashes.ts'
+import { type HashText, leafHash } from '../../audit/seals/hashes.ts'
 import { leafOf } from '../../audit/seals/leaf.ts'
 import { inclusionProof, verifyInclusion } from '../../audit/seals/proofs.ts'
 import { parseNote } from '../../audit/seals/signed-note.ts'
-import { checkpointFile, TILE_WIDTH, TileFault, TileReader } from '../../audit/seals/tiles.ts'
+import { checkpointFile, hashesIn, TILE_WIDTH, TileFault, TileReader } from '../../audit/seals/tiles.ts'
 import { WITNESSED_FILE } from '../../audit/witness/witnessed-checkpoint.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { formatProof } from './tlog-proof.ts'
@@ -43,23 +43,28 @@ function sizeIn(file: string): number {
   return parseCheckpoint(parseNote(readRegularFile(file)).text).size
 }
 
-/** Where the leaves stand in the tree. */
+/** Where the leaves stand in the tree. Each hash of the log is looked up once, however many lines one request has. */
 function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
-  const found = new Map<number, number>()
-  for (let tile = 0; tile * TILE_WIDTH < tiles.size && found.size < hashes.length; tile++) {
-    const bytes = bytesOf(tiles, tile)
-    for (const [i, hash] of hashes.entries()) {
-      if (found.has(i)) continue
-      const at = aligned(bytes, hash)
-      if (at !== -1) found.set(i, tile * TILE_WIDTH + at / HASH_BYTES)
+  const wanted = new Set(hashes.map(textOf))
+  const found = new Map<HashText, number>()
+  for (let tile = 0; tile * TILE_WIDTH < tiles.size && found.size < wanted.size; tile++) {
+    let index = tile * TILE_WIDTH
+    for (const hash of hashesIn(bytesOf(tiles, tile))) {
+      const text = textOf(hash)
+      if (wanted.has(text) && !found.has(text)) found.set(text, index)
+      index++
     }
   }
-  return hashes.map((_, i) => {
-    const index = found.get(i)
+  return hashes.map((hash) => {
+    const index = found.get(textOf(hash))
     if (index === undefined)
       throw new Error('a record is not in the log: it is not sealed yet, or was changed')
     return index
   })
+}
+
+function textOf(hash: Buffer): HashText {
+  return hash.toString('latin1') as HashText
 }
 
 /** Pruned tiles are not there. */
@@ -70,10 +75,4 @@ function bytesOf(tiles: TileReader, tile: number): Buffer {
     if (error instanceof TileFault) return Buffer.of()
     throw error
   }
-}
-
-function aligned(bytes: Buffer, hash: Buffer): number {
-  let at = bytes.indexOf(hash)
-  while (at % HASH_BYTES > 0) at = bytes.indexOf(hash, at + 1)
-  return at
 }

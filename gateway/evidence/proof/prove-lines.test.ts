@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { SealedTrail } from '../sealed-trail.test-support.ts'
+import { proveLines } from './prove-lines.ts'
+
+test('lines of several tiles, one of them twice, have their own proofs in the order in which they were given', async (t) => {
+  const trail = await trailOf(t, 300)
+  const at = [599, 0, 256, 1, 256]
+  const proofs = proveLines(
+    trail.directory,
+    at.map((index) => Buffer.from(`${trail.lines[index]}`)),
+  )
+  assert.deepEqual(
+    proofs.map((proof) => /^index (\d+)$/m.exec(proof)?.[1]),
+    at.map(String),
+  )
+})
+
+test('a record that is not in the log is said to be missing from it, beside records that are', async (t) => {
+  const trail = await trailOf(t, 1)
+  const lines = [`${trail.lines[1]}`, `${trail.lines[1]}`.replace('GET', 'PUT')].map((line) =>
+    Buffer.from(line),
+  )
+  assert.throws(() => proveLines(trail.directory, lines), /a record is not in the log/)
+})
+
+test('each hash of a log is read once for all records of a request', async (t) => {
+  const trail = await trailOf(t, 500)
+  const lines = trail.lines.slice(0, 1000).map((line) => Buffer.from(line))
+  let searches = 0
+  const { indexOf } = Buffer.prototype
+  t.mock.method(Buffer.prototype, 'indexOf', function (this: Buffer, ...args: Parameters<typeof indexOf>) {
+    if (args[0] instanceof Uint8Array && args[0].length === 32) searches++
+    return indexOf.apply(this, args)
+  })
+  assert.equal(proveLines(trail.directory, lines).length, 1000)
+  assert.ok(searches <= trail.lines.length, `${searches} searches for 1,000 records`)
+})
+
+async function trailOf(t: { after(run: () => void): void }, exchanges: number): Promise<SealedTrail> {
+  const dir = mkdtempSync(join(tmpdir(), 'prove-lines-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const trail = new SealedTrail(join(dir, 'trail'))
+  trail.start()
+  for (let i = 0; i < exchanges; i++) trail.exchange()
+  await trail.end()
+  return trail
+}
