@@ -49,6 +49,7 @@ export const command: Command = {
   fault: 'something is wrong with the evidence',
   unable: UNABLE,
   async run({ words, flags }) {
+    if (flags.proof !== undefined) refuseBesideProof(words, flags)
     const policy = await ableTo(() => policyOf(flags))
     const key = await ableTo(() => keyOf(flags, policy))
     const witnesses = await ableTo(() => witnessesNamed(flags, policy))
@@ -137,6 +138,15 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     print(
       `proven: these are lines ${part.first + 1} to ${part.last + 1} of the log, and nothing is said of the others`,
     )
+}
+
+/** A proof stands for itself: to take these and not use them would claim a check that nobody made. */
+function refuseBesideProof(words: readonly string[], flags: Given['flags']): void {
+  const unused = ['part', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
+    (name) => flags[name] !== undefined,
+  )
+  if (unused !== undefined) throw new UsageFault(`--${unused} says nothing of a --proof`)
+  if (words.length > 0) throw new UsageFault(`--proof takes the place of ${words.join(' ')}`)
 }
 
 async function verifyProofs(
