@@ -14,6 +14,7 @@ import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 import { type BystanderRequest, Bystanders, type Outcomes } from './bystanders.ts'
 import { type Child, firstMessage, startChild } from './child.ts'
 import type { Attack, Ports } from './client-attacks.ts'
+import { YOUNG_OBJECTS } from './contender.ts'
 import { machineFacts } from './facts.ts'
 import { cpuTimeOf, residentBytesOf } from './kernel.ts'
 
@@ -217,6 +218,7 @@ async function startGateway({ root, dir, upstreamUrl, attack: { files, http2 } }
       `${files === undefined ? '' : `ulimit -n ${files}; `}exec "$@"`,
       'sh',
       process.execPath,
+      ...YOUNG_OBJECTS,
       join(root, 'gateway/main.ts'),
     ],
     cpus: undefined,

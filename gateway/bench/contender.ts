@@ -2,6 +2,9 @@ import type { Tokens } from './bench-tokens.ts'
 import type { CertificateFiles } from './certificate.ts'
 import type { LoadRequest } from './load-job.ts'
 
+/** How `npm run gateway` starts Node. Every contender on Node has the same. */
+export const YOUNG_OBJECTS = ['--min-semi-space-size=32', '--max-semi-space-size=32']
+
 /** What every contender is started with. */
 export interface ContenderSetup {
   /** Its own directory: configuration, logs, data. */

@@ -40,6 +40,7 @@ await main()
 /** `npm run bench:drain`: how many requests fail when a gateway is stopped under load by SIGTERM. */
 async function main(): Promise<void> {
   const { stops, workers, roots } = optionsOrExit()
+  const facts = machineFacts().map((fact) => fact.join(': '))
   const dir = mkdtempSync(join(tmpdir(), 'countersign-drain-'))
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
@@ -55,11 +56,7 @@ async function main(): Promise<void> {
   for (let i = 0; i < stops; i++) {
     for (const [root, all] of stopped) all.push(await stopOnce(root, field))
   }
-  say(
-    machineFacts()
-      .map((fact) => fact.join(': '))
-      .join(' · '),
-  )
+  say(facts.join(' · '))
   const { keeping, opening } = CLIENTS
   say(`${keeping} clients that keep their connections, ${opening} that open one for each request\n`)
   say('| gateway of | stops | with a failure | requests | cannot connect | broken | not 200 | ends after |')

@@ -37,6 +37,7 @@ await main()
 
 /** `npm run bench:footprint`: memory and start of one gateway as it is installed, in both profiles, beside a bare Node. */
 async function main(): Promise<void> {
+  const facts = machineFacts().map((fact) => fact.join(': '))
   const { values } = parseArgs({
     options: {
       starts: { type: 'string', default: '10' },
@@ -67,7 +68,6 @@ async function main(): Promise<void> {
   const rows: Row[] = [await bare(starts)]
   for (const profile of ['fast', 'small'])
     rows.push(await measure(profile, { dir, tokens, upstreamPort, load, starts, seconds, pause }))
-  const facts = machineFacts().map((fact) => fact.join(': '))
   process.stdout.write(`${facts.join('; ')}\n\n${table(rows, seconds, pause)}\n`)
   process.exit(0)
 }

@@ -23,6 +23,7 @@ await main()
 /** `npm run bench`: measures everything side by side, then writes the page and the picture. */
 async function main(): Promise<void> {
   const options = optionsOrExit()
+  const facts = machineFacts()
   const scenarios = scenariosOf({
     root: resolve(options.root ?? ROOT),
     against: options.against.map((dir) => resolve(dir)),
@@ -45,7 +46,7 @@ async function main(): Promise<void> {
     date: new Date().toISOString(),
     rounds: options.rounds,
     secondsPerRound: options.measureMs / 1000,
-    facts: [...machineFacts(), ['token', tokenBytes]],
+    facts: [...facts, ['token', tokenBytes]],
     contenders: contendersOf(scenarios),
     scenarios: reports,
   })

@@ -39,7 +39,7 @@ export interface Begun {
 const START_MS = 1_763_692_800_000.5
 const WINDOW_MS = 60_000
 const LIMITER_BOUND =
-  'MAX_KEYS in limits/counters.ts, over all rows; a new caller is refused, none is forgotten'
+  'MAX_KEYS in limits/windows/counters.ts, over all rows; a new caller is refused, none is forgotten'
 
 export const MEMORIES = {
   callers: callers({
@@ -75,7 +75,8 @@ export const MEMORIES = {
     offered: 100_000,
     mostHeld: 10_000,
     budgetBytes: 1_100,
-    bound: 'CACHE_SIZE and MAX_CACHED_CHARS in auth/verifier.ts; the one used longest ago is verified again',
+    bound:
+      'CACHE_SIZE and MAX_CACHED_CHARS in auth/tokens/verifier.ts; the one used longest ago is verified again',
     begin: beginTokens,
   },
   replays: {

@@ -21,6 +21,7 @@ await main()
 
 /** `npm run bench:memory`: what everything that the gateway remembers costs in bytes. Ends with 1 when a bound is broken. */
 async function main(): Promise<void> {
+  const facts = machineFacts().map((fact) => fact.join(': '))
   const dir = mkdtempSync(join(tmpdir(), 'countersign-memory-'))
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1))
@@ -35,11 +36,7 @@ async function main(): Promise<void> {
     say(`${what}: ${filled.held} of ${offered} held`)
   }
   rows.push(await tokensOverHttp(dir), await connectionsOverHttp(dir))
-  say(
-    machineFacts()
-      .map((fact) => fact.join(': '))
-      .join(' · '),
-  )
+  say(facts.join(' · '))
   say(`\n${renderMemory(rows)}`)
   process.exit(rows.some(({ broken }) => broken) ? 1 : 0)
 }

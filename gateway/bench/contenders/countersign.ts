@@ -2,10 +2,8 @@ import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync }
 import { join } from 'node:path'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { type Child, startChild } from '../child.ts'
-import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
+import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
 import { HUGE_BYTES, HUGE_PATH } from '../upstream-responses.ts'
-
-const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
 /** Of a limit so low that the time of each hit is kept. */
 export const PAYMENTS_PATH = '/api/payments'
@@ -99,7 +97,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
     upstreamCaFile === undefined ? `http://127.0.0.1:${upstreamPort}` : `https://localhost:${upstreamPort}`
   const child = startChild({
     // As `npm run gateway` does.
-    command: [process.execPath, ...execArgv, ...YOUNG, join(root, path)],
+    command: [process.execPath, ...execArgv, ...YOUNG_OBJECTS, join(root, path)],
     cpus: setup.cpus,
     env: {
       NODE_ENV: 'production',

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { firstMessage, startChild } from '../child.ts'
-import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
+import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
 import { installPeers } from '../peers/install.ts'
 import type { PeerSettings } from '../peers/peer-policy.ts'
 
@@ -44,7 +44,7 @@ async function start(
     logFile,
   }
   const child = startChild({
-    command: [process.execPath, fileURLToPath(peer.program), JSON.stringify(settings)],
+    command: [process.execPath, ...YOUNG_OBJECTS, fileURLToPath(peer.program), JSON.stringify(settings)],
     env: { NODE_ENV: 'production' },
     cpus: setup.cpus,
     ipc: true,
