@@ -1,3 +1,4 @@
+import { withoutNames } from '../../http/rules/path-template.ts'
 import type { Fault } from '../faults.ts'
 import { pathOfPointer } from '../json/json-path.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
@@ -70,11 +71,11 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   for (const operation of api.operations) {
     const { path, method, auth, scopes, pointer } = operation
     const place = { path, pointer }
-    const reason = sameElsewhere(operation, seen)
-    if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
     const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
       methodsMeet(methodSet(own[index]?.methods), new Set([method])),
     )
+    const reason = sameElsewhere(operation, seen) ?? nearlySame(path, own, covering)
+    if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
     if (covering === undefined) {
       rows.push({ path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
       operations.push({ [method]: place })
@@ -104,6 +105,13 @@ function sameElsewhere(operation: ApiOperation, seen: Map<string, ApiOperation>)
   const other = seen.get(key)
   seen.set(key, operation)
   return other && `has a path that may be taken for ${JSON.stringify(other.path)}, which has this method too`
+}
+
+/** A row that would take the operation's place but does not let its path through. */
+function nearlySame(path: string, own: readonly OwnRow[], covering: number | undefined): string | undefined {
+  const other = covering === undefined ? undefined : own[covering]?.path
+  if (other === undefined || withoutNames(other) === withoutNames(path)) return undefined
+  return `has the path ${JSON.stringify(path)}, which differs from ${JSON.stringify(other)} of $.routes[${covering}] only in letter case or a closing slash: write one as the other`
 }
 
 /** Schemas that cannot be used are found when the file is read, not with the first request. */

@@ -101,6 +101,18 @@ test('rows of gateway.json take the place of operations with the same path and m
   assert.deepEqual(read(document, {}, all).routes, ['/users/{id}  bearer ', '/a GET,HEAD none '])
 })
 
+test('a row that differs from an operation only in letter case or a closing slash is a fault of the operation', () => {
+  const document = api({ '/users/{id}': { get: OPEN, put: OPEN } })
+  for (const path of ['/Users/{id}', '/users/{id}/'])
+    assert.deepEqual(read(document, {}, [{ path, methods: ['GET'], auth: ['bearer'] }]).faults, [
+      `api.json: $.paths["/users/{id}"].get: has the path "/users/{id}", which differs from ${JSON.stringify(path)} of $.routes[0] only in letter case or a closing slash: write one as the other`,
+    ])
+  assert.deepEqual(
+    read(document, {}, [{ path: '/Users/{id}', methods: ['POST'], auth: ['bearer'] }]).faults,
+    [],
+  )
+})
+
 test('what the gateway cannot do is a fault that names its place', () => {
   const cases: [document: object | string, fault: RegExp][] = [
     ['openapi: 3.1.0', /^api\.json: line 1 column 1/],
