@@ -24,7 +24,7 @@ export class Lingering {
     this.#endMs = nowMs + TOTAL_MS
     this.#fromBytes = socket.bytesRead
     this.deadlineMs = nowMs + IDLE_MS
-    if (clientEnded) socket.destroySoon()
+    if (clientEnded) close(socket)
     else {
       socket.end()
       socket.resume()
@@ -47,4 +47,10 @@ export class Lingering {
     if (nowMs >= this.#endMs) this.#socket.pause()
     this.deadlineMs = nowMs + IDLE_MS
   }
+}
+
+/** When the system has everything, closing says the end to a client as well as a half-close before it, which TLS alone needs. */
+function close(socket: Socket): void {
+  if (socket.writableLength === 0 && !('encrypted' in socket)) socket.destroy()
+  else socket.destroySoon()
 }
