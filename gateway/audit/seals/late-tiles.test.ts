@@ -113,6 +113,17 @@ test('after 40 seconds they are synced with the next checkpoint, and a power cut
   assert.deepEqual(badTiles(join(image, 'audit-log'), 602), [])
 })
 
+test('the tiles of a whole burst are synced with one checkpoint', async (t) => {
+  const { start } = sealedDisk(t)
+  const { write, seal, pass, log } = start()
+  await write(...ids(33_024))
+  await seal()
+  pass(40_000)
+  await write(...ids(1))
+  await seal()
+  assert.ok(!existsSync(join(log, 'unsynced-tiles')))
+})
+
 test('tiles that the witnesses have not seen the end of are not pruned', async (t) => {
   const { start } = sealedDisk(t)
   const { write, seal, pass, log } = start()

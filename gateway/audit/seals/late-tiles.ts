@@ -17,8 +17,8 @@ import { rootOf } from './tree-edge.ts'
  * does at once.
  */
 const LATE_MS = 40_000
-/** At once, so that sealing goes on. */
-const MAX_SYNCS = 32
+/** At once, so that sealing goes on; twice as many as a checkpoint has of new ones, so that none falls behind. */
+const MAX_SYNCS = 256
 /** The file that says where to begin need not be exact: it is replaced after so many tiles. */
 const STRIDE = 1024
 /** Before a lost tile: by their leaves its place in the trail is found. */
@@ -32,7 +32,7 @@ interface LateTile {
 }
 
 /**
- * Full tiles of leaves, of which 4,096 lines make 16, and a sync of each would be a quarter of what sealing costs. A power
+ * Full tiles of leaves, of which 32,768 lines make 128, and a sync of each would be a quarter of what sealing costs. A power
  * failure may destroy those of the last minute. Their lines are in the trail, which was synced before the checkpoint, and
  * their roots in the tiles above, so the next start makes them again: `recover`. Where to begin is in the file
  * `unsynced-tiles`, which is on the disk before the first of them is written.

@@ -173,7 +173,7 @@ for (const count of [3, 9000]) {
   })
 }
 
-test('a line is sealed after a second, or with 4,096 others, and a seal is no reason for another', async (t) => {
+test('a line is sealed after a second, or with 32,768 others, and a seal is no reason for another', async (t) => {
   const trail = sealedTrail(t)
   await trail.write(3)
   await trail.poll()
@@ -193,16 +193,16 @@ test('a line is sealed after a second, or with 4,096 others, and a seal is no re
   trail.nowMs = 60_000
   await trail.pollLater()
   assert.deepEqual([trail.seals.length, trail.progress.settledAtMs], [1, 61_000])
-  await trail.write(5000)
+  await trail.write(33_500)
   await trail.poll()
   assert.equal(trail.seals.length, 2)
   const { checkpoint: second } = await trail.check()
-  assert.ok(second.size >= 4 + 4096 && second.size < 4 + 4096 + 256 && second.size % 256 === 0)
-  assert.equal(trail.progress.unsealedRecords, 5004 - second.size)
+  assert.ok(second.size >= 4 + 32_768 && second.size < 4 + 32_768 + 256 && second.size % 256 === 0)
+  assert.equal(trail.progress.unsealedRecords, 33_504 - second.size)
   const names = fs.readdirSync(join(trail.log, 'tile/0'))
   assert.ok(!names.some((name) => name.endsWith('.p')), 'a burst leaves no partial tile of leaves')
   await trail.pollLater()
-  assert.equal((await trail.check()).checkpoint.size, 5005)
+  assert.equal((await trail.check()).checkpoint.size, 33_505)
   assert.deepEqual(trail.faults, [])
 })
 
@@ -434,13 +434,13 @@ test('while the disk is full nothing is sealed, little waits in memory, and then
   const trail = sealedTrail(t)
   await trail.write(300)
   await trail.pollLater()
-  await trail.write(9000)
+  await trail.write(36_000)
   const disk = smallDisk(t)
-  for (const roomBytes of [0, 100, 9000, 139_500]) {
+  for (const roomBytes of [0, 100, 9000, 1_060_000]) {
     disk.roomBytes = roomBytes
     await assert.rejects(trail.poll(), /ENOSPC/)
     await assert.rejects(trail.poll(), /ENOSPC/)
-    assert.ok(trail.progress.unsealedRecords < 5000)
+    assert.ok(trail.progress.unsealedRecords < 33_500)
     assert.equal((await trail.check()).checkpoint.size, 300)
   }
   disk.roomBytes = Number.POSITIVE_INFINITY

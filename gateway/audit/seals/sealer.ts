@@ -21,7 +21,7 @@ import {
 import { TILE_WIDTH } from './tiles.ts'
 
 /** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
-const MAX_LINES = 4096
+const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
 /** Lines of a removed file that wait in memory for a checkpoint. */
 const MAX_LATER = 65_536
@@ -54,7 +54,7 @@ export interface SealerOptions {
 
 /**
  * Seals the trail while it is written: reads its lines as far as they are committed, and makes a checkpoint when one has
- * waited for a second or 4,096 wait, at the end of each segment, and at the end. With 4,096 it waits for the next full tile of
+ * waited for a second or 32,768 wait, at the end of each segment, and at the end. With 32,768 it waits for the next full tile of
  * leaves: a partial one would be a file more, soon to be removed. Where a run before left off is found by the last leaf of its
  * tree.
  *
