@@ -1,3 +1,4 @@
+import { readRequestHeaders } from '../rules/request-headers.ts'
 import { ConnectionDeadline, type DeadlineTerms } from '../server/connection-deadline.ts'
 import { IncomingRequest, type Origin } from '../server/incoming-request.ts'
 import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
@@ -87,9 +88,9 @@ export class ClientStream<E> implements ResponseStream {
     this.place = place
     this.fault = head.fault ?? (this.isRefused ? NO_PLACE : undefined)
     this.isRemoteClosed = ended
-    this.req = new IncomingRequest(carrier, head, head.fields)
+    const headers = readRequestHeaders(head.fields, head.version)
+    this.req = new IncomingRequest(carrier, head, head.fields, headers)
     this.res = new StreamResponse(carrier, this, sendWindow)
-    const { headers } = this.req
     // RFC 9113 section 8.1.1: the end of the stream is the end of a body without a length.
     if (!ended && headers.contentLength === undefined) headers.hasBody = true
     if (ended) this.#complete()

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { type HttpVersion, type RequestHeaders, readRequestHeaders } from '../rules/request-headers.ts'
+import type { HttpVersion, RequestHeaders } from '../rules/request-headers.ts'
 import type { Field } from '../syntax/field.ts'
 import type { ClientNetwork } from './client-networks.ts'
 import type { IncomingBody } from './incoming-body.ts'
@@ -43,7 +43,13 @@ export class IncomingRequest {
   readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined
 
-  constructor({ socket, peer, network }: Origin, lines: StartLine, fields: readonly Field[]) {
+  /** @param headers what `readRequestHeaders` has read of the fields */
+  constructor(
+    { socket, peer, network }: Origin,
+    lines: StartLine,
+    fields: readonly Field[],
+    headers: RequestHeaders,
+  ) {
     this.socket = socket
     this.peer = peer
     this.network = network
@@ -51,7 +57,7 @@ export class IncomingRequest {
     this.target = lines.target
     this.version = lines.version
     this.fields = fields
-    this.headers = readRequestHeaders(fields, lines.version)
+    this.headers = headers
   }
 
   /** The end of its body is uncertain, or what follows is not HTTP: the connection closes after it. */

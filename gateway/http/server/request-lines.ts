@@ -29,6 +29,9 @@ export class RequestLines implements HeadReader {
     this.method = '-'
     this.target = ''
     this.version = '1.1'
+  }
+
+  forgetFields(): void {
     this.closes = false
     this.keeps = false
     this.upgrades = false

@@ -1,6 +1,8 @@
 import type { RefusalCode } from '../../refusals.ts'
 import { copyOf, type ReadBuffer } from '../bodies/read-buffers.ts'
+import { type HttpVersion, type RequestHeaders, readRequestHeaders } from '../rules/request-headers.ts'
 import { BodyFrames } from '../syntax/body-frames.ts'
+import type { Field } from '../syntax/field.ts'
 import { HeadParser } from '../syntax/head-parser.ts'
 import { ConnectionDeadline, type DeadlineTerms } from './connection-deadline.ts'
 import { RequestBody } from './incoming-body.ts'
@@ -36,6 +38,10 @@ export class RequestReader {
   readonly #frames = new BodyFrames()
   #phase: Phase = 'whole'
   #body: RequestBody | null = null
+  /** What was read of the last request's fields. */
+  #headers: RequestHeaders | undefined = undefined
+  #fields: readonly Field[] = []
+  #version: HttpVersion = '1.1'
 
   constructor(origin: Origin, terms: DeadlineTerms) {
     this.#origin = origin
@@ -96,9 +102,16 @@ export class RequestReader {
     return at
   }
 
-  /** The request as far as its head has been read. */
+  /** The request as far as its head has been read. Fields that are all those of the one before are not read again. */
   request(): IncomingRequest {
-    return new IncomingRequest(this.#origin, this.#lines, this.#head.fields)
+    const { fields } = this.#head
+    const { version } = this.#lines
+    if (this.#headers === undefined || fields !== this.#fields || version !== this.#version) {
+      this.#headers = readRequestHeaders(fields, version)
+      this.#fields = fields
+      this.#version = version
+    }
+    return new IncomingRequest(this.#origin, this.#lines, fields, this.#headers)
   }
 
   /** Prepares for the body that a complete head announces. */

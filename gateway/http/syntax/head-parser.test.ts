@@ -1,15 +1,28 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import fc from 'fast-check'
 import { HeadParser } from './head-parser.ts'
 
-function parserOf(): HeadParser {
+/** With what a reader keeps of the fields: how many it was told of since it last had to forget. */
+function parserWithReader(maxBytes = 16 * 1024) {
   const reader = {
+    told: [] as string[],
     noStartLine: 'no start line',
     mayBegin: () => true,
     startLine: () => undefined,
-    field: () => undefined,
+    forgetFields() {
+      this.told = []
+    },
+    field({ name }: { readonly name: string }) {
+      this.told.push(name)
+      return name === 'bad' ? 'a bad field' : undefined
+    },
   }
-  return new HeadParser(reader, { maxBytes: 16 * 1024, maxFields: 1000 })
+  return { reader, parser: new HeadParser(reader, { maxBytes, maxFields: 1000 }) }
+}
+
+function parserOf(): HeadParser {
+  return parserWithReader().parser
 }
 
 function read(parser: HeadParser, text: string) {
@@ -42,6 +55,48 @@ describe('the heads of one connection', () => {
     )
   })
 
+  it('have one list only if all their fields are the same', () => {
+    const parser = parserOf()
+    const first = read(parser, head(['a', 'b', 'c']))
+    assert.equal(read(parser, `another start\r\n${lines(['a', 'b', 'c'])}\r\n`), first)
+    for (const others of [
+      ['a', 'b'],
+      ['a', 'b', 'c', 'd'],
+      ['a', 'b', 'C'],
+      ['a', 'b', 'c', ''],
+    ]) {
+      const list = read(parser, head(others))
+      assert.notEqual(list, first)
+      assert.deepEqual(
+        list.map(({ value }) => value),
+        others,
+      )
+      assert.deepEqual(
+        read(parser, head(['a', 'b', 'c'])).map(({ value }) => value),
+        ['a', 'b', 'c'],
+      )
+    }
+  })
+
+  it('without fields have none, whatever was between', () => {
+    const parser = parserOf()
+    for (const values of [['a'], [], ['a'], [], ['a'], ['a'], []]) {
+      assert.deepEqual(
+        read(parser, head(values)).map(({ value }) => value),
+        values,
+      )
+    }
+  })
+
+  it('are bounded by their bytes, also where only the first line is another', () => {
+    const { parser } = parserWithReader(100)
+    const rest = `${lines(['v'.repeat(60)])}\r\n`
+    read(parser, `start\r\n${rest}`)
+    parser.begin()
+    parser.read(`${'start'.repeat(8)}\r\n${rest}`)
+    assert.deepEqual([parser.tooLarge, parser.fault], [true, 'a head beyond 100 bytes'])
+  })
+
   it('leave 32 fields behind at most when the connection rests', () => {
     const parser = parserOf()
     const values = Array.from({ length: 100 }, (_, n) => `v${n}`)
@@ -67,4 +122,46 @@ describe('the heads of one connection', () => {
       assert.equal(parser.whole, true)
     }
   })
+
+  it('are read by a parser that has read others as by a new one, and its reader knows the same of them', () => {
+    const field = fc.constantFrom(
+      'A: 1\r\n',
+      'A: 2\r\n',
+      'B: 1\r\n',
+      'A: 12\r\n',
+      'bad: 1\r\n',
+      'no field\r\n',
+      '\r\n',
+    )
+    const text = fc.array(field, { maxLength: 4 }).map((all) => `start\r\n${all.join('')}\r\nA: 1`)
+    const cuts = fc.array(fc.nat(40), { maxLength: 2 })
+    fc.assert(
+      fc.property(fc.array(fc.tuple(text, cuts), { minLength: 1, maxLength: 6 }), (heads) => {
+        let used = parserWithReader()
+        for (const [one, at] of heads) {
+          const fresh = parserWithReader()
+          const outcomes = [used, fresh].map((both) => outcomeOf(both, one, at))
+          assert.deepEqual(outcomes[0], outcomes[1])
+          // Its connection is closed.
+          if (used.parser.fault !== undefined) used = parserWithReader()
+        }
+      }),
+    )
+  })
 })
+
+function outcomeOf(
+  { parser, reader }: ReturnType<typeof parserWithReader>,
+  text: string,
+  cuts: readonly number[],
+) {
+  parser.begin()
+  const ends = [...cuts.map((cut) => Math.min(cut, text.length)), text.length].sort((a, b) => a - b)
+  let consumed = 0
+  for (const [i, end] of ends.entries()) {
+    if (parser.whole || parser.fault !== undefined) break
+    consumed += parser.read(text.slice(ends[i - 1] ?? 0, end))
+  }
+  const fields = parser.fields.map(({ name, value, line }) => [name, value, line])
+  return { consumed, fields, whole: parser.whole, fault: parser.fault, told: parser.fault ?? reader.told }
+}

@@ -17,6 +17,8 @@ export interface HeadReader {
   mayBegin(text: string): boolean
   /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
   startLine(all: string, start: number, end: number): string | undefined
+  /** The next fields are not those of the head before: what these said is forgotten. */
+  forgetFields(): void
   /** The next field, as received without the white space around its value. @returns as above. */
   field(field: Field): string | undefined
 }
@@ -33,8 +35,9 @@ type Stage = 'start line' | 'fields' | 'trailers'
  * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
  * it, no control character stands anywhere. Bounded by `HeadBounds`.
  *
- * The heads of one connection are much alike, so a line that equals the one at the same place in the previous head is not
- * parsed again: the same `Field` is used.
+ * The heads of one connection are much alike. Fields that equal all those of the previous head, to the byte, are not parsed again:
+ * the head gets the same list of them, so that what was made of it can be used again. Where some differ, a line that equals the one
+ * at the same place is not parsed again: the same `Field` is used.
  *
  * A faulty line is refused when it is complete; a byte that is valid nowhere is refused at once, so that nobody waits for
  * the rest of something that is not HTTP.
@@ -46,7 +49,7 @@ export class HeadParser {
   tooLarge = false
   /** The empty line has come. */
   whole = false
-  /** In order, without trailers. Each head has a list of its own. */
+  /** In order, without trailers. Two heads have one list only if all their fields are the same. */
   fields: Field[] = []
 
   readonly #reader: HeadReader
@@ -56,7 +59,12 @@ export class HeadParser {
   #bytes = 0
   #count = 0
   /** The fields of the previous head. */
-  #known: readonly Field[] = []
+  #known: Field[] = []
+  /** Their lines, with the empty one behind them; empty when they are more than are kept, came in pieces, or others have come since. */
+  #knownLines = ''
+  /** Where the fields begin in the text that is being read; -1: in an earlier one. */
+  #fieldsAt = -1
+  #lines = ''
   /** The beginning of a line whose end has not come. */
   #carried = ''
 
@@ -75,7 +83,9 @@ export class HeadParser {
   #remember(): void {
     const { fields } = this
     if (fields.length === 0) return
-    this.#known = fields.length > MAX_KNOWN ? fields.slice(0, MAX_KNOWN) : fields
+    const isLong = fields.length > MAX_KNOWN
+    this.#known = isLong ? fields.slice(0, MAX_KNOWN) : fields
+    this.#knownLines = isLong ? '' : this.#lines
   }
 
   /** Trailers must obey the rules of fields, and are then dropped. */
@@ -90,6 +100,7 @@ export class HeadParser {
     this.#stage = stage
     this.#bytes = 0
     this.#count = 0
+    this.#fieldsAt = -1
     this.#carried = ''
   }
 
@@ -114,7 +125,10 @@ export class HeadParser {
     let start = 0
     for (let from = carried; ; from = start) {
       if (from === start) from = start = this.#skipKnown(all, start)
-      if (this.fault !== undefined) return start - carried
+      if (this.whole || this.fault !== undefined) {
+        this.#carried = ''
+        return start - carried
+      }
       const feed = all.indexOf('\n', from)
       if (feed < 0) {
         this.#carry(all, start, from)
@@ -136,6 +150,7 @@ export class HeadParser {
   /** Keeps an unfinished line. @param from where in it the bytes begin that have not been looked at. */
   #carry(all: string, start: number, from: number): void {
     this.#carried = all.slice(start)
+    this.#fieldsAt = -1
     if (this.#bytes + this.#carried.length > this.#maxBytes)
       this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
     if (this.#stage === 'start line' && !this.#reader.mayBegin(this.#carried))
@@ -152,8 +167,14 @@ export class HeadParser {
     if (this.#stage === 'start line') {
       this.#stage = 'fields'
       this.fault = this.#reader.startLine(all, start, end)
-    } else if (start === end) this.whole = true
+    } else if (start === end) this.#end(all, end)
     else this.#field(all, start, end)
+  }
+
+  /** @param end where the empty line begins */
+  #end(all: string, end: number): void {
+    this.whole = true
+    if (this.#stage === 'fields') this.#lines = this.#fieldsAt < 0 ? '' : all.slice(this.#fieldsAt, end + 2)
   }
 
   /** RFC 9112 section 5. */
@@ -184,6 +205,13 @@ export class HeadParser {
   #skipKnown(all: string, from: number): number {
     let start = from
     if (this.#stage !== 'fields') return start
+    if (this.#count === 0) {
+      if (this.#repeats(all, from)) return from + this.#knownLines.length
+      // The reader no longer knows what they said.
+      this.#knownLines = ''
+      this.#reader.forgetFields()
+      this.#fieldsAt = from
+    }
     while (this.#count < MAX_KNOWN) {
       const known = this.#known[this.#count]
       if (known === undefined) return start
@@ -198,6 +226,18 @@ export class HeadParser {
       if (this.fault !== undefined) return start
     }
     return start
+  }
+
+  /** Whether all fields are those of the previous head. */
+  #repeats(all: string, from: number): boolean {
+    const lines = this.#knownLines
+    if (lines === '' || all.slice(from, from + lines.length) !== lines) return false
+    this.#bytes += lines.length
+    if (this.#bytes > this.#maxBytes) this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
+    this.#lines = lines
+    this.fields = this.#known
+    this.whole = true
+    return true
   }
 
   #overflow(fault: string): void {

@@ -24,7 +24,7 @@ export class ResponseLines implements HeadReader {
   /** The timeout of Keep-Alive, seconds. */
   keepAliveSeconds: number | undefined = undefined
 
-  begin(): void {
+  forgetFields(): void {
     this.contentLength = NO_LENGTH
     this.chunked = false
     this.closes = false

@@ -51,16 +51,11 @@ export class ResponseParser {
   /** A request is being written: its response may come from now on. */
   expect(request: PendingRequest): void {
     this.#request = request
-    this.#beginHead()
+    this.#head.begin()
     this.phase = 'head'
     this.held = false
     this.began = false
     this.#interim = 0
-  }
-
-  #beginHead(): void {
-    this.#lines.begin()
-    this.#head.begin()
   }
 
   stop(): void {
@@ -129,7 +124,7 @@ export class ResponseParser {
       else this.phase = 'switched'
     } else if (++this.#interim > MAX_INTERIM) this.#refuse(`more than ${MAX_INTERIM} interim responses`)
     else {
-      this.#beginHead()
+      this.#head.begin()
       this.#reader.interim(status, fields)
     }
   }
