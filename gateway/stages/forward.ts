@@ -16,7 +16,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
   // First, because only this can throw, and nothing has been sent yet.
-  const fields = upstreamFields(gateway, exchange)
+  const { common, fields } = upstreamFields(gateway, exchange)
   // RFC 9110 section 10.1.1: 100 (Continue) only with a body, and never to HTTP/1.0.
   const unread = headers.hasBody && exchange.bufferedBody === undefined
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
@@ -36,6 +36,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     {
       method: exchange.method,
       target: exchange.path + exchange.query,
+      common,
       fields,
       body,
       upgrade: exchange.upgrade,

@@ -3,6 +3,8 @@ import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
 import { fieldsOf } from '../http/syntax/field.ts'
+import { CommonFields } from './common-fields.ts'
+import { requestOf } from './contract/scripted.test-support.ts'
 import { contentLength, takeWhole } from './request-body.ts'
 
 function bodyOf(...chunks: (string | null)[]): Readable {
@@ -43,6 +45,9 @@ describe('a body that is there already', () => {
 })
 
 it('the length of a body is what Content-Length says, in whatever case', () => {
-  assert.equal(contentLength(fieldsOf(['host', 'h', 'Content-Length', '6'])), 6)
-  assert.equal(contentLength(fieldsOf(['host', 'h'])), undefined)
+  const length = (own: string[], common: string[] = []) =>
+    contentLength(requestOf({ headers: own, common: new CommonFields(fieldsOf(common)) }))
+  assert.equal(length(['host', 'h', 'Content-Length', '6']), 6)
+  assert.equal(length(['x', 'y'], ['host', 'h', 'Content-Length', '6']), 6)
+  assert.equal(length(['host', 'h']), undefined)
 })

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
-import { type Field, valueIn } from '../http/syntax/field.ts'
+import { valueIn } from '../http/syntax/field.ts'
+import type { UpstreamRequest } from './upstream-client.ts'
 
 /** Methods that give a body its meaning: a service that accepts such a request has read it. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
@@ -22,8 +23,8 @@ export function takeWhole(source: Readable, bytes: number | undefined): Buffer |
 }
 
 /** @returns undefined when there is none. */
-export function contentLength(fields: readonly Field[]): number | undefined {
-  const length = valueIn(fields, 'content-length')
+export function contentLength({ common, fields }: UpstreamRequest): number | undefined {
+  const length = valueIn(common?.fields ?? [], 'content-length') ?? valueIn(fields, 'content-length')
   return length === undefined ? undefined : Number(length)
 }
 

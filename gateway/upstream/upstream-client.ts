@@ -2,6 +2,7 @@ import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../http/syntax/field.ts'
 import type { CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
+import type { CommonFields } from './common-fields.ts'
 
 /** One request to send upstream. Already checked: method, target and fields can be written as they are. */
 export interface UpstreamRequest {
@@ -10,6 +11,8 @@ export interface UpstreamRequest {
   readonly target: string
   /** With Host, and Content-Length when the body's length is known; no hop-by-hop field, no Expect. */
   readonly fields: readonly Field[]
+  /** Further ones, which come first and go with other requests too. Together they have Host and Content-Length once. */
+  readonly common?: CommonFields
   /** The downstream body, streamed with back-pressure; null when there is none. */
   readonly body: Readable | null
   /** Protocol of an upgrade (`websocket`), else undefined. */

@@ -19,8 +19,11 @@ function sent({ headers = {}, viaTrustedProxy = false, address = PEER, parts = {
   const exchange = new Exchange({ ...made.exchange, viaTrustedProxy, address })
   exchange.host = 'api.example'
   if (principal !== undefined) exchange.principal = makePrincipal(principal)
-  const fields = upstreamFields(makeGateway(parts).gateway, exchange)
-  const byName = Map.groupBy(fields, ({ lower }) => lower)
+  return byNameOf(upstreamFields(makeGateway(parts).gateway, exchange))
+}
+
+function byNameOf({ common, fields }: ReturnType<typeof upstreamFields>) {
+  const byName = Map.groupBy([...common.fields, ...fields], ({ lower }) => lower)
   return new Map([...byName].map(([name, same]) => [name, same.map(({ value }) => value).join(' | ')]))
 }
 
@@ -97,5 +100,57 @@ describe('upstreamFields', () => {
     const fields = sent({ headers, parts: { settings: { via: true }, upstreamSecret } })
     assert.equal(fields.get('via'), '1.1 proxy, 1.1 countersign')
     assert.equal(fields.get('x-gateway-secret'), 'secret')
+  })
+})
+
+describe('requests with the same received fields', () => {
+  const exchanges = (headers: Readonly<Record<string, string>> = {}) => {
+    const first = makeExchange({ headers }).exchange
+    return (change: Partial<Exchange> = {}) => {
+      const exchange = new Exchange({ ...first, requestId: 'another', ...change })
+      exchange.host = change.host ?? 'api.example'
+      exchange.principal = change.principal
+      return exchange
+    }
+  }
+
+  it('share what goes upstream with all of them, and have the rest for themselves', () => {
+    const { gateway } = makeGateway()
+    const next = exchanges({ 'X-Custom': 'a' })
+    const principal = makePrincipal({})
+    const first = upstreamFields(gateway, next({ principal }))
+    const second = upstreamFields(gateway, next({ principal, requestId: 'third' }))
+    assert.equal(second.common, first.common)
+    const [one, other] = [byNameOf(first), byNameOf(second)]
+    assert.deepEqual([other.get('x-custom'), other.get('x-auth-subject')], ['a', 'user-1'])
+    assert.deepEqual([one.get('x-request-id'), other.get('x-request-id')], ['another', 'third'])
+    assert.notEqual(one.get('traceparent'), other.get('traceparent'))
+  })
+
+  it('share nothing once the caller, the target, the proxy or the configuration is another', () => {
+    const made = makeGateway()
+    const plain = { gateway: made.gateway }
+    const headers = { 'X-Forwarded-For': '198.51.100.1', 'X-Fapi-Interaction-Id': 'i' }
+    const upstreamSecret = new Field('X-Gateway-Secret', 'secret')
+    const cases: [
+      string,
+      string,
+      Partial<Exchange>,
+      { readonly gateway: Parameters<typeof upstreamFields>[0] },
+    ][] = [
+      ['x-auth-subject', 'user-1', { principal: makePrincipal({}) }, plain],
+      ['x-forwarded-host', 'other.example', { host: 'other.example' }, plain],
+      ['x-real-ip', PEER, { viaTrustedProxy: true }, plain],
+      ['x-real-ip', '198.51.100.1', { viaTrustedProxy: true, address: '198.51.100.1' }, plain],
+      ['x-fapi-interaction-id', 'kept', { interactionId: 'kept' }, plain],
+      ['x-gateway-secret', 'secret', {}, makeGateway({ upstreamSecret })],
+      ['via', '1.1 countersign', {}, makeGateway({ settings: { via: true } })],
+    ]
+    const next = exchanges(headers)
+    for (const [name, value, change, { gateway }] of cases) {
+      const before = byNameOf(upstreamFields(made.gateway, next()))
+      assert.notEqual(before.get(name), value)
+      assert.equal(byNameOf(upstreamFields(gateway, next(change))).get(name), value, name)
+    }
   })
 })

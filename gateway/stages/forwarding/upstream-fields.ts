@@ -8,22 +8,81 @@ import { checkedField, Field } from '../../http/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../http/syntax/traceparent.ts'
 import type { Principal } from '../../principal.ts'
 import { clientCertHeader, isClientCertHeader } from '../../tls/clients/client-cert.ts'
+import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/connection-certificate.ts'
 
 /**
  * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
  * fields are added last, so the client's Connection field cannot remove them.
  */
-export function upstreamFields(gateway: Gateway, exchange: Exchange): Field[] {
-  const fields = [HOST.of(exchange.host)]
-  const kept = copyEndToEnd(exchange, fields)
-  addForwarded(gateway, exchange, { fields, kept })
+export function upstreamFields(
+  gateway: Gateway,
+  exchange: Exchange,
+): { readonly common: CommonFields; readonly fields: Field[] } {
+  const { common, kept } = repeatedFields(gateway, exchange)
+  const fields = [new Field('X-Request-ID', exchange.requestId)]
+  if (exchange.interactionId !== undefined) fields.push(new Field(INTERACTION_ID, exchange.interactionId))
   if (exchange.trace === undefined) exchange.traceparent = addTrace(fields, kept)
   else exchange.trace.addTo(fields)
-  if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
   if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, { fields, kept })
-  if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
-  return fields
+  return { common, fields }
+}
+
+/** Those of the last request of the connection, if they are the same for this one. */
+function repeatedFields(gateway: Gateway, exchange: Exchange): RepeatedFields {
+  const { headers } = exchange
+  const last = headers.made
+  if (last instanceof RepeatedFields && last.fit(gateway, exchange)) return last
+  const made = new RepeatedFields(gateway, exchange)
+  headers.made = made
+  return made
+}
+
+/**
+ * What is the same for all requests with the same received fields, which have one `RequestHeaders`: so they are of one connection. All
+ * else that it is made of, `fit` compares.
+ */
+class RepeatedFields {
+  readonly common: CommonFields
+  readonly kept: Readonly<SetAside>
+  readonly #settings: Gateway['settings']
+  readonly #secret: Field | undefined
+  readonly #loopMark: string
+  readonly #principal: Principal | undefined
+  readonly #host: string
+  readonly #viaTrustedProxy: boolean
+  readonly #address: string
+  readonly #hasInteractionId: boolean
+
+  constructor(gateway: Gateway, exchange: Exchange) {
+    this.#settings = gateway.settings
+    this.#secret = gateway.upstreamSecret
+    this.#loopMark = gateway.loopMark
+    this.#principal = exchange.principal
+    this.#host = exchange.host
+    this.#viaTrustedProxy = exchange.viaTrustedProxy
+    this.#address = exchange.address
+    this.#hasInteractionId = exchange.interactionId !== undefined
+    const fields = [HOST.of(exchange.host)]
+    this.kept = copyEndToEnd(exchange, fields)
+    addForwarded(gateway, exchange, { fields, kept: this.kept })
+    if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
+    if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
+    this.common = new CommonFields(fields)
+  }
+
+  fit(gateway: Gateway, exchange: Exchange): boolean {
+    return (
+      this.#settings === gateway.settings &&
+      this.#secret === gateway.upstreamSecret &&
+      this.#loopMark === gateway.loopMark &&
+      this.#principal === exchange.principal &&
+      this.#host === exchange.host &&
+      this.#viaTrustedProxy === exchange.viaTrustedProxy &&
+      this.#address === exchange.address &&
+      this.#hasInteractionId === (exchange.interactionId !== undefined)
+    )
+  }
 }
 
 /** Received fields that are not copied: the gateway writes them again. */
@@ -131,16 +190,13 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
   const { loop } = exchange.headers
   const peer = exchange.peer
   const chain = forwarded.get('x-forwarded-for')
+  const proto = forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https')
   fields.push(
-    new Field('X-Request-ID', exchange.requestId),
     FORWARDED_FOR.of(chain === undefined ? peer : `${chain}, ${peer}`),
-    FORWARDED_PROTO.of(
-      forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https'),
-    ),
+    FORWARDED_PROTO.of(proto),
     FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
     LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
-  if (exchange.interactionId !== undefined) fields.push(new Field(INTERACTION_ID, exchange.interactionId))
   // The client can write the front of X-Forwarded-For; this is the address that the gateway trusts. Without a proxy they agree.
   if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
   if (gateway.settings.via) addVia(exchange, fields, kept.via)

@@ -4,6 +4,8 @@ import { createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, it } from 'node:test'
+import { fieldsOf } from '../../http/syntax/field.ts'
+import { CommonFields } from '../common-fields.ts'
 import type { UpstreamClient } from '../upstream-client.ts'
 import {
   bodyOf,
@@ -57,6 +59,29 @@ describe('a request on the wire', () => {
       scripted.received,
       'GET /a?b=c HTTP/1.1\r\nhost: h\r\nconnection: keep-alive\r\nX-A: 1\r\nx-a: J\xf6rg\r\n\r\n',
     )
+  })
+
+  it('has the common fields first, the same each time, and Host or a length only once in all', async (t) => {
+    const { scripted, upstream } = await pair(t, RESPONSE)
+    const common = new CommonFields(fieldsOf(['Host', 'h', 'X-A', 'J\xf6rg']))
+    for (const own of ['1', '2', '3']) await send(upstream, { common, headers: ['X-B', own] }).over
+    assert.deepEqual(
+      scripted.requests.map(({ head }) => head),
+      ['1', '2', '3'].map(
+        (own) => `GET / HTTP/1.1\r\nhost: h\r\nconnection: keep-alive\r\nX-A: J\xf6rg\r\nX-B: ${own}`,
+      ),
+    )
+    for (const fields of [
+      ['host', 'h'],
+      ['Connection', 'close'],
+    ]) {
+      const { fault } = await send(upstream, { common, headers: fields }).over
+      assert.match(fault?.cause ?? '', /more than one Host|belongs to one connection/)
+    }
+    const refused = new CommonFields(fieldsOf(['Upgrade', 'x']))
+    const { fault } = await send(upstream, { common: refused, headers: ['host', 'h'] }).over
+    assert.match(fault?.cause ?? '', /upgrade belongs to one connection/)
+    assert.equal(scripted.requests.length, 3)
   })
 
   it('names its length without zeros before it', async (t) => {

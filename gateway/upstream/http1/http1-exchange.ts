@@ -68,12 +68,12 @@ export class Http1Exchange
   connected(): void {
     const { connection } = this
     if (connection === undefined) return
-    const { body: source, fields } = this.request
+    const { body: source } = this.request
     if (source === null) this.#write(connection, undefined)
     else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
       this.bodyFailed('the body was broken off')
     else {
-      const bytes = contentLength(fields)
+      const bytes = contentLength(this.request)
       this.#wholeBody ??= takeWhole(source, bytes)
       this.#write(connection, this.#wholeBody)
       if (this.#wholeBody !== undefined || !this.sent) return

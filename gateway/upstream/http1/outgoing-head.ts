@@ -2,16 +2,9 @@ import { isToken } from '../../http/syntax/characters.ts'
 import { METHODS_WITH_BODY, mayLeaveBody } from '../request-body.ts'
 import { checkRequestLine } from '../request-line.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
+import { theOnly, type WrittenFields, writtenFields } from './written-fields.ts'
 
-/** Fields that belong to the connection: only this file writes them. */
-const REFUSED: ReadonlySet<string> = new Set([
-  'connection',
-  'expect',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-])
+const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: undefined }
 
 /**
  * Start line and fields of a request, with the empty line after them, to be written as latin1: the fields of the
@@ -20,24 +13,15 @@ const REFUSED: ReadonlySet<string> = new Set([
  * @throws TypeError when the request cannot be sent; the message names the reason.
  */
 export function requestHead(request: UpstreamRequest): string {
-  const { method, target, fields } = request
+  const { method, target, fields, common } = request
   checkRequestLine(method, target)
-  let host: string | undefined
-  let lines = ''
-  let framing = ''
-  for (const { lower, value, line } of fields) {
-    if (REFUSED.has(lower)) throw new TypeError(`${lower} belongs to one connection`)
-    if (lower === 'host') {
-      if (host !== undefined) throw new TypeError('more than one Host')
-      host = value
-    } else if (lower === 'content-length') {
-      if (framing !== '') throw new TypeError('more than one Content-Length')
-      framing = lengthField(request, value)
-    } else lines += line
-  }
-  if (framing === '') framing = framingWithoutLength(request)
+  const own = writtenFields(fields)
+  const shared = common?.written ?? NO_FIELDS
+  const host = theOnly('Host', shared.host, own.host)
+  const length = theOnly('Content-Length', shared.contentLength, own.contentLength)
+  const framing = length === undefined ? framingWithoutLength(request) : lengthField(request, length)
   const start = `${method} ${target} HTTP/1.1\r\nhost: ${host ?? ''}\r\n`
-  return `${start}${connectionFields(request)}${lines}${framing}\r\n`
+  return `${start}${connectionFields(request)}${shared.lines}${own.lines}${framing}\r\n`
 }
 
 function connectionFields({ method, body, upgrade }: UpstreamRequest): string {

@@ -62,12 +62,12 @@ export class Http2Exchange
   }
 
   connected(): void {
-    const { body: source, fields } = this.request
+    const { body: source } = this.request
     if (source === null) this.#open(undefined)
     else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
       this.bodyFailed('the body was broken off')
     else {
-      const bytes = contentLength(fields)
+      const bytes = contentLength(this.request)
       this.#wholeBody ??= takeWhole(source, bytes)
       const stream = this.#open(this.#wholeBody)
       if (this.#wholeBody !== undefined || stream === undefined) return

@@ -23,12 +23,12 @@ const REFUSED: ReadonlySet<string> = new Set([
  * @throws TypeError when the request cannot be sent; the message names the reason.
  */
 export function requestHead(request: UpstreamRequest): string[] {
-  const { method, target, fields, acceptsTrailers } = request
+  const { method, target, common, fields, acceptsTrailers } = request
   checkRequestLine(method, target)
   const head = [':method', method, ':path', target]
   const others: string[] = []
   let host: string | undefined
-  for (const { lower, value } of fields) {
+  for (const { lower, value } of [...(common?.fields ?? []), ...fields]) {
     if (REFUSED.has(lower)) throw new TypeError(`${lower} belongs to one connection`)
     if (lower !== 'host') others.push(lower, value)
     else if (host !== undefined) throw new TypeError('more than one Host')
