@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { challenges, readAccessToken, schemeOf } from './authorization.ts'
 import { tokenFault } from './token-fault.ts'
@@ -128,6 +130,24 @@ test('RFC 9449 section 7.2: where nobody knows the scheme both challenges tell w
     `${PLAIN_BEARER}, error="invalid_request", error_description="No"`,
     'DPoP error="invalid_request", error_description="No", algs="ES256 PS256 EdDSA"',
   ])
+})
+
+test('a token keeps none of the head that it came with in memory', () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as NodeJS.GCFunction
+  const used = () => {
+    collect()
+    return process.memoryUsage().heapUsed
+  }
+  const before = used()
+  const readings = Array.from({ length: 500 }, (_, n) => {
+    const head = Buffer.from(`Bearer token${String(n).padStart(500, '0')}\r\n${'x'.repeat(16_000)}`).toString(
+      'latin1',
+    )
+    return readAccessToken(head.slice(0, head.indexOf('\r')))
+  })
+  assert.ok(used() - before < 500 * 2000)
+  assert.equal(readings.length, 500)
 })
 
 test('a challenge leaves out what would break out of its quotes', () => {

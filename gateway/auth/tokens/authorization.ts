@@ -1,4 +1,5 @@
 import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
+import { ownText } from './own-text.ts'
 import { MAX_TOKEN_CHARS } from './token.ts'
 
 /** The two schemes that present an access token. */
@@ -18,7 +19,7 @@ const B64TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 
 /**
  * Reads the value of an `Authorization` field (RFC 6750 section 2.1, RFC 9449 section 7.1): `Bearer` or `DPoP` in any
- * case, one or more spaces, one token of at most 8 KiB. Never throws.
+ * case, one or more spaces, one token of at most 8 KiB. The token is a text of its own. Never throws.
  */
 export function readAccessToken(value: string | undefined): AccessTokenReading {
   if (value === undefined) return 'missing'
@@ -27,7 +28,8 @@ export function readAccessToken(value: string | undefined): AccessTokenReading {
   const scheme = schemeNamed(name)
   if (scheme === undefined) return 'other'
   const token = value.slice(upToToken.length)
-  return token.length <= MAX_TOKEN_CHARS && B64TOKEN.test(token) ? { scheme, token } : 'malformed'
+  if (token.length > MAX_TOKEN_CHARS || !B64TOKEN.test(token)) return 'malformed'
+  return { scheme, token: ownText(token) }
 }
 
 /** The scheme of an `Authorization` field, even if the rest is malformed; undefined for another scheme. */

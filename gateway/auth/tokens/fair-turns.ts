@@ -31,10 +31,14 @@ export class FairTurns {
     this.#clock = clock
   }
 
-  /** Does the work at once while there is time in this turn; otherwise in a later one, or never if the caller has gone. */
-  take<T>(caller: Caller, work: () => T | Promise<T>): T | Promise<T> {
+  /**
+   * Does the work at once while there is time in this turn; otherwise in a later one, or never if the caller has gone.
+   *
+   * @param late done in place of the work when it has waited
+   */
+  take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
-    const later = async () => this.#spend(work)
+    const later = async () => this.#spend(late)
     return new Promise((resolve) => this.#enqueue({ caller, run: () => resolve(later()) }))
   }
 

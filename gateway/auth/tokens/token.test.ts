@@ -247,6 +247,18 @@ test('any object with a name given twice is refused, at whatever place', () => {
   )
 })
 
+test('a header that was read before is read the same, after a thousand others too', () => {
+  const first = parseToken(good)
+  for (let n = 0; n < 1000; n++) {
+    const other = Buffer.from(JSON.stringify({ alg: 'ES256', typ: 'at+jwt', kid: `k${n}` })).toString(
+      'base64url',
+    )
+    assert.equal(parseToken(`${other}.${payload}.${signature}`).token?.kid, `k${n}`)
+    if (n % 100 === 0) assert.deepEqual(parseToken(good), first)
+  }
+  assert.deepEqual(parseToken(good), first)
+})
+
 test('no text makes parsing throw', () => {
   const character = fc.constantFrom(...'abcXYZ019-_.={}"', 'é', '\n')
   fc.assert(

@@ -1,5 +1,6 @@
 import type { Algorithm } from '../keys/signature.ts'
-import { type JsonObject, type Jws, parseJws } from './jws.ts'
+import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
+import { ownText } from './own-text.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
 
@@ -15,6 +16,8 @@ export interface ParsedToken {
 export const MAX_TOKEN_CHARS = 8 * 1024
 
 const MAX_KID_CHARS = 256
+const MAX_KNOWN_HEADERS = 64
+const MAX_KNOWN_HEADER_CHARS = 512
 const ALGORITHMS: ReadonlySet<unknown> = new Set<Algorithm>(['ES256', 'PS256', 'RS256', 'EdDSA'])
 // RFC 9068 section 4: only access tokens, so that no ID token or logout token is taken for one.
 const TYPES: ReadonlySet<string> = new Set(['at+jwt', 'application/at+jwt'])
@@ -33,7 +36,7 @@ export type TokenParsing =
  */
 export function parseToken(text: string): TokenParsing {
   if (text.length > MAX_TOKEN_CHARS) return malformed(`longer than ${MAX_TOKEN_CHARS} characters`)
-  const jws = parseJws(text)
+  const jws = parseJws(text, readHeader)
   if (typeof jws === 'string') return malformed(jws)
   const { header, payload: claims } = jws
   const { alg, typ, kid } = header
@@ -45,6 +48,19 @@ export function parseToken(text: string): TokenParsing {
   if (typeof kid !== 'string' || kid === '' || kid.length > MAX_KID_CHARS)
     return invalid('the header names no key')
   return { token: { algorithm: alg, kid, claims, jws } }
+}
+
+/** A cache: all tokens of one key have the same header, or few. Bounded, because a client can make headers up. */
+const knownHeaders = new Map<string, JsonObject>()
+
+function readHeader(part: string): JsonObject | string {
+  const known = knownHeaders.get(part)
+  if (known !== undefined) return known
+  const header = decodeObject(part)
+  if (typeof header === 'string' || part.length > MAX_KNOWN_HEADER_CHARS) return header
+  if (knownHeaders.size >= MAX_KNOWN_HEADERS) knownHeaders.clear()
+  knownHeaders.set(ownText(part), header)
+  return header
 }
 
 function isAlgorithm(alg: unknown): alg is Algorithm {

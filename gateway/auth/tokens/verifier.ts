@@ -84,7 +84,8 @@ export class TokenVerifier {
    * checked again. Neither throws nor rejects.
    */
   verify(token: string, caller: Caller): Verification | Promise<Verification> {
-    return this.#verifyCached(token) ?? this.#turns.take(caller, () => this.#verifyInTurn(token))
+    const now = () => this.#verifyNew(token)
+    return this.#verifyCached(token) ?? this.#turns.take(caller, now, () => this.#verifyInTurn(token))
   }
 
   #verifyCached(token: string): Verification | Promise<Verification> | undefined {
@@ -94,7 +95,7 @@ export class TokenVerifier {
       // The issuer has removed the key, or given its `kid` to another.
       this.#verified.delete(token)
     }
-    return this.#pending.get(token)
+    return this.#pending.size === 0 ? undefined : this.#pending.get(token)
   }
 
   /** It may have been verified for another request while this one waited. */
