@@ -68,8 +68,8 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
     const cause = causeOf(exchange.req.target)
     return refusal('invalid_target', { detail: target, ...(cause !== undefined && { cause }) })
   }
-  const host = exchange.headers.host
-  if (!isValidHost(host)) return INVALID_HOST
+  const { host, hasValidHost } = exchange.headers
+  if (host === undefined || !hasValidHost) return INVALID_HOST
   if (target.authority !== undefined && !isValidHost(target.authority)) return INVALID_HOST
   exchange.host = target.authority ?? host
   return undefined

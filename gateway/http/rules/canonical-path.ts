@@ -29,6 +29,11 @@ export function canonicalPath(path: string, leniency?: Leniency): string | undef
   return removeDotSegments(path.replace(TO_REWRITE, rewritten))
 }
 
+/** Whether a text is a canonical path without an octet: as most targets are, which nothing else needs to be asked of. */
+export function isPlainPath(text: string): boolean {
+  return text.startsWith('/') && PLAIN.test(text) && !TO_NORMALISE.test(text)
+}
+
 /** Whether a character is written as itself in a canonical path, never as an octet. */
 export function standsForItself(character: string): boolean {
   return PLAIN_CHARACTER.test(character)

@@ -19,6 +19,7 @@ export interface HeaderFault {
 /** The fields of a request that the gateway itself needs. */
 export class RequestHeaders {
   host: string | undefined = undefined
+  hasValidHost = false
   authorization: string | undefined = undefined
   /** Empty, and so invalid, when there is more than one. */
   requestId: string | undefined = undefined
@@ -74,6 +75,7 @@ export function readRequestHeaders(fields: readonly Field[], version: HttpVersio
       headers.oddNames.push(lower)
     }
   }
+  headers.hasValidHost = isValidHost(headers.host)
   const { length, coding } = framing
   headers.contentLength = length === undefined ? undefined : Number(length)
   headers.hasBody = coding !== undefined || (headers.contentLength ?? 0) > 0

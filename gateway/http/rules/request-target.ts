@@ -1,4 +1,4 @@
-import { canonicalPath } from './canonical-path.ts'
+import { canonicalPath, isPlainPath } from './canonical-path.ts'
 import type { Leniency } from './policy/path-readings.ts'
 
 /** A request target in the form that is both matched and forwarded. */
@@ -26,6 +26,7 @@ const VISIBLE = /^[!-~]*$/
  * backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
  */
 export function readTarget(raw: string, leniency?: Leniency): Target | string {
+  if (isPlainPath(raw)) return { path: raw, query: '', authority: undefined }
   let authority: string | undefined
   let rest = raw
   if (!raw.startsWith('/')) {

@@ -1,5 +1,6 @@
 import type { Field } from '../syntax/field.ts'
-import { isHopByHop, nominatedBy } from './hop-by-hop.ts'
+import { HOP_BY_HOP } from './field-rules.ts'
+import { isNominated, nominatedBy } from './hop-by-hop.ts'
 import { REPLACED_HEADERS } from './mandatory-headers.ts'
 import type { ForwardedPolicy } from './policy/response-policy.ts'
 import { INTERACTION_ID } from './request-id.ts'
@@ -7,6 +8,15 @@ import { INTERACTION_ID } from './request-id.ts'
 /** Tells the gateway, and only the gateway, that a session has ended. */
 const REVOKE_SESSION = 'x-revoke-session'
 export const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
+
+/** What happens to a response's field on the way downstream, by its name; all others are passed on. */
+const PARTS: ReadonlyMap<string, 'dropped' | 'limit' | 'interaction' | 'length' | 'date'> = new Map([
+  ...[...REPLACED_HEADERS, REVOKE_SESSION, ...HOP_BY_HOP].map((name) => [name, 'dropped'] as const),
+  ...[...LIMIT_FIELDS].map((name) => [name, 'limit'] as const),
+  [INTERACTION_ID, 'interaction'],
+  ['content-length', 'length'],
+  ['date', 'date'],
+])
 
 /** What the gateway says itself in the response to an exchange, so that the service's own is dropped. */
 interface OwnFields {
@@ -43,11 +53,12 @@ export function filterResponseHead(
   let contentLength: number | undefined
   let dated = false
   for (const { lower, value, line } of fields) {
-    if (REPLACED_HEADERS.has(lower) || lower === REVOKE_SESSION || isHopByHop(lower, nominated)) continue
-    if (limited && LIMIT_FIELDS.has(lower)) continue
-    if (interactionId !== undefined && lower === INTERACTION_ID) continue
+    const part = PARTS.get(lower)
+    if (part === 'dropped' || isNominated(lower, nominated)) continue
+    if (part === 'limit' && limited) continue
+    if (part === 'interaction' && interactionId !== undefined) continue
     if (policy?.replaced.has(lower) === true) continue
-    if (lower === 'content-length') {
+    if (part === 'length') {
       // RFC 9110 section 8.6: these statuses have no body and no length.
       if (status === 204 || status === 101) continue
       contentLength = Number(value)
@@ -56,7 +67,7 @@ export function filterResponseHead(
         lines += `Content-Length: ${contentLength}\r\n`
         continue
       }
-    } else if (lower === 'date') dated = true
+    } else if (part === 'date') dated = true
     lines += line
   }
   if (policy !== undefined) lines += policy.added
