@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { fieldsOf } from '../../http/syntax/field.ts'
+import { CommonFields } from '../common-fields.ts'
+import { requestHead } from './stream-heads.ts'
+
+const requestWith = (common: string[], own: string[]) => ({
+  method: 'GET',
+  target: '/',
+  common: new CommonFields(fieldsOf(common)),
+  fields: fieldsOf(own),
+  body: null,
+  upgrade: undefined,
+  idleMs: 1000,
+  totalMs: undefined,
+})
+
+test('the common fields of a request over HTTP/2 come before its own, with one Host for :authority', () => {
+  const pseudo = [':method', 'GET', ':path', '/', ':authority', 'h']
+  for (const own of ['1', '2']) {
+    const head = requestHead(requestWith(['Host', 'h', 'X-A', 'a'], ['X-B', own]))
+    assert.deepEqual(head, [...pseudo, 'x-a', 'a', 'x-b', own])
+  }
+})
+
+test('a second Host, or a field of one connection, is refused among common fields as among those of the request', () => {
+  assert.throws(() => requestHead(requestWith(['host', 'h'], ['host', 'h'])), /more than one Host/)
+  assert.throws(() => requestHead(requestWith(['upgrade', 'x'], ['host', 'h'])), /belongs to one connection/)
+  assert.throws(() => requestHead(requestWith(['host', 'h'], ['te', 'x'])), /belongs to one connection/)
+})
