@@ -27,10 +27,16 @@ interface LoadConnection {
   dueMs: number
 }
 
+/** Whose request was the last one in cyclic order. */
+export interface Cycle {
+  turn: number
+}
+
 /** One job of the load generator, from the first connection to the last response. */
 export class LoadRun {
   readonly #job: LoadJob
   readonly #requests: readonly Buffer[]
+  readonly #cycle: Cycle
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
   /** In an open loop from `#freeFrom` on. */
@@ -46,15 +52,16 @@ export class LoadRun {
   #responses = 0
   #underWay = 0
   #stopping = false
-  #turn = 0
   #random = 1
   #drained: (() => void) | undefined = undefined
   /** Of TLS, to be resumed. */
   #session: Buffer | undefined = undefined
 
-  constructor(job: LoadJob, requests: readonly Buffer[]) {
+  /** @param cycle of the run before, so that what a contender has seen last is the last to come again */
+  constructor(job: LoadJob, requests: readonly Buffer[], cycle: Cycle = { turn: 0 }) {
     this.#job = job
     this.#requests = requests
+    this.#cycle = cycle
     // Races handle its rejection; a fault between two races must not end the process.
     this.#failed.promise.catch(() => {})
   }
@@ -281,8 +288,8 @@ export class LoadRun {
     const { order } = this.#job.request
     if (order === 'own') return connection.token
     if (order === 'cyclic') {
-      this.#turn = this.#turn + 1 === this.#requests.length ? 0 : this.#turn + 1
-      return this.#turn
+      this.#cycle.turn = (this.#cycle.turn + 1) % this.#requests.length
+      return this.#cycle.turn
     }
     // Numerical Recipes' generator: the same sequence in every run.
     this.#random = (Math.imul(this.#random, 1_664_525) + 1_013_904_223) >>> 0

@@ -1,12 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { Worker } from 'node:worker_threads'
 import type { LoadJob, LoadReply, LoadRequest } from './load-job.ts'
-import { LoadRun } from './load-run.ts'
+import { type Cycle, LoadRun } from './load-run.ts'
 
 // The load generator, in a process of its own: does one job after the other for its parent.
 
 const TICK_MS = 0.25
 const prepared = new Map<string, readonly Buffer[]>()
+/** By the ports of a contender. */
+const cycles = new Map<string, Cycle>()
 
 process.on('message', (job: LoadJob) => {
   carryOut(job).then(
@@ -17,7 +19,7 @@ process.on('message', (job: LoadJob) => {
 process.on('disconnect', () => process.exit(0))
 
 async function carryOut(job: LoadJob): Promise<LoadReply> {
-  const run = new LoadRun(job, requestsOf(job.request))
+  const run = new LoadRun(job, requestsOf(job.request), cycleOf(job))
   if (job.perSecond === undefined) return { result: await run.closedLoop() }
   // Node's timers have a resolution of 1 ms, longer than most responses take.
   const ticker = new Worker(new URL('./ticker.ts', import.meta.url), { workerData: TICK_MS })
@@ -27,6 +29,13 @@ async function carryOut(job: LoadJob): Promise<LoadReply> {
   } finally {
     await ticker.terminate()
   }
+}
+
+function cycleOf({ ports }: LoadJob): Cycle {
+  const key = ports.join()
+  const cycle = cycles.get(key) ?? { turn: 0 }
+  cycles.set(key, cycle)
+  return cycle
 }
 
 /** All requests as bytes, made once for all runs. */
