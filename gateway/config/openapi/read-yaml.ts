@@ -38,6 +38,7 @@ class Unreadable extends Error {
 /** The value of one document, and where its parts stand. */
 class Reading {
   readonly #offsets = new Map<string, number>()
+  readonly #repeated: { path: string; first: number }[] = []
   readonly #document: Document.Parsed
   readonly #named = new Map<Alias, Node | undefined>()
   #values = 0
@@ -55,8 +56,7 @@ class Reading {
 
   read(): ScannedJson {
     const value = this.#valueOf(this.#document.contents, '$', 0)
-    // The parser refuses a key that is written twice.
-    return { value, offsets: this.#offsets, repeated: [] }
+    return { value, offsets: this.#offsets, repeated: this.#repeated }
   }
 
   #valueOf(node: Node | null, path: string, depth: number): unknown {
@@ -82,6 +82,9 @@ class Reading {
         const { key, value } = pair as Pair<ParsedNode, ParsedNode | null>
         const name = isScalar(key) ? keyOf(key, key.source ?? key.value) : keyOf(key, undefined)
         const below = childPath(path, name)
+        const first = this.#offsets.get(below)
+        // The parser refuses equal keys, but takes a number and its text for two.
+        if (first !== undefined) this.#repeated.push({ path: below, first })
         this.#offsets.set(below, key.range[0])
         return [name, this.#valueOf(value, below, depth + 1)]
       }),
