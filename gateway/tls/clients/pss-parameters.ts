@@ -1,3 +1,4 @@
+import { constants, type KeyObject } from 'node:crypto'
 import { type Der, expectTag, membersIn, oidOf, readDer, TAG } from '../../asn1/der-elements.ts'
 
 /** How an RSASSA-PSS signature was made: the hash, of which its mask is too, and the salt. */
@@ -44,6 +45,12 @@ export function readPssParameters(algorithm: Buffer): PssParameters {
   if (trailer !== undefined && numberIn(trailer) !== 1) throw new Error('the trailer is not 1')
   const salt = fields.get(FIELD.salt)
   return { hash, saltBytes: salt === undefined ? DEFAULT_SALT_BYTES : numberIn(salt) }
+}
+
+/** The key, to verify such a signature with. @throws Error when it is not of RSA, with which padding would not count */
+export function withPss(key: KeyObject, { saltBytes }: PssParameters) {
+  if (key.asymmetricKeyType !== 'rsa' && key.asymmetricKeyType !== 'rsa-pss') throw new Error('not of RSA')
+  return { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: saltBytes }
 }
 
 function hashOf(algorithm: Der | undefined): string {

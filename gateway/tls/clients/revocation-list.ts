@@ -1,4 +1,4 @@
-import { constants, type KeyObject, verify } from 'node:crypto'
+import { type KeyObject, verify } from 'node:crypto'
 import {
   BIT_STRING,
   BOOLEAN,
@@ -14,7 +14,7 @@ import {
   timeOf,
   UTC_TIME,
 } from '../../asn1/der.ts'
-import { type PssParameters, readPssParameters } from './pss-parameters.ts'
+import { type PssParameters, readPssParameters, withPss } from './pss-parameters.ts'
 
 /** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
 export interface RevocationList {
@@ -182,10 +182,4 @@ function pssParametersOf(der: Buffer, { algorithm, signedAlgorithm }: SignedPart
     const { message } = error as Error
     throw new UnusableList(`is signed by RSASSA-PSS with parameters that are not supported: ${message}`)
   }
-}
-
-/** @throws Error when it is no key of RSA, with which padding would not count */
-function withPss(key: KeyObject, { saltBytes }: PssParameters) {
-  if (key.asymmetricKeyType !== 'rsa' && key.asymmetricKeyType !== 'rsa-pss') throw new Error('not of RSA')
-  return { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: saltBytes }
 }

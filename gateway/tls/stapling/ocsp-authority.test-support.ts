@@ -34,6 +34,8 @@ interface Wish {
   readonly name?: string
   /** Words for `openssl ocsp`, of the request. */
   readonly more?: string
+  /** Words for `openssl ocsp`, of how the response is signed. */
+  readonly signing?: string
 }
 
 /** An authority that openssl makes and speaks for, with certificates of servers. */
@@ -89,7 +91,7 @@ export class OcspAuthority {
   /** What it says to a request. */
   respondTo(
     request: Buffer,
-    { status = 'good', signer = 'ca', minutes = 60, name = 'server' }: Wish = {},
+    { status = 'good', signer = 'ca', minutes = 60, name = 'server', signing = '' }: Wish = {},
   ): Buffer {
     const serial = this.certificate(name).leaf.serialNumber
     const revoked = status === 'revoked' ? '250101000000Z' : ''
@@ -98,7 +100,7 @@ export class OcspAuthority {
     writeFileSync(join(this.#folder, 'request.der'), request)
     const until = minutes === 0 ? '' : ` -nmin ${minutes}`
     this.#openssl(
-      `ocsp -index index.txt -CA ca.pem -rsigner ${signer}.pem -rkey ${signer}-key.pem -reqin request.der -respout response.der${until}`,
+      `ocsp -index index.txt -CA ca.pem -rsigner ${signer}.pem -rkey ${signer}-key.pem -reqin request.der -respout response.der${until} ${signing}`,
     )
     return readFileSync(join(this.#folder, 'response.der'))
   }

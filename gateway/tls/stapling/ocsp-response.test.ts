@@ -76,4 +76,44 @@ describe('a response of OCSP', () => {
     for (let length = 0; length < good.length; length++) assert.throws(() => check(good.subarray(0, length)))
     assert.throws(() => check(Buffer.alloc(70_000, 0x30)), /is longer than 65536 bytes/)
   })
+
+  const pssBy = (hash: string, words: string) =>
+    `-rmd ${hash} -rsigopt rsa_padding_mode:pss ${words.replaceAll('rsa_', '-rsigopt rsa_')}`
+
+  it('is accepted with RSASSA-PSS by its hash and salt, of a key for PSS alone too', () => {
+    for (const kind of ['RSA', 'RSA-PSS']) {
+      const signer = authorityIn(`accepted ${kind}`, `${kind} -pkeyopt rsa_keygen_bits:2048`)
+      const { leaf, issuer } = signer.certificate()
+      for (const hash of ['sha256', 'sha384', 'sha512']) {
+        for (const salt of ['digest', 'max', '0', '20']) {
+          const response = signer.respond({ signing: pssBy(hash, `rsa_pss_saltlen:${salt}`) })
+          checkOcspResponse(response, { leaf, issuer }, Date.now())
+          // Within the signature, which stands before the certificate.
+          const at = response.indexOf(issuer.raw) - 20
+          response[at] = (response[at] as number) ^ 1
+          assert.throws(() => checkOcspResponse(response, { leaf, issuer }, Date.now()), /neither the issuer/)
+        }
+      }
+    }
+  })
+
+  it('is refused with RSASSA-PSS where its parameters are odd or its hash is SHA-1, and the reason is named', () => {
+    const signer = authorityIn('refused', 'RSA -pkeyopt rsa_keygen_bits:2048')
+    const odd = 'it is signed by RSASSA-PSS with parameters that are not supported'
+    const cases: [hash: string, words: string, message: string][] = [
+      ['sha256', 'rsa_mgf1_md:sha384', `${odd}: the hash is sha256, but that of the mask is sha384`],
+      ['sha512', 'rsa_mgf1_md:sha1', `${odd}: the hash is sha512, but that of the mask is sha1`],
+      ['sha224', '', `${odd}: the hash 2.16.840.1.101.3.4.2.4 is not known`],
+      ['sha1', '', 'the signature algorithm RSASSA-PSS with SHA-1 is not accepted'],
+    ]
+    for (const [hash, words, message] of cases) {
+      const response = signer.respond({ signing: pssBy(hash, words) })
+      assert.throws(() => checkOcspResponse(response, signer.certificate(), Date.now()), { message })
+    }
+    // The salt is not what the parameters say: 31 bytes where 32 were taken.
+    const response = signer.respond({ signing: pssBy('sha256', 'rsa_pss_saltlen:32') })
+    const at = response.lastIndexOf(Buffer.from('a203020120', 'hex')) + 4
+    response[at] = 31
+    assert.throws(() => checkOcspResponse(response, signer.certificate(), Date.now()), /neither the issuer/)
+  })
 })

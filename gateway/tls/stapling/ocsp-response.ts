@@ -1,6 +1,7 @@
 import { hash, type KeyObject, verify, X509Certificate } from 'node:crypto'
 import { BIT_STRING, derAt, timeOf } from '../../asn1/der.ts'
 import { type Der, expectTag, membersIn, membersOf, oidOf, readDer, TAG } from '../../asn1/der-elements.ts'
+import { type PssParameters, readPssParameters, withPss } from '../clients/pss-parameters.ts'
 
 /** A certificate, and the one of the authority that has issued it. */
 export interface IssuedCertificate {
@@ -56,6 +57,8 @@ const SIGNATURES: ReadonlyMap<string, string | undefined> = new Map([
   ['1.2.840.10045.4.3.4', 'sha512'],
   ['1.3.101.112', undefined],
 ])
+/** RSASSA-PSS, whose parameters name the hash (RFC 4055). */
+const PSS = '1.2.840.113549.1.1.10'
 
 /**
  * Checks that an OCSPResponse (RFC 6960) says of this certificate that it is good, now, and that its authority has signed it,
@@ -147,13 +150,12 @@ interface Signed {
 }
 
 function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): void {
-  const algorithm = oidOf(membersIn(signed.algorithm, TAG.sequence)[0])
-  if (!SIGNATURES.has(algorithm)) throw new Error(`the signature algorithm ${algorithm} is not accepted`)
+  const { hash, pss } = algorithmOf(expectTag(signed.algorithm, TAG.sequence))
   const data = expectTag(signed.data, TAG.sequence).bytes
   const signature = bitsOf(signed.signature)
   const isSignedBy = ({ publicKey }: X509Certificate) => {
     try {
-      return verify(SIGNATURES.get(algorithm), data, publicKey, signature)
+      return verify(hash, data, pss === undefined ? publicKey : withPss(publicKey, pss), signature)
     } catch {
       // The key is not one for that algorithm.
       return false
@@ -162,6 +164,29 @@ function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): v
   const signers = [issuer, ...delegates(signed.certificates, issuer, nowMs)]
   if (!signers.some(isSignedBy)) {
     throw new Error('neither the issuer of the certificate has signed it, nor somebody in its name')
+  }
+}
+
+interface SignatureAlgorithm {
+  readonly hash: string | undefined
+  readonly pss?: PssParameters
+}
+
+function algorithmOf(algorithm: Der): SignatureAlgorithm {
+  const name = oidOf(membersOf(algorithm)[0])
+  if (SIGNATURES.has(name)) return { hash: SIGNATURES.get(name) }
+  if (name !== PSS) throw new Error(`the signature algorithm ${name} is not accepted`)
+  const pss = pssParametersOf(algorithm)
+  if (pss.hash === 'sha1') throw new Error('the signature algorithm RSASSA-PSS with SHA-1 is not accepted')
+  return { hash: pss.hash, pss }
+}
+
+function pssParametersOf({ bytes }: Der): PssParameters {
+  try {
+    return readPssParameters(bytes)
+  } catch (error) {
+    const { message } = error as Error
+    throw new Error(`it is signed by RSASSA-PSS with parameters that are not supported: ${message}`)
   }
 }
 
