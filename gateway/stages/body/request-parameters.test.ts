@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { OperationRules } from '../../config/openapi/compiled-operations.ts'
+import { asJsonSchemas } from '../../config/openapi/openapi-schemas.ts'
+import { fieldsOf } from '../../http/syntax/field.ts'
+import { parameterMisfit } from './request-parameters.ts'
+
+/** What is wrong with a request of `GET /a/{p}`, as `pointer reason`, by a parameter `p`. */
+function checker(parameter: { in: 'path' | 'query' | 'header'; schema: object; [more: string]: unknown }) {
+  const named = { name: 'p', explode: false, ...parameter }
+  const place = { path: '/a/{p}', pointer: '/paths/~1a~1{p}/get' }
+  const document = { paths: { '/a/{p}': { get: { parameters: [named] } } } }
+  const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
+  assert.ok(rules)
+  return (text: string) => {
+    const request = {
+      path: parameter.in === 'path' ? `/a/${text}` : '/a/b',
+      query: parameter.in === 'query' ? `?${text}` : '',
+    }
+    const fields = fieldsOf(parameter.in === 'header' ? ['P', text] : [])
+    const misfit = parameterMisfit(rules, request, fields)
+    return misfit && `${misfit.pointer} ${misfit.reason}`
+  }
+}
+
+describe('a list with commas', () => {
+  const pair = { type: 'array', maxItems: 2, items: { enum: ['a', 'b'] } }
+
+  it('in a query is divided before it is decoded, so that an encoded comma belongs to an item', () => {
+    const check = checker({ in: 'query', schema: { ...pair, items: { type: 'string', minLength: 3 } } })
+    assert.equal(check('p=a%2Cb,b%2ca'), undefined)
+    assert.equal(check('p=abc,a,bc'), ' must NOT have more than 2 items')
+    assert.equal(check('p=a%2Cb,a'), '/1 must NOT have fewer than 3 characters')
+    assert.equal(check('p=1%2C2%2C3'), undefined)
+    const numbers = checker({ in: 'query', schema: { type: 'array', items: { type: 'integer' } } })
+    assert.equal(numbers('p=1,2,3'), undefined)
+    assert.equal(numbers('p=1%2C2,3'), '/0 must be integer')
+  })
+
+  it('in a query has a name and items in the code of forms, once', () => {
+    const check = checker({
+      in: 'query',
+      schema: { type: 'array', items: { enum: ['ü', 'a b', '+', '=', ''] } },
+    })
+    for (const query of ['p=%C3%BC,a+b,a%20b,%2B,=,', '&&x=1&%70=a+b&y', 'p', 'x=p&p=', 'x=?&p=%3D'])
+      assert.equal(check(query), undefined, query)
+    assert.match(check('p=b') ?? '', /^\/0 must be equal to one of/)
+    assert.equal(check('p=%2B&p=%2B'), ' must be there once')
+  })
+
+  it('in a path or a header is divided at every comma: the service gets a path with plain ones', () => {
+    const inPath = checker({ in: 'path', schema: pair })
+    assert.equal(inPath('a,b'), undefined)
+    assert.equal(inPath('a,b,a'), ' must NOT have more than 2 items')
+    const inHeader = checker({ in: 'header', schema: pair })
+    assert.equal(inHeader('a , b'), undefined)
+    assert.match(inHeader('a%2Cb') ?? '', /^\/0 must be equal/)
+  })
+})
