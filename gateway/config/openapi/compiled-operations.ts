@@ -1,10 +1,10 @@
 import { createRequire } from 'node:module'
-import type { Ajv2020 } from 'ajv/dist/2020.js'
+import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
 import { BoundedPattern } from './bounded-pattern.ts'
 import { replaceKeywords } from './keywords.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
-import { appliesItselfEndlessly, type Fits, fitsBy } from './schema-fits.ts'
+import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } from './schema-fits.ts'
 import { FORMATS } from './text-formats.ts'
 
 /** How the texts of a parameter are read. */
@@ -21,6 +21,8 @@ export interface RequestParameter {
   /** The types that its text, or each of its texts, may stand for; empty: a text. */
   readonly types: ReadonlySet<string>
   readonly fits: Fits
+  /** Of a list with items that may be a text or something else: of which an item fits. */
+  readonly eachFits?: EachFits
 }
 
 export interface RequestContent {
@@ -154,7 +156,7 @@ class Compiler {
       const schema = `${pointer}/schema`
       const isJson = JSON_TYPE.test(type) || (JSON_RANGES.has(type) && this.#isStructure(schema))
       const isChecked = isJson && Object(media).schema !== undefined
-      return { type, fits: isChecked ? this.#fits(schema) : undefined }
+      return { type, fits: isChecked ? fitsBy(this.#validatorOf(schema)) : undefined }
     })
   }
 
@@ -197,6 +199,8 @@ class Compiler {
     const form =
       media === undefined ? formOf(written, known) : JSON_TYPE.test(bareType(media)) ? 'json' : 'unread'
     const isList = form === 'repeated' || form === 'commas'
+    const items = `${this.#pointerOf(schema)}/items`
+    const types = isList ? this.#typesOf(items) : known
     return [
       {
         in: place,
@@ -204,11 +208,14 @@ class Compiler {
         required: place === 'path' || (written.required === true && !isSpread(written, known)),
         form,
         segment,
-        types: isList ? this.#typesOf(`${this.#pointerOf(schema)}/items`) : known,
+        types,
         fits:
           at(this.#document, schema) === undefined || form === 'unread'
             ? () => undefined
-            : this.#fits(schema),
+            : fitsBy(this.#validatorOf(schema)),
+        ...(isList && types.has('string') && types.size > 1
+          ? { eachFits: eachFitsBy(this.#validatorOf(items)) }
+          : {}),
       },
     ]
   }
@@ -244,7 +251,7 @@ class Compiler {
     return found
   }
 
-  #fits(pointer: string): Fits {
+  #validatorOf(pointer: string): ValidateFunction {
     const fragment = pointer.split('/').map(encodeURIComponent).join('/')
     const schema = at(this.#document, pointer) as object
     if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
@@ -258,7 +265,7 @@ class Compiler {
     if (this.triesPatterns && appliesItselfEndlessly(validate)) {
       throw new Unusable(pointer, 'applies itself to the same value without end')
     }
-    return fitsBy(validate)
+    return validate
   }
 
   #pattern(source: string, flags: string): BoundedPattern {

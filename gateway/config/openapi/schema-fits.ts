@@ -43,6 +43,25 @@ export function fitsBy(validate: ValidateFunction): Fits {
   }
 }
 
+/** @returns of each value whether it fits; their steps count together, and none fits once they were too many */
+export type EachFits = (values: readonly unknown[]) => boolean[]
+
+export function eachFitsBy(validate: ValidateFunction): EachFits {
+  return (values) => {
+    beginSteps()
+    let isTooComplex = false
+    return values.map((value) => {
+      try {
+        return !isTooComplex && validate(value)
+      } catch (error) {
+        if (!(error instanceof TooComplex || error instanceof RangeError)) throw error
+        isTooComplex = true
+        return false
+      }
+    })
+  }
+}
+
 function misfitOf(error: ErrorObject | undefined): Misfit {
   const { instancePath = '', params = {}, message = 'does not fit', keyword } = error ?? {}
   const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty

@@ -43,15 +43,15 @@ export function parameterMisfit(
 }
 
 function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit | undefined {
-  const { required, form, types, fits } = parameter
+  const { required, form, fits } = parameter
   const [first, another] = texts
   if (first === undefined) return required ? { pointer: '', reason: 'is missing' } : undefined
   if (form === 'unread') return undefined
-  if (form === 'repeated') return fits(texts.map((text) => meant(text, types)))
+  if (form === 'repeated') return listMisfit(texts, parameter)
   const text = parameter.in === 'header' ? texts.join(', ') : first
   // Services differ in which of several they take.
   if (another !== undefined && parameter.in === 'query') return { pointer: '', reason: 'must be there once' }
-  if (form === 'commas') return fits(itemsOf(parameter, text).map((item) => meant(item, types)))
+  if (form === 'commas') return listMisfit(itemsOf(parameter, text), parameter)
   if (form === 'single') return singleMisfit(text, parameter)
   const json = parseCheckedJson(Buffer.from(text))
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
@@ -82,6 +82,20 @@ function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit |
   const misfit = fits(value)
   if (misfit === undefined || value === text || !types.has('string')) return misfit
   return fits(text) === undefined ? undefined : misfit
+}
+
+/** As of a single text, each item by itself. */
+function listMisfit(
+  texts: readonly string[],
+  { types, fits, eachFits }: RequestParameter,
+): Misfit | undefined {
+  const values = texts.map((text) => meant(text, types))
+  const misfit = fits(values)
+  if (misfit === undefined || eachFits === undefined) return misfit
+  const valueFits = eachFits(values)
+  const textFits = eachFits(texts)
+  const read = values.map((value, at) => (!valueFits[at] && textFits[at] ? texts[at] : value))
+  return fits(read) === undefined ? undefined : misfit
 }
 
 function meant(text: string, types: ReadonlySet<string>): unknown {
