@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
+import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
 import { BoundedPattern } from './bounded-pattern.ts'
 import { replaceKeywords } from './keywords.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
@@ -28,6 +29,8 @@ export interface RequestParameter {
 export interface RequestContent {
   /** In lower case: `application/json`, or a range such as `text/*`. */
   readonly type: string
+  /** That a body must have where several have this type. Undefined: they cannot be read. */
+  readonly parameters: MediaParameters | undefined
   /** Of a body that is JSON. Undefined: none is looked at, because the type is not JSON or has no schema. */
   readonly fits: Fits | undefined
 }
@@ -151,12 +154,16 @@ class Compiler {
   #contentOf(body: Located): RequestContent[] {
     const content = Object(Object(body.value).content) as Readonly<Record<string, unknown>>
     return Object.entries(content).map(([name, media]) => {
-      const type = bareType(name)
+      const type = bareMediaType(name)
       const pointer = childPointer(`${body.pointer}/content`, name)
       const schema = `${pointer}/schema`
       const isJson = JSON_TYPE.test(type) || (JSON_RANGES.has(type) && this.#isStructure(schema))
       const isChecked = isJson && Object(media).schema !== undefined
-      return { type, fits: isChecked ? fitsBy(this.#validatorOf(schema)) : undefined }
+      return {
+        type,
+        parameters: mediaParametersOf(name),
+        fits: isChecked ? fitsBy(this.#validatorOf(schema)) : undefined,
+      }
     })
   }
 
@@ -197,7 +204,7 @@ class Compiler {
     if (place === 'path' && segment === -1) throw new Unusable(pointer, 'is not in the template of its path')
     const known = this.#typesOf(schema)
     const form =
-      media === undefined ? formOf(written, known) : JSON_TYPE.test(bareType(media)) ? 'json' : 'unread'
+      media === undefined ? formOf(written, known) : JSON_TYPE.test(bareMediaType(media)) ? 'json' : 'unread'
     const isList = form === 'repeated' || form === 'commas'
     const items = `${this.#pointerOf(schema)}/items`
     const types = isList ? this.#typesOf(items) : known
@@ -282,11 +289,6 @@ function asUnusable<T>(pointer: string, run: () => T): T {
   } catch (error) {
     throw new Unusable(pointer, `cannot be used: ${error instanceof Error ? error.message : String(error)}`)
   }
-}
-
-/** Without parameters. */
-function bareType(name: string): string {
-  return (name.split(';')[0] ?? '').trim().toLowerCase()
 }
 
 function typeNameOf(value: unknown): string {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import type { RequestRules } from '../../config/openapi/compiled-operations.ts'
+import { OperationRules, type RequestRules } from '../../config/openapi/compiled-operations.ts'
+import { asJsonSchemas } from '../../config/openapi/openapi-schemas.ts'
 import type { Route } from '../../config/settings.ts'
 import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
 import { validate } from './validate-request.ts'
@@ -50,7 +51,9 @@ describe('validate', () => {
 
   it('checks only what services read as the same: JSON under any described range, in UTF-8', () => {
     const looked = (contentType: string, type = 'application/json') => {
-      const content = [{ type, fits: () => ({ pointer: '/a', reason: 'was looked at' }) }]
+      const content = [
+        { type, parameters: undefined, fits: () => ({ pointer: '/a', reason: 'was looked at' }) },
+      ]
       const { gateway } = makeGateway({
         requestRules: { get: () => ({ ...RULES, parameters: [], content }) },
       })
@@ -78,5 +81,64 @@ describe('validate', () => {
     assert.equal(looked('application/json', '*/*'), at)
     assert.equal(looked('application/a+json', 'application/*'), at)
     assert.equal(looked('application/xml', '*/*'), undefined)
+  })
+
+  it('checks a body by the described type with the same parameters, and refuses what may be meant as two', () => {
+    const looked = (contentType: string, names: readonly string[]) => {
+      const schemas = names.map((name) => [name, { schema: { not: {}, description: name } }])
+      const content = Object.fromEntries(schemas)
+      const place = { path: '/a', pointer: '/paths/~1a/post' }
+      const document = { paths: { '/a': { post: { requestBody: { content } } } } }
+      const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
+      assert.ok(rules)
+      const told = rules.content?.map((one, at) => ({
+        ...one,
+        fits: () => ({ pointer: '', reason: String(at) }),
+      }))
+      const { gateway } = makeGateway({ requestRules: { get: () => ({ ...rules, content: told }) } })
+      const { exchange } = makeExchange({
+        method: 'POST',
+        headers: { 'Content-Type': contentType, 'Content-Length': '2' },
+      })
+      exchange.route = makeRoute({ operations: { POST: place } })
+      exchange.bufferedBody = Buffer.from('{}')
+      const refused = validate(gateway, exchange)
+      assert.ok(refused && 'code' in refused)
+      return refused.detail?.startsWith('The request body ')
+        ? Number(refused.detail.slice(17, -1))
+        : refused.code
+    }
+    const versions = [
+      'application/json;v=1',
+      'application/json; V="2"',
+      'application/json;v=2;x=y',
+      'text/plain',
+    ]
+    const UNSUPPORTED = 'unsupported_media_type'
+    for (const [contentType, found] of [
+      ['application/json;v=1', 0],
+      ['application/json; v=2', 1],
+      ['Application/JSON ;charset=utf-8 ; v="1" ;', 0],
+      ['application/json;x=Y;v=2', 2],
+      ['application/json;x=z;v=2', 1],
+      ['application/json', UNSUPPORTED],
+      ['application/json;v=3', UNSUPPORTED],
+      ['application/json;v=1;v=2', UNSUPPORTED],
+      ['application/json;x=";v=1";v=2', 1],
+      ['application/json;v=1;x="', UNSUPPORTED],
+      ['application/json;v=1;v*=2 3', UNSUPPORTED],
+    ] as const) {
+      assert.equal(looked(contentType, versions), found, contentType)
+    }
+    assert.equal(looked('application/json;v=3', ['application/json;v=1', 'application/json']), 1)
+    assert.equal(looked('application/json;v=3', ['application/json;v=1', '*/*', 'application/json;v=2']), 1)
+    assert.equal(looked('application/json;v=1;v=3', [...versions, '*/*']), UNSUPPORTED)
+    assert.equal(
+      looked('application/json;a=1;b=1', ['application/json;a=1', 'application/json;b=1']),
+      UNSUPPORTED,
+    )
+    // One alone stands for its type, whatever its parameters are.
+    for (const contentType of ['application/json', 'application/json;v=1;v=2'])
+      assert.equal(looked(contentType, ['application/json; charset=utf-8', 'text/plain']), 0)
   })
 })

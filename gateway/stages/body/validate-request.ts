@@ -9,8 +9,8 @@ import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
 import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
 import { networkOf } from '../../http/rules/network.ts'
-import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 import { type Field, valueIn } from '../../http/syntax/field.ts'
+import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
 import { readWholeBody } from './whole-body.ts'
@@ -70,7 +70,7 @@ function checkBody(
   const described = contentFor(content, contentType)
   if (described === undefined) return UNSUPPORTED
   const { fits } = described
-  if (fits === undefined || contentType === undefined || !JSON_TYPE.test(typeOf(contentType)))
+  if (fits === undefined || contentType === undefined || !JSON_TYPE.test(bareMediaType(contentType)))
     return undefined
   if (!isInUtf8(contentType)) return CHARSET
   if (fields.some(isEncoding)) return ENCODED
@@ -91,14 +91,29 @@ function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,
 ): RequestContent | undefined {
-  const type = typeOf(contentType ?? '')
-  if (type === '') return undefined
-  const range = `${type.slice(0, type.indexOf('/'))}/*`
-  return [type, range, '*/*'].map((name) => content.find((one) => one.type === name)).find(Boolean)
+  const type = bareMediaType(contentType ?? '')
+  if (contentType === undefined || type === '') return undefined
+  for (const name of [type, `${type.slice(0, type.indexOf('/'))}/*`, '*/*']) {
+    const same = content.filter((one) => one.type === name)
+    if (same.length === 1) return same[0]
+    if (same.length === 0) continue
+    const parameters = mediaParametersOf(contentType)
+    if (parameters === undefined) return undefined
+    const fitting = same.filter((one) => hasAll(parameters, one.parameters))
+    if (fitting.length > 0) return narrowest(fitting)
+  }
+  return undefined
 }
 
-function typeOf(contentType: string): string {
-  return withoutSpaceAround(contentType.split(';')[0] ?? '').toLowerCase()
+function hasAll(parameters: MediaParameters, wanted: MediaParameters | undefined): boolean {
+  return wanted !== undefined && [...wanted].every(([name, value]) => parameters.get(name) === value)
+}
+
+/** The one with the most parameters; of two with as many a service may take either. */
+function narrowest(fitting: readonly RequestContent[]): RequestContent | undefined {
+  const most = Math.max(...fitting.map(({ parameters }) => parameters?.size ?? 0))
+  const [one, another] = fitting.filter(({ parameters }) => parameters?.size === most)
+  return another === undefined ? one : undefined
 }
 
 /**

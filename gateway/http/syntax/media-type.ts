@@ -1,0 +1,28 @@
+import { withoutSpaceAround } from './characters.ts'
+
+/** By name; names and values in lower case. */
+export type MediaParameters = ReadonlyMap<string, string>
+
+/** `;name=value` or `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). A quoted value with backslashes is not read alike everywhere. */
+const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
+
+/** Of `Application/JSON; v=1`: `application/json`. */
+export function bareMediaType(text: string): string {
+  return withoutSpaceAround(text.split(';')[0] ?? '').toLowerCase()
+}
+
+/** @returns undefined where they can be read in more than one way, or one is there twice */
+export function mediaParametersOf(text: string): MediaParameters | undefined {
+  const written = withoutSpaceAround(text).toLowerCase()
+  const parameters = new Map<string, string>()
+  PARAMETER.lastIndex = written.includes(';') ? written.indexOf(';') : written.length
+  while (PARAMETER.lastIndex < written.length) {
+    const match = PARAMETER.exec(written)
+    if (match === null) return undefined
+    const [, name, token, quoted] = match
+    if (name === undefined) continue
+    if (parameters.has(name)) return undefined
+    parameters.set(name, token ?? quoted ?? '')
+  }
+  return parameters
+}
