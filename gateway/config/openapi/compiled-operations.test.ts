@@ -249,6 +249,14 @@ test('a multiple is one in decimal, as amounts are, and what is beyond all numbe
   assert.equal(list(Array.from({ length: 150_000 }, () => 1e300)), ' is too complex to be checked')
 })
 
+test('digits beyond the fifteenth may not count, as config/README.md says', () => {
+  const check = (schema: object, text: string) => checker(schema)(JSON.parse(text))
+  assert.equal(check({ maximum: 9007199254740992 }, '9007199254740993'), undefined)
+  assert.equal(check({ multipleOf: 0.01 }, '0.010000000000000000001'), undefined)
+  assert.equal(check({ multipleOf: 0.01 }, '1234567890123.45'), undefined)
+  assert.equal(check({ multipleOf: 0.01 }, '123456789012.345'), ' must be a multiple of 0.01')
+})
+
 test('under a range of types an object is looked for in JSON, and a file in nothing', () => {
   const content = {
     '*/*': { schema: { $ref: '#/components/schemas/Any' } },
