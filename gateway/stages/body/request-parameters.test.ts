@@ -26,26 +26,15 @@ function checker(parameter: { in: 'path' | 'query' | 'header'; schema: object; [
 describe('a list with commas', () => {
   const pair = { type: 'array', maxItems: 2, items: { enum: ['a', 'b'] } }
 
-  it('in a query is divided before it is decoded, so that an encoded comma belongs to an item', () => {
-    const check = checker({ in: 'query', schema: { ...pair, items: { type: 'string', minLength: 3 } } })
-    assert.equal(check('p=a%2Cb,b%2ca'), undefined)
-    assert.equal(check('p=abc,a,bc'), ' must NOT have more than 2 items')
-    assert.equal(check('p=a%2Cb,a'), '/1 must NOT have fewer than 3 characters')
-    assert.equal(check('p=1%2C2%2C3'), undefined)
-    const numbers = checker({ in: 'query', schema: { type: 'array', items: { type: 'integer' } } })
-    assert.equal(numbers('p=1,2,3'), undefined)
-    assert.equal(numbers('p=1%2C2,3'), '/0 must be integer')
-  })
-
-  it('in a query has a name and items in the code of forms, once', () => {
-    const check = checker({
+  it('in a query is decoded before it is divided, as most services do: many clients encode the comma', () => {
+    const numbers = checker({
       in: 'query',
-      schema: { type: 'array', items: { enum: ['ü', 'a b', '+', '=', ''] } },
+      schema: { type: 'array', maxItems: 3, items: { type: 'integer' } },
     })
-    for (const query of ['p=%C3%BC,a+b,a%20b,%2B,=,', '&&x=1&%70=a+b&y', 'p', 'x=p&p=', 'x=?&p=%3D'])
-      assert.equal(check(query), undefined, query)
-    assert.match(check('p=b') ?? '', /^\/0 must be equal to one of/)
-    assert.equal(check('p=%2B&p=%2B'), ' must be there once')
+    for (const query of ['p=1,2,3', 'p=1%2C2,3', 'p=1%2c2%2C3', '&x=1&%70=1+,%202&y'])
+      assert.equal(numbers(query), undefined, query)
+    assert.equal(numbers('p=1%2C2%2C3,4'), ' must NOT have more than 3 items')
+    assert.equal(numbers('p=1&p=2'), ' must be there once')
   })
 
   it('in a path or a header is divided at every comma: the service gets a path with plain ones', () => {

@@ -34,7 +34,7 @@ export function parameterMisfit(
       texts = [decodeURIComponent(segments[parameter.segment] ?? '')]
     } else if (parameter.in === 'query') {
       search ??= new URLSearchParams(query)
-      texts = parameter.form === 'commas' ? writtenIn(query, parameter.name) : search.getAll(parameter.name)
+      texts = search.getAll(parameter.name)
     } else texts = fields.filter(({ lower }) => lower === parameter.name).map(({ value }) => value)
     const misfit = misfitOf(parameter, texts)
     if (misfit !== undefined) return { parameter, ...misfit }
@@ -51,29 +51,10 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   const text = parameter.in === 'header' ? texts.join(', ') : first
   // Services differ in which of several they take.
   if (another !== undefined && parameter.in === 'query') return { pointer: '', reason: 'must be there once' }
-  if (form === 'commas') return listMisfit(itemsOf(parameter, text), parameter)
+  if (form === 'commas') return listMisfit(text.split(',').map(withoutSpaceAround), parameter)
   if (form === 'single') return singleMisfit(text, parameter)
   const json = parseCheckedJson(Buffer.from(text))
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
-}
-
-/** What the query has under a name, not decoded yet: an encoded comma divides nothing (RFC 6570 section 3.2.1). */
-function writtenIn(query: string, name: string): string[] {
-  const pairs = query.slice(1).split('&').filter(Boolean)
-  return pairs
-    .map((pair) => (pair.includes('=') ? pair : `${pair}=`))
-    .filter((pair) => decoded(pair.slice(0, pair.indexOf('='))) === name)
-    .map((pair) => pair.slice(pair.indexOf('=') + 1))
-}
-
-/** A name or value of a query. */
-function decoded(written: string): string {
-  return new URLSearchParams(`=${written}`).get('') ?? ''
-}
-
-function itemsOf(parameter: RequestParameter, text: string): string[] {
-  const parts = text.split(',')
-  return (parameter.in === 'query' ? parts.map(decoded) : parts).map(withoutSpaceAround)
 }
 
 /** A text may stand for a number, and where the schema allows both it is enough that one fits. */
