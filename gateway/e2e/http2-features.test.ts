@@ -102,6 +102,22 @@ for (const [what, env] of Object.entries({
       assert.equal((await gateway.pair('forwarded-1'))[0].ip, '192.0.2.7')
     })
 
+    it('forwards what an empty frame ends without a body', async () => {
+      const framing = async (method: string) => {
+        const { status, body } = await ask(sessions[0] as ClientHttp2Session, {
+          method,
+          path: '/a',
+          body: '',
+        })
+        const { headers } = JSON.parse(body)
+        return [status, headers['transfer-encoding'], headers['content-length'], headers.connection]
+      }
+      for (const method of ['GET', 'DELETE', 'OPTIONS'])
+        assert.deepEqual(await framing(method), [200, undefined, undefined, 'keep-alive'], method)
+      for (const method of ['POST', 'PUT', 'PATCH'])
+        assert.deepEqual(await framing(method), [200, undefined, '0', 'keep-alive'], method)
+    })
+
     it('counts a limit once for all streams and connections', async () => {
       const all = await Promise.all([onAll({ path: '/few' }), onAll({ path: '/few' })])
       assert.deepEqual(tally(all.flat()), { 200: 20, 429: 2 * SESSIONS - 20 })

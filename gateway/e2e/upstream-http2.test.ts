@@ -4,6 +4,7 @@ import { connect, createServer, type Http2Server, type ServerHttp2Stream } from 
 import type { AddressInfo } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { call } from './client.ts'
+import { answered } from './http2-client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 
 describe('an upstream of HTTP/2', () => {
@@ -35,7 +36,8 @@ describe('an upstream of HTTP/2', () => {
           stream.sendTrailers({ 'x-trailer': 'last', 'cache-control': 'public' }),
         )
         const { te, upgrade, connection, cookie } = headers
-        const seen = { method, path, host: headers[':authority'], te, upgrade, connection, cookie, body }
+        const fields = { host: headers[':authority'], te, upgrade, connection, cookie }
+        const seen = { method, path, ...fields, body, endsWithHead: stream.endAfterHeaders }
         stream.end(status === 204 || method === 'HEAD' ? undefined : JSON.stringify(seen))
       })
     })
@@ -105,6 +107,23 @@ describe('an upstream of HTTP/2', () => {
     assert.deepEqual([JSON.parse(text).te, JSON.parse(text).body], ['trailers', 'begun, done'])
     assert.deepEqual(Object.entries(trailers), [['x-trailer', 'last']])
     assert.deepEqual(trailersSeen, ['9', undefined])
+  })
+
+  it('gets no body where an empty frame ended the request, but for a call of gRPC or with trailers', async () => {
+    const session = connect(gateway.url)
+    const endsWithHead = async (headers: Record<string, string>, waitForTrailers = false) => {
+      const stream = session.request({ ':path': '/api/x', ...headers }, { endStream: false, waitForTrailers })
+      stream.on('wantTrailers', () => stream.sendTrailers({ 'x-sum': '0' }))
+      stream.end()
+      return JSON.parse((await answered(stream)).body).endsWithHead
+    }
+    const post = { ':method': 'POST' }
+    assert.equal(await endsWithHead({}), true)
+    assert.equal(await endsWithHead(post), true)
+    assert.equal(await endsWithHead({ ...post, 'content-type': 'application/grpc' }), false)
+    assert.equal(await endsWithHead(post, true), false)
+    assert.deepEqual(trailersSeen.slice(-2), ['0', undefined])
+    session.close()
   })
 
   it('is checked in HTTP/2 too', async () => {

@@ -17,8 +17,10 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
   // First, because only this can throw, and nothing has been sent yet.
   const { common, fields } = upstreamFields(gateway, exchange)
+  const isCall = isGrpcCall(exchange)
+  const hasBody = headers.hasBody && (isCall || !isEndedEmpty(exchange))
   // RFC 9110 section 10.1.1: 100 (Continue) only with a body, and never to HTTP/1.0.
-  const unread = headers.hasBody && exchange.bufferedBody === undefined
+  const unread = hasBody && exchange.bufferedBody === undefined
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs
   const forwarding = new Forwarding(gateway, exchange)
@@ -27,7 +29,6 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     body = req.body
     if (headers.contentLength === undefined && !isBounded(req.body, route, forwarding)) return
   }
-  const isCall = isGrpcCall(exchange)
   // Its two sides take turns as they like: `idleMs` bounds both.
   if (isCall && body !== null) req.body?.endPace()
   const clientMs = isCall ? grpcTimeoutMs(req.fields) : undefined
@@ -51,6 +52,14 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     forwarding,
   )
   exchange.forwarding = forwarding
+}
+
+/**
+ * The end has come, and no byte before it. Over HTTP/2 an empty frame may end a GET, and many services refuse one with a body. Calls of
+ * gRPC need that frame; trailers need a body.
+ */
+function isEndedEmpty({ req }: Exchange): boolean {
+  return req.complete && req.body?.isEmpty === true && req.trailers.length === 0
 }
 
 /** @returns false when the client has got a refusal. */
