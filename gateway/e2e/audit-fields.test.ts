@@ -85,6 +85,33 @@ describe('optional members of the audit records', () => {
     assert.equal((await ask('/open', { traceparent })).record.traceId, TRACE)
     assert.equal((await ask('/mine', { traceparent })).record.traceId, TRACE)
     assert.equal((await ask('/open', { traceparent: 'x' })).record.traceId, undefined)
+    // The service does not see it: it is for the gateway alone.
+    const named = await ask('/open', { traceparent, Connection: 'close, TraceParent' })
+    assert.equal(named.record.traceId, undefined)
+    assert.ok(!named.sent?.traceparent?.toString().includes(TRACE))
+  })
+
+  it('a credential or an id that Connection names is read, and the service gets what the gateway has made of it', async () => {
+    const authorization = `Bearer ${await upstream.issuer.token({})}`
+    const own = { [HEADER]: OWN, 'x-request-id': 'named-1', Authorization: authorization }
+    const Connection = ['close', ...Object.keys(own), 'DPoP', 'Idempotency-Key'].join(', ')
+    const response = await call(`${gateway.url}/mine`, {
+      headers: { ...own, Connection, 'Idempotency-Key': 'once' },
+    })
+    const sent = (JSON.parse(response.body) as SeenRequest).headers
+    assert.deepEqual(
+      [sent.authorization, sent['idempotency-key'], sent['x-auth-subject']],
+      [undefined, undefined, 'user-1'],
+    )
+    const [record] = await gateway.pair('named-1')
+    assert.equal(record.userId, 'user-1')
+    for (const [name, value] of [
+      ['x-request-id', 'named-1'],
+      [HEADER, OWN],
+    ] as const)
+      assert.deepEqual([response.headers[name], sent[name]], [value, value])
+    const guessed = await ask('/mine', { authorization: 'Bearer x', Connection: 'close, Authorization' })
+    assert.equal(guessed.response.status, 401)
   })
 
   it('the first record of a run says how far the clock is off, and who said so', async () => {

@@ -31,3 +31,9 @@ export function nominatedBy(fields: readonly Field[]): ReadonlySet<string> | und
   }
   return nominated
 }
+
+/** The fields without those that Connection names, which are for this hop alone (RFC 9110 section 7.6.1). */
+export function withoutNominated(fields: readonly Field[]): readonly Field[] {
+  const nominated = nominatedBy(fields)
+  return nominated === undefined ? fields : fields.filter(({ lower }) => !isNominated(lower, nominated))
+}

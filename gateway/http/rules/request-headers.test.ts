@@ -46,6 +46,12 @@ describe('readRequestHeaders', () => {
     assert.equal(headers.fault, undefined)
   })
 
+  it('takes a traceparent that Connection names for none', () => {
+    assert.equal(read([...HOST, 'traceparent', 'a', 'Connection', 'close']).traceparent, 'a')
+    for (const named of ['TraceParent', 'close ,traceparent, x'])
+      assert.equal(read([...HOST, 'Connection', named, 'traceparent', 'a']).traceparent, undefined)
+  })
+
   it('joins repeated X-Forwarded-For in their order', () => {
     const headers = read([...HOST, 'X-Forwarded-For', 'a', 'x-forwarded-for', 'b, c'])
     assert.equal(headers.forwardedFor, 'a, b, c')

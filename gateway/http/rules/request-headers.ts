@@ -2,6 +2,7 @@ import { isIPv6 } from 'node:net'
 import type { RefusalCode } from '../../refusals.ts'
 import type { Field } from '../syntax/field.ts'
 import { ruleOf } from './field-rules.ts'
+import { nominatedBy } from './hop-by-hop.ts'
 
 /** More, or more than 16 KiB of them (the parser's bound), are refused with 431. */
 const MAX_HEADERS = 100
@@ -25,6 +26,7 @@ export class RequestHeaders {
   requestId: string | undefined = undefined
   /** `x-fapi-interaction-id` and `traceparent`: empty, and so invalid, when there is more than one. */
   interactionId: string | undefined = undefined
+  /** Undefined also when Connection names it. */
   traceparent: string | undefined = undefined
   /** Every value of DPoP, joined by commas: more than one is not a proof. */
   dpop: string | undefined = undefined
@@ -75,6 +77,9 @@ export function readRequestHeaders(fields: readonly Field[], version: HttpVersio
       headers.oddNames.push(lower)
     }
   }
+  // Such a trace ends here: the service is told of another.
+  if (headers.traceparent !== undefined && nominatedBy(fields)?.has('traceparent') === true)
+    headers.traceparent = undefined
   headers.hasValidHost = isValidHost(headers.host)
   const { length, coding } = framing
   headers.contentLength = length === undefined ? undefined : Number(length)

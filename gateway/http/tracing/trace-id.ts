@@ -1,3 +1,4 @@
+import { withoutNominated } from '../rules/hop-by-hop.ts'
 import type { Field } from '../syntax/field.ts'
 import { isTraceparent, receivedTraceparent, traceIdIn } from '../syntax/traceparent.ts'
 
@@ -22,6 +23,6 @@ export function recordedTraceId(trace: InTrace['trace'], received: string | unde
 /** The trace id for a log line: that of its spans, else what the service was told, else what the caller said. */
 export function traceIdOf({ trace, traceparent, req }: InTrace): string | undefined {
   if (trace !== undefined) return trace.traceId
-  const named = traceparent ?? receivedTraceparent(req.fields)
+  const named = traceparent ?? receivedTraceparent(withoutNominated(req.fields))
   return named === undefined ? undefined : traceIdIn(named)
 }

@@ -108,6 +108,18 @@ describe('Tracer', () => {
     }
   })
 
+  it('continues nothing that Connection names: it is for this hop alone', () => {
+    const { made } = tracer()
+    const state = new Field('tracestate', 'a=1')
+    const begun = (named: string) =>
+      made.begin([...parent('01'), state, new Field('Connection', `close, ${named}`)], false)
+    const fresh = begun('TraceParent')
+    assert.notEqual(fresh?.traceId, TRACE)
+    assert.deepEqual([fresh?.parentId, fresh?.tracestates], [undefined, []])
+    const stateless = begun('tracestate')
+    assert.deepEqual([stateless?.traceId, stateless?.tracestates], [TRACE, []])
+  })
+
   it('gives each attempt a traceparent of its own, and passes the random flag and the state on', () => {
     const state = new Field('tracestate', 'a=1')
     const trace = tracer().made.begin([...parent('ff'), state], false)
@@ -197,5 +209,7 @@ describe('traceIdOf', () => {
     assert.equal(traceIdOf({ req, trace: undefined, traceparent: other }), '1'.repeat(32))
     assert.equal(traceIdOf({ req, trace: undefined, traceparent: undefined }), TRACE)
     assert.equal(traceIdOf({ req: { fields: [] }, trace: undefined, traceparent: undefined }), undefined)
+    const forThisHop = { fields: [...parent('00'), new Field('Connection', 'traceparent')] }
+    assert.equal(traceIdOf({ req: forThisHop, trace: undefined, traceparent: undefined }), undefined)
   })
 })

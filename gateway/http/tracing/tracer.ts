@@ -1,4 +1,5 @@
 import type { TracingSettings } from '../../config/tracing-settings.ts'
+import { withoutNominated } from '../rules/hop-by-hop.ts'
 import type { Field } from '../syntax/field.ts'
 import { receivedTraceparent } from '../syntax/traceparent.ts'
 import { Sampler } from './sampler.ts'
@@ -49,10 +50,11 @@ export class Tracer {
    */
   begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
     const { steadyClock } = this.#options
-    const traceparent = receivedTraceparent(fields)
+    const passedOn = withoutNominated(fields)
+    const traceparent = receivedTraceparent(passedOn)
     if (traceparent !== undefined) {
       if (!this.#sampler.takesChild(traceparent, viaTrustedProxy)) return undefined
-      const tracestates = fields.filter(({ lower }) => lower === 'tracestate')
+      const tracestates = passedOn.filter(({ lower }) => lower === 'tracestate')
       return new Trace(steadyClock, { traceparent, tracestates })
     }
     const traceId = newTraceId()

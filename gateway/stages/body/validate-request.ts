@@ -7,7 +7,7 @@ import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
-import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
+import { withoutNominated } from '../../http/rules/hop-by-hop.ts'
 import { networkOf } from '../../http/rules/network.ts'
 import { type Field, valueIn } from '../../http/syntax/field.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
@@ -34,16 +34,10 @@ export function validate(
   const place = operations[method] ?? (method === 'HEAD' ? operations.GET : undefined)
   const rules = place && gateway.requestRules.get(place)
   if (rules === undefined) return undefined
-  const fields = receivedFields(exchange)
+  const fields = withoutNominated(exchange.req.fields)
   const misfit = parameterMisfit(rules, exchange, fields)
   if (misfit !== undefined) return refuseParameter(misfit)
   return checkBody(gateway, exchange, { rules, fields })
-}
-
-/** The fields that the service gets: not those that Connection names, which are removed (RFC 9110 section 7.6.1). */
-function receivedFields({ req: { fields } }: Exchange): readonly Field[] {
-  const nominated = nominatedBy(fields)
-  return nominated === undefined ? fields : fields.filter(({ lower }) => !isNominated(lower, nominated))
 }
 
 /** The whole request has come, and it has no body: over HTTP/2 an empty frame may end it, over HTTP/1.1 an empty chunk. */
