@@ -53,7 +53,11 @@ const PROBLEMS = {
     detail: 'As much of this sender is kept as may be. Send it again later.',
   },
   headers_too_large: { status: 431, detail: 'The header section is larger than what is accepted here.' },
-  internal: { status: 500, detail: 'Something went wrong here. Nothing was changed.' },
+  internal: {
+    status: 500,
+    detail:
+      'Something went wrong here with this request: it is unknown whether it took effect. Look before you send it again; with an Idempotency-Key, send it with the same one.',
+  },
   database_unavailable: {
     status: 503,
     detail:

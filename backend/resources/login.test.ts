@@ -47,6 +47,19 @@ onEachDatabase('POST /api/login', (database) => {
     assert.match(String(payload.jti), /^[0-9a-f-]{36}$/)
   })
 
+  it('does not say that nothing was changed when it fails behind the change', async (t) => {
+    const count = async () =>
+      (await database().query<{ n: bigint }>('SELECT count(*) AS n FROM sessions'))[0]?.n ?? 0n
+    const before = await count()
+    t.mock.getter(service.keys, 'current', () => {
+      throw new Error('no key to sign with')
+    })
+    const { status, body } = await login({ email: 'alice@example.com', password: 'correct horse' })
+    assert.deepEqual([status, body.code, await count()], [500, 'internal', before + 1n])
+    assert.doesNotMatch(body.detail, /nothing/i)
+    assert.match(body.detail, /unknown whether it took effect/)
+  })
+
   it('publishes public members only', async () => {
     const { body } = await service.send({ method: 'GET', url: '/.well-known/jwks.json' })
     assert.deepEqual(Object.keys(body.keys[0]).sort(), ['alg', 'crv', 'kid', 'kty', 'use', 'x', 'y'])
