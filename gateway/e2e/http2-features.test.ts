@@ -4,6 +4,7 @@ import type { ServerResponse } from 'node:http'
 import { type ClientHttp2Session, connect, constants } from 'node:http2'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
@@ -116,6 +117,22 @@ for (const [what, env] of Object.entries({
         assert.deepEqual(await framing(method), [200, undefined, undefined, 'keep-alive'], method)
       for (const method of ['POST', 'PUT', 'PATCH'])
         assert.deepEqual(await framing(method), [200, undefined, '0', 'keep-alive'], method)
+    })
+
+    it('forwards a GET as one without a body or with it, also when that shows only in the next packet', async () => {
+      const seen = async (late: string) => {
+        const stream = (sessions[0] as ClientHttp2Session).request({ ':path': '/a' }, { endStream: false })
+        await sleep(10)
+        if (late === '') stream.end()
+        else {
+          stream.write(late)
+          setTimeout(() => stream.end(), 10)
+        }
+        const { headers, body } = JSON.parse((await answered(stream)).body)
+        return [headers['transfer-encoding'], body]
+      }
+      assert.deepEqual(await seen(''), [undefined, ''])
+      assert.deepEqual(await seen('late'), ['chunked', 'late'])
     })
 
     it('counts a limit once for all streams and connections', async () => {

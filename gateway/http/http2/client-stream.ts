@@ -121,6 +121,7 @@ export class ClientStream<E> implements ResponseStream {
     else {
       if (this.#deadline?.isBodyHeldBack === false) this.#deadline.extendBody(piece.length)
       this.#body.receive(piece, isLast || this.#received === announced)
+      this.req.markBegun()
     }
   }
 

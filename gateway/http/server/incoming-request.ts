@@ -42,6 +42,7 @@ export class IncomingRequest {
   trailers: readonly Field[] = NO_FIELDS
   readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined
+  #whenBegun: (() => void) | undefined = undefined
 
   /** @param headers what `readRequestHeaders` has read of the fields */
   constructor(
@@ -68,8 +69,20 @@ export class IncomingRequest {
   /** For the connection: every byte has come. */
   markComplete(): void {
     this.complete = true
+    this.markBegun()
     this.#whenComplete?.()
     this.body?.complete()
+  }
+
+  /** For the connection: a byte of the body has come over HTTP/2, or the end of any. */
+  markBegun(): void {
+    this.#whenBegun?.()
+    this.#whenBegun = undefined
+  }
+
+  /** To be called once. @param run called when a byte of the body has come (HTTP/2 only), or its end */
+  whenBegun(run: () => void): void {
+    this.#whenBegun = run
   }
 
   /** To be called once. Never resolves when the rest does not come. */

@@ -32,6 +32,31 @@ describe('receive', () => {
     assert.equal(received(undefined).outcome, undefined)
   })
 
+  it('waits for the first byte or the end of what may be a GET without a body, but not for long', async (t) => {
+    t.mock.timers.enable({ apis: ['setTimeout'] })
+    const open = (method = 'GET', more: object = {}) => {
+      const { exchange } = makeExchange({ method, version: '2', complete: false })
+      let begin = () => {}
+      const body = { isEmpty: true }
+      const whenBegun = (run: () => void) => {
+        begin = run
+      }
+      Object.assign(exchange.req, { body, whenBegun }, more)
+      exchange.headers.hasBody = true
+      return { outcome: receive(makeGateway().gateway, exchange), begin: () => begin() }
+    }
+    const [begun, silent] = [open(), open()]
+    assert.ok(begun.outcome instanceof Promise && silent.outcome instanceof Promise)
+    begun.begin()
+    assert.equal(await begun.outcome, undefined)
+    t.mock.timers.tick(50)
+    assert.equal(await silent.outcome, undefined)
+    for (const { outcome } of [open('POST'), open('GET', { body: { isEmpty: false } })])
+      assert.equal(outcome, undefined)
+    for (const more of [{ version: '1.1' }, { complete: true }])
+      assert.equal(open('GET', more).outcome, undefined)
+  })
+
   it('does not wait for a client that waits for 100 (Continue)', () => {
     assert.equal(received('5', { expect: '100-continue' }).outcome, undefined)
   })
