@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
+import { connect } from 'node:http2'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import fc from 'fast-check'
 import { type Call, call } from './client.ts'
+import { answered } from './http2-client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -75,13 +77,14 @@ describe('a gateway that validates requests by a document', () => {
     upstream = await startUpstream()
     // The directory is known only when the gateway has started: the document comes with the first edit.
     gateway = await startGateway({
-      config: { upstream: upstream.url, routes: [{ path: '/other', auth: ['none'] }] },
+      config: { upstream: upstream.url, http2: true, routes: [{ path: '/other', auth: ['none'] }] },
     })
     write(DOCUMENT)
     writeFileSync(
       join(gateway.dir, 'gateway.json'),
       JSON.stringify({
         upstream: upstream.url,
+        http2: true,
         openapi: { file: join(gateway.dir, 'api.json'), validateRequests: true },
       }),
     )
@@ -227,6 +230,25 @@ describe('a gateway that validates requests by a document', () => {
       { numRuns: 60 },
     )
     assert.equal((await post('{"name":5}', 'text/plain')).json<SeenRequest & object>().body, '{"name":5}')
+  })
+
+  it('waits over HTTP/2 for the frame that shows whether there is a body', async () => {
+    const session = connect(gateway.url)
+    const ended = async (path: string, lateMs: number, type?: string) => {
+      const headers = { ':method': 'POST', ':path': path, ...(type && { 'content-type': type }) }
+      const stream = session.request(headers, { endStream: false })
+      setTimeout(() => stream.end(), lateMs)
+      return (await answered(stream)).status
+    }
+    const json = 'application/json'
+    assert.deepEqual(
+      [await ended('/v1/any', 0), await ended('/v1/any', 10), await ended('/v1/any', 10, json)],
+      [200, 200, 200],
+    )
+    // Known only when the body has been read.
+    assert.equal(await ended('/v1/any', 200, json), 200)
+    assert.deepEqual([await ended('/v1/items', 10, json), await ended('/v1/items', 200, json)], [400, 400])
+    session.close()
   })
 
   it('follows the document as it is edited, and keeps the last good one while it is faulty', async () => {

@@ -12,6 +12,7 @@ import { networkOf } from '../../http/rules/network.ts'
 import { type Field, valueIn } from '../../http/syntax/field.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
+import { firstByteOrEnd, mayEndEmpty } from './empty-end.ts'
 import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
 import { readWholeBody } from './whole-body.ts'
 
@@ -55,10 +56,21 @@ interface CheckedBy {
 function checkBody(
   gateway: Gateway,
   exchange: Exchange,
-  { rules: { content, bodyRequired }, fields }: CheckedBy,
+  by: CheckedBy,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  if (by.rules.content === undefined) return undefined
+  if (exchange.bufferedBody !== undefined || !mayEndEmpty(exchange)) return checkSent(gateway, exchange, by)
+  return firstByteOrEnd(exchange.req).then(() =>
+    exchange.closed ? undefined : checkSent(gateway, exchange, by),
+  )
+}
+
+function checkSent(
+  gateway: Gateway,
+  exchange: Exchange,
+  { rules: { content = [], bodyRequired }, fields }: CheckedBy,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   const { req, bufferedBody } = exchange
-  if (content === undefined) return undefined
   if (isEmpty(exchange)) return bodyRequired ? BODY_MISSING : undefined
   const contentType = valueIn(fields, 'content-type')
   const described = contentFor(content, contentType)
@@ -76,7 +88,8 @@ function checkBody(
   return body.then((whole) => {
     if (!Buffer.isBuffer(whole)) return whole
     exchange.bufferedBody = whole
-    return exchange.closed ? undefined : bodyMisfit(whole, fits)
+    if (exchange.closed || (whole.length === 0 && !bodyRequired)) return undefined
+    return whole.length === 0 ? BODY_MISSING : bodyMisfit(whole, fits)
   })
 }
 
