@@ -59,12 +59,13 @@ function unknownCommand(args: readonly string[]): number {
   const names = Object.keys(COMMANDS)
   const family = names.filter((name) => name.startsWith(`${first} `))
   const known = first.startsWith('-') ? ['--help', '--version'] : names
-  const meant = closestTo(args.slice(0, 2).join(' '), known) ?? closestTo(first, known)
+  const both = args.slice(0, 2).join(' ')
+  const meant = closestTo(both, known) ?? closestTo(first, known)
   const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
   const fault =
     family.length > 0 && meant === undefined
       ? `countersign ${first} is not a command: there is ${family.join(', ')}`
-      : `countersign has no ${first.startsWith('-') ? 'flag' : 'command'} "${first}"${hint}`
+      : `countersign has no ${first.startsWith('-') ? 'flag' : 'command'} "${family.length > 0 ? both : first}"${hint}`
   complain(`${fault}\nSee: countersign --help`)
   return EXIT.usage
 }

@@ -317,6 +317,7 @@ describe('the command line', () => {
       ],
       ['countersign constructor', 2, /has no command "constructor"/],
       ['countersign health --constructor', 2, /has no --constructor/],
+      ['countersign audit fnd', 2, /has no command "audit fnd"; did you mean "audit find"\?/],
       ['countersign explain', 2, /is not a command: there is explain route, explain limit/],
       ['countersign health --admn x', 2, /^countersign health has no --admn; did you mean --admin\?/],
       ['countersign health --admin http://127.0.0.1:1', 1, /does not answer: (ECONNREFUSED|bad port)/],
