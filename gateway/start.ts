@@ -41,7 +41,7 @@ const backend: Child = {
 const gateway: Child = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
 // The service is this process: systemd must not hear of its parts.
-const env = { ...process.env, ...sharedSecret(process.env), NOTIFY_SOCKET: undefined }
+const env = { ...process.env, ...secretOrExit(), NOTIFY_SOCKET: undefined }
 let stopping = false
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
@@ -107,10 +107,21 @@ function end(part: Child, asked: Stopping): Promise<number> {
   })
 }
 
+function secretOrExit(): ReturnType<typeof sharedSecret> {
+  try {
+    return sharedSecret(process.env)
+  } catch (fault) {
+    const directory = process.env.GATEWAY_DATA_DIR || 'data'
+    const cause = (fault as Error).message
+    process.stderr.write(`cannot start: a secret cannot be made in ${directory}: ${cause}\n`)
+    process.exit(1)
+  }
+}
+
 function closeToOthers(directory: string): void {
   try {
     chmodSync(directory, 0o700)
   } catch (fault) {
-    process.stderr.write(`other users can read ${directory}: ${(fault as Error).message}\n`)
+    process.stderr.write(`${directory} cannot be closed to other users: ${(fault as Error).message}\n`)
   }
 }

@@ -119,6 +119,15 @@ describe('npm start', () => {
     assert.deepEqual(openToOthers(), [], 'nothing is for other users, not even while it runs')
   })
 
+  it('says in a line why it cannot start where it may not write', async () => {
+    const [running, before] = [both, log]
+    start({ GATEWAY_DATA_DIR: '/dev/null/data' })
+    assert.equal(await ended(), 1)
+    assert.match(log, /^cannot start: a secret cannot be made in \/dev\/null\/data: E\w+: [^\n]*\n$/)
+    both = running
+    log = before
+  })
+
   it('starts a gateway that was killed again, and recovers its trail', async () => {
     const killed = gatewayPid()
     process.kill(killed, 'SIGKILL')
