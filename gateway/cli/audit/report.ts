@@ -59,7 +59,7 @@ function reportText(file: string, report: DayReport): string {
     found
       .map(({ from, until, reason }) => `\n    ${printable(`${from} to ${until ?? 'now'}, ${reason}`)}`)
       .join('')
-  const wait = longestUnsealedMs === undefined ? '' : `, the longest wait ${longestUnsealedMs} ms`
+  const wait = longestUnsealedMs === undefined ? '' : `, the longest wait ${Math.round(longestUnsealedMs)} ms`
   return [
     `${printable(file)}, ${report.day} (UTC)`,
     `  requests    ${requests}, responses ${responses}, unpaired ${unpaired}, recovered ${recovered}`,
