@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import type { RequestHeaders } from '../rules/request-headers.ts'
 import { type Client, GET, serving, until } from './conformance/client.test-support.ts'
 import {
   readThrough,
@@ -260,6 +263,35 @@ describe('a connection that ends in the middle', () => {
       assert.equal(seen.length, 1)
     })
   }
+})
+
+describe('a connection that is idle', () => {
+  it('keeps what was read of a head only if the next one may have all the same fields', async () => {
+    setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('gc') as NodeJS.GCFunction
+    const longer = `X-Long: ${'x'.repeat(2048)}\r\n`
+    const heads: [fields: string, isKept: boolean][] = [
+      ['X-A: 1\r\n'.repeat(32), true],
+      ['X-A: 1\r\n'.repeat(33), false],
+      [longer, false],
+    ]
+    for (const [fields, isKept] of heads) {
+      const handler = scribe()
+      let read: WeakRef<RequestHeaders> | undefined
+      const begin: typeof handler.begin = (received, fault) => {
+        read = new WeakRef(received.req.headers)
+        return handler.begin(received, fault)
+      }
+      const wire = wireTo(serverOf({ ...handler, begin }))
+      wire.send(`GET / HTTP/1.1\r\n${fields}\r\n`)
+      await turns()
+      handler.seen.length = 0
+      await turns()
+      collect()
+      assert.equal(wire.destroyed, false)
+      assert.equal(read?.deref() !== undefined, isKept, `${fields.length} bytes of fields`)
+    }
+  })
 })
 
 describe('when idle connections are closed,', () => {

@@ -63,6 +63,10 @@ export class RequestReader {
     this.#body = null
     this.partialHead = undefined
     this.#head.rest()
+    if (!this.#head.mayRepeat) {
+      this.#headers = undefined
+      this.#fields = []
+    }
     this.deadline.idle()
   }
 

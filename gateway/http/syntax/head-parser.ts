@@ -115,6 +115,11 @@ export class HeadParser {
     this.fields = []
   }
 
+  /** Between two heads: the next one may get the same list of fields as the last. */
+  get mayRepeat(): boolean {
+    return this.#knownLines !== ''
+  }
+
   /**
    * @param text the next bytes, latin1.
    * @returns how many of them belong to the head; all of them while it is neither `whole` nor has a `fault`.
