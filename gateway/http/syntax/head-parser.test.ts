@@ -78,13 +78,14 @@ describe('the heads of one connection', () => {
     }
   })
 
-  it('without fields have none, whatever was between', () => {
-    const parser = parserOf()
+  it('without fields have none, whatever was between, and what the reader knew before is told anew', () => {
+    const { parser, reader } = parserWithReader()
     for (const values of [['a'], [], ['a'], [], ['a'], ['a'], []]) {
       assert.deepEqual(
         read(parser, head(values)).map(({ value }) => value),
         values,
       )
+      assert.equal(reader.told.length, values.length)
     }
   })
 
@@ -120,6 +121,20 @@ describe('the heads of one connection', () => {
         ['a', 'b'],
       )
       assert.equal(parser.whole, true)
+    }
+  })
+
+  it('that came in pieces are not taken for one that has their last lines only', () => {
+    const text = head(['a', 'b'])
+    for (let one = 1; one < text.length; one++) {
+      for (let other = one; other < text.length; other++) {
+        const parser = parserOf()
+        parser.begin()
+        for (const piece of [text.slice(0, one), text.slice(one, other), text.slice(other)])
+          parser.read(piece)
+        const [last, ...more] = read(parser, 'start\r\nX-1: b\r\n\r\n')
+        assert.deepEqual([last?.line, more.length], ['X-1: b\r\n', 0])
+      }
     }
   })
 
