@@ -153,4 +153,21 @@ describe('requests with the same received fields', () => {
       assert.equal(byNameOf(upstreamFields(gateway, next(change))).get(name), value, name)
     }
   })
+
+  it('share nothing where only the address behind a proxy, the mark against loops or the secret is another', () => {
+    const { gateway } = makeGateway()
+    const next = exchanges()
+    for (const address of ['198.51.100.1', '198.51.100.2', PEER]) {
+      const fields = byNameOf(upstreamFields(gateway, next({ viaTrustedProxy: true, address })))
+      assert.equal(fields.get('x-real-ip'), address)
+    }
+    for (const loopMark of ['countersign; id=one', 'countersign; id=other']) {
+      assert.equal(byNameOf(upstreamFields({ ...gateway, loopMark }, next())).get('cdn-loop'), loopMark)
+    }
+    for (const secret of ['one', 'other']) {
+      const upstreamSecret = new Field('X-Gateway-Secret', secret)
+      const fields = byNameOf(upstreamFields({ ...gateway, upstreamSecret }, next()))
+      assert.equal(fields.get('x-gateway-secret'), secret)
+    }
+  })
 })
