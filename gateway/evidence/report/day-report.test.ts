@@ -172,6 +172,36 @@ it('names a store that was degraded before the day, where it is not read, and en
   assert.equal(shared.degraded.length, 1)
 })
 
+it('names a day without a record, and says when the trail begins', async () => {
+  const DAY_MS = 86_400_000
+  const lines = [
+    startRecord({ timestamp: at('10:00:00.000'), pid: 1, open: 0 }),
+    ...pair(at('23:59:59.000'), 60_000),
+    event('AUDIT_STOP', '2026-11-21T00:10:00.000Z', { pid: 1, open: 0, reason: 'SIGTERM' }),
+    startRecord({ timestamp: '2026-11-23T09:00:00.000Z', pid: 2, open: 0 }),
+  ]
+  const attention = async (days: number) =>
+    (await reportOf(`records-${days}`, lines, DAY + days * DAY_MS)).attention
+  const begins = `the trail begins at ${at('10:00:00.000')}`
+  assert.deepEqual(await attention(-1), [`there is no record of 2026-11-19: ${begins}`])
+  assert.deepEqual(await attention(0), [])
+  assert.deepEqual(await attention(1), [])
+  assert.deepEqual(await attention(2), [`there is no record of 2026-11-22: ${begins}`])
+  assert.deepEqual(await attention(3), [])
+  assert.deepEqual(await attention(4), [`there is no record of 2026-11-24: ${begins}`])
+  const empty = await reportOf('empty', [])
+  assert.deepEqual(empty.attention, ['there is no record of 2026-11-20: the trail has no record at all'])
+  // No start of the trail, and a first line that is torn.
+  const [request = ''] = pair(at('10:00:00.000'), 5)
+  const odd = await reportOf('odd', ['{"type":"API_R\n', request], DAY - DAY_MS)
+  assert.deepEqual(odd.attention, [`there is no record of 2026-11-19: ${begins}`])
+})
+
+it('takes a day that a request lasted into for one with records', async () => {
+  const lines = pair('2026-11-19T23:59:00.000Z', 120_000)
+  assert.deepEqual((await reportOf('into', lines)).attention, [])
+})
+
 it('reads a segment that was renamed or compressed since it was listed', async () => {
   const trail = new SealedTrail(join(dir, 'moved'))
   trail.start()

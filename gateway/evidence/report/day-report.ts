@@ -1,4 +1,4 @@
-import { linesIn } from '../../audit/segments/read-segment.ts'
+import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { type AuditLine, numberOf, parseLine, textOf, timestampMs } from '../records/audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from '../records/scan-trail.ts'
@@ -53,7 +53,24 @@ export async function reportDay(
   for await (const { bytes } of blocksWritten(segments, { period, hasOpen, onRead })) {
     for (const line of linesIn(bytes)) count.read(line)
   }
-  return count.report()
+  const report = count.report()
+  if (count.hasRecord) return report
+  const begin = await beginOf(segments)
+  const what = begin === undefined ? 'the trail has no record at all' : `the trail begins at ${begin}`
+  return { ...report, attention: [`there is no record of ${report.day}: ${what}`, ...report.attention] }
+}
+
+/** The time of the first record that has one. */
+async function beginOf(segments: readonly Segment[]): Promise<string | undefined> {
+  for (const segment of segments) {
+    for await (const block of blocksOf(segment)) {
+      for (const line of linesIn(block)) {
+        const ms = timeOf(line)
+        if (ms !== undefined) return new Date(ms).toISOString()
+      }
+    }
+  }
+  return undefined
 }
 
 class DayCount {
@@ -75,6 +92,7 @@ class DayCount {
   readonly #pruned: string[] = []
   readonly #attention: string[] = []
   #noRecords = 0
+  #hasRecord = false
   #stop: AuditLine | undefined
   /** When the last line was written, as far as lines tell. */
   #lastMs: number | undefined
@@ -90,6 +108,11 @@ class DayCount {
     return Math.max(0, this.#requests - this.#responses)
   }
 
+  /** A record is of the day, or was written in it. */
+  get hasRecord(): boolean {
+    return this.#hasRecord
+  }
+
   read(line: Buffer): void {
     const record = parseLine(line)
     if (record === undefined) {
@@ -100,6 +123,7 @@ class DayCount {
     if (type === 'API_REQUEST' || type === 'API_RESPONSE') this.#readExchange(record)
     else this.#readEvent(record)
     const ms = writtenMs(line)
+    this.#hasRecord ||= this.#has(ms) || this.#has(timestampMs(record))
     if (ms !== undefined) this.#lastMs = ms
     // It was written after it began, perhaps long after.
     else if (type === 'API_REQUEST') this.#lastMs = laterOf(this.#lastMs, timestampMs(record))
