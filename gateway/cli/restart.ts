@@ -17,7 +17,9 @@ export const command: Command = {
   fault: 'the gateway goes on as it was, or cannot be reached',
   async run({ flags }) {
     const { value: settings, faults } = loadSettings(environmentOf(flags))
-    if (settings === undefined) throw new CommandFault(faults.map(describeFault).join('\n'))
+    if (settings === undefined) {
+      throw new CommandFault(`not restarted: ${faults.map(describeFault).join('\n')}`)
+    }
     const { restarted, text } = await askRestart(settings.dataDir)
     if (!restarted) throw new CommandFault(`not restarted: ${text}`)
     print(`restarted: ${text}`)

@@ -1,0 +1,23 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
+
+test('a faulty configuration is said to be why nothing was restarted', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'restart-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const config = join(dir, 'gateway.json')
+  writeFileSync(config, '{"routes":[{"path":"/*","auth":["none"]}],"port":-1,"adminPort":-1}')
+  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'restart', '--config', config], {
+    encoding: 'utf8',
+  })
+  const lines = stderr.trimEnd().split('\n')
+  assert.deepEqual([status, lines.length], [1, 2], stderr)
+  assert.ok(lines[0]?.startsWith(`not restarted: ${config}: $.`), stderr)
+  assert.ok(lines[1]?.startsWith(`${config}: $.`), stderr)
+})
