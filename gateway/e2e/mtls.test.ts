@@ -593,8 +593,11 @@ describe('mutual TLS', () => {
   /** Writes a file, and waits until it is in force. */
   async function reload(name: string, text: string): Promise<void> {
     const count = gateway.process.lines.length
-    tls.write(name, text)
-    await until(() => gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'))
+    const file = tls.write(name, text)
+    const { files } = await until(() =>
+      gateway.process.lines.slice(count).find(({ msg }) => msg === 'certificates in force'),
+    )
+    assert.ok(Array.isArray(files) && files.includes(file), `the log does not name ${name}`)
   }
 })
 

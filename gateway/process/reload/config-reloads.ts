@@ -10,7 +10,7 @@ import { writtenRow } from '../../limits/table/written-row.ts'
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { trustGoodUntilMs } from '../../tls/clients/trust.ts'
 import type { TlsMaterial, TlsTexts } from '../../tls/listener/tls-context.ts'
-import { type LoadedTls, TlsReloader } from '../../tls/listener/tls-reload.ts'
+import { type LoadedTls, TlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import { limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 import { StapleFetch } from './fetch-staple.ts'
@@ -158,7 +158,8 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const { settings, loaded, enforce, clients } = watched
   const { log, metrics } = reports
   const staples = stapleSource(reports, watched)
-  const report = reporter(reports, { file: settings.certFile, label: 'tls', what: 'certificates' })
+  const files = tlsTexts(settings, loaded).flatMap(([file]) => file ?? [])
+  const report = reporter(reports, { file: settings.certFile, files, label: 'tls', what: 'certificates' })
   exposeExpiry(metrics, loaded.material)
   const certificates = new TlsReloader({
     files: settings,

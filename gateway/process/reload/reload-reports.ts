@@ -28,6 +28,8 @@ export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'cl
 
 interface Edited {
   readonly file: string
+  /** All of them, where several are taken together. */
+  readonly files?: readonly string[]
   /** Label of the metrics. */
   readonly label: string
   readonly what: ConfigPart
@@ -62,7 +64,7 @@ export function labelOf(
 }
 
 /** Reports the result of an edit to metrics, log, audit trail and admin listener. */
-export function reporter(reports: Reports, { file, label, what }: Edited) {
+export function reporter(reports: Reports, { file, files, label, what }: Edited) {
   const { log, metrics, trail, clock, config } = reports
   const name = what === 'gateway' ? 'settings' : what
   metrics.configReload(label, 'success')
@@ -82,7 +84,7 @@ export function reporter(reports: Reports, { file, label, what }: Edited) {
         for (const record of records) trail.settle(record)
       }
       const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
-      log.info({ file, ...shown, changed }, `${name} in force`)
+      log.info({ file, files, ...shown, changed }, `${name} in force`)
     },
   }
 }
