@@ -43,7 +43,11 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
   const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
   if (auditSealKeyFile === undefined) {
-    if (makeSealKey(file)) log.info({ file }, 'made a key for the seals')
+    if (makeSealKey(file)) {
+      const origin = auditOrigin === undefined ? '' : ` --origin ${auditOrigin}`
+      const command = `countersign audit key --show ${file}${origin}`
+      log.info({ file }, `made a key for the seals: ${command} prints the verifier key; note it elsewhere`)
+    }
     const second = makeMlDsaKey(file)
     if (second !== undefined) log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   }

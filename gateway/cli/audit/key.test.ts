@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { readSealKey } from '../../audit/seals/seal-key.ts'
+import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
+import { prepareSeals } from '../../process/seal-trail.ts'
+import type { StartupConfiguration } from '../../process/startup-configuration.ts'
+
+const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+
+for (const auditOrigin of [undefined, 'audit.example.com/1']) {
+  test(`the first start says how to see the verifier key, ${auditOrigin ?? 'without'} as the origin`, (t) => {
+    const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
+    t.after(() => rmSync(dataDir, { recursive: true }))
+    const told: string[] = []
+    const log = { info: (_: object, message: string) => told.push(message), warn: () => {} }
+    const settings = { auditFile: join(dataDir, 'audit.ndjson'), auditSeals: 'on', auditOrigin, dataDir }
+    const start = () => prepareSeals({ settings, log } as unknown as StartupConfiguration)
+    start()
+    const [, words = ''] = /^made a key for the seals: countersign (.*) prints/.exec(String(told[0])) ?? []
+    const { stdout } = spawnSync(process.execPath, [PROGRAM, ...words.split(' ')], { encoding: 'utf8' })
+    const { verifier } = readSealKey(join(dataDir, 'audit-seal-key.pem'), auditOrigin)
+    assert.equal(stdout.split('\n')[0], formatVerifierKey(verifier), told.join('\n'))
+    const count = told.length
+    start()
+    assert.equal(told.length, count)
+  })
+}
