@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { readSealKey } from '../audit/seals/seal-key.ts'
+import { makeSealKey, readSealKey } from '../audit/seals/seal-key.ts'
 import { checkSeal, wholeTrail } from '../audit/seals/sealed-trail.test-support.ts'
 import { stampedPath } from '../audit/segments/segment.ts'
 import { unpaired } from '../audit/trail.test-support.ts'
@@ -130,6 +130,12 @@ describe('the seals of the audit trail', () => {
     const [before, trail] = [readFileSync(checkpoint), readFileSync(gateway.auditFile)]
     const key = readFileSync(keyFile())
     rmSync(keyFile())
+    await assert.rejects(
+      start(),
+      /checkpoint needs .*audit-seal-key.pem is missing: put the key back, or move the directory away/,
+    )
+    assert.equal(existsSync(keyFile()), false)
+    makeSealKey(keyFile())
     await assert.rejects(
       start(),
       /checkpoint is of the log countersign.* put the key back, or move the directory away/,

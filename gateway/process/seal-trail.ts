@@ -9,9 +9,8 @@ import {
   type PrivateSealKeys,
   readKeyFiles,
   readSealKey,
-  sealKeyOf,
 } from '../audit/seals/seal-key.ts'
-import { readOwnCheckpoint } from '../audit/seals/sealed-log.ts'
+import { readOwnCheckpoint, refuseToReplaceKey } from '../audit/seals/sealed-log.ts'
 import { Sealing } from '../audit/seals/sealing.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
 import type { Trail } from '../audit/trail.ts'
@@ -34,6 +33,7 @@ const KEY_FILE = 'audit-seal-key.pem'
 
 /**
  * Reads the seal key, and the checkpoint that it must have signed; makes a key at the first start.
+ * Beside a log that has a checkpoint it makes at most the ML-DSA-44 key, when the other is the right one.
  *
  * @returns undefined when the trail is not to be sealed, or is no file.
  * @throws Error that names the file, when the key cannot be used or the log is of another key.
@@ -42,21 +42,28 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   const { auditFile, auditSeals, auditSealKeyFile, auditOrigin, dataDir } = settings
   if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
   const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
+  const directory = logDirectory(auditFile)
   if (auditSealKeyFile === undefined) {
+    if (isMissing(file)) refuseToReplaceKey(directory, file)
     if (makeSealKey(file)) {
       const origin = auditOrigin === undefined ? '' : ` --origin ${auditOrigin}`
       const command = `countersign audit key --show ${file}${origin}`
       log.info({ file }, `made a key for the seals: ${command} prints the verifier key; note it elsewhere`)
     }
+  }
+  const sealKey = readSealKey(file, auditOrigin)
+  readOwnCheckpoint(directory, sealKey)
+  // Only now: the log may be of another key.
+  if (auditSealKeyFile === undefined) {
     const second = makeMlDsaKey(file)
     if (second !== undefined) log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   }
-  const keys = readKeyFiles(file)
   for (const path of [file, mlDsaKeyFile(file)]) warnIfShared(path, log)
-  const sealKey = sealKeyOf(keys, auditOrigin)
-  const directory = logDirectory(auditFile)
-  readOwnCheckpoint(directory, sealKey)
-  return { directory, keys, origin: sealKey.origin }
+  return { directory, keys: readKeyFiles(file), origin: sealKey.origin }
+}
+
+function isMissing(file: string): boolean {
+  return statSync(file, { throwIfNoEntry: false }) === undefined
 }
 
 /** What is wrong with the key that is named for the seals, where they are made. */

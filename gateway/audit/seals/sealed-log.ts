@@ -35,14 +35,20 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
     if (signersOf(note, [ed25519Verifier(key.verifier)]).length > 0) return checkpoint
     throw new Error('was signed by another key')
   } catch (error) {
-    const { message } = error as Error
-    throw new Error(
-      `audit log ${file} ${message}: put the key back, or move the directory away to begin a log`,
-      {
-        cause: error,
-      },
-    )
+    throw ofAnotherKey(file, (error as Error).message, error)
   }
+}
+
+/** @throws Error that says what to do, when the log has a checkpoint, which a new key cannot have signed. */
+export function refuseToReplaceKey(directory: string, keyFile: string): void {
+  const file = checkpointFile(directory)
+  if (readIfThere(file) === undefined) return
+  throw ofAnotherKey(file, `needs the key that has signed it, and ${keyFile} is missing`)
+}
+
+function ofAnotherKey(file: string, why: string, cause?: unknown): Error {
+  const message = `audit log ${file} ${why}: put the key back, or move the directory away to begin a log`
+  return new Error(message, { cause })
 }
 
 /** The log of a trail as its gateway writes it: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. */

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { EMPTY_ROOT } from '../../audit/seals/hashes.ts'
+import { makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
+import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
+import { prepareSeals } from '../seal-trail.ts'
+import type { StartupConfiguration } from '../startup-configuration.ts'
+
+/** A data directory whose log has a checkpoint of an Ed25519 key alone. */
+function sealedDirectory(t: TestContext) {
+  const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
+  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
+  const auditFile = join(dataDir, 'audit.ndjson')
+  const key = join(dataDir, 'audit-seal-key.pem')
+  makeSealKey(key)
+  const directory = logDirectory(auditFile)
+  mkdirSync(directory)
+  writeFileSync(checkpointFile(directory), readSealKey(key).seal({ size: 0, root: EMPTY_ROOT }))
+  const logged: string[] = []
+  const log = { info: (_: object, message: string) => logged.push(message), warn: assert.fail }
+  const settings = { auditFile, auditSeals: 'on', dataDir }
+  const prepare = () => prepareSeals({ settings, log } as unknown as StartupConfiguration)
+  return { key, second: mlDsaKeyFile(key), directory, logged, prepare }
+}
+
+test('no key is made in the place of the one that has sealed the log', (t) => {
+  const { key, second, directory, logged, prepare } = sealedDirectory(t)
+  renameSync(key, `${key}.away`)
+  for (let start = 0; start < 2; start++) {
+    assert.throws(prepare, (error: Error) => {
+      assert.ok(error.message.includes(`${key} is missing: put the key back, or move the directory away`))
+      return true
+    })
+    assert.deepEqual([existsSync(key), existsSync(second), logged], [false, false, []])
+  }
+  renameSync(directory, `${directory}.away`)
+  assert.ok(prepare()?.keys.mlDsa44)
+  assert.deepEqual(logged, ['made a key for the seals', 'made an ML-DSA-44 key for the seals'])
+})
+
+test('no ML-DSA key is made beside a key that has not sealed the log', (t) => {
+  const { key, second, logged, prepare } = sealedDirectory(t)
+  rmSync(key)
+  makeSealKey(key)
+  assert.throws(prepare, /checkpoint is of the log .*: put the key back, or move/)
+  assert.deepEqual([existsSync(second), logged], [false, []])
+})
+
+test('a log that an Ed25519 key alone has sealed goes on with an ML-DSA key too', (t) => {
+  const { second, logged, prepare } = sealedDirectory(t)
+  assert.ok(prepare()?.keys.mlDsa44)
+  assert.ok(existsSync(second))
+  assert.deepEqual(logged, ['made an ML-DSA-44 key for the seals'])
+})
