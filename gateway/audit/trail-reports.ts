@@ -6,6 +6,8 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Every record, once the operating system has all of it; with `synced`, once the disk has it. */
   onRecord(type: string): void
+  /** Lines are written again: after an outage, but also in a new file, or when another process did not take over. */
+  onWritable?(): void
 }
 
 export class TrailReports {
@@ -17,6 +19,10 @@ export class TrailReports {
 
   fault(error: Error): void {
     this.#listeners.onFault(error)
+  }
+
+  writable(): void {
+    this.#listeners.onWritable?.()
   }
 
   /** These lines are in the file. */

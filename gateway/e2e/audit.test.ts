@@ -337,6 +337,8 @@ describe('a trail that cannot be written', limitable, () => {
     assert.equal((await admitted).status, 200)
     // Nothing but the probe comes meanwhile.
     await until(async () => ((await ready()) === 200 ? true : undefined))
+    const again = await gateway.process.line(({ msg }) => msg === 'the audit trail can be written again')
+    assert.deepEqual([again.level, again.file], [30, gateway.auditFile])
     assert.equal(
       (await call(`${gateway.url}/new`, { headers: { 'x-request-id': 'good-again' } })).status,
       200,

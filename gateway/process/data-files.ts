@@ -9,6 +9,7 @@ import type { StoreWatch } from './store-watch.ts'
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
   const { auditFile: file, auditDurability: durability } = settings
   const repeated = new RepeatedFault()
+  let isFailing = false
   return {
     file,
     durability,
@@ -16,7 +17,13 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
     clock,
     onFault: ({ message: cause }: Error) => {
       metrics.auditWriteError()
-      if (repeated.isDue(cause)) log.error({ file, cause }, 'the audit trail cannot be written')
+      if (!repeated.isDue(cause)) return
+      isFailing = true
+      log.error({ file, cause }, 'the audit trail cannot be written')
+    },
+    onWritable: () => {
+      if (isFailing) log.info({ file }, 'the audit trail can be written again')
+      isFailing = false
     },
     onRecord: (type: string) => metrics.auditRecord(type),
   }

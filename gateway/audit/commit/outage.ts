@@ -195,7 +195,10 @@ export class Outage {
     if (!this.#ended && !this.#isSuspended)
       this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
     this.#writable = this.#fault === undefined
-    if (this.#writable) this.#finishWaiting(undefined)
+    if (this.#writable) {
+      this.#options.reports.writable()
+      this.#finishWaiting(undefined)
+    }
     return this.#fault
   }
 

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { type TestContext, test } from 'node:test'
+import { createMetrics } from '../../admin/metrics.ts'
+import { openTrail } from '../../audit/open-trail.ts'
+import { endOf, requestLine, smallDisk, temporaryDirectory } from '../../audit/trail.test-support.ts'
+import { trailOptions } from '../data-files.ts'
+import type { StartupConfiguration } from '../startup-configuration.ts'
+
+/** A trail on a disk that can be full, and what was logged of it. */
+function loggedTrail(t: TestContext) {
+  const logged: string[] = []
+  const write = (_: object, message: string) => logged.push(message.replace('the audit trail ', ''))
+  const settings = { auditFile: `${temporaryDirectory(t)}/audit.ndjson`, auditDurability: 'written' }
+  const startup = { settings, log: { info: write, error: write } } as unknown as StartupConfiguration
+  const disk = smallDisk(t)
+  const trail = openTrail(trailOptions(startup, createMetrics({ version: '1.2.3' })))
+  t.after(() => trail.close('end'))
+  return { trail, disk, logged }
+}
+
+test('the log says once an outage that the trail can be written again', async (t) => {
+  const clock = { ms: 0 }
+  t.mock.method(performance, 'now', () => clock.ms)
+  const { trail, disk, logged } = loggedTrail(t)
+  for (const atMs of [0, 2000]) {
+    clock.ms = atMs
+    logged.length = 0
+    disk.roomBytes = 0
+    assert.ok(await endOf(trail.append(requestLine('a'))))
+    assert.equal(trail.recheck(), false)
+    assert.deepEqual(logged, ['cannot be written'])
+    disk.roomBytes = Number.POSITIVE_INFINITY
+    assert.equal(trail.recheck(), true)
+    assert.equal(await endOf(trail.append(requestLine('b'))), undefined)
+    assert.deepEqual(logged, ['cannot be written', 'can be written again'])
+  }
+})
+
+test('a rotation and a hand-over that comes to nothing are no outage in the log', async (t) => {
+  const { trail, logged } = loggedTrail(t)
+  trail.reopen()
+  assert.equal(await trail.suspend('restart'), undefined)
+  trail.goOn()
+  assert.equal(trail.writable, true)
+  assert.deepEqual(logged, [])
+})
