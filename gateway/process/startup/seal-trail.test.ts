@@ -38,7 +38,10 @@ test('no key is made in the place of the one that has sealed the log', (t) => {
   }
   renameSync(directory, `${directory}.away`)
   assert.ok(prepare()?.keys.mlDsa44)
-  assert.deepEqual(logged, ['made a key for the seals', 'made an ML-DSA-44 key for the seals'])
+  assert.deepEqual(
+    logged.map((message) => message.split(':')[0]),
+    ['made a key for the seals', 'made an ML-DSA-44 key for the seals'],
+  )
 })
 
 test('no ML-DSA key is made beside a key that has not sealed the log', (t) => {
