@@ -184,6 +184,7 @@ const LONG = [
   'gateway/evidence/verify/verify-speed.test.ts',
   'gateway/http/server/conformance/differential.test.ts',
   'gateway/http/server/conformance/event-orders.test.ts',
+  'gateway/http/server/conformance/repeated-heads.test.ts',
   'gateway/http/server/sockets/lent-bodies.test.ts',
   'gateway/limits/limiter.test.ts',
   'gateway/limits/windows/window.test.ts',

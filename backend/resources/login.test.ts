@@ -47,7 +47,7 @@ onEachDatabase('POST /api/login', (database) => {
     assert.match(String(payload.jti), /^[0-9a-f-]{36}$/)
   })
 
-  it('does not say that nothing was changed when it fails behind the change', async (t) => {
+  it('does not say that nothing was changed when it fails after the change', async (t) => {
     const count = async () =>
       (await database().query<{ n: bigint }>('SELECT count(*) AS n FROM sessions'))[0]?.n ?? 0n
     const before = await count()

@@ -6,23 +6,28 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Every record, once the operating system has all of it; with `synced`, once the disk has it. */
   onRecord(type: string): void
-  /** Lines are written again: after an outage, but also in a new file, or when another process did not take over. */
+  /** Lines are written again after an outage. */
   onWritable?(): void
 }
 
 export class TrailReports {
   readonly #listeners: TrailListeners
+  /** Since lines could be written last. */
+  #hasFailed = false
 
   constructor(listeners: TrailListeners) {
     this.#listeners = listeners
   }
 
   fault(error: Error): void {
+    this.#hasFailed = true
     this.#listeners.onFault(error)
   }
 
+  /** Lines can be written: after an outage, but also after a move to another file, or a hand-over that came to nothing. */
   writable(): void {
-    this.#listeners.onWritable?.()
+    if (this.#hasFailed) this.#listeners.onWritable?.()
+    this.#hasFailed = false
   }
 
   /** These lines are in the file. */

@@ -27,7 +27,7 @@ interface LoadConnection {
   dueMs: number
 }
 
-/** Whose request was the last one in cyclic order. */
+/** The index of the request sent last in cyclic order. */
 export interface Cycle {
   turn: number
 }

@@ -47,7 +47,7 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
     if (isMissing(file)) refuseToReplaceKey(directory, file)
     if (makeSealKey(file)) {
       const origin = auditOrigin === undefined ? '' : ` --origin ${auditOrigin}`
-      const command = `countersign audit key --show ${file}${origin}`
+      const command = `countersign audit key --show ${inShell(file)}${origin}`
       log.info({ file }, `made a key for the seals: ${command} prints the verifier key; note it elsewhere`)
     }
   }
@@ -60,6 +60,11 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
   }
   for (const path of [file, mlDsaKeyFile(file)]) warnIfShared(path, log)
   return { directory, keys: readKeyFiles(file), origin: sealKey.origin }
+}
+
+/** A word for a shell. */
+function inShell(file: string): string {
+  return /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
 }
 
 function isMissing(file: string): boolean {

@@ -24,7 +24,8 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs
   const forwarding = new Forwarding(gateway, exchange)
-  let body: Readable | null = exchange.bufferedBody === undefined ? null : bodyOf(exchange.bufferedBody)
+  let body: Readable | null =
+    exchange.bufferedBody === undefined || !hasBody ? null : bodyOf(exchange.bufferedBody)
   if (unread && req.body !== null) {
     body = req.body
     if (headers.contentLength === undefined && !isBounded(req.body, route, forwarding)) return

@@ -13,7 +13,8 @@ import type { StartupConfiguration } from '../../process/startup-configuration.t
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 
 for (const auditOrigin of [undefined, 'audit.example.com/1']) {
-  test(`the first start says how to see the verifier key, ${auditOrigin ?? 'without'} as the origin`, (t) => {
+  const which = auditOrigin === undefined ? 'without an origin' : `with the origin ${auditOrigin}`
+  test(`the first start says how to see the verifier key, ${which}`, (t) => {
     const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
     t.after(() => rmSync(dataDir, { recursive: true }))
     const told: string[] = []

@@ -22,14 +22,14 @@ export interface RequestParameter {
   /** The types that its text, or each of its texts, may stand for; empty: a text. */
   readonly types: ReadonlySet<string>
   readonly fits: Fits
-  /** Of a list with items that may be a text or something else: of which an item fits. */
+  /** Of a list whose items may be a text or something else: tells for each item whether it fits. */
   readonly eachFits?: EachFits
 }
 
 export interface RequestContent {
   /** In lower case: `application/json`, or a range such as `text/*`. */
   readonly type: string
-  /** That a body must have where several have this type. Undefined: they cannot be read. */
+  /** Which a body must have where several entries have this type. Undefined: they cannot be read. */
   readonly parameters: MediaParameters | undefined
   /** Of a body that is JSON. Undefined: none is looked at, because the type is not JSON or has no schema. */
   readonly fits: Fits | undefined

@@ -266,6 +266,10 @@ test('what is no YAML, or YAML that JSON cannot say, is a fault that names line 
     ['openapi: 3.1.0\npaths: [', /^api\.yaml: line 2 column \d+: is not YAML/],
     ['openapi: 3.1.0\nopenapi: 3.1.0\n', /line 2 column 1: is not YAML: Map keys must be unique/],
     ['a:\n  200: 1\n  "200": 2\n', /\$\.a\["200"\]: is written twice, on line 2 and again \(line 3\)/],
+    [
+      'a:\n  200: { b: 1 }\n  "200": { b: 2 }\n',
+      /^(?!.*\.b: is written twice).*\["200"\]: is written twice/s,
+    ],
     ['a:\n  b: 1\n  true: 1\n  "true": 2\n', /\$\.a\.true: is written twice, on line 3 and again \(line 4\)/],
     ['a: &a { 1: 1, "1": 1 }\nb: *a\n', /\$\.a\["1"\].*\n.*\$\.b\["1"\]/],
     ['a: 1\n---\nb: 1\n', /line 2 column 1: is not YAML: .*multiple documents/],

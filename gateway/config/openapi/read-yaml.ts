@@ -77,14 +77,16 @@ class Reading {
       )
     }
     if (!isMap(node)) throw new Unreadable(node, 'must be what JSON can say')
+    const seen = new Map<string, number>()
     return Object.fromEntries(
       node.items.map((pair) => {
         const { key, value } = pair as Pair<ParsedNode, ParsedNode | null>
         const name = isScalar(key) ? keyOf(key, key.source ?? key.value) : keyOf(key, undefined)
         const below = childPath(path, name)
-        const first = this.#offsets.get(below)
+        const first = seen.get(name)
         // The parser refuses equal keys, but takes a number and its text for two.
         if (first !== undefined) this.#repeated.push({ path: below, first })
+        seen.set(name, key.range[0])
         this.#offsets.set(below, key.range[0])
         return [name, this.#valueOf(value, below, depth + 1)]
       }),

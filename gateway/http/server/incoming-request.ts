@@ -74,7 +74,7 @@ export class IncomingRequest {
     this.body?.complete()
   }
 
-  /** For the connection: a byte of the body has come over HTTP/2, or the end of any. */
+  /** For the connection: a byte of the body has come over HTTP/2, or, in any version of HTTP, the end of the request. */
   markBegun(): void {
     this.#whenBegun?.()
     this.#whenBegun = undefined

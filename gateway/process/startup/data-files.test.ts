@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { mkdirSync, renameSync, rmdirSync } from 'node:fs'
 import { type TestContext, test } from 'node:test'
 import { createMetrics } from '../../admin/metrics.ts'
 import { openTrail } from '../../audit/open-trail.ts'
@@ -15,10 +16,10 @@ function loggedTrail(t: TestContext) {
   const disk = smallDisk(t)
   const trail = openTrail(trailOptions(startup, createMetrics({ version: '1.2.3' })))
   t.after(() => trail.close('end'))
-  return { trail, disk, logged }
+  return { trail, disk, logged, file: settings.auditFile }
 }
 
-test('the log says once an outage that the trail can be written again', async (t) => {
+test('the log says once per outage that the trail can be written again', async (t) => {
   const clock = { ms: 0 }
   t.mock.method(performance, 'now', () => clock.ms)
   const { trail, disk, logged } = loggedTrail(t)
@@ -34,6 +35,19 @@ test('the log says once an outage that the trail can be written again', async (t
     assert.equal(await endOf(trail.append(requestLine('b'))), undefined)
     assert.deepEqual(logged, ['cannot be written', 'can be written again'])
   }
+})
+
+test('a file that cannot be opened anew is no outage: the trail goes on in the old one', async (t) => {
+  const { trail, logged, file } = loggedTrail(t)
+  renameSync(file, `${file}.old`)
+  mkdirSync(file)
+  trail.reopen()
+  assert.deepEqual(logged, ['cannot be written'])
+  assert.equal(await endOf(trail.append(requestLine('a'))), undefined)
+  rmdirSync(file)
+  trail.reopen()
+  assert.equal(await endOf(trail.append(requestLine('b'))), undefined)
+  assert.deepEqual(logged, ['cannot be written'])
 })
 
 test('a rotation and a hand-over that comes to nothing are no outage in the log', async (t) => {

@@ -15,7 +15,7 @@ export function mayEndEmpty({ req, headers }: Exchange): boolean {
   )
 }
 
-/** Resolves with the first byte or the end, at the latest after 50 ms. To be called once for a request at a time. */
+/** Resolves with the first byte or the end, at the latest after 50 ms. Only one call for a request may be waiting at a time. */
 export function firstByteOrEnd(req: IncomingRequest): Promise<undefined> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => resolve(undefined), EMPTY_END_MS)

@@ -65,7 +65,7 @@ function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit |
   return fits(text) === undefined ? undefined : misfit
 }
 
-/** As of a single text, each item by itself. */
+/** Each item is read as a single text is: see `singleMisfit`. */
 function listMisfit(
   texts: readonly string[],
   { types, fits, eachFits }: RequestParameter,

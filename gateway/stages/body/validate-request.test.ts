@@ -83,6 +83,23 @@ describe('validate', () => {
     assert.equal(looked('application/xml', '*/*'), undefined)
   })
 
+  it('takes a body in memory of no bytes for none, as of a webhook that an empty frame ended', () => {
+    for (const bodyRequired of [false, true]) {
+      const content = [{ type: 'text/plain', parameters: undefined, fits: undefined }]
+      const rules = { parameters: [], bodyRequired, content }
+      const { gateway } = makeGateway({ requestRules: { get: () => rules } })
+      const { exchange } = makeExchange({ method: 'POST', headers: { 'Transfer-Encoding': 'chunked' } })
+      exchange.route = makeRoute({ operations: { POST: { path: '/a', pointer: '/p' } } })
+      Object.assign(exchange.req, { body: { isEmpty: true } })
+      exchange.bufferedBody = Buffer.alloc(0)
+      const refused = validate(gateway, exchange)
+      assert.equal(
+        refused && 'code' in refused ? refused.detail : refused,
+        bodyRequired ? 'A request body is needed.' : undefined,
+      )
+    }
+  })
+
   it('checks a body by the described type with the same parameters, and refuses what may be meant as two', () => {
     const looked = (contentType: string, names: readonly string[]) => {
       const schemas = names.map((name) => [name, { schema: { not: {}, description: name } }])

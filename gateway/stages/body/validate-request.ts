@@ -42,14 +42,14 @@ export function validate(
 }
 
 /** The whole request has come, and it has no body: over HTTP/2 an empty frame may end it, over HTTP/1.1 an empty chunk. */
-function isEmpty({ req, headers, bufferedBody }: Exchange): boolean {
+function isEmpty({ req, headers }: Exchange): boolean {
   if (!headers.hasBody || headers.contentLength === 0) return true
-  return bufferedBody === undefined && req.complete && req.body?.isEmpty === true
+  return req.complete && req.body?.isEmpty === true
 }
 
 interface CheckedBy {
   readonly rules: RequestRules
-  /** That the service gets. */
+  /** The fields that the service gets. */
   readonly fields: readonly Field[]
 }
 
@@ -116,7 +116,7 @@ function hasAll(parameters: MediaParameters, wanted: MediaParameters | undefined
   return wanted !== undefined && [...wanted].every(([name, value]) => parameters.get(name) === value)
 }
 
-/** The one with the most parameters; of two with as many a service may take either. */
+/** The one with the most parameters; if two have equally many, a service may take either, so none is chosen. */
 function narrowest(fitting: readonly RequestContent[]): RequestContent | undefined {
   const most = Math.max(...fitting.map(({ parameters }) => parameters?.size ?? 0))
   const [one, another] = fitting.filter(({ parameters }) => parameters?.size === most)

@@ -47,7 +47,7 @@ export function readPssParameters(algorithm: Buffer): PssParameters {
   return { hash, saltBytes: salt === undefined ? DEFAULT_SALT_BYTES : numberIn(salt) }
 }
 
-/** The key, to verify such a signature with. @throws Error when it is not of RSA, with which padding would not count */
+/** The key, to verify such a signature with. @throws Error when it is not an RSA key: for other keys `verify` ignores the padding */
 export function withPss(key: KeyObject, { saltBytes }: PssParameters) {
   if (key.asymmetricKeyType !== 'rsa' && key.asymmetricKeyType !== 'rsa-pss') throw new Error('not of RSA')
   return { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: saltBytes }
