@@ -80,7 +80,7 @@ export class IncomingRequest {
     this.#whenBegun = undefined
   }
 
-  /** To be called once. @param run called when a byte of the body has come (HTTP/2 only), or its end */
+  /** Only one may wait at a time. @param run called when a byte of the body has come (HTTP/2 only), or its end */
   whenBegun(run: () => void): void {
     this.#whenBegun = run
   }

@@ -59,7 +59,7 @@ function checkBody(
   by: CheckedBy,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   if (by.rules.content === undefined) return undefined
-  if (exchange.bufferedBody !== undefined || !mayEndEmpty(exchange)) return checkSent(gateway, exchange, by)
+  if (!mayEndEmpty(exchange)) return checkSent(gateway, exchange, by)
   return firstByteOrEnd(exchange.req).then(() =>
     exchange.closed ? undefined : checkSent(gateway, exchange, by),
   )
@@ -88,8 +88,9 @@ function checkSent(
   return body.then((whole) => {
     if (!Buffer.isBuffer(whole)) return whole
     exchange.bufferedBody = whole
-    if (exchange.closed || (whole.length === 0 && !bodyRequired)) return undefined
-    return whole.length === 0 ? BODY_MISSING : bodyMisfit(whole, fits)
+    if (exchange.closed) return undefined
+    if (whole.length === 0) return bodyRequired ? BODY_MISSING : undefined
+    return bodyMisfit(whole, fits)
   })
 }
 
