@@ -128,6 +128,9 @@ describe('forwarding', () => {
         'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong',
       ),
     '/length-for-204': (res) => raw(res, 'HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n'),
+    '/body-for-204': (res) => raw(res, 'HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello'),
+    '/chunks-for-204': (res) =>
+      raw(res, 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n'),
     '/not-modified': (res) =>
       raw(res, 'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 99\r\n\r\n'),
     '/until-close': (res) => raw(res, 'HTTP/1.0 200 OK\r\n\r\nall of it'),
@@ -426,6 +429,8 @@ describe('forwarding', () => {
       const requests: [string, number, string | undefined][] = [
         ['HEAD /a', 200, undefined],
         ['GET /length-for-204', 204, undefined],
+        ['GET /body-for-204', 204, undefined],
+        ['HEAD /chunks-for-204', 204, undefined],
         ['GET /not-modified', 304, '99'],
         ['HEAD /cookies', 200, '0'],
       ]

@@ -137,6 +137,19 @@ describe('a good response', () => {
     assert.deepEqual([notModified.received.status, notModified.received.ended], [304, true])
   })
 
+  it('that announces a body which its status cannot have is the last on its connection', async () => {
+    for (const status of ['204 No Content', '304 Not Modified']) {
+      for (const framing of ['Content-Length: 5', 'Transfer-Encoding: chunked']) {
+        for (const method of ['GET', 'HEAD', 'POST']) {
+          const { received, connections } = await responseTo(`HTTP/1.1 ${status}\r\n${framing}\r\n\r\n`, {
+            method,
+          })
+          assert.deepEqual([received.ended, received.chunks, connections], [true, [], 2])
+        }
+      }
+    }
+  })
+
   it('in HTTP/1.0 is the last on its connection, whatever it says of keeping it', async () => {
     const framings = ['Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n', 'Content-Length: 1\r\n\r\na']
     for (const framing of framings) {
@@ -321,8 +334,6 @@ describe('a hostile response', () => {
     'chunked twice':
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
     'an empty coding': 'HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n',
-    'a 204 with a length': 'HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nhi',
-    'a 204 in chunks': 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n',
     'a space before the colon': 'HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nhi',
     'a folded field': 'HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 0\r\n\r\n',
     'a bare CR in a value': 'HTTP/1.1 200 OK\r\nX-A: b\rc\r\nContent-Length: 0\r\n\r\n',
@@ -414,6 +425,10 @@ describe('a hostile response', () => {
   it('of 204 or to HEAD with a body all the same ends where HTTP ends it, and its connection is not used again', async () => {
     for (const [method, head] of [
       ['POST', 'HTTP/1.1 204 No Content\r\n\r\n'],
+      ['POST', 'HTTP/1.1 204 No Content\r\nContent-Length: 40\r\n\r\n'],
+      ['GET', 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n28\r\n'],
+      ['HEAD', 'HTTP/1.1 204 No Content\r\nContent-Length: 40\r\n\r\n'],
+      ['GET', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 40\r\n\r\n'],
       ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n'],
     ]) {
       const { received, connections } = await responseTo(`${head}${ok('EVIL')}`, { method: method! })

@@ -56,6 +56,14 @@ const HOSTILE: Readonly<Record<string, readonly [Hostility, 'fin' | 'stays']>> =
     'stays',
   ],
   'a 204 with a body': [`HTTP/1.1 204 N\r\n\r\n${EVIL}`, 'stays'],
+  'a 204 with a body that it announces': [`HTTP/1.1 204 N\r\nContent-Length: 4\r\n\r\n${EVIL}`, 'stays'],
+  'a 204 with a body later': [
+    (socket) =>
+      socket.write('HTTP/1.1 204 N\r\nContent-Length: 4\r\n\r\n', () =>
+        setTimeout(() => socket.write(EVIL), 5),
+      ),
+    'stays',
+  ],
   'a 304 with a body': [`HTTP/1.1 304 N\r\nContent-Length: 4\r\n\r\n${EVIL}`, 'stays'],
   'a second response right behind': [`${ok('good')}${EVIL}`, 'stays'],
   'a hundred responses right behind': [`${ok('good')}${EVIL.repeat(100)}`, 'stays'],

@@ -50,7 +50,15 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
   'HEAD without chunks': [CHUNKED, { request: { method: 'HEAD' }, keeps: true, rest: 0 }],
   'HEAD with a body all the same': [`${OK}\r\nbody`, { request: { method: 'HEAD' }, body: '', rest: 4 }],
   '204 without a body': ['HTTP/1.1 204 No\r\n\r\nbody', { body: '', rest: 4 }],
-  '304 that names a length': ['HTTP/1.1 304 No\r\nContent-Length: 9\r\n\r\nbody', { body: '', rest: 4 }],
+  ...Object.fromEntries(
+    ['204', '304'].flatMap((status) =>
+      ['Content-Length: 2', 'Transfer-Encoding: chunked'].map((framing) => [
+        `${status} that announces a body (${framing}), the last of its connection`,
+        [`HTTP/1.1 ${status} No\r\n${framing}\r\n\r\nhi`, { body: '', rest: 2, keeps: false }],
+      ]),
+    ),
+  ),
+  '204 and a length of 0': [`HTTP/1.1 204 No\r\n${EMPTY}`, { body: '', keeps: true }],
   'interim responses': [
     `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n${OK}${EMPTY}`,
     {
@@ -62,12 +70,20 @@ const GOOD: Readonly<Record<string, readonly [string, Expected & { outcome?: str
     },
   ],
   'an interim response that names no body': [`HTTP/1.1 100 C\r\n${EMPTY}${OK}${EMPTY}`, { status: 200 }],
+  'interim responses that announce a body, on a connection that is not used again': [
+    `HTTP/1.1 100 C\r\nContent-Length: 2\r\n\r\nHTTP/1.1 103 H\r\nTransfer-Encoding: chunked\r\n\r\n${OK}${EMPTY}`,
+    { status: 200, body: '', keeps: false },
+  ],
   'a framing that is not that of an interim response': [
     `HTTP/1.1 103 C\r\nConnection: close\r\n\r\n${OK}Content-Length: 1\r\n\r\nx`,
     { body: 'x', keeps: true },
   ],
   'a switch that was request for, and its first bytes': [
     'HTTP/1.1 101 S\r\nUpgrade: websocket\r\n\r\nbytes',
+    { request: { upgrade: 'websocket' }, outcome: 'switched', rest: 5 },
+  ],
+  'a switch that announces a body': [
+    'HTTP/1.1 101 S\r\nUpgrade: websocket\r\nContent-Length: 5\r\n\r\nbytes',
     { request: { upgrade: 'websocket' }, outcome: 'switched', rest: 5 },
   ],
   'a second response, which is left alone': [
@@ -150,22 +166,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
     /both/,
     { method: 'HEAD' },
   ],
-  'a 204 with a length': ['HTTP/1.1 204 N\r\nContent-Length: 2\r\n\r\nhi', /204 response that frames/],
-  'a 204 in chunks': [
-    'HTTP/1.1 204 N\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-    /204 response that frames/,
-  ],
-  'a 100 with a length': [
-    `HTTP/1.1 100 C\r\nContent-Length: 2\r\n\r\nhi${OK}${EMPTY}`,
-    /100 response that frames/,
-  ],
-  'a 103 in chunks': [`HTTP/1.1 103 C\r\nTransfer-Encoding: chunked\r\n\r\n`, /103 response that frames/],
   'a 101 that was not requested': ['HTTP/1.1 101 S\r\nUpgrade: h2c\r\n\r\n', /101 where none/],
-  'a 101 with a length': [
-    'HTTP/1.1 101 S\r\nUpgrade: h2c\r\nContent-Length: 4\r\n\r\nbody',
-    /101 response that frames/,
-    { upgrade: 'h2c' },
-  ],
   'interim responses without end': [`HTTP/1.1 102 P\r\n\r\n`.repeat(33), /interim/],
   'a giant field': [`${OK}A: ${'a'.repeat(65_536)}`, /beyond 65536/],
   'giant fields': [`${OK}${`A: ${'a'.repeat(1000)}\r\n`.repeat(66)}`, /beyond 65536/],

@@ -43,6 +43,11 @@ export class ResponseParser {
   readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
   #interim = 0
+  /**
+   * A head that no body follows, whatever its fields say (RFC 9112 section 6.3), announced one. Its bytes may come, and must not
+   * become the response to the next request.
+   */
+  #mayHaveStrays = false
 
   constructor(reader: ResponseReader) {
     this.#reader = reader
@@ -56,6 +61,7 @@ export class ResponseParser {
     this.held = false
     this.began = false
     this.#interim = 0
+    this.#mayHaveStrays = false
   }
 
   stop(): void {
@@ -69,7 +75,7 @@ export class ResponseParser {
 
   /** Whether the response lets the connection be used again (RFC 9112 section 9.3). */
   get keepsConnection(): boolean {
-    return this.#lines.minor === 1 && !this.#lines.closes
+    return this.#lines.minor === 1 && !this.#lines.closes && !this.#mayHaveStrays
   }
 
   /** How long the connection may idle, as the response says, seconds. */
@@ -114,11 +120,11 @@ export class ResponseParser {
   }
 
   #headWhole(): void {
-    const { status } = this.#lines
+    const { status, chunked, contentLength } = this.#lines
     const { fields } = this.#head
-    if (status >= 200) this.#finalHead()
-    // Interim responses and 204 have no body (RFC 9110 section 15.2, RFC 9112 section 6.1); one that frames it may send it.
-    else if (this.#framesBody()) this.#refuse(`a ${status} response that frames a body`)
+    const isBodiless = status < 200 || status === 204 || status === 304
+    if (isBodiless && (chunked || contentLength > 0)) this.#mayHaveStrays = true
+    if (status >= 200) this.#finalHead(isBodiless)
     else if (status === 101) {
       if (this.#request.upgrade === undefined) this.#refuse('status 101 where none was asked for')
       else this.phase = 'switched'
@@ -129,25 +135,16 @@ export class ResponseParser {
     }
   }
 
-  #finalHead(): void {
+  #finalHead(isBodiless: boolean): void {
     const { status, chunked, contentLength } = this.#lines
-    if (status === 204 && this.#framesBody()) {
-      this.#refuse('a 204 response that frames a body')
-      return
-    }
-    const isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304
     // First, because the reader may call `stop`.
-    if (isBodiless || contentLength === 0) this.phase = 'whole'
+    if (isBodiless || this.#request.method === 'HEAD' || contentLength === 0) this.phase = 'whole'
     else {
       const isUntilClose = !chunked && contentLength < 0
       this.#frames.begin(chunked ? 'chunks' : isUntilClose ? Number.POSITIVE_INFINITY : contentLength)
       this.phase = isUntilClose ? 'until close' : 'body'
     }
     this.#reader.head(status, this.#head.fields)
-  }
-
-  #framesBody(): boolean {
-    return this.#lines.chunked || this.#lines.contentLength > 0
   }
 
   #readFrames(bytes: Buffer, from: number, to: number): number {

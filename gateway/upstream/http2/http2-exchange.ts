@@ -24,7 +24,7 @@ export class Http2Exchange
   /** The downstream body when all of it had arrived; else `#body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   #body: SentBody | undefined = undefined
-  /** Part of the streamed body was sent. */
+  /** Part of the body was sent. */
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
@@ -179,7 +179,7 @@ export class Http2Exchange
   }
 
   bodySent(): void {
-    this.#bodyBegan ||= this.#body !== undefined
+    this.#bodyBegan ||= this.request.body !== null
     this.#body = undefined
     this.awaitHead()
   }

@@ -30,6 +30,9 @@ type Script = (connection: FramedConnection, id: number) => void
 
 const answer: Script = ({ write }, id) => write(head(id, [':status', '200']), data(id, 'ok', END_STREAM))
 const never: Script = () => {}
+const refuse: Script = ({ write }, id) => write(frame(RST_STREAM, 0, id, numbers(7)))
+/** No stream was looked at. */
+const goAway: Script = ({ write }) => write(frame(GOAWAY, 0, 0, numbers(0, 0)))
 /** SETTINGS_MAX_CONCURRENT_STREAMS. */
 const settingsOf = (streams: number) =>
   frame(SETTINGS, 0, 0, Buffer.concat([Buffer.from([0, 3]), numbers(streams)]))
@@ -58,6 +61,18 @@ const FRAGILE = {
   openMs: 5000,
   probes: 1,
   statuses: undefined,
+}
+/** Bodies that are there when they are sent, short and long, and one that comes in pieces. */
+function bodies() {
+  const whole = [3, 40_000].map((length) => {
+    const body = new Readable({ read() {} })
+    body.push('x'.repeat(length))
+    body.push(null)
+    return { body, headers: ['host', 'a', 'content-length', String(length)] }
+  })
+  const pieces = new Readable({ read() {} })
+  pieces.push('half')
+  return [...whole, { body: pieces, headers: ['host', 'a'] }]
 }
 /** What an upstream takes of a connection, and of a stream, when it says nothing else (RFC 9113 section 6.9.2). */
 const WINDOW_BYTES = 65_535
@@ -162,26 +177,31 @@ describe('sessions with an upstream', () => {
     )
   })
 
-  it('send a refused stream again once, with a body that is still there, and none that is half sent', async (t) => {
-    const refuse: Script = ({ write }, id) => write(frame(RST_STREAM, 0, id, numbers(7)))
+  it('send a refused stream again once, when it has no body', async (t) => {
     const once = await pair(t, (connection, id) => (connection.number > 1 ? answer : refuse)(connection, id))
-    const body = Readable.from([Buffer.from('abc')], { objectMode: false })
-    await new Promise((resolve) => body.once('readable', resolve))
-    const headers = ['host', 'a', 'content-length', '3']
-    assert.equal(bodyOf(await send(once.upstream, { method: 'POST', body, headers }).over), 'ok')
+    assert.equal(bodyOf(await send(once.upstream, { method: 'POST' }).over), 'ok')
     assert.equal(once.framed.connections.length, 2)
     const always = await pair(t, refuse)
     assert.equal((await send(always.upstream).over).fault?.kind, 'broken')
     assert.equal(always.framed.connections.length, 2)
-    const late = new Readable({ read() {} })
-    const half = await pair(t, never)
-    const sent = send(half.upstream, { method: 'POST', body: late })
-    late.push('half')
-    await until(() => half.framed.connections[0]?.frames.some(({ type }) => type === DATA) === true)
-    refuse(half.framed.connections[0] as FramedConnection, 1)
-    assert.equal((await sent.over).fault?.kind, 'broken')
-    assert.equal(half.framed.connections.length, 1)
   })
+
+  for (const isDuplex of [false, true]) {
+    for (const [what, disown] of Object.entries({ 'a reset': refuse, 'a GOAWAY': goAway })) {
+      it(`never send ${isDuplex ? 'a call' : 'a request'} again after ${what} once some of its body was sent`, async (t) => {
+        for (const { body, headers } of bodies()) {
+          const { framed, upstream } = await pair(t, (connection, id) => {
+            if (connection.number > 1) answer(connection, id)
+          })
+          const sent = send(upstream, { method: 'POST', body, headers, isDuplex })
+          await until(() => framed.connections[0]?.frames.some(({ type }) => type === DATA) === true)
+          disown(framed.connections[0] as FramedConnection, 1)
+          assert.equal((await sent.over).fault?.kind, 'broken')
+          assert.equal(framed.connections.length, 1)
+        }
+      })
+    }
+  }
 
   it('cancel the stream of an exchange that is given up, and serve the others', async (t) => {
     const { framed, upstream } = await pair(t, (connection, id) => {
