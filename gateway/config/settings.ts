@@ -103,7 +103,7 @@ export interface Timeouts {
 }
 
 /** The signature algorithms that tokens may have. */
-export type TokenAlgorithm = 'ES256' | 'PS256' | 'EdDSA' | 'RS256'
+export type TokenAlgorithm = 'ES256' | 'PS256' | 'EdDSA' | 'Ed25519' | 'RS256'
 
 /** An issuer whose tokens are accepted, with every default filled in. Immutable. */
 export interface IssuerSettings {

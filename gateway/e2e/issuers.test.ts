@@ -11,13 +11,14 @@ import { call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-type Algorithm = 'PS256' | 'EdDSA' | 'RS256'
+type Algorithm = 'PS256' | 'EdDSA' | 'Ed25519' | 'RS256'
 
 const SECRET = 'a-secret-of-the-partner-that-is-long-enough'
 /** A resource of the partner for each kind of token that it can issue. */
 const RESOURCES: Readonly<Record<string, { readonly audience: string; readonly alg: Algorithm }>> = {
   'urn:api:ps256': { audience: AUDIENCE, alg: 'PS256' },
   'urn:api:eddsa': { audience: AUDIENCE, alg: 'EdDSA' },
+  'urn:api:ed25519': { audience: AUDIENCE, alg: 'Ed25519' },
   'urn:api:rs256': { audience: AUDIENCE, alg: 'RS256' },
   'urn:other:ps256': { audience: 'https://other.example/api', alg: 'PS256' },
 }
@@ -27,7 +28,12 @@ async function signingKeys(): Promise<JWK[]> {
     const { privateKey } = await generateKeyPair(alg, { extractable: true, modulusLength: 2048 })
     return { ...(await exportJWK(privateKey)), alg, kid, use: 'sig' }
   }
-  return [await make('PS256', 'rsa-pss'), await make('EdDSA', 'edwards'), await make('RS256', 'rsa')]
+  return [
+    await make('PS256', 'rsa-pss'),
+    await make('EdDSA', 'edwards'),
+    await make('Ed25519', 'fully-specified'),
+    await make('RS256', 'rsa'),
+  ]
 }
 
 /** Another bank's authorization server: the library as it comes, with keys and clients of its own. */
@@ -81,7 +87,7 @@ describe('an issuer that is trusted by configuration only', () => {
             issuer: partner.issuer,
             jwksUri: `${partner.issuer}/jwks`,
             audience: AUDIENCE,
-            algorithms: ['PS256', 'EdDSA'],
+            algorithms: ['PS256', 'Ed25519'],
             scopes: ['accounts:read'],
           },
         ],
@@ -124,6 +130,7 @@ describe('an issuer that is trusted by configuration only', () => {
   for (const [resource, alg, kid] of [
     ['urn:api:ps256', 'PS256', 'rsa-pss'],
     ['urn:api:eddsa', 'EdDSA', 'edwards'],
+    ['urn:api:ed25519', 'Ed25519', 'fully-specified'],
   ] as const) {
     it(`has its tokens signed with ${alg} accepted, and its names told from ours`, async () => {
       const { token } = await tokenOf(partner.issuer, resource)
@@ -149,26 +156,28 @@ describe('an issuer that is trusted by configuration only', () => {
     assert.equal(upstream.seen.length, before)
   })
 
-  it('may bind its tokens to a key of the client (DPoP)', async () => {
-    const keys = await client.randomDPoPKeyPair('ES256')
-    const { config, token, handle } = await tokenOf(partner.issuer, 'urn:api:ps256', keys)
-    assert.equal((await ask(token)).status, 401, 'without the key')
-    const target = new URL(`${gateway.url}/api/balance`)
-    // The address that clients know the gateway by is that of its issuer, not the one it listens on here.
-    const known = new URL('http://localhost:8080/api/balance')
-    const through: client.CustomFetch = (_url, options) => fetch(target, options as RequestInit)
-    config[client.customFetch] = through
-    const response = await client.fetchProtectedResource(
-      config,
-      token,
-      known,
-      'GET',
-      undefined,
-      undefined,
-      handle,
-    )
-    assert.equal(response.status, 200)
-  })
+  for (const alg of ['ES256', 'Ed25519'] as const) {
+    it(`may bind its tokens to a key of the client (DPoP, ${alg})`, async () => {
+      const keys = await client.randomDPoPKeyPair(alg)
+      const { config, token, handle } = await tokenOf(partner.issuer, 'urn:api:ps256', keys)
+      assert.equal((await ask(token)).status, 401, 'without the key')
+      const target = new URL(`${gateway.url}/api/balance`)
+      // The address that clients know the gateway by is that of its issuer, not the one it listens on here.
+      const known = new URL('http://localhost:8080/api/balance')
+      const through: client.CustomFetch = (_url, options) => fetch(target, options as RequestInit)
+      config[client.customFetch] = through
+      const response = await client.fetchProtectedResource(
+        config,
+        token,
+        known,
+        'GET',
+        undefined,
+        undefined,
+        handle,
+      )
+      assert.equal(response.status, 200)
+    })
+  }
 
   const refused: { readonly title: string; readonly make: () => Promise<{ readonly token: string }> }[] = [
     { title: 'for another audience', make: () => tokenOf(partner.issuer, 'urn:other:ps256') },

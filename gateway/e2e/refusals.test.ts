@@ -139,7 +139,7 @@ describe('a refusal', () => {
         'www-authenticate',
       ) ?? ''
     const realm = 'Bearer realm="api"'
-    const algs = 'algs="ES256 PS256 EdDSA"'
+    const algs = 'algs="ES256 PS256 EdDSA Ed25519"'
     const said = (error: string, text: string) => `error="${error}", error_description="${text}"`
     // RFC 6750 section 3.1: without credentials no error is told; RFC 9449 section 7.2: each scheme has its challenge.
     assert.equal(await challenge(''), `${realm} | DPoP ${algs}`)
@@ -148,11 +148,11 @@ describe('a refusal', () => {
     assert.equal(await challenge('Authorization: DPoP\r\n'), `${realm} | DPoP ${malformed}, ${algs}`)
     assert.match(
       await challenge('Authorization: Bearer x.y.z\r\n'),
-      /^Bearer realm="api", error="invalid_token", error_description="[^"]+" \| DPoP algs="ES256 PS256 EdDSA"$/,
+      /^Bearer realm="api", error="invalid_token", error_description="[^"]+" \| DPoP algs="ES256 PS256 EdDSA Ed25519"$/,
     )
     assert.match(
       await challenge('Authorization: DPoP x.y.z\r\n'),
-      /^Bearer realm="api" \| DPoP error="invalid_token", error_description="[^"]+", algs="ES256 PS256 EdDSA"$/,
+      /^Bearer realm="api" \| DPoP error="invalid_token", error_description="[^"]+", algs="ES256 PS256 EdDSA Ed25519"$/,
     )
     const query = said('invalid_request', 'The access token must not be in the query')
     assert.equal(

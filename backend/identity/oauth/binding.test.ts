@@ -95,32 +95,34 @@ describe('OAuth tokens bound to a key or certificate', () => {
     await oauth.service.database.close()
   })
 
-  it('carry the thumbprint of the DPoP key, after the round for a nonce (RFC 9449 section 8)', async () => {
-    const keys = await client.randomDPoPKeyPair('ES256')
-    const asked: number[] = []
-    mobile[client.customFetch] = async (url, options) => {
-      const response = await fetch(url, options as RequestInit)
-      if (String(url).endsWith('/token')) asked.push(response.status)
-      return response
-    }
-    const tokens = await tokensFor(oauth, mobile, { dpop: client.getDPoPHandle(mobile, keys) })
-    assert.deepEqual(asked, [400, 200], 'the first proof had no nonce')
-    assert.equal(tokens.token_type, 'dpop')
-    const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
-    assert.deepEqual(decodeJwt(tokens.access_token).cnf, { jkt })
+  for (const alg of ['ES256', 'Ed25519']) {
+    it(`carry the thumbprint of the DPoP key of ${alg}, after the round for a nonce (RFC 9449 section 8)`, async () => {
+      const keys = await client.randomDPoPKeyPair(alg)
+      const asked: number[] = []
+      mobile[client.customFetch] = async (url, options) => {
+        const response = await fetch(url, options as RequestInit)
+        if (String(url).endsWith('/token')) asked.push(response.status)
+        return response
+      }
+      const tokens = await tokensFor(oauth, mobile, { dpop: client.getDPoPHandle(mobile, keys) })
+      assert.deepEqual(asked, [400, 200], 'the first proof had no nonce')
+      assert.equal(tokens.token_type, 'dpop')
+      const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
+      assert.deepEqual(decodeJwt(tokens.access_token).cnf, { jkt })
 
-    const stolen = client.refreshTokenGrant(mobile, tokens.refresh_token ?? '')
-    await assert.rejects(stolen, { error: 'invalid_grant' }, 'without a proof')
-    const other = client.getDPoPHandle(mobile, await client.randomDPoPKeyPair('ES256'))
-    const forged = client.refreshTokenGrant(mobile, tokens.refresh_token ?? '', undefined, { DPoP: other })
-    await assert.rejects(forged, { error: 'invalid_grant' }, 'with the proof of another key')
-    const own = client.getDPoPHandle(mobile, keys)
-    const refreshed = await client.refreshTokenGrant(mobile, tokens.refresh_token ?? '', undefined, {
-      DPoP: own,
+      const stolen = client.refreshTokenGrant(mobile, tokens.refresh_token ?? '')
+      await assert.rejects(stolen, { error: 'invalid_grant' }, 'without a proof')
+      const other = client.getDPoPHandle(mobile, await client.randomDPoPKeyPair('ES256'))
+      const forged = client.refreshTokenGrant(mobile, tokens.refresh_token ?? '', undefined, { DPoP: other })
+      await assert.rejects(forged, { error: 'invalid_grant' }, 'with the proof of another key')
+      const own = client.getDPoPHandle(mobile, keys)
+      const refreshed = await client.refreshTokenGrant(mobile, tokens.refresh_token ?? '', undefined, {
+        DPoP: own,
+      })
+      assert.deepEqual(decodeJwt(refreshed.access_token).cnf, { jkt })
+      mobile[client.customFetch] = fetch as client.CustomFetch
     })
-    assert.deepEqual(decodeJwt(refreshed.access_token).cnf, { jkt })
-    mobile[client.customFetch] = fetch as client.CustomFetch
-  })
+  }
 
   it('are not given for a proof that was used before, not even at the same moment', async () => {
     const keys = await client.randomDPoPKeyPair('ES256')

@@ -10,28 +10,41 @@ const HOUR_SECONDS = 60 * 60
 onEachDatabase('An assertion of a client', (database) => {
   let oauth: OAuthService
   let key: CryptoKey
+  let edwardsKey: CryptoKey
   before(async () => {
     const pair = await generateKeyPair('ES256')
     key = pair.privateKey
+    const edwards = await generateKeyPair('Ed25519')
+    edwardsKey = edwards.privateKey
     oauth = await startOAuthService(database(), [
       {
         client_id: 'asserting',
         redirect_uris: [WEB_REDIRECT],
         jwks: { keys: [{ ...(await exportJWK(pair.publicKey)), use: 'sig', alg: 'ES256' } as never] },
       },
+      ...(await Promise.all(
+        ['EdDSA', 'Ed25519', undefined].map(async (alg) => ({
+          client_id: `edwards-${alg}`,
+          redirect_uris: [WEB_REDIRECT],
+          jwks: {
+            keys: [{ ...(await exportJWK(edwards.publicKey)), use: 'sig', ...(alg && { alg }) } as never],
+          },
+        })),
+      )),
     ])
   })
   after(() => oauth.service.app.close())
 
   /** Pushes a request with an assertion that lasts until `exp`, by the system's clock as the provider goes by it. */
-  async function push(exp: number, jti: string = randomUUID()) {
-    const claims = { iss: 'asserting', sub: 'asserting', aud: oauth.url, jti, exp }
-    const assertion = await new SignJWT(claims).setProtectedHeader({ alg: 'ES256' }).sign(key)
+  async function push(exp: number, jti: string = randomUUID(), client_id = 'asserting', alg = 'ES256') {
+    const claims = { iss: client_id, sub: client_id, aud: oauth.url, jti, exp }
+    const signer = alg === 'ES256' ? key : edwardsKey
+    const assertion = await new SignJWT(claims).setProtectedHeader({ alg }).sign(signer)
     const { parameters } = await pkce({ redirect_uri: WEB_REDIRECT, scope: 'openid' })
     const body = new URLSearchParams({
       ...parameters,
       response_type: 'code',
-      client_id: 'asserting',
+      client_id,
       client_assertion_type: 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer',
       client_assertion: assertion,
     })
@@ -50,6 +63,18 @@ onEachDatabase('An assertion of a client', (database) => {
     assert.equal((await push(now() + HOUR_SECONDS, jti)).body.error, 'invalid_client')
     assert.equal((await push(now() - HOUR_SECONDS)).body.error, 'invalid_client')
     assert.equal((await remembered()).length, 1)
+  })
+
+  it('may be signed by Ed25519 under either name (RFC 9864) that its key does not exclude', async () => {
+    for (const [keyAlg, alg] of [
+      ['EdDSA', 'EdDSA'],
+      ['Ed25519', 'Ed25519'],
+      [undefined, 'EdDSA'],
+      [undefined, 'Ed25519'],
+    ]) {
+      const { status, body } = await push(now() + HOUR_SECONDS, randomUUID(), `edwards-${keyAlg}`, alg)
+      assert.equal(status, 201, `${alg} by a key of ${keyAlg}: ${JSON.stringify(body)}`)
+    }
   })
 
   it('is refused when it lasts for longer than an hour, because it must be remembered as long', async () => {

@@ -3,6 +3,15 @@ import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'no
 /** The signature algorithms that are accepted at all (RFC 7518 section 3.1, RFC 8037). */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
 
+/**
+ * The algorithm that an `alg` of JOSE names; undefined when it is not accepted. `Ed25519` (RFC 9864) and `EdDSA` are the same
+ * one, because Ed25519 is the only curve that is accepted.
+ */
+export function algorithmNamed(alg: unknown): Algorithm | undefined {
+  if (alg === 'Ed25519') return 'EdDSA'
+  return typeof alg === 'string' && Object.hasOwn(FORMS, alg) ? (alg as Algorithm) : undefined
+}
+
 /** A compact JWS, as far as its signature matters. */
 export interface Signed {
   /** Header and payload, encoded. */

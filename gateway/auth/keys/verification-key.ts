@@ -3,7 +3,7 @@ import { decodeBase64url } from '../tokens/base64url.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isRocaModulus } from './roca.ts'
-import { type Algorithm, type SignatureCheck, signatureCheck } from './signature.ts'
+import { type Algorithm, algorithmNamed, type SignatureCheck, signatureCheck } from './signature.ts'
 
 /** One usable public key of the issuer. Immutable. */
 export interface VerificationKey {
@@ -80,7 +80,8 @@ function faultOfPurpose({ use, key_ops: operations }: JsonObject): string | unde
 /** Undefined when kty, crv and alg are not a combination on the list. */
 function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] | undefined {
   if (kty === 'EC' && crv === 'P-256' && (alg === undefined || alg === 'ES256')) return ['ES256']
-  if (kty === 'OKP' && crv === 'Ed25519' && (alg === undefined || alg === 'EdDSA')) return ['EdDSA']
+  if (kty === 'OKP' && crv === 'Ed25519' && (alg === undefined || algorithmNamed(alg) === 'EdDSA'))
+    return ['EdDSA']
   if (kty === 'RSA' && alg === undefined) return ['PS256', 'RS256']
   if (kty === 'RSA' && (alg === 'PS256' || alg === 'RS256')) return [alg]
   return undefined

@@ -1,18 +1,15 @@
-import type { Algorithm } from '../keys/signature.ts'
+import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { algorithmsOf } from '../keys/verification-key.ts'
 import { type JsonObject, type Jws, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 
-/** The algorithms allowed for proofs. FAPI 2.0 section 5.4.1: no RS256. */
-export type ProofAlgorithm = Exclude<Algorithm, 'RS256'>
-
-/** The same, as challenges list them. */
-export const PROOF_ALGORITHMS: readonly ProofAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
+/** The `alg` values allowed for proofs, as challenges list them. FAPI 2.0 section 5.4.1: no RS256. */
+export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519']
 
 /** The content of a proof, each member with the right type. */
 export interface ParsedProof {
   readonly jws: Jws
-  readonly algorithm: ProofAlgorithm
+  readonly algorithm: Algorithm
   readonly jwk: JsonObject
   readonly claims: ProofClaims
 }
@@ -50,8 +47,8 @@ export function readProof(proof: string | undefined): ParsedProof | string {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return 'the header has no jwk'
   const algorithms = algorithmsOf(jwk as JsonObject)
   if (typeof algorithms === 'string') return `the jwk ${algorithms}`
-  const algorithm = PROOF_ALGORITHMS.find((one) => one === alg)
-  if (algorithm === undefined) return `alg ${quote(alg)} is not accepted`
+  const algorithm = algorithmNamed(alg)
+  if (algorithm === undefined || algorithm === 'RS256') return `alg ${quote(alg)} is not accepted`
   if (!algorithms.includes(algorithm)) return `alg ${algorithm} is not what the jwk is for`
   const claims = readClaims(jws.payload)
   return typeof claims === 'string' ? claims : { jws, algorithm, jwk: jwk as JsonObject, claims }

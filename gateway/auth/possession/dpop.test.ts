@@ -68,9 +68,9 @@ test('the proof of RFC 9449 section 4.1, made for a token endpoint, has no ath a
   assertInvalid(verdictOf(proof), /^ath/)
 })
 
-for (const alg of ['ES256', 'PS256', 'EdDSA'] as const) {
+for (const alg of ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const) {
   test(`a proof that jose signed with ${alg} is good, and with the key remembered so is the next`, async () => {
-    const key = signingKey(alg).privateKey
+    const key = signingKey(alg === 'Ed25519' ? 'EdDSA' : alg).privateKey
     const { verifier } = verifierOf()
     for (let use = 0; use < 2; use++) {
       assert.equal(judge(verifier, await proofOf({ key, alg }), { ...REQUEST, jkt: jktOf(key) }), undefined)
@@ -160,7 +160,7 @@ test(`${STEP} 5: none, a symmetric algorithm, RS256 and any other that is not on
     'ES384',
     'ES256K',
     'RS256',
-    'Ed25519',
+    'Ed448',
     '',
     undefined,
     ['ES256'],

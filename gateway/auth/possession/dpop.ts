@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
-import { type SignatureCheck, signatureCheck } from '../keys/signature.ts'
+import { type Algorithm, type SignatureCheck, signatureCheck } from '../keys/signature.ts'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { importKey } from '../keys/verification-key.ts'
 import type { ReplayFault, ReplayGuard } from '../replay.ts'
 import type { JsonObject, Jws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
-import { type ProofAlgorithm, type ProofClaims, readProof } from './dpop-proof.ts'
+import { type ProofClaims, readProof } from './dpop-proof.ts'
 import { type Htu, readHtu } from './htu.ts'
 import type { Nonces } from './nonces.ts'
 
@@ -59,7 +59,7 @@ export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 100
 
 interface CheckedProof {
   readonly jws: Jws
-  readonly algorithm: ProofAlgorithm
+  readonly algorithm: Algorithm
   readonly jwk: JsonObject
   readonly jkt: string
   readonly jti: string

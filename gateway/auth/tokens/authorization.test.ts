@@ -85,7 +85,7 @@ test('the scheme is told of credentials that are not well-formed too', () => {
 })
 
 const PLAIN_BEARER = 'Bearer realm="api"'
-const PLAIN_DPOP = 'DPoP algs="ES256 PS256 EdDSA"'
+const PLAIN_DPOP = 'DPoP algs="ES256 PS256 EdDSA Ed25519"'
 
 /** The two challenges, each in a field of its own. */
 function pair(...refused: Parameters<typeof challenges>): readonly (string | undefined)[] {
@@ -110,7 +110,7 @@ test('RFC 6750 section 3.1: what is wrong with a bearer token is told by the Bea
 })
 
 test('RFC 9449 section 7.1: what is wrong with a DPoP token or its proof is told by the DPoP challenge alone', () => {
-  const algs = 'algs="ES256 PS256 EdDSA"'
+  const algs = 'algs="ES256 PS256 EdDSA Ed25519"'
   for (const error of [
     'invalid_token',
     'invalid_dpop_proof',
@@ -128,7 +128,7 @@ test('RFC 9449 section 7.1: what is wrong with a DPoP token or its proof is told
 test('RFC 9449 section 7.2: where nobody knows the scheme both challenges tell what is wrong', () => {
   assert.deepEqual(pair({ error: 'invalid_request', description: 'No', scheme: undefined }), [
     `${PLAIN_BEARER}, error="invalid_request", error_description="No"`,
-    'DPoP error="invalid_request", error_description="No", algs="ES256 PS256 EdDSA"',
+    'DPoP error="invalid_request", error_description="No", algs="ES256 PS256 EdDSA Ed25519"',
   ])
 })
 

@@ -58,12 +58,13 @@ export function goodClaims(changes: Members = {}): Members {
 
 /** A token as jose signs it: an issuer that is independent of what verifies here. */
 export function joseToken(
-  alg: Algorithm,
+  alg: Algorithm | 'Ed25519',
   claims: Members = goodClaims(),
   kid: string = alg,
 ): Promise<string> {
   const payload = Buffer.from(JSON.stringify(claims))
-  return new CompactSign(payload).setProtectedHeader({ alg, typ: 'at+jwt', kid }).sign(sources[alg])
+  const key = alg === 'Ed25519' ? ed : sources[alg]
+  return new CompactSign(payload).setProtectedHeader({ alg, typ: 'at+jwt', kid }).sign(key)
 }
 
 export function isSignedBy(key: KeyObject, alg: Algorithm, jws: string): boolean {

@@ -3,7 +3,7 @@ import type { IssuerSettings, Settings } from '../../config/settings.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { KeySet } from '../keys/jwks.ts'
 import { fetchJwks } from '../keys/jwks-fetch.ts'
-import type { Algorithm } from '../keys/signature.ts'
+import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import type { ClaimRules } from './claims.ts'
 
 /** An issuer whose tokens are accepted, with the keys that verify only its tokens. */
@@ -102,7 +102,7 @@ function trust(
     own: scopes === undefined,
     boundOnly: profile === 'fapi',
     scopes,
-    algorithms: new Set(algorithms),
+    algorithms: new Set(algorithms.flatMap((one) => algorithmNamed(one) ?? [])),
     keys,
   }
 }

@@ -21,6 +21,7 @@ test('each accepted algorithm and each spelling of the type is read', () => {
   for (const alg of ['ES256', 'PS256', 'RS256', 'EdDSA']) {
     assert.equal(parseToken(es256Token({ header: { alg } })).token?.algorithm, alg)
   }
+  assert.equal(parseToken(es256Token({ header: { alg: 'Ed25519' } })).token?.algorithm, 'EdDSA')
   for (const typ of ['at+jwt', 'AT+JWT', 'application/at+jwt', 'Application/At+Jwt']) {
     assert.ok(parseToken(es256Token({ header: { typ } })).token, typ)
   }
@@ -138,6 +139,7 @@ const refusals: readonly (readonly [
   ['alg HS256', headed({ alg: 'HS256' }), 'invalid', /alg "HS256"/],
   ['alg ES384', headed({ alg: 'ES384' }), 'invalid', /alg "ES384"/],
   ['alg es256 in small letters', headed({ alg: 'es256' }), 'invalid', /alg "es256"/],
+  ['alg Ed448', headed({ alg: 'Ed448' }), 'invalid', /alg "Ed448"/],
   ['no alg', headed({ alg: undefined }), 'invalid', /alg nothing/],
   ['alg as a list', headed({ alg: ['ES256'] }), 'invalid', /alg \["ES256"\]/],
   ['typ JWT', headed({ typ: 'JWT' }), 'invalid', /typ "JWT"/],

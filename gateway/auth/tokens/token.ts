@@ -1,4 +1,4 @@
-import type { Algorithm } from '../keys/signature.ts'
+import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { ownText } from './own-text.ts'
 import { quote } from './quote.ts'
@@ -18,7 +18,6 @@ export const MAX_TOKEN_CHARS = 8 * 1024
 const MAX_KID_CHARS = 256
 const MAX_KNOWN_HEADERS = 64
 const MAX_KNOWN_HEADER_CHARS = 512
-const ALGORITHMS: ReadonlySet<unknown> = new Set<Algorithm>(['ES256', 'PS256', 'RS256', 'EdDSA'])
 // RFC 9068 section 4: only access tokens, so that no ID token or logout token is taken for one.
 const TYPES: ReadonlySet<string> = new Set(['at+jwt', 'application/at+jwt'])
 // Keys in the token itself (RFC 8725 section 3.10), unsupported extensions (RFC 7515 section 4.1.11, RFC 7797),
@@ -40,14 +39,15 @@ export function parseToken(text: string): TokenParsing {
   if (typeof jws === 'string') return malformed(jws)
   const { header, payload: claims } = jws
   const { alg, typ, kid } = header
-  if (!isAlgorithm(alg)) return invalid(`alg ${quote(alg)} is not accepted`)
+  const algorithm = algorithmNamed(alg)
+  if (algorithm === undefined) return invalid(`alg ${quote(alg)} is not accepted`)
   if (typeof typ !== 'string' || !TYPES.has(typ.toLowerCase()))
     return invalid(`typ ${quote(typ)} is no access token`)
   const refused = REFUSED_HEADER_MEMBERS.find((name) => Object.hasOwn(header, name))
   if (refused !== undefined) return invalid(`the header has ${refused}`)
   if (typeof kid !== 'string' || kid === '' || kid.length > MAX_KID_CHARS)
     return invalid('the header names no key')
-  return { token: { algorithm: alg, kid, claims, jws } }
+  return { token: { algorithm, kid, claims, jws } }
 }
 
 /** A cache: all tokens of one key have the same header, or few. Bounded, because a client can make headers up. */
@@ -61,10 +61,6 @@ function readHeader(part: string): JsonObject | string {
   if (knownHeaders.size >= MAX_KNOWN_HEADERS) knownHeaders.clear()
   knownHeaders.set(ownText(part), header)
   return header
-}
-
-function isAlgorithm(alg: unknown): alg is Algorithm {
-  return ALGORITHMS.has(alg)
 }
 
 function malformed(cause: string): TokenParsing {

@@ -96,6 +96,18 @@ for (const alg of ['ES256', 'PS256', 'RS256', 'EdDSA'] as const) {
   })
 }
 
+test('Ed25519 (RFC 9864) and EdDSA are one algorithm, whatever the token and its key call it', async (t) => {
+  for (const published of ['EdDSA', 'Ed25519', undefined]) {
+    const { verifier } = await harnessOf(t, {
+      keys: [signingKey('EdDSA', { kid: 'ed', alg: published }).jwk],
+    })
+    for (const alg of ['EdDSA', 'Ed25519'] as const) {
+      const token = await joseToken(alg, goodClaims(), 'ed')
+      assert.ok(assertSync(verifier.verify(token, CALLER)).principal, `${alg} by a key of ${published}`)
+    }
+  }
+})
+
 test('an RSA key without alg verifies PS256 and RS256', async (t) => {
   const { verifier } = await harnessOf(t, { keys: [signingKey('RS256', { kid: 'rsa', alg: undefined }).jwk] })
   assert.ok(assertSync(verifier.verify(await joseToken('PS256', goodClaims(), 'rsa'), CALLER)).principal)
