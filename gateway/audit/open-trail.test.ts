@@ -161,6 +161,8 @@ test('a missing permission is an error that names the file', (t) => {
     try { openTrail(options) } catch (error) { console.log(error.message) }
   `
   const child = spawnSync(process.execPath, program(file, body))
+  // Otherwise only root could remove what is in it.
+  fs.chmodSync(directory, 0o700)
   assert.match(
     String(child.stdout),
     /^audit file .*audit\.ndjson cannot be used: EACCES/,

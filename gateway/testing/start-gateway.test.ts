@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { request } from 'node:https'
 import type { AddressInfo } from 'node:net'
@@ -66,19 +66,40 @@ describe('a gateway in the tests of a service', () => {
       else process.env.TMPDIR = TMPDIR
     })
     const config = { routes: [{ path: '/x', auth: ['baerer'] }] }
-    await assert.rejects(startGateway({ upstream, config }), /gateway\.json: \$\.routes\[0\]\.auth\[0\]/)
+    await assert.rejects(
+      startGateway({ upstream, config }),
+      /^Error: the gateway cannot start: .*gateway\.json: \$\.routes\[0\]\.auth\[0\]/,
+    )
+    await assert.rejects(startGateway({ config: 'no-such-file.json', https: true }), /no-such-file\.json/)
+    assert.deepEqual(readdirSync(temporary), [])
     const brief = await startGateway({ upstream })
     assert.equal(readdirSync(temporary).length, 1)
     await brief.stop()
     assert.deepEqual(readdirSync(temporary), [])
   })
 
+  const EXAMPLE = fileURLToPath(new URL('../../config/examples/service.test.mjs', import.meta.url))
+  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
+  const test = (file: string) =>
+    spawnSync(process.execPath, ['--test', file], {
+      encoding: 'utf8',
+      env: { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) },
+      timeout: 60_000,
+    })
+
   it('is shown by config/examples/service.test.mjs, which passes', () => {
-    const example = fileURLToPath(new URL('../../config/examples/service.test.mjs', import.meta.url))
-    const { PATH, HOME, NODE_COMPILE_CACHE } = process.env
-    const env = { PATH, HOME, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
-    const { status, stdout } = spawnSync(process.execPath, ['--test', example], { encoding: 'utf8', env })
+    const { status, stdout } = test(EXAMPLE)
     assert.equal(status, 0, stdout)
     assert.match(stdout, /pass 3\n/)
+  })
+
+  it('cannot start and the example fails with the reason, and ends', () => {
+    const file = join(dir, 'service.test.mjs')
+    const start = fileURLToPath(new URL('start-gateway.ts', import.meta.url))
+    const example = readFileSync(EXAMPLE, 'utf8').replace('countersign/testing', start)
+    writeFileSync(file, example.replace('limit: 2', 'limit: -2'))
+    const { status, stdout } = test(file)
+    assert.equal(status, 1)
+    assert.match(stdout, /the gateway cannot start: .*limits\.json: \$\.limits\[0\]\.limit/)
   })
 })

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -66,9 +66,10 @@ export interface TestGateway {
   stop(): Promise<void>
 }
 
-const PROGRAM = fileURLToPath(
-  new URL(`../main.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url),
-)
+/** The command, of the sources and of the package: any Node may run it, and it finds the one that the gateway needs. */
+const COMMAND = ['../cli/countersign.mjs', '../../../cli/countersign.mjs']
+  .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+  .find(existsSync) as string
 /** As the gateway has it when the configuration says nothing. */
 const DEFAULT_ISSUER = 'http://localhost:8080'
 
@@ -79,11 +80,20 @@ const DEFAULT_ISSUER = 'http://localhost:8080'
  */
 export async function startGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+  try {
+    return await startIn(dir, options)
+  } catch (fault) {
+    rmSync(dir, { recursive: true, force: true })
+    throw fault
+  }
+}
+
+async function startIn(dir: string, options: GatewayOptions): Promise<TestGateway> {
   const issuer = await createIssuer()
   const keys = await serveKeys(issuer)
   const authority = options.https === true ? await makeAuthority(dir) : undefined
   const env = environmentOf(dir, options, { keys, authority })
-  const program = startProgram([PROGRAM], { env })
+  const program = startProgram([COMMAND, 'run'], { env })
   const end = async () => {
     keys.close()
     const code = await program.end('SIGTERM')
@@ -92,9 +102,10 @@ export async function startGateway(options: GatewayOptions = {}): Promise<TestGa
   }
   const started = await program
     .line(({ msg }) => msg === 'listening')
-    .catch(async (error: Error) => {
-      await end().catch(() => {})
-      throw error
+    .catch(async () => {
+      keys.close()
+      await program.ended
+      throw new Error(`the gateway cannot start: ${program.plain() || logOf(program)}`)
     })
   const { GATEWAY_CONFIG = '', GATEWAY_AUDIT_FILE = '' } = env
   const names = namesOf(GATEWAY_CONFIG, env)
