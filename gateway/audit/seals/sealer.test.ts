@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { join, relative } from 'node:path'
+import { basename, join, relative } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
@@ -97,14 +97,27 @@ class SealedTrail {
   }
 
   stopSealer(): void {
+    this.sealerDies()
+    this.progress = new SealProgress()
+  }
+
+  /** Its thread; the next one goes on. */
+  sealerDies(): void {
     this.#sealer?.close()
     this.#sealer = undefined
-    this.progress = new SealProgress()
   }
 
   rotate(name: string): void {
     fs.renameSync(this.file, `${this.file}${name}`)
     this.trail.reopen()
+  }
+
+  /** All lines, in the order in which they were written. */
+  text(): string {
+    const names = fs.readdirSync(this.directory).filter((name) => name.startsWith(`${basename(this.file)}.`))
+    return [...names.sort().map((name) => join(this.directory, name)), this.file]
+      .map((file) => fs.readFileSync(file, 'utf8'))
+      .join('')
   }
 
   async check() {
@@ -204,6 +217,27 @@ test('a line is sealed after a second, or with 32,768 others, and a seal is no r
   await trail.pollLater()
   assert.equal((await trail.check()).checkpoint.size, 33_505)
   assert.deepEqual(trail.faults, [])
+})
+
+test('while records keep coming the lag is no more than the second that a record waits, and the time between two reads', async (t) => {
+  const trail = sealedTrail(t)
+  for (let reads = 0; reads < 300; reads++) {
+    await trail.write(10)
+    // The thread that seals reads once, and rests when it has read to the end.
+    await trail.sealer.poll()
+    const lagMs = trail.nowMs - trail.progress.settledAtMs
+    assert.ok(lagMs <= 1000, `${lagMs} ms after ${reads} reads`)
+    trail.nowMs += 200
+  }
+  assert.ok(trail.seals.length >= 50)
+  const beforeMs = trail.progress.settledAtMs
+  await trail.write(1)
+  smallDisk(t).roomBytes = 0
+  for (let reads = 0; reads < 50; reads++) {
+    await trail.sealer.poll().catch(() => {})
+    trail.nowMs += 200
+  }
+  assert.equal(trail.progress.settledAtMs, beforeMs, 'nothing is sealed on a full disk')
 })
 
 test('the log is private, and only its last tiles are partial', async (t) => {
@@ -540,6 +574,45 @@ test('a log of another key, of another name or with damaged tiles is not continu
   refused(/its tiles have another root than its checkpoint/)
   fs.rmSync(tile)
   refused(/tile\/0\/000.p\/3 is missing/)
+})
+
+test('whatever happens in whatever order, the lag is at least the age of the oldest record that no checkpoint covers', async (t) => {
+  const step = fc.oneof(
+    {
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constant('write'), count: fc.integer({ min: 1, max: 600 }) }),
+    },
+    { weight: 6, arbitrary: fc.record({ do: fc.constant('read') }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constantFrom('rotate', 'die') }) },
+  )
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 40 }), async (steps) => {
+      const trail = sealedTrail(t)
+      /** When each line came, infinite for an AUDIT_SEAL. Those behind the first `sealedSize` are not sealed. */
+      const cameAtMs: number[] = []
+      const note = () => {
+        const lines = trail.text().split('\n').slice(cameAtMs.length, -1)
+        for (const line of lines)
+          cameAtMs.push(line.includes('"AUDIT_SEAL"') ? Number.POSITIVE_INFINITY : trail.nowMs)
+      }
+      let rotations = 0
+      for (const one of steps) {
+        trail.nowMs += 200
+        if ('count' in one) await trail.write(one.count)
+        else if (one.do === 'rotate') trail.rotate(`.20260101T0000${10 + rotations++}000Z`)
+        else if (one.do === 'die') trail.sealerDies()
+        note()
+        await trail.sealer.poll()
+        const { sealedSize, settledAtMs } = trail.progress
+        const oldestMs = cameAtMs.slice(sealedSize).find(Number.isFinite) ?? trail.nowMs
+        assert.ok(settledAtMs <= oldestMs, `${settledAtMs} > ${oldestMs}`)
+        await turn()
+        note()
+      }
+    }),
+    // More than a checkpoint takes, so that some wait in memory.
+    { numRuns: 8, examples: [[[{ do: 'write', count: 36_000 }, ...Array(110).fill({ do: 'read' })]]] },
+  )
 })
 
 test('whatever happens in whatever order, the tree is that of the lines', async (t) => {

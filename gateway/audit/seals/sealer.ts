@@ -76,6 +76,10 @@ export class Sealer {
   #hasLetGo = false
   /** The last read has not reached the end of what is committed. */
   #isBehind = false
+  /** All that the trail had at that time stands before that place, which has not been read yet. */
+  #goal: { readonly generation: number; readonly end: number; readonly atMs: number } | undefined
+  /** All that the trail had at this time is in the tree. */
+  #readAtMs = 0
   /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first came. */
   #unsealed = 0
   #sinceMs = 0
@@ -118,7 +122,7 @@ export class Sealer {
     if (isDue && !(more && this.#isLeft)) {
       await this.#seal()
       this.#sinceMs = nowMs
-    } else if (!more) this.#settled(nowMs)
+    }
     return more || isDue
   }
 
@@ -126,7 +130,6 @@ export class Sealer {
   async finish(): Promise<void> {
     while (await this.poll());
     while (this.#unsealed > 0) await this.#seal()
-    this.#settled(this.#options.now())
     const endMs = this.#options.now() + LAST_SYNCS_MS
     while (this.#log.syncLate(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
   }
@@ -161,13 +164,25 @@ export class Sealer {
     if (reader === undefined) return false
     const { generation, end } = trail.committed()
     if (generation !== this.#generation) this.#isInUse = false
+    this.#goal ??= { generation, end, atMs: nowMs }
     const before = this.#unsealed
     const count = await this.#read(reader, this.#isInUse ? end : NO_END)
     if (before === 0 && this.#unsealed > 0) this.#sinceMs = nowMs
     progress.unsealedRecords = this.#unsealed
+    if (reader === this.#reader) this.#reached(reader.position)
     this.#isBehind = !this.#isInUse || reader.position < end
     if (count > 0) return true
     return this.#isInUse ? false : this.#beginNext()
+  }
+
+  /** The tree has everything up to here, but for lines that wait in memory. */
+  #reached(position: number): void {
+    const goal = this.#goal
+    if (goal === undefined || this.#later.length > 0 || this.#generation < goal.generation) return
+    if (this.#generation === goal.generation && position < goal.end) return
+    this.#goal = undefined
+    this.#readAtMs = goal.atMs
+    if (this.#unsealed === 0) this.#options.progress.settledAtMs = goal.atMs
   }
 
   async #read(reader: SegmentReader, end: number): Promise<number> {
@@ -241,9 +256,11 @@ export class Sealer {
   }
 
   async #begin(): Promise<SegmentReader | undefined> {
-    const { trail, file, onFault } = this.#options
+    const { trail, file, progress, onFault } = this.#options
     const inUse = fileInUse(trail)
     if (inUse === undefined) return undefined
+    this.#goal = undefined
+    this.#readAtMs = progress.settledAtMs
     const fault = await this.#log.recover(file)
     if (fault !== undefined) onFault(fault)
     this.#goOnAt(await placeToGoOn(this.#log, this.#options), inUse)
@@ -267,6 +284,7 @@ export class Sealer {
     for (const leaf of this.#later.splice(0)) this.#take(leaf)
     progress.sealedSize = checkpoint.size
     progress.unsealedRecords = this.#unsealed
+    progress.settledAtMs = this.#readAtMs
     onSealed(checkpoint)
   }
 
@@ -280,10 +298,5 @@ export class Sealer {
       this.#hasFailed = true
       throw error
     }
-  }
-
-  /** @param nowMs when the end of the trail was looked at. */
-  #settled(nowMs: number): void {
-    if (this.#unsealed === 0 && this.#isInUse) this.#options.progress.settledAtMs = nowMs
   }
 }

@@ -98,7 +98,7 @@ export class Sealing implements TrailSeals {
     return this.#progress.unsealedRecords
   }
 
-  /** Since when there may be records without a seal; below a second as a rule. */
+  /** Age of the oldest record that no checkpoint covers, at most; below two seconds as a rule. */
   get lagMs(): number {
     return Math.max(0, steadyMs() - this.#progress.settledAtMs)
   }
