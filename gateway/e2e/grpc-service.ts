@@ -118,10 +118,10 @@ function one(seen: Seen, call: ServerUnaryCall<Note, Note>, done: sendUnaryData<
     return
   }
   const head = new Metadata()
-  head.set('x-head', 'at the beginning')
+  head.set('x-head', text === 'spaces' ? ' also here ' : 'at the beginning')
   call.sendMetadata(head)
   const trailer = new Metadata()
-  trailer.set('x-trailer', 'at the end')
+  trailer.set('x-trailer', text === 'spaces' ? ' and here ' : 'at the end')
   done(null, { text: `hello ${text}` }, trailer)
 }
 

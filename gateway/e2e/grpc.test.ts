@@ -154,6 +154,28 @@ for (const secure of [false, true]) {
       assert.deepEqual(trailers?.get('server'), [])
     })
 
+    it('passes metadata with spaces around it, trimmed, in all directions', async () => {
+      const metadata = new Metadata()
+      metadata.set('x-mine', ' two words ')
+      const { head, trailers, error } = await callOne(client, 'spaces', metadata)
+      assert.deepEqual(seen.metadata.at(-1)?.get('x-mine'), ['two words'])
+      assert.deepEqual(head?.get('x-head'), ['also here'])
+      assert.deepEqual(trailers?.get('x-trailer'), ['and here'])
+      assert.equal(error, undefined)
+    })
+
+    it('ends a call with too large a head with RESOURCE_EXHAUSTED, and the next call passes', async () => {
+      for (const chars of [20_000, 100_000]) {
+        const metadata = new Metadata()
+        metadata.set('x-mine', '~'.repeat(chars))
+        assert.equal((await callOne(client, 'large', metadata)).error?.code, status.RESOURCE_EXHAUSTED)
+      }
+      const many = new Metadata()
+      for (let i = 0; i < 120; i++) many.set(`x-${i}`, 'a')
+      assert.equal((await callOne(client, 'many', many)).error?.code, status.RESOURCE_EXHAUSTED)
+      assert.equal((await callOne(client, 'next')).error, undefined)
+    })
+
     it('tells the service when the client cancels, or has no more time', async () => {
       const talk = client.talk()
       talk.on('error', () => {})

@@ -110,6 +110,32 @@ describe('a stream of HTTP/2', () => {
       assert.equal(await client.status(3), ':status: 200', 'the connection goes on')
     })
 
+  it('has metadata of gRPC without the white space around it, wherever its type stands', async () => {
+    const type = ['content-type', 'application/grpc'] as const
+    const padded = [
+      ['x-a', ' two words\t'],
+      ['x-b', ' '],
+    ] as const
+    for (const fields of [
+      [type, ...padded],
+      [...padded, type],
+    ]) {
+      const { seen, connect } = serveFrames()
+      const client = connect()
+      // The second comes from the table.
+      for (const id of [1, 3]) client.request(id, [...POST, ...fields])
+      assert.equal(await client.status(3), ':status: 200')
+      for (const { headers } of seen) {
+        const got = headers.filter((_, at) => headers[at - (at % 2)]?.startsWith('x-') === true)
+        assert.deepEqual(got, ['x-a', 'two words', 'x-b', ''])
+      }
+    }
+    const { connect } = serveFrames()
+    const client = connect()
+    client.request(1, [...POST.slice(0, 3), [':authority', ' a'], type])
+    assert.equal(await client.status(1), ':status: 400', 'pseudo-fields are no metadata')
+  })
+
   it('gets 400 when Host differs from its authority, and may repeat it', async () => {
     const { seen, connect } = serveFrames()
     const client = connect()

@@ -1,3 +1,4 @@
+import { isGrpc } from '../rules/grpc.ts'
 import type { RequestFault } from '../server/request-fault.ts'
 import { Field } from '../syntax/field.ts'
 import { METHODS } from '../syntax/status-codes.ts'
@@ -35,6 +36,7 @@ export class StreamHead implements HeadSink {
   readonly #pseudo = new Map<string, string>()
   readonly #isSecure: boolean
   #regular = false
+  #isPadded = false
   #bytes = 0
   #cookie: string | undefined = undefined
 
@@ -43,14 +45,16 @@ export class StreamHead implements HeadSink {
     this.#isSecure = isSecure
   }
 
-  take({ field, isPseudo, fault }: HeadField): void {
+  take({ field, isPseudo, isPadded, fault }: HeadField): void {
     const { lower, value } = field
+    this.#isPadded ||= isPadded
     this.#bytes += lower.length + value.length + LINE_BYTES
     if (this.#bytes > MAX_HEAD_BYTES)
       this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${MAX_HEAD_BYTES} bytes` }
     if (fault !== undefined) this.#malformed(fault)
-    // Of a head that is refused, what is small and tells what it was is still read.
-    if (this.fault?.code === 'headers_too_large') return
+    else if (isPseudo && isPadded) this.#malformed('white space around a pseudo-field')
+    // Of a head that is refused, what tells what it was and how to refuse it is still read.
+    if (this.fault?.code === 'headers_too_large' && lower !== 'content-type') return
     if (isPseudo) this.#takePseudo(lower, value)
     else if (fault === undefined) this.#takeRegular(field)
   }
@@ -80,6 +84,8 @@ export class StreamHead implements HeadSink {
     if (this.method === 'CONNECT') this.target = this.#of(':authority') ?? ''
     else this.#readTarget()
     this.#readHost(this.#of(':authority'))
+    // RFC 9113 section 8.2.1. Clients of gRPC send such metadata, and its specification lets it be taken off.
+    if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
   }
 
   #of(name: Pseudo): string | undefined {
@@ -122,9 +128,9 @@ export class Trailers implements HeadSink {
   isMalformed = false
   #bytes = 0
 
-  take({ field, isPseudo, fault }: HeadField): void {
+  take({ field, isPseudo, isPadded, fault }: HeadField): void {
     this.#bytes += field.lower.length + field.value.length + LINE_BYTES
-    if (isPseudo || fault !== undefined || this.#bytes > MAX_HEAD_BYTES) this.isMalformed = true
+    if (isPseudo || isPadded || fault !== undefined || this.#bytes > MAX_HEAD_BYTES) this.isMalformed = true
     if (!this.isMalformed) this.fields.push(field)
   }
 }

@@ -1,4 +1,4 @@
-import { isText, isToken } from '../../http/syntax/characters.ts'
+import { isText, isToken, withoutSpaceAround } from '../../http/syntax/characters.ts'
 import { Field } from '../../http/syntax/field.ts'
 import { checkRequestLine } from '../request-line.ts'
 import { isStatus, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
@@ -57,7 +57,7 @@ export function readFields(flat: readonly string[]): Field[] | string {
   let bytes = 0
   for (let i = 0; i + 1 < flat.length; i += 2) {
     const name = flat[i] as string
-    const value = flat[i + 1] as string
+    const value = withoutSpaceAround(flat[i + 1] as string)
     bytes += name.length + value.length + 4
     if (bytes > MAX_RESPONSE_HEAD_BYTES) return `more than ${MAX_RESPONSE_HEAD_BYTES} bytes of fields`
     if (!isToken(name) || !isText(value)) return 'a field that is none'

@@ -162,6 +162,8 @@ export class UpstreamSession implements Timed {
       maxHeaderListPairs: MAX_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
       strictSingleValueFields: false,
+      // Fields with white space around their value, as services of gRPC send them, are trimmed, not lost.
+      strictFieldWhitespaceValidation: false,
     }
     const session = connect('http://upstream', options)
     this.#session = session

@@ -1,4 +1,4 @@
-import { isText } from '../../syntax/characters.ts'
+import { isText, withoutSpaceAround } from '../../syntax/characters.ts'
 import { Field } from '../../syntax/field.ts'
 import { decodeHuffman } from './huffman.ts'
 import { STATIC_TABLE } from './static-table.ts'
@@ -10,20 +10,22 @@ const NOTHING = Buffer.alloc(0)
 /** RFC 9113 section 8.2.1: a token, without capitals. */
 const LOWER_NAME = /^[!#$%&'*+\-.^_`|~0-9a-z]+$/
 const LOWER_PSEUDO = /^:[a-z]+$/
-const OUTER_SPACE = /^[ \t]|[ \t]$/
 
 /** One decoded field. Immutable: the table may hold it for many heads. */
 export class HeadField {
   readonly field: Field
   /** Its name begins with a colon. */
   readonly isPseudo: boolean
+  /** White space stood around its value, which `field` has without. */
+  readonly isPadded: boolean
   /** What no message may have, whatever the field means (RFC 9113 section 8.2.1). */
   readonly fault: string | undefined
   readonly tableBytes: number
 
   constructor(name: string, value: string) {
-    this.field = new Field(name, value)
+    this.field = new Field(name, withoutSpaceAround(value))
     this.isPseudo = name.charCodeAt(0) === COLON
+    this.isPadded = this.field.value.length !== value.length
     this.fault = faultOf(name, value, this.isPseudo)
     this.tableBytes = name.length + value.length + ENTRY_BYTES
   }
@@ -31,8 +33,7 @@ export class HeadField {
 
 function faultOf(name: string, value: string, isPseudo: boolean): string | undefined {
   if (!(isPseudo ? LOWER_PSEUDO : LOWER_NAME).test(name)) return 'a field without a proper name'
-  if (!isText(value)) return 'a control character in a field'
-  return OUTER_SPACE.test(value) ? 'white space around a value' : undefined
+  return isText(value) ? undefined : 'a control character in a field'
 }
 
 const STATIC: readonly HeadField[] = STATIC_TABLE.map((entry) => {
