@@ -58,6 +58,27 @@ describe('the app', () => {
     }
   })
 
+  it('refuses a body with two members of one name, however they are written, and names the member', async () => {
+    for (const [payload, field] of [
+      ['{"amount":"1.00","amount":"2.00"}', 'amount'],
+      ['{"amount":"1.00","\\u0061mount":"1.00"}', 'amount'],
+      ['{"a":[{"b":{"c":1,"d":{"c":2},"c":3}}]}', 'c'],
+      ['{"a": "}", "b\\"": 1, "b\\"" : 2}', 'b"'],
+      ['{"":1,"":1}', ''],
+      [`{"${'x'.repeat(200)}":1,"${'x'.repeat(200)}":1}`, `${'x'.repeat(99)}…`],
+    ] as const) {
+      const { status, body } = await login(payload)
+      assert.equal(status, 400, payload)
+      assert.equal(body.code, 'invalid_request')
+      assert.deepEqual(body.errors, [{ field, reason: 'is given more than once' }], payload)
+    }
+    const once = '{"a":{"c":1},"b":{"c":1},"l":["x","x",{"c":1},{"c":":"}],"c":"\\"c\\":"}'
+    assert.deepEqual(
+      (await login(once)).body.errors.map(({ reason }: { reason: string }) => reason),
+      ['is required', 'is required', ...Array(4).fill('is not a field of this request')],
+    )
+  })
+
   it('refuses JSON that would poison prototypes', async () => {
     for (const payload of ['{"__proto__":{"x":1}}', '{"constructor":{"prototype":{"x":1}}}']) {
       const { status, body } = await login(payload)

@@ -11,6 +11,7 @@ import { v7 as uuid } from 'uuid'
 import { DatabaseBusyError, DatabaseUnavailableError, OutcomeUnknownError } from './database/database.ts'
 import { requireGateway } from './gateway-secret.ts'
 import { closeConnections } from './http/closing-connections.ts'
+import { readJsonBodies } from './http/json-body.ts'
 import { rememberRoutes } from './http/unknown-routes.ts'
 import { respondToUnparsed } from './http/unparsed-requests.ts'
 import { registerInteraction } from './identity/oauth/interaction.ts'
@@ -66,6 +67,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   closeConnections(app)
   // Of the built-in parsers only the one for JSON stays; any other media type is a 415.
   app.removeContentTypeParser('text/plain')
+  readJsonBodies(app)
   app.setValidatorCompiler(validatorCompiler())
   app.setErrorHandler((error: Error, request, reply) => sendProblem(toProblem(error), request, reply))
   const { allowedMethods } = rememberRoutes(app)

@@ -65,7 +65,8 @@ function followsFromOther(
   return errors.some((other) => !isOfBranch(other) && other.instancePath.startsWith(`${instancePath}/`))
 }
 
-function shortened(name: string): string {
+/** A name of a client's, as long as a response may hold it. */
+export function shortened(name: string): string {
   return name.length <= MAX_FIELD_CHARACTERS ? name : `${name.slice(0, MAX_FIELD_CHARACTERS - 1)}…`
 }
 
