@@ -21,6 +21,9 @@ export interface ProofClaims {
   readonly iat: number
   readonly ath: string
   readonly nonce: unknown
+  /** Epoch seconds, where the client set them (RFC 7519 sections 4.1.4 and 4.1.5). */
+  readonly exp: number | undefined
+  readonly nbf: number | undefined
 }
 
 const MAX_PROOF_CHARS = 4 * 1024
@@ -54,11 +57,17 @@ export function readProof(proof: string | undefined): ParsedProof | string {
   return typeof claims === 'string' ? claims : { jws, algorithm, jwk: jwk as JsonObject, claims }
 }
 
-function readClaims({ jti, htm, htu, iat, ath, nonce }: JsonObject): ProofClaims | string {
+function readClaims({ jti, htm, htu, iat, ath, nonce, exp, nbf }: JsonObject): ProofClaims | string {
   if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI_CHARS) return `jti ${quote(jti)} is no id`
   if (typeof htm !== 'string') return `htm ${quote(htm)} is no method`
   if (typeof htu !== 'string') return `htu ${quote(htu)} is no URL`
   if (typeof iat !== 'number' || !Number.isFinite(iat)) return `iat ${quote(iat)} is no time`
   if (typeof ath !== 'string') return `ath ${quote(ath)} is no hash`
-  return { jti, htm, htu, iat, ath, nonce }
+  if (!isTimeOrAbsent(exp)) return `exp ${quote(exp)} is no time`
+  if (!isTimeOrAbsent(nbf)) return `nbf ${quote(nbf)} is no time`
+  return { jti, htm, htu, iat, ath, nonce, exp, nbf }
+}
+
+function isTimeOrAbsent(value: unknown): value is number | undefined {
+  return value === undefined || (typeof value === 'number' && Number.isFinite(value))
 }

@@ -126,6 +126,9 @@ const badClaims: readonly (readonly [claims: Members, cause: RegExp])[] = [
   [{ iat: undefined }, /^iat/],
   [{ iat: String(NOW_SECONDS) }, /^iat/],
   [{ iat: null }, /^iat/],
+  [{ exp: String(NOW_SECONDS + 10) }, /^exp/],
+  [{ exp: null }, /^exp/],
+  [{ nbf: 'now' }, /^nbf/],
   [{ ath: undefined }, /^ath/],
   [{ ath: null }, /^ath/],
 ]
@@ -337,6 +340,14 @@ test(`${STEP} 11: a proof made 60 s ago to 10 s ahead is good, older and later o
   }
 })
 
+test('a proof that says itself when it is good is refused before and after', async () => {
+  for (const claims of [{ exp: NOW_SECONDS + 1 }, { nbf: NOW_SECONDS + 10 }, { nbf: 0, exp: 4e9 }])
+    assert.equal(verdictOf(await proofOf({ claims })), undefined, JSON.stringify(claims))
+  for (const exp of [NOW_SECONDS, NOW_SECONDS - 30, 0, -1])
+    assertInvalid(verdictOf(await proofOf({ claims: { exp } })), /^exp -?\d+ is over/)
+  assertInvalid(verdictOf(await proofOf({ claims: { nbf: NOW_SECONDS + 11 } })), /^nbf \d+ is in the future/)
+})
+
 test(`${STEP} 12: a proof made for another token is refused`, async () => {
   for (const ath of [sha256('other'), '', `${sha256(TOKEN)}=`, Buffer.from(sha256(TOKEN)).toString('hex')]) {
     assertInvalid(verdictOf(await proofOf({ claims: { ath } })), /^ath/)
@@ -398,9 +409,13 @@ test('nothing that a client may send makes checking throw or passes', async () =
   const { verifier } = verifierOf()
   const json = fc.jsonValue({ maxDepth: 2 })
   const members = fc.dictionary(fc.constantFrom('typ', 'alg', 'jwk', 'crit', 'kid'), json)
-  const claims = fc.dictionary(fc.constantFrom('jti', 'htm', 'htu', 'iat', 'ath', 'nonce'), json, {
-    minKeys: 1,
-  })
+  const claims = fc.dictionary(
+    fc.constantFrom('jti', 'htm', 'htu', 'iat', 'ath', 'nonce', 'exp', 'nbf'),
+    json,
+    {
+      minKeys: 1,
+    },
+  )
   const [header, payload] = (await proofOf()).split('.').map((part) => Buffer.from(part, 'base64url'))
   fc.assert(
     fc.property(members, claims, (headerChanges, claimChanges) => {

@@ -113,7 +113,7 @@ export class ProofVerifier {
     const { jws, algorithm, jwk, claims } = parsed
     const jkt = jwkThumbprint(jwk)
     if (jkt === undefined) return invalid('the jwk lacks a member of its kind')
-    const cause = this.#faultOfRequest(claims, request) ?? this.#faultOfTime(claims.iat)
+    const cause = this.#faultOfRequest(claims, request) ?? this.#faultOfTime(claims)
     if (cause !== undefined) return invalid(cause)
     if (jkt !== request.jkt) return WRONG_KEY
     const { nonces } = this.#options
@@ -144,10 +144,12 @@ export class ProofVerifier {
     )
   }
 
-  #faultOfTime(iat: number): string | undefined {
+  #faultOfTime({ iat, nbf = iat, exp }: ProofClaims): string | undefined {
     const nowSeconds = this.#options.clock() / 1000
     if (iat > nowSeconds + MAX_AHEAD_SECONDS) return `iat ${iat} is in the future`
-    return iat < nowSeconds - MAX_AGE_SECONDS ? `iat ${iat} is too long ago` : undefined
+    if (nbf > nowSeconds + MAX_AHEAD_SECONDS) return `nbf ${nbf} is in the future`
+    if (iat < nowSeconds - MAX_AGE_SECONDS) return `iat ${iat} is too long ago`
+    return exp !== undefined && exp <= nowSeconds ? `exp ${exp} is over` : undefined
   }
 
   #checkOf({ jkt, jwk, algorithm }: CheckedProof): SignatureCheck | string {
