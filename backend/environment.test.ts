@@ -16,6 +16,7 @@ describe('readEnvironment', () => {
       databaseUrl: undefined,
       dataDirectory: 'data/backend',
       publicUrl: 'http://localhost:8080',
+      mtlsUrl: undefined,
       demo: true,
       oauthClientsFile: undefined,
       keyRotationDays: 30,
@@ -37,6 +38,7 @@ describe('readEnvironment', () => {
       BACKEND_WEBHOOK_CLIENT_MAX_BYTES: '107374182400',
       DATABASE_URL: 'postgres://user:secret@db/bank',
       PUBLIC_URL: 'https://api.example.com/',
+      PUBLIC_MTLS_URL: 'https://mtls.example.com/',
     }
     assert.deepEqual(readEnvironment(variables), {
       host: '::1',
@@ -45,6 +47,7 @@ describe('readEnvironment', () => {
       databaseUrl: 'postgres://user:secret@db/bank',
       dataDirectory: '/var/lib/backend',
       publicUrl: 'https://api.example.com',
+      mtlsUrl: 'https://mtls.example.com',
       demo: false,
       oauthClientsFile: '/etc/backend/clients.json',
       keyRotationDays: 90,
@@ -104,7 +107,10 @@ describe('readEnvironment', () => {
       'https://a/bank',
     ]) {
       assert.equal(faultsOf({ PUBLIC_URL: url }).length, 1, url)
+      assert.equal(faultsOf({ PUBLIC_MTLS_URL: url }).length, 1, url)
     }
+    assert.equal(faultsOf({ PUBLIC_MTLS_URL: 'http://a' }).length, 1)
+    assert.equal(faultsOf({ PUBLIC_MTLS_URL: 'https://a:8443' }).length, 0)
     assert.equal(faultsOf({ DATABASE_URL: 'postgres://[' }).length, 1)
   })
 

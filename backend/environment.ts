@@ -11,6 +11,8 @@ export interface Environment {
   readonly dataDirectory: string
   /** Without a slash at its end. */
   readonly publicUrl: string
+  /** Where clients present their certificates, when that is another address; without a slash at its end. */
+  readonly mtlsUrl: string | undefined
   /** Adds the demo users and the demo OAuth clients. */
   readonly demo: boolean
   /** A file with the OAuth clients; without one there are only the demo clients. */
@@ -39,7 +41,8 @@ export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { r
     gatewaySecretFile: variables.BACKEND_GATEWAY_SECRET_FILE || undefined,
     databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
-    publicUrl: readPublicUrl(variables.PUBLIC_URL, faults),
+    publicUrl: readPublicUrl(variables, 'PUBLIC_URL', faults) ?? 'http://localhost:8080',
+    mtlsUrl: readPublicUrl(variables, 'PUBLIC_MTLS_URL', faults),
     demo: readDemo(variables, faults),
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
     keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', { usual: 30, from: 1, to: 365 }),
@@ -107,15 +110,23 @@ function readDatabaseUrl(text: string | undefined, faults: string[]): string | u
   return text
 }
 
-function readPublicUrl(text: string | undefined, faults: string[]): string {
-  if (!text) return 'http://localhost:8080'
+function readPublicUrl(
+  variables: NodeJS.ProcessEnv,
+  name: 'PUBLIC_URL' | 'PUBLIC_MTLS_URL',
+  faults: string[],
+): string | undefined {
+  const text = variables[name]
+  if (!text) return undefined
   const url = URL.parse(text)
-  if (url === null || !/^https?:$/.test(url.protocol) || /[?#]/.test(text) || url.username) {
-    faults.push(`PUBLIC_URL is "${text}"; it must be an http or https URL without query, fragment and user`)
+  // A certificate is presented over TLS only.
+  const schemes = name === 'PUBLIC_URL' ? ['http:', 'https:'] : ['https:']
+  if (url === null || !schemes.includes(url.protocol) || /[?#]/.test(text) || url.username) {
+    const allowed = schemes.map((scheme) => scheme.slice(0, -1)).join(' or ')
+    faults.push(`${name} is "${text}"; it must be an ${allowed} URL without query, fragment and user`)
   } else if (/[^/]/.test(url.pathname)) {
     // The pages, cookies and metadata of the authorization server are below the root of the address.
     faults.push(
-      `PUBLIC_URL is "${text}"; it must have no path: the gateway serves the API at the root of an address`,
+      `${name} is "${text}"; it must have no path: the gateway serves the API at the root of an address`,
     )
   }
   return text.replace(/\/+$/, '')

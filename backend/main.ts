@@ -95,10 +95,10 @@ async function prepare(settings: Environment) {
 }
 
 async function listen(
-  { host, port, publicUrl, webhookClientMaxBytes }: Environment,
-  ready: Omit<Services, 'publicUrl' | 'clock' | 'webhookClientMaxBytes'>,
+  { host, port, publicUrl, mtlsUrl, webhookClientMaxBytes }: Environment,
+  ready: Omit<Services, 'publicUrl' | 'mtlsUrl' | 'clock' | 'webhookClientMaxBytes'>,
 ): Promise<App> {
-  const app = await buildApp({ ...ready, publicUrl, webhookClientMaxBytes, clock }, logger)
+  const app = await buildApp({ ...ready, publicUrl, mtlsUrl, webhookClientMaxBytes, clock }, logger)
   await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
   return app
 }

@@ -17,6 +17,8 @@ export interface Services {
   readonly gatewaySecret: string | undefined
   /** Issuer of the tokens and base of links, without a slash at its end. */
   readonly publicUrl: string
+  /** Where clients present their certificates, without a slash at its end, when that is another address. */
+  readonly mtlsUrl: string | undefined
   /** So much is kept of the webhooks of one client at a time. */
   readonly webhookClientMaxBytes: number
   readonly clock: () => Date

@@ -62,7 +62,7 @@ let userNumber = 0
 export async function startTestService(
   database: Database,
   own: Partial<
-    Pick<Services, 'publicUrl' | 'clock' | 'clients' | 'gatewaySecret' | 'webhookClientMaxBytes'>
+    Pick<Services, 'publicUrl' | 'mtlsUrl' | 'clock' | 'clients' | 'gatewaySecret' | 'webhookClientMaxBytes'>
   > = {},
 ): Promise<TestService> {
   let nowMs = Date.parse('2026-03-01T12:00:00Z')
@@ -76,6 +76,7 @@ export async function startTestService(
     clients: own.clients ?? [],
     gatewaySecret: own.gatewaySecret,
     publicUrl: own.publicUrl ?? PUBLIC_URL,
+    mtlsUrl: own.mtlsUrl,
     webhookClientMaxBytes: own.webhookClientMaxBytes ?? 2 ** 30,
     clock,
   }

@@ -36,8 +36,12 @@ onEachDatabase('An assertion of a client', (database) => {
   after(() => oauth.service.app.close())
 
   /** Pushes a request with an assertion that lasts until `exp`, by the system's clock as the provider goes by it. */
-  async function push(exp: number, jti: string = randomUUID(), client_id = 'asserting', alg = 'ES256') {
-    const claims = { iss: client_id, sub: client_id, aud: oauth.url, jti, exp }
+  async function push(
+    exp: number,
+    jti: string = randomUUID(),
+    { client_id = 'asserting', alg = 'ES256', aud = oauth.url as string | string[] } = {},
+  ) {
+    const claims = { iss: client_id, sub: client_id, aud, jti, exp }
     const signer = alg === 'ES256' ? key : edwardsKey
     const assertion = await new SignJWT(claims).setProtectedHeader({ alg }).sign(signer)
     const { parameters } = await pkce({ redirect_uri: WEB_REDIRECT, scope: 'openid' })
@@ -72,7 +76,8 @@ onEachDatabase('An assertion of a client', (database) => {
       [undefined, 'EdDSA'],
       [undefined, 'Ed25519'],
     ]) {
-      const { status, body } = await push(now() + HOUR_SECONDS, randomUUID(), `edwards-${keyAlg}`, alg)
+      const client_id = `edwards-${keyAlg}`
+      const { status, body } = await push(now() + HOUR_SECONDS, randomUUID(), { client_id, alg })
       assert.equal(status, 201, `${alg} by a key of ${keyAlg}: ${JSON.stringify(body)}`)
     }
   })
@@ -84,5 +89,17 @@ onEachDatabase('An assertion of a client', (database) => {
       assert.deepEqual([status, body.error], [401, 'invalid_client'], String(exp))
     }
     assert.deepEqual(await remembered(), known)
+  })
+
+  it('is refused when its audience is anything but the issuer as one text', async () => {
+    for (const aud of [
+      [oauth.url],
+      [oauth.url, 'https://other.example'],
+      `${oauth.url}/oauth/par`,
+      `${oauth.url}/oauth/token`,
+    ]) {
+      const { status, body } = await push(now() + 60, randomUUID(), { aud })
+      assert.deepEqual([status, body.error], [401, 'invalid_client'], String(aud))
+    }
   })
 })

@@ -274,6 +274,17 @@ onEachDatabase('OAuth', (database) => {
       const metadata = (await response.json()) as Record<string, unknown>
       assert.equal(metadata.issuer, oauth.url)
       assert.equal(metadata.jwks_uri, `${oauth.url}/.well-known/jwks.json`)
+      assert.deepEqual(
+        metadata.revocation_endpoint_auth_methods_supported,
+        metadata.token_endpoint_auth_methods_supported,
+      )
+      assert.deepEqual(metadata.revocation_endpoint_auth_signing_alg_values_supported, [
+        'ES256',
+        'PS256',
+        'EdDSA',
+        'Ed25519',
+      ])
+      assert.equal(metadata.mtls_endpoint_aliases, undefined)
       assert.deepEqual(metadata.response_types_supported, ['code'])
       assert.deepEqual(metadata.code_challenge_methods_supported, ['S256'])
       assert.doesNotMatch(JSON.stringify(metadata), /attacker/)

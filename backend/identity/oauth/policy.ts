@@ -21,7 +21,9 @@ const CLOCK_TOLERANCE_SECONDS = 10
 /** How far ahead an assertion of a client may expire. Until then it is remembered, so that it is good once. */
 const ASSERTION_SECONDS = 60 * 60
 
-const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
+export const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
+
+export const CLIENT_AUTHENTICATION = ['none', 'private_key_jwt', 'tls_client_auth'] as const
 
 /** The rules of the authorization server: what it issues, to whom, for how long; as in RFC 9700. */
 export function policyConfiguration(): Configuration {
@@ -31,7 +33,7 @@ export function policyConfiguration(): Configuration {
     responseTypes: ['code'],
     // RFC 9700 section 2.1.1; the library always requires the method S256.
     pkce: { required: () => true },
-    clientAuthMethods: ['none', 'private_key_jwt', 'tls_client_auth'],
+    clientAuthMethods: [...CLIENT_AUTHENTICATION],
     clientDefaults: {
       grant_types: ['authorization_code'],
       response_types: ['code'],
@@ -65,7 +67,7 @@ export function policyConfiguration(): Configuration {
       Interaction: INTERACTION_SECONDS,
     },
     rotateRefreshToken: ({ oidc }) => mustRotate(oidc.client),
-    assertJwtClientAuthClaimsAndHeader: refuseLongAssertion,
+    assertJwtClientAuthClaimsAndHeader: checkAssertion,
   }
 }
 
@@ -83,7 +85,17 @@ function refreshSeconds({ oidc }: KoaContextWithOIDC, _token: unknown, client: C
   return mustRotate(client) || grant === undefined ? REFRESH_SECONDS : Math.max(1, grant.remainingTTL)
 }
 
-async function refuseLongAssertion(_ctx: unknown, { exp }: Record<string, unknown>): Promise<void> {
+/**
+ * FAPI 2.0 section 5.3.2.1: the audience of an assertion is the issuer, as one text. One for several servers, or for an
+ * endpoint whose address another server may claim, could be used by the wrong one.
+ *
+ * @throws InvalidClientAuth
+ */
+async function checkAssertion(
+  { oidc }: KoaContextWithOIDC,
+  { aud, exp }: Record<string, unknown>,
+): Promise<void> {
+  if (aud !== oidc.issuer) throw new errors.InvalidClientAuth(`aud of the assertion must be "${oidc.issuer}"`)
   const latest = Date.now() / 1000 + ASSERTION_SECONDS + CLOCK_TOLERANCE_SECONDS
   if (Number(exp) > latest) throw new errors.InvalidClientAuth('exp of the assertion is too far ahead')
 }

@@ -27,6 +27,29 @@ export function apiScopesOfClient(clientScope: string | undefined): string[] {
   return API_SCOPES.filter((scope) => allowed.includes(scope))
 }
 
+/**
+ * Names all that a token response grants (RFC 6749 section 5.1), where oidc-provider names the scopes of the access token:
+ * `openid` is in the ID token, and `offline_access` is the refresh token, unless the client has one without asking.
+ *
+ * @param allowed what the user allowed
+ */
+export function grantedScope(response: TokenResponse, allowed = ''): string {
+  const mayRefresh = response.refresh_token !== undefined && allowed.split(' ').includes('offline_access')
+  const scopes = [
+    ...(response.id_token === undefined ? [] : ['openid']),
+    ...(mayRefresh ? ['offline_access'] : []),
+    ...(response.scope ?? '').split(' '),
+  ]
+  return [...new Set(scopes)].filter(Boolean).join(' ')
+}
+
+/** The members of a successful token response that say what was granted (RFC 6749 section 5.1, OpenID Connect Core 3.1.3.3). */
+export interface TokenResponse {
+  readonly scope?: string
+  readonly id_token?: string
+  readonly refresh_token?: string
+}
+
 /** What a scope lets an application do, in the words of the consent page. */
 export const SCOPE_MEANINGS: Readonly<Record<string, string>> = {
   openid: 'know that it is you, by an identifier',

@@ -5,6 +5,7 @@ import type { Database } from '../../database/database.ts'
 import type { Services } from '../../services.ts'
 import { REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
+import { revokeAccessTokens } from './access-token-revocation.ts'
 import { findAccount, type UserAccount } from './account.ts'
 import { ArtifactStore, deleteGrant, noteAccessToken } from './artifacts.ts'
 import {
@@ -16,21 +17,12 @@ import {
   readIssuers,
 } from './client-certificate.ts'
 import { errors, Provider } from './library.ts'
+import { metadata, OAUTH_PATHS } from './metadata.ts'
 import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
 import { policyConfiguration } from './policy.ts'
 import { providerDatabase } from './provider-database.ts'
 import { changeAtEnd, storeTogether, whenStored } from './request-changes.ts'
-import { apiScopesOfClient, grantable } from './scopes.ts'
-
-/** Paths of the authorization server, which the gateway must route. Metadata (RFC 8414) names them to clients. */
-export const OAUTH_PATHS = {
-  authorization: '/oauth/authorize',
-  pushed_authorization_request: '/oauth/par',
-  token: '/oauth/token',
-  revocation: '/oauth/revoke',
-  end_session: '/oauth/logout',
-  jwks: '/.well-known/jwks.json',
-} as const
+import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from './scopes.ts'
 
 /** Where users sign in and consent; the forms are posted to paths below it. */
 export const INTERACTION_PATH = '/oauth/interaction'
@@ -93,7 +85,24 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
       announce(ctx, grantId)
     },
   })
-  provider.on('grant.revoked', (ctx, grantId) => whenStored(() => announce(ctx, grantId)))
+  const announceStored = (ctx: KoaContextWithOIDC, grantId: string) =>
+    whenStored(() => announce(ctx, grantId))
+  revokeAccessTokens(provider, {
+    services,
+    path: OAUTH_PATHS.revocation,
+    endGrant: async (ctx, grantId) => {
+      await changeAtEnd(database, 'answered', (transaction) => deleteGrant(transaction, grantId))
+      announceStored(ctx, grantId)
+    },
+  })
+  provider.on('grant.revoked', announceStored)
+  provider.use(async (ctx: KoaContextWithOIDC, next) => {
+    await next()
+    if (ctx.path !== OAUTH_PATHS.token || ctx.status !== 200) return
+    const { AuthorizationCode: code, RefreshToken: refreshed } = ctx.oidc.entities
+    const response = ctx.body as TokenResponse
+    ctx.body = { ...response, scope: grantedScope(response, (code ?? refreshed)?.scope) }
+  })
   provider.on('server_error', (ctx, err) => {
     logger.error({ err, requestId: ctx.get('x-request-id') }, 'authorization server failed')
   })
@@ -108,6 +117,7 @@ function configuration(services: Services, database: Database): Configuration {
     extraClientMetadata: { properties: [CERTIFICATE_ISSUERS], validator: checkMetadata },
     jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
     routes: OAUTH_PATHS,
+    discovery: metadata(services),
     features: features(services),
     extraTokenClaims: (_ctx, token) => sessionClaim(database, token as AccessToken),
     findAccount: (_ctx, id) => findAccount(database, id),

@@ -13,6 +13,7 @@ import {
   WEB_REDIRECT,
 } from '../../testing/oauth.ts'
 import { cheapHash } from '../../testing/password-hash.ts'
+import { issueAccessToken } from '../session-tokens.ts'
 import { noteAccessToken, revokeGrant } from './artifacts.ts'
 
 onEachDatabase('OAuth tokens', (database) => {
@@ -97,6 +98,59 @@ onEachDatabase('OAuth tokens', (database) => {
     assert.equal(response.status, 200)
     assert.equal(response.headers.get('x-revoke-session'), sessionOf(tokens.access_token))
     assert.ok(await isDead(tokens.refresh_token))
+  })
+
+  it('end with the revocation of their access token as well, by their own client only', async () => {
+    const revoke = async (token: string, client_id = 'mobile-app') => {
+      const body = new URLSearchParams({ client_id, token, token_type_hint: 'access_token' })
+      const response = await fetch(`${oauth.url}/oauth/revoke`, { method: 'POST', body })
+      return [response.status, response.headers.get('x-revoke-session'), await response.text()]
+    }
+    const { access_token: token, refresh_token } = await tokensFor(oauth, mobile)
+    const [header, payload, signature = ''] = token.split('.')
+    const changed = `${signature.slice(0, 9)}${signature[9] === 'A' ? 'B' : 'A'}${signature.slice(10)}`
+    const { keys } = oauth.service
+    const issuer = { keys, publicUrl: oauth.url, clock: () => new Date() }
+    const session = { userId: oauth.user.id, sessionId: sessionOf(token), role: 'user' } as const
+    const idToken = (await tokensFor(oauth, mobile)).id_token ?? ''
+    for (const other of [
+      `${header}.${payload}.${changed}`,
+      await issueAccessToken(issuer, session),
+      await issueAccessToken({ ...issuer, publicUrl: 'https://other.example' }, session),
+      await issueAccessToken({ ...issuer, clock: () => new Date(0) }, session),
+      idToken,
+    ])
+      assert.deepEqual(await revoke(other), [200, null, ''])
+    const portal = await oauth.discover('bank-portal')
+    await client.tokenRevocation(portal, token)
+    assert.equal((await revoke(token, 'unknown'))[0], 401)
+    assert.ok(!(await isDead(refresh_token)), 'nothing of that ends the grant')
+    const mine = await tokensFor(oauth, mobile)
+    assert.deepEqual(await revoke(mine.access_token), [200, sessionOf(mine.access_token), ''])
+    assert.ok(await isDead(mine.refresh_token))
+    assert.equal((await revoke(mine.access_token))[0], 200)
+    const ofPortal = await tokensFor(oauth, portal, { parameters: { redirect_uri: WEB_REDIRECT } })
+    await client.tokenRevocation(portal, ofPortal.access_token)
+    await assert.rejects(client.refreshTokenGrant(portal, ofPortal.refresh_token ?? ''))
+  })
+
+  it('come with a scope that names all that was granted, and no more', async () => {
+    const granted = async (scope: string) =>
+      (await tokensFor(oauth, mobile, { parameters: { scope } })).scope?.split(' ').sort().join(' ')
+    for (const scope of [
+      'accounts:read offline_access openid',
+      'openid',
+      'accounts:read',
+      'accounts:read offline_access',
+    ])
+      assert.equal(await granted(scope), scope)
+    const portal = await oauth.discover('bank-portal')
+    const scope = 'openid offline_access accounts:read users:admin'
+    const noOperator = await tokensFor(oauth, portal, { parameters: { scope, redirect_uri: WEB_REDIRECT } })
+    assert.equal(noOperator.scope, 'openid offline_access accounts:read')
+    const { refresh_token = '' } = await tokensFor(oauth, mobile)
+    const narrowed = await client.refreshTokenGrant(mobile, refresh_token, { scope: 'accounts:read' })
+    assert.equal(narrowed.scope, 'offline_access accounts:read')
   })
 
   it('end with POST /api/logout, for their own user only', async () => {
