@@ -8,12 +8,12 @@ import { signIn } from '../sign-in.ts'
 import { findAccount, type UserAccount } from './account.ts'
 import { cookieOf } from './cookie.ts'
 import { errors, type Provider } from './library.ts'
-import { type Asked, consentPage, errorPage, type Page, signInPage } from './pages.ts'
+import { type Asked, consentPage, errorPage, type Page, signInPage } from './pages/pages.ts'
+import { byBody, FORM, SIGN_IN_FORM_PATH, signInCookie } from './pages/sign-in-form.ts'
 import { INTERACTION_COOKIE, INTERACTION_SECONDS } from './policy.ts'
 import { methodsOf } from './proven-password.ts'
 import { ALL_SCOPES, apiScopesOfClient, grantable, SCOPE_MEANINGS } from './scopes.ts'
 import { type AuthorizationServer, INTERACTION_PATH } from './server.ts'
-import { byBody, FORM, SIGN_IN_FORM_PATH, signInCookie } from './sign-in-form.ts'
 
 const FORM_LIMIT_BYTES = 16 * 1024
 const MAX_EMAIL_CHARACTERS = 254

@@ -18,7 +18,7 @@ import {
 } from './client-certificate.ts'
 import { errors, Provider } from './library.ts'
 import { metadata, OAUTH_PATHS } from './metadata.ts'
-import { errorPage, type Page, signedOutPage, signOutPage } from './pages.ts'
+import { errorPage, type Page, signedOutPage, signOutPage } from './pages/pages.ts'
 import { policyConfiguration } from './policy.ts'
 import { providerDatabase } from './provider-database.ts'
 import { changeAtEnd, storeTogether, whenStored } from './request-changes.ts'

@@ -1,4 +1,4 @@
-import { Html, html } from '../../identity/oauth/html.ts'
+import { Html, html } from '../../identity/oauth/pages/html.ts'
 import type { Media, OpenApiDocument, Operation, Parameter, Schema } from './openapi.ts'
 
 const SHOWN_VALUES = 6

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
-import { migrate } from '../../database/migrations.ts'
-import { openTestPglite } from '../../testing/databases.ts'
+import { migrate } from '../../../database/migrations.ts'
+import { openTestPglite } from '../../../testing/databases.ts'
 import {
   allow,
   FormBrowser,
@@ -13,8 +13,8 @@ import {
   pkce,
   startOAuthService,
   tokensFor,
-} from '../../testing/oauth.ts'
-import { cookieOf } from './cookie.ts'
+} from '../../../testing/oauth.ts'
+import { cookieOf } from '../cookie.ts'
 import { html } from './html.ts'
 
 const VOID = new Set(['meta', 'input', 'br', 'link'])

@@ -1,4 +1,4 @@
-import type { App } from '../../services.ts'
+import type { App } from '../../../services.ts'
 
 export const FORM = 'application/x-www-form-urlencoded'
 
