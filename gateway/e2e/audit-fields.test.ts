@@ -114,6 +114,17 @@ describe('optional members of the audit records', () => {
     assert.equal(guessed.response.status, 401)
   })
 
+  it('a user and a client of any name are percent-encoded alike in the trail and for the service', async () => {
+    const token = await upstream.issuer.token({ sub: 'Zoë 100%', client_id: 'müller & co' })
+    const { sent, record } = await ask('/mine', { authorization: `Bearer ${token}` })
+    const [user, client] = ['Zo%C3%AB%20100%25', 'm%C3%BCller%20&%20co']
+    assert.deepEqual([sent?.['x-auth-subject'], sent?.['x-auth-client']], [user, client])
+    assert.equal(record.userId, user)
+    const machine = await upstream.issuer.token({ sub: 'müller & co', client_id: 'müller & co' })
+    const ofMachine = await ask('/mine', { authorization: `Bearer ${machine}` })
+    assert.deepEqual([ofMachine.record.userId, ofMachine.record.clientId], [undefined, client])
+  })
+
   it('the first record of a run says how far the clock is off, and who said so', async () => {
     const [start] = await until(async () => {
       const records = gateway.audit()

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type TestContext, test } from 'node:test'
-import type { JWK } from 'jose'
+import { calculateJwkThumbprint, type JWK } from 'jose'
 import { answerJson, freshKey, NOW_MS, serve, signingKey } from '../tokens/issuer.test-support.ts'
 import { KeySet } from './jwks.ts'
 
@@ -92,6 +92,28 @@ test('a bad key is left out and named, and the others load', async () => {
   assert.match(faults[0]!, /^key "weak" left out: it is of a kind not accepted: kty "EC", crv "P-192"/)
   assert.match(faults[1]!, /^key number 2 left out: it has no kid/)
   assert.match(faults[2]!, /^key number 3 left out: it is not a JSON object/)
+})
+
+test('a key without a kid is found by its thumbprint (RFC 7638), and published twice it is left out', async () => {
+  const { kid: _kid, ...nameless } = es256
+  const thumbprint = await calculateJwkThumbprint(es256)
+  const once = keySetOf({ keys: [nameless, rs256] })
+  await once.keys.refresh()
+  assert.equal(once.keys.find(thumbprint)?.kid, thumbprint)
+  assert.deepEqual(once.faults, [])
+  const twice = keySetOf({ keys: [nameless, nameless, { ...rs256, kid: undefined }] })
+  await twice.keys.refresh()
+  assert.equal(twice.keys.find(thumbprint), undefined)
+  assert.deepEqual(twice.faults, [`key "${thumbprint}" left out: its kid occurs more than once`])
+})
+
+test('the keys that fit an algorithm are those that may verify it', async () => {
+  const { keys } = keySetOf({ keys: [es256, eddsa, { ...rs256, alg: undefined }, freshKey('other').jwk] })
+  await keys.refresh()
+  const fitting = (alg: 'ES256' | 'PS256' | 'RS256' | 'EdDSA') => keys.fitting(alg).map(({ kid }) => kid)
+  assert.deepEqual(fitting('ES256'), ['ES256', 'other'])
+  assert.deepEqual(fitting('EdDSA'), ['EdDSA'])
+  assert.deepEqual([fitting('PS256'), fitting('RS256')], [['RS256'], ['RS256']])
 })
 
 test('a kid that occurs twice names neither key', async () => {

@@ -1,6 +1,7 @@
 import { quote } from '../tokens/quote.ts'
 import { fetchJwks } from './jwks-fetch.ts'
-import { isSameKey, readKey, type VerificationKey } from './verification-key.ts'
+import type { Algorithm } from './signature.ts'
+import { isSameKey, kidOf, readKey, type VerificationKey } from './verification-key.ts'
 
 export interface KeySetOptions {
   /** Where the issuer publishes its JWK Set. */
@@ -72,6 +73,11 @@ export class KeySet {
   /** The key with this `kid`; the same object as long as the key does not change. */
   find(kid: string): VerificationKey | undefined {
     return this.#keys.get(kid)
+  }
+
+  /** The keys that may verify the algorithm: for a token without a `kid`. */
+  fitting(algorithm: Algorithm): readonly VerificationKey[] {
+    return [...this.#keys.values()].filter(({ checks }) => checks.has(algorithm))
   }
 
   /**
@@ -234,8 +240,4 @@ function repeatedKids(list: readonly unknown[]): ReadonlySet<unknown> {
     seen.add(kid)
   }
   return repeated
-}
-
-function kidOf(jwk: unknown): unknown {
-  return (jwk as { kid?: unknown } | null | undefined)?.kid
 }

@@ -4,6 +4,7 @@ import type { JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isRocaModulus } from './roca.ts'
 import { type Algorithm, algorithmNamed, type SignatureCheck, signatureCheck } from './signature.ts'
+import { jwkThumbprint } from './thumbprint.ts'
 
 /** One usable public key of the issuer. Immutable. */
 export interface VerificationKey {
@@ -31,13 +32,14 @@ const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
 /**
  * Reads one member of a JWK Set (RFC 7517) under RFC 8725 section 3.1 and FAPI 2.0 section 5.4.1: EC P-256, Ed25519,
- * or RSA of 2048 to 8192 bits with an odd exponent of at least 65537; meant for signatures; public; with a `kid`.
+ * or RSA of 2048 to 8192 bits with an odd exponent of at least 65537; meant for signatures; public; with a `kid`, or called
+ * by its thumbprint (RFC 7638).
  * A published private key is refused because whoever can read it can sign. Never throws.
  */
 export function readKey(jwk: unknown): KeyReading {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return { fault: 'is not a JSON object' }
   const members = jwk as JsonObject
-  const { kid } = members
+  const kid = kidOf(members)
   if (typeof kid !== 'string' || kid === '') return { fault: 'has no kid' }
   if (kid.length > MAX_KID_CHARS) return { fault: `has a kid of more than ${MAX_KID_CHARS} characters` }
   const algorithms = algorithmsOf(members)
@@ -46,6 +48,13 @@ export function readKey(jwk: unknown): KeyReading {
   if (typeof key === 'string') return { fault: key }
   const checks = new Map(algorithms.map((one) => [one, signatureCheck(key, one)]))
   return { key: { kid, algorithms, key, checks } }
+}
+
+/** The `kid` of a JWK, which may be of any type; without one its thumbprint. Undefined when it has neither. */
+export function kidOf(jwk: unknown): unknown {
+  if (typeof jwk !== 'object' || jwk === null) return undefined
+  const members = jwk as JsonObject
+  return members.kid === undefined ? jwkThumbprint(members) : members.kid
 }
 
 /**

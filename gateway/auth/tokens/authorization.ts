@@ -10,6 +10,7 @@ export type AccessTokenReading =
   | { readonly scheme: Scheme; readonly token: string }
   | 'missing'
   | 'malformed'
+  | 'too long'
   | 'other'
 
 // RFC 9110 section 11.4: a scheme is a token, alone or followed by spaces.
@@ -28,7 +29,8 @@ export function readAccessToken(value: string | undefined): AccessTokenReading {
   const scheme = schemeNamed(name)
   if (scheme === undefined) return 'other'
   const token = value.slice(upToToken.length)
-  if (token.length > MAX_TOKEN_CHARS || !B64TOKEN.test(token)) return 'malformed'
+  if (token.length > MAX_TOKEN_CHARS) return 'too long'
+  if (!B64TOKEN.test(token)) return 'malformed'
   return { scheme, token: ownText(token) }
 }
 

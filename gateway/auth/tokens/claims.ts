@@ -1,6 +1,6 @@
 import { keysOf, type Principal } from '../../principal.ts'
 import { type Binding, readBinding } from '../possession/binding.ts'
-import { isSessionId, isVisibleId } from '../visible-id.ts'
+import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
@@ -41,15 +41,16 @@ export type ClaimsReading =
 const SKEW_SECONDS = 10
 // Revoked sessions are remembered this long: a token that lives longer would be accepted again.
 const MAX_LIFETIME_SECONDS = 24 * 60 * 60
-// RFC 6749 section 3.3.
-const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/
+/** A scope (RFC 6749 section 3.3), or nothing: what is between two spaces. */
+const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
 /** The `client_id` of our own session tokens: a user's session, not a machine. */
 const SESSION_CLIENT = 'session'
 
 /**
  * Checks the claims of an access token before its signature is verified: RFC 9068 section 2.2, with
  * `client_id` optional because sessions have none, RFC 8725 section 3, and `cnf` of RFC 9449 section 6.1 and RFC 8705
- * section 3.1. What goes upstream in headers is visible ASCII and bounded. Faults are `invalid` or `expired`.
+ * section 3.1. The names of users and clients are percent-encoded (`visibleId`), and what goes upstream in headers is
+ * visible ASCII and bounded. Faults are `invalid` or `expired`.
  * Never throws.
  *
  * @param nowMs epoch milliseconds
@@ -57,24 +58,28 @@ const SESSION_CLIENT = 'session'
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
   const cause = faultOfOrigin(claims, rules) ?? faultOfNames(claims) ?? faultOfTimes(claims, nowMs / 1000)
   if (cause !== undefined) return { fault: tokenFault('invalid', cause) }
+  const livesTooLong = faultOfLifetime(claims as unknown as CheckedClaims)
+  if (livesTooLong !== undefined) return { fault: livesTooLong }
+  const scopes = scopesOf(claims.scope)
+  if (scopes === undefined) return { fault: tokenFault('invalid', `scope ${quote(claims.scope)} is none`) }
   const binding = readBinding(claims.cnf)
   if (typeof binding === 'string') return { fault: tokenFault('invalid', binding) }
   if (binding === undefined && rules.boundOnly) {
     return { fault: tokenFault('invalid', 'no cnf: this issuer is trusted for bound tokens only') }
   }
-  const { exp, sub, sid, client_id: client, scope = '' } = claims as unknown as CheckedClaims
+  const { exp, sub, sid, client_id: client } = claims as unknown as CheckedClaims
   const expiresAtMs = exp * 1000
   if (nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
   const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
-  return { principal: toPrincipal(names, confined(scope, rules.scopes), expiresAtMs), binding, expiresAtMs }
+  return { principal: toPrincipal(names, confined(scopes, rules.scopes), expiresAtMs), binding, expiresAtMs }
 }
 
 interface CheckedClaims {
   readonly exp: number
+  readonly iat: number
   readonly sub: string
   readonly sid: string | undefined
   readonly client_id: string | undefined
-  readonly scope?: string
 }
 
 function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRules): string | undefined {
@@ -84,14 +89,19 @@ function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRule
   return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name us`
 }
 
-function faultOfNames({ sub, jti, sid, client_id: client, scope }: JsonObject): string | undefined {
-  if (!isVisibleId(sub)) return `sub ${quote(sub)} is no id`
+function faultOfNames({ sub, jti, sid, client_id: client }: JsonObject): string | undefined {
+  if (!isId(sub)) return faultOfId('sub', sub)
   if (typeof jti !== 'string' || jti === '') return `jti ${quote(jti)} is no id`
-  if (sid !== undefined && !isSessionId(sid)) return `sid ${quote(sid)} is no id`
-  if (client !== undefined && !isVisibleId(client)) return `client_id ${quote(client)} is no id`
-  if (scope !== undefined && !(typeof scope === 'string' && SCOPE.test(scope)))
-    return `scope ${quote(scope)} is none`
+  if (sid !== undefined && !isSessionId(sid)) return faultOfId('sid', sid)
+  if (client !== undefined && !isId(client)) return faultOfId('client_id', client)
   return undefined
+}
+
+function faultOfId(name: string, id: unknown): string {
+  const chars = typeof id === 'string' ? [...id].length : 0
+  return chars > MAX_ID_CHARS
+    ? `${name} has ${chars} characters, more than ${MAX_ID_CHARS}`
+    : `${name} ${quote(id)} is no id`
 }
 
 function faultOfTimes({ exp, iat, nbf }: JsonObject, nowSeconds: number): string | undefined {
@@ -100,9 +110,26 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowSeconds: number): string
   if (nbf !== undefined && !isNumericDate(nbf)) return `nbf ${quote(nbf)} is no time`
   if (iat > nowSeconds + SKEW_SECONDS) return `iat ${iat} is in the future`
   if (nbf !== undefined && nbf > nowSeconds + SKEW_SECONDS) return `nbf ${nbf} is in the future`
-  return exp - iat > MAX_LIFETIME_SECONDS
-    ? `lives ${exp - iat} s, more than ${MAX_LIFETIME_SECONDS}`
-    : undefined
+  return undefined
+}
+
+/** The caller is told, because only the issuer can mend it, and the bound is no secret. */
+function faultOfLifetime({ exp, iat }: CheckedClaims): TokenFault | undefined {
+  const seconds = exp - iat
+  if (seconds <= MAX_LIFETIME_SECONDS) return undefined
+  const cause = `lives ${seconds} s (exp - iat), more than ${MAX_LIFETIME_SECONDS}: shorten it at the issuer`
+  return tokenFault('invalid', cause, 'The access token lives for more than 24 hours')
+}
+
+/**
+ * The scopes of a claim: a text with spaces between them, or a list of them. An empty one, null and a missing one are none. Undefined
+ * when it is anything else.
+ */
+function scopesOf(claim: unknown): readonly string[] | undefined {
+  const names = typeof claim === 'string' ? claim.split(' ') : (claim ?? [])
+  if (!Array.isArray(names)) return undefined
+  if (!names.every((name) => typeof name === 'string' && SCOPE_OR_NOTHING.test(name))) return undefined
+  return names.filter((name) => name !== '')
 }
 
 /** RFC 7519 section 2: seconds, perhaps with a fraction. JSON.parse makes Infinity of 1e400. */
@@ -117,24 +144,25 @@ interface Names {
 }
 
 function ownNames({ sub, client, sid }: Names): Names {
-  return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
+  const isSession = client === undefined || client === SESSION_CLIENT
+  return { sub: visibleId(sub), client: isSession ? undefined : visibleId(client), sid }
 }
 
 /** An issuer contains no `#` (RFC 8414 section 2), so the result is unambiguous. */
 function namesOf(issuer: string, { sub, client, sid }: Names): Names {
   const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
-  return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
+  return {
+    sub: `${issuer}#${visibleId(sub)}`,
+    client: named(client && visibleId(client)),
+    sid: named(sid),
+  }
 }
 
-function confined(scope: string, allowed: ReadonlySet<string> | undefined): string {
-  if (allowed === undefined || scope === '') return scope
-  return scope
-    .split(' ')
-    .filter((one) => allowed.has(one))
-    .join(' ')
+function confined(scopes: readonly string[], allowed: ReadonlySet<string> | undefined): readonly string[] {
+  return allowed === undefined ? scopes : scopes.filter((one) => allowed.has(one))
 }
 
-function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: number): Principal {
+function toPrincipal({ sub, client, sid }: Names, scopes: readonly string[], expiresAtMs: number): Principal {
   // RFC 9068 section 2.2: without a user, sub is the client itself.
   const isMachine = client === sub
   return Object.freeze({
@@ -144,8 +172,8 @@ function toPrincipal({ sub, client, sid }: Names, scope: string, expiresAtMs: nu
     session: sid,
     sessionName: undefined,
     expiresAtMs,
-    scopes: new Set(scope === '' ? [] : scope.split(' ')),
-    scope,
+    scopes: new Set(scopes),
+    scope: scopes.join(' '),
     ...keysOf(isMachine ? `client:${sub}` : `user:${sub}`),
   } satisfies Principal)
 }

@@ -19,7 +19,11 @@ const descriptions: Readonly<Record<TokenFaultReason, string>> = {
   keys_unavailable: 'Access tokens cannot be verified at the moment',
 }
 
-/** The fault of this reason, with its public sentence. */
-export function tokenFault(reason: TokenFaultReason, cause: string): TokenFault {
-  return { reason, description: descriptions[reason], cause }
+/** @param description default: the sentence of the reason */
+export function tokenFault(
+  reason: TokenFaultReason,
+  cause: string,
+  description = descriptions[reason],
+): TokenFault {
+  return { reason, description, cause }
 }

@@ -7,7 +7,8 @@ import { type TokenFault, tokenFault } from './token-fault.ts'
 /** The parts of a token that are read before it is verified. */
 export interface ParsedToken {
   readonly algorithm: Algorithm
-  readonly kid: string
+  /** Undefined: the header names no key. */
+  readonly kid: string | undefined
   readonly claims: JsonObject
   readonly jws: Jws
 }
@@ -29,8 +30,8 @@ export type TokenParsing =
   | { readonly fault: TokenFault; readonly token?: never }
 
 /**
- * Reads a JWT access token: a JWS of at most 8 KiB with the header of RFC 9068 section 2.1, an accepted
- * algorithm and a `kid`. Does not check claims and signature. Faults are `malformed` (not such a JWS) or `invalid` (never
+ * Reads a JWT access token: a JWS of at most 8 KiB with the header of RFC 9068 section 2.1, and an accepted
+ * algorithm. Does not check claims and signature. Faults are `malformed` (not such a JWS) or `invalid` (never
  * accepted). Never throws.
  */
 export function parseToken(text: string): TokenParsing {
@@ -45,8 +46,10 @@ export function parseToken(text: string): TokenParsing {
     return invalid(`typ ${quote(typ)} is no access token`)
   const refused = REFUSED_HEADER_MEMBERS.find((name) => Object.hasOwn(header, name))
   if (refused !== undefined) return invalid(`the header has ${refused}`)
-  if (typeof kid !== 'string' || kid === '' || kid.length > MAX_KID_CHARS)
-    return invalid('the header names no key')
+  if (kid !== undefined && (typeof kid !== 'string' || kid === ''))
+    return invalid(`kid ${quote(kid)} names no key`)
+  if (kid !== undefined && kid.length > MAX_KID_CHARS)
+    return invalid(`kid has ${kid.length} characters, more than ${MAX_KID_CHARS}`)
   return { token: { algorithm, kid, claims, jws } }
 }
 

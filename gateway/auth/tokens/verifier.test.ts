@@ -114,6 +114,44 @@ test('an RSA key without alg verifies PS256 and RS256', async (t) => {
   assert.ok(assertSync(verifier.verify(await joseToken('RS256', goodClaims(), 'rsa'), CALLER)).principal)
 })
 
+test('a token without a kid is verified by the one key that fits, and by none where two fit', async (t) => {
+  const harness = await harnessOf(t)
+  const { verifier, keys, time } = harness
+  const nameless = () => es256Token({ header: { kid: undefined } })
+  const token = nameless()
+  assert.equal(assertSync(verifier.verify(token, CALLER)).principal?.subject, 'user-1')
+  harness.document = { keys: [...published, freshKey('next').jwk] }
+  await keys.refresh()
+  assert.ok(assertSync(verifier.verify(token, CALLER)).principal, 'known by the key that verified it')
+  const { fault } = assertSync(verifier.verify(nameless(), CALLER))
+  assert.equal(
+    fault?.cause,
+    'the header names no key, and 2 keys of the issuer fit ES256: have it send a kid',
+  )
+  assert.equal(fault.reason, 'invalid')
+  harness.document = { keys: [freshKey('next').jwk] }
+  time.nowMs += 10_000
+  await keys.refresh()
+  const { fault: gone } = assertSync(verifier.verify(token, CALLER))
+  assert.equal(gone?.cause, 'the signature does not fit', 'its key is withdrawn')
+})
+
+test('a token without a kid has the keys fetched again where none fits', async (t) => {
+  const { kid: _kid, ...unnamed } = signingKey('ES256').jwk
+  const harness = await harnessOf(t, { keys: [signingKey('RS256').jwk] })
+  harness.document = { keys: [unnamed] }
+  const found = await harness.verifier.verify(es256Token({ header: { kid: undefined } }), CALLER)
+  assert.equal(found.principal?.subject, 'user-1')
+  assert.equal(harness.fetches, 1)
+  const other = await harness.verifier.verify(es256Token({ header: { kid: 'other' } }), CALLER)
+  assert.match(other.fault?.cause ?? '', /^kid "other" is not known/)
+  harness.document = { keys: [] }
+  harness.time.nowMs += 10_000
+  await harness.keys.refresh()
+  const none = await harness.verifier.verify(es256Token({ header: { kid: undefined } }), CALLER)
+  assert.equal(none.fault?.reason, 'keys_unavailable')
+})
+
 function hmacToken(secret: string | Buffer, kid: string): string {
   const text = `${encode(JSON.stringify({ alg: 'HS256', typ: 'at+jwt', kid }))}.${encode(JSON.stringify(goodClaims()))}`
   return `${text}.${createHmac('sha256', secret).update(text).digest('base64url')}`

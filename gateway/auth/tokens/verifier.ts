@@ -106,7 +106,7 @@ export class TokenVerifier {
   #verifyNew(text: string): Verification | Promise<Verification> {
     const { token, fault } = parseToken(text)
     if (token === undefined) return { fault }
-    const { algorithm, kid, claims } = token
+    const { algorithm, claims } = token
     const issuer = this.#issuers.get(claims.iss)
     if (issuer === undefined) return invalid(`iss ${quote(claims.iss)} is not trusted`)
     if (!issuer.algorithms.has(algorithm)) return invalid(`alg ${algorithm} is not accepted of this issuer`)
@@ -116,14 +116,16 @@ export class TokenVerifier {
     const { principal, binding, expiresAtMs } = reading
     const check = (key: VerificationKey) =>
       this.#checkSignature(text, token, { verification: { principal, binding }, issuer, key, expiresAtMs })
-    const key = issuer.keys.find(kid)
-    return key === undefined ? this.#once(text, findAfterRefresh(issuer.keys, kid, check)) : check(key)
+    const key = findKey(issuer.keys, token)
+    if (typeof key === 'string') return invalid(key)
+    return key === undefined ? this.#once(text, findAfterRefresh(issuer.keys, token, check)) : check(key)
   }
 
-  #checkSignature(text: string, { algorithm, kid, jws }: ParsedToken, found: Verified): Verification {
+  #checkSignature(text: string, { algorithm, jws }: ParsedToken, found: Verified): Verification {
     // RFC 8725 section 3.1: the key decides, not the token.
     const isSigned = found.key.checks.get(algorithm)
-    if (isSigned === undefined) return invalid(`alg ${algorithm} is not what key ${quote(kid)} is for`)
+    if (isSigned === undefined)
+      return invalid(`alg ${algorithm} is not what key ${quote(found.key.kid)} is for`)
     if (!isSigned(jws)) return BAD_SIGNATURE
     const named = this.#named(found)
     this.#verified.set(text, named)
@@ -156,15 +158,25 @@ export class TokenVerifier {
   }
 }
 
+/** The key of a token, undefined when it is not known, or why no one key is meant. */
+function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey | string | undefined {
+  if (kid !== undefined) return keys.find(kid)
+  const fitting = keys.fitting(algorithm)
+  if (fitting.length <= 1) return fitting[0]
+  return `the header names no key, and ${fitting.length} keys of the issuer fit ${algorithm}: have it send a kid`
+}
+
 async function findAfterRefresh(
   keys: KeySet,
-  kid: string,
+  token: ParsedToken,
   check: (key: VerificationKey) => Verification,
 ): Promise<Verification> {
   const refreshed = await keys.refresh()
-  const key = keys.find(kid)
+  const key = findKey(keys, token)
+  if (typeof key === 'string') return invalid(key)
   if (key !== undefined) return check(key)
-  const cause = `kid ${quote(kid)} is not known; key set: ${refreshed}`
+  const named = token.kid === undefined ? `no key for ${token.algorithm}` : `kid ${quote(token.kid)}`
+  const cause = `${named} is not known; key set: ${refreshed}`
   return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
 }
 

@@ -2,6 +2,7 @@ import type { ProofFault } from '../../auth/possession/dpop.ts'
 import { provePossession } from '../../auth/possession/possession.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
+import { MAX_TOKEN_CHARS } from '../../auth/tokens/token.ts'
 import type { TokenFault, Verification } from '../../auth/tokens/verifier.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -32,7 +33,8 @@ export function proveBearer(
   exchange: Exchange,
   credential: Presented,
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  if (credential === 'malformed') return decided(gateway, 'malformed', refuseMalformed(exchange))
+  if (typeof credential === 'string')
+    return decided(gateway, 'malformed', refuseMalformed(exchange, credential))
   // A crash would restore a session whose end is not on the disk yet, so no token is accepted meanwhile.
   if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
@@ -44,14 +46,18 @@ export function proveBearer(
     : accept(gateway, exchange, { credential, verification })
 }
 
-function refuseMalformed(exchange: Exchange): Refusal {
+const TOO_LONG = `The access token is longer than ${MAX_TOKEN_CHARS} characters`
+
+function refuseMalformed(exchange: Exchange, fault: 'malformed' | 'too long'): Refusal {
+  const description = fault === 'too long' ? TOO_LONG : 'The Authorization header is not well-formed'
   return refusal('invalid_credentials', {
+    detail: `${description}.`,
     headers: challenges({
       error: 'invalid_request',
-      description: 'The Authorization header is not well-formed',
+      description,
       scheme: schemeOf(exchange.headers.authorization),
     }),
-    cause: 'Authorization is not one scheme and one token of at most 8 KiB',
+    cause: fault === 'too long' ? TOO_LONG : 'Authorization is not one scheme and one token',
   })
 }
 
