@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import fc from 'fast-check'
 import { whyNot } from './row-reasons.ts'
 
 const row = (path: string, ...methods: string[]) => ({
@@ -46,5 +47,37 @@ test('templates and prefixes are weighed as the gateway weighs them', () => {
   assert.deepEqual(
     longer.near.map(([{ path }, why]) => `${path}: ${why}`),
     ['/a/{id}/c: /a/b/* is more specific', '/a/*: /a/b/* is more specific'],
+  )
+})
+
+test('a less specific row says which row keeps it from a path that differs from that row only in a closing slash or letter case', () => {
+  const dir = [row('/*'), row('/dir/*')]
+  const reasonsFor = (path: string) =>
+    whyNot(dir, undefined, { path, method: 'GET', folded: false }).near.map(
+      ([{ path: at }, why]) => `${at}: ${why}`,
+    )
+  for (const path of ['/dir', '/DIR/x'])
+    assert.deepEqual(reasonsFor(path), [
+      `/*: /dir/* is more specific, and a service may take ${path} for a path of it`,
+      '/dir/*: differs in letter case or a closing slash, which routes tell apart',
+    ])
+})
+
+test('no row that has the method is said to be without it', () => {
+  const paths = fc.constantFrom('/*', '/a', '/a/*', '/A/b', '/a/b/*', '/a/{id}', '/a/{id}/*')
+  const methods = fc.option(fc.constantFrom('GET', 'POST'), { nil: undefined })
+  fc.assert(
+    fc.property(
+      fc.uniqueArray(fc.tuple(paths, methods), { selector: ([path]) => path, minLength: 1 }),
+      fc.constantFrom('/', '/a', '/A', '/a/', '/a/b', '/A/b', '/a/b/', '/a/x/y'),
+      fc.boolean(),
+      (pairs, path, folded) => {
+        const all = pairs.map(([at, method]) => row(at, ...(method === undefined ? [] : [method])))
+        const { near, others } = whyNot(all, undefined, { path, method: 'GET', folded })
+        assert.equal(near.length + others, all.length)
+        for (const [{ methods }, why] of near)
+          if (why === 'is not for GET') assert.equal(methods?.has('GET'), false)
+      },
+    ),
   )
 })

@@ -35,22 +35,27 @@ export function whyNot<R extends Row>(
   { path, method, folded }: Asked,
 ): { readonly near: readonly (readonly [row: R, why: string])[]; readonly others: number } {
   const table = new PathTable(rows)
-  const mostSpecific = (folded ? table.findFolded(path) : table.find(path))?.rows ?? []
+  const found = folded ? table.findFolded(path) : table.find(path)
+  const alias = table.findFolded(path)
+  const isHidden = found !== undefined && alias !== undefined && alias.weight > found.weight
   const near: (readonly [R, string])[] = []
   let others = 0
   for (const row of rows) {
     if (row === winner) continue
     if (covers(row, path, folded)) {
-      near.push([row, lessSpecific(row, mostSpecific) ?? `is not for ${method}`])
+      const [first] = found?.rows ?? []
+      if (first !== undefined && found?.rows.includes(row) !== true)
+        near.push([row, `${first.path} is more specific`])
+      else if (row.methods?.has(method) === false) near.push([row, `is not for ${method}`])
+      else if (isHidden)
+        near.push([
+          row,
+          `${alias.rows[0]?.path} is more specific, and a service may take ${path} for a path of it`,
+        ])
+      else near.push([row, 'is for such requests, but refuses this path'])
     } else if (covers(row, path, true)) {
       near.push([row, 'differs in letter case or a closing slash, which routes tell apart'])
     } else others += 1
   }
   return { near, others }
-}
-
-/** @param mostSpecific the rows of the path that the gateway finds */
-function lessSpecific(row: Row, mostSpecific: readonly Row[]): string | undefined {
-  const [first] = mostSpecific
-  return first === undefined || mostSpecific.includes(row) ? undefined : `${first.path} is more specific`
 }
