@@ -58,8 +58,8 @@ export interface Load {
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
-  /** By refusal code. Written by logRefusal. */
-  readonly refusalLog: Map<RefusalCode, RefusalLogBudget>
+  /** By refusal code; undefined: what a browser refuses. Written by logRefusal and logBrowserRefusal. */
+  readonly refusalLog: Map<RefusalCode | undefined, RefusalLogBudget>
 }
 
 /** The parts that settings decide. An edit of gateway.json replaces all of them together. */

@@ -70,7 +70,7 @@ export function readWebhookHeaders(headers: WebhookHeaders, nowMs: number): Webh
   if (Math.abs(aheadSeconds) > TOLERANCE_SECONDS) {
     return fault(
       'stale',
-      `webhook-timestamp is ${Math.abs(aheadSeconds)} s ${aheadSeconds < 0 ? 'old' : 'ahead'}`,
+      `webhook-timestamp is ${Math.abs(aheadSeconds)} s ${aheadSeconds < 0 ? 'behind' : 'ahead of'} our clock; ${TOLERANCE_SECONDS} s are allowed`,
     )
   }
   const entries = signature.split(' ', MAX_SIGNATURES + 1)

@@ -1,4 +1,4 @@
-import { configFiles, type Environment } from '../config/environment.ts'
+import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { type Parsed, showFault } from '../config/faults.ts'
 import { loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
@@ -30,7 +30,7 @@ export function readTables(env: Environment): {
   readonly rows: readonly LimitRow[]
 } {
   const settings = loadSettings(env)
-  const limits = loadFile(configFiles(env).limitsFile, parseLimits)
+  const limits = loadFile(configFiles(env).limitsFile, parseLimits, undefined, NAMES.limitsFile)
   const faults = [...(settings.faults ?? []), ...(limits.faults ?? [])]
   if (settings.value === undefined || limits.value === undefined) return readOrRefuse({ faults })
   return { settings: settings.value, rows: limits.value.value }

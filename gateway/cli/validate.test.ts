@@ -176,6 +176,48 @@ test('a file that cannot start is no good alone either; what the environment may
   }
 })
 
+test('a file that cannot be read is told with the key or the variable that names it', (t) => {
+  const gateway = { ...JSON.parse(GATEWAY), openapi: '/nowhere/api.json' }
+  const paths = files(t, {
+    'gateway.json': JSON.stringify(gateway),
+    'sound.json': GATEWAY,
+    'limits.json': LIMITS,
+  })
+  const base = { GATEWAY_CONFIG: paths['sound.json']!, GATEWAY_LIMITS: paths['limits.json']! }
+  const tls = { GATEWAY_TLS_PORT: '8443', GATEWAY_TLS_KEY: '/nowhere/key' }
+  const cases: [env: Record<string, string>, name: string][] = [
+    [{ GATEWAY_CONFIG: '/nowhere/a' }, 'GATEWAY_CONFIG'],
+    [{ GATEWAY_LIMITS: '/nowhere/a' }, 'GATEWAY_LIMITS'],
+    [{ GATEWAY_CLIENTS: '/nowhere/a' }, 'GATEWAY_CLIENTS'],
+    [{ GATEWAY_CONFIG: paths['gateway.json']! }, '"openapi"'],
+    [{ GATEWAY_ADMIN_TOKEN_FILE: '/nowhere/a' }, '"adminTokenFile" (GATEWAY_ADMIN_TOKEN_FILE)'],
+    [{ GATEWAY_UPSTREAM_SECRET_FILE: '/nowhere/a' }, '"upstreamSecretFile" (GATEWAY_UPSTREAM_SECRET_FILE)'],
+    [{ GATEWAY_AUDIT_SEAL_KEY: '/nowhere/a' }, '"audit.sealKeyFile" (GATEWAY_AUDIT_SEAL_KEY)'],
+    [{ ...tls, GATEWAY_TLS_CERT: '/nowhere/a' }, '"tls.certFile" (GATEWAY_TLS_CERT)'],
+    [{ ...tls, GATEWAY_TLS_CERT: '/nowhere/a' }, '"tls.keyFile" (GATEWAY_TLS_KEY)'],
+  ]
+  for (const [env, name] of cases) {
+    const { status, errors } = validate([], { ...base, ...env })
+    assert.equal(status, 1)
+    const text = errors.join('\n')
+    assert.ok(text.includes(`; the file is named by ${name}`), text)
+  }
+})
+
+test('bearer routes without an issuer are warned of, and the shipped configuration is not', (t) => {
+  const bearer = JSON.stringify({
+    upstream: 'http://127.0.0.1:1',
+    routes: [{ path: '/*', auth: ['bearer'] }],
+  })
+  const paths = files(t, { 'gateway.json': bearer, 'limits.json': LIMITS })
+  const env = { GATEWAY_CONFIG: paths['gateway.json']!, GATEWAY_LIMITS: paths['limits.json']! }
+  const { status, errors } = validate([], env)
+  assert.equal(status, 0)
+  assert.match(errors.join('\n'), /^warning: no issuer is set: /m)
+  assert.doesNotMatch(validate([], { ...env, GATEWAY_ISSUER: 'https://id.example' }).errors.join(), /issuer/)
+  assert.deepEqual(validate([], {}).errors, [])
+})
+
 test('the key of the seals is not asked for where nothing is sealed, as at a start', (t) => {
   const paths = files(t, { 'gateway.json': GATEWAY, 'limits.json': LIMITS })
   const env = {

@@ -1,7 +1,7 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { credentialsOf } from '../audit/segments/bucket-requests.ts'
 import { parseClients } from '../config/clients-file.ts'
-import { configFiles, ENVIRONMENT, type Environment } from '../config/environment.ts'
+import { configFiles, ENVIRONMENT, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { withoutMark } from '../config/json/json-file.ts'
@@ -128,7 +128,7 @@ function checkEnvironment(found: Findings, env: Environment): void {
   const settings = loadSettings(env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
   else checkRoutes(found, configFile, settings.value)
-  checkRows(found, limitsFile, loadFile(limitsFile, parseLimits))
+  checkRows(found, limitsFile, loadFile(limitsFile, parseLimits, undefined, NAMES.limitsFile))
   found.warnings.push(...fileWarnings(env))
   const named = settings.value ?? filesNamedAnyway(env)
   const tls = named.tls === undefined ? undefined : checkTls(found, named.tls)
@@ -170,11 +170,7 @@ function isTable(kind: 'clients' | 'limits', text: string): boolean {
   }
 }
 
-function checkRoutes(
-  found: Findings,
-  file: string,
-  settings: Pick<GatewayFile, 'routes' | 'issuers' | 'upstreamGroups'>,
-): void {
+function checkRoutes(found: Findings, file: string, settings: Parameters<typeof settingsWarnings>[0]): void {
   const { routes } = settings
   found.warnings.push(...settingsWarnings(settings))
   found.routes.push(...routes)
@@ -192,14 +188,14 @@ function checkRows(found: Findings, file: string, table: Parsed<LoadedFile<reado
 }
 
 function checkClients(found: Findings, file: string, trust?: ClientTrust): void {
-  const clients = loadFile(file, parseClients)
+  const clients = loadFile(file, parseClients, undefined, NAMES.clientsFile)
   const faults = clients.faults ?? clientIssuerFaults(file, clients.value.value, trust)
   found.faults.push(...faults)
   if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
 }
 
 function checkAdminToken(found: Findings, file: string): void {
-  const { faults } = loadFile(file, parseAdminToken)
+  const { faults } = loadFile(file, parseAdminToken, undefined, NAMES.adminTokenFile)
   if (faults === undefined) found.good.push(`${file}: OK`)
   else found.faults.push(...faults)
 }

@@ -95,6 +95,15 @@ export interface ConfigFiles {
   readonly clientsFile: string
 }
 
+/** What names each file, for faults. */
+export const NAMES = {
+  configFile: 'GATEWAY_CONFIG, or by default',
+  limitsFile: 'GATEWAY_LIMITS, or by default',
+  clientsFile: 'GATEWAY_CLIENTS, or by default for routes with "mtls" or "hmac"',
+  adminTokenFile: '"adminTokenFile" (GATEWAY_ADMIN_TOKEN_FILE)',
+  upstreamSecretFile: '"upstreamSecretFile" (GATEWAY_UPSTREAM_SECRET_FILE)',
+} as const
+
 /** The files that the environment names, or the default ones. Relative to the working directory. */
 export function configFiles(env: Environment): ConfigFiles {
   return {

@@ -60,6 +60,7 @@ test('a file with nothing but a route gets every default', () => {
     algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
     profile: undefined,
     issuers: [],
+    issuerIsDefault: true,
     jwksMaxStaleMs: 86_400_000,
     dpop: { nonce: 'off' },
     authThrottle: { failures: 20, windowMs: 60_000 },
@@ -208,6 +209,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     audience: 'api',
     algorithms: ['PS256'],
     profile: 'fapi',
+    issuerIsDefault: false,
     issuers: [
       {
         issuer: 'https://a.example',

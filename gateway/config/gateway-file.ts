@@ -162,7 +162,8 @@ export function parseGatewayFile(
   checkRoutes(json, written)
   checkPolicies(json, written)
   if (json.sound('$.audit')) checkAudit(json, written.audit)
-  const proxies = {
+  const read = {
+    issuerIsDefault: !json.wrote('$.issuer'),
     trustedProxies: readNetworks(json, 'trustedProxies'),
     clientCertProxies: readNetworks(json, 'clientCertProxies'),
   }
@@ -171,12 +172,14 @@ export function parseGatewayFile(
   if (own.length > 0) return { faults: own }
   const documented = documentedRoutes(written.openapi, written.routes, readFile)
   const { faults } = documented
-  return faults.length > 0 ? { faults } : { value: gatewayFile(written, proxies, documented) }
+  return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
 }
 
 type Proxies = Pick<GatewayFile, 'trustedProxies' | 'clientCertProxies'>
+/** What the text says besides the written values. */
+type Read = Proxies & Pick<GatewayFile, 'issuerIsDefault'>
 
-function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedRoutes): GatewayFile {
+function gatewayFile(written: Written, read: Read, documented: DocumentedRoutes): GatewayFile {
   const {
     $schema: _,
     upstream,
@@ -194,11 +197,12 @@ function gatewayFile(written: Written, proxies: Proxies, documented: DocumentedR
   return {
     ...asWritten,
     ...algorithmsAndProfile(written),
-    ...proxies,
+    ...read,
     ...filePolicy(written),
     upstreams: [upstream].flat().map(tidyUpstream),
     upstreamGroups: upstreamGroups(upstreams),
     issuers: written.issuers.map(issuerSettings),
+
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
     addressRate: addressRate && {
       requests: addressRate.requests,

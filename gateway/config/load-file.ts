@@ -18,24 +18,30 @@ export interface LoadedFile<T> {
   readonly value: T
 }
 
-/** Reads and parses one file synchronously, at startup. An unreadable file is a fault. */
+/**
+ * Reads and parses one file synchronously, at startup. An unreadable file is a fault.
+ *
+ * @param namedBy the key or variable that has its name, for that fault
+ */
 export function loadFile<T>(
   file: string,
   parse: ParseFile<T>,
   readFile: ReadFile = readText,
+  namedBy?: string,
 ): Parsed<LoadedFile<T>> {
   let text: string
   try {
     text = readFile(file)
   } catch (error) {
-    return { faults: [unreadable(file, error)] }
+    return { faults: [unreadable(file, error, namedBy)] }
   }
   const { value, faults } = parse(file, text)
   return faults === undefined ? { value: { text, value } } : { faults }
 }
 
-export function unreadable(file: string, error: unknown): Fault {
-  return { file: shownName(file), path: '$', reason: `cannot be read: ${whyUnreadable(error)}` }
+export function unreadable(file: string, error: unknown, namedBy?: string): Fault {
+  const where = namedBy === undefined ? '' : `; the file is named by ${namedBy}`
+  return { file: shownName(file), path: '$', reason: `cannot be read: ${whyUnreadable(error)}${where}` }
 }
 
 /** Without the name of the file, which messages of the system repeat at their end. */

@@ -2,6 +2,7 @@ import {
   configFiles,
   ENVIRONMENT,
   type Environment,
+  NAMES,
   type Overrides,
   parseEnvironment,
 } from './environment.ts'
@@ -59,7 +60,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const { configFile, limitsFile, clientsFile } = configFiles(env)
   const environment = parseEnvironment(env)
   const parse = (name: string, text: string) => parseGatewayFile(name, text, readFile)
-  const file = loadFile(configFile, parse, readFile)
+  const file = loadFile(configFile, parse, readFile, NAMES.configFile)
   if (environment.faults !== undefined || file.faults !== undefined) {
     const more = remainingFaults({ env, configFile, file: file.value?.value, readFile })
     return { faults: [...(environment.faults ?? []), ...(file.faults ?? []), ...more] }
@@ -96,6 +97,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     value: {
       ...merged,
       ...files,
+      issuerIsDefault: merged.issuerIsDefault && environment.value.issuer === undefined,
       memoryProfile: memoryProfileOf(env),
       tls: tls.value,
       store: store.value,

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { NAMES } from './environment.ts'
 import type { Fault } from './faults.ts'
 import { loadFile, type ParseFile, type ReadFile } from './load-file.ts'
 
@@ -18,7 +19,7 @@ export function loadUpstreamSecret(
   readFile?: ReadFile,
 ): { readonly value?: string; readonly faults?: readonly Fault[] } {
   if (file === undefined) return {}
-  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile)
+  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile, NAMES.upstreamSecretFile)
   return faults === undefined ? { value: value.value } : { faults }
 }
 

@@ -239,6 +239,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly upstreamSecret: string | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
+  /** Nobody named `issuer`: it is that of the demo. */
+  readonly issuerIsDefault: boolean
   readonly dpop: DpopSettings
   /** After so many bad credentials in the window an address is blocked; 0: never. */
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }

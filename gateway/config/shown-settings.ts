@@ -26,6 +26,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   upstreams: true,
   upstreamGroups: true,
   issuer: true,
+  issuerIsDefault: false,
   jwksUri: true,
   audience: true,
   algorithms: true,

@@ -141,7 +141,7 @@ describe('the command line', () => {
       says: /what would change\nconfig\/gateway\.json:\n[\s\S]*~ adminPort: \d+ → 9090/,
     },
     'countersign explain route GET /api/balance': {
-      says: /row \d+ of config\/gateway\.json, \/api\/balance\n/,
+      says: /row \d+ of config\/gateway\.json, \/api\/balance\n[\s\S]*\n {2}tokens {4}of http:\/\/localhost:8080 for http:\/\/localhost:8080\/api\n/,
     },
     'countersign explain route DELETE /api/login': { says: /refused, 405 method_not_allowed/, status: 1 },
     'countersign explain limit POST /api/login': {

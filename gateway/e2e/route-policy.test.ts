@@ -171,6 +171,33 @@ describe('what a route may say', () => {
       assert.equal(seen.length, before)
     })
 
+    it('logs what a browser refuses: the origin with those allowed, and a header that no key permits', async () => {
+      const logged = (id: unknown) => gateway.process.line(({ requestId }) => requestId === id)
+      const evil = await ask('/cors/a', preflight('https://evil.example'))
+      const refused = await logged(evil.headers['x-request-id'])
+      assert.deepEqual([refused.level, refused.msg, refused.code], [30, 'refused', 'origin_not_allowed'])
+      assert.match(
+        String(refused.cause),
+        new RegExp(`^origin "https://evil.example" is none of "cors.origins": ${APP}, https://\\*`),
+      )
+      const asking = preflight(APP)
+      const headers = { ...asking.headers, 'access-control-request-headers': 'authorization,x-mine' }
+      const answered = await ask('/cors/a', { ...asking, headers })
+      assert.equal(answered.status, 204)
+      const lacking = await logged(answered.headers['x-request-id'])
+      assert.deepEqual(
+        [lacking.msg, lacking.route, lacking.cause],
+        ['a browser refuses', '/cors/*', `"cors.headers" lacks "x-mine", which a page of "${APP}" wants`],
+      )
+      const read = await ask('/cors/a', {
+        headers: { ...preflight(APP).headers, origin: 'https://evil.example' },
+      })
+      const unread = await gateway.process.line(
+        ({ requestId, msg }) => requestId === read.headers['x-request-id'] && msg === 'a browser refuses',
+      )
+      assert.match(String(unread.cause), /^origin "https:\/\/evil.example" is none of/)
+    })
+
     it('refuses the preflight of another origin, and of a method that no row lets through', async () => {
       for (const origin of [
         'https://evil.example',

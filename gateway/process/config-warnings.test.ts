@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../config/gateway-file.ts'
+import { loadSettings } from '../config/load-settings.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import { fileWarnings, idleRowWarnings, limitWarnings, settingsWarnings } from './config-warnings.ts'
 
@@ -87,10 +88,33 @@ test('every limit that comes with the gateway has a route', () => {
   assert.deepEqual(idleRowWarnings(routes, parseLimits('l', text('limits.json')).value!), [])
 })
 
+test('routes that accept bearer tokens are warned of while nobody has named their issuer', () => {
+  const warningsOf = (auth: string, more = {}) =>
+    settingsWarnings(
+      parseGatewayFile('g', JSON.stringify({ ...more, routes: [{ path: '/a', auth: [auth] }] })).value!,
+    )
+  const [unnamed, ...others] = warningsOf('bearer')
+  assert.match(
+    String(unnamed),
+    /^no issuer is set: .* of http:\/\/localhost:8080, which is the demonstration; set "issuer"/,
+  )
+  assert.deepEqual(others, [])
+  assert.deepEqual(warningsOf('none'), [])
+  for (const issuer of ['http://localhost:8080', 'https://id.example'])
+    assert.deepEqual(warningsOf('bearer', { issuer }), [])
+})
+
+test('the environment names the issuer too', () => {
+  const file = () => JSON.stringify({ routes: [{ path: '/a', auth: ['bearer'] }] })
+  assert.equal(loadSettings({}, file).value?.issuerIsDefault, true)
+  assert.equal(loadSettings({ GATEWAY_ISSUER: 'http://localhost:8080' }, file).value?.issuerIsDefault, false)
+})
+
 test('routes that refuse no caller, or everybody, are named', () => {
   const gateway = parseGatewayFile(
     'g',
     JSON.stringify({
+      issuer: 'https://id.example',
       routes: [
         { path: '/a', auth: ['bearer'], mode: 'shadow' },
         { path: '/b', auth: ['none'], maintenance: { purpose: 'x' } },

@@ -29,15 +29,14 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
 }
 
 /** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
-export function settingsWarnings({
-  issuers,
-  routes,
-  upstreamGroups,
-}: Pick<Settings, 'issuers' | 'routes' | 'upstreamGroups'>): readonly string[] {
+export function settingsWarnings(
+  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreamGroups'>,
+): readonly string[] {
+  const { routes, upstreamGroups } = settings
   const shadow = named(routes.filter(({ isShadow }) => isShadow))
   const closed = named(routes.filter(({ screening }) => screening?.maintenance !== undefined))
   return [
-    ...issuerWarnings(issuers, routes),
+    ...issuerWarnings(settings),
     ...groupWarnings(upstreamGroups, routes),
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
     ...closed.map((names) => `closed for maintenance: ${names}`),

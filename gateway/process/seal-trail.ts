@@ -83,7 +83,13 @@ export function sealKeyFaults({
     readSealKey(file, auditOrigin)
     return []
   } catch (error) {
-    return [{ file: shownName(file), path: '$', reason: (error as Error).message }]
+    return [
+      {
+        file: shownName(file),
+        path: '$',
+        reason: `${(error as Error).message}; the file is named by "audit.sealKeyFile" (GATEWAY_AUDIT_SEAL_KEY)`,
+      },
+    ]
   }
 }
 

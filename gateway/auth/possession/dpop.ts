@@ -127,11 +127,11 @@ export class ProofVerifier {
     { htm, htu, ath }: ProofClaims,
     { method, path, token }: ProvenRequest,
   ): string | undefined {
-    if (htm !== method) return `htm ${quote(htm)} is not the method`
+    if (htm !== method) return `htm ${quote(htm)} is not ${method}`
     if (!this.#isOurs(htu, path)) {
       // Not the query: it may hold secrets.
       const shown = quote(htu.replace(/[?#].*/s, ''))
-      return `htu ${shown} is not this request's URL under any public URL of ours`
+      return `htu ${shown} is not ${path} under a URL of "dpop.publicUrls": ${this.#options.publicUrls.join(', ')}`
     }
     return ath === sha256(token) ? undefined : 'ath is not the hash of the token'
   }
@@ -146,10 +146,15 @@ export class ProofVerifier {
 
   #faultOfTime({ iat, nbf = iat, exp }: ProofClaims): string | undefined {
     const nowSeconds = this.#options.clock() / 1000
-    if (iat > nowSeconds + MAX_AHEAD_SECONDS) return `iat ${iat} is in the future`
-    if (nbf > nowSeconds + MAX_AHEAD_SECONDS) return `nbf ${nbf} is in the future`
-    if (iat < nowSeconds - MAX_AGE_SECONDS) return `iat ${iat} is too long ago`
-    return exp !== undefined && exp <= nowSeconds ? `exp ${exp} is over` : undefined
+    const ahead = Math.max(iat, nbf) - nowSeconds
+    if (ahead > MAX_AHEAD_SECONDS)
+      return `${nbf > iat ? 'nbf' : 'iat'} is ${Math.ceil(ahead)} s ahead of our clock; ${MAX_AHEAD_SECONDS} s are allowed`
+    const age = nowSeconds - iat
+    if (age > MAX_AGE_SECONDS)
+      return `iat is ${Math.ceil(age)} s behind our clock; ${MAX_AGE_SECONDS} s are allowed`
+    return exp !== undefined && exp <= nowSeconds
+      ? `exp was ${Math.floor(nowSeconds - exp)} s ago; 0 s are allowed`
+      : undefined
   }
 
   #checkOf({ jkt, jwk, algorithm }: CheckedProof): SignatureCheck | string {

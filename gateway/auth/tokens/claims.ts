@@ -69,7 +69,13 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   }
   const { exp, sub, sid, client_id: client } = claims as unknown as CheckedClaims
   const expiresAtMs = exp * 1000
-  if (nowMs >= expiresAtMs) return { fault: tokenFault('expired', `exp ${exp}`) }
+  if (nowMs >= expiresAtMs)
+    return {
+      fault: tokenFault(
+        'expired',
+        `exp was ${Math.floor((nowMs - expiresAtMs) / 1000)} s ago; 0 s are allowed`,
+      ),
+    }
   const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
   return { principal: toPrincipal(names, confined(scopes, rules.scopes), expiresAtMs), binding, expiresAtMs }
 }
@@ -83,10 +89,10 @@ interface CheckedClaims {
 }
 
 function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRules): string | undefined {
-  if (iss !== issuer) return `iss ${quote(iss)} is not the issuer`
+  if (iss !== issuer) return `iss ${quote(iss)} is not ${issuer}`
   const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
   if (!audiences.every((one) => typeof one === 'string')) return 'aud is neither a string nor a list of them'
-  return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name us`
+  return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name ${audience}`
 }
 
 function faultOfNames({ sub, jti, sid, client_id: client }: JsonObject): string | undefined {
@@ -108,8 +114,8 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowSeconds: number): string
   if (!isNumericDate(exp)) return `exp ${quote(exp)} is no time`
   if (!isNumericDate(iat)) return `iat ${quote(iat)} is no time`
   if (nbf !== undefined && !isNumericDate(nbf)) return `nbf ${quote(nbf)} is no time`
-  if (iat > nowSeconds + SKEW_SECONDS) return `iat ${iat} is in the future`
-  if (nbf !== undefined && nbf > nowSeconds + SKEW_SECONDS) return `nbf ${nbf} is in the future`
+  if (iat > nowSeconds + SKEW_SECONDS) return aheadOf('iat', iat, nowSeconds)
+  if (nbf !== undefined && nbf > nowSeconds + SKEW_SECONDS) return aheadOf('nbf', nbf, nowSeconds)
   return undefined
 }
 
@@ -130,6 +136,10 @@ function scopesOf(claim: unknown): readonly string[] | undefined {
   if (!Array.isArray(names)) return undefined
   if (!names.every((name) => typeof name === 'string' && SCOPE_OR_NOTHING.test(name))) return undefined
   return names.filter((name) => name !== '')
+}
+
+function aheadOf(claim: string, seconds: number, nowSeconds: number): string {
+  return `${claim} is ${Math.ceil(seconds - nowSeconds)} s ahead of our clock; ${SKEW_SECONDS} s are allowed`
 }
 
 /** RFC 7519 section 2: seconds, perhaps with a fraction. JSON.parse makes Infinity of 1e400. */

@@ -108,8 +108,14 @@ export class TokenVerifier {
     if (token === undefined) return { fault }
     const { algorithm, claims } = token
     const issuer = this.#issuers.get(claims.iss)
-    if (issuer === undefined) return invalid(`iss ${quote(claims.iss)} is not trusted`)
-    if (!issuer.algorithms.has(algorithm)) return invalid(`alg ${algorithm} is not accepted of this issuer`)
+    if (issuer === undefined)
+      return invalid(
+        `iss ${quote(claims.iss)} is not trusted; trusted: ${[...this.#issuers.keys()].join(', ')}`,
+      )
+    if (!issuer.algorithms.has(algorithm))
+      return invalid(
+        `alg ${algorithm} is not accepted of this issuer; accepted: ${[...issuer.algorithms].join(', ')}`,
+      )
     // Claims first: only a token that could be valid may make us fetch keys.
     const reading = readClaims(claims, issuer, this.#options.clock())
     if (reading.principal === undefined) return { fault: reading.fault }

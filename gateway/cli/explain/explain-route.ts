@@ -1,3 +1,4 @@
+import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
 import type { Route, Settings } from '../../config/settings.ts'
 import { groupsInUse } from '../../config/upstreams/group-rules.ts'
 import type { ServedRoute } from '../../exchange.ts'
@@ -57,6 +58,7 @@ export const command: Command = {
       const limit = limiter.find(path, method)?.row.name
       print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
       print(describeRoute(winner, settings))
+      for (const warning of issuerWarnings({ ...settings, routes: [winner] })) print(`  warning   ${warning}`)
       print(
         `  limit     ${limit === undefined ? 'none' : `${limit}: countersign explain limit ${method} ${path}`}`,
       )
@@ -82,12 +84,17 @@ function describeRefusal(refused: Refusal | undefined): string {
   return `${refused.status} ${refused.code}: ${refused.detail}`
 }
 
+function issuersOf({ issuer, audience, issuers }: Settings): string {
+  return [{ issuer, audience }, ...issuers].map((one) => `${one.issuer} for ${one.audience}`).join(', ')
+}
+
 function describeRoute(row: Route, settings: Settings): string {
   const group = groupsInUse(settings).find(({ name }) => name === row.upstream)
   const seconds = (ms: number | undefined) => (ms === undefined ? 'any time' : `${ms / 1000} s`)
   const rows: [string, string][] = [
     ['methods', methodsOf(row)],
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
+    ...(row.auth.has('bearer') ? [['tokens', `of ${issuersOf(settings)}`] as [string, string]] : []),
     ['scopes', row.scopes.length === 0 ? 'none needed' : row.scopes.join(' and ')],
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],

@@ -35,7 +35,13 @@ function problems(value: unknown): string[] {
 test('each kind of fault has a sentence that names what was found and what is allowed', () => {
   const cases: [part: object, sentence: string][] = [
     [{ window: undefined }, '$.window: is missing'],
-    [{ window: 5 }, '$.window: must be text, but is 5'],
+    [{ window: 5 }, '$.window: must be text, but is 5; did you mean "5s"?'],
+    [{ window: 1.5 }, '$.window: must be text, but is 1.5'],
+    [{ window: [5] }, '$.window: must be text, but is an array'],
+    [{ window: '60' }, '$.window: must be seconds, but is "60"; did you mean "60s"?'],
+    [{ window: '5 S' }, '$.window: must be seconds, but is "5 S"; did you mean "5s"?'],
+    [{ window: '5sec' }, '$.window: must be seconds, but is "5sec"; did you mean "5s"?'],
+    [{ window: '5ms' }, '$.window: must be seconds, but is "5ms"'],
     [{ window: '5m' }, '$.window: must be seconds, but is "5m"'],
     [{ window: '' }, '$.window: must not be empty'],
     [{ window: '😀😀😀😀😀' }, '$.window: must have at most 4 characters, but has 5'],
@@ -43,7 +49,7 @@ test('each kind of fault has a sentence that names what was found and what is al
     [{ count: 0 }, '$.count: must be between 1 and 9, but is 0'],
     [{ count: 10 }, '$.count: must be between 1 and 9, but is 10'],
     [{ count: 1.5 }, '$.count: must be a whole number, but is 1.5'],
-    [{ count: '5' }, '$.count: must be a whole number, but is "5"'],
+    [{ count: '5' }, '$.count: must be a whole number, but is "5"; did you mean 5?'],
     [{ share: 3 }, '$.share: must be multiple of 2, but is 3'],
     [{ mode: 'autp' }, '$.mode: must be "on", "off" or "auto", but is "autp"; did you mean "auto"?'],
     [{ mode: 7 }, '$.mode: must be "on", "off" or "auto", but is 7'],

@@ -107,11 +107,11 @@ function sentence(error: ErrorObject): string {
     case 'required':
       return 'is missing'
     case 'type':
-      return `must be ${typeWords(params.type)}, but is ${found}`
+      return `must be ${typeWords(params.type)}, but is ${found}${unitHint(error)}`
     case 'enum':
       return `must be ${quoteAll(params.allowedValues, ' or ')}, but is ${found}${enumHint(error)}`
     case 'pattern':
-      return `${parentSchema?.patternErrorMessage ?? `must match ${params.pattern}`}, but is ${found}`
+      return `${parentSchema?.patternErrorMessage ?? `must match ${params.pattern}`}, but is ${found}${unitHint(error)}`
     case 'minimum':
     case 'maximum':
       return `must be between ${parentSchema?.minimum} and ${parentSchema?.maximum}, but is ${found}`
@@ -134,6 +134,16 @@ function enumHint(error: ErrorObject): string {
   const words = error.params.allowedValues.filter((value: unknown) => typeof value === 'string')
   const meant = closestTo(error.data, words)
   return meant === undefined ? '' : `; did you mean "${meant}"?`
+}
+
+/** What a number with a unit that is missing or written otherwise was meant to be. */
+function unitHint({ data, params, parentSchema }: ErrorObject): string {
+  const [, digits = '', unit = ''] = /^\s*([0-9]{1,15})\s*(?:([smhd])[a-z]*)?\s*$/i.exec(String(data)) ?? []
+  if (digits === '' || typeof data === 'object' || /ms|milli/i.test(String(data))) return ''
+  if (params.type === 'integer') return unit === '' ? `; did you mean ${Number(digits)}?` : ''
+  const meant = `${Number(digits)}${unit.toLowerCase() || 's'}`
+  const { pattern } = parentSchema ?? {}
+  return pattern !== undefined && new RegExp(pattern, 'u').test(meant) ? `; did you mean "${meant}"?` : ''
 }
 
 function typeWords(types: string | string[]): string {

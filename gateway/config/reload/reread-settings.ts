@@ -1,5 +1,5 @@
 import { type ClientTable, parseClients } from '../clients-file.ts'
-import type { Environment } from '../environment.ts'
+import { type Environment, NAMES } from '../environment.ts'
 import type { Parsed } from '../faults.ts'
 import { type LoadedFile, loadFile, readText } from '../load-file.ts'
 import { conflictsInForce, loadSettings } from '../load-settings.ts'
@@ -74,5 +74,5 @@ function newClients(
   { clientsFile }: Settings,
 ): Parsed<LoadedFile<ClientTable> | undefined> {
   if (clientsFile === undefined || known !== undefined) return { value: undefined }
-  return loadFile(clientsFile, parseClients)
+  return loadFile(clientsFile, parseClients, undefined, NAMES.clientsFile)
 }

@@ -1,5 +1,5 @@
 import type { JsonFile } from '../json/json-file.ts'
-import type { FurtherIssuer, IssuerSettings, Route, TokenAlgorithm } from '../settings.ts'
+import type { FurtherIssuer, IssuerSettings, Settings, TokenAlgorithm } from '../settings.ts'
 import { issuerFault, urlFault } from './value-rules.ts'
 
 /** An issuer as the operator wrote it. */
@@ -26,19 +26,26 @@ export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   return { issuer, jwksUri, audience, scopes, ...algorithmsAndProfile(written) }
 }
 
-/** One sentence for each issuer without scopes, when routes ask for scopes. */
-export function issuerWarnings(
-  issuers: readonly FurtherIssuer[],
-  routes: readonly Route[],
-): readonly string[] {
-  const asked = routes.some(({ auth, scopes }) => auth.has('bearer') && scopes.length > 0)
-  if (!asked) return []
-  return issuers
-    .filter(({ scopes }) => scopes.length === 0)
-    .map(
+/** A sentence when routes accept bearer tokens and nobody named `issuer`, and one for each issuer without scopes that routes ask for. */
+export function issuerWarnings({
+  issuer: own,
+  issuerIsDefault,
+  issuers,
+  routes,
+}: Pick<Settings, 'issuer' | 'issuerIsDefault' | 'issuers' | 'routes'>): readonly string[] {
+  const accepting = routes.filter(({ auth }) => auth.has('bearer'))
+  if (accepting.length === 0) return []
+  const unnamed = `no issuer is set: routes accept bearer tokens of ${own}, which is the demonstration; set "issuer", "audience" and "jwksUri" (GATEWAY_ISSUER, GATEWAY_AUDIENCE, GATEWAY_JWKS_URI)`
+  const powerless = accepting.some(({ scopes }) => scopes.length > 0)
+    ? issuers.filter(({ scopes }) => scopes.length === 0)
+    : []
+  return [
+    ...(issuerIsDefault ? [unnamed] : []),
+    ...powerless.map(
       ({ issuer }) =>
         `the issuer ${issuer} has no "scopes": its tokens permit nothing on routes that ask for a scope`,
-    )
+    ),
+  ]
 }
 
 /** The algorithms, or the default ones of the profile. */

@@ -4,7 +4,7 @@ import type { TlsSettings } from '../settings.ts'
 /** The keys of the HTTPS listener that either the file or the environment sets. */
 export type TlsKeys = { readonly [Key in keyof TlsSettings]?: Exclude<TlsSettings[Key], undefined> }
 
-const VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
+export const TLS_VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
   port: 'GATEWAY_TLS_PORT',
   certFile: 'GATEWAY_TLS_CERT',
   keyFile: 'GATEWAY_TLS_KEY',
@@ -67,5 +67,7 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
 export function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
   const { configFile, written, environment } = sources
   const inFile = environment === undefined || (written?.[key] !== undefined && environment[key] === undefined)
-  return inFile ? { file: configFile, path: `$.tls.${key}` } : { file: 'environment', path: VARIABLES[key] }
+  return inFile
+    ? { file: configFile, path: `$.tls.${key}` }
+    : { file: 'environment', path: TLS_VARIABLES[key] }
 }

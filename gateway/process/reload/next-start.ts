@@ -1,4 +1,5 @@
 import { parseClients } from '../../config/clients-file.ts'
+import { NAMES } from '../../config/environment.ts'
 import type { Fault } from '../../config/faults.ts'
 import { loadFile } from '../../config/load-file.ts'
 import type { EditedSettings } from '../../config/reload/reread-settings.ts'
@@ -20,7 +21,9 @@ export function nextStartFaults({
   const faults: Fault[] = []
   if (waits('tls')) faults.push(...tlsFaults(wanted))
   if (waits('adminTokenFile') && wanted.adminTokenFile !== undefined)
-    faults.push(...(loadFile(wanted.adminTokenFile, parseAdminToken).faults ?? []))
+    faults.push(
+      ...(loadFile(wanted.adminTokenFile, parseAdminToken, undefined, NAMES.adminTokenFile).faults ?? []),
+    )
   if (needsRestart.some((key) => key.startsWith('audit.'))) faults.push(...sealKeyFaults(wanted))
   return faults
 }

@@ -1,5 +1,5 @@
 import { parseClients } from '../../config/clients-file.ts'
-import { configFiles, type Environment } from '../../config/environment.ts'
+import { configFiles, type Environment, NAMES } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
 import { loadFile, readLenient } from '../../config/load-file.ts'
 import { readSettings } from '../../config/reload/reread-settings.ts'
@@ -20,9 +20,13 @@ export function readConfiguration(
 ): Parsed<Omit<StartupConfiguration, 'log' | 'storeModule'>> {
   const { parsed: settings, texts } = readSettings(env)
   const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? filesNamedAnyway(env)
-  const limits = loadFile(configFiles(env).limitsFile, parseLimits)
-  const clients = clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients)
-  const adminToken = adminTokenFile === undefined ? NOTHING : loadFile(adminTokenFile, parseAdminToken)
+  const limits = loadFile(configFiles(env).limitsFile, parseLimits, undefined, NAMES.limitsFile)
+  const clients =
+    clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients, undefined, NAMES.clientsFile)
+  const adminToken =
+    adminTokenFile === undefined
+      ? NOTHING
+      : loadFile(adminTokenFile, parseAdminToken, undefined, NAMES.adminTokenFile)
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
   const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
   if (clientsFile !== undefined && clients.value !== undefined)

@@ -26,8 +26,17 @@ export function logOverlooked(gateway: Gateway, exchange: Exchange, refusal: Ref
   writeLine(gateway, exchange, { refusal, level: 'info', message: 'would be refused' })
 }
 
+/** Logs why a browser keeps from its page what the gateway answered. The number of lines is limited. */
+export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: string): void {
+  writeLine(gateway, exchange, {
+    refusal: { code: undefined, cause },
+    level: 'info',
+    message: 'a browser refuses',
+  })
+}
+
 interface Report {
-  readonly refusal: Refusal
+  readonly refusal: Pick<Refusal, 'cause'> & { readonly code: RefusalCode | undefined }
   readonly level: 'debug' | 'info' | 'warn'
   readonly message: string
 }
@@ -47,7 +56,11 @@ function writeLine(gateway: Gateway, exchange: Exchange, { refusal, level, messa
 }
 
 /** @returns how many refusals of the code were not logged since the last line; undefined when this one must not be either */
-function takeLine({ load, steadyClock }: Gateway, code: RefusalCode, burst: number): number | undefined {
+function takeLine(
+  { load, steadyClock }: Gateway,
+  code: RefusalCode | undefined,
+  burst: number,
+): number | undefined {
   const nowMs = steadyClock()
   const budget = load.refusalLog.get(code) ?? { left: burst, atMs: nowMs, unlogged: 0 }
   load.refusalLog.set(code, budget)

@@ -1,8 +1,10 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { corsLines } from '../../http/rules/policy/cors.ts'
+import { corsLines, VARY, whyNotAllowed } from '../../http/rules/policy/cors.ts'
 import { INTERACTION_ID } from '../../http/rules/request-id.ts'
 import type { FilteredHead } from '../../http/rules/response-headers.ts'
+import { valueIn } from '../../http/syntax/field.ts'
+import { logBrowserRefusal } from './log-refusal.ts'
 
 /**
  * Writes the head of every response, forwarded or not, and adds the mandatory headers.
@@ -20,13 +22,23 @@ export function writeHead(gateway: Gateway, exchange: Exchange, status: number, 
 }
 
 /** Appends the exchange's limit fields, the mandatory headers, and what its route adds to every response. */
-export function withMandatory({ settings }: Gateway, exchange: Exchange, lines: string): string {
+export function withMandatory(gateway: Gateway, exchange: Exchange, lines: string): string {
+  const { settings } = gateway
   const { limitHeaders, requestId, interactionId, route } = exchange
   const limits = limitHeaders.length > 0 ? linesOf(limitHeaders) : ''
   const cors = route?.cors === undefined ? '' : corsLines(route.cors, exchange.req.fields)
+  if (cors === VARY && exchange.refusalCode !== 'origin_not_allowed') logForeignOrigin(gateway, exchange)
   const own = route === undefined ? settings.responseLines : route.responseLines
   const interaction = interactionId === undefined ? '' : `${INTERACTION_ID}: ${interactionId}\r\n`
   return `${lines}${limits}${cors}${own}${interaction}X-Request-ID: ${requestId}\r\n`
+}
+
+/** A page of the gateway's own origin needs no permission. */
+function logForeignOrigin(gateway: Gateway, exchange: Exchange): void {
+  const { route, req, host } = exchange
+  const origin = valueIn(req.fields, 'origin')
+  if (origin === undefined || route?.cors === undefined || origin.endsWith(`//${host}`)) return
+  logBrowserRefusal(gateway, exchange, whyNotAllowed(route.cors, origin))
 }
 
 /** Formats a flat list as lines `Name: value`, each with CR LF. */

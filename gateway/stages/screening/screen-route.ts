@@ -2,12 +2,11 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { isTrusted } from '../../http/rules/client-address.ts'
 import { isKeptOut } from '../../http/rules/policy/address-list.ts'
-import { allowsOrigin, preflightIn } from '../../http/rules/policy/cors.ts'
+import { allowsOrigin, preflightIn, whyNotAllowed, whyNotPermitted } from '../../http/rules/policy/cors.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { answer } from '../response/answer.ts'
+import { logBrowserRefusal } from '../response/log-refusal.ts'
 import { ADDRESS_REFUSED } from './screen-address.ts'
-
-const ORIGIN_NOT_ALLOWED = refusal('origin_not_allowed')
 
 /**
  * What the route decides before anybody is authenticated: whom it is closed to, what pages of other origins may do, and
@@ -21,7 +20,10 @@ export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | und
   if (addresses !== undefined && isKeptOut(address, addresses)) return ADDRESS_REFUSED
   const preflight = cors && preflightIn(method, req.fields)
   if (cors !== undefined && preflight !== undefined) {
-    if (!allowsOrigin(cors, preflight.origin)) return ORIGIN_NOT_ALLOWED
+    if (!allowsOrigin(cors, preflight.origin))
+      return refusal('origin_not_allowed', { cause: whyNotAllowed(cors, preflight.origin) })
+    const cause = whyNotPermitted(cors, preflight, req.fields)
+    if (cause !== undefined) logBrowserRefusal(gateway, exchange, cause)
     return answer(gateway, exchange, cors.preflightLines)
   }
   if (maintenance === undefined) return undefined

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import { loadFile, type ReadFile, readLenient, readPrivate, unreadable } from '../../config/load-file.ts'
 import { type Disk, FileWatch, LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
+import { TLS_VARIABLES } from '../../config/rules/tls-rules.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
 /** The texts of the files, and the material made from them. */
@@ -60,7 +61,7 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
     const file = files[FILE_OF[part]]
     if (file === undefined) continue
     const readPart = part === 'ticketKey' ? readPrivate : readFile
-    const read = loadFile(file, (_, text) => ({ value: text }), readPart)
+    const read = loadFile(file, (_, text) => ({ value: text }), readPart, namedBy(part))
     texts[part] = read.value?.text
     faults.push(...(read.faults ?? []))
   }
@@ -69,6 +70,12 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
   const whole = { cert, key, clientCa, clientCrl, ticketKey }
   const { value, faults: found } = parseTls(files, whole, nowMs)
   return found === undefined ? { value: { texts: whole, material: value } } : { faults: found }
+}
+
+/** For the fault of a file that cannot be read. */
+function namedBy(part: Part): string {
+  const key = FILE_OF[part]
+  return `"tls.${key}" (${TLS_VARIABLES[key]})`
 }
 
 /** Each file that was loaded, and what was in it. */
@@ -106,7 +113,7 @@ export class TlsReloader {
       const known = loaded.texts[part]
       if (file === undefined || known === undefined) continue
       const onChange = (text: string) => this.#changed(part, text)
-      const onGone = (error: Error) => this.#lost(part, unreadable(file, error))
+      const onGone = (error: Error) => this.#lost(part, unreadable(file, error, namedBy(part)))
       this.#watches.set(
         part,
         new FileWatch(file, { intervalMs, known, onChange, onGone, disk: DISK_OF[part] ?? LENIENT_DISK }),

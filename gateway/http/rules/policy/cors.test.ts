@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { fieldsOf } from '../../syntax/field.ts'
-import { allowsOrigin, type CorsTerms, corsLines, corsOf, originFault } from './cors.ts'
+import {
+  allowsOrigin,
+  type CorsTerms,
+  corsLines,
+  corsOf,
+  originFault,
+  whyNotAllowed,
+  whyNotPermitted,
+} from './cors.ts'
 
 const TERMS: CorsTerms = {
   origins: ['https://app.example'],
@@ -79,5 +87,34 @@ describe('the lines of a response', () => {
     )
     assert.equal(lines('https://other.example'), 'Vary: Origin\r\n')
     assert.equal(lines(), 'Vary: Origin\r\n')
+  })
+})
+
+describe('the log says', () => {
+  const cors = corsOf({
+    ...TERMS,
+    origins: ['https://app.example', 'https://*.b.example'],
+    headers: ['Authorization'],
+  })
+
+  it('which origin was refused, and those that are allowed', () => {
+    assert.equal(
+      whyNotAllowed(cors, 'https://evil"\n'),
+      'origin "https://evil\\"\\n" is none of "cors.origins": https://app.example, https://*.b.example',
+    )
+  })
+
+  it('what a preflight asks for that the route does not permit', () => {
+    const why = (requestedMethod: string, asked: string) =>
+      whyNotPermitted(
+        cors,
+        { origin: 'https://app.example', requestedMethod },
+        fieldsOf(['Access-Control-Request-Headers', asked]),
+      )
+    const wants = 'which a page of "https://app.example" wants'
+    assert.equal(why('GET', 'authorization'), undefined)
+    assert.equal(why('POST', ''), undefined)
+    assert.equal(why('GET', 'authorization, X-A,x-b'), `"cors.headers" lacks "x-a, x-b", ${wants}`)
+    assert.equal(why('DELETE', 'authorization'), `"cors.methods" lacks "DELETE", ${wants}`)
   })
 })

@@ -8,6 +8,11 @@ export interface Cors {
   /** As browsers write them: scheme, host, and port unless it is the default one. */
   readonly origins: ReadonlySet<string>
   readonly patterns: readonly RegExp[]
+  /** As the operator wrote them, for the log. */
+  readonly written: readonly string[]
+  readonly methods: ReadonlySet<string>
+  /** In lower case. */
+  readonly headers: ReadonlySet<string>
   /** Header lines of every response to an allowed origin, after the one that names it. */
   readonly lines: string
   /** What the response to a preflight has besides; the browser itself compares what it permits. */
@@ -37,10 +42,12 @@ export const CORS_RESPONSE_FIELDS: readonly string[] = [
 ]
 
 const ANY = '*'
+/** No permission is needed for them. */
+const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
 /** Longer ones are not compared with patterns: a host name has 253 characters at most. */
 const MAX_ORIGIN_LENGTH = 300
 /** The response to another origin, or to a preflight with another request, would be a different one. */
-const VARY = 'Vary: Origin\r\n'
+export const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
 
 export function corsOf(terms: CorsTerms): Cors {
@@ -51,6 +58,9 @@ export function corsOf(terms: CorsTerms): Cors {
     isPublic: origins.includes(ANY),
     origins: new Set(origins.filter((origin) => !origin.includes(ANY))),
     patterns: patterns.map(patternOf),
+    written: origins,
+    methods: new Set([...methods, ...SAFELISTED_METHODS]),
+    headers: new Set(headers.map((name) => name.toLowerCase())),
     lines:
       withCredentials +
       (exposedHeaders.length > 0 ? `Access-Control-Expose-Headers: ${exposedHeaders.join(', ')}\r\n` : ''),
@@ -74,6 +84,11 @@ export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: stri
   return origin.length <= MAX_ORIGIN_LENGTH && patterns.some((pattern) => pattern.test(origin))
 }
 
+/** For the log: foreign text is cut and quoted. */
+export function whyNotAllowed({ written }: Cors, origin: string): string {
+  return `origin ${JSON.stringify(origin.slice(0, MAX_ORIGIN_LENGTH))} is none of "cors.origins": ${written.join(', ')}`
+}
+
 /** Header lines of every response of the route. @param fields of the request */
 export function corsLines(cors: Cors, fields: readonly Field[]): string {
   if (cors.isPublic) return `Access-Control-Allow-Origin: *\r\n${cors.lines}`
@@ -86,6 +101,24 @@ export function corsLines(cors: Cors, fields: readonly Field[]): string {
 export interface Preflight {
   readonly origin: string
   readonly requestedMethod: string
+}
+
+/** For the log: what a preflight of an allowed origin asks for and the route does not permit; undefined: nothing. @param fields of the request */
+export function whyNotPermitted(
+  { methods, headers }: Cors,
+  { origin, requestedMethod }: Preflight,
+  fields: readonly Field[],
+): string | undefined {
+  const asked =
+    valueIn(fields, 'access-control-request-headers')
+      ?.toLowerCase()
+      .split(/[\s,]+/) ?? []
+  const lacking = asked.filter((name) => name !== '' && !headers.has(name))
+  const found = `which a page of ${JSON.stringify(origin)} wants`
+  if (lacking.length > 0) return `"cors.headers" lacks ${JSON.stringify(lacking.join(', '))}, ${found}`
+  return methods.has(requestedMethod)
+    ? undefined
+    : `"cors.methods" lacks ${JSON.stringify(requestedMethod)}, ${found}`
 }
 
 /** @returns undefined for any other request */
