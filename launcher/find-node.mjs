@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
@@ -12,8 +13,9 @@ const PINNED = {
 const PLATFORM = `${process.platform}-${process.arch}`
 
 const require = createRequire(import.meta.url)
-/** `countersign` where this is part of the package of the gateway. */
-const { engines, name: owner } = require('../package.json')
+/** `engines` is what npm needs. `owner`: `countersign` where this is part of the package of the gateway. */
+const { devEngines, name: owner } = require('../package.json')
+const WANTED = devEngines.runtime.version
 
 /**
  * Paths of the Nodes that may run this project, the best first: the one that package.json pins, then the one that runs
@@ -28,8 +30,19 @@ export function findNodes() {
 
 /** The message when there is none. @param platform as in `PINNED` @param isMusl whether its C library is musl, as on Alpine */
 export function whatToInstall(platform = PLATFORM, isMusl = usesMusl()) {
-  const version = /[\d.]+/.exec(engines.node)[0]
+  const version = /[\d.]+/.exec(WANTED)[0]
   return `This needs Node ${version} or newer, and this machine runs ${process.version}: ${remedy(version, platform, isMusl)}`
+}
+
+/** The message when that Node lacks a library of the system; undefined when it starts. */
+export function whatIsMissing(node) {
+  const { stderr } = spawnSync(node, ['--version'], { encoding: 'utf8' })
+  const [, library] = /error while loading shared libraries: ([^:]+):/.exec(stderr) ?? []
+  return (
+    library &&
+    `Node needs the library ${library}, which this machine does not have: install it with the package manager of the system` +
+      (library.startsWith('libatomic') ? ' (Debian: "apt-get install libatomic1", Fedora: "dnf install libatomic").' : '.')
+  )
 }
 
 function remedy(version, platform, isMusl) {
@@ -64,9 +77,9 @@ function pinnedNode(name) {
   }
 }
 
-/** `engines.node` has the form `>=26` or `>=24.7`. */
+/** `WANTED` has the form `>=26` or `>=24.7`. */
 function isNewEnough(version) {
-  const wanted = numbers(engines.node)
+  const wanted = numbers(WANTED)
   const got = numbers(version)
   const differs = wanted.findIndex((number, index) => number !== got[index])
   return differs === -1 || got[differs] > wanted[differs]

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { delimiter, dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { findNodes, whatToInstall } from './find-node.mjs'
+import { findNodes, whatIsMissing, whatToInstall } from './find-node.mjs'
 
 const COMPILED = fileURLToPath(new URL('../node_modules/.cache/compiled', import.meta.url))
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP']
@@ -14,6 +14,8 @@ const SMALL_ENV = {
   MALLOC_MMAP_THRESHOLD_: '32768',
   MALLOC_TRIM_THRESHOLD_: '65536',
 }
+/** With which the loader of the system ends a program that lacks a library. */
+const NOT_LOADED = 127
 /** How often to check whether npm still runs. */
 const PARENT_CHECK_MS = 250
 
@@ -31,7 +33,11 @@ export function launch(args) {
     process.exit(1)
   }
   endWithNpm(child)
-  child.on('exit', endAs)
+  child.on('exit', (code, signal) => {
+    const missing = code === NOT_LOADED ? whatIsMissing(child.spawnfile) : undefined
+    if (missing !== undefined) process.stderr.write(`${missing}\n`)
+    endAs(code, signal)
+  })
 }
 
 /** The first Node that the machine can run; one built for another C library cannot start. */
@@ -72,8 +78,9 @@ function endWithNpm(child) {
   const timer = setInterval(() => {
     if (process.ppid === parent) return
     clearInterval(timer)
-    // SIGTERM would wait for a load balancer, which there is not here.
-    child.kill('SIGINT')
+    // SIGTERM would wait for a load balancer, which there is not here. But npx has a shell between us, which ends by SIGTERM
+    // and does not pass it on.
+    child.kill(process.env.npm_lifecycle_event === 'npx' ? 'SIGTERM' : 'SIGINT')
   }, PARENT_CHECK_MS)
 }
 

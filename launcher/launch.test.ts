@@ -39,8 +39,13 @@ describe('the launcher', () => {
       start: 'exec node launcher/main.mjs child.mjs',
       both: 'node launcher/main.mjs child.mjs && echo next',
     }
-    writeFileSync(join(dir, 'package.json'), JSON.stringify({ engines: { node: engine }, scripts }))
+    writeManifest(dir, engine, { scripts })
     return dir
+  }
+
+  function writeManifest(dir: string, version: string, more: object): void {
+    const devEngines = { runtime: { name: 'node', version, onFail: 'ignore' } }
+    writeFileSync(join(dir, 'package.json'), JSON.stringify({ devEngines, ...more }))
   }
 
   /** The pinned Node's package, with a program in place of Node that says that it was called. */
@@ -127,9 +132,24 @@ describe('the launcher', () => {
 
     it('or in the package of the gateway, which package brings it', NOT_PINNED, () => {
       const dir = project('>=99.1')
-      const engines = { node: '>=99.1' }
-      writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'countersign', engines }))
+      writeManifest(dir, '>=99.1', { name: 'countersign' })
       assert.match(launch(dir, PRINT_VERSION).stderr, new RegExp(`: run "npm install ${PINNED}@99\\.1", or `))
+    })
+
+    it('or says which library of the system it lacks, and what brings it', NOT_PINNED, () => {
+      const dir = project()
+      pin(dir, {
+        program:
+          '#!/bin/sh\necho "$0: error while loading shared libraries: libatomic.so.1: cannot open" >&2\nexit 127\n',
+      })
+      const { status, stderr } = launch(dir, ['a.ts'])
+      assert.equal(status, 127)
+      assert.match(
+        stderr,
+        /\nNode needs the library libatomic\.so\.1, which this machine does not have: .*apt-get install libatomic1.*\n$/,
+      )
+      pin(dir, { program: '#!/bin/sh\nexit 127\n' })
+      assert.equal(launch(dir, ['a.ts']).stderr, '')
     })
 
     it('and says so where no Node can be pinned', () => {
@@ -242,9 +262,12 @@ describe('the launcher', () => {
 
     /** npm, the processes below it down to the child, and how the child's end is waited for. */
     async function start(script: string) {
-      const dir = project()
+      return startNpm(project(), ['run', '--silent', script])
+    }
+
+    async function startNpm(dir: string, args: readonly string[]) {
       writeFileSync(join(dir, 'child.mjs'), CHILD)
-      const npm = spawn('npm', ['run', '--silent', script], {
+      const npm = spawn('npm', args, {
         cwd: dir,
         // What a shell of npm puts on the output is of no interest.
         stdio: ['ignore', 'pipe', 'ignore'],
@@ -270,6 +293,18 @@ describe('the launcher', () => {
         await ended
       }
     }
+
+    it('SIGTERM to npx reaches the program, though npx does not wait for its end', async () => {
+      const { npm, dir, ended } = await startNpm(project(), [
+        'exec',
+        '-c',
+        // A shell that stays between, as the one of `npx -- PROGRAM` does where it is dash.
+        'node launcher/main.mjs child.mjs; true',
+      ])
+      npm.kill('SIGTERM')
+      await ended
+      assert.match(readFileSync(join(dir, 'end'), 'utf8'), /^SIGTERM /)
+    })
 
     it('SIGTERM to npm is enough, and npm waits for the end', async () => {
       const { npm, dir } = await start('start')
@@ -310,6 +345,13 @@ describe('package.json', () => {
       for (const command of commands)
         assert.match(command, /^(exec )?node launcher\/(build|main|test)\.mjs/, name)
       assert.match(commands.at(-1) as string, /^exec /, name)
+    }
+  })
+
+  it('asks of whoever runs npm for no more than the launcher needs', () => {
+    for (const file of ['package.json', 'gateway/package.json', 'backend/package.json']) {
+      const { engines } = JSON.parse(readFileSync(join(HERE, '..', file), 'utf8'))
+      assert.deepEqual(engines, { node: '>=18' }, file)
     }
   })
 
@@ -354,7 +396,8 @@ describe('package.json', () => {
   it('lets `npm test -- FILE` run that file alone', () => {
     const dir = mkdtempSync(join(tmpdir(), 'countersign-test-'))
     cpSync(HERE, join(dir, 'launcher'), { recursive: true })
-    writeFileSync(join(dir, 'package.json'), JSON.stringify({ engines: { node: '>=24' } }))
+    const devEngines = { runtime: { version: '>=24' } }
+    writeFileSync(join(dir, 'package.json'), JSON.stringify({ devEngines }))
     symlinkSync(join(HERE, '../node_modules'), join(dir, 'node_modules'))
     writeFileSync(join(dir, 'one.test.ts'), `import { it } from 'node:test'; it('runs', () => {})`)
     const { status, stdout } = spawnSync(process.execPath, ['launcher/test.mjs', 'one.test.ts'], {
