@@ -41,7 +41,9 @@ export function whatIsMissing(node) {
   return (
     library &&
     `Node needs the library ${library}, which this machine does not have: install it with the package manager of the system` +
-      (library.startsWith('libatomic') ? ' (Debian: "apt-get install libatomic1", Fedora: "dnf install libatomic").' : '.')
+      (library.startsWith('libatomic')
+        ? ' (Debian: "apt-get install libatomic1", Fedora: "dnf install libatomic").'
+        : '.')
   )
 }
 

@@ -76,6 +76,22 @@ test('every link to a chapter of a document leads to a heading', () => {
   assert.deepEqual(broken, [])
 })
 
+test('the commands of a document have no comments, which zsh takes for commands', () => {
+  const blocks = documentsIn(ROOT).flatMap((document) =>
+    [...readFileSync(join(ROOT, document), 'utf8').matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)]
+      .filter(([, language]) => language === '' || language === 'sh')
+      .map(([, , script = '']) => ({ document, script })),
+  )
+  assert.ok(blocks.length > 50, `${blocks.length}`)
+  const comments = blocks.flatMap(({ document, script }) =>
+    script
+      .split('\n')
+      .filter((line) => /(?:^|\s)#/.test(line))
+      .map((line) => `${document}: ${line}`),
+  )
+  assert.deepEqual(comments, [])
+})
+
 test('a decision has at most five lines', () => {
   const paragraphs = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8').split('\n\n')
   const decisions = paragraphs.filter((paragraph) => paragraph.startsWith('**'))

@@ -8,6 +8,7 @@ import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../backend/testing/free-port.ts'
 import { NO_REDIS } from '../store/redis-server.test-support.ts'
+import { readAudit } from '../testing/audit-file.ts'
 import { call } from './client.ts'
 import { until } from './running-gateway.ts'
 
@@ -197,7 +198,10 @@ describe('the README', () => {
     const [guesses, edit] = blocks().filter(({ heading }) => heading === 'Limits')
     // In place of the minute: a crash forgets what counts for so short a time.
     await shell.run(adapt(crash()))
-    const output = await shell.run(adapt(`${guesses?.script}${edit?.script}`))
+    const guessed = await shell.run(adapt(`${guesses?.script}`))
+    const beyond = await shell.run('echo "token: <$(login alice)>"')
+    const output = guessed + (await shell.run(adapt(`${edit?.script}`)))
+    assert.equal(beyond, 'At most 5 requests in 1m: Slows down the guessing of passwords\ntoken: <>\n')
     assert.match(
       output,
       /^(401\n){5}HTTP\/1\.1 429 [\s\S]*HTTP\/1\.1 200 OK[\s\S]*RateLimit-Policy: "login";q=8;w=60/,
@@ -208,6 +212,11 @@ describe('the README', () => {
     const lines = /^kill -9 .*\nuntil .*$/m.exec(README)
     return lines?.[0] ?? assert.fail('the README kills no gateway')
   }
+
+  it('stops the gateway before a service in good order, and waits for its end', () => {
+    const reasons = readAudit(join(dir, `data/${ports.get('8081')}/audit.ndjson`)).map(({ reason }) => reason)
+    assert.equal(reasons.find(Boolean), 'SIGTERM')
+  })
 
   it('stops every gateway that it starts, and kills none but its own', async () => {
     assert.doesNotMatch(README, /\b(pkill|killall)\b/)
