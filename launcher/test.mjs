@@ -232,6 +232,7 @@ launch([
   // It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests. Its other half
   // looks at each CommonJS file of each package: 0.02 to 0.1 s of CPU for each process.
   ...(withCoverage ? [] : ['--import', 'tsx/esm']),
+  `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
   ...(withCoverage ? COVERAGE : []),
   ...(named.length > 0 ? named : isLong ? longTests() : allTests()),

@@ -1,0 +1,69 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { delimiter, join, relative, resolve } from 'node:path'
+import { spec } from 'node:test/reporters'
+
+/** Programs in Go whose tests are left out without a word where they are missing. */
+const GO_PROGRAMS = ['h2spec', 'sumdb-verifier', 'tessera-fsck']
+
+/**
+ * The reporter of `npm test`: what `spec` of Node says, how many test files are done, and last which tests were skipped and how to
+ * have them.
+ */
+export default async function* report(events) {
+  const says = new spec()
+  const began = Date.now()
+  const skipped = new Map()
+  let done = 0
+  let all = 0
+  let isWhole = false
+  for await (const event of events) {
+    const { type, data } = event
+    says.write(event)
+    yield says.read() ?? ''
+    const isFile = data.nesting === 0 && data.file !== undefined && resolve(data.name ?? '') === data.file
+    if (type === 'test:enqueue' && isFile) {
+      all += filesIn(data.file)
+      isWhole ||= isGroup(data.file)
+    }
+    if (type === 'test:complete' && isFile) {
+      done += filesIn(data.file)
+      yield `${done} of ${all} test files are done, after ${Math.round((Date.now() - began) / 1000)} s\n`
+    }
+    if (type === 'test:pass' && data.skip !== undefined) {
+      const reason = data.skip === true ? 'without a reason' : data.skip
+      skipped.set(reason, [...(skipped.get(reason) ?? []), `${relative('', data.file ?? '')}: ${data.name}`])
+    }
+  }
+  says.end()
+  for await (const text of says) yield text
+  yield* skippedLines(skipped)
+  if (isWhole) yield* leftOutLines()
+}
+
+function* skippedLines(skipped) {
+  for (const [reason, tests] of skipped) {
+    yield `Skipped: ${reason}\n`
+    for (const test of tests) yield `  ${test}\n`
+  }
+  if (skipped.size > 0)
+    yield 'Install what is named there, or run .ci/run on Debian, which installs all of it and skips nothing.\n'
+}
+
+function* leftOutLines() {
+  const folders = (process.env.PATH ?? '').split(delimiter)
+  const missing = GO_PROGRAMS.filter(
+    (program) => !folders.some((folder) => existsSync(join(folder, program))),
+  )
+  if (missing.length > 0)
+    yield `Left out: tests with ${missing.join(', ')}. ".ci/go-programs FOLDER" builds them; add FOLDER to the path.\n`
+}
+
+/** How many test files one stands for: a group imports its files, each in a line, and nothing else. */
+function filesIn(file) {
+  return isGroup(file) ? readFileSync(file, 'utf8').split('\n').length - 1 : 1
+}
+
+/** Groups are written where the run keeps what its tests share. */
+function isGroup(file) {
+  return file.startsWith(process.env.TEST_RUN_DIR ?? '\0')
+}
