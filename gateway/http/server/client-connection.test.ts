@@ -392,3 +392,33 @@ describe('connections beyond their number', () => {
     assert.equal(handler.seen.length, 4)
   })
 })
+
+describe('a body of one-byte chunks', () => {
+  it('is one piece for each read, and whole however many there are', async () => {
+    const pieces: number[] = []
+    let ended = false
+    const handler = scribe({
+      begun: (seen) => {
+        seen.body
+          ?.on('data', (piece: Buffer) => pieces.push(piece.length))
+          .on('end', () => {
+            ended = true
+          })
+      },
+    })
+    const wire = wireTo(serverOf(handler))
+    wire.send('POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n')
+    await turns()
+    for (let read = 0; read < 50; read++) {
+      wire.send('1\r\nx\r\n'.repeat(10_000))
+      await turns()
+    }
+    wire.send('0\r\n\r\n')
+    await turns()
+    assert.equal(ended, true)
+    assert.deepEqual(
+      pieces,
+      Array.from({ length: 50 }, () => 10_000),
+    )
+  })
+})

@@ -14,6 +14,8 @@ import { ClientSocket } from './sockets/client-socket.ts'
 /** More than `admit` accepts, so that `admit` refuses with everything the head says. */
 const MAX_HEAD_BYTES = 16 * 1024
 const MAX_FIELDS = 4096
+/** Chunks of a few bytes cost more than their bytes, whatever `maxBodyBytes` is. */
+const MAX_TINY_CHUNKS = 1_000_000
 const CR = 0x0d
 const LF = 0x0a
 
@@ -35,7 +37,7 @@ export class RequestReader {
   readonly #buffer: ReadBuffer | undefined
   readonly #lines = new RequestLines()
   readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_HEAD_BYTES, maxFields: MAX_FIELDS })
-  readonly #frames = new BodyFrames()
+  readonly #frames = new BodyFrames(MAX_TINY_CHUNKS)
   #phase: Phase = 'whole'
   #body: RequestBody | null = null
   /** What was read of the last request's fields. */
@@ -156,19 +158,16 @@ export class RequestReader {
 
   #readFrames(bytes: Buffer, from: number, to: number): number {
     const frames = this.#frames
-    if (frames.hasData) {
-      const end = frames.takeData(from, to)
-      if (frames.whole) this.#phase = 'whole'
-      this.#body?.receive({ bytes, from, to: end })
-      return end
-    }
-    const at = frames.read(bytes, from, to)
-    if (frames.fault !== undefined)
+    const hasData = frames.hasData
+    const at = hasData ? frames.takeData(bytes, from, to) : frames.read(bytes, from, to)
+    if (frames.whole) this.#phase = 'whole'
+    else if (frames.fault !== undefined)
       this.#refuse(frames.tooLarge ? 'body_too_large' : 'malformed_request', frames.fault)
     else if (frames.last) {
       this.#head.beginTrailers()
       this.#phase = 'trailers'
     }
+    if (hasData) this.#body?.receive({ bytes, from, to: frames.dataEnd })
     return at
   }
 

@@ -1,5 +1,11 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
+/** A longer piece stays where it stands: moving it would cost more than passing it on by itself. */
+const MAX_JOINED_BYTES = 4096
+/** A loop moves so few bytes faster than a call. */
+const FEW_BYTES = 16
+/** A shorter chunk has hardly more data than frame. */
+const TINY_BYTES = 8
 /** A number of more digits would not be exact. */
 const MAX_SIZE_DIGITS = 12
 const MAX_EXTENSION_BYTES = 4096
@@ -41,12 +47,21 @@ export class BodyFrames {
   fault: string | undefined = undefined
   /** The fault is one of size. */
   tooLarge = false
+  /** Where the data ends that was taken last. */
+  dataEnd = 0
   /** Bytes of the body or the current chunk that are still to come, once `hasData`. */
   #left = 0
   #isChunked = false
   #state = WHOLE
   #digits = 0
   #extensionBytes = 0
+  #tinyChunks = 0
+  readonly #maxTinyChunks: number
+
+  /** @param maxTinyChunks how many chunks of less than 8 bytes one body may have */
+  constructor(maxTinyChunks = Number.POSITIVE_INFINITY) {
+    this.#maxTinyChunks = maxTinyChunks
+  }
 
   begin(framing: Framing): void {
     this.fault = undefined
@@ -55,6 +70,7 @@ export class BodyFrames {
     this.#left = framing === 'chunks' ? 0 : framing
     this.#state = framing === 'chunks' ? SIZE : framing === 0 ? WHOLE : DATA
     this.#extensionBytes = 0
+    this.#tinyChunks = 0
   }
 
   /** The line of the last chunk has been read: trailers follow. */
@@ -72,12 +88,34 @@ export class BodyFrames {
     return this.#state === DATA
   }
 
-  /** Takes the data between two positions, as far as it goes. @returns where it ends. */
-  takeData(from: number, to: number): number {
-    const end = Math.min(to, from + this.#left)
-    this.#left -= end - from
+  /**
+   * Takes the data that is next, up to `dataEnd`. Short chunks behind it are moved there, over the frames between them: so one
+   * read is one piece for everybody behind. @returns where it stopped: at longer data, or where `read` does
+   */
+  takeData(bytes: Uint8Array, from: number, to: number): number {
+    let at = Math.min(to, from + this.#left)
+    this.#taken(at - from)
+    this.dataEnd = at
+    while (at < to && this.#state !== WHOLE) {
+      at = this.read(bytes, at, to)
+      const length = Math.min(to - at, this.#left)
+      if (this.#state !== DATA || length > MAX_JOINED_BYTES || this.fault !== undefined) break
+      this.#move(bytes, at, length)
+      this.#taken(length)
+      at += length
+    }
+    return at
+  }
+
+  #taken(length: number): void {
+    this.#left -= length
     if (this.#left === 0) this.#state = this.#isChunked ? DATA_RETURN : WHOLE
-    return end
+  }
+
+  #move(bytes: Uint8Array, from: number, length: number): void {
+    if (length > FEW_BYTES) bytes.copyWithin(this.dataEnd, from, from + length)
+    else for (let i = 0; i < length; i++) bytes[this.dataEnd + i] = bytes[from + i] as number
+    this.dataEnd += length
   }
 
   /** Reads until data is next, the last chunk's line is over, or a fault. @returns where it stopped. */
@@ -97,6 +135,7 @@ export class BodyFrames {
         if (byte !== LF) this.fault = 'a carriage return without its line feed after a chunk size'
         this.#digits = 0
         this.#state = this.#left === 0 ? LAST : DATA
+        if (this.#left < TINY_BYTES && this.#left > 0) this.#countTiny()
         return
       case DATA_RETURN:
         if (byte !== CR) this.fault = 'a chunk longer than its size'
@@ -109,6 +148,13 @@ export class BodyFrames {
       default:
         this.#extension(byte)
     }
+  }
+
+  #countTiny(): void {
+    this.#tinyChunks += 1
+    if (this.#tinyChunks <= this.#maxTinyChunks) return
+    this.fault = `more than ${this.#maxTinyChunks} chunks of less than ${TINY_BYTES} bytes`
+    this.tooLarge = true
   }
 
   /** `;name`, `;name=value` or `;name="quoted"`, again and again, without white space (RFC 9112 section 7.1.1). */

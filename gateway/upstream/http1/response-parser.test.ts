@@ -242,7 +242,9 @@ describe('a faulty response', () => {
 })
 
 describe('a reader', () => {
-  const response = Buffer.from(`${CHUNKED}3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n`)
+  const [first, rest] = [`${CHUNKED}3\r\nabc\r\n`, '3\r\ndef\r\n0\r\n\r\n'].map((text) =>
+    Buffer.from(text),
+  ) as [Buffer, Buffer]
 
   it('that holds the body back gets no more of it before the release, and nothing is lost', () => {
     let body = ''
@@ -255,12 +257,14 @@ describe('a reader', () => {
       },
     })
     parser.expect({ method: 'GET', upgrade: undefined })
-    const at = parser.read(response, 0, response.length)
+    parser.read(first, 0, first.length)
     assert.deepEqual([body, parser.held, parser.phase], ['abc', true, 'body'])
-    assert.equal(parser.read(response, at, response.length), at)
+    const at = parser.read(rest, 0, rest.length)
+    assert.equal(at, 3)
+    assert.equal(parser.read(rest, at, rest.length), at)
     parser.release()
     // The frame behind the last piece is read though it is held back: the connection need not wait for the reader.
-    assert.equal(parser.read(response, at, response.length), response.length)
+    assert.equal(parser.read(rest, at, rest.length), rest.length)
     assert.deepEqual([body, parser.phase], ['abcdef', 'whole'])
   })
 
@@ -287,7 +291,7 @@ describe('a reader', () => {
 
   it('gets no further call once it stops the parser, from whichever callback', () => {
     const calls: string[] = []
-    const text = Buffer.from(`HTTP/1.1 103 H\r\n\r\n${response.toString()}`)
+    const text = Buffer.from(`HTTP/1.1 103 H\r\n\r\n${first}${rest}`)
     for (const stopAt of ['interim', 'head', 'data']) {
       const note = (what: string): void => {
         calls.push(what)
@@ -366,5 +370,22 @@ describe('a reader', () => {
       ),
       { numRuns: 300 },
     )
+  })
+})
+
+describe('what one read brings', () => {
+  it('is one piece for the receiver, though the service sends each byte in a chunk', () => {
+    const pieces: string[] = []
+    const parser = new ResponseParser({
+      interim: () => {},
+      head: () => {},
+      data: (bytes, from, to) => pieces.push(bytes.toString('latin1', from, to)) > 0,
+    })
+    parser.expect({ method: 'GET', upgrade: undefined })
+    for (const text of [`${CHUNKED}${'1\r\nx\r\n'.repeat(1000)}`, '1\r\ny\r\n0\r\n\r\n']) {
+      const bytes = Buffer.from(text)
+      assert.equal(parser.read(bytes, 0, bytes.length), bytes.length)
+    }
+    assert.deepEqual([pieces, parser.phase], [['x'.repeat(1000), 'y'], 'whole'])
   })
 })

@@ -149,18 +149,16 @@ export class ResponseParser {
 
   #readFrames(bytes: Buffer, from: number, to: number): number {
     const frames = this.#frames
-    if (frames.hasData) {
-      const end = frames.takeData(from, to)
-      if (frames.whole) this.phase = 'whole'
-      if (!this.#reader.data(bytes, from, end)) this.held = true
-      return end
-    }
-    const at = frames.read(bytes, from, to)
-    if (frames.fault !== undefined) this.#refuse(frames.fault)
+    const hasData = frames.hasData
+    const at = hasData ? frames.takeData(bytes, from, to) : frames.read(bytes, from, to)
+    // First, because the reader may call `stop`.
+    if (frames.whole) this.phase = 'whole'
+    else if (frames.fault !== undefined) this.#refuse(frames.fault)
     else if (frames.last) {
       this.#head.beginTrailers()
       this.phase = 'trailers'
     }
+    if (hasData && !this.#reader.data(bytes, from, frames.dataEnd)) this.held = true
     return at
   }
 
