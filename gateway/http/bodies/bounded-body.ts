@@ -34,7 +34,7 @@ export abstract class BoundedBody extends Readable {
   passTo(_receiver: BodyReceiver | undefined): void {}
 
   override read(size?: number): Buffer | null {
-    if (this.#gatheredBytes > 0 && size !== 0) this.#pushGathered()
+    if (this.#gatheredBytes > 0 && size !== 0) this.pushGathered()
     return super.read(size)
   }
 
@@ -71,15 +71,20 @@ export abstract class BoundedBody extends Readable {
     return this.readableLength + this.#gatheredBytes < this.readableHighWaterMark
   }
 
+  /** Short pieces wait behind the stream. */
+  protected get isGathering(): boolean {
+    return this.#gatheredBytes > 0
+  }
+
   /** Enters a piece into the stream, behind all others. @returns false when no more should come */
   protected enter(piece: Buffer): boolean {
-    this.#pushGathered()
+    this.pushGathered()
     return this.push(piece)
   }
 
   /** The last piece has come. */
   protected enterEnd(): void {
-    this.#pushGathered()
+    this.pushGathered()
     this.push(null)
   }
 
@@ -88,7 +93,7 @@ export abstract class BoundedBody extends Readable {
     const filled = this.#gatheredBytes
     const before = this.#gathered
     if (before !== undefined && filled < before.length) return before
-    if (filled >= GATHERED_BYTES) this.#pushGathered()
+    if (filled >= GATHERED_BYTES) this.pushGathered()
     const kept = this.#gathered
     const least = kept === undefined ? Math.max(bytes, LEAST_GATHERED_BYTES) : 2 * filled
     const gathered = Buffer.allocUnsafeSlow(Math.min(least, GATHERED_BYTES))
@@ -97,12 +102,13 @@ export abstract class BoundedBody extends Readable {
     return gathered
   }
 
-  #pushGathered(): void {
+  /** @returns false when no more should come */
+  protected pushGathered(): boolean {
     const gathered = this.#gathered
-    if (gathered === undefined) return
+    if (gathered === undefined) return true
     const bytes = this.#gatheredBytes
     this.#gathered = undefined
     this.#gatheredBytes = 0
-    this.push(bytes === gathered.length ? gathered : gathered.subarray(0, bytes))
+    return this.push(bytes === gathered.length ? gathered : gathered.subarray(0, bytes))
   }
 }

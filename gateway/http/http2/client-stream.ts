@@ -38,6 +38,8 @@ const NO_PLACE: RequestFault = {
 export interface StreamCarrier<E> extends Origin, ResponseCarrier {
   readonly terms: DeadlineTerms
   interrupt(exchange: E, fault: RequestFault): void
+  /** Their `passJoined` is called when all that has come is read. */
+  readonly joining: StreamBody[]
   /** Lets the client send so much more of the body. */
   credit(id: number, bytes: number): void
   /** Forgets the stream. @param code to be sent with RST_STREAM */
@@ -98,7 +100,10 @@ export class ClientStream<E> implements ResponseStream {
       this.#deadline = new ConnectionDeadline(carrier.terms)
       this.#deadline.beginBody()
       if (!headers.hasBody || this.req.isOpaque || this.fault !== undefined) return
-      this.#body = new StreamBody(this.#deadline, (bytes) => this.#credit(bytes))
+      this.#body = new StreamBody(this.#deadline, {
+        credit: (bytes) => this.#credit(bytes),
+        joins: (body) => carrier.joining.push(body),
+      })
       this.req.body = this.#body
     }
   }

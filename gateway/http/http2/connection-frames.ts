@@ -146,7 +146,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
       this.#receiveWindow = CONNECTION_WINDOW
     }
     guard.dataPassed(length)
-    if (length === 0 && !(flags & END_STREAM) && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
+    if (!(flags & END_STREAM) && !guard.allowsShort(length)) return ENHANCE_YOUR_CALM
     const stream = streams.get(id)
     if (stream === undefined) return this.#lateData(id)
     if (stream.isRemoteClosed) return this.#resetFor(id, STREAM_CLOSED)

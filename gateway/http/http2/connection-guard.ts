@@ -8,6 +8,9 @@ const NOISE = { burst: 1000, perSecond: 100 }
 const NOISE_PER_DATA = 4
 /** Shorter DATA may be meant as work: sent because the client opens its window byte by byte. */
 const SHORT_BYTES = 256
+/** DATA shorter than an empty message of gRPC. No honest client sends it without end. */
+const TINY = { burst: 1_000_000, perSecond: 10_000 }
+const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
 /** As many as a request may have. A byte of a head can mean one, so more of them count as more noise. */
 const USUAL_FIELDS = 100
@@ -17,12 +20,14 @@ export class ConnectionGuard {
   readonly #steadyClock: () => number
   readonly #resets: Allowance
   readonly #noise: Allowance
+  readonly #tiny: Allowance
 
   constructor(steadyClock: () => number) {
     const nowMs = steadyClock()
     this.#steadyClock = steadyClock
     this.#resets = new Allowance(RESETS, nowMs)
     this.#noise = new Allowance(NOISE, nowMs)
+    this.#tiny = new Allowance(TINY, nowMs)
   }
 
   /** @returns false when it was once too often */
@@ -33,6 +38,12 @@ export class ConnectionGuard {
   /** @returns the same */
   allowsNoise(): boolean {
     return this.#noise.spend(this.#steadyClock())
+  }
+
+  /** One more frame of DATA that ends nothing. @returns the same */
+  allowsShort(bytes: number): boolean {
+    if (bytes === 0) return this.allowsNoise()
+    return bytes >= LEAST_MESSAGE_BYTES || this.#tiny.spend(this.#steadyClock())
   }
 
   /** @param fields of one head @returns the same */

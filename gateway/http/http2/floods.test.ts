@@ -118,7 +118,7 @@ describe('a client that only makes work is sent away:', () => {
       await until(() => seen.length === 1)
       for (let at = 0; at < MANY && !client.wire.destroyed; at++) {
         send(client, at)
-        if (at % 100 === 0) await client.settled()
+        if (at % 20 === 0) await client.settled()
       }
       assert.equal(await client.goAway(), ENHANCE_YOUR_CALM)
       await until(() => seen.every(({ closes }) => closes === 1))

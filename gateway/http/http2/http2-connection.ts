@@ -5,6 +5,7 @@ import { Lingering } from '../server/lingering.ts'
 import { NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
 import type { ServedConnection, StreamTerms } from '../server/served-connection.ts'
 import { WriteWatch } from '../server/sockets/write-watch.ts'
+import { Arrivals } from './arrivals.ts'
 import { ClientSettings } from './client-settings.ts'
 import { ClientStream, type StreamCarrier } from './client-stream.ts'
 import { ConnectionFrames } from './connection-frames.ts'
@@ -24,12 +25,13 @@ import {
   WINDOW_UPDATE,
 } from './frames.ts'
 import { GREETING } from './greeting.ts'
+import type { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
 import { StreamTable } from './stream-table.ts'
 
-/** So many requests begin with one read, the rest in later turns of the loop: a client with many must not hold up others. */
-const BEGINS_PER_TURN = 10
+/** A client whose read brings more frames gets the next one in a later turn of the loop: they may be of a byte each. */
+const FRAMES_PER_TURN = 1000
 /** A client that reads nothing gets no more frames read when so much waits for it. */
 const MAX_UNREAD_BYTES = 256 * 1024
 /** A client that relies on the announced time must not meet the end in the middle of a request. */
@@ -55,10 +57,12 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly #writes: WriteWatch
   /** What has come of the preface. */
   #prefaceBytes = 0
-  /** Requests that have not begun yet, in their order; also those that have been reset meanwhile. */
-  #arrived: ClientStream<E>[] = []
-  /** More of them begin in the next turn, and none with a read before. */
-  #isTurnAwaited = false
+  /** Also those that have been reset meanwhile. */
+  readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
+    stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
+  )
+  /** Have got short pieces in this read. */
+  readonly joining: StreamBody[] = []
   /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
   #lastTaken = 0
   #lastBegun = 0
@@ -220,19 +224,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
       sendWindow: this.settings.initialWindow,
     })
     this.streams.add(stream)
-    this.#arrived.push(stream)
-  }
-
-  /** Requests begin when all that has come is read: a short body is complete then, and a reset one is not begun at all. */
-  #beginArrived(): void {
-    for (let count = 0; count < BEGINS_PER_TURN; count++) {
-      const stream = this.#arrived.shift()
-      if (stream === undefined) break
-      if (stream.isOver) this.terms.handler.abandoned(this.peer, 1)
-      else this.#begin(stream)
-    }
-    this.#isTurnAwaited = this.#arrived.length > 0
-    if (this.#isTurnAwaited) setImmediate(() => this.#beginArrived())
+    this.#arrivals.add(stream)
   }
 
   #begin(stream: ClientStream<E>): void {
@@ -262,8 +254,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   #loseStreams(): void {
-    if (this.#arrived.length > 0) this.terms.handler.abandoned(this.peer, this.#arrived.length)
-    this.#arrived = []
+    const abandoned = this.#arrivals.drop()
+    if (abandoned > 0) this.terms.handler.abandoned(this.peer, abandoned)
     this.streams.visitAll((stream) => stream.reset())
   }
 
@@ -274,11 +266,20 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   #read(bytes: Buffer): void {
     const from = this.#readPreface(bytes)
+    const framesBefore = this.#reader.begun
     this.#reader.read(bytes, from)
-    if (!this.#isTurnAwaited) this.#beginArrived()
+    if (this.joining.length > 0) for (const body of this.joining.splice(0)) body.passJoined()
+    this.#arrivals.readOver()
     this.#watchPartial()
     this.#writer.flush()
-    if (this.unsentBytes > MAX_UNREAD_BYTES && this.#lingering === undefined) this.socket.pause()
+    if (this.#lingering !== undefined) return
+    const hasMany = this.#reader.begun - framesBefore > FRAMES_PER_TURN
+    if (hasMany) setImmediate(() => this.#readOn())
+    if (hasMany || this.unsentBytes > MAX_UNREAD_BYTES) this.socket.pause()
+  }
+
+  #readOn(): void {
+    if (this.unsentBytes <= MAX_UNREAD_BYTES) this.socket.resume()
   }
 
   /** @returns where the frames begin */

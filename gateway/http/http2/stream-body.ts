@@ -6,6 +6,16 @@ import { DEFAULT_WINDOW } from './frames.ts'
 const HIGH_WATER_BYTES = 32 * 1024
 /** The client is told that it may send more when it may send only so much. */
 const CREDIT_BYTES = DEFAULT_WINDOW >> 1
+/** A longer piece is passed on by itself: copying it would cost more. */
+const MAX_JOINED_BYTES = 4096
+
+/** What a body needs of its stream. */
+interface BodyStream {
+  /** Lets the client send so many bytes more. */
+  credit(bytes: number): void
+  /** Calls `passJoined` when all that has come is read. */
+  joins(body: StreamBody): unknown
+}
 
 /**
  * The body of a request. Destroyed without an end: the client broke off. The client may send more only as this is read, and its
@@ -13,15 +23,16 @@ const CREDIT_BYTES = DEFAULT_WINDOW >> 1
  */
 export class StreamBody extends BoundedBody implements IncomingBody {
   readonly #deadline: ConnectionDeadline
-  readonly #credit: (bytes: number) => void
+  readonly #stream: BodyStream
+  /** A short piece that waits for others of its read. */
+  #first: Buffer | undefined = undefined
   /** Received, and not given back to the client's window. */
   #uncredited = 0
 
-  /** @param credit lets the client send so many bytes more */
-  constructor(deadline: ConnectionDeadline, credit: (bytes: number) => void) {
+  constructor(deadline: ConnectionDeadline, stream: BodyStream) {
     super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
     this.#deadline = deadline
-    this.#credit = credit
+    this.#stream = stream
   }
 
   override _read(): void {
@@ -35,18 +46,41 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     if (this.destroyed) return
     this.#uncredited += piece.length
     if (!this.takes(piece.length)) return
-    if (!this.#keep(piece, isLast)) {
+    this.#kept(this.#keep(piece, isLast))
+  }
+
+  #kept(takesMore: boolean): void {
+    if (!takesMore) {
       if (!this.#deadline.isBodyHeldBack) this.#deadline.holdBodyBack()
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
   /** A piece that waits would keep all that was read with it. A body that came at once is read at once. */
   #keep(piece: Buffer, isLast: boolean): boolean {
-    if (this.readableLength > 0) return this.gather(piece, 0, piece.length)
-    if (this.readableFlowing === true || isLast) return this.push(piece)
+    const isFlowing = this.readableFlowing === true && this.readableLength === 0
+    const first = this.#first
+    if (first !== undefined) {
+      this.#first = undefined
+      this.gather(first, 0, first.length)
+    }
+    if (this.isGathering && isFlowing && piece.length > MAX_JOINED_BYTES) return this.enter(piece)
+    if (this.readableLength > 0 || this.isGathering) return this.gather(piece, 0, piece.length)
+    if (isFlowing && !isLast && piece.length <= MAX_JOINED_BYTES) {
+      this.#first = piece
+      this.#stream.joins(this)
+      return true
+    }
+    if (isFlowing || isLast) return this.push(piece)
     const copy = Buffer.allocUnsafeSlow(piece.length)
     piece.copy(copy)
     return this.push(copy)
+  }
+
+  /** All that has come is read: what short pieces there were is one. */
+  passJoined(): void {
+    const first = this.#first
+    this.#first = undefined
+    if (!this.destroyed) this.#kept(first === undefined ? this.pushGathered() : this.enter(first))
   }
 
   endPace(): void {
@@ -55,6 +89,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
 
   /** The last piece has come. */
   complete(): void {
+    this.passJoined()
     this.#uncredited = 0
     if (!this.isExceeded) this.enterEnd()
   }
@@ -62,6 +97,6 @@ export class StreamBody extends BoundedBody implements IncomingBody {
   #giveBack(): void {
     const bytes = this.#uncredited
     this.#uncredited = 0
-    if (bytes > 0 && !this.destroyed) this.#credit(bytes)
+    if (bytes > 0 && !this.destroyed) this.#stream.credit(bytes)
   }
 }
