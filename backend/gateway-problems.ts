@@ -7,6 +7,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
     'invalid_framing',
     'invalid_host',
     'invalid_header',
+    'method_override',
     'invalid_target',
     'token_in_query',
     'invalid_credentials',

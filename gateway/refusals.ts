@@ -21,6 +21,7 @@ export const REFUSALS = {
     invalid_framing: { status: 400, detail: 'The length of the request body is ambiguous.', closes: true },
     invalid_host: { status: 400, detail: 'The request needs exactly one valid Host.', closes: true },
     invalid_header: { status: 400, detail: 'A request header is not acceptable.', closes: true },
+    method_override: { status: 400, detail: 'A request header asks for another method.' },
     invalid_target: { status: 400, detail: 'The request target is not acceptable.' },
     token_in_query: {
       status: 400,

@@ -44,9 +44,6 @@ const CLAIMS = [
   'X-Original-Forwarded-For',
   'X-Rewrite-URL',
   'X-Revoke-Session',
-  'X-HTTP-Method-Override',
-  'X-HTTP-Method',
-  'X-Method-Override',
   'Front-End-Https',
   'X-Auth-Subject',
   'X-Auth-Client',
@@ -127,6 +124,49 @@ describe('what a request claims', () => {
     )
     const { rawHeaders } = seenIn(await ask(plain, lines))
     assert.ok(!rawHeaders.includes('evil'))
+  })
+
+  it('is told once for each route and name, by the family of a name that is made up', async () => {
+    const told = (gateway: TestGateway, header: string) =>
+      gateway.process.lines.filter(
+        (line) => line.msg === 'a request header is removed' && line.header === header,
+      )
+    const lines = `${evil(['X-Auth-One', 'X-Auth-Two', 'X-Client-DN', 'X-Forwarded-Port', 'Client-Cert', 'X-Mine'])}Connection: x-mine\r\n`
+    for (const path of ['/shown', '/shown', '/once', '/once', '/twice'])
+      await sendBytes(
+        plain.port,
+        `GET ${path} HTTP/1.1\r\n${lines}Host: gateway\r\nConnection: close\r\n\r\n`,
+      )
+    // On one connection, where the fields are read once.
+    const again = `Host: gateway\r\nX-Userinfo: evil\r\n\r\n`
+    await sendBytes(
+      plain.port,
+      `GET /a HTTP/1.1\r\n${again}GET /shown HTTP/1.1\r\n${again}GET /a HTTP/1.1\r\nX-Userinfo: evil\r\n${CLOSE}`,
+    )
+    const names = [
+      'x-auth-*',
+      'x-client-dn',
+      'x-forwarded-port',
+      'client-cert',
+      'named by Connection',
+      'x-userinfo',
+    ]
+    for (const name of names)
+      assert.deepEqual(new Set(told(plain, name).map(({ route }) => route)), new Set(['/shown', '/*']), name)
+    for (const name of names) assert.equal(told(plain, name).length, 2, name)
+    assert.deepEqual(told(plain, 'connection'), [])
+  })
+
+  it('of another method than its own is refused, and reaches no service', async () => {
+    for (const name of ['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override', 'x_http_method']) {
+      const before = upstream.seen.length
+      for (const more of ['', `Connection: ${name}\r\n`]) {
+        const response = await ask(plain, `${name}: DELETE\r\n${more}`)
+        assert.equal(statusOf(response), 400, name)
+        assert.match(response, /"code":"method_override"/)
+      }
+      assert.equal(upstream.seen.length, before)
+    }
   })
 
   it('in a name that services fold is refused, and an allowed name passes as it is', async () => {

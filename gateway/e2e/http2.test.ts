@@ -22,6 +22,8 @@ const OWN = new Set([
   'date',
 ])
 
+const OVERRULING = ['Alt-Svc', 'CDN-Cache-Control', 'Surrogate-Control', 'A-CDN-Cache-Control']
+
 describe('HTTP/2', () => {
   let tls: TlsSetup
   let upstream: TestUpstream
@@ -48,6 +50,7 @@ describe('HTTP/2', () => {
       }
       if (url.endsWith('/nothing')) res.statusCode = 204
       res.setHeader('Keep-Alive', 'timeout=9')
+      for (const name of OVERRULING) res.setHeader(name, 'x')
       res.setHeader('Set-Cookie', ['a=1', 'b=2'])
       req.on('data', () => {})
       const { host, cookie, via = '' } = req.headers
@@ -102,6 +105,7 @@ describe('HTTP/2', () => {
     'a long target': { path: `/open/${'x'.repeat(9000)}` },
     'a bad Host': { path: '/open/x', headers: { Host: 'a b' } },
     'an odd name': { path: '/open/x', headers: { a_b: '1' } },
+    'a method override': { path: '/open/x', headers: { 'x-http-method-override': 'DELETE' } },
     'an expectation': { path: '/open/x', headers: { expect: 'tea' } },
     'too many fields': {
       path: '/open/x',
@@ -133,6 +137,7 @@ describe('HTTP/2', () => {
     const stream = session.request({ ':path': '/open/x', cookie: ['a=1', 'b=2'] as unknown as string })
     const { body, headers } = await answered(stream)
     assert.equal(headers['x-seen-via'], '2 countersign')
+    for (const name of OVERRULING) assert.equal(headers[name.toLowerCase()], undefined, name)
     assert.deepEqual(JSON.parse(body), {
       host: `127.0.0.1:${gateway.port}`,
       cookie: 'a=1; b=2',

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { REMOVED_HEADERS } from '../../http/rules/field-rules.ts'
 
 /* config/REFERENCE.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
 
@@ -34,7 +35,24 @@ knows JSON Schema shows the same texts when the file names its schema in \`$sche
 
 /** The text of config/REFERENCE.md. */
 export function referenceText(): string {
-  return [INTRODUCTION, ...FILES.map(chapterOf)].join('\n')
+  return [INTRODUCTION, ...FILES.map(chapterOf), removedHeaders()].join('\n')
+}
+
+function removedHeaders(): string {
+  const rows = REMOVED_HEADERS.map(({ names, what, kept, logged }) => {
+    const list = names.map((name) => (name.includes(' ') ? name : `\`${name}\``)).join(' ')
+    return `| ${what} | ${list} | ${kept} | ${logged ? 'yes' : 'no'} |\n`
+  })
+  return `## Request headers that are removed
+
+What the service gets is the request without these. The first removal of each name by each route is a line of the log, \`a request header is
+removed\`, with the route and the name, or that of its family (\`x-auth-*\`); an edit of gateway.json begins anew. \`X-HTTP-Method-Override\`,
+\`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400 \`method_override\`, because without them the
+service would do something else than the caller asked for.
+
+| says | header | kept | logged |
+| --- | --- | --- | --- |
+${rows.join('')}`
 }
 
 function chapterOf(name: string): string {

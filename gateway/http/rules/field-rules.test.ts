@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
-import { foldedName, isProtectedName, ruleOf } from './field-rules.ts'
+import { foldedName, isProtectedName, REMOVED_HEADERS, ruleOf } from './field-rules.ts'
 
 /** Written out here, so that none can leave the list of the rules unseen. */
 const CLAIMS: readonly string[] = [
@@ -27,9 +27,6 @@ const CLAIMS: readonly string[] = [
   'x-forwarded',
   'x-host',
   'x-http-host-override',
-  'x-http-method',
-  'x-http-method-override',
-  'x-method-override',
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
@@ -101,6 +98,54 @@ describe('the rule of a field', () => {
       assert.equal(ruleOf(name).upstream, 'dropped', name)
       assert.equal(isProtectedName(foldedName(name.replaceAll('-', '_'))), true, name)
     }
+  })
+
+  it('is in the table of the reference for every name that does not go on as it is', () => {
+    const listed = new Map(
+      REMOVED_HEADERS.flatMap(({ names, logged }) => names.map((name) => [name, logged])),
+    )
+    for (const name of [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}*`)])
+      assert.equal(listed.get(name), true, name)
+    for (const [name, logged] of listed) {
+      if (name.includes(' ')) continue
+      const { upstream, removedAs } = ruleOf(name.replace('*', 'a'))
+      assert.notEqual(upstream, 'copied', name)
+      assert.equal(removedAs, logged ? name : undefined)
+    }
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...listed.keys(), ...CLAIMS),
+        fc.stringMatching(/^[a-z0-9-]{0,9}$/),
+        (name, end) => {
+          const { upstream, removedAs } = ruleOf(name.replace('*', end).replaceAll(' ', '-'))
+          if (upstream === 'dropped' && removedAs !== undefined)
+            assert.equal(listed.get(removedAs), true, removedAs)
+        },
+      ),
+    )
+  })
+
+  it('refuses a method override, also folded', () => {
+    for (const name of [
+      'x-http-method',
+      'x-http-method-override',
+      'x-method-override',
+      'x_http_method',
+      'x.method.override',
+    ])
+      assert.equal(ruleOf(name).upstream, 'refused', name)
+  })
+
+  it('tells names that clients make up by what it knows of them', () => {
+    for (const [name, told] of [
+      ['x-auth-anything', 'x-auth-*'],
+      ['x_auth_anything', 'x-auth-*'],
+      ['x.real.ip', 'x-real-ip'],
+      ['x-forwarded-made-up', 'x-forwarded-*'],
+      ['connection', undefined],
+      ['host', undefined],
+    ] as const)
+      assert.equal(ruleOf(name).removedAs, told, name)
   })
 
   it('takes every name that means something here as protected, also folded', () => {

@@ -1,7 +1,7 @@
 /**
  * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
- * gateway adds to its value. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
+ * gateway adds to its value. `refused`: so is the request. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
  * certificates on. `interaction`: kept unless the gateway sends one of its own.
  */
 export type UpstreamPart =
@@ -9,6 +9,7 @@ export type UpstreamPart =
   | 'dropped'
   | 'length'
   | 'continued'
+  | 'refused'
   | 'forwarding'
   | 'certificate'
   | 'interaction'
@@ -22,6 +23,8 @@ export interface FieldRule {
   /** The name has a character that services fold: to CGI, `X.Auth` and `X_Auth` are `X-Auth`. */
   readonly odd: boolean
   readonly upstream: UpstreamPart
+  /** Its name in the log when it is removed, or that of its family (`x-auth-*`). Undefined: the service misses nothing. */
+  readonly removedAs: string | undefined
 }
 
 /**
@@ -94,6 +97,9 @@ const FORWARDING: readonly string[] = [
   'x-forwarded-ssl',
 ]
 
+/** They turn a request into another than the row and the limit were found for. Without them the service would do what nobody asked for. */
+const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
+
 /** Claims that some service or framework trusts: who and where the caller is, what it asks for (RFC 9700 section 4.13). */
 const CLAIMS: readonly string[] = [
   'cf-connecting-ip',
@@ -118,9 +124,6 @@ const CLAIMS: readonly string[] = [
   'x-forwarded',
   'x-host',
   'x-http-host-override',
-  'x-http-method',
-  'x-http-method-override',
-  'x-method-override',
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
@@ -166,11 +169,60 @@ const CLAIM_PREFIXES: readonly string[] = [
 ]
 
 const ORDINARY_NAME = /^[a-z0-9-]*$/
-const ORDINARY: FieldRule = { once: 0, joined: false, odd: false, upstream: 'copied' }
+const ORDINARY: FieldRule = { once: 0, joined: false, odd: false, upstream: 'copied', removedAs: undefined }
 const ODD: FieldRule = { ...ORDINARY, odd: true }
-/** Where a route lets such names through, those that services take for a protected one still go no further. */
-const ODD_CLAIM: FieldRule = { ...ODD, upstream: 'dropped' }
-const CLAIM: FieldRule = { ...ORDINARY, upstream: 'dropped' }
+const FAMILIES = CLAIM_PREFIXES.map((prefix) => ({
+  prefix,
+  rule: { ...ORDINARY, upstream: 'dropped', removedAs: `${prefix}*` } satisfies FieldRule,
+}))
+
+/** A row of the table of request headers that are removed. */
+interface Removed {
+  /** In lower case; `*` stands for any ending. */
+  readonly names: readonly string[]
+  readonly what: string
+  /** When they are not removed. */
+  readonly kept: string
+  readonly logged: boolean
+}
+
+const OF_GATEWAY = ['proxy-authorization', 'x-gateway-secret']
+/** Every request header that is removed, for people. */
+export const REMOVED_HEADERS: readonly Removed[] = [
+  {
+    names: [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}*`)].sort(),
+    what: 'who calls, from where, or what for',
+    kept: 'never',
+    logged: true,
+  },
+  {
+    names: FORWARDING,
+    what: 'how the request came; the gateway says it itself in `X-Forwarded-For`, `-Proto` and `-Host`',
+    kept: 'from `trustedProxies`',
+    logged: true,
+  },
+  {
+    names: ['client-cert'],
+    what: 'which certificate the client has',
+    kept: 'from `clientCertProxies`, on a route with `clientCert`',
+    logged: true,
+  },
+  { names: OF_GATEWAY, what: 'credentials for the gateway alone', kept: 'never', logged: true },
+  { names: ['what `Connection` names'], what: 'for this hop alone', kept: 'never', logged: true },
+  {
+    names: HOP_BY_HOP.filter((name) => !OF_GATEWAY.includes(name)),
+    what: 'about one connection (RFC 9110 section 7.6.1)',
+    kept: 'never',
+    logged: false,
+  },
+  {
+    names: ['expect', 'host', 'x-request-id', 'x-fapi-interaction-id', 'traceparent', 'tracestate'],
+    what: 'answered or written anew by the gateway',
+    kept: 'with the same value where that is well-formed',
+    logged: false,
+  },
+  { names: ['content-length'], what: 'of no body', kept: 'where there is one', logged: false },
+]
 
 const RULES: ReadonlyMap<string, FieldRule> = rules()
 /** A cache for all other names. */
@@ -179,16 +231,20 @@ const learnt = new Map<string, FieldRule>()
 
 function rules(): Map<string, FieldRule> {
   const found = new Map<string, FieldRule>()
-  const put = (names: readonly string[], part: Partial<FieldRule>) => {
-    for (const name of names) found.set(name, { ...(found.get(name) ?? ORDINARY), ...part })
+  const put = (names: readonly string[], part: Partial<FieldRule>, isLogged = false) => {
+    const removedAs = (name: string) => (isLogged ? name : undefined)
+    for (const name of names)
+      found.set(name, { ...(found.get(name) ?? ORDINARY), ...part, removedAs: removedAs(name) })
   }
   for (const [index, name] of SINGLETONS.entries()) put([name], { once: 1 << index })
   put(JOINED, { joined: true })
-  put([...HOP_BY_HOP, ...CLAIMS, 'expect', 'host', 'x-request-id'], { upstream: 'dropped' })
+  put([...HOP_BY_HOP, 'expect', 'host', 'x-request-id'], { upstream: 'dropped' })
+  put([...OF_GATEWAY, ...CLAIMS], { upstream: 'dropped' }, true)
+  put(METHOD_OVERRIDES, { upstream: 'refused' })
   put(['content-length'], { upstream: 'length' })
   put(['cdn-loop', 'traceparent', 'tracestate', 'via'], { upstream: 'continued' })
-  put(FORWARDING, { upstream: 'forwarding' })
-  put(['client-cert'], { upstream: 'certificate' })
+  put(FORWARDING, { upstream: 'forwarding' }, true)
+  put(['client-cert'], { upstream: 'certificate' }, true)
   put(['x-fapi-interaction-id'], { upstream: 'interaction' })
   return found
 }
@@ -199,16 +255,19 @@ export function ruleOf(lower: string): FieldRule {
 }
 
 function learn(lower: string): FieldRule {
-  const rule = !ORDINARY_NAME.test(lower)
-    ? isProtectedName(foldedName(lower))
-      ? ODD_CLAIM
-      : ODD
-    : CLAIM_PREFIXES.some((prefix) => lower.startsWith(prefix))
-      ? CLAIM
-      : ORDINARY
+  const rule = ORDINARY_NAME.test(lower)
+    ? (FAMILIES.find(({ prefix }) => lower.startsWith(prefix))?.rule ?? ORDINARY)
+    : oddRule(foldedName(lower))
   if (learnt.size >= MAX_LEARNT) learnt.clear()
   learnt.set(lower, rule)
   return rule
+}
+
+/** Where a route lets such names through, those that services take for a protected one still go no further. */
+function oddRule(folded: string): FieldRule {
+  if (!isProtectedName(folded)) return ODD
+  const { upstream, removedAs = folded } = ruleOf(folded)
+  return { ...ODD, upstream: upstream === 'refused' ? 'refused' : 'dropped', removedAs }
 }
 
 /** The name as CGI and WSGI see it: all but letters and digits become one character. */

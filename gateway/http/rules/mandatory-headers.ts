@@ -16,7 +16,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream's response may not set: ours, and those that reveal its software. */
+/** Names, in lower case, that an upstream's response may not set: ours, what some cache obeys before them, and those that reveal its software. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
@@ -24,6 +24,16 @@ export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'x-xss-protection',
   'x-request-id',
   'cache-control',
+  'cdn-cache-control',
+  'edge-control',
+  'surrogate-control',
+  'x-accel-expires',
+  'x-litespeed-cache-control',
   'server',
   'x-powered-by',
 ])
+
+/** Whether a field of a response is for the cache of one network alone (RFC 9213 section 3.1): that obeys it before Cache-Control. */
+export function isForOneCache(lower: string): boolean {
+  return lower.endsWith('-cdn-cache-control')
+}

@@ -62,6 +62,9 @@ describe('readRequestHeaders', () => {
       assert.equal(faultOf([name, 'a', name.toLowerCase(), 'a']), 'invalid_header'))
   }
 
+  for (const name of ['X-HTTP-Method-Override', 'X-HTTP-Method', 'x-method-override', 'X_HTTP_Method'])
+    it(`refuses ${name}`, () => assert.equal(faultOf([name, 'DELETE']), 'method_override'))
+
   it('refuses a repeated Host', () => assert.equal(faultOf(['host', 'bank.example']), 'invalid_host'))
 
   it('notes every header name that some upstreams read as another', () => {

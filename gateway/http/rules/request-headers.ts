@@ -76,6 +76,7 @@ export function readRequestHeaders(fields: readonly Field[], version: HttpVersio
       headers.oddNames ??= []
       headers.oddNames.push(lower)
     }
+    if (rule.upstream === 'refused') headers.fault ??= methodOverride(lower)
   }
   // Such a trace ends here: the service is told of another.
   if (headers.traceparent !== undefined && nominatedBy(fields)?.has('traceparent') === true)
@@ -148,6 +149,14 @@ export function isValidHost(value: string | undefined): value is string {
   if (parts === null) return false
   const [, literal, port] = parts
   return (literal === undefined || isIPv6(literal)) && (port === undefined || Number(port) <= MAX_PORT)
+}
+
+/** Frameworks that know the header call another of their functions than for the method that the row, its scopes and its limit are for. */
+function methodOverride(name: string): HeaderFault {
+  return {
+    code: 'method_override',
+    detail: `The ${name} header asks for another method: send the request with that method.`,
+  }
 }
 
 function repeated(name: string): HeaderFault {

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { fieldsOf } from '../syntax/field.ts'
+import { forwardedPolicy } from './policy/response-policy.ts'
 import { filterResponseHead, revokedSessions } from './response-headers.ts'
+import { filterResponseTrailers } from './trailers.ts'
 
 describe('filterResponseHead', () => {
   it('drops fields that the gateway sets itself, that belong to one connection, or that name the software', () => {
@@ -24,6 +26,34 @@ describe('filterResponseHead', () => {
       200,
     )
     assert.deepEqual(head, { lines: 'X-Kept: yes\r\n', contentLength: undefined, dated: false })
+  })
+
+  it('drops what a cache obeys before no-store', () => {
+    const names = [
+      'CDN-Cache-Control',
+      'Surrogate-Control',
+      'Cloudflare-CDN-Cache-Control',
+      'Vercel-CDN-Cache-Control',
+      'x-cdn-cache-control',
+      'Edge-Control',
+      'X-Accel-Expires',
+      'X-LiteSpeed-Cache-Control',
+    ]
+    const fields = fieldsOf(names.flatMap((name) => [name, 'max-age=9']))
+    assert.equal(
+      filterResponseHead([...fields, ...fieldsOf(['CDN-Cache', 'HIT'])], 200).lines,
+      'CDN-Cache: HIT\r\n',
+    )
+    assert.equal(filterResponseTrailers(fields), '')
+  })
+
+  it('drops where else the service is, unless the file lets it say so', () => {
+    const fields = fieldsOf(['Alt-Svc', 'h3=":443"'])
+    for (const headers of [{}, { altSvc: false }, { referrerPolicy: 'no-referrer' }])
+      assert.equal(filterResponseHead(fields, 200, undefined, forwardedPolicy(headers, false)).lines, '')
+    const passing = forwardedPolicy({ altSvc: true }, false)
+    assert.equal(filterResponseHead(fields, 200, undefined, passing).lines, 'Alt-Svc: h3=":443"\r\n')
+    assert.equal(filterResponseTrailers(fields, passing), '')
   })
 
   it('drops the RateLimit fields of the upstream where the gateway sets its own', () => {

@@ -1,7 +1,7 @@
 import type { Field } from '../syntax/field.ts'
 import { HOP_BY_HOP } from './field-rules.ts'
 import { isNominated, nominatedBy } from './hop-by-hop.ts'
-import { REPLACED_HEADERS } from './mandatory-headers.ts'
+import { isForOneCache, REPLACED_HEADERS } from './mandatory-headers.ts'
 import type { ForwardedPolicy } from './policy/response-policy.ts'
 import { INTERACTION_ID } from './request-id.ts'
 
@@ -10,13 +10,15 @@ const REVOKE_SESSION = 'x-revoke-session'
 export const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
 /** What happens to a response's field on the way downstream, by its name; all others are passed on. */
-const PARTS: ReadonlyMap<string, 'dropped' | 'limit' | 'interaction' | 'length' | 'date'> = new Map([
-  ...[...REPLACED_HEADERS, REVOKE_SESSION, ...HOP_BY_HOP].map((name) => [name, 'dropped'] as const),
-  ...[...LIMIT_FIELDS].map((name) => [name, 'limit'] as const),
-  [INTERACTION_ID, 'interaction'],
-  ['content-length', 'length'],
-  ['date', 'date'],
-])
+const PARTS: ReadonlyMap<string, 'dropped' | 'alternative' | 'limit' | 'interaction' | 'length' | 'date'> =
+  new Map([
+    ...[...REPLACED_HEADERS, REVOKE_SESSION, ...HOP_BY_HOP].map((name) => [name, 'dropped'] as const),
+    ...[...LIMIT_FIELDS].map((name) => [name, 'limit'] as const),
+    ['alt-svc', 'alternative'],
+    [INTERACTION_ID, 'interaction'],
+    ['content-length', 'length'],
+    ['date', 'date'],
+  ])
 
 /** What the gateway says itself in the response to an exchange, so that the service's own is dropped. */
 interface OwnFields {
@@ -55,6 +57,8 @@ export function filterResponseHead(
   for (const { lower, value, line } of fields) {
     const part = PARTS.get(lower)
     if (part === 'dropped' || isNominated(lower, nominated)) continue
+    if (part === undefined && isForOneCache(lower)) continue
+    if (part === 'alternative' && policy?.passesAltSvc !== true) continue
     if (part === 'limit' && limited) continue
     if (part === 'interaction' && interactionId !== undefined) continue
     if (policy?.replaced.has(lower) === true) continue

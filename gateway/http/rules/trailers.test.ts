@@ -36,7 +36,7 @@ describe('trailers', () => {
     ]
     const kept = ['grpc-status', 'grpc-message', 'x-any']
     const fields = named([...OF_A_CONNECTION, ...OF_A_HEAD, ...own, ...kept, 'x-replaced'])
-    const policy = { replaced: new Set(['x-replaced']), added: '' }
+    const policy = { replaced: new Set(['x-replaced']), added: '', passesAltSvc: false }
     assert.equal(filterResponseTrailers(fields, policy), kept.map((name) => `${name}: 1\r\n`).join(''))
   })
 

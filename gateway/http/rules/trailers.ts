@@ -1,7 +1,7 @@
 import type { Field } from '../syntax/field.ts'
 import { isProtectedName, ruleOf } from './field-rules.ts'
 import { isHopByHop } from './hop-by-hop.ts'
-import { REPLACED_HEADERS } from './mandatory-headers.ts'
+import { isForOneCache, REPLACED_HEADERS } from './mandatory-headers.ts'
 import type { ForwardedPolicy } from './policy/response-policy.ts'
 import { INTERACTION_ID } from './request-id.ts'
 import { isForGateway, LIMIT_FIELDS } from './response-headers.ts'
@@ -9,6 +9,7 @@ import { isForGateway, LIMIT_FIELDS } from './response-headers.ts'
 /** Fields that nobody may learn behind a body: they say how to read it, or who sends it (RFC 9110 section 6.5.1). */
 const OF_HEADS: ReadonlySet<string> = new Set([
   'age',
+  'alt-svc',
   'authorization',
   'content-encoding',
   'content-length',
@@ -35,7 +36,13 @@ export function filterResponseTrailers(fields: readonly Field[], policy?: Forwar
   let lines = ''
   for (const { lower, line } of fields) {
     if (OF_HEADS.has(lower) || REPLACED_HEADERS.has(lower) || LIMIT_FIELDS.has(lower)) continue
-    if (isForGateway(lower) || isHopByHop(lower, undefined) || lower === INTERACTION_ID) continue
+    if (
+      isForOneCache(lower) ||
+      isForGateway(lower) ||
+      isHopByHop(lower, undefined) ||
+      lower === INTERACTION_ID
+    )
+      continue
     if (policy?.replaced.has(lower) !== true) lines += line
   }
   return lines

@@ -10,6 +10,7 @@ import type { Principal } from '../../principal.ts'
 import { clientCertHeader, isClientCertHeader } from '../../tls/clients/client-cert.ts'
 import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/connection-certificate.ts'
+import { tellRemoved } from './removed-headers.ts'
 
 /**
  * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
@@ -24,7 +25,9 @@ export function upstreamFields(
   if (exchange.interactionId !== undefined) fields.push(new Field(INTERACTION_ID, exchange.interactionId))
   if (exchange.trace === undefined) exchange.traceparent = addTrace(fields, kept)
   else exchange.trace.addTo(fields)
-  if (exchange.route?.clientCert === true) addCertificate(gateway, exchange, { fields, kept })
+  const passesOn = exchange.route?.clientCert === true && addCertificate(gateway, exchange, { fields, kept })
+  if (kept.removed.size > 0) tellRemoved(gateway, exchange, kept.removed)
+  if (kept.certificates.length > 0 && !passesOn) tellRemoved(gateway, exchange, CERTIFICATE)
   return { common, fields }
 }
 
@@ -96,6 +99,8 @@ interface SetAside {
   readonly forwarded: Map<string, string>
   /** Client-Cert, not yet checked for who sent it. */
   readonly certificates: Field[]
+  /** What the log calls fields that neither go upstream nor are written again. */
+  readonly removed: Set<string>
 }
 
 const NOTHING_SET_ASIDE: Readonly<SetAside> = {
@@ -105,7 +110,10 @@ const NOTHING_SET_ASIDE: Readonly<SetAside> = {
   tracestates: [],
   forwarded: new Map(),
   certificates: [],
+  removed: new Set(),
 }
+const CERTIFICATE: ReadonlySet<string> = new Set(['client-cert'])
+const NOMINATED = 'named by Connection'
 
 const REWRITTEN_FORWARDED: ReadonlySet<string> = new Set([
   'x-forwarded-for',
@@ -119,21 +127,38 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
   let kept: SetAside | undefined
   for (const field of received) {
     const { lower } = field
-    const part = ruleOf(lower).upstream
-    if (part === 'dropped' || (nominated !== undefined && isNominated(lower, nominated))) continue
-    if (part === 'copied') fields.push(field)
+    const { upstream: part, removedAs } = ruleOf(lower)
+    const isNamed = nominated !== undefined && isNominated(lower, nominated)
+    if (part === 'dropped' || isNamed) {
+      const name = part === 'dropped' ? removedAs : NOMINATED
+      if (name !== undefined) {
+        kept ??= newSetAside()
+        kept.removed.add(name)
+      }
+    } else if (part === 'copied') fields.push(field)
     else if (part === 'length') {
       if (exchange.headers.hasBody) fields.push(field)
     } else if (part === 'interaction') {
       if (exchange.interactionId === undefined) fields.push(field)
     } else {
-      kept ??= { ...NOTHING_SET_ASIDE, tracestates: [], forwarded: new Map(), certificates: [] }
+      kept ??= newSetAside()
       if (part === 'continued') setAside(kept, field)
       else if (part === 'certificate') kept.certificates.push(field)
       else if (exchange.viaTrustedProxy) setAsideForwarded(fields, kept, field)
+      else kept.removed.add(removedAs ?? lower)
     }
   }
   return kept ?? NOTHING_SET_ASIDE
+}
+
+function newSetAside(): SetAside {
+  return {
+    ...NOTHING_SET_ASIDE,
+    tracestates: [],
+    forwarded: new Map(),
+    certificates: [],
+    removed: new Set(),
+  }
 }
 
 function setAside(kept: SetAside, field: Field): void {
@@ -246,15 +271,18 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
 /**
  * Adds the client's certificate (RFC 9440), so that the service can bind tokens to it, if it is authorized. From a proxy that
  * passes certificates on, it is the certificate that the proxy names, never the proxy's own.
+ *
+ * @returns whether a received field went on
  */
-function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): void {
+function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): boolean {
   const { clientCertProxies } = gateway.settings
   if (clientCertProxies !== undefined && isTrusted(exchange.peer, clientCertProxies)) {
     const [passedOn, another] = kept.certificates
-    if (passedOn !== undefined && another === undefined && isClientCertHeader(passedOn.value))
-      fields.push(passedOn)
-    return
+    const isGood = passedOn !== undefined && another === undefined && isClientCertHeader(passedOn.value)
+    if (isGood) fields.push(passedOn)
+    return isGood
   }
   const peer = certificateOf(gateway, exchange)
   if (peer?.authorized === true) fields.push(new Field('Client-Cert', clientCertHeader(peer.der)))
+  return false
 }

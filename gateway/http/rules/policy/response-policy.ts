@@ -11,6 +11,8 @@ export interface ResponseHeaders {
   readonly crossOriginOpenerPolicy?: string
   readonly crossOriginEmbedderPolicy?: string
   readonly crossOriginResourcePolicy?: string
+  /** Whether the service may send clients elsewhere. */
+  readonly altSvc?: boolean
 }
 
 /** What happens to the fields of a service's response, besides what happens everywhere. Plain data. */
@@ -19,6 +21,8 @@ export interface ForwardedPolicy {
   readonly replaced: ReadonlySet<string>
   /** Header lines that stand beside the service's own of the same name. */
   readonly added: string
+  /** Its Alt-Svc goes to the client. */
+  readonly passesAltSvc: boolean
 }
 
 /** One value of each name: the gateway's replaces the service's. */
@@ -61,5 +65,6 @@ export function forwardedPolicy(headers: ResponseHeaders, hasCors: boolean): For
   for (const key of KEYS) if (headers[key] !== undefined) replaced.add(REPLACING[key].toLowerCase())
   const { contentSecurityPolicy: policy } = headers
   const added = policy === undefined ? '' : `Content-Security-Policy: ${policy}\r\n`
-  return replaced.size === 0 && added === '' ? undefined : { replaced, added }
+  const passesAltSvc = headers.altSvc === true
+  return replaced.size === 0 && added === '' && !passesAltSvc ? undefined : { replaced, added, passesAltSvc }
 }
