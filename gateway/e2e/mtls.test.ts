@@ -293,6 +293,25 @@ describe('mutual TLS', () => {
       assert.deepEqual([user['x-auth-method'], user['x-auth-subject']], ['bearer', 'user-1'])
     })
 
+    it('takes the certificate of an address that has guessed tokens, and not a new token beside it', async () => {
+      const config = { upstream: upstream.url, routes: [{ path: '/both', auth: ['bearer', 'mtls'] }] }
+      const guessed = await startGateway({ config, clients: clients(), env: tls.env })
+      const status = async (certificate?: Issued, headers: Record<string, string> = {}) =>
+        (await secureCall({ port: guessed.tlsPort, path: '/both', ca: tls.ca, certificate, headers })).status
+      try {
+        const known = await bearer()
+        assert.equal(await status(undefined, known), 200)
+        for (let guess = 0; guess < 20; guess++)
+          assert.equal(await status(undefined, { authorization: `Bearer x.y.${guess}` }), 401)
+        assert.equal(await status(undefined, await bearer()), 429)
+        assert.equal(await status(pinned, await bearer()), 429)
+        assert.equal(await status(pinned), 200)
+        assert.equal(await status(undefined, known), 200)
+      } finally {
+        await guessed.end()
+      }
+    })
+
     it('refuses a bad token although the certificate is good', async () => {
       const headers = { authorization: 'Bearer x.y.z' }
       await refuses(() => ask('/both', pinned, { headers }), {

@@ -114,6 +114,28 @@ test('an RSA key without alg verifies PS256 and RS256', async (t) => {
   assert.ok(assertSync(verifier.verify(await joseToken('RS256', goodClaims(), 'rsa'), CALLER)).principal)
 })
 
+test('a token is known once it was verified, while it is neither expired nor revoked and its key is in force', async (t) => {
+  const harness = await harnessOf(t)
+  const { verifier, revocations, time, keys } = harness
+  const token = es256Token()
+  assert.equal(verifier.verifyKnown(token), undefined, 'not seen before')
+  assert.equal(verifier.verifyKnown(`${token}A`), undefined)
+  const verified = assertSync(verifier.verify(token, CALLER))
+  assert.equal(verifier.verifyKnown(token), verified)
+  revocations.revoke('session-1')
+  assert.equal(verifier.verifyKnown(token), undefined, 'revoked')
+  const other = es256Token({ claims: goodClaims({ sid: 'session-2' }) })
+  assert.ok(assertSync(verifier.verify(other, CALLER)).principal)
+  time.nowMs += 600_000
+  assert.equal(verifier.verifyKnown(other), undefined, 'expired')
+  const third = es256Token({ claims: goodClaims({ sid: 'session-2', exp: NOW_SECONDS + 3600 }) })
+  assert.ok(assertSync(verifier.verify(third, CALLER)).principal)
+  assert.ok(verifier.verifyKnown(third))
+  harness.document = { keys: [freshKey('ES256').jwk] }
+  await keys.refresh()
+  assert.equal(verifier.verifyKnown(third), undefined, 'its key is withdrawn')
+})
+
 test('a token without a kid is verified by the one key that fits, and by none where two fit', async (t) => {
   const harness = await harnessOf(t)
   const { verifier, keys, time } = harness

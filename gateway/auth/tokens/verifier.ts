@@ -13,12 +13,19 @@ import { type TokenFault, tokenFault } from './token-fault.ts'
 
 export type { TokenFault } from './token-fault.ts'
 
+/** The principal of a good token. */
+export interface VerifiedToken {
+  readonly principal: Principal
+  readonly binding: Binding | undefined
+  readonly fault?: never
+}
+
 /**
  * The principal of a token, or why it is refused. With a `binding`, the caller must also prove possession at every use
  * (`provePossession`). Shared by all uses of the token; immutable.
  */
 export type Verification =
-  | { readonly principal: Principal; readonly binding: Binding | undefined; readonly fault?: never }
+  | VerifiedToken
   | { readonly fault: TokenFault; readonly principal?: never; readonly binding?: never }
 
 export interface TokenVerifierOptions {
@@ -37,7 +44,7 @@ export interface TokenVerifierOptions {
 
 /** A token with a valid signature and valid claims. What can change later is checked at each use. */
 interface Verified {
-  readonly verification: Verification & { readonly principal: Principal }
+  readonly verification: VerifiedToken
   readonly issuer: TrustedIssuer
   readonly key: VerificationKey
   readonly expiresAtMs: number
@@ -86,6 +93,12 @@ export class TokenVerifier {
   verify(token: string, caller: Caller): Verification | Promise<Verification> {
     const now = () => this.#verifyNew(token)
     return this.#verifyCached(token) ?? this.#turns.take(caller, now, () => this.#verifyInTurn(token))
+  }
+
+  /** The verification of a token that was verified before and is still good: it is no guess. Undefined for any other. */
+  verifyKnown(token: string): VerifiedToken | undefined {
+    const known = this.#verifyCached(token)
+    return known === undefined || known instanceof Promise || known.fault !== undefined ? undefined : known
   }
 
   #verifyCached(token: string): Verification | Promise<Verification> | undefined {

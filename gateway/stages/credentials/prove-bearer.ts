@@ -3,10 +3,9 @@ import { provePossession } from '../../auth/possession/possession.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
 import { MAX_TOKEN_CHARS } from '../../auth/tokens/token.ts'
-import type { TokenFault, Verification } from '../../auth/tokens/verifier.ts'
+import type { TokenFault, Verification, VerifiedToken } from '../../auth/tokens/verifier.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import type { Principal } from '../../principal.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { certificateOf } from './connection-certificate.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
@@ -26,7 +25,8 @@ type Credential = Exclude<Presented, string>
 
 /**
  * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds the key or certificate that it is bound to. Waits
- * only for unknown keys or a token not seen before. Writes `principal` and `needsCertificate`.
+ * only for unknown keys or a token not seen before. From an address that guesses, only a token that was verified before is good, and only
+ * with its proof. Writes `principal` and `needsCertificate`.
  */
 export function proveBearer(
   gateway: Gateway,
@@ -39,7 +39,11 @@ export function proveBearer(
   if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
   const blocked = refuseGuessing(gateway, exchange)
-  if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
+  if (blocked !== undefined) {
+    const verification = gateway.verifier.verifyKnown(credential.token)
+    if (verification === undefined) return decided(gateway, 'throttled', blocked)
+    return accept(gateway, exchange, { credential, verification })
+  }
   const verification = gateway.verifier.verify(credential.token, exchange)
   return verification instanceof Promise
     ? verification.then((settled) => accept(gateway, exchange, { credential, verification: settled }))
@@ -91,8 +95,6 @@ function accept(
     : settle(gateway, exchange, { fault, token: verification, scheme })
 }
 
-type VerifiedToken = Extract<Verification, { readonly principal: Principal }>
-
 interface Proved {
   readonly fault: ProofFault | undefined
   readonly token: VerifiedToken
@@ -101,7 +103,11 @@ interface Proved {
 
 function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: Proved): Refusal | undefined {
   if (fault !== undefined) {
-    if (GUESSES.has(fault.error) && fault.ofRefusedCertificate !== true) countGuess(gateway, exchange)
+    if (GUESSES.has(fault.error) && fault.ofRefusedCertificate !== true) {
+      const blocked = refuseGuessing(gateway, exchange)
+      countGuess(gateway, exchange)
+      if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
+    }
     return decided(gateway, fault.error, refusePossession(gateway, fault, scheme))
   }
   exchange.principal = token.principal

@@ -3,7 +3,7 @@ import type { Gateway } from '../../gateway.ts'
 import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 
-/** Refuses an address that has presented too many bad credentials, whatever it presents now. */
+/** Refuses an address that has presented too many bad credentials. What is known to be good without a check is no guess. */
 export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined
