@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { forProfile } from './process/startup/memory-profile.ts'
+import { sharedAddresses } from './process/startup/shared-addresses.ts'
 import { sharedSecret } from './process/startup/shared-secret.ts'
 
 /**
@@ -41,7 +42,12 @@ const backend: Child = {
 const gateway: Child = { name: 'gateway', flags: YOUNG, script: `./main.${extension}`, child: undefined }
 const backendReady = Promise.withResolvers<void>()
 // The service is this process: systemd must not hear of its parts.
-const env = { ...mtlsUrl(), ...process.env, ...secretOrExit(), NOTIFY_SOCKET: undefined }
+const env = {
+  ...process.env,
+  ...sharedAddresses(process.env),
+  ...secretOrExit(),
+  NOTIFY_SOCKET: undefined,
+}
 let stopping = false
 
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
@@ -124,11 +130,4 @@ function closeToOthers(directory: string): void {
   } catch (fault) {
     process.stderr.write(`${directory} cannot be closed to other users: ${(fault as Error).message}\n`)
   }
-}
-
-/** The HTTPS listener as clients reach it, where they present their certificates; the backend's metadata names it. */
-function mtlsUrl(): { PUBLIC_MTLS_URL?: string } {
-  const { GATEWAY_TLS_PORT: port, PUBLIC_URL } = process.env
-  const host = URL.parse(PUBLIC_URL || 'http://localhost')?.hostname
-  return Number(port) > 0 && host !== undefined ? { PUBLIC_MTLS_URL: `https://${host}:${port}` } : {}
 }

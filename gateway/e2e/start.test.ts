@@ -71,7 +71,6 @@ describe('npm start', () => {
         NODE_V8_COVERAGE: '',
         BACKEND_PORT: String(ports.backend),
         BACKEND_DATA_DIR: join(dir, 'backend'),
-        GATEWAY_UPSTREAM: `http://127.0.0.1:${ports.backend}`,
         GATEWAY_PORT: String(ports.gateway),
         GATEWAY_ADMIN_PORT: String(ports.admin),
         GATEWAY_AUDIT_FILE: join(dir, 'audit.ndjson'),
@@ -117,6 +116,18 @@ describe('npm start', () => {
     })
     assert.deepEqual([...seen], [0, 200])
     assert.deepEqual(openToOthers(), [], 'nothing is for other users, not even while it runs')
+  })
+
+  it('lets the two find each other on other ports than their own: requests, tokens and metadata', async () => {
+    const base = `http://127.0.0.1:${ports.gateway}`
+    const body = JSON.stringify({ email: 'alice@example.com', password: 'demo-password' })
+    const headers = { 'content-type': 'application/json' }
+    const session = await fetch(`${base}/api/login`, { method: 'POST', headers, body })
+    const { accessToken } = (await session.json()) as { accessToken: string }
+    const authorization = `Bearer ${accessToken}`
+    assert.equal((await fetch(`${base}/api/balance`, { headers: { authorization } })).status, 200)
+    const metadata = await (await fetch(`${base}/.well-known/oauth-authorization-server`)).json()
+    assert.equal((metadata as { issuer: string }).issuer, `http://localhost:${ports.gateway}`)
   })
 
   it('says in a line why it cannot start where it may not write', async () => {

@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import { sharedAddresses } from './shared-addresses.ts'
+
+describe('gateway and backend of npm start', () => {
+  it('keep the defaults where nothing was moved', () => {
+    assert.deepEqual(sharedAddresses({}), {})
+    assert.deepEqual(sharedAddresses({ GATEWAY_PORT: '0', BACKEND_PORT: '0', GATEWAY_TLS_PORT: '0' }), {})
+  })
+
+  it('find each other where the backend was moved', () => {
+    const upstream = (env: Record<string, string>) => sharedAddresses(env).GATEWAY_UPSTREAM
+    assert.equal(upstream({ BACKEND_PORT: '23000' }), 'http://127.0.0.1:23000')
+    assert.equal(upstream({ BACKEND_HOST: '127.0.0.2' }), 'http://127.0.0.2:3000')
+    assert.equal(upstream({ BACKEND_HOST: '0.0.0.0', BACKEND_PORT: '23000' }), 'http://127.0.0.1:23000')
+    assert.equal(upstream({ BACKEND_HOST: '::', BACKEND_PORT: '23000' }), 'http://[::1]:23000')
+    assert.equal(upstream({ BACKEND_HOST: '::1' }), 'http://[::1]:3000')
+    assert.equal(upstream({ BACKEND_PORT: '23000', GATEWAY_UPSTREAM: 'http://10.0.0.1' }), undefined)
+  })
+
+  it('name the same issuer where the gateway was moved', () => {
+    const moved = 'http://localhost:18080'
+    assert.deepEqual(sharedAddresses({ GATEWAY_PORT: '18080' }), { PUBLIC_URL: moved, GATEWAY_ISSUER: moved })
+    const named = { GATEWAY_PORT: '18080', GATEWAY_TLS_PORT: '18443', PUBLIC_URL: 'https://api.example.com/' }
+    assert.deepEqual(sharedAddresses(named), {
+      GATEWAY_ISSUER: 'https://api.example.com',
+      PUBLIC_MTLS_URL: 'https://api.example.com:18443',
+    })
+    const own = { GATEWAY_PORT: '18080', GATEWAY_ISSUER: 'https://id.example.com' }
+    assert.deepEqual(sharedAddresses(own), {})
+  })
+
+  it('leave what gateway.json says in force', (t) => {
+    const dir = mkdtempSync(join(tmpdir(), 'addresses-'))
+    t.after(() => rmSync(dir, { recursive: true }))
+    const GATEWAY_CONFIG = join(dir, 'gateway.json')
+    const env = { GATEWAY_CONFIG, GATEWAY_PORT: '18080', BACKEND_PORT: '23000' }
+    writeFileSync(GATEWAY_CONFIG, '{"issuer": "https://id.example.com", "upstream": "http://10.0.0.1"}')
+    assert.deepEqual(sharedAddresses(env), {})
+    writeFileSync(GATEWAY_CONFIG, 'no JSON')
+    assert.equal(sharedAddresses(env).GATEWAY_UPSTREAM, 'http://127.0.0.1:23000')
+  })
+})

@@ -1,0 +1,49 @@
+import { readFileSync } from 'node:fs'
+import { isIPv6 } from 'node:net'
+import { configFiles, type Environment } from '../../config/environment.ts'
+
+type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
+
+/** What config/gateway.json names as issuer, and the backend when nothing is said: it moves with the gateway. */
+const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
+
+/**
+ * For `npm start`: the variables by which gateway and backend find each other when the operator has moved one of them. What the
+ * operator set, or wrote into gateway.json, stays.
+ */
+export function sharedAddresses(env: Environment): Partial<Record<Shared, string>> {
+  const { BACKEND_HOST: host, BACKEND_PORT, GATEWAY_PORT, GATEWAY_TLS_PORT } = env
+  const written = writtenKeys(configFiles(env).configFile)
+  const shared: Partial<Record<Shared, string>> = {}
+  const backendPort = BACKEND_PORT || '3000'
+  if ((host || BACKEND_PORT) && backendPort !== '0' && !env.GATEWAY_UPSTREAM && !written.upstream)
+    shared.GATEWAY_UPSTREAM = `http://${reachable(host)}:${backendPort}`
+  const isIssuerSet =
+    Boolean(env.GATEWAY_ISSUER) || (written.issuer ?? DEFAULT_PUBLIC_URL) !== DEFAULT_PUBLIC_URL
+  if (!env.PUBLIC_URL && !isIssuerSet && Number(GATEWAY_PORT) > 0)
+    shared.PUBLIC_URL = `http://localhost:${GATEWAY_PORT}`
+  const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
+  // As the backend names itself in its tokens.
+  if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
+  // The HTTPS listener as clients reach it, where they present their certificates; the backend's metadata names it.
+  const name = URL.parse(publicUrl || 'http://localhost')?.hostname
+  if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && name !== undefined)
+    shared.PUBLIC_MTLS_URL = `https://${name}:${GATEWAY_TLS_PORT}`
+  return shared
+}
+
+/** An address of this machine that a program listening there answers. */
+function reachable(host = '127.0.0.1'): string {
+  if (host === '' || host === '0.0.0.0') return '127.0.0.1'
+  if (host === '::') return '[::1]'
+  return isIPv6(host) ? `[${host}]` : host
+}
+
+/** The gateway itself says what is wrong with the file. */
+function writtenKeys(file: string): { readonly upstream?: unknown; readonly issuer?: unknown } {
+  try {
+    return Object(JSON.parse(readFileSync(file, 'utf8')))
+  } catch {
+    return {}
+  }
+}
