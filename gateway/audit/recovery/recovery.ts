@@ -1,10 +1,11 @@
 import { closeSync, existsSync, fstatSync, openSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { isMadeBy } from '../../http/rules/request-id.ts'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
 import { ownIdOf, recoveredRecord } from '../audit-records.ts'
-import { rotatedFile } from '../file/rotated-file.ts'
+import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
 import type { TrailFile } from '../file/trail-file.ts'
 import { STANDARD_OUTPUT } from '../file/trail-sink.ts'
 import { OpenRequests } from './open-requests.ts'
@@ -66,7 +67,7 @@ export function openRequestsOf(file: string, trailFile: TrailFile): InUse {
   try {
     const own = realPathOf(file)
     const isPresent = statSync(own, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
-    const path = isPresent ? own : rotatedFile(own, inode, new Set())
+    const path = isPresent ? own : rotatedFile(own, inode, new Set(), candidatesIn(dirname(own)))
     if (path === undefined) return { lines: [], files: new Set() }
     readTrail(path, requests, end)
     return { files: readRotated(path, requests), lines: requests.lines() }
@@ -88,8 +89,9 @@ export function linesLeftBy(thread: number, file: string, trailFile: TrailFile):
 /** Reads back through rotated files, as far as needed and found. @returns these and `file`. */
 function readRotated(file: string, requests: OpenRequests): Set<string> {
   const visited = new Set([file])
+  const candidates = requests.found ? new Map() : candidatesIn(dirname(file))
   while (!requests.found) {
-    const before = rotatedFile(file, requests.continues, visited)
+    const before = rotatedFile(file, requests.continues, visited, candidates)
     if (before === undefined) break
     visited.add(before)
     requests.beginFile()

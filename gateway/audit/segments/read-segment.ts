@@ -1,26 +1,30 @@
-import {
-  closeSync,
-  createReadStream,
-  fstatSync,
-  openSync,
-  type ReadStream,
-  readdirSync,
-  statSync,
-} from 'node:fs'
+import { closeSync, createReadStream, fstatSync, readdirSync, readSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { createGunzip, createZstdDecompress } from 'node:zlib'
+import { constants, createGunzip, createZstdDecompress, gunzipSync, zstdDecompressSync } from 'node:zlib'
+import { openRegularFile } from '../../storage/regular-file.ts'
 import { plainPath, type Segment } from './segment.ts'
 
 /** With the inode, a file that was renamed or compressed since is found. */
 type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'inode'>>
 
 const CHUNK_BYTES = 1024 * 1024
+/** A buffer that is not filled costs too. */
+const MIN_CHUNK_BYTES = 64 * 1024
+const USUAL_RATIO = 10
 const NEWLINE = 10
 /** A line of the trail is far below this; more is a file that is no trail, or made to fill the memory of its reader. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Lines of a trail are compressed by 10 to 50. More than this, after the first bytes, is a file made to keep a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
+
+/** A first line is AUDIT_START as a rule. */
+const FIRST_LINE_BYTES = 4096
+/** Compressed, as a rule, the first block of zstd (128 KiB of plain text) is shorter. */
+const FIRST_BLOCK_BYTES = 32 * 1024
+/** What is cut off is no fault of the file. A file made to fill the memory is left to the stream. */
+const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
+const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 
 const TIMESTAMP_KEY = '"timestamp":"'
 /** Of the lines of a trail; the timestamp stands behind type and request id, which have at most 128 characters. */
@@ -101,6 +105,9 @@ export async function spanOf(segment: Segment): Promise<TimeSpan | undefined> {
 
 /** The first line, with its `\n` if it is whole; undefined when the segment is empty. @throws Error as `blocksOf`. */
 export async function firstLineOf(segment: Source): Promise<Buffer | undefined> {
+  const head = headOf(segment)
+  const end = head.indexOf(NEWLINE) + 1
+  if (end > 0) return Buffer.from(head.subarray(0, end))
   for await (const block of blocksOf(segment)) return linesIn(block).next().value ?? undefined
   return undefined
 }
@@ -112,31 +119,90 @@ export async function firstLineOf(segment: Source): Promise<Buffer | undefined> 
  */
 export function openPlain(segment: Source): number | undefined {
   if (segment.compression !== 'none') return undefined
+  const { fd, compression } = opened(segment)
+  if (compression === 'none') return fd
+  closeSync(fd)
+  return undefined
+}
+
+function opened(segment: Source): ReturnType<typeof openSegment> {
   try {
-    const { fd, compression } = openSegment(segment)
-    if (compression === 'none') return fd
-    closeSync(fd)
-    return undefined
+    return openSegment(segment)
   } catch (error) {
     throw unreadable(segment.path, error as NodeJS.ErrnoException)
   }
 }
 
+/** The first bytes of a segment, decompressed, without a stream, which would cost more; empty when that cannot be done. */
+function headOf(segment: Source): Buffer {
+  const { fd, compression } = opened(segment)
+  try {
+    if (compression === 'none') return firstBytes(fd, FIRST_LINE_BYTES)
+    const head = firstBytes(fd, FIRST_BLOCK_BYTES)
+    return compression === 'gzip' ? gunzipSync(head, GZIP_HEAD) : zstdDecompressSync(head, ZSTD_HEAD)
+  } catch {
+    return Buffer.of()
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** A short compressed segment, decompressed without a stream; undefined when that cannot be done. */
+function shortText(fd: number, compression: Segment['compression']): Buffer | undefined {
+  const bytes = firstBytes(fd, FIRST_BLOCK_BYTES)
+  if (bytes.length === FIRST_BLOCK_BYTES) return undefined
+  try {
+    const options = { maxOutputLength: CHUNK_BYTES }
+    if (compression === 'gzip') return gunzipSync(bytes, options)
+    const { buffer, engine } = zstdDecompressSync(bytes, {
+      ...options,
+      info: true,
+    }) as unknown as Decompressed
+    return engine.bytesWritten === bytes.length ? buffer : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** What `info` makes of the result of a decompression. */
+interface Decompressed {
+  readonly buffer: Buffer
+  readonly engine: { readonly bytesWritten: number }
+}
+
+function firstBytes(fd: number, count: number): Buffer {
+  const bytes = Buffer.allocUnsafe(count)
+  return bytes.subarray(0, readSync(fd, bytes, 0, count, 0))
+}
+
 async function* chunksOf(segment: Source, fromByte: number): AsyncGenerator<Buffer> {
   try {
     const { fd, compression } = openSegment(segment)
-    const isPlain = compression === 'none'
-    const source = createReadStream('', { fd, start: isPlain ? fromByte : 0, highWaterMark: CHUNK_BYTES })
-    if (isPlain) yield* source
-    else {
-      let left = fromByte
-      for await (const chunk of decompressed(source, segment.path, compression)) {
-        if (left < chunk.length) yield chunk.subarray(left)
-        left = Math.max(0, left - chunk.length)
-      }
+    if (compression === 'none') {
+      yield* plainChunks(fd, fromByte)
+      return
+    }
+    let left = fromByte
+    for await (const chunk of decompressed(fd, segment.path, compression)) {
+      if (left < chunk.length) yield chunk.subarray(left)
+      left = Math.max(0, left - chunk.length)
     }
   } catch (error) {
     throw unreadable(segment.path, error as NodeJS.ErrnoException)
+  }
+}
+
+/** A stream would cost more than all that is read of a short segment. */
+function* plainChunks(fd: number, fromByte: number): Generator<Buffer> {
+  try {
+    const { size } = fstatSync(fd)
+    for (let at = fromByte, count = -1; count !== 0; at += count) {
+      const chunk = Buffer.allocUnsafeSlow(Math.max(FIRST_LINE_BYTES, Math.min(CHUNK_BYTES, size - at)))
+      count = readSync(fd, chunk, 0, chunk.length, at)
+      if (count > 0) yield chunk.subarray(0, count)
+    }
+  } finally {
+    closeSync(fd)
   }
 }
 
@@ -145,30 +211,36 @@ function openSegment({ path, compression, inode }: Source): {
   fd: number
   compression: Segment['compression']
 } {
-  const isPlain = compression === 'none'
-  for (const name of [path, ...(inode !== undefined && isPlain ? namesOf(path, inode) : [])]) {
-    const fd = openIfThere(name)
-    if (fd === undefined) continue
-    if (inode === undefined || fstatSync(fd, { bigint: true }).ino.toString() === inode)
-      return { fd, compression }
-    closeSync(fd)
+  const own = openIfIs(path, inode)
+  if (own !== undefined) return { fd: own, compression }
+  if (compression === 'none') {
+    const renamed = inode === undefined ? undefined : openRenamed(path, inode)
+    if (renamed !== undefined) return { fd: renamed, compression }
+    const compressed = openIfIs(`${path}.zst`, undefined)
+    if (compressed !== undefined) return { fd: compressed, compression: 'zstd' }
   }
-  const fd = isPlain ? openIfThere(`${path}.zst`) : undefined
-  if (fd !== undefined) return { fd, compression: 'zstd' }
-  closeSync(openSync(path, 'r'))
+  closeSync(openRegularFile(path).fd)
   throw new Error('it is another file now: the trail was rotated while it was read')
 }
 
-/** Other names of the file in its directory. */
-function namesOf(path: string, inode: string): string[] {
-  return readdirSync(dirname(path))
-    .map((name) => join(dirname(path), name))
-    .filter((other) => statSync(other, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode)
+/** Lists the directory: only for a file that has lost its name. */
+function openRenamed(path: string, inode: string): number | undefined {
+  for (const name of readdirSync(dirname(path))) {
+    const other = join(dirname(path), name)
+    const stats = statSync(other, { bigint: true, throwIfNoEntry: false })
+    const fd = stats?.ino.toString() === inode ? openIfIs(other, inode) : undefined
+    if (fd !== undefined) return fd
+  }
+  return undefined
 }
 
-function openIfThere(path: string): number | undefined {
+/** @param inode undefined: any */
+function openIfIs(path: string, inode: string | undefined): number | undefined {
   try {
-    return openSync(path, 'r')
+    const { fd, stats } = openRegularFile(path)
+    if (inode === undefined || stats.ino.toString() === inode) return fd
+    closeSync(fd)
+    return undefined
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
@@ -176,14 +248,23 @@ function openIfThere(path: string): number | undefined {
 }
 
 async function* decompressed(
-  source: ReadStream,
+  fd: number,
   path: string,
   compression: Segment['compression'],
 ): AsyncGenerator<Buffer> {
   if (compression !== 'zstd' && compression !== 'gzip') {
+    closeSync(fd)
     throw new Error(`it is compressed with ${compression}: decompress it to ${plainPath(path)} first`)
   }
-  const options = { chunkSize: CHUNK_BYTES }
+  const short = shortText(fd, compression)
+  if (short !== undefined) {
+    closeSync(fd)
+    yield short
+    return
+  }
+  const { size } = fstatSync(fd)
+  const source = createReadStream('', { fd, start: 0, highWaterMark: CHUNK_BYTES })
+  const options = { chunkSize: Math.min(CHUNK_BYTES, MIN_CHUNK_BYTES + size * USUAL_RATIO) }
   const target = compression === 'zstd' ? createZstdDecompress(options) : createGunzip(options)
   // `pipe` leaves the errors of the source alone.
   source.on('error', (error) => target.destroy(error))

@@ -41,16 +41,14 @@ export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
 
 async function listed(open: string, names: readonly string[]): Promise<Segment[]> {
   const files = names.map((name) => join(dirname(open), name))
-  const named = files.filter((path) => path === open || isNamedAfter(path, open))
+  const named = new Set(files.filter((path) => path === open || openNamesOf(path).includes(basename(open))))
   const found = await headed(withoutCopies(named))
   const inodes = new Set(found.map(({ inode }) => inode))
   const missing = new Set(
     found.flatMap(({ continues }) => continues ?? []).filter((inode) => !inodes.has(inode)),
   )
   if (missing.size === 0) return inOrder(found)
-  const others = files.filter(
-    (path) => !named.includes(path) && missing.has(statsOf(path)?.ino.toString() ?? ''),
-  )
+  const others = files.filter((path) => !named.has(path) && missing.has(statsOf(path)?.ino.toString() ?? ''))
   // A file that was removed may have left its inode to a stranger.
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
@@ -61,7 +59,7 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
  * @throws Error that names the file, when one cannot be read.
  */
 export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]> {
-  const found = await headed(withoutCopies([...new Set(paths)]))
+  const found = await headed(withoutCopies(new Set(paths)))
   return inOrder(found)
 }
 
@@ -70,15 +68,17 @@ export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]>
  * have their own order, and the open segment is last.
  */
 function inOrder(segments: readonly Headed[]): Segment[] {
-  const sorted = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
-  for (const family of new Set(sorted.flatMap(({ place }) => place?.family ?? []))) {
-    const isMember = ({ place }: Headed) => place?.family === family
-    const members = sorted
-      .filter(isMember)
-      .toSorted((a, b) => compareText(a.place?.rank ?? '', b.place?.rank ?? ''))
-    for (const [i, one] of sorted.entries()) if (isMember(one)) sorted[i] = members.shift() ?? one
-  }
-  const isOpen = ({ path }: Segment) => segments.some((other) => isNamedAfter(other.path, path))
+  const byTime = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
+  const byRank = (a: Headed, b: Headed) => compareText(a.place?.rank ?? '', b.place?.rank ?? '')
+  const families = new Map(
+    [...Map.groupBy(byTime, ({ place }) => place?.family)].map(([family, members]) => [
+      family,
+      (family === undefined ? members : members.toSorted(byRank)).values(),
+    ]),
+  )
+  const sorted = byTime.map((one) => families.get(one.place?.family)?.next().value ?? one)
+  const openNames = new Set(segments.flatMap(({ path }) => openNamesOf(path)))
+  const isOpen = ({ path }: Segment) => openNames.has(basename(path))
   return [...sorted.filter((one) => !isOpen(one)), ...sorted.filter(isOpen)].map(asSegment)
 }
 
@@ -113,16 +113,16 @@ function continuesIn(line: string): string | undefined {
   return /,"continues":"(\d+)"/.exec(line)?.[1]
 }
 
-function withoutCopies(paths: readonly string[]): string[] {
-  const present = new Set(paths)
-  return paths.filter((path) => plainPath(path) === path || !present.has(plainPath(path)))
+function withoutCopies(paths: ReadonlySet<string>): string[] {
+  return [...paths].filter((path) => plainPath(path) === path || !paths.has(plainPath(path)))
 }
 
-/** As a rotation names a file, by us or by logrotate. */
-function isNamedAfter(path: string, open: string): boolean {
-  const base = basename(open)
-  const ending = basename(path).slice(base.length)
-  return basename(path).startsWith(base) && /^[.-]\d/.test(ending) && placeOf(ending) !== undefined
+/** Names of audit files from which a rotation, by us or by logrotate, may have made this one: as a rule one or none. */
+function openNamesOf(path: string): string[] {
+  const name = basename(path)
+  return [...name.matchAll(/[.-]\d/g)].flatMap(({ index }) =>
+    placeOf(name.slice(index)) === undefined ? [] : name.slice(0, index),
+  )
 }
 
 function statsOf(path: string) {
