@@ -102,6 +102,7 @@ const TOGETHER = {
     'gateway/audit/segments/ship.test.ts',
     'gateway/audit/segments/steady-wall-clock.test.ts',
     'gateway/audit/witness/stamps',
+    'gateway/evidence/trail-files.test.ts',
   ],
   storage: ['gateway/storage'],
   store: [

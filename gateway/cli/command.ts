@@ -46,7 +46,7 @@ export function flagValue(flags: Given['flags'], name: string): string | undefin
 /** The command could not be carried out: exit code 1. */
 export class CommandFault extends Error {}
 
-/** The command line is not one, or what it names cannot be read: exit code 2. */
+/** The command line is not one, or what it names cannot be read or written: exit code 2. */
 export class UsageFault extends Error {}
 
 /** Compares what was written with what the command takes. @throws UsageFault */

@@ -10,9 +10,19 @@ import { complain, print } from './print.ts'
  * and only its own file is loaded.
  */
 
-// Whoever reads the output may stop early, as `head` does.
-process.stdout.on('error', () => {})
-process.exitCode = await main(process.argv.slice(2))
+let isOutputLost = false
+process.stdout.on('error', (error) => loseOutput(error, 'the output'))
+process.stderr.on('error', (error) => loseOutput(error, 'what goes to standard error'))
+const code = await main(process.argv.slice(2))
+process.exitCode ||= code
+
+/** Whoever reads the output may stop early, as `head` does; what a full disk cuts off must not look like a result. */
+function loseOutput({ code: cause, message }: NodeJS.ErrnoException, what: string): void {
+  if (cause === 'EPIPE' || isOutputLost) return
+  isOutputLost = true
+  process.exitCode ||= EXIT.usage
+  complain(`${what} cannot be written: ${message}`)
+}
 
 async function main(args: readonly string[]): Promise<number> {
   const [first = '--help', ...rest] = args

@@ -15,7 +15,7 @@ ${columns(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary])
   countersign --version        ${version}
 
 It is configured by config/gateway.json, config/limits.json and variables named GATEWAY_….
-Exit codes: 0 good, 1 a fault, 2 the command line is not one.
+Exit codes: 0 good, 1 a fault, 2 the command line is not one, or the output cannot be written.
 `
 }
 
@@ -37,7 +37,8 @@ ${columns(shown)}
 Examples
 ${examples.map(([line, does]) => `  ${line}\n      ${does}`).join('\n')}
 
-Exit codes: 0 good; 1 ${fault}; 2 ${unable}.
+Exit codes: 0 good; 1 ${fault}; 2 ${unable}, or the
+output cannot be written.
 `
 }
 

@@ -15,6 +15,9 @@ import { ProvenTiles } from './verify/proven-tiles.ts'
 
 const LENGTH_BYTES = 2
 
+/** The lines of the trail and its log do not agree: "audit verify" tells where. */
+export class EvidenceFault extends Error {}
+
 /** Bundles of entries as C2SP tlog-tiles has them: each entry behind its length. */
 class EntryBundles {
   readonly #directory: string
@@ -63,7 +66,8 @@ class EntryBundles {
  *
  * @param directory of the log. @param to a directory, which is made; what it holds of the log is written over.
  * @returns the checkpoint, and the number of bundles.
- * @throws Error when lines and log do not agree, or a tile of these lines is not proven by the checkpoint.
+ * @throws EvidenceFault when lines and log do not agree, or a tile of these lines is not proven by the checkpoint; Error when a
+ * file cannot be read or written.
  */
 export async function exportLog(
   segments: readonly Segment[],
@@ -98,13 +102,13 @@ interface TileName {
  * The tiles that lead to the signed root. Those of pruned lines may be missing.
  *
  * @param first leaf of the first line that is there.
- * @throws Error that names a tile over later lines which is missing or does not lead there.
+ * @throws EvidenceFault that names a tile over later lines which is missing or does not lead there.
  */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)
   const fault = (name: TileName, what: string) =>
-    new Error(`${join(tiles.reader.directory, name.path)} ${what}: run "audit verify"`)
+    new EvidenceFault(`${join(tiles.reader.directory, name.path)} ${what}: run "audit verify"`)
   const missing = needed.find(({ level, index }) => tiles.tile(level, index) === undefined)
   if (missing !== undefined) throw fault(missing, 'is missing or was cut')
   const isProven = ({ level, index }: TileName) => tiles.isProven(level, index)
@@ -150,7 +154,7 @@ async function writeBundles(
       const tile = tiles.tile(0, Math.floor(index / TILE_WIDTH))?.toString('latin1')
       const at = (index % TILE_WIDTH) * HASH_BYTES
       if (tile?.slice(at, at + HASH_BYTES) !== hash) {
-        throw new Error(
+        throw new EvidenceFault(
           `${segment.path} and the log in ${tiles.reader.directory} do not agree: run "audit verify"`,
         )
       }
@@ -162,7 +166,7 @@ async function writeBundles(
     onRead?.(doneBytes, totalBytes)
   }
   if (!bundles.isDone)
-    throw new Error(`the trail ends before the log in ${tiles.reader.directory}: run "audit verify"`)
+    throw new EvidenceFault(`the trail ends before the log in ${tiles.reader.directory}: run "audit verify"`)
   return bundles.written
 }
 

@@ -76,7 +76,7 @@ const tasks: Readonly<Record<string, (trail: SealedTrail) => Promise<unknown>>> 
 
 for (const compression of ['none', 'zstd'] as const) {
   test(`with compression ${compression} the file calls of each task grow with the number of segments, not with its square`, async (t) => {
-    const [small, large] = [await trailOf(t, 30, compression), await trailOf(t, 120, compression)]
+    const [small, large] = [await trailOf(t, 20, compression), await trailOf(t, 80, compression)]
     const calls = countFileCalls(t)
     for (const [name, run] of Object.entries(tasks)) {
       const counts: number[] = []
@@ -86,7 +86,7 @@ for (const compression of ['none', 'zstd'] as const) {
         counts.push(calls() - before)
       }
       const [few = 0, many = 0] = counts
-      assert.ok(many <= few * 5, `${name}: ${few} calls for 30 segments, ${many} for 120`)
+      assert.ok(many <= few * 5, `${name}: ${few} calls for 20 segments, ${many} for 80`)
     }
   })
 }

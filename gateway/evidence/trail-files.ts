@@ -1,7 +1,9 @@
-import { readdirSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { checkpointFile, logDirectory } from '../audit/seals/tiles.ts'
+import { firstLineOf } from '../audit/segments/read-segment.ts'
 import { compressionOf, placeOf, plainPath, type Segment } from '../audit/segments/segment.ts'
-import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
+import { RECORD_HEAD, segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 
 /** One trail: what one gateway has written, one open file after the other. */
 export interface TrailFiles {
@@ -15,6 +17,11 @@ export interface TrailFiles {
   readonly beginsWhole: boolean
 }
 
+interface NamedFile {
+  readonly path: string
+  readonly inDirectory: boolean
+}
+
 /** What a rotation puts behind the name of the audit file. */
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
@@ -23,14 +30,16 @@ const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
 
 /**
  * The trails that paths name. An audit file stands for itself and the segments that were rotated from it, a directory for
- * every trail in it; a rotated segment for itself only.
+ * every trail in it, which are the files with a log beside them or with records; a rotated segment for itself only.
  *
  * @throws Error that names the path, when it cannot be read or holds no trail.
  */
 export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> {
   const named = new Map<string, { whole: boolean; inDirectory: boolean; segments: Set<string> }>()
   const beside: string[] = []
-  for (const { path, inDirectory } of paths.flatMap(filesAt)) {
+  const files: NamedFile[] = []
+  for (const path of paths) files.push(...(await filesAt(path)))
+  for (const { path, inDirectory } of files) {
     if (BESIDE.test(path)) {
       beside.push(path)
       continue
@@ -65,18 +74,55 @@ function auditFileOf(path: string): string {
   return join(dirname(path), basename(plainPath(path)).replace(ROTATED, ''))
 }
 
-function filesAt(path: string): { readonly path: string; readonly inDirectory: boolean }[] {
+async function filesAt(path: string): Promise<readonly NamedFile[]> {
   let isDirectory: boolean
   try {
     isDirectory = statSync(path).isDirectory()
   } catch (error) {
     throw new Error(`${path} cannot be read: ${(error as Error).message}`)
   }
-  if (!isDirectory) return [{ path, inDirectory: false }]
-  const files = readdirSync(path)
-    .map((name) => ({ path: join(path, name), inDirectory: true }))
-    .filter((file) => auditFileOf(file.path).endsWith('.ndjson') && statSync(file.path).isFile())
-  if (files.length === 0)
-    throw new Error(`${path} holds no audit trail: no file named *.ndjson, rotated or not`)
-  return files
+  return isDirectory ? trailsIn(path) : [{ path, inDirectory: false }]
+}
+
+/** A data directory has other `.ndjson` files too. @throws Error when there is no trail in it */
+async function trailsIn(directory: string): Promise<NamedFile[]> {
+  const names = readdirSync(directory)
+  const families = Map.groupBy(
+    names
+      .map((name) => join(directory, name))
+      .filter((path) => auditFileOf(path).endsWith('.ndjson') && isFile(path)),
+    auditFileOf,
+  )
+  // The files of a trail may all be gone, or changed to look like others: its log still tells of it.
+  for (const name of names.filter((one) => one.endsWith('-log'))) {
+    const file = join(directory, name.slice(0, -'-log'.length))
+    const isLog = existsSync(checkpointFile(join(directory, name))) && !existsSync(file)
+    if (isLog && !families.has(`${file}.ndjson`)) families.set(`${file}.ndjson`, [])
+  }
+  const found: NamedFile[] = []
+  for (const [auditFile, paths] of families) {
+    if (!existsSync(checkpointFile(logDirectory(auditFile))) && !(await hasRecords(paths))) continue
+    const files = paths.length === 0 ? [auditFile] : paths
+    found.push(...files.map((path) => ({ path, inDirectory: true })))
+  }
+  if (found.length === 0)
+    throw new Error(`${directory} holds no audit trail: no file named *.ndjson, rotated or not, with records`)
+  return found
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() === true
+}
+
+/** What cannot be read is named by those who read it. */
+async function hasRecords(paths: readonly string[]): Promise<boolean> {
+  for (const path of paths) {
+    try {
+      const line = await firstLineOf({ path, compression: compressionOf(path) })
+      if (line === undefined || line.toString().startsWith(RECORD_HEAD)) return true
+    } catch {
+      return true
+    }
+  }
+  return false
 }

@@ -16,7 +16,8 @@ interface Headed extends Segment {
   readonly isTrail: boolean
 }
 
-const RECORD_HEAD = '{"type":"'
+/** How every line of a trail begins. */
+export const RECORD_HEAD = '{"type":"'
 const MAX_TRIES = 9
 
 /**

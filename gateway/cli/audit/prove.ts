@@ -24,7 +24,7 @@ export const command: Command = {
       'for the other side of a dispute',
     ],
   ],
-  fault: 'there is no such request, or it is not sealed',
+  fault: 'there is no such request, it is not sealed, or its log is damaged',
   unable: UNABLE,
   async run({ words, flags }) {
     const request = flagValue(flags, 'request')
@@ -40,7 +40,7 @@ export const command: Command = {
       if (lines.length === 0) continue
       count += lines.length
       const directory = flagValue(flags, 'log') ?? logDirectory(auditFile)
-      for (const proof of proofsOf(directory, lines)) process.stdout.write(proof)
+      for (const proof of await ableTo(() => proofsOf(directory, lines))) process.stdout.write(proof)
     }
     if (count === 0) throw new CommandFault(`no record of the request ${request} was found`)
     return EXIT.good
@@ -51,6 +51,7 @@ function proofsOf(directory: string, lines: readonly Buffer[]): string[] {
   try {
     return proveLines(directory, lines)
   } catch (error) {
-    throw new CommandFault((error as Error).message)
+    const { code, message } = error as NodeJS.ErrnoException
+    throw code === undefined ? new CommandFault(message) : error
   }
 }

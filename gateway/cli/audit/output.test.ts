@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+
+const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+
+describe('the output of the audit commands', () => {
+  const home = fs.mkdtempSync(join(tmpdir(), 'output-'))
+  const trail = new SealedTrail(join(home, 'trail'))
+
+  before(async () => {
+    trail.start()
+    for (let i = 0; i < 3000; i++) trail.exchange()
+    await trail.end()
+  })
+  after(() => fs.rmSync(home, { recursive: true }))
+
+  function run(words: readonly string[], stdout: number | 'pipe' = 'pipe', stderr: number | 'pipe' = 'pipe') {
+    return spawnSync(process.execPath, [PROGRAM, ...words], {
+      encoding: 'utf8',
+      stdio: ['ignore', stdout, stderr],
+    })
+  }
+
+  const exported = ['audit', 'export', '--to', join(home, 'exported'), trail.file]
+  const commands = [
+    ['--version'],
+    ['audit', 'verify', '--help'],
+    ['audit', 'verify', '--key', trail.vkey, trail.file],
+    ['audit', 'find', '--status', '200', trail.file],
+    ['audit', 'report', '--day', '2026-11-19', trail.file],
+    ['audit', 'report', '--json', trail.file],
+    ['audit', 'prove', '--request', 'request-7', trail.file],
+    ['audit', 'key', '--show', trail.keyFile],
+    exported,
+  ]
+
+  it('that a full disk takes is a fault in one sentence, whatever the command', () => {
+    const full = fs.openSync('/dev/full', 'w')
+    for (const words of commands) {
+      const { status, stderr } = run(words, full)
+      assert.notEqual(status, 0, words.join(' '))
+      assert.match(stderr, /^the output cannot be written: ENOSPC[^\n]*\n$/m, words.join(' '))
+      assert.equal(stderr.split('\n').filter((line) => line !== '').length, 1, stderr)
+    }
+    fs.closeSync(full)
+  })
+
+  it('may lose its reader without a word', () => {
+    const command = `'${process.execPath}' '${PROGRAM}' audit find --status 200 '${trail.file}' | head -1`
+    const { status, stdout, stderr } = spawnSync('bash', ['-c', command], { encoding: 'utf8' })
+    assert.deepEqual([status, stdout.split('\n').length, stderr], [0, 2, ''])
+  })
+
+  it('to a full disk for faults is no word against the evidence', () => {
+    const full = fs.openSync('/dev/full', 'w')
+    assert.equal(run(['audit', 'verify', '--key', trail.vkey, join(home, 'none')], 'pipe', full).status, 2)
+    fs.closeSync(full)
+  })
+
+  it('of an export is 0 with all of it, 1 where trail and log disagree, and 2 where a file cannot be used', () => {
+    const [good, log] = [run(exported), trail.directory]
+    assert.deepEqual([good.status, good.stderr], [0, ''])
+    const help = run(['audit', 'export', '--help']).stdout
+    assert.match(help, /1 the trail and its log do not agree; 2 .*a file cannot be read or written/)
+    const unwritable = run(['audit', 'export', '--to', join(trail.file, 'x'), trail.file])
+    assert.deepEqual(
+      [unwritable.status, /cannot go on: .*(ENOTDIR|EEXIST)/.test(unwritable.stderr)],
+      [2, true],
+    )
+    const other = join(home, 'other', 'audit.ndjson')
+    fs.mkdirSync(dirname(other))
+    const lines = fs.readFileSync(trail.file, 'utf8').split('\n')
+    const changed = lines.toSpliced(100, 1, '{"type":"API_REQUEST"}').join('\n')
+    for (const text of [changed, lines.slice(0, 100).join('\n')]) {
+      fs.writeFileSync(other, text)
+      const { status, stderr } = run(['audit', 'export', '--log', log, '--to', join(home, 'x'), other])
+      assert.deepEqual([status, /run "audit verify"\n$/.test(stderr)], [1, true], stderr)
+    }
+    const none = run(['audit', 'export', '--log', join(home, 'none'), '--to', join(home, 'x'), other])
+    assert.deepEqual([none.status, /none\/checkpoint/.test(none.stderr)], [2, true], none.stderr)
+  })
+})
