@@ -1,4 +1,3 @@
-import pino from 'pino'
 import { buildApp } from './app.ts'
 import type { Database } from './database/database.ts'
 import { DirectoryInUseError } from './database/database-lock.ts'
@@ -19,6 +18,7 @@ import {
 import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
 import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
+import { backendLog } from './process/backend-log.ts'
 import { shutDown } from './process/shut-down.ts'
 import { mayPass, whenAvailable } from './process/when-available.ts'
 import type { App, Services } from './services.ts'
@@ -28,7 +28,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 
 // New files are for this user only: keys, password hashes, accounts.
 process.umask(0o077)
-const logger = pino({ base: { service: 'backend' } }, pino.destination({ dest: 2, sync: true }))
+const logger = backendLog()
 const clock = () => new Date()
 
 const environment = readEnvironment(process.env)

@@ -166,10 +166,11 @@ describe('what the images and the package are made of', () => {
     mkdirSync(join(dir, 'node_modules'), { recursive: true })
     const [packed] = JSON.parse(npm(['pack', '-w', 'gateway', '--pack-destination', dir, '--json'], checkout))
     const files: string[] = packed.files.map(({ path }: { path: string }) => path)
-    assert.ok(files.includes('dist/gateway/main.js') && files.includes('LICENSE'), files.join())
+    for (const wanted of ['dist/gateway/main.js', 'LICENSE', 'README.md'])
+      assert.ok(files.includes(wanted), wanted)
     const unexpected = files.filter(
       (path) =>
-        !/^(package\.json|LICENSE|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/gateway\/admin\/console\/page\/\w+\.(html|css|svg)|dist\/config\/schemas\/.+\.json)$/.test(
+        !/^(package\.json|LICENSE|README\.md|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/gateway\/admin\/console\/page\/\w+\.(html|css|svg)|dist\/config\/schemas\/.+\.json)$/.test(
           path,
         ),
     )

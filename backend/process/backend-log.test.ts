@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { describe, it } from 'node:test'
+import { stripVTControlCharacters } from 'node:util'
+
+const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
+const EVIL = '\\u001b]0;owned\\u0007\\u202e'
+const PROGRAM = `
+  const { backendLog } = await import(${JSON.stringify(new URL('backend-log.ts', import.meta.url).href)})
+  backendLog().warn({ port: 3000, cause: 'two words', '${EVIL}': '${EVIL}' }, 'waits ${EVIL}')`
+const ARGS = [
+  ...process.execArgv.filter((option) => !option.startsWith('--test')),
+  '--input-type=module',
+  '--eval',
+]
+
+describe('the log of the backend', () => {
+  it('is JSON where nobody reads it in a terminal', () => {
+    const { stderr } = spawnSync(process.execPath, [...ARGS, PROGRAM], { encoding: 'utf8' })
+    const { level, service, msg, port } = JSON.parse(stderr)
+    assert.deepEqual([level, service, port], [40, 'backend', 3000])
+    assert.match(msg, /^waits /)
+  })
+
+  it('has lines for people in a terminal, to which it never carries on what a caller sent', {
+    skip: NO_SCRIPT,
+  }, () => {
+    const quoted = [process.execPath, ...ARGS, PROGRAM].map((word) => `'${word.replaceAll("'", "'\\''")}'`)
+    const { stdout } = spawnSync('script', ['-qefc', quoted.join(' '), '/dev/null'], {
+      encoding: 'utf8',
+      env: { ...process.env, TERM: 'xterm', SHELL: '/bin/sh' },
+      input: '',
+    })
+    assert.match(
+      stripVTControlCharacters(stdout),
+      /^\d\d:\d\d:\d\d warn {2}waits \\u001b\]0;owned\\u0007\\u202e {2}service=backend {2}port=3000 {2}cause="two words" {2}\\u001b/,
+    )
+    for (const control of ['\u001b]', '\u0007', '\u202e']) assert.ok(!stdout.includes(control), stdout)
+  })
+})
