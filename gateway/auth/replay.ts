@@ -57,6 +57,11 @@ const FORM: KeyForm = {
   contents: 'messages seen before',
 }
 
+/** What a message is remembered by: see ReplayMemory.take. */
+export function digestOf(key: string, sender: string): string {
+  return withSender(hash('sha256', key, 'base64url'), sender)
+}
+
 /**
  * Remembers accepted messages, so that none is accepted twice. It stores the SHA-256 of a message's key, so the length of
  * an id does not matter. Nothing is dropped early: when the memory is full, new messages are refused, and before that those of

@@ -8,6 +8,7 @@ import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.te
 import { type Call, call } from './client.ts'
 import { LONGER } from './long-runs.ts'
 import { ath, proof } from './proofs.ts'
+import { until } from './running-gateway.ts'
 import { type StoreGroup, startGroup } from './store-group.ts'
 
 const IS_LONG = LONGER > 1
@@ -120,6 +121,39 @@ describe('three gateways with two workers each and one store', { skip: NO_REDIS 
       }
     })
     assert.deepEqual(counts, { 200: MESSAGES, 409: (3 * COPIES - 1) * MESSAGES })
+  })
+
+  it('refuse what one of them accepted at the others too, after the store has lost its data', async () => {
+    const keys = await randomDPoPKeyPair('ES256')
+    const cnf = { jkt: await calculateJwkThumbprint(await exportJWK(keys.publicKey)) }
+    const token = await group.upstream.issuer.token({ sid: 'bound-too', cnf })
+    const at = new Date()
+    const messages = await Promise.all(
+      Array.from({ length: 15 }, async (_, i): Promise<readonly [path: string, message: Call]> => {
+        const signature = new Webhook(SECRET).sign(`lost_${i}`, at, '{}')
+        const webhook = {
+          'x-api-key': 'key_acme',
+          'webhook-id': `lost_${i}`,
+          'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
+          'webhook-signature': signature,
+        }
+        if (i % 2 === 0) return ['/api/hooks', { method: 'POST', headers: webhook, body: '{}' }]
+        const dpop = await proof(keys, { htm: 'GET', htu: 'http://localhost:8080/api/mine', ath: ath(token) })
+        return ['/api/mine', { headers: { authorization: `DPoP ${token}`, dpop } }]
+      }),
+    )
+    const [here, ...others] = group.ports()
+    const sendAll = (port: number | undefined) =>
+      Promise.all(messages.map(async ([path, message]) => (await ask(port, path, message)).status))
+    const names = async () => (await redis.command('KEYS', '*')) as string[]
+    const before = new Set(await names())
+    assert.deepEqual(await sendAll(here), Array(15).fill(200))
+    const entries = (await names()).filter((name) => !before.has(name))
+    assert.equal(entries.length, 15)
+    await redis.command('FLUSHALL')
+    await until(async () => ((await redis.command('EXISTS', ...entries)) === 15 ? true : undefined))
+    const refused = messages.map(([path]) => (path === '/api/hooks' ? 409 : 401))
+    for (const port of others) assert.deepEqual(await sendAll(port), refused)
   })
 
   it('accept each DPoP proof once', async () => {

@@ -1,17 +1,21 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import type { ReplayFault } from '../auth/replay.ts'
-import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
+import { digestOf, type ReplayFault, ReplayMemory } from '../auth/replay.ts'
+import { NO_REDIS, PATIENT_MS, startRedis, storeAt, until } from './redis-server.test-support.ts'
 import { SharedReplays } from './shared-replays.ts'
 import { SharedStore } from './shared-store.ts'
 import type { StoreCall } from './store-breaker.ts'
 import { StoreKeys } from './store-keys.ts'
+import { StoreMember } from './store-member.ts'
+
+const NOW_MS = 1_800_000_000_000
 
 function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
   const sent: StoreCall[] = []
   const local: { fault: ReplayFault | undefined } = { fault: undefined }
   /** Messages that the gateway's own memory was asked for. */
   const asked: string[] = []
+  const remembered: [digest: string, atMs: number][] = []
   const replays = new SharedReplays({
     memory: {
       take: (key) => {
@@ -19,14 +23,16 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
         return local.fault
       },
       maintain: () => undefined,
+      entries: () => remembered,
     },
+    clock: () => NOW_MS,
     breaker: { send: (call) => void sent.push(call) },
     keys: new StoreKeys('test', 'k'),
     ...{ space: 'x', lifetimeMs: 60_000, onStoreFailure, id: 'g' },
   })
   /** Values that the last command takes back. */
   const values = () => sent.at(-1)?.args.slice(4)
-  return { replays, sent, local, asked, values }
+  return { replays, sent, local, asked, remembered, values }
 }
 
 describe('messages that may have been left in the store', () => {
@@ -43,7 +49,7 @@ describe('messages that may have been left in the store', () => {
     sent[1]?.done(undefined)
     sent[2]?.done(undefined)
     assert.equal(await second, 'away')
-    replays.takeBack()
+    replays.maintainStore()
     assert.deepEqual(values(), ['g.1', 'g.2'])
   })
 
@@ -54,7 +60,7 @@ describe('messages that may have been left in the store', () => {
     await taken
     for (let i = 0; i < 10; i++) {
       const before = sent.length
-      replays.takeBack()
+      replays.maintainStore()
       for (const call of sent.slice(before)) call.done(i === 0 ? undefined : 0)
     }
     assert.equal(sent.length, 1 + 1 + 3)
@@ -69,7 +75,7 @@ describe('messages that may have been left in the store', () => {
     const keys = new Set<string>()
     for (let i = 0; i < 60; i++) {
       sent.length = 0
-      replays.takeBack()
+      replays.maintainStore()
       assert.equal(sent.length, 200)
       for (const { key } of sent) keys.add(key)
     }
@@ -88,7 +94,7 @@ describe('messages that may have been left in the store', () => {
       const taken = replays.take('m', 'sender')
       sent.shift()?.done(undefined)
       assert.equal(await taken, fault)
-      replays.takeBack()
+      replays.maintainStore()
       assert.equal(sent.length, commands, `${fault}`)
     }
   })
@@ -109,9 +115,61 @@ describe('messages that the store has not seen', () => {
       sent.shift()?.done('OK')
       assert.equal(await taken, told, `${fault}`)
       assert.deepEqual(asked, ['m'])
-      replays.takeBack()
+      replays.maintainStore()
       assert.deepEqual(sent, [])
     }
+  })
+})
+
+describe('messages that this gateway has accepted', () => {
+  const SECOND_MS = 1000
+  const turn = () => new Promise((resolve) => setImmediate(resolve))
+
+  it('are written back into a store that lacks them, for as long as they are remembered', async () => {
+    const { replays, sent, remembered } = guarded()
+    const taken = replays.take('m', 'sender')
+    const key = sent.shift()?.args[1]
+    remembered.push([digestOf('expired', 's'), NOW_MS - 60_000])
+    remembered.push([digestOf('m', 'sender'), NOW_MS - 45_000], [digestOf('other', 's'), NOW_MS])
+    replays.writeBack(Number.NEGATIVE_INFINITY)
+    await turn()
+    const [first, second, ...rest] = sent.map(({ args }) => args)
+    assert.deepEqual(first, ['SET', key, 'g.0', 'NX', 'PX', '15000'])
+    assert.deepEqual([second?.slice(2), rest], [['g.0', 'NX', 'PX', '60000'], []])
+    for (const call of sent.splice(0)) call.done('OK')
+    for (let i = 0; i < 3; i++) await turn()
+    replays.maintainStore()
+    assert.deepEqual(sent, [], 'once')
+    void taken
+  })
+
+  it('are written back some at a time, and again from the first where the store goes away meanwhile', async () => {
+    const { replays, sent, remembered } = guarded()
+    for (let i = 0; i < 450; i++) remembered.push([digestOf(`${i}`, 's'), NOW_MS])
+    replays.writeBack(Number.NEGATIVE_INFINITY)
+    const batches: number[] = []
+    const settle = async (reply: string | undefined) => {
+      for (let i = 0; i < 3; i++) await turn()
+      batches.push(sent.length)
+      for (const call of sent.splice(0)) call.done(reply)
+    }
+    await settle('OK')
+    await settle(undefined)
+    await settle('OK')
+    replays.maintainStore()
+    for (let i = 0; i < 4; i++) await settle('OK')
+    assert.deepEqual(batches, [200, 200, 0, 200, 200, 50, 0])
+  })
+
+  it('are written back from the time the store went away, when it comes back', async () => {
+    const { replays, sent, remembered } = guarded('local')
+    for (let s = 50; s >= 0; s -= 10) remembered.push([digestOf(`${s}`, 's'), NOW_MS - s * SECOND_MS])
+    replays.writeBack(NOW_MS - 25 * SECOND_MS)
+    for (let i = 0; i < 3; i++) await turn()
+    assert.deepEqual(
+      sent.map(({ args }) => args.at(-1)),
+      ['40000', '50000', '60000'],
+    )
   })
 })
 
@@ -139,9 +197,18 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       stores.push(store)
       const { breaker, keys } = store
       await until(() => !breaker.isOpen, 'the store')
-      const memory = { take: silent, maintain: silent }
+      const memory = { take: silent, maintain: silent, entries: () => [] }
       const replays = new SharedReplays({
-        ...{ memory, breaker, keys, space: 'x', lifetimeMs: 60_000, onStoreFailure: 'deny', id },
+        ...{
+          memory,
+          clock: Date.now,
+          breaker,
+          keys,
+          space: 'x',
+          lifetimeMs: 60_000,
+          onStoreFailure: 'deny',
+          id,
+        },
       })
       return { breaker, replays }
     }
@@ -157,7 +224,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
         async () => (await other.replays.take('accepted elsewhere', 'sender')) === undefined,
         'the other one',
       )
-      for (let i = 0; i < 5; i++) one.replays.takeBack()
+      for (let i = 0; i < 5; i++) one.replays.maintainStore()
       // On a busy machine the server can be late.
       const decided = async ({ replays }: typeof one, message: string) => {
         let fault: ReplayFault | undefined = 'away'
@@ -173,6 +240,58 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       assert.equal(await decided(other, 'accepted elsewhere'), 'replayed')
     } finally {
       for (const store of stores) store.close()
+      await server.stop()
+    }
+  })
+
+  it('are refused by the neighbours too after the store has lost its data, or was away', async () => {
+    const server = await startRedis()
+    const members: StoreMember[] = []
+    const open = async (name: string) => {
+      const silent = () => undefined
+      const member = new StoreMember({
+        settings: storeAt('single', [server.port]),
+        onStoreFailure: { deadlineMs: PATIENT_MS, replays: 'local', revocations: 'local' },
+        ...{ gatewayId: name, threadId: 0, clock: Date.now, ownSessions: () => [] },
+        ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
+      })
+      members.push(member)
+      const memory = new ReplayMemory({ lifetimeMs: 60_000, clock: Date.now })
+      const replays = member.replays('webhook', memory, 60_000)
+      await until(() => member.isComplete, 'the store')
+      return { member, replays }
+    }
+    const messages = (prefix: string) => Array.from({ length: 15 }, (_, i) => `${prefix}-${i}`)
+    const takeAll = (replays: SharedReplays, prefix: string) =>
+      Promise.all(messages(prefix).map((message) => replays.take(message, 'sender')))
+    const all = (fault: ReplayFault | undefined) => messages('').map(() => fault)
+    const stored = async () => (await server.command('DBSIZE')) as number
+    try {
+      const [one, other] = [await open('one'), await open('other')]
+      assert.deepEqual(await takeAll(one.replays, 'before'), all(undefined))
+      const before = await stored()
+      await server.command('FLUSHALL')
+      await until(async () => {
+        for (const member of members) member.maintain()
+        return (await stored()) >= before - 1
+      }, 'what was written back')
+      assert.deepEqual(await takeAll(other.replays, 'before'), all('replayed'))
+
+      await server.kill()
+      await until(() => {
+        for (const member of members) member.maintain()
+        return members.every(({ isAway }) => isAway)
+      }, 'the outage')
+      assert.deepEqual(await takeAll(one.replays, 'meanwhile'), all(undefined))
+      await server.restart()
+      await until(async () => {
+        for (const member of members) member.maintain()
+        return (await stored().catch(() => 0)) >= before - 1 + 15
+      }, 'what was accepted meanwhile')
+      assert.deepEqual(await takeAll(other.replays, 'meanwhile'), all('replayed'))
+      assert.deepEqual(await takeAll(other.replays, 'before'), all('replayed'))
+    } finally {
+      for (const member of members) member.close()
       await server.stop()
     }
   })

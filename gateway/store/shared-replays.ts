@@ -1,10 +1,12 @@
-import type { ReplayFault, ReplayGuard, ReplayMemory } from '../auth/replay.ts'
+import { digestOf, type ReplayFault, type ReplayGuard, type ReplayMemory } from '../auth/replay.ts'
 import type { StoreBreaker } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 export interface SharedReplaysOptions {
   /** What this gateway itself has accepted. */
-  readonly memory: Pick<ReplayMemory, 'take' | 'maintain'>
+  readonly memory: Pick<ReplayMemory, 'take' | 'maintain' | 'entries'>
+  /** The clock of the memory. */
+  readonly clock: () => number
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
   /** One for each kind of message. */
@@ -18,7 +20,7 @@ export interface SharedReplaysOptions {
 
 /** Messages whose entry may have to be taken back; beyond them a refused message stays taken until it expires. */
 const MAX_UNSURE = 10_000
-/** Entries taken back at once: more commands than a connection takes would count as a failure of the store. */
+/** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 200
 /** Apart by a second each. A command of a connection that is gone may still be carried out after those of the next one. */
 const TAKEN_BACK_TIMES = 3
@@ -49,6 +51,10 @@ export class SharedReplays implements ReplayGuard {
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
+  /** Messages accepted since then may not be in the store. Undefined: all are. */
+  #lackingSinceMs: number | undefined
+  /** What is still to be written back; undefined while nothing is. */
+  #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
   constructor(options: SharedReplaysOptions) {
     this.#options = options
@@ -65,7 +71,7 @@ export class SharedReplays implements ReplayGuard {
    */
   take(key: string, sender: string): Promise<ReplayFault | undefined> {
     const { breaker, keys, space, lifetimeMs, id } = this.#options
-    const storeKey = keys.keyOfOnce(space, key)
+    const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
     const value = `${id}.${++this.#count}`
     const unsure = this.#unsure.get(storeKey)
     // First, so that the sender's next attempt is not refused for what the last one left.
@@ -90,8 +96,26 @@ export class SharedReplays implements ReplayGuard {
     this.#options.memory.maintain()
   }
 
-  /** Takes back what refused messages may have left in the store, some at a time. To be called once a second. */
-  takeBack(): void {
+  /**
+   * Writes the messages that this gateway has accepted since then, and remembers, into a store that may lack them: one that has lost
+   * its data, or was away. Some at a time.
+   *
+   * @param sinceMs on the clock of the memory
+   */
+  writeBack(sinceMs: number): void {
+    this.#lackingSinceMs = Math.min(sinceMs, this.#lackingSinceMs ?? sinceMs)
+    const isWriting = this.#unwritten !== undefined
+    this.#unwritten = this.#options.memory.entries()[Symbol.iterator]()
+    if (!isWriting) this.#writeSome()
+  }
+
+  /**
+   * Takes back what refused messages may have left in the store, and writes back what it may lack, some at a time. To be called once a
+   * second.
+   */
+  maintainStore(): void {
+    if (this.#lackingSinceMs !== undefined && this.#unwritten === undefined)
+      this.writeBack(this.#lackingSinceMs)
     let left = MAX_BATCH
     for (const [key, unsure] of [...this.#unsure]) {
       if (left-- === 0) return
@@ -99,6 +123,42 @@ export class SharedReplays implements ReplayGuard {
       this.#unsure.delete(key)
       this.#unsure.set(key, unsure)
       this.#takeBack(key, unsure)
+    }
+  }
+
+  #writeSome(): void {
+    const { breaker, keys, space, lifetimeMs, clock, id } = this.#options
+    const nowMs = clock()
+    const lacking: (readonly [key: string, leftMs: number])[] = []
+    for (let looked = 0; looked < MAX_BATCH; looked++) {
+      const next = this.#unwritten?.next()
+      if (next === undefined || next.done === true) {
+        this.#unwritten = undefined
+        break
+      }
+      const [digest, atMs] = next.value
+      const leftMs = Math.ceil(atMs + lifetimeMs - nowMs)
+      if (atMs >= (this.#lackingSinceMs ?? nowMs) && leftMs > 0)
+        lacking.push([keys.keyOfOnce(space, digest), leftMs])
+    }
+    let left = lacking.length
+    let isAway = false
+    const onBatchDone = () => {
+      if (isAway) this.#unwritten = undefined
+      else if (this.#unwritten === undefined) this.#lackingSinceMs = undefined
+      else setImmediate(() => this.#writeSome())
+    }
+    if (left === 0) onBatchDone()
+    for (const [key, leftMs] of lacking) {
+      breaker.send({
+        // Not the value of an attempt, which could be taken back.
+        args: ['SET', key, `${id}.0`, 'NX', 'PX', String(leftMs)],
+        key,
+        done: (reply) => {
+          if (reply === undefined) isAway = true
+          if (--left === 0) onBatchDone()
+        },
+      })
     }
   }
 

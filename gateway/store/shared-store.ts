@@ -10,6 +10,8 @@ import { REAL_TIMERS } from './store-timers.ts'
 export interface SharedStoreObserver extends BreakerObserver {
   /** Receives each failure to connect, and each loss of a connection. */
   onFault(cause: string): void
+  /** The store has been reached, and was not before or has lost its data since. */
+  onNewData?(): void
 }
 
 const AGREE_AGAIN_MS = 200
@@ -26,6 +28,7 @@ export class SharedStore {
   readonly takes: SharedTakes
   readonly #isKeyGiven: boolean
   readonly #onFault: (cause: string) => void
+  readonly #onNewData: () => void
   #hasAgreed: boolean
   #agreement = 0
   /** What stands in the store until it loses its data. */
@@ -36,6 +39,7 @@ export class SharedStore {
     const timers = REAL_TIMERS
     const { prefix, hashKey } = settings
     this.#onFault = (cause) => observer.onFault(cause)
+    this.#onNewData = () => observer.onNewData?.()
     this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
     this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
     this.connection = openStoreConnection(settings, { onFault: this.#onFault })
@@ -119,9 +123,11 @@ export class SharedStore {
   }
 
   #takeOver(mark: string, hashKey: string): void {
+    const isNew = mark !== this.#mark
     this.#mark = mark
     this.keys.rekey(hashKey)
     this.#hasAgreed = true
+    if (isNew) this.#onNewData()
     if (mark.startsWith(`${this.#check}.`)) return
     this.#onFault('gateways have different GATEWAY_STORE_KEY_FILEs, so they share nothing')
   }

@@ -33,6 +33,9 @@ export interface StoreMemberOptions {
   readonly onFault: (cause: string) => void
 }
 
+/** By which two clocks may differ, and a command may be late. */
+const SLACK_MS = 1000
+
 /** One gateway, or one of its threads, among all that share a store. */
 export class StoreMember {
   readonly sessions: SessionGroup
@@ -53,7 +56,14 @@ export class StoreMember {
     this.#onStoreFailure = options.onStoreFailure
     this.#store = new SharedStore(
       settings,
-      { onAway, onBack: (awayMs) => this.#onBack(awayMs), onFault },
+      {
+        onAway,
+        onBack: (awayMs) => this.#onBack(awayMs),
+        onFault,
+        onNewData: () => {
+          for (const guard of this.#guards) guard.writeBack(Number.NEGATIVE_INFINITY)
+        },
+      },
       options.onStoreFailure.deadlineMs,
     )
     const { breaker, keys } = this.#store
@@ -133,6 +143,7 @@ export class StoreMember {
     const { breaker, keys } = this.#store
     const guard = new SharedReplays({
       memory,
+      clock: this.#options.clock,
       breaker,
       keys,
       space,
@@ -158,7 +169,7 @@ export class StoreMember {
   maintain(): void {
     this.#store.look(() => this.#events.restart())
     this.#ended.maintain()
-    for (const guard of this.#guards) guard.takeBack()
+    for (const guard of this.#guards) guard.maintainStore()
   }
 
   close(): void {
@@ -167,6 +178,9 @@ export class StoreMember {
   }
 
   #onBack(awayMs: number): void {
+    // Accepted by `local`. The first failure came before the outage was noticed.
+    const sinceMs = this.#options.clock() - awayMs - this.#onStoreFailure.deadlineMs - SLACK_MS
+    for (const guard of this.#guards) guard.writeBack(sinceMs)
     this.maintain()
     this.#options.onBack(awayMs)
   }
