@@ -7,10 +7,12 @@ import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { type LoadedFile, loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
+import { outOfTime } from '../config/rules/certificate-times.ts'
 import { remainingFaults } from '../config/rules/remaining-faults.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
+import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import {
@@ -55,7 +57,7 @@ export const command: Command = {
   about: [
     'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. Every fault of every file comes at once, with its line; files that only a faulty gateway.json may name come after it is mended.',
     'A gateway.json as FILE is checked with the files that it names. What it lacks is a warning where the environment of the gateway may give it.',
-    'A warning does not change the exit code: a limit that no route reaches, an empty table, a certificate that is not valid now.',
+    'A warning does not change the exit code: a limit that no route reaches, an empty table. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
   ],
   examples: [
     ['countersign validate', 'the configuration here'],
@@ -134,7 +136,10 @@ function checkEnvironment(found: Findings, env: Environment): void {
   const tls = named.tls === undefined ? undefined : checkTls(found, named.tls)
   if (named.adminTokenFile !== undefined) checkAdminToken(found, named.adminTokenFile)
   if (named.clientsFile !== undefined) checkClients(found, named.clientsFile, tls?.material.trust)
-  if (settings.value !== undefined) checkAuditKeys(found, settings.value)
+  if (settings.value !== undefined) {
+    checkAuditKeys(found, settings.value)
+    found.faults.push(...outOfTime(upstreamCertificates(settings.value, Date.now())))
+  }
 }
 
 function checkFile(found: Findings, file: string): void {
@@ -223,10 +228,14 @@ function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined
     found.faults.push(...faults)
     return undefined
   }
-  const { summary, warnings } = value.material
+  const { summary, warnings, dated } = value.material
+  const late = outOfTime(dated)
   const until = new Date(summary.certificate.notAfterSeconds * 1000).toISOString()
-  found.good.push(`${settings.certFile}: OK, good until ${until}`)
-  found.warnings.push(...warnings)
+  if (!late.some(({ file }) => file === settings.certFile))
+    found.good.push(`${settings.certFile}: OK, good until ${until}`)
+  found.faults.push(...late)
+  const known = late.map(({ file, path, reason }) => `${file}: ${path} ${reason}`)
+  found.warnings.push(...warnings.filter((warning) => !known.some((fault) => warning.startsWith(fault))))
   if (settings.ocspFile !== undefined) checkStaple(found, settings.ocspFile, value.material.chain)
   if (settings.ocspFetch && responderOf(value.material.chain[0]) === undefined)
     found.warnings.push(`${settings.certFile}: the certificate names no OCSP responder with a URL of http`)

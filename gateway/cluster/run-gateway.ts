@@ -12,7 +12,7 @@ import { clockOffset } from '../audit/clock-offset.ts'
 import { Rotation } from '../audit/segments/rotation.ts'
 import { SegmentThread } from '../audit/segments/segment-thread.ts'
 import { describeFault, type Fault, showFault } from '../config/faults.ts'
-import { fileWarnings, settingsWarnings } from '../process/config-warnings.ts'
+import { certificateWarnings, fileWarnings, settingsWarnings } from '../process/config-warnings.ts'
 import { canSharePorts, listen, startFailure } from '../process/public-listeners.ts'
 import { watchAdminToken } from '../process/reload/admin-token.ts'
 import { ControlSocket } from '../process/restart/control-socket.ts'
@@ -83,7 +83,11 @@ export async function runGateway(): Promise<void> {
 /** Makes the parts, listens for probes and then for requests, and says where. Exits when it cannot. */
 async function start(read: StartupConfiguration, predecessor: Predecessor | undefined) {
   const { settings, log } = read
-  const warnings = [...fileWarnings(process.env), ...settingsWarnings(settings)]
+  const warnings = [
+    ...fileWarnings(process.env),
+    ...settingsWarnings(settings),
+    ...certificateWarnings(settings),
+  ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const { serving, adminSocket, startup } = await makeParts(read, predecessor)
   process.on('SIGHUP', () => serving.trail.reopen())

@@ -519,7 +519,7 @@ describe('mutual TLS', () => {
     })
 
     it('so that a client that met a list out of date connects anew, and comes in when it is renewed', async () => {
-      await reload('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
+      await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const refused = await ask('/machine/x', pinned, { agent })
       assert.deepEqual([refused.status, refused.headers.connection], [401, 'close'])
@@ -529,7 +529,7 @@ describe('mutual TLS', () => {
     })
 
     it('so that holders of bound tokens that met a list out of date guess nothing, and come in when it is renewed', async () => {
-      await reload('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
+      await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const headers = await bearer({ cnf: { 'x5t#S256': thumbprint(pinned, 'base64url') } })
       // More than an address may guess in a minute.
@@ -547,7 +547,7 @@ describe('mutual TLS', () => {
     })
 
     it('so that the service sees a certificate that met a list out of date, once the list is renewed', async () => {
-      await reload('crl.pem', await makeRevocationList(tls.ca, { untilDays: -1 }))
+      await letListExpire()
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })
       const unseen = await ask('/open/x', pinned, { agent })
       assert.deepEqual([unseen.status, unseen.headers.connection], [200, 'close'])
@@ -609,6 +609,19 @@ describe('mutual TLS', () => {
     await reload('crl.pem', await makeRevocationList(tls.ca, { revoked }))
   }
 
+  /** Puts a list in force that ends in seconds, and waits for its end: one that has ended is not taken in place of a good one. */
+  async function letListExpire(): Promise<void> {
+    for (let seconds = 3; ; seconds *= 2) {
+      const count = gateway.process.lines.length
+      tls.write('crl.pem', await makeRevocationList(tls.ca, { untilDays: seconds / 86_400 }))
+      const { level } = await until(() =>
+        gateway.process.lines.slice(count).find(({ msg }) => /certificates.* in force$/.test(String(msg))),
+      )
+      // Otherwise it had ended before it was read.
+      if (level === 30) return comesTo(pinned, 401)
+    }
+  }
+
   /** Writes a file, and waits until it is in force. */
   async function reload(name: string, text: string): Promise<void> {
     const count = gateway.process.lines.length
@@ -642,6 +655,38 @@ describe('the check of the configuration', () => {
     const until = tls.server.certificate.notAfter.toISOString()
     assert.ok(lines.includes(`${tls.env.GATEWAY_TLS_CERT}: OK, good until ${until}`), lines.join('\n'))
     assert.ok(lines.includes(`${GATEWAY_CLIENTS}: OK, clients: 1`))
+  })
+
+  it('names what is not valid now as a fault at its place, and a gateway starts with it all the same', async () => {
+    const days = { fromDays: -3, untilDays: -1 }
+    const late = await makeServerCertificate(tls.ca, days)
+    const old = await makeAuthority({ subject: 'CN=Old', ...days })
+    const env = {
+      ...tls.env,
+      GATEWAY_TLS_CERT: tls.write('late.pem', late.certPem),
+      GATEWAY_TLS_KEY: tls.write('late-key.pem', late.keyPem),
+      GATEWAY_TLS_CLIENT_CA: tls.write('two.pem', tls.ca.certPem + old.certPem),
+      GATEWAY_TLS_CLIENT_CRL: tls.write(
+        'late-crl.pem',
+        (await makeRevocationList(tls.ca, days)) + (await makeRevocationList(old)),
+      ),
+    }
+    const { status, lines } = await validate(env)
+    const until = late.certificate.notAfter.toISOString()
+    const faults = lines.filter((line) => /: (certificate|list) \d: /.test(line))
+    assert.equal(status, 1)
+    assert.equal(faults[0], `${env.GATEWAY_TLS_CERT}: certificate 1: expired at ${until}`)
+    assert.match(faults[1] ?? '', /late-crl\.pem: list 1: is out of date since \S+$/)
+    assert.equal(faults.length, 2)
+    // It has another authority beside it.
+    assert.match(lines.join('\n'), /^warning: \S+two\.pem: certificate 2 expired at \S+$/m)
+    assert.doesNotMatch(lines.join('\n'), /late\.pem: OK|warning: \S+late/)
+    const gateway = await startGateway({ config: { routes: [{ path: '/*', auth: ['none'] }] }, env })
+    const warnings = gateway.process.lines.filter(({ msg, level }) => msg === 'tls' && level === 40)
+    assert.ok(
+      warnings.some(({ warning }) => `${warning}`.includes(`late.pem: certificate 1 expired at ${until}`)),
+    )
+    await gateway.end()
   })
 
   it('names every fault of TLS files and clients at once', async () => {

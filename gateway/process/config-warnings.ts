@@ -1,10 +1,12 @@
 import { dirname, resolve } from 'node:path'
 import { configFiles, type Environment } from '../config/environment.ts'
+import { outOfTime } from '../config/rules/certificate-times.ts'
 import { issuerWarnings } from '../config/rules/issuer-rules.ts'
 import { methodsMeet } from '../config/rules/method-rules.ts'
 import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route, Settings } from '../config/settings.ts'
 import { groupWarnings } from '../config/upstreams/group-rules.ts'
+import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import { fixedLength, isTemplate } from '../http/rules/path-template.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
@@ -41,6 +43,11 @@ export function settingsWarnings(
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
   ]
+}
+
+/** One sentence for each certificate of an upstream that is not valid now. */
+export function certificateWarnings(settings: Settings): readonly string[] {
+  return outOfTime(upstreamCertificates(settings, Date.now())).map(({ path, reason }) => `${path}: ${reason}`)
 }
 
 /** One text that names them, or none. */

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { makeAuthority, makeCertificate } from '../../tls/demo/throw-away-ca.ts'
 import { describeFault } from '../faults.ts'
 import type { Settings } from '../settings.ts'
 import { readSettings, rereadSettings } from './reread-settings.ts'
@@ -65,4 +66,39 @@ test('the other files that the settings depend on are told with their texts, als
   const away = edited(open(), open({ upstreamSecretFile: `${secret}-away` }))
   assert.ok(away.parsed.faults)
   assert.ok(away.texts?.has(`${secret}-away`))
+})
+
+test('a valid certificate for upstreams, or of their authority, is not replaced by an expired one, but an expired one is', async () => {
+  const days = { fromDays: -3, untilDays: -1 }
+  const subject = 'CN=a'
+  const issuer = await makeAuthority({ subject: 'CN=Root' })
+  const old = await makeAuthority({ subject: 'CN=Root', ...days, keys: issuer.keys })
+  const good = await makeCertificate({ subject, issuer })
+  const late = await makeCertificate({ subject, issuer, ...days })
+  const file = (name: string) => join(DIR, name)
+  const tls = { caFile: file('ca.pem'), certFile: file('cert.pem'), keyFile: file('key.pem') }
+  const text = open({ upstreams: { a: { targets: ['https://a'], tls } } })
+  const write = (ca: typeof old, own: typeof good) => {
+    writeFileSync(tls.caFile, ca.certPem)
+    writeFileSync(tls.certFile, own.certPem)
+    writeFileSync(tls.keyFile, own.keyPem)
+  }
+  const env = { GATEWAY_CONFIG: file('gateway.json') }
+  writeFileSync(env.GATEWAY_CONFIG, text)
+  const running = () => readSettings(env).parsed.value as Settings
+  write(issuer, good)
+  const sound = running()
+  const reread = (settings: Settings) =>
+    rereadSettings({ env, running: settings, text }).parsed.faults?.map(describeFault).join() ?? ''
+  write(issuer, late)
+  assert.match(
+    reread(sound),
+    /^\S+gateway\.json: \$\.upstreams\.a\.tls\.certFile: \S+cert\.pem: certificate 1 expired at \S+, so what is in force stays/,
+  )
+  write(old, good)
+  assert.match(reread(sound), /\$\.upstreams\.a\.tls\.caFile: \S+ca\.pem: certificate 1 expired at/)
+  write(old, late)
+  assert.equal(reread(running()), '')
+  write(issuer, await makeCertificate({ subject, issuer }))
+  assert.equal(reread(sound), '')
 })

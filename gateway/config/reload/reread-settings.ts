@@ -3,7 +3,9 @@ import { type Environment, NAMES } from '../environment.ts'
 import type { Parsed } from '../faults.ts'
 import { type LoadedFile, loadFile, readText } from '../load-file.ts'
 import { conflictsInForce, loadSettings } from '../load-settings.ts'
+import { lapses } from '../rules/certificate-times.ts'
 import type { Settings } from '../settings.ts'
+import { upstreamCertificates } from '../upstreams/upstream-tls-files.ts'
 import { needsRestart, withoutRestart } from './settings-change.ts'
 
 /** What an edited config/gateway.json asks of a running gateway. Plain data. */
@@ -53,7 +55,7 @@ export interface RereadOptions {
 
 /**
  * Reads the settings again, as at the start. The file must be valid as a whole, also what needs a restart: otherwise the next
- * start would fail.
+ * start would fail. Certificates of upstreams that are valid are not replaced by others that are not.
  */
 export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const texts = new Map<string, string | undefined>([[running.configFile, text]])
@@ -64,6 +66,9 @@ export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const later = needsRestart(running, wanted)
   const conflicts = later.length === 0 ? [] : conflictsInForce(settings)
   if (conflicts.length > 0) return { parsed: { faults: conflicts }, texts }
+  const nowMs = Date.now()
+  const late = lapses(upstreamCertificates(settings, nowMs), upstreamCertificates(running, nowMs))
+  if (late.length > 0) return { parsed: { faults: late }, texts }
   const { value: clients, faults: bad } = newClients(running, settings)
   if (bad !== undefined) return { parsed: { faults: bad }, texts }
   return { parsed: { value: { settings, clients, needsRestart: later, wanted } }, texts }

@@ -3,6 +3,7 @@ import { createSecureContext } from 'node:tls'
 import type { Fault, Parsed } from '../faults.ts'
 import { childPath } from '../json/json-path.ts'
 import { loadFile, type ReadFile, shownName } from '../load-file.ts'
+import { type Dated, timeFault } from '../rules/certificate-times.ts'
 import { certificatesIn } from '../witness-settings.ts'
 import { DEFAULT_GROUP, type UpstreamGroup, type UpstreamTlsSettings } from './upstream-group.ts'
 
@@ -50,6 +51,43 @@ export function loadUpstreamTls({
     files[name] = texts
   }
   return faults.length > 0 ? { faults } : { value: files }
+}
+
+/** Every certificate of the groups, and whether it is valid now. */
+export function upstreamCertificates(
+  {
+    configFile,
+    upstreamGroups,
+    upstreamTls,
+  }: {
+    readonly configFile: string
+    readonly upstreamGroups: readonly UpstreamGroup[]
+    readonly upstreamTls: UpstreamTlsFiles
+  },
+  nowMs: number,
+): Dated[] {
+  return upstreamGroups.flatMap(({ name, tls }) => {
+    const { ca = '', cert = '' } = upstreamTls[name] ?? {}
+    return (
+      [
+        ['caFile', ca],
+        ['certFile', cert],
+      ] as const
+    ).flatMap(([key, text]) => {
+      const path = `${childPath('$.upstreams', name)}.tls.${key}`
+      return certificatesIn(text).map((pem, index) => {
+        const certificate = new X509Certificate(pem)
+        const late = timeFault(certificate, nowMs)
+        const reason = `${shownName(tls?.[key] ?? '')}: certificate ${index + 1} ${late}`
+        return {
+          file: path,
+          owner: key === 'certFile' && index === 0 ? '' : certificate.subject,
+          isSpare: key === 'caFile',
+          fault: late === undefined ? undefined : { file: configFile, path, reason },
+        }
+      })
+    })
+  })
 }
 
 type Key = 'caFile' | 'certFile' | 'keyFile'

@@ -6,7 +6,7 @@ import type { EditedSettings, SettingsTexts } from '../../config/reload/reread-s
 import { changeOf } from '../../config/reload/settings-change.ts'
 import { FileWatch } from '../../config/reload/watch.ts'
 import type { Settings } from '../../config/settings.ts'
-import { settingsWarnings } from '../config-warnings.ts'
+import { certificateWarnings, settingsWarnings } from '../config-warnings.ts'
 import { nextStartFaults } from './next-start.ts'
 import { rereadApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
@@ -111,7 +111,7 @@ function warn(
     const warning = `stays as it is until the gateway is started again: ${needsRestart.join(', ')}`
     log.warn({ file, keys: needsRestart, warning }, 'configuration')
   }
-  for (const warning of settingsWarnings(settings)) {
+  for (const warning of [...settingsWarnings(settings), ...certificateWarnings(settings)]) {
     log.warn({ file, warning }, 'configuration')
   }
 }

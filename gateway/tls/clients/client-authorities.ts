@@ -1,7 +1,8 @@
 import type { X509Certificate } from 'node:crypto'
+import { timeFault } from '../../config/rules/certificate-times.ts'
 import type { Findings } from '../listener/findings.ts'
 import { readPem } from '../listener/pem.ts'
-import { readCertificates, warnOfTime } from '../listener/server-certificate.ts'
+import { readCertificates } from '../listener/server-certificate.ts'
 import { subjectOf } from './certificate-names.ts'
 import { tieOf } from './list-authority.ts'
 import { type RevocationList, readRevocationList, UnusableList } from './revocation-list.ts'
@@ -16,7 +17,7 @@ interface FileCheck {
 
 /** Reads the certificate authorities of clients; undefined after a fault. */
 export function readAuthorities(text: string, check: FileCheck): readonly X509Certificate[] | undefined {
-  const { file, findings } = check
+  const { file, nowMs, findings } = check
   const authorities = readCertificates(text, check)
   if (authorities === undefined) return undefined
   for (const [index, authority] of authorities.entries()) {
@@ -29,8 +30,14 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
       const reason = `is of an intermediate authority (${name}): the file must also hold the one that issued it, up to the root`
       findings.fault({ file, path, reason })
     }
+    findings.date({
+      file,
+      path,
+      owner: authority.subject,
+      isSpare: true,
+      reason: timeFault(authority, nowMs),
+    })
   }
-  warnOfTime(authorities, check)
   return authorities
 }
 
@@ -53,7 +60,7 @@ export function readRevocationLists(
   }
   if (lists.length < blocks.length) return undefined
   checkSigners(lists, check)
-  warnOfListTimes(lists, check)
+  dateLists(lists, check)
   return lists
 }
 
@@ -88,19 +95,16 @@ function checkSigners(
   }
 }
 
-function warnOfListTimes(lists: readonly RevocationList[], { file, nowMs, findings }: FileCheck): void {
-  for (const [index, { thisUpdateMs, nextUpdateMs }] of lists.entries()) {
-    const name = `${file}: list ${index + 1}`
+function dateLists(lists: readonly RevocationList[], { file, nowMs, findings }: FileCheck): void {
+  for (const [index, { issuer, thisUpdateMs, nextUpdateMs }] of lists.entries()) {
+    const place = { file, path: `list ${index + 1}`, owner: issuer, isSpare: false }
+    const refused = ': every client of its authority is refused until'
     if (nextUpdateMs !== undefined && nowMs > nextUpdateMs) {
-      const since = new Date(nextUpdateMs).toISOString()
-      findings.warn(
-        `${name} is out of date since ${since}: every client of its authority is refused until it is renewed`,
-      )
-    }
-    if (nowMs < thisUpdateMs) {
-      findings.warn(
-        `${name} is not valid before ${new Date(thisUpdateMs).toISOString()}: every client of its authority is refused until then`,
-      )
-    }
+      const reason = `is out of date since ${new Date(nextUpdateMs).toISOString()}`
+      findings.date({ ...place, reason, effect: `${refused} it is renewed` })
+    } else if (nowMs < thisUpdateMs) {
+      const reason = `is not valid before ${new Date(thisUpdateMs).toISOString()}`
+      findings.date({ ...place, reason, effect: `${refused} then` })
+    } else findings.date({ ...place, reason: undefined })
   }
 }

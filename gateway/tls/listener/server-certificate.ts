@@ -1,4 +1,5 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { timeFault } from '../../config/rules/certificate-times.ts'
 import type { Findings } from './findings.ts'
 import { type PemBlock, readPem } from './pem.ts'
 
@@ -97,26 +98,20 @@ export function checkServerCertificate(
       `${certFile}: the certificate is not for servers (extended key usage): clients will refuse it`,
     )
   }
-  warnOfTime(chain, { file: certFile, nowMs, findings })
+  for (const [index, certificate] of chain.entries()) {
+    findings.date({
+      file: certFile,
+      path: `certificate ${index + 1}`,
+      owner: index === 0 ? '' : certificate.subject,
+      isSpare: false,
+      reason: timeFault(certificate, nowMs),
+    })
+  }
   for (const [index, certificate] of chain.entries()) {
     const next = chain[index + 1]
     if (next === undefined || certificate.checkIssued(next)) continue
     findings.warn(
       `${certFile}: certificate ${index + 2} has not issued certificate ${index + 1}: some clients will refuse it`,
     )
-  }
-}
-
-/** Warns of certificates that are not valid now. Not a fault, because it may be the clock that is wrong. */
-export function warnOfTime(
-  certificates: readonly X509Certificate[],
-  check: { readonly file: string; readonly nowMs: number; readonly findings: Findings },
-): void {
-  const { file, nowMs, findings } = check
-  for (const [index, { validFromDate, validToDate }] of certificates.entries()) {
-    const name = `${file}: certificate ${index + 1}`
-    if (nowMs > validToDate.getTime()) findings.warn(`${name} expired at ${validToDate.toISOString()}`)
-    if (nowMs < validFromDate.getTime())
-      findings.warn(`${name} is not valid before ${validFromDate.toISOString()}`)
   }
 }

@@ -1,6 +1,7 @@
 import { constants, hash, type KeyObject, type X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls'
 import type { Parsed } from '../../config/faults.ts'
+import type { Dated } from '../../config/rules/certificate-times.ts'
 import { parseTicketSecret } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
 import { subjectOf } from '../clients/certificate-names.ts'
@@ -39,6 +40,8 @@ export interface TlsMaterial {
   readonly summary: TlsSummary
   /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: readonly string[]
+  /** Every certificate and list, and whether it was valid when it was read. */
+  readonly dated: readonly Dated[]
 }
 
 /** The parts that may go into the log and the audit trail. */
@@ -91,7 +94,8 @@ export function parseTls(files: TlsFiles, texts: TlsTexts, nowMs: number): Parse
   }
   const { chain } = server
   const summary = summaryOf(chain[0], { trust, sharedTickets })
-  return { value: { secure, trust, sharedTickets, chain, summary, warnings: findings.warnings } }
+  const { warnings, dated } = findings
+  return { value: { secure, trust, sharedTickets, chain, summary, warnings, dated } }
 }
 
 interface Check {

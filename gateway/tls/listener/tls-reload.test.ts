@@ -18,9 +18,10 @@ const client = await makeCertificate({
   extendedKeyUsages: [CLIENT_AUTH],
 })
 const emptyList = await makeRevocationList(fixture.ca)
+const DAY_MS = 86_400_000
 
 /** A server with a reloader of real files, which looks only when it is told to. */
-async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
+async function served(t: TestContext, swap?: (material: TlsMaterial) => void, clock = Date.now) {
   const folder = mkdtempSync(join(tmpdir(), 'tls-'))
   const at = (name: string) => join(folder, name)
   const { ca, server } = fixture
@@ -44,7 +45,7 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void) {
   const reloader = new TlsReloader({
     files,
     loaded,
-    clock: Date.now,
+    clock,
     swap: swap ?? ((material) => listener.swap(material)),
     onReload: (reload) => told.push(reload),
     intervalMs: 3_600_000,
@@ -268,6 +269,88 @@ describe('a reload', () => {
     const last = told.at(-1)
     assert.ok(last?.result === 'success')
     assert.equal(last.before, loaded.material)
+  })
+})
+
+describe('a reload of what is out of its time', () => {
+  /** Certificate and key of the server, of another time. */
+  const servers = (days: { readonly fromDays: number; readonly untilDays: number }) =>
+    makeCertificate({ subject: 'CN=localhost', issuer: fixture.ca, ...days })
+  const EXPIRED = { fromDays: -3, untilDays: -1 }
+  const TOO_EARLY = { fromDays: 1, untilDays: 3 }
+
+  for (const [title, days, reason] of [
+    ['an expired', EXPIRED, 'expired at'],
+    ['a future', TOO_EARLY, 'is not valid before'],
+  ] as const) {
+    it(`keeps the good certificate of the server in the place of ${title} one, and says where it is`, async (t) => {
+      const { listener, told, look, write, at } = await served(t)
+      const bad = await servers(days)
+      write('cert', bad.certPem)
+      write('key', bad.keyPem)
+      await look(5)
+      assert.equal(told.length, 1)
+      assert.match(
+        String(results(told)[0]),
+        new RegExp(`^${at('cert')}: certificate 1: ${reason} 20\\S+ so .* stays`),
+      )
+      assert.equal(await certificateOf(listener), fixture.server.certificate.serialNumber.toLowerCase())
+      write('cert', next.certPem)
+      write('key', next.keyPem)
+      await look(3)
+      assert.equal(results(told)[1], true)
+    })
+  }
+
+  it('takes another expired one when the one in force has expired too, with a warning', async (t) => {
+    const time = { nowMs: Date.now() }
+    const { told, look, write } = await served(t, undefined, () => time.nowMs)
+    const bad = await servers(EXPIRED)
+    write('cert', bad.certPem)
+    write('key', bad.keyPem)
+    await look(4)
+    assert.equal(told.at(-1)?.result, 'failure')
+    time.nowMs += 31 * DAY_MS
+    await look(3)
+    const last = told.at(-1)
+    assert.ok(last?.result === 'success')
+    assert.match(last.after.warnings.join(), /certificate 1 expired at/)
+  })
+
+  it('keeps the good authority and the good list in the place of such ones, also among others', async (t) => {
+    const { listener, told, look, write, at } = await served(t)
+    const { keys } = fixture.ca
+    const old = await makeAuthority({ subject: 'CN=Root,O=Test', ...EXPIRED, keys })
+    const other = await makeAuthority({ subject: 'CN=Other' })
+    write('ca', other.certPem + old.certPem)
+    write('crl', emptyList + (await makeRevocationList(other)))
+    await look(5)
+    assert.match(String(results(told)), new RegExp(`^${at('ca')}: certificate 2: expired at `))
+    write('ca', fixture.ca.certPem)
+    write('crl', await makeRevocationList(fixture.ca, EXPIRED))
+    await look(5)
+    assert.match(String(results(told).at(-1)), new RegExp(`^${at('crl')}: list 1: is out of date since `))
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, true)
+  })
+
+  it('keeps the good authorities in the place of a file of expired ones with other names', async (t) => {
+    const { told, look, write, at } = await served(t)
+    const other = await makeAuthority({ subject: 'CN=Other', ...EXPIRED })
+    write('ca', other.certPem)
+    write('crl', await makeRevocationList(other))
+    await look(5)
+    assert.match(String(results(told)), new RegExp(`^${at('ca')}: certificate 1: expired at `))
+  })
+
+  it('takes an authority that is to come beside the good one, with a warning', async (t) => {
+    const { told, look, write } = await served(t)
+    const other = await makeAuthority({ subject: 'CN=Other', ...TOO_EARLY })
+    write('ca', fixture.ca.certPem + other.certPem)
+    write('crl', emptyList + (await makeRevocationList(other)))
+    await look(3)
+    const [reload] = told
+    assert.ok(reload?.result === 'success')
+    assert.match(reload.after.warnings.join(), /certificate 2 is not valid before/)
   })
 })
 

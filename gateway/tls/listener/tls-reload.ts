@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import { loadFile, type ReadFile, readLenient, readPrivate, unreadable } from '../../config/load-file.ts'
 import { type Disk, FileWatch, LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
+import { lapses } from '../../config/rules/certificate-times.ts'
 import { TLS_VARIABLES } from '../../config/rules/tls-rules.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
@@ -89,7 +90,8 @@ export function tlsTexts(
 /**
  * Puts changed certificates, keys, authorities and lists in force without dropping connections. All files are taken
  * together or not at all: certificate and key change one after the other, so a pair that does not fit is read again
- * before it is reported. Until all files are sound, the last good ones stay in force. What failed is tried again by and by:
+ * before it is reported. Until all files are sound, the last good ones stay in force; what is valid is not replaced by what has
+ * expired or is still to come. What failed is tried again by and by:
  * a certificate may not be valid yet, or the clients may not fit the authorities.
  */
 export class TlsReloader {
@@ -155,8 +157,11 @@ export class TlsReloader {
 
   #take(part: Part, texts: TlsTexts): void {
     const { files, clock } = this.#options
-    const parsed = parseTls(files, texts, clock())
-    if (parsed.faults === undefined) {
+    const nowMs = clock()
+    const parsed = parseTls(files, texts, nowMs)
+    const inForce = parseTls(files, this.#inForce.texts, nowMs).value?.dated ?? []
+    const faults = parsed.faults ?? lapses(parsed.value.dated, inForce)
+    if (parsed.value !== undefined && faults.length === 0) {
       this.#accept({ texts, material: parsed.value })
       return
     }
@@ -167,7 +172,7 @@ export class TlsReloader {
       this.#watches.get(part)?.again()
       return
     }
-    this.#fail(parsed.faults)
+    this.#fail(faults)
   }
 
   #accept(loaded: LoadedTls): void {
