@@ -99,6 +99,8 @@ export class Exchange implements Slotted {
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
+  /** forward, forwarding, refuse, open: what a call of gRPC came to; undefined for other requests. */
+  grpcStatus: number | undefined = undefined
   /** forward: the traceparent that went upstream. */
   traceparent: string | undefined = undefined
   /** forward: the upstream side. */

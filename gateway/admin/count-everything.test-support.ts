@@ -4,7 +4,8 @@ import type { Metrics } from './metrics.ts'
 /** Counts everything that there is to count but the shared store, so that every metric has a sample. */
 export function countEverything(metrics: Metrics, isMain = true): void {
   for (let request = 0; request < 3; request++) metrics.opened()
-  metrics.closed({ method: 'GET', route: { path: '/a "quoted" \\ path' } } as Exchange, 200, 0.25)
+  const route = { path: '/a "quoted" \\ path' }
+  metrics.closed({ method: 'GET', route, grpcStatus: 14 } as Exchange, 200, 0.25)
   metrics.closed({ method: 'BREW', refusalCode: 'not_found' } as Exchange, 404, 31)
   metrics.abandoned(3)
   for (let tunnel = 0; tunnel < 2; tunnel++) metrics.tunnelOpened()

@@ -174,6 +174,11 @@ function httpMetrics(registers: Registry[]) {
     help: 'Answers made by the gateway instead of the upstream, by code.',
     labelNames: ['code'],
   })
+  const grpcCalls = new Tally({
+    name: 'gateway_grpc_calls_total',
+    help: 'Calls of gRPC closed, by route and by the number of the status that they came to.',
+    labelNames: ['route', 'code'],
+  })
   const upstreamDurations = new Spreading(
     {
       name: 'gateway_upstream_request_duration_seconds',
@@ -192,7 +197,7 @@ function httpMetrics(registers: Registry[]) {
     aggregator: 'max',
     registers,
   })
-  expose(registers, [requests, durations, refusals, upstreamDurations, ...upstreams.families])
+  expose(registers, [requests, durations, refusals, grpcCalls, upstreamDurations, ...upstreams.families])
   return {
     shedRatio: (share: number) => shed.set(share),
     opened: () => {
@@ -204,6 +209,7 @@ function httpMetrics(registers: Registry[]) {
       inFlight--
       requests.count(route, method, COUNTED_STATUS[statusCode] ?? 0)
       durations.observe(durationSeconds, route, method)
+      if (exchange.grpcStatus !== undefined) grpcCalls.count(route, exchange.grpcStatus)
       if (exchange.refusalCode !== undefined) refusals.count(exchange.refusalCode)
     },
     /** Pipelined requests that were never started. */

@@ -69,12 +69,17 @@ test('optional members come last in both records, after status code and duration
       `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true${tail}}\n`,
     )
     assert.equal(pairKeyOf(request), pairKeyOf(response))
+    for (const grpcStatus of [0, 14]) {
+      const ofCall = responseTo(request, 201, 1, grpcStatus)
+      assert.equal(ofCall, response.replace('}', `,"grpcStatus":${grpcStatus}}`))
+      assert.equal(pairKeyOf(ofCall), pairKeyOf(request))
+    }
   }
 })
 
 test('a user agent that looks like optional members moves nothing', () => {
-  for (const [name, value] of Object.entries(OPTIONAL)) {
-    const userAgent = `x","${name}":"${value}"`
+  for (const [name, value] of Object.entries({ ...OPTIONAL, grpcStatus: 7 })) {
+    const userAgent = `x","${name}":${JSON.stringify(value)}`
     const response = JSON.parse(responseTo(requestRecord({ ...facts, userAgent }), 200, 1))
     assert.deepEqual(
       [response.userAgent, Object.keys(response).slice(-2)],
@@ -183,16 +188,25 @@ test('any strings survive UTF-8 in both records, and a line has one newline, at 
       anyFacts,
       fc.integer({ min: 100, max: 599 }),
       fc.double({ min: 0, max: 1e9, noNaN: true }),
-      (any, status, ms) => {
+      fc.option(fc.nat(16), { nil: undefined }),
+      (any, status, ms, grpcStatus) => {
         const request = requestRecord(any)
-        const response = responseTo(request, status, ms)
+        const response = responseTo(request, status, ms, grpcStatus)
+        assert.equal(pairKeyOf(response), pairKeyOf(request))
         const recovered = recoveredRecord(request)
         const given = JSON.parse(JSON.stringify(any))
         const duration = Math.round(ms * 1000) / 1000
         const decode = (line: string) =>
           JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(line)))
         assert.deepEqual(decode(request), { type: 'API_REQUEST', ...given })
-        assert.deepEqual(decode(response), { type: 'API_RESPONSE', ...given, statusCode: status, duration })
+        const call = grpcStatus === undefined ? {} : { grpcStatus }
+        assert.deepEqual(decode(response), {
+          type: 'API_RESPONSE',
+          ...given,
+          statusCode: status,
+          duration,
+          ...call,
+        })
         assert.deepEqual(decode(recovered), {
           type: 'API_RESPONSE',
           ...given,
@@ -221,15 +235,15 @@ test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what d
       unresolved: 0,
       locked: true,
     }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":1}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":2}\n`,
   )
   assert.equal(
     startRecord({ timestamp, pid: 7, open: 4, refused: 9, continues: '123' }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":1}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":2}\n`,
   )
   assert.equal(
     stopRecord({ timestamp, pid: 7, open: 0, reason: 'SIGTERM' }),
-    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":1}\n`,
+    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":2}\n`,
   )
 })
 

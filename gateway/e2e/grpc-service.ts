@@ -110,6 +110,10 @@ function one(seen: Seen, call: ServerUnaryCall<Note, Note>, done: sendUnaryData<
   seen.metadata.push(call.metadata)
   call.on('cancelled', () => seen.cancelled.push(text))
   if (text === 'wait') return
+  if (text === 'away') {
+    done({ code: status.UNAVAILABLE, details: 'not now' })
+    return
+  }
   if (text === 'fail') {
     const metadata = new Metadata()
     metadata.set('x-why-bin', Buffer.from([0, 1, 255]))

@@ -102,7 +102,7 @@ for (const secure of [false, true]) {
       const [id] = head?.get('x-request-id') ?? []
       assert.deepEqual(head?.get('x-content-type-options'), ['nosniff'])
       const [asked, answered] = await gateway.pair(String(id))
-      assert.deepEqual([asked.path, answered.statusCode], [`${METHODS}/One`, 200])
+      assert.deepEqual([asked.path, answered.statusCode, answered.grpcStatus], [`${METHODS}/One`, 200, 0])
     })
 
     it('passes streams of the client, of the service, and of both', async () => {
@@ -152,6 +152,10 @@ for (const secure of [false, true]) {
       )
       assert.deepEqual(trailers?.get('x-why-bin'), [Buffer.from([0, 1, 255])])
       assert.deepEqual(trailers?.get('server'), [])
+      const [, { statusCode, grpcStatus }] = await gateway.pair(String(trailers?.get('x-request-id')[0]))
+      assert.deepEqual([statusCode, grpcStatus], [200, status.FAILED_PRECONDITION])
+      const sample = `gateway_grpc_calls_total{route="${METHODS}/*",code="9"}`
+      assert.equal(await gateway.metric(sample), 1)
     })
 
     it('passes metadata with spaces around it, trimmed, in all directions', async () => {
@@ -207,7 +211,8 @@ for (const secure of [false, true]) {
       assert.match(String(refused.metadata.get('www-authenticate')[0]), /^Bearer/)
       assert.deepEqual(refused.metadata.get('x-frame-options'), ['DENY'])
       const [, answered] = await gateway.pair(String(refused.metadata.get('x-request-id')[0]))
-      assert.deepEqual([answered.statusCode, answered.path], [401, '/own.Notes/One'])
+      const { statusCode, path, grpcStatus } = answered
+      assert.deepEqual([statusCode, path, grpcStatus], [401, '/own.Notes/One', status.UNAUTHENTICATED])
     })
   })
 }
@@ -274,7 +279,7 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
       [200, '4', 'application/grpc'],
     )
     const [, answered] = await gateway.pair(unary.head['x-request-id'])
-    assert.equal(answered.statusCode, 504)
+    assert.deepEqual([answered.statusCode, answered.grpcStatus], [504, 4])
     await until(() => (cancelled.has('/a.B/Unary') ? true : undefined))
     const streamed = await ask('/a.B/Stream', { 'grpc-timeout': '1000000u' })
     // On a slow machine the time may be up before the head has come.
@@ -285,5 +290,38 @@ describe('a client of gRPC whose time runs out at the gateway', () => {
   it('gets a problem, as ever, when it does not speak gRPC', async () => {
     const { head } = await ask('/%zz', { 'content-type': 'application/json' })
     assert.deepEqual([head[':status'], head['content-type']], [400, 'application/problem+json'])
+  })
+})
+
+describe('a service of gRPC that is not available', () => {
+  it('is seen in the trail and in the metrics, and opens its circuit breaker', async (t) => {
+    const service = await startService({ metadata: [], cancelled: [] })
+    const gateway = await startGateway({
+      config: {
+        http2: true,
+        upstreams: { notes: { targets: [`h2c://127.0.0.1:${service.port}`], breaker: { failures: 20 } } },
+        routes: [{ path: `${METHODS}/*`, auth: ['none'], upstream: 'notes' }],
+      },
+    })
+    const client = noteClient(`127.0.0.1:${gateway.port}`, credentials.createInsecure())
+    t.after(async () => {
+      client.close()
+      await gateway.end()
+      service.stop()
+    })
+    const opened = `gateway_upstream_breaker_opened_total{upstream="h2c://127.0.0.1:${service.port}"}`
+    for (let calls = 1; calls <= 20; calls++) {
+      assert.equal((await callOne(client, 'fail')).error?.code, status.FAILED_PRECONDITION)
+      const { error } = await callOne(client, 'away')
+      assert.deepEqual([error?.code, error?.details], [status.UNAVAILABLE, 'not now'])
+      assert.equal(await gateway.metric(opened), 0)
+    }
+    for (let calls = 1; calls <= 20; calls++) await callOne(client, 'away')
+    assert.equal(await gateway.metric(opened), 1)
+    const { error, trailers } = await callOne(client, 'you')
+    assert.equal(error?.code, status.UNAVAILABLE)
+    const [, answered] = await gateway.pair(String(trailers?.get('x-request-id')[0]))
+    assert.deepEqual([answered.statusCode, answered.grpcStatus], [503, status.UNAVAILABLE])
+    assert.equal(await gateway.metric(`gateway_grpc_calls_total{route="${METHODS}/*",code="14"}`), 41)
   })
 })

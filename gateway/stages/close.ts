@@ -22,7 +22,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.
   if (exchange.requestLine !== undefined) {
-    const commit = gateway.trail.settle(responseTo(exchange.requestLine, statusCode, durationMs))
+    const record = responseTo(exchange.requestLine, statusCode, durationMs, exchange.grpcStatus)
+    const commit = gateway.trail.settle(record)
     if (commit !== undefined || !gateway.trail.writable) holdBack(gateway, exchange, commit)
   }
   gateway.metrics.closed(exchange, statusCode, durationMs / 1000)

@@ -3,12 +3,11 @@ import type { Route } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
-import { grpcTimeoutMs } from '../http/rules/grpc.ts'
+import { grpcTimeoutMs, isGrpc, UNKNOWN } from '../http/rules/grpc.ts'
 import { filterRequestTrailers } from '../http/rules/trailers.ts'
 import type { IncomingBody } from '../http/server/incoming-body.ts'
 import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
-import { isGrpcCall } from './forwarding/grpc-call.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 
 /** Sends an admitted request upstream and passes the response back, streamed both ways. */
@@ -17,7 +16,10 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
   // First, because only this can throw, and nothing has been sent yet.
   const { common, fields } = upstreamFields(gateway, exchange)
-  const isCall = isGrpcCall(exchange)
+  // What the client says is not enough: a service of HTTP/1.1 answers no calls.
+  const isCall = route.client.speaksHttp2 && isGrpc(req)
+  // Until its response says otherwise.
+  if (isCall) exchange.grpcStatus = UNKNOWN
   const hasBody = headers.hasBody && (isCall || !isEndedEmpty(exchange))
   // RFC 9110 section 10.1.1: 100 (Continue) only with a body, and never to HTTP/1.0.
   const unread = hasBody && exchange.bufferedBody === undefined

@@ -1,6 +1,7 @@
 import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { downstreamOf } from '../http/rules/client-address.ts'
+import { CANCELLED, isGrpc } from '../http/rules/grpc.ts'
 import { acceptedRequestId, interactionIdOf, newRequestId } from '../http/rules/request-id.ts'
 import type { ReceivedRequest } from '../http/server/handler.ts'
 import { timestampOf } from '../http/syntax/timestamp.ts'
@@ -47,5 +48,6 @@ export function closeAbandoned(gateway: Gateway, exchange: Exchange): void {
     return
   }
   exchange.forwarding?.clientGone()
+  if (isGrpc(exchange.req)) exchange.grpcStatus = CANCELLED
   close(gateway, exchange, CLIENT_GONE)
 }

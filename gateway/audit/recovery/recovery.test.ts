@@ -4,14 +4,8 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
-import {
-  recoveredRecord,
-  responseTo,
-  sealGapRecord,
-  sealRecord,
-  startRecord,
-  stopRecord,
-} from '../audit-records.ts'
+import { recoveredRecord, responseTo, startRecord, stopRecord } from '../audit-records.ts'
+import { sealGapRecord, sealRecord } from '../seal-records.ts'
 import {
   endOf,
   linesOf,
@@ -120,13 +114,13 @@ test('a trail of a newer version is refused by name and stays as it is, whether 
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   for (const line of [
-    '{"type":"AUDIT_START","open":0,"format":2}\n',
-    '{"type":"AUDIT_STOP","open":0,"format":2}\n',
+    '{"type":"AUDIT_START","open":0,"format":3}\n',
+    '{"type":"AUDIT_STOP","open":0,"format":3}\n',
   ]) {
     const text = `${start()}${a}${line}`
     fs.writeFileSync(file, text)
     assert.throws(() => recover(file), {
-      message: `audit file ${file} cannot be used: it was written by a newer version of the gateway: its format is 2, and this version reads up to 1`,
+      message: `audit file ${file} cannot be used: it was written by a newer version of the gateway: its format is 3, and this version reads up to 2`,
     })
     assert.equal(fs.readFileSync(file, 'utf8'), text)
   }

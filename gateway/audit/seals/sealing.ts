@@ -1,6 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import { THREAD_LIMITS } from '../../storage/memory/thread-limits.ts'
-import { sealGapRecord, sealRecord, typeOf } from '../audit-records.ts'
+import { typeOf } from '../audit-records.ts'
+import { sealGapRecord, sealRecord } from '../seal-records.ts'
 import type { Trail } from '../trail.ts'
 import type { TrailSeals } from '../trail-options.ts'
 import type { SealGap } from './find-sealed.ts'

@@ -18,6 +18,10 @@ export const command: Command = {
       about: 'sessionId: the name of a session (gateway/audit/RECORDS.md); finds responses only',
     },
     status: { value: 'STATUS', about: 'status of the response; finds responses only' },
+    'grpc-status': {
+      value: 'NUMBER',
+      about: 'what a call of gRPC came to, 14 is UNAVAILABLE; finds responses only',
+    },
     ...PERIOD_FLAGS,
     everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
     format: {
@@ -71,19 +75,23 @@ function searchOf(flags: Given['flags']): Search {
   const status = flagValue(flags, 'status')
   if (status !== undefined && !/^\d{1,3}$/.test(status))
     throw new UsageFault('--status must be a number: 429')
+  const grpcStatus = flagValue(flags, 'grpc-status')
+  if (grpcStatus !== undefined && !/^\d{1,2}$/.test(grpcStatus))
+    throw new UsageFault('--grpc-status must be a number: 14')
   const filter = {
     request: flagValue(flags, 'request'),
     user: flagValue(flags, 'user'),
     client: flagValue(flags, 'client'),
     session: flagValue(flags, 'session'),
     status: status === undefined ? undefined : Number(status),
+    grpcStatus: grpcStatus === undefined ? undefined : Number(grpcStatus),
   }
   const fromMs = whenOf(flags, 'since')
   const toMs = whenOf(flags, 'until')
   const hasPeriod = fromMs !== undefined || toMs !== undefined
   if (!hasPeriod && Object.values(filter).every((value) => value === undefined)) {
     throw new UsageFault(
-      'needs at least one of --request, --user, --client, --session, --status, --since, --until',
+      'needs at least one of --request, --user, --client, --session, --status, --grpc-status, --since, --until',
     )
   }
   const period = { fromMs: fromMs ?? Number.NEGATIVE_INFINITY, toMs: toMs ?? Number.POSITIVE_INFINITY }

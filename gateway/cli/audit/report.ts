@@ -16,7 +16,7 @@ export const command: Command = {
     json: { about: 'as JSON, one report a line' },
   },
   about: [
-    'Says what a day of the trail holds, for the daily look that PCI DSS 10.4 asks for: pairs, responses by status, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. What needs a person comes last.',
+    'Says what a day of the trail holds, for the daily look that PCI DSS 10.4 asks for: pairs, responses by status and calls of gRPC by theirs, gaps in the trail, restarts, times with a degraded store, changes of the configuration, seals. What needs a person comes last.',
     'A day without a single record needs a person too: the gateway was down, its trail is missing, or nobody called it. The report then says when the trail begins.',
     'It counts; it proves nothing: "audit verify" does.',
     ABOUT_FILES,
@@ -55,7 +55,9 @@ function dayOf(flags: Given['flags']): number {
 /** What comes from files cannot write lines of its own. */
 function reportText(file: string, report: DayReport): string {
   const { requests, responses, unpaired, recovered, starts, seals, longestUnsealedMs } = report
-  const statuses = Object.entries(report.byStatus).map(([status, count]) => `${status}: ${count}`)
+  const listOf = (counts: Readonly<Record<string, number>>) =>
+    Object.entries(counts).map(([status, count]) => `${status}: ${count}`)
+  const calls = listOf(report.byGrpcStatus)
   const spans = (found: DayReport['gaps']) =>
     found
       .map(({ from, until, reason }) => `\n    ${printable(`${from} to ${until ?? 'now'}, ${reason}`)}`)
@@ -64,7 +66,8 @@ function reportText(file: string, report: DayReport): string {
   return [
     `${printable(file)}, ${report.day} (UTC)`,
     `  requests    ${requests}, responses ${responses}, unpaired ${unpaired}, recovered ${recovered}`,
-    `  statuses    ${statuses.join(', ') || 'none'}`,
+    `  statuses    ${listOf(report.byStatus).join(', ') || 'none'}`,
+    ...(calls.length > 0 ? [`  grpc        ${calls.join(', ')}`] : []),
     `  starts      ${starts}, gaps ${report.gaps.length}${spans(report.gaps)}`,
     `  degraded    ${report.degraded.length}${spans(report.degraded)}`,
     `  config      ${plural(report.configChanges.length, 'change')}${report.configChanges.map(({ at, file: changed }) => `\n    ${printable(`${at} ${changed}`)}`).join('')}`,

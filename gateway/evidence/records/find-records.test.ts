@@ -51,7 +51,8 @@ function writeTrail(): { file: string; lines: string[] } {
       gatewayId: n % 10 === 0 ? idOf(startMs, n) : undefined,
     })
     written.push({ atMs: recordedMs, line: request })
-    const response = responseTo(request, n % 11 === 0 ? 429 : 200, endMs - startMs)
+    const grpcStatus = n % 6 === 1 ? n % 17 : undefined
+    const response = responseTo(request, n % 11 === 0 ? 429 : 200, endMs - startMs, grpcStatus)
     const session = n % 4 === 0 ? `,"sessionId":"session-${n % 5}"}\n` : '}\n'
     written.push({ atMs: endMs, line: response.replace(/\}\n$/, session) })
   }
@@ -107,6 +108,7 @@ describe('finding records', () => {
           client: fc.constant('partner'),
           session: fc.constantFrom('session-1', 'nobody'),
           status: fc.constantFrom(200, 429),
+          grpcStatus: fc.constantFrom(1, 14),
         },
         { requiredKeys: [] },
       ),

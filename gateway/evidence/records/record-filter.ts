@@ -9,9 +9,11 @@ export interface RecordFilter {
   /** `sessionId`: then only responses are found, as for a status. */
   readonly session?: string | undefined
   readonly status?: number | undefined
+  /** What a call of gRPC came to. */
+  readonly grpcStatus?: number | undefined
 }
 
-/** The same but for session and status, which a request has not got yet. */
+/** The same but for session and statuses, which a request has not got yet. */
 export function concerns({ request, user, client }: RecordFilter, record: AuditLine): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&
@@ -21,11 +23,12 @@ export function concerns({ request, user, client }: RecordFilter, record: AuditL
 }
 
 export function matches(filter: RecordFilter, record: AuditLine): boolean {
-  const { session, status } = filter
+  const { session, status, grpcStatus } = filter
   return (
     concerns(filter, record) &&
     (session === undefined || record.sessionId === session) &&
-    (status === undefined || record.statusCode === status)
+    (status === undefined || record.statusCode === status) &&
+    (grpcStatus === undefined || record.grpcStatus === grpcStatus)
   )
 }
 
@@ -37,8 +40,9 @@ export function needleOf({ request, user, client }: RecordFilter): string | unde
 }
 
 /** The same for what only responses have. */
-export function responseNeedleOf({ session, status }: RecordFilter): string | undefined {
+export function responseNeedleOf({ session, status, grpcStatus }: RecordFilter): string | undefined {
   if (session !== undefined) return `"sessionId":${JSON.stringify(session)}`
+  if (grpcStatus !== undefined) return `"grpcStatus":${grpcStatus}`
   return status === undefined ? undefined : `"statusCode":${status},`
 }
 

@@ -104,6 +104,15 @@ async function reportOf(name: string, lines: readonly string[], dayMs = DAY) {
   return reportDay(files!.segments, dayMs)
 }
 
+it('counts calls of gRPC by what they came to', async () => {
+  const lines = [0, 14, 14, 2].flatMap((grpcStatus) => {
+    const [request = ''] = pair(at('15:00:00.000'), 100)
+    return [request, responseTo(request, 200, 100, grpcStatus)]
+  })
+  const { byStatus, byGrpcStatus } = await reportOf('calls', [...lines, ...pair(at('15:00:00.000'), 100)])
+  assert.deepEqual([byStatus, byGrpcStatus], [{ 200: 5 }, { 0: 1, 2: 1, 14: 2 }])
+})
+
 it('lets no line wait for its seal while nothing was written', async () => {
   const seal = (time: string) => event('AUDIT_SEAL', at(time), { size: 1 })
   const report = await reportOf('idle', [

@@ -23,6 +23,8 @@ export interface DayReport {
   /** Responses that a start wrote for requests that a crash had cut off. */
   readonly recovered: number
   readonly byStatus: Readonly<Record<string, number>>
+  /** Calls of gRPC, by what they came to. */
+  readonly byGrpcStatus: Readonly<Record<string, number>>
   readonly starts: number
   /** AUDIT_STOP to AUDIT_START, but for rotations; and what lies before a start without a stop. */
   readonly gaps: readonly Span[]
@@ -73,6 +75,14 @@ async function beginOf(segments: readonly Segment[]): Promise<string | undefined
   return undefined
 }
 
+function countOne(counts: Map<number, number>, status: number): void {
+  counts.set(status, (counts.get(status) ?? 0) + 1)
+}
+
+function inOrder(counts: ReadonlyMap<number, number>): Record<string, number> {
+  return Object.fromEntries([...counts].toSorted(([a], [b]) => a - b))
+}
+
 class DayCount {
   readonly #period: Period
   #requests = 0
@@ -83,6 +93,7 @@ class DayCount {
   /** A seal of any day was read. */
   #isSealed = false
   readonly #byStatus = new Map<number, number>()
+  readonly #byGrpcStatus = new Map<number, number>()
   readonly #gaps: Span[] = []
   readonly #degraded = new Map<string, Span>()
   readonly #ended: Span[] = []
@@ -152,7 +163,8 @@ class DayCount {
       responses: this.#responses,
       unpaired,
       recovered: this.#recovered,
-      byStatus: Object.fromEntries([...this.#byStatus].toSorted(([a], [b]) => a - b)),
+      byStatus: inOrder(this.#byStatus),
+      byGrpcStatus: inOrder(this.#byGrpcStatus),
       starts: this.#starts,
       gaps: this.#gaps,
       degraded,
@@ -182,8 +194,8 @@ class DayCount {
     this.#responses++
     if (record.recovered === true) this.#recovered++
     else {
-      const status = numberOf(record.statusCode)
-      this.#byStatus.set(status, (this.#byStatus.get(status) ?? 0) + 1)
+      countOne(this.#byStatus, numberOf(record.statusCode))
+      if (record.grpcStatus !== undefined) countOne(this.#byGrpcStatus, numberOf(record.grpcStatus))
     }
   }
 

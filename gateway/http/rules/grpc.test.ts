@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Field } from '../syntax/field.ts'
-import { grpcStatusLines, grpcTimeoutMs, isGrpc } from './grpc.ts'
+import {
+  GRPC_STATUSES,
+  grpcStatusIn,
+  grpcStatusLines,
+  grpcStatusOfHttp,
+  grpcStatusOfRefusal,
+  grpcTimeoutMs,
+  httpStatusOfGrpc,
+  isGrpc,
+} from './grpc.ts'
 
 const ofType = (type: string) => [new Field('content-type', type)]
 
@@ -37,13 +46,24 @@ describe('a call of gRPC', () => {
   })
 
   it('is refused with a status of its own, and a message that is always one line', () => {
-    assert.equal(grpcStatusLines(401, 'A token.'), 'grpc-status: 16\r\ngrpc-message: A token.\r\n')
-    assert.equal(
-      grpcStatusLines(418, '100 %\r\nü'),
-      'grpc-status: 2\r\ngrpc-message: 100 %25%0D%0A%C3%BC\r\n',
+    assert.equal(grpcStatusLines(16, 'A token.'), 'grpc-status: 16\r\ngrpc-message: A token.\r\n')
+    assert.equal(grpcStatusLines(2, '100 %\r\nü'), 'grpc-status: 2\r\ngrpc-message: 100 %25%0D%0A%C3%BC\r\n')
+    const statuses = [400, 401, 403, 404, 413, 418, 429, 502, 503, 504]
+    assert.deepEqual(statuses.map(grpcStatusOfRefusal), [13, 16, 7, 12, 8, 2, 8, 14, 14, 4])
+  })
+
+  it('came to what its response says, and to UNKNOWN where that is no status of gRPC', () => {
+    const read = (value: string) => grpcStatusIn([new Field('grpc-status', value)])
+    assert.deepEqual(
+      ['0', '14', '16', '17', '99', '100', '-1', '', 'OK'].map(read),
+      [0, 14, 16, 2, 2, 2, 2, 2, 2],
     )
-    const statuses = [400, 403, 404, 413, 429, 503, 504]
-    const codes = statuses.map((status) => /\d+/.exec(grpcStatusLines(status, ''))?.[0])
-    assert.deepEqual(codes, ['13', '7', '12', '8', '8', '14', '4'])
+    assert.equal(grpcStatusIn([new Field('grpc-message', '0')]), undefined)
+    assert.deepEqual([200, 404, 429, 500, 503, 504].map(grpcStatusOfHttp), [2, 12, 14, 2, 14, 14])
+  })
+
+  it('counts as a failure of the service, or as none', () => {
+    const failed = GRPC_STATUSES.filter((_, status) => httpStatusOfGrpc(status) >= 500)
+    assert.deepEqual(failed, ['UNKNOWN', 'INTERNAL', 'UNAVAILABLE', 'DATA_LOSS'])
   })
 })

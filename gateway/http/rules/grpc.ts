@@ -4,6 +4,7 @@ import type { HttpVersion } from './request-headers.ts'
 /** Not `application/grpc-web`, whose trailers are in the body. */
 const CONTENT_TYPE = /^application\/grpc(?:\+[^;]*)?[ \t]*(?:;|$)/i
 const TIMEOUT = /^(\d{1,8})([HMSmun])$/
+const STATUS = /^\d{1,2}$/
 const UNIT_MS: Readonly<Record<string, number>> = {
   H: 3_600_000,
   M: 60_000,
@@ -13,16 +14,47 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   n: 1e-6,
 }
 
-/**
- * What a client of gRPC is told instead of a status of HTTP. As gRPC's http-grpc-status-mapping and Envoy have it, except that
- * a time that ran out is DEADLINE_EXCEEDED and not UNAVAILABLE, and too much is RESOURCE_EXHAUSTED: clients send again at once what
- * was UNAVAILABLE, and the service may have acted.
- */
-const CODES: Readonly<Record<number, number>> = {
+/** Names of the statuses, by number. */
+export const GRPC_STATUSES = [
+  'OK',
+  'CANCELLED',
+  'UNKNOWN',
+  'INVALID_ARGUMENT',
+  'DEADLINE_EXCEEDED',
+  'NOT_FOUND',
+  'ALREADY_EXISTS',
+  'PERMISSION_DENIED',
+  'RESOURCE_EXHAUSTED',
+  'FAILED_PRECONDITION',
+  'ABORTED',
+  'OUT_OF_RANGE',
+  'UNIMPLEMENTED',
+  'INTERNAL',
+  'UNAVAILABLE',
+  'DATA_LOSS',
+  'UNAUTHENTICATED',
+] as const
+export const CANCELLED = 1
+export const UNKNOWN = 2
+
+/** What clients take a response for that has only a status of HTTP: gRPC's http-grpc-status-mapping. */
+const OF_HTTP: Readonly<Record<number, number>> = {
   400: 13,
   401: 16,
   403: 7,
   404: 12,
+  429: 14,
+  502: 14,
+  503: 14,
+  504: 14,
+}
+/**
+ * What a client of gRPC is told instead of a status of HTTP. As gRPC's mapping and Envoy have it, except that
+ * a time that ran out is DEADLINE_EXCEEDED and not UNAVAILABLE, and too much is RESOURCE_EXHAUSTED: clients send again at once what
+ * was UNAVAILABLE, and the service may have acted.
+ */
+const OF_REFUSAL: Readonly<Record<number, number>> = {
+  ...OF_HTTP,
   405: 12,
   408: 4,
   409: 10,
@@ -31,12 +63,14 @@ const CODES: Readonly<Record<number, number>> = {
   429: 8,
   431: 8,
   500: 13,
-  502: 14,
-  503: 14,
   504: 4,
   508: 13,
 }
-const UNKNOWN = 2
+/**
+ * The status of HTTP that a status means to circuit breakers and to the health of an upstream, by number: that of google.rpc.Code, as
+ * in Envoy. But the time that a caller allows, and a method that it makes up, are no fault of the service: 408 and 404, not 504 and 501.
+ */
+const AS_HTTP = [200, 499, 500, 400, 408, 404, 409, 403, 429, 400, 409, 400, 404, 500, 503, 500, 401] as const
 
 /** Whether a request is a call of gRPC, which only HTTP/2 carries. */
 export function isGrpc({
@@ -55,9 +89,31 @@ export function grpcTimeoutMs(fields: readonly Field[]): number | undefined {
   return digits === undefined ? undefined : Number(digits) * (UNIT_MS[unit] as number)
 }
 
+/** What a head or trailers say that a call came to; a number that gRPC does not define counts as UNKNOWN. Undefined: they do not say. */
+export function grpcStatusIn(fields: readonly Field[]): number | undefined {
+  const value = valueIn(fields, 'grpc-status')
+  if (value === undefined) return undefined
+  return STATUS.test(value) && Number(value) < GRPC_STATUSES.length ? Number(value) : UNKNOWN
+}
+
+/** What clients take a call for that nobody gave a status of gRPC. @param status of HTTP */
+export function grpcStatusOfHttp(status: number): number {
+  return OF_HTTP[status] ?? UNKNOWN
+}
+
+/** What the client of a call is told. @param status of the refusal */
+export function grpcStatusOfRefusal(status: number): number {
+  return OF_REFUSAL[status] ?? UNKNOWN
+}
+
+/** What a call counts as for those who judge upstreams by statuses of HTTP. */
+export function httpStatusOfGrpc(status: number): number {
+  return AS_HTTP[status] ?? 500
+}
+
 /** The fields of a call that the gateway ends. @param message shown to the caller */
 export function grpcStatusLines(status: number, message: string): string {
-  return `grpc-status: ${CODES[status] ?? UNKNOWN}\r\ngrpc-message: ${percentEncoded(message)}\r\n`
+  return `grpc-status: ${status}\r\ngrpc-message: ${percentEncoded(message)}\r\n`
 }
 
 /** gRPC over HTTP/2, "Status-Message": what is not printable ASCII, and the percent sign. */

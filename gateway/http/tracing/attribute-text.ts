@@ -1,3 +1,5 @@
+import { GRPC_STATUSES } from '../rules/grpc.ts'
+
 /*
  * Attributes of spans as OTLP/JSON, each with a comma before it. What is put together of parts is kept as a tree of them, and
  * every text that it is put into has to walk it again; so what is used often is kept in one piece.
@@ -54,6 +56,16 @@ export function statusOf(status: number | undefined): string {
   if (status === undefined) return ''
   statuses[status] ??= inOnePiece(number('http.response.status_code', status))
   return statuses[status]
+}
+
+/** By number of the status. */
+const rpcs: readonly string[] = GRPC_STATUSES.map((name) =>
+  inOnePiece(text('rpc.system.name', 'grpc') + text('rpc.response.status_code', name)),
+)
+
+/** That it is a call of gRPC, and what it came to. */
+export function rpcOf(grpcStatus: number): string {
+  return rpcs[grpcStatus] ?? ''
 }
 
 /** Host, which says what server the caller meant. */

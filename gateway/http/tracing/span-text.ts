@@ -1,3 +1,4 @@
+import { GRPC_STATUSES } from '../rules/grpc.ts'
 import {
   authorityOf,
   beginText,
@@ -5,6 +6,7 @@ import {
   number,
   originOf,
   Remembered,
+  rpcOf,
   statusOf,
   text,
 } from './attribute-text.ts'
@@ -12,7 +14,7 @@ import type { Attempt, Trace } from './trace.ts'
 
 /*
  * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids as hexadecimal digits, 64 bit numbers as text,
- * enumerations as numbers. Attributes are those of the HTTP semantic conventions 1.44; never a query, a credential, a body.
+ * enumerations as numbers. Attributes are those of the HTTP and RPC semantic conventions 1.44; never a query, a credential, a body.
  */
 
 /** What a span needs of an exchange. */
@@ -27,6 +29,7 @@ export interface TracedExchange {
   readonly startedSteadyMs: number
   readonly route: { readonly path: string } | undefined
   readonly refusalCode: string | undefined
+  readonly grpcStatus: number | undefined
   readonly headers: { readonly userAgent: string }
   readonly req: { readonly version: string }
   readonly res: { readonly headersSent: boolean }
@@ -49,6 +52,15 @@ const CLIENT = 3
 const ERROR = 2
 const CLIENT_GONE = 499
 const CLIENT_GONE_ERROR = 'client_disconnected'
+/** What is an error of the one who serves a call of gRPC; to its client everything but OK is. */
+const SERVER_ERRORS: ReadonlySet<string> = new Set([
+  'UNKNOWN',
+  'DEADLINE_EXCEEDED',
+  'UNIMPLEMENTED',
+  'INTERNAL',
+  'UNAVAILABLE',
+  'DATA_LOSS',
+])
 /** Bits of `Span.flags`: it is known whether the parent is in another process, and it is. */
 const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
@@ -73,10 +85,13 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   const brokenOff = refusalCode !== undefined && exchange.res.headersSent
   const sentStatus =
     !gone && !brokenOff ? statusCode : exchange.res.headersSent ? trace.attempts.at(-1)?.status : undefined
+  const { grpcStatus } = exchange
+  const grpcError = callError(grpcStatus)
+  const isFailedCall = grpcError !== undefined && SERVER_ERRORS.has(grpcError)
   const error = gone
     ? CLIENT_GONE_ERROR
-    : statusCode >= 500 || brokenOff
-      ? (refusalCode ?? String(statusCode))
+    : statusCode >= 500 || brokenOff || isFailedCall
+      ? (refusalCode ?? grpcError ?? String(statusCode))
       : undefined
   const common = commonOf(exchange, end)
   const attributes =
@@ -85,6 +100,7 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
     peerAddress.of(exchange.peer) +
     (headers.userAgent === '' ? '' : userAgent.of(headers.userAgent)) +
     statusOf(sentStatus) +
+    callOf(exchange, !gone && refusalCode === undefined) +
     (refusalCode === undefined ? '' : text('countersign.refusal', refusalCode)) +
     // Its characters need no escape.
     `${REQUEST_ID}${exchange.requestId}"}}`
@@ -183,12 +199,17 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   const attempt = trace.attempts[index] as Attempt
   const common = commonOf(exchange, end)
   const origin = originOf(attempt.upstream)
+  const error = errorOf(trace, attempt, exchange, end)
+  // The gateway itself ended what was refused.
+  const isAnswered =
+    attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
   const attributes =
     (origin.url ?? beginText('url.full', `http://${exchange.host}`)) +
     pathOf(exchange).rest +
     origin.attributes +
     (index === 0 ? '' : number('http.request.resend_count', index)) +
-    statusOf(attempt.status)
+    statusOf(attempt.status) +
+    (isAnswered ? callOf(exchange, true) : '')
   return span(trace, {
     spanId: attempt.spanId,
     parentId: trace.spanId,
@@ -197,7 +218,7 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
     startMs: attempt.startMs + end.epochOffsetMs,
     endMs: (attempt.endMs ?? end.endMs) + end.epochOffsetMs,
     attributes,
-    error: errorOf(trace, attempt, exchange, end),
+    error,
   })
 }
 
@@ -212,7 +233,23 @@ function errorOf(
   if (isClientGone(trace, end)) return CLIENT_GONE_ERROR
   // The gateway itself ended it.
   if (exchange.refusalCode !== undefined) return exchange.refusalCode
+  if (exchange.grpcStatus !== undefined) return callError(exchange.grpcStatus)
   return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
+}
+
+const METHOD = beginText('rpc.method', '')
+
+/** Attributes of a call of gRPC. Callers make methods up: only one that the service knows is named. @param isAnswered by the service */
+function callOf(exchange: TracedExchange, isAnswered: boolean): string {
+  const { grpcStatus } = exchange
+  if (grpcStatus === undefined) return ''
+  const isKnown = isAnswered && GRPC_STATUSES[grpcStatus] !== 'UNIMPLEMENTED'
+  return `${rpcOf(grpcStatus)}${METHOD}${isKnown ? pathOf(exchange).rest.slice(1) : '_OTHER'}"}}`
+}
+
+/** Undefined: it is none, or it came to OK. */
+function callError(grpcStatus: number | undefined): string | undefined {
+  return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
 }
 
 /** A service may answer 499 as well. */

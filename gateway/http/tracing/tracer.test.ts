@@ -56,6 +56,7 @@ function exchange(changes: Partial<TracedExchange> = {}): TracedExchange {
     startedSteadyMs: 990,
     route: undefined,
     refusalCode: undefined,
+    grpcStatus: undefined,
     headers: { userAgent: '' },
     req: { version: '1.1' },
     res: { headersSent: false },
@@ -211,5 +212,45 @@ describe('traceIdOf', () => {
     assert.equal(traceIdOf({ req: { fields: [] }, trace: undefined, traceparent: undefined }), undefined)
     const forThisHop = { fields: [...parent('00'), new Field('Connection', 'traceparent')] }
     assert.equal(traceIdOf({ req: forThisHop, trace: undefined, traceparent: undefined }), undefined)
+  })
+
+  it('says what a call of gRPC came to: to its client all but OK is an error, to its server what it did wrong', async () => {
+    const { made, sent } = tracer()
+    const cases: readonly [Partial<TracedExchange>, number][] = [
+      [{ grpcStatus: 0 }, 200],
+      [{ grpcStatus: 5 }, 200],
+      [{ grpcStatus: 14 }, 200],
+      [{ grpcStatus: 12 }, 200],
+      [{ grpcStatus: 16, refusalCode: 'missing_token' }, 401],
+      [{ grpcStatus: 1 }, 499],
+    ]
+    for (const [facts, statusCode] of cases) {
+      const trace = made.begin([], false)
+      assert.ok(trace !== undefined)
+      if (facts.refusalCode === undefined) {
+        trace.began('h2c://service:50051')
+        if (statusCode === 200) trace.responded(200)
+      }
+      made.finish(trace, exchange({ path: '/demo.Notes/One', ...facts }), statusCode)
+    }
+    const rows = ((await sent()) as Span[]).map((span) => {
+      const found = attributesOf(span)
+      const isOfGrpc = found['rpc.system.name'] === 'grpc'
+      return [isOfGrpc, found['rpc.response.status_code'], found['rpc.method'], found['error.type']]
+    })
+    const known = 'demo.Notes/One'
+    assert.deepEqual(rows, [
+      [true, 'OK', known, undefined],
+      [true, 'OK', known, undefined],
+      [true, 'NOT_FOUND', known, undefined],
+      [true, 'NOT_FOUND', known, 'NOT_FOUND'],
+      [true, 'UNAVAILABLE', known, 'UNAVAILABLE'],
+      [true, 'UNAVAILABLE', known, 'UNAVAILABLE'],
+      [true, 'UNIMPLEMENTED', '_OTHER', 'UNIMPLEMENTED'],
+      [true, 'UNIMPLEMENTED', '_OTHER', 'UNIMPLEMENTED'],
+      [true, 'UNAUTHENTICATED', '_OTHER', undefined],
+      [true, 'CANCELLED', '_OTHER', 'client_disconnected'],
+      [false, undefined, undefined, 'client_disconnected'],
+    ])
   })
 })

@@ -14,7 +14,7 @@ import type { Forwarding } from './forwarding.ts'
 type Request = Parameters<typeof makeExchange>[0]
 
 /** An exchange that has been sent to an upstream, which the test plays by calling the forwarding. */
-function forwarded(request: Request = {}, revocations: object = {}) {
+function forwarded(request: Request = {}, revocations: object = {}, speaksHttp2 = request.version === '2') {
   const sent: UpstreamRequest[] = []
   let aborted = 0
   const call = { resume: () => {}, abort: () => aborted++, sent: true, upstream: 'http://up' }
@@ -34,7 +34,7 @@ function forwarded(request: Request = {}, revocations: object = {}) {
     sent.push(request)
     return call
   }
-  exchange.route = makeRoute({ client: { send, speaksHttp2: request.version === '2' } })
+  exchange.route = makeRoute({ client: { send, speaksHttp2 } })
   record(made.gateway, exchange)
   occupy(made.gateway, exchange)
   forward(made.gateway, exchange)
@@ -239,8 +239,8 @@ describe('an upgrade', () => {
 
 describe('a call of gRPC', () => {
   const CALL = { 'content-type': 'application/grpc', te: 'trailers', 'grpc-timeout': '3S' }
-  const call = (request: Request = {}, revocations = {}) =>
-    forwarded({ method: 'POST', version: '2', headers: CALL, ...request }, revocations)
+  const call = (request: Request = {}, revocations = {}, speaksHttp2 = true) =>
+    forwarded({ method: 'POST', version: '2', headers: CALL, ...request }, revocations, speaksHttp2)
 
   it('is sent as a call, within its own time, where the upstream speaks HTTP/2', () => {
     const [{ isDuplex, acceptsTrailers, totalMs, isTotalOfClient } = {} as UpstreamRequest] = call().sent
@@ -267,12 +267,40 @@ describe('a call of gRPC', () => {
     )
   })
 
+  it('is recorded with what it came to, by its trailers, its head, or the status of HTTP alone', () => {
+    const says = (status: string) => [new Field('grpc-status', status)]
+    const cases: readonly [number, Field[], Field[] | undefined, number][] = [
+      [200, [], says('14'), 14],
+      [200, [], says('0'), 0],
+      [200, says('5'), undefined, 5],
+      [200, says('0'), says('13'), 13],
+      [200, [], [], 2],
+      [200, [], undefined, 2],
+      [200, [], says('never heard of'), 2],
+      [503, [], undefined, 14],
+      [404, [], undefined, 12],
+    ]
+    for (const [status, head, trailers, expected] of cases) {
+      const { forwarding, trail } = call()
+      forwarding.head(status, head)
+      forwarding.end(trailers)
+      const { statusCode, grpcStatus } = trail.records[1] ?? {}
+      assert.deepEqual([statusCode, grpcStatus], [status, expected])
+    }
+    const { gateway, exchange, trail } = call()
+    closeAbandoned(gateway, exchange)
+    assert.deepEqual([trail.records[1]?.statusCode, trail.records[1]?.grpcStatus], [499, 1])
+    const plain = forwarded({ version: '2' })
+    plain.forwarding.head(200, [])
+    plain.forwarding.end(says('14'))
+    assert.equal('grpcStatus' in (plain.trail.records[1] ?? {}), false)
+  })
+
   it('is cancelled at once when its client goes, but not where the upstream does not speak HTTP/2', () => {
     const { forwarding, aborted } = call()
     forwarding.clientGone()
     assert.equal(aborted(), 1)
-    const other = call()
-    other.exchange.route = makeRoute()
+    const other = call({}, {}, false)
     other.forwarding.clientGone()
     assert.equal(other.aborted(), 0)
   })

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream'
 import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { grpcStatusIn, grpcStatusOfHttp } from '../../http/rules/grpc.ts'
 import { filterResponseHead, revokedSessions } from '../../http/rules/response-headers.ts'
 import { filterResponseTrailers } from '../../http/rules/trailers.ts'
 import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
@@ -17,7 +18,6 @@ import { close } from '../close.ts'
 import { vacate } from '../occupy.ts'
 import { giveUp } from '../response/refuse.ts'
 import { writeHead } from '../response/write-response.ts'
-import { isGrpcCall } from './grpc-call.ts'
 import { lapseOf } from './lapse.ts'
 import { openTunnel } from './tunnel.ts'
 
@@ -103,6 +103,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     const { req, res } = this.#exchange
     this.#status = status
     this.#exchange.trace?.responded(status)
+    if (this.#exchange.grpcStatus !== undefined)
+      this.#exchange.grpcStatus = grpcStatusIn(fields) ?? grpcStatusOfHttp(status)
     this.#gateway.metrics.upstreamAnswered(
       this.#upstream(),
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
@@ -167,6 +169,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       this.give(SESSIONS_UNAVAILABLE)
       return
     }
+    if (trailers !== undefined && this.#exchange.grpcStatus !== undefined)
+      this.#exchange.grpcStatus = grpcStatusIn(trailers) ?? this.#exchange.grpcStatus
     close(this.#gateway, this.#exchange, this.#status)
     const { res, route } = this.#exchange
     if (trailers === undefined) res.end()
@@ -193,10 +197,10 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
    * for a moment: disconnecting early must not keep a session alive. A request that changes nothing is cancelled.
    */
   clientGone(): void {
-    const { req, share } = this.#exchange
+    const { req, share, grpcStatus } = this.#exchange
     // A client of gRPC that cancels its call means the service.
     const mayHaveActed =
-      this.call?.sent === true && req.complete && !SAFE.has(req.method) && !isGrpcCall(this.#exchange)
+      this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     const { load } = this.#gateway
     if (!mayHaveActed || this.#status !== 0 || share === undefined || load.phase === 'over') {
       this.abort()

@@ -4,7 +4,7 @@ import { Commit } from '../../audit/commit/commit.ts'
 import { refusal } from '../../refusals.ts'
 import { admit } from '../admit.ts'
 import { PendingRecord, record } from '../record.ts'
-import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
+import { makeExchange, makeGateway } from '../stage.test-support.ts'
 import { giveUp, refuse } from './refuse.ts'
 
 const NOT_FOUND = refusal('not_found', { headers: ['Retry-After', '3'], cause: 'private' })
@@ -101,7 +101,7 @@ describe('refuse', () => {
     for (const line of ['Retry-After: 3\r\n', 'X-Frame-Options: DENY\r\n', 'X-Request-ID: request-1\r\n'])
       assert.ok(res.lines.includes(line), line)
     assert.doesNotMatch(res.lines, /Content-Length/)
-    assert.equal(trail.records[1]?.statusCode, 404)
+    assert.deepEqual([trail.records[1]?.statusCode, trail.records[1]?.grpcStatus], [404, 12])
     assert.ok(measured.some((line) => line.startsWith('closed 404')))
   })
 
@@ -139,18 +139,19 @@ describe('giveUp', () => {
   })
 
   it('ends a call of gRPC with a status, but not for a client that takes nothing', () => {
-    const ended = (code: 'upstream_timeout' | 'response_timeout', speaksHttp2 = true) => {
+    const ended = (code: 'upstream_timeout' | 'response_timeout', isCall = true) => {
       const headers = { 'content-type': 'application/grpc' }
       const { exchange, res } = makeExchange({ version: '2', headers })
-      exchange.route = makeRoute({ client: { ...makeRoute().client, speaksHttp2 } })
+      const { gateway, trail } = makeGateway()
+      if (isCall) exchange.grpcStatus = 0
       res.headersSent = true
-      giveUp(makeGateway().gateway, exchange, refusal(code))
-      return [res.calls, res.trailers?.slice(0, 14)]
+      giveUp(gateway, exchange, refusal(code))
+      return [res.calls, res.trailers?.slice(0, 14), trail.records[1]?.grpcStatus]
     }
-    assert.deepEqual(ended('upstream_timeout'), [['end'], 'grpc-status: 4'])
-    assert.deepEqual(ended('response_timeout'), [['breakOff'], undefined])
+    assert.deepEqual(ended('upstream_timeout'), [['end'], 'grpc-status: 4', 4])
+    assert.deepEqual(ended('response_timeout'), [['breakOff'], undefined, 4])
     // A service of HTTP/1.1 answers no calls, whatever its client says.
-    assert.deepEqual(ended('upstream_timeout', false), [['breakOff'], undefined])
+    assert.deepEqual(ended('upstream_timeout', false), [['breakOff'], undefined, undefined])
   })
 
   it('stops the upstream, and nothing else, when the exchange has ended', () => {

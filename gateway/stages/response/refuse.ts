@@ -1,10 +1,9 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { grpcStatusLines, isGrpc } from '../../http/rules/grpc.ts'
+import { grpcStatusLines, grpcStatusOfRefusal, isGrpc } from '../../http/rules/grpc.ts'
 import { STATUS_CODES } from '../../http/syntax/status-codes.ts'
 import type { Refusal } from '../../refusals.ts'
 import { close } from '../close.ts'
-import { isGrpcCall } from '../forwarding/grpc-call.ts'
 import { recordAtEnd } from '../record.ts'
 import { logRefusal } from './log-refusal.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
@@ -33,12 +32,14 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
-/** What the trail and the metrics have is the status of the refusal; a client of gRPC finds its own in the fields of a 200. */
+/** The client finds the status of gRPC in the fields of a 200; the trail and the metrics have that of the refusal beside it. */
 function refuseCall(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { status, detail, headers } = refusal
+  const grpcStatus = grpcStatusOfRefusal(status)
+  exchange.grpcStatus = grpcStatus
   logRefusal(gateway, exchange, refusal)
   close(gateway, exchange, status)
-  const lines = `${CALL_LINES}${grpcStatusLines(status, detail)}${linesOf(headers)}`
+  const lines = `${CALL_LINES}${grpcStatusLines(grpcStatus, detail)}${linesOf(headers)}`
   writeHead(gateway, exchange, 200, { lines, contentLength: undefined, dated: false })
   exchange.res.end()
 }
@@ -82,9 +83,12 @@ export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   }
   logRefusal(gateway, exchange, refusal)
   exchange.refusalCode = refusal.code
+  const isCall = exchange.grpcStatus !== undefined
+  const grpcStatus = grpcStatusOfRefusal(refusal.status)
+  if (isCall) exchange.grpcStatus = grpcStatus
   close(gateway, exchange, refusal.status)
   // A client that takes nothing would not take the status either.
-  if (refusal.code !== 'response_timeout' && isGrpcCall(exchange))
-    exchange.res.end(grpcStatusLines(refusal.status, refusal.detail))
+  if (isCall && refusal.code !== 'response_timeout')
+    exchange.res.end(grpcStatusLines(grpcStatus, refusal.detail))
   else exchange.res.breakOff(refusal.status === 408)
 }

@@ -87,6 +87,11 @@ export class CircuitBreaker {
     else if (this.#isProbe(probe)) this.#promising += 1
   }
 
+  /** A response is whole and means this status, whatever its head said. */
+  ended(status: number, probe: number): void {
+    if (this.#isFailure(status)) this.failed(probe)
+  }
+
   /** An exchange is over with which the target did what it should. @param status of its head */
   succeeded(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.#good(probe)

@@ -29,6 +29,13 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.responded(status, this.#probe)
   }
 
+  /** The response is whole. @param status what it means, whatever its head said */
+  protected attemptEnded(status: number): void {
+    this.#status = status
+    this.chosenOrigin.health.responded(status)
+    this.chosenOrigin.breaker?.ended(status, this.#probe)
+  }
+
   /** No connection could be made, which the pool tells the health. */
   protected attemptRefused(): void {
     this.chosenOrigin.breaker?.failed(this.#takeProbe())

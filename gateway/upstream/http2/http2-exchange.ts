@@ -1,3 +1,4 @@
+import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../http/rules/grpc.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import type { BodySender } from '../http1/outgoing-body.ts'
 import type { ConnectError } from '../open-connection.ts'
@@ -28,6 +29,8 @@ export class Http2Exchange
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
+  /** What a call has come to by its head, which says 200 of one that failed too. */
+  #callStatus: number | undefined = undefined
 
   override begin(): void {
     try {
@@ -143,6 +146,7 @@ export class Http2Exchange
   }
 
   responded(status: number, fields: readonly Field[]): void {
+    if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
   }
 
@@ -151,6 +155,8 @@ export class Http2Exchange
   }
 
   whole(trailers: readonly Field[] | undefined): void {
+    if (this.#callStatus !== undefined)
+      this.attemptEnded(httpStatusOfGrpc(grpcStatusIn(trailers ?? []) ?? this.#callStatus))
     this.ended(trailers)
   }
 

@@ -264,6 +264,48 @@ describe('a response over HTTP/2', () => {
   })
 })
 
+describe('a call of gRPC', () => {
+  /** Whether a circuit breaker that a failure opens is open after a call, or a request of another kind, that got this. */
+  async function opens(t: TestContext, script: Script, isDuplex = true): Promise<boolean> {
+    const framed = await framedUpstream(script)
+    const breaker = {
+      failures: 1,
+      failurePercent: undefined,
+      windowMs: 10_000,
+      minRequests: 20,
+      openMs: 5000,
+      probes: 1,
+      statuses: undefined,
+    }
+    const states: string[] = []
+    const upstream = upstreamsTo([framed.url], {
+      policy: { breaker, retry: undefined, slowStartMs: 0 },
+      onBreaker: (_, state) => states.push(state),
+    })
+    t.after(async () => {
+      await framed.close()
+      await upstream.close()
+    })
+    await send(upstream, { method: 'POST', isDuplex }).over
+    return states.includes('open')
+  }
+  const says = (status: number) => ['grpc-status', String(status)]
+  const answer =
+    (status: number): Script =>
+    ({ write }, id) =>
+      write(head(id, OK), data(id, 'a message'), head(id, says(status), END_STREAM))
+
+  it('counts for the circuit breaker by what it came to, whether trailers or its head say so, or nobody does', async (t) => {
+    const failed: number[] = []
+    for (let status = 0; status <= 17; status++) if (await opens(t, answer(status))) failed.push(status)
+    assert.deepEqual(failed, [2, 13, 14, 15, 17])
+    assert.equal(await opens(t, ({ write }, id) => write(head(id, [...OK, ...says(14)], END_STREAM))), true)
+    assert.equal(await opens(t, ({ write }, id) => write(head(id, [...OK, ...says(5)], END_STREAM))), false)
+    assert.equal(await opens(t, ({ write }, id) => write(head(id, OK), data(id, 'x', END_STREAM))), true)
+    assert.equal(await opens(t, answer(14), false), false, 'the trailers of another request')
+  })
+})
+
 describe('a whole response that its receiver holds back', () => {
   /** Sends it in two pieces, the second of which comes in the pause. Then the connection ends. */
   async function heldBack(t: TestContext, last: (id: number) => Buffer[]) {
