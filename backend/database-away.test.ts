@@ -12,7 +12,8 @@ import { startTestService, type TestResponse, type TestService, type TestUser } 
 import type { TcpProxy } from './testing/tcp-proxy.ts'
 
 const NO_SERVER =
-  process.env.TEST_DATABASE_URL === undefined && 'TEST_DATABASE_URL names no PostgreSQL server'
+  process.env.TEST_DATABASE_URL === undefined &&
+  'TEST_DATABASE_URL names no PostgreSQL server, such as postgres://postgres@127.0.0.1:5432/postgres (apt-get install postgresql)'
 const STATEMENT_TIMEOUT_MS = 2000
 const REDIRECT = 'https://app.example.com/callback'
 

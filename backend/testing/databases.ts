@@ -22,7 +22,9 @@ export function onPostgres(subject: string, describeBehaviour: (database: () => 
   const url = process.env.TEST_DATABASE_URL
   if (url === undefined) {
     // A test, not a suite: the runner counts only skipped tests, and nobody is to overlook this.
-    it(`${subject}, on PostgreSQL`, { skip: 'TEST_DATABASE_URL names no PostgreSQL server' })
+    it(`${subject}, on PostgreSQL`, {
+      skip: 'TEST_DATABASE_URL names no PostgreSQL server, such as postgres://postgres@127.0.0.1:5432/postgres (apt-get install postgresql)',
+    })
     return
   }
   describe(`${subject}, on PostgreSQL`, () => withDatabase(() => openTestPostgres(url), describeBehaviour))

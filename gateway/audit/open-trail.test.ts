@@ -241,7 +241,7 @@ test('a full disk (ENOSPC) leaves no torn line, and every response is written wh
   const body = FILL.replace('MAKE_ROOM', room) + end
   const child = spawnSync('unshare', [...command, ...program(join(disk, 'audit.ndjson'), body)])
   if (child.error !== undefined || /unshare|mount/.test(String(child.stderr))) {
-    t.skip(`a tmpfs cannot be mounted here: ${child.error ?? child.stderr}`)
+    t.skip(`a tmpfs cannot be mounted here, which may take root: ${child.error ?? child.stderr}`)
     return
   }
   const report = JSON.parse(String(child.stdout))

@@ -21,7 +21,9 @@ describe('the accounting of the kernel', () => {
     assert.throws(() => parsePeakBytes('VmRSS:\t7 kB\n'), /no VmHWM/)
   })
 
-  it('agrees with what this process knows of itself', { skip: process.platform !== 'linux' }, () => {
+  it('agrees with what this process knows of itself', {
+    skip: process.platform !== 'linux' && 'needs Linux',
+  }, () => {
     const ownUs = () => process.cpuUsage().user + process.cpuUsage().system
     const beforeUs = ownUs()
     const { userUs, systemUs } = cpuTimeOf([process.pid])
@@ -32,7 +34,7 @@ describe('the accounting of the kernel', () => {
     assert.ok(Math.abs(residentBytesOf(process.pid) - residentBytes) < residentBytes / 2)
   })
 
-  it('finds the children of children', { skip: process.platform !== 'linux' }, async () => {
+  it('finds the children of children', { skip: process.platform !== 'linux' && 'needs Linux' }, async () => {
     const shell = spawn('sh', ['-c', 'cat; true'], { stdio: ['pipe', 'pipe', 'ignore'] })
     shell.stdin.write('up\n')
     await once(shell.stdout, 'data')

@@ -45,7 +45,7 @@ function jobOf(port: number, more: Partial<LoadJob> = {}): LoadJob {
 
 const REQUESTS = ['a', 'b', 'c'].map((name) => Buffer.from(`GET /${name} HTTP/1.1\r\n\r\n`))
 
-describe('a run of the load generator', { skip: process.platform !== 'linux' }, () => {
+describe('a run of the load generator', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
   it('counts responses of a closed loop, one request under way on each connection', async () => {
     const open = new Set<Socket>()
     let most = 0

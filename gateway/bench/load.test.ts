@@ -11,7 +11,7 @@ import type { LoadJob } from './load-job.ts'
 import { carryOut } from './measure.ts'
 
 const LOAD = fileURLToPath(new URL('./load.ts', import.meta.url))
-const ONLY_LINUX = { skip: process.platform !== 'linux' }
+const ONLY_LINUX = { skip: process.platform !== 'linux' && 'needs Linux' }
 
 it('goes on with the token after the last that the same contender has had', ONLY_LINUX, async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-load-'))

@@ -14,7 +14,7 @@ const env = { ...process.env, NODE_V8_COVERAGE: '' }
 const WHAT = ['--only', 'unlimited,latency', '--among', 'byte pump']
 const LATENCY = /^### 50 % of its own saturation\n\n[^#]*\| byte pump \| [\d,]+ \|/m
 
-describe('npm run bench', { skip: process.platform !== 'linux' }, () => {
+describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
   it('measures real processes and writes page and picture', () => {
     const out = mkdtempSync(join(tmpdir(), 'bench-'))
     const measured = (seconds: string) => {

@@ -151,7 +151,7 @@ describe('the admin listener', () => {
 
   const promtool = spawnSync('promtool', ['--version']).error === undefined
   it('passes promtool check metrics', {
-    skip: promtool ? false : 'needs promtool (prometheus)',
+    skip: promtool ? false : 'promtool is not installed (apt-get install prometheus)',
   }, async () => {
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], { input: await expose() })
     assert.equal(status, 0, `${stdout}${stderr}`)

@@ -18,7 +18,9 @@ const BY_PLAYWRIGHT = [
 ]
 
 /** What a test says that is skipped because there is no Chromium; undefined when there is one. */
-export const NO_CHROMIUM = existsSync(PROGRAM) ? undefined : `${PROGRAM} is not installed`
+export const NO_CHROMIUM = existsSync(PROGRAM)
+  ? undefined
+  : `${PROGRAM} is not installed (apt-get install chromium)`
 
 export function launchChromium(): Promise<Browser> {
   return chromium.launch({

@@ -24,7 +24,10 @@ import { createTestPostgres, NO_POSTGRES, type TestPostgres } from './test-postg
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const CONFIG = join(ROOT, 'config')
-const NO_HAPROXY = spawnSync('haproxy', ['-v']).status === 0 ? false : 'NOT TESTED: haproxy is not installed'
+const NO_HAPROXY =
+  spawnSync('haproxy', ['-v']).status === 0
+    ? false
+    : 'NOT TESTED: haproxy is not installed (apt-get install haproxy)'
 const SERVICE_KEYS = new Set(
   'build cap_drop command depends_on environment healthcheck image networks ports read_only restart secrets security_opt stop_grace_period tmpfs user volumes'.split(
     ' ',

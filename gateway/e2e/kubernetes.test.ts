@@ -32,7 +32,7 @@ const MOST_DRAIN_MS = Number(
 const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0
 const NO_VALIDATOR = has('kubernetes-validate')
   ? false
-  : 'NOT TESTED: kubernetes-validate (PyPI) is not installed'
+  : 'NOT TESTED: kubernetes-validate is not installed (pip install kubernetes-validate)'
 
 interface Probe {
   readonly httpGet: { readonly path: string }

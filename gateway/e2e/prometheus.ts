@@ -15,7 +15,7 @@ export const NO_PROMETHEUS = ['prometheus', 'promtool'].every(
   (program) => spawnSync(program, ['--version']).status === 0,
 )
   ? false
-  : 'NOT TESTED: prometheus is not installed'
+  : 'NOT TESTED: prometheus is not installed (apt-get install prometheus)'
 
 export interface Sample {
   readonly metric: Readonly<Record<string, string>>

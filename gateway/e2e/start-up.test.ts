@@ -75,7 +75,7 @@ describe('until it listens', () => {
   }
 })
 
-describe('in the small profile', { skip: process.platform !== 'linux' }, () => {
+describe('in the small profile', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
   it('a gateway has less room for young objects, under the id that it was started with, and says so', async () => {
     const config = { routes: [{ path: '/', auth: ['none'] }], upstream: 'http://127.0.0.1:9' }
     const gateway = await startGateway({ config, env: { GATEWAY_PROFILE: 'small' } })

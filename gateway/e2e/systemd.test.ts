@@ -12,7 +12,7 @@ const STOP_SECONDS = 8.5 + 7
 const NO_SYSTEMD =
   spawnSync('systemd-analyze', ['--version']).status === 0
     ? false
-    : 'NOT TESTED: systemd-analyze is not installed'
+    : 'NOT TESTED: systemd-analyze is not installed (apt-get install systemd)'
 
 function valuesOf(key: string): string[] {
   return [...UNIT.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value = '']) => value)

@@ -10,7 +10,9 @@ import type { StoreSettings } from '../config/rules/store-address.ts'
 
 /** What a test says that is skipped because no server is installed; false when there is one. */
 export const NO_REDIS =
-  spawnSync('redis-server', ['--version']).status === 0 ? false : 'NOT TESTED: redis-server is not installed'
+  spawnSync('redis-server', ['--version']).status === 0
+    ? false
+    : 'NOT TESTED: redis-server is not installed (apt-get install redis-server)'
 
 /** A real redis-server, without a disk unless asked for. */
 export interface RedisServer {

@@ -82,7 +82,8 @@ test('where it cannot be written again, because the file is append-only, that is
   const change = (flag: string) => spawnSync('chattr', [flag, file]).status === 0
   await write('a')
   await seal()
-  if (!change('+a')) return t.skip('NOT TESTED: files cannot be made append-only here')
+  if (!change('+a'))
+    return t.skip('NOT TESTED: files cannot be made append-only here, which takes root on Linux')
   try {
     await write('b')
     fail(true)

@@ -10,7 +10,7 @@ import { notifyServiceManager } from './service-manager.ts'
 const skip =
   spawnSync('systemd-notify', ['--version']).status === 0 && spawnSync('python3', ['--version']).status === 0
     ? false
-    : 'NOT TESTED: systemd-notify or python3 is not installed'
+    : 'NOT TESTED: systemd-notify or python3 is not installed (apt-get install systemd python3)'
 /** Receives one datagram, as systemd does, and the barrier after it, which systemd-notify waits for. */
 const RECEIVER = `
 import socket, sys
