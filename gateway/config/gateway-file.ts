@@ -4,6 +4,7 @@ import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
+import type { ValidateRequests } from './openapi/openapi-document.ts'
 import { auditSettings, checkAudit, type WrittenAudit } from './rules/audit-rules.ts'
 import {
   algorithmsAndProfile,
@@ -116,7 +117,7 @@ interface WrittenRoute extends WrittenRoutePolicy {
   readonly idleTimeoutMs?: number
   readonly maxBodyBytes?: number
   readonly clientCert: boolean
-  readonly validateRequests?: boolean
+  readonly validateRequests?: ValidateRequests
   /** Not of this file. */
   readonly documentedAt?: string
 }

@@ -14,6 +14,11 @@ const NODE = {
   properties: { name: { type: 'string', maxLength: 20 }, child: { $ref: '#/components/schemas/Node' } },
 }
 
+/** A backtracking engine takes exponential time for `aaa…!`. */
+const SLOW_EMAIL =
+  '^([a-zA-Z0-9])(([\\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}(([a-z]{2,3})|([a-z]{2,3}[.]{1}[a-z]{2,3}))$'
+const query = (name: string, pattern: string) => ({ name, in: 'query', schema: { type: 'string', pattern } })
+
 const DOCUMENT = {
   openapi: '3.1.0',
   info: { title: 'Test', version: '1' },
@@ -57,6 +62,8 @@ const DOCUMENT = {
         },
       },
     },
+    '/email': { get: { parameters: [query('email', SLOW_EMAIL)] } },
+    '/name': { get: { parameters: [query('v', "^[\\p{L}\\-\\' ]+$")] } },
     '/any': { post: { requestBody: { content: { '*/*': { schema: { type: 'object' } } } } } },
     '/shared/{number}': { $ref: '#/components/pathItems/Shared' },
     '/of/another/{number}': { $ref: '#/components/pathItems/Shared' },
@@ -150,6 +157,26 @@ describe('a gateway that validates requests by a document', () => {
     assert.equal((await put('/v1/items/a%20b')).status, 200)
     assert.match(await refused(put('/v1/items/%FF')), /^400 /)
     assert.match(await refused(put('/v1/items/UPPER')), /The path parameter "id" must match pattern/)
+  })
+
+  it('refuses a text that a pattern could take for ever for at once, and serves others meanwhile', async () => {
+    const attack = `/v1/email?email=${'a'.repeat(45)}!`
+    const responses = await Promise.all(
+      [attack, '/v1/email?email=jo@x.co', attack, '/v1/email?email=jo@x.co'].map((path) => send(path)),
+    )
+    assert.deepEqual(
+      responses.map(({ status }) => status),
+      [400, 200, 400, 200],
+    )
+    assert.match(await refused(send(attack)), /"email" must match pattern/)
+  })
+
+  it('takes a property of a pattern for letters of any script, as its author meant it', async () => {
+    assert.equal((await send('/v1/name?v=Jos%C3%A9')).status, 200)
+    assert.match(
+      await refused(send('/v1/name?v=p%7BL%7D')),
+      /^400 schema_violation: .*"v" must match pattern/,
+    )
   })
 
   it('checks the path of each of two that refer to one description', async () => {

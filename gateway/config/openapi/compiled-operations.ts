@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { parametersOf } from '../../http/rules/path-template.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
-import { BoundedPattern } from './bounded-pattern.ts'
+import { DocumentPatterns } from './document-patterns.ts'
 import { replaceKeywords } from './keywords.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } from './schema-fits.ts'
@@ -47,6 +47,8 @@ export interface RequestRules {
 export interface OperationPlace {
   readonly path: string
   readonly pointer: string
+  /** Whether patterns that cannot be matched in bounded time say nothing; otherwise they are faults. */
+  readonly skipsPatterns?: boolean
 }
 
 const require = createRequire(import.meta.url)
@@ -71,11 +73,17 @@ export class Unusable extends Error {
  */
 export class OperationRules {
   readonly #compiler: Compiler
+  /** For operations that skip patterns. */
+  readonly #skipping: Compiler | undefined
   readonly #places: ReadonlyMap<string, OperationPlace>
   readonly #compiled = new Map<string, RequestRules>()
 
+  /** @throws Unusable */
   constructor(document: object, places: readonly OperationPlace[]) {
-    this.#compiler = new Compiler(document)
+    this.#compiler = new Compiler(document, false)
+    this.#skipping = places.some(({ skipsPatterns }) => skipsPatterns)
+      ? new Compiler(document, true)
+      : undefined
     this.#places = new Map(places.map((place) => [keyOf(place), place]))
   }
 
@@ -84,14 +92,15 @@ export class OperationRules {
     const key = keyOf(place)
     const known = this.#compiled.get(key)
     if (known !== undefined || !this.#places.has(key)) return known
-    const rules = this.#compiler.rulesOf(place)
+    const rules = ((place.skipsPatterns && this.#skipping) || this.#compiler).rulesOf(place)
     this.#compiled.set(key, rules)
     return rules
   }
 
-  /** Compiles all of them, with the patterns in them. @returns one fault of each operation that has any */
+  /** Compiles all of them. @returns one fault of each operation that has any */
   check(): Unusable[] {
-    this.#compiler.triesPatterns = true
+    for (const compiler of [this.#compiler, this.#skipping])
+      if (compiler !== undefined) compiler.triesSchemas = true
     const faults: Unusable[] = []
     for (const place of this.#places.values()) {
       try {
@@ -113,12 +122,10 @@ function keyOf({ path, pointer }: OperationPlace): string {
 class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
-  /** Made since they were last tried out. */
-  readonly #patterns: BoundedPattern[] = []
-  /** Whether patterns are compiled at once, which takes time; otherwise at the first text. */
-  triesPatterns = false
+  /** Whether values are tried as well, which takes time. */
+  triesSchemas = false
 
-  constructor(document: object) {
+  constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
     // Loaded here, because an import would cost time at start even where no document is validated by.
     const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
@@ -131,7 +138,7 @@ class Compiler {
       // 1e400 is none: services differ in what they make of it, and some make it in full.
       strictNumbers: true,
       formats: FORMATS,
-      code: { regExp: Object.assign(this.#pattern.bind(this), { code: 'bounded-pattern' }) },
+      code: { regExp: new DocumentPatterns(skipsPatterns).asRegExp() },
     })
     replaceKeywords(this.#ajv)
     asUnusable('', () => this.#ajv.addSchema(document, 'api'))
@@ -264,21 +271,11 @@ class Compiler {
     if (asUnusable(pointer, () => this.#ajv.validateSchema(schema)) === false) {
       throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
     }
-    // Of a schema that could not be compiled.
-    this.#patterns.length = 0
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
-    const made = this.#patterns.splice(0)
-    if (this.triesPatterns) asUnusable(pointer, () => made.forEach((one) => void one.tryOut()))
-    if (this.triesPatterns && appliesItselfEndlessly(validate)) {
+    if (this.triesSchemas && appliesItselfEndlessly(validate)) {
       throw new Unusable(pointer, 'applies itself to the same value without end')
     }
     return validate
-  }
-
-  #pattern(source: string, flags: string): BoundedPattern {
-    const pattern = new BoundedPattern(source, flags)
-    this.#patterns.push(pattern)
-    return pattern
   }
 }
 

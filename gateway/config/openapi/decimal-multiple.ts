@@ -1,4 +1,4 @@
-import { takeSteps } from './bounded-pattern.ts'
+import { takeSteps } from './check-steps.ts'
 
 /** `digits` times ten to the power of `exponent`. */
 interface Decimal {

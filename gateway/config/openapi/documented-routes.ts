@@ -6,7 +6,13 @@ import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import { foldedPattern } from '../rules/row-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
-import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
+import {
+  type ApiDescription,
+  type ApiOperation,
+  type OpenApiFile,
+  parseOpenApi,
+  type ValidateRequests,
+} from './openapi-document.ts'
 
 /** `openapi` as it may be written: the name of the file alone is the short form. */
 export type WrittenOpenApi = string | (Partial<OpenApiFile> & Pick<OpenApiFile, 'file'>)
@@ -15,7 +21,7 @@ export type WrittenOpenApi = string | (Partial<OpenApiFile> & Pick<OpenApiFile, 
 interface OwnRow {
   readonly path: string
   readonly methods?: readonly string[]
-  readonly validateRequests?: boolean
+  readonly validateRequests?: ValidateRequests
 }
 
 /** A row that an operation stands for. */
@@ -70,7 +76,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   const seen = new Map<string, ApiOperation>()
   for (const operation of api.operations) {
     const { path, method, auth, scopes, pointer } = operation
-    const place = { path, pointer }
+    const place = { path, pointer, skipsPatterns: validateRequests === 'skip-patterns' }
     const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
       methodsMeet(methodSet(own[index]?.methods), new Set([method])),
     )
@@ -80,10 +86,11 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
       rows.push({ path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
       operations.push({ [method]: place })
     } else if (own[covering]?.validateRequests !== false) {
-      validated[covering] = { ...validated[covering], [method]: place }
+      const skipsPatterns = (own[covering]?.validateRequests ?? validateRequests) === 'skip-patterns'
+      validated[covering] = { ...validated[covering], [method]: { ...place, skipsPatterns } }
     }
   }
-  if (!validateRequests || faults.length > 0) {
+  if (validateRequests === false || faults.length > 0) {
     const openapi = { file, hash: api.hash, document: undefined }
     return { openapi, rows, operations: [], faults }
   }

@@ -1,5 +1,5 @@
 import type { Ajv2020 } from 'ajv/dist/2020.js'
-import { takeSteps } from './bounded-pattern.ts'
+import { takeSteps } from './check-steps.ts'
 import { isMultiple } from './decimal-multiple.ts'
 import { COUNTED } from './openapi-schemas.ts'
 

@@ -10,6 +10,9 @@ import { readYaml } from './read-yaml.ts'
 import { childPointer, followed } from './references.ts'
 import { readSecurity } from './request-security.ts'
 
+/** `skip-patterns`: as true, but patterns that cannot be matched in bounded time say nothing; otherwise they are faults. */
+export type ValidateRequests = boolean | 'skip-patterns'
+
 /** `openapi` of gateway.json, with its defaults. */
 export interface OpenApiFile {
   /** Relative to the working directory. */
@@ -20,7 +23,7 @@ export interface OpenApiFile {
   readonly schemes: Readonly<Record<string, RouteAuth>>
   /** Who may call operations of which the document says nothing. Undefined: such an operation is a fault. */
   readonly auth?: readonly RouteAuth[]
-  readonly validateRequests: boolean
+  readonly validateRequests: ValidateRequests
 }
 
 /** One method of one path. */

@@ -1,5 +1,5 @@
 import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
-import { beginSteps, TooComplex } from './bounded-pattern.ts'
+import { beginSteps, TooComplex } from './check-steps.ts'
 import { childPointer } from './references.ts'
 
 const MAX_POINTER = 200

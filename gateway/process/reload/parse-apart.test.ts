@@ -65,7 +65,7 @@ test('a large table of clients comes with its secrets', async () => {
   assert.ok(own !== undefined && other !== undefined && own.equals(other))
 })
 
-test('a pattern that is too large for the stack of the main thread is so in the other too', async (t) => {
+test('a pattern that is too large is so in the other thread too', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'parse-apart-'))
   t.after(() => rmSync(folder, { recursive: true }))
   const file = join(folder, 'api.json')
@@ -75,7 +75,7 @@ test('a pattern that is too large for the stack of the main thread is so in the 
   const text = JSON.stringify({ openapi: { file, validateRequests: true } })
   const env = { GATEWAY_CONFIG: 'g.json' }
   const reread = await rereadApart({ env, running: { configFile: 'g.json' } as Settings, text })
-  assert.match(reread.parsed.faults?.map(describeFault).join() ?? '', /the pattern "ā\?.*…" is too large$/)
+  assert.match(reread.parsed.faults?.map(describeFault).join() ?? '', /the pattern "ā\?.*…" is too large/)
 })
 
 test('a thread that breaks off is a fault of the file, and says nothing of the files that it would have read', async () => {

@@ -1,0 +1,277 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { LONGER } from '../../e2e/long-runs.ts'
+import { beginSteps, TooComplex } from './check-steps.ts'
+import { LinearPattern } from './linear-pattern.ts'
+import { readPattern, Unsupported } from './read-pattern.ts'
+
+/** Whether a text of one check fits. @throws TooComplex */
+function fits(source: string, text: string): boolean {
+  beginSteps()
+  return new LinearPattern(source).test(text)
+}
+
+/** As ECMA-262 has it with `u`. V8 14 takes `/[^a]$/u` for no letter beyond U+FFFF, unless something may stand before it. */
+function fitsByEcma(source: string, text: string): boolean {
+  return new RegExp(`^(?:[^]*?)(?:${source})`, 'u').test(text)
+}
+
+test('patterns that a backtracking engine takes seconds or centuries for are matched in one pass', () => {
+  const email =
+    '^([a-zA-Z0-9])(([\\-.]|[_]+)?([a-zA-Z0-9]+))*(@){1}[a-z0-9]+[.]{1}(([a-z]{2,3})|([a-z]{2,3}[.]{1}[a-z]{2,3}))$'
+  assert.equal(fits(email, `${'a'.repeat(45)}!`), false)
+  assert.equal(fits(email, `${'a'.repeat(1_000_000)}!`), false)
+  assert.equal(fits(email, 'jo@x.co'), true)
+  for (const [pattern, text] of [
+    ['\\s+$', `${' '.repeat(40_000)}x`],
+    ['^(a+)+$', `${'a'.repeat(100_000)}!`],
+    ['^(?:\\w{1,20}\\s?)+$', `${'a'.repeat(200)}!`],
+    ['^(?:a|a|a|a|\\w)*$', `${'a'.repeat(100_000)}!`],
+    ['^((?:(?:[a-z]{1,10} ?){1,10},?){1,5})?$', `${'a'.repeat(300)}!`],
+    ['^(?=.*\\d)(?=.*[a-z])(?=.*[A-Z]).{8,}$', 'a1'.repeat(50_000)],
+  ] as const) {
+    assert.equal(fits(pattern, text), false, pattern)
+  }
+})
+
+test('a pattern that has too many states is counted by its size, and a text that takes too long is refused', () => {
+  const text = 'aababbab'.repeat(1500)
+  assert.equal(fits('^[ab]*a[ab]{20}$', text), true)
+  assert.throws(() => fits('[ab]*a[ab]{999}c', text), TooComplex)
+  assert.equal(fits('[ab]*a[ab]{999}c', 'ab'), false)
+})
+
+const ATOMS = ['a', 'b', '\\d', '\\w', '\\s', '.', '[^a]', '[a-c\\-]', '[]', '[^]', '\\D', '\\S', '\\W']
+  .concat([
+    '[\\s\\d]',
+    '[^\\W]',
+    '\\cA',
+    '\\u{1F600}',
+    '\\uD83D\\uDE00',
+    '\\u2028',
+    '\\x41',
+    '[\\u0000-\\x1f]',
+  ])
+  .concat([
+    '^',
+    '$',
+    '\\b',
+    '\\B',
+    '\\.',
+    '\\/',
+    '\\0',
+    'é',
+    '😀',
+    '[😀-😂]',
+    '[\\uD83D\\uDE00]',
+    '\\t',
+    '\\ufeff',
+  ])
+  .concat(['\\p{Lu}', '\\P{Lu}', '[\\P{Lu}1]', '(?=a)', '(?!b)', '(?<=a)', '(?<!\\d)'])
+const QUANTIFIERS = ['', '', '', '?', '*', '+', '{2}', '{1,}', '{0,3}', '*?', '{0}']
+const isAssertion = (atom: string) => /^(?:\^|\$|\\[bB]|\(\?<?[=!])/.test(atom)
+const { pattern: PATTERN } = fc.letrec<{ pattern: string; part: string; one: string }>((tie) => ({
+  pattern: fc.oneof(
+    { maxDepth: 3 },
+    fc.array(tie('part'), { minLength: 1, maxLength: 4 }).map((parts) => parts.join('')),
+    fc.array(tie('part'), { minLength: 2, maxLength: 3 }).map((parts) => parts.join('|')),
+  ),
+  part: fc
+    .tuple(tie('one'), fc.constantFrom(...QUANTIFIERS))
+    .map(([one, quantifier]) => (isAssertion(one) ? one : one + quantifier)),
+  one: fc.oneof(
+    { maxDepth: 3 },
+    fc.constantFrom(...ATOMS),
+    fc.tuple(fc.constantFrom('(?:', '('), tie('pattern')).map(([open, inside]) => `${open}${inside})`),
+  ),
+}))
+const LETTERS = [
+  'a',
+  'b',
+  'c',
+  'A',
+  '1',
+  '_',
+  ' ',
+  '\n',
+  '\r',
+  '\u2028',
+  '\u00a0',
+  '\ufeff',
+  'é',
+  '😀',
+].concat([...['\ud83d', '\ude00', '-', '\0', '\u0001', '.', '/', '\u00c9', '\u{10400}']])
+const TEXT = fc.array(fc.constantFrom(...LETTERS), { maxLength: 8 }).map((letters) => letters.join(''))
+const TEXTS = fc.array(TEXT, { minLength: 5, maxLength: 5 })
+
+test('a random pattern matches what it matches by ECMA-262, whichever engine it runs in', () => {
+  const counts = { matched: 0, unsupported: 0 }
+  fc.assert(
+    fc.property(
+      fc.constantFrom('', '^'),
+      PATTERN,
+      fc.constantFrom('', '$'),
+      TEXTS,
+      (begin, middle, end, texts) => {
+        const source = begin + middle + end
+        let pattern: LinearPattern
+        try {
+          pattern = new LinearPattern(source)
+        } catch (error) {
+          assert.ok(error instanceof Unsupported, String(error))
+          assert.match(error.message, /looks (?:ahead|behind)|is too large/)
+          counts.unsupported += 1
+          return
+        }
+        counts.matched += 1
+        for (const text of texts) {
+          beginSteps()
+          assert.equal(pattern.test(text), fitsByEcma(source, text), JSON.stringify([source, text]))
+        }
+      },
+    ),
+    { numRuns: 300 * LONGER },
+  )
+  assert.ok(counts.matched > counts.unsupported, JSON.stringify(counts))
+})
+
+function isByEcma(source: string): boolean {
+  try {
+    return new RegExp(source, 'u') !== undefined
+  } catch {
+    return false
+  }
+}
+
+test('a pattern that is none with the flag u is read as its author meant it', () => {
+  for (const [source, fitting, failing] of [
+    ["^[\\p{L}\\-\\' ]+$", "José O'Neill-漢", 'p{L}'],
+    ['^\\pL+$', 'José', 'a1'],
+    ['^\\p{Letter}\\-\\p{Script=Greek}\\p{Han}$', 'a-α漢', 'a-a漢'],
+    ['^\\-\\_\\@\\#$', '-_@#', '-'],
+    ['^[\\w-.]+$', 'a-.', '+'],
+    ['^[\\d--a]+$', '1-a', '/'],
+    ['^{a}]$', '{a}]', 'a'],
+    ['^.\\-$', '😀-', '-'],
+    ['^\\u{1F600}\\-(?<name>a)$', '😀-a', 'u-a'],
+    ['^a{,3}\\-$', 'a{,3}-', 'aaa-'],
+  ] as const) {
+    assert.equal(isByEcma(source), false, source)
+    assert.equal(fits(source, fitting), true, source)
+    assert.equal(fits(source, failing), false, source)
+  }
+})
+
+test('what no engine takes in bounded time is named with the pattern', () => {
+  for (const [source, reason] of [
+    ['^a+(?=b)c', 'looks ahead ("(?=")'],
+    ['(?<!a)b+', 'looks behind ("(?<!")'],
+    ['^(a+)\\1$', 'refers back to a group ("\\1")'],
+    ['^(?<a>b)\\k<a>$', 'refers back to a group ("\\k")'],
+    ['^(?i:a)$', 'switches flags within it'],
+    ['^\\Aa\\z', 'has the escape "\\A", which ECMA-262 does not know'],
+    [
+      '^\\p{Nothing}+$',
+      'has a Unicode property that is not known ("\\p{Nothing}"): write it as "\\p{L}" or by the name of a script',
+    ],
+    ['(a{1000}){1000}', 'is too large: with its repetitions written out it has more than 5000 parts'],
+    [
+      `^(?:${'\u0101?'.repeat(5001)})*$`,
+      'is too large: with its repetitions written out it has more than 5000 parts',
+    ],
+    [
+      `^${'[ā-ž]'.repeat(19_000)}$`,
+      'is too large: with its repetitions written out it has more than 5000 parts',
+    ],
+    [`${'('.repeat(5000)}a+${')'.repeat(5000)}`, 'has groups more than 100 deep'],
+  ] as const) {
+    const shown = source.length > 60 ? `${source.slice(0, 60)}…` : source
+    assert.throws(() => new LinearPattern(source), new Unsupported(`the pattern "${shown}" ${reason}`))
+  }
+  assert.throws(() => new LinearPattern('('), SyntaxError)
+})
+
+test('white space is what ECMA-262 calls so, and a dot takes no end of a line', () => {
+  for (const source of ['^\\s$', '^\\S$', '^[^\\s]$', '^[\\s\\d]$', '^.$', '^\\W$', '^\\D$']) {
+    const [pattern, oracle] = [new LinearPattern(`(?:a+|${source})`), new RegExp(source, 'u')]
+    beginSteps()
+    for (let point = 0; point < 0x10400; point++) {
+      const letter = String.fromCodePoint(point)
+      if (letter !== 'a')
+        assert.equal(pattern.test(letter), oracle.test(letter), `${source} ${point.toString(16)}`)
+    }
+  }
+})
+
+test('the letters that have a property are those that V8 knows', () => {
+  const names = [
+    'L',
+    'Lu',
+    'Ll',
+    'M',
+    'N',
+    'Nd',
+    'P',
+    'S',
+    'Z',
+    'Zs',
+    'C',
+    'Cc',
+    'Script=Greek',
+    'Script=Han',
+  ]
+  const points = fc
+    .oneof(fc.nat(0x10ffff), fc.nat(0xffff), fc.nat(0x3ff))
+    .map((point) => String.fromCodePoint(point))
+  for (const name of names) {
+    const [pattern, property] = [new LinearPattern(`^\\p{${name}}+$`), new RegExp(`^\\p{${name}}$`, 'u')]
+    fc.assert(
+      fc.property(points, (letter) => {
+        beginSteps()
+        assert.equal(pattern.test(letter), property.test(letter))
+      }),
+      { numRuns: 200 * LONGER },
+    )
+  }
+})
+
+test('what is repeated more than a thousand times is, in either engine', () => {
+  for (const [pattern, least, most] of [
+    ['^b*[ab]{2,1200}$', 2, 1200],
+    ['^[ab]{1500,2700}$', 1500, 2700],
+    ['^b*(?:a{1,2}){1,600}$', 1, 1200],
+    ['^b*(?:a{40}){1,40}$', 40, 1600],
+    ['^b*a{2500,}$', 2500, 3000],
+  ] as const) {
+    for (const [letters, fitting] of [
+      [least - 1, false],
+      [least, true],
+      [most, true],
+      [most + 1, most === 3000 && least === 2500],
+    ] as const) {
+      assert.equal(fits(pattern, 'a'.repeat(letters)), fitting, `${pattern} ${letters}`)
+    }
+  }
+})
+
+test('the states of all patterns of a document have one bound, and a pattern without states matches the same', () => {
+  const room = { bytes: 300_000 }
+  const patterns = Array.from({ length: 5 }, () => new LinearPattern('^[ab]*a[ab]{7}$', room))
+  assert.ok(room.bytes >= 0 && room.bytes < 100_000, String(room.bytes))
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom('a', 'b')), (letters) => {
+      beginSteps()
+      const [fitting, text] = [letters.at(-8) === 'a', letters.join('')]
+      for (const pattern of patterns) assert.equal(pattern.test(text), fitting)
+    }),
+  )
+})
+
+test('V8 matches only what takes few steps whatever the text is', () => {
+  const stepsOf = (source: string) => readPattern(source).map(({ cost }) => cost(1000).steps)
+  assert.ok((stepsOf('^\\d{4}-\\d{2}$')[0] as number) < 20)
+  assert.ok((stepsOf('^[A-Z]{1,4}-?[A-Z]{1,4}$')[0] as number) < 200)
+  assert.ok((stepsOf('^(?:[A-Z]{1,8}-?){1,20}$')[0] as number) > 1e9)
+  assert.ok((stepsOf('^.{1,5000}$')[0] as number) < 4000)
+})

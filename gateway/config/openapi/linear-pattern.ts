@@ -1,0 +1,168 @@
+import { createRequire } from 'node:module'
+import type { RE2Set } from 're2js'
+import { takeSteps } from './check-steps.ts'
+import { MAX_SIZE } from './pattern-parts.ts'
+import { type Conjunct, readPattern, Unsupported } from './read-pattern.ts'
+
+/** One way to match a text. */
+interface Engine {
+  readonly test: (text: string) => boolean
+  /** The most that it takes. */
+  readonly stepsFor: (letters: number) => number
+}
+
+const require = createRequire(import.meta.url)
+/** What V8 may take for a text of any length, at its start alone. */
+const MAX_ANCHORED_STEPS = 20_000
+/** The same at each place of a text. */
+const MAX_PLACE_STEPS = 200
+/** What the states of one pattern may take. */
+const MAX_STATES_BYTES = 256 * 1024
+const CALL_STEPS = 50
+/** For each letter, where all states are known. */
+const KNOWN_STATE_STEPS = 5
+/** For each letter and each place of the pattern, where they are not. */
+const PLACE_STEPS = 2
+/** Flags of RE2 for the start of a text, which is that of a line too. */
+const START = 5
+const END_TEXT = -1
+const UNANCHORED = 0
+const KNOWN_PROPERTIES = 'write it as "\\p{L}" or by the name of a script'
+/** Letters of a pattern in a fault. */
+const MAX_SHOWN = 60
+
+/** What the states of a document's patterns may still take. */
+export interface StateRoom {
+  bytes: number
+}
+
+/**
+ * A pattern of a schema, whose texts come from callers: the time of a match grows with the length of the text and no faster, and
+ * it is counted beforehand. RE2 matches it. V8, which goes back and tries again, matches what has no repetition without end and
+ * takes few steps whatever the text is.
+ */
+export class LinearPattern {
+  readonly #source: string
+  readonly #engines: readonly (readonly [engine: Engine, holds: boolean])[]
+
+  /** @throws SyntaxError @throws Unsupported */
+  constructor(source: string, room: StateRoom = { bytes: MAX_STATES_BYTES }) {
+    this.#source = source
+    try {
+      this.#engines = readPattern(source).map((conjunct) => [engineOf(conjunct, room), conjunct.holds])
+    } catch (error) {
+      if (!(error instanceof Unsupported)) throw error
+      const shown = source.length > MAX_SHOWN ? `${source.slice(0, MAX_SHOWN)}…` : source
+      throw new Unsupported(`the pattern "${shown}" ${error.message}`)
+    }
+  }
+
+  /** @throws TooComplex */
+  test(text: string): boolean {
+    return this.#engines.every(([engine, holds]) => {
+      takeSteps(engine.stepsFor(text.length))
+      return engine.test(text) === holds
+    })
+  }
+
+  /** A key of compiled schemas. */
+  toString(): string {
+    return this.#source
+  }
+}
+
+function engineOf(conjunct: Conjunct, room: StateRoom): Engine {
+  const { anchored, beyond, endless, cost } = conjunct
+  const { steps } = cost(Number.POSITIVE_INFINITY)
+  const isSmall =
+    !endless && (anchored ? steps <= MAX_ANCHORED_STEPS : beyond !== undefined && steps <= MAX_PLACE_STEPS)
+  const own = isSmall ? v8Of(conjunct) : undefined
+  if (own !== undefined) return own
+  if (beyond !== undefined) throw new Unsupported(beyond)
+  return re2Of(conjunct, room)
+}
+
+/** @returns undefined when it is too large, or has a property by a name that only RE2 knows */
+function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
+  let regexp: RegExp
+  try {
+    // With `u` V8 14 takes `[^a]$` for no letter beyond U+FFFF.
+    regexp = new RegExp(ecma, 'v')
+    // It is compiled at the first match, and again for letters beyond Latin-1, and may be too large then.
+    for (const text of ['', '\u0101']) regexp.test(text)
+  } catch {
+    return undefined
+  }
+  /** By the number of binary digits of the text's length. */
+  const known: number[] = []
+  return {
+    test: (text) => regexp.test(text),
+    stepsFor: (letters) => {
+      const digits = 32 - Math.clz32(letters)
+      known[digits] ??= cost(2 ** digits).steps
+      return anchored ? known[digits] : known[digits] * (letters + 1)
+    },
+  }
+}
+
+function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
+  if (size > MAX_SIZE)
+    throw new Unsupported(`is too large: with its repetitions written out it has more than ${MAX_SIZE} parts`)
+  // Loaded here, because an import would cost time at start even where no document is validated by.
+  const { RE2Set: Patterns } = require('re2js') as typeof import('re2js')
+  const maxBytes = Math.min(MAX_STATES_BYTES, room.bytes)
+  const set = new Patterns(Patterns.UNANCHORED, 0, maxBytes)
+  try {
+    set.add(re2)
+    set.compile()
+  } catch (error) {
+    const { message } = error as Error
+    const property = /invalid character class range: `(\\[pP].*)`$/.exec(message)?.[1]
+    if (property === undefined) throw new Unsupported(`cannot be used: ${message}`)
+    throw new Unsupported(`has a Unicode property that is not known ("${property}"): ${KNOWN_PROPERTIES}`)
+  }
+  const isKnown = makeStates(set.dfa)
+  room.bytes -= maxBytes - set.dfa.memBudget
+  const letterSteps = isKnown ? KNOWN_STATE_STEPS : PLACE_STEPS * set.prog.numInst()
+  return {
+    test: (text) => set.match(text).length > 0,
+    stepsFor: (letters) => CALL_STEPS + letters * letterSteps,
+  }
+}
+
+/**
+ * Makes all states that a match may come to. If they are too many, none is made, and each letter is compared with each place of the
+ * pattern: to make states while texts are matched is slower.
+ */
+function makeStates(dfa: RE2Set['dfa']): boolean {
+  const letters: readonly number[] = [0, ...dfa.classBounds]
+  const alike = firstAlike(dfa, letters)
+  const states = new Set([dfa.makeState([dfa.prog.start], START, [])])
+  for (const state of states) {
+    if (state === null || dfa.step(state, letters.length, END_TEXT, UNANCHORED) === null) {
+      dfa.clearCache()
+      dfa.failed = true
+      return false
+    }
+    for (const [index, letter] of letters.entries()) {
+      const first = alike[index] as number
+      if (first === index) states.add(dfa.step(state, index, letter, UNANCHORED))
+      else if (state.next !== null) state.next[index] = state.next[first]
+    }
+  }
+  return true
+}
+
+/** For each letter the index of the first one that every part of the pattern takes as it takes this one: one for most of a script. */
+function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number[] {
+  const sets = new Map<unknown, { matchRune(letter: number): boolean }>()
+  for (const inst of prog.inst) if (inst.runes.length > 0) sets.set(inst.runes, inst)
+  const all = [...sets.values()]
+  const seen = new Map<string, number>()
+  return letters.map((letter, index) => {
+    const isWord = letter < 0x80 && /\w/.test(String.fromCodePoint(letter))
+    const taken = [isWord, letter === 10, ...all.map((inst) => inst.matchRune(letter))].join()
+    if (!seen.has(taken)) seen.set(taken, index)
+    return seen.get(taken) as number
+  })
+}

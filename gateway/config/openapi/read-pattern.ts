@@ -1,0 +1,242 @@
+import {
+  assertion,
+  CLASSES,
+  grouped,
+  inRow,
+  type Letters,
+  lettersOf,
+  one,
+  oneOf,
+  type Part,
+  part,
+  range,
+  repeated,
+  taken,
+} from './pattern-parts.ts'
+
+/** What a pattern cannot be matched with, in words for its author. */
+export class Unsupported extends Error {}
+
+/** A text fits when it does, or does not, match each of them. */
+export interface Conjunct extends Part {
+  readonly holds: boolean
+}
+
+const MAX_DEPTH = 100
+const ANY = '\\x{0}-\\x{10ffff}'
+const NOT_LINE_END = '[^\\x{a}\\x{d}\\x{2028}\\x{2029}]'
+const CONTROLS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13, 0: 0 }
+/** Long names of general categories, which RE2 has by their short ones. */
+const CATEGORIES: Readonly<Record<string, string>> = {
+  Letter: 'L',
+  Mark: 'M',
+  Number: 'N',
+  Punctuation: 'P',
+  Symbol: 'S',
+  Separator: 'Z',
+  Other: 'C',
+  Uppercase_Letter: 'Lu',
+  Lowercase_Letter: 'Ll',
+  Decimal_Number: 'Nd',
+}
+const PROPERTY = /[pP](?:\{(?:(?:gc|General_Category|sc|Script)=)?(\w+)\}|([A-Z]))/y
+const CODE_POINT =
+  /x([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]+)\}|u([Dd][89ABab][0-9A-Fa-f]{2})\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})/y
+const QUANTIFIER = /(?:([*+?])|\{(\d+)(?:(,)(\d*))?\})\??/y
+const GROUP = /\?(?::|<?[=!]|<[^>=!]+>)|(?!\?)/y
+
+/**
+ * Reads a pattern as ECMA-262 has it with the flag `u`. Escapes that only patterns without the flag may have (`\-`, `\'`) and
+ * braces that repeat nothing are letters, and a letter is a code point. Look-aheads behind `^` and look-behinds before `$` become
+ * conjuncts of their own.
+ *
+ * @throws SyntaxError when it is no pattern
+ * @throws Unsupported when it has what is known to no engine
+ */
+export function readPattern(source: string): readonly Conjunct[] {
+  assertPattern(source)
+  return new Reader(source).conjuncts()
+}
+
+/** Patterns of OpenAPI are often written without regard to the rules that `u` brings. @throws SyntaxError */
+function assertPattern(source: string): void {
+  try {
+    new RegExp(source, 'u')
+  } catch {
+    new RegExp(source)
+  }
+}
+
+class Reader {
+  readonly #source: string
+  #at = 0
+  #depth = 0
+
+  constructor(source: string) {
+    this.#source = source
+  }
+
+  conjuncts(): Conjunct[] {
+    const terms = this.#terms()
+    if (this.#at < this.#source.length) {
+      this.#at = 0
+      return [{ ...this.#alternatives(), holds: true }]
+    }
+    return conjunctsOf(terms)
+  }
+
+  #alternatives(): Part {
+    const all = [inRow(this.#terms())]
+    while (this.#has('|')) all.push(inRow(this.#terms()))
+    return all.length === 1 ? (all[0] as Part) : oneOf(all)
+  }
+
+  #terms(): Term[] {
+    const terms: Term[] = []
+    while (this.#at < this.#source.length && !/[|)]/.test(this.#source[this.#at] as string)) {
+      const term = this.#term()
+      const [found, sign, least, comma, most] = this.#match(QUANTIFIER) ?? []
+      if (found === undefined) terms.push(term)
+      else {
+        const min = sign === undefined ? Number(least) : sign === '+' ? 1 : 0
+        const max =
+          sign === '?' ? 1 : sign || (comma && !most) ? Number.POSITIVE_INFINITY : Number(most || least)
+        terms.push({ ...repeated(term, min, max, found), around: undefined })
+      }
+    }
+    return terms
+  }
+
+  #term(): Term {
+    const letter = this.#letter()
+    if (letter === '^') return { ...assertion('^'), anchored: true }
+    if (letter === '$') return assertion('$')
+    if (letter === '.') return taken(NOT_LINE_END, '.')
+    if (letter === '(') return this.#group()
+    if (letter === '[') return this.#class()
+    if (letter !== '\\') return one(letter.codePointAt(0) as number)
+    if (this.#has('b')) return assertion('\\b')
+    if (this.#has('B')) return assertion('\\B')
+    return one(this.#escaped())
+  }
+
+  #group(): Term {
+    const [kind] = this.#match(GROUP) ?? []
+    if (kind === undefined) throw new Unsupported('switches flags within it')
+    this.#depth += 1
+    if (this.#depth > MAX_DEPTH) throw new Unsupported(`has groups more than ${MAX_DEPTH} deep`)
+    const inside = this.#alternatives()
+    this.#depth -= 1
+    this.#at += 1
+    if (!/[=!]$/.test(kind)) return grouped(inside)
+    const isAhead = !kind.includes('<')
+    const beyond = `looks ${isAhead ? 'ahead' : 'behind'} ("(${kind}")`
+    const { endless, cost } = inside
+    const ecma = `(${kind}${inside.ecma})`
+    const around = part('', ecma, false, (letters) => ({ steps: cost(letters).steps + 1, ways: 1 }))
+    return {
+      ...around,
+      endless,
+      beyond: inside.beyond ?? beyond,
+      around: { inside, isAhead, holds: kind.endsWith('=') },
+    }
+  }
+
+  #class(): Part {
+    const not = this.#has('^') ? '^' : ''
+    let [re2, ecma] = ['', '']
+    const add = (letters: Letters) => {
+      re2 += letters.re2
+      ecma += letters.ecma
+    }
+    while (!this.#has(']')) {
+      const first = this.#inClass()
+      const isRange = /^-[^\]]/.test(this.#source.slice(this.#at, this.#at + 2))
+      if (isRange) this.#at += 1
+      const last = isRange ? this.#inClass() : undefined
+      if (typeof first === 'number' && typeof last === 'number') add(range(first, last))
+      else for (const one of last === undefined ? [first] : [first, 0x2d, last]) add(lettersOf(one))
+    }
+    if (re2 === '') return taken(not ? `[${ANY}]` : `[^${ANY}]`, `[${not}]`)
+    return taken(`[${not}${re2}]`, `[${not}${ecma}]`)
+  }
+
+  #inClass(): number | Letters {
+    const letter = this.#letter()
+    if (letter !== '\\') return letter.codePointAt(0) as number
+    return this.#has('b') ? 8 : this.#escaped()
+  }
+
+  /** What stands behind a backslash. */
+  #escaped(): number | Letters {
+    const property = this.#match(PROPERTY)
+    if (property !== undefined) {
+      const [text, name = property[2] as string] = property
+      return {
+        re2: `\\${text[0]}{${CATEGORIES[name] ?? name}}`,
+        ecma: `\\${text.length === 2 ? `${text[0]}{${name}}` : text}`,
+      }
+    }
+    const point = this.#match(CODE_POINT)
+    if (point !== undefined) {
+      const [, x, u, high, low, unit] = point
+      if (high !== undefined) return String.fromCharCode(hex(high), hex(low)).codePointAt(0) as number
+      return hex(x ?? u ?? unit)
+    }
+    const control = this.#match(/c([A-Za-z])/y)
+    if (control !== undefined) return (control[1] as string).charCodeAt(0) % 32
+    const letter = this.#letter()
+    const known = CLASSES[letter] ?? CONTROLS[letter]
+    const isOctal = letter === '0' && /^[0-9]/.test(this.#source.slice(this.#at))
+    if (known !== undefined && !isOctal) return known
+    if (/[1-9k]/.test(letter)) throw new Unsupported(`refers back to a group ("\\${letter}")`)
+    if (/[0-9A-Za-z]/.test(letter))
+      throw new Unsupported(`has the escape "\\${letter}", which ECMA-262 does not know`)
+    return letter.codePointAt(0) as number
+  }
+
+  #letter(): string {
+    const letter = String.fromCodePoint(this.#source.codePointAt(this.#at) as number)
+    this.#at += letter.length
+    return letter
+  }
+
+  #has(letter: string): boolean {
+    if (this.#source[this.#at] !== letter) return false
+    this.#at += 1
+    return true
+  }
+
+  #match(pattern: RegExp): RegExpExecArray | undefined {
+    pattern.lastIndex = this.#at
+    const found = pattern.exec(this.#source) ?? undefined
+    if (found !== undefined) this.#at += found[0].length
+    return found
+  }
+}
+
+/** A part, or what it looks at. */
+interface Term extends Part {
+  readonly around?: undefined | { readonly inside: Part; readonly isAhead: boolean; readonly holds: boolean }
+}
+
+/** Look-arounds at the ends of a pattern say something of the whole text, and need not be looked at while the rest is matched. */
+function conjunctsOf(terms: readonly Term[]): Conjunct[] {
+  const rest = [...terms]
+  const conjuncts: Conjunct[] = []
+  const [begin, end] = [terms[0], terms.at(-1)]
+  while (begin?.ecma === '^' && rest[1]?.around?.isAhead === true) {
+    const [{ around }] = rest.splice(1, 1) as [Term]
+    if (around !== undefined)
+      conjuncts.push({ ...inRow([begin, grouped(around.inside)]), holds: around.holds })
+  }
+  while (end?.ecma === '$' && rest.at(-2)?.around?.isAhead === false) {
+    const [{ around }] = rest.splice(-2, 1) as [Term]
+    if (around !== undefined) conjuncts.push({ ...inRow([grouped(around.inside), end]), holds: around.holds })
+  }
+  return [...conjuncts, { ...inRow(rest), holds: true }]
+}
+
+function hex(digits: string | undefined): number {
+  return Number.parseInt(digits as string, 16)
+}
