@@ -81,3 +81,57 @@ it('/readyz says with 200 what the gateway does without, and with 503 only why i
   const unready = await get({ ...whole, degradation, readiness: () => 'draining' }, '/readyz')
   assert.deepEqual([unready.status, await unready.text()], [503, 'draining\n'])
 })
+
+it('serves one request of each connection in a turn, from one page for all, and probes between them', async () => {
+  let computed = 0
+  const counted = { ...metrics, expose: async () => `page ${++computed}\n` }
+  const server = serverOf({ ...whole, metrics: counted }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  let probed: number | undefined
+  const received = await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const socket = connect(port, '127.0.0.1')
+      socket.write('GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n'.repeat(50))
+      let text = ''
+      for await (const piece of socket) {
+        text += piece
+        if (text.split('page').length === 51) break
+        if (text !== '' && probed === undefined) {
+          probed = 0
+          void fetch(`http://127.0.0.1:${port}/healthz`).then(() => {
+            probed = computed
+          })
+        }
+      }
+      return text
+    }),
+  )
+  for (const text of received) {
+    const pages = [...text.matchAll(/^page (\d+)$/gm)].map(([, page]) => Number(page))
+    assert.equal(pages.length, 50)
+    assert.equal(new Set(pages).size, 50, 'each request has a page of its own turn')
+  }
+  assert.ok(computed < 500, `${computed} pages for 1000 requests`)
+  assert.ok(probed !== undefined && probed > 0 && probed < computed, `after ${probed} pages of ${computed}`)
+  server.close()
+  server.closeAllConnections()
+})
+
+it('closes a connection that sends more than a hundred requests ahead', async () => {
+  const server = serverOf(whole).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const socket = connect(port, '127.0.0.1').on('error', () => {})
+  let received = ''
+  socket.on('data', (piece) => {
+    received += piece
+  })
+  socket.write('GET /healthz HTTP/1.1\r\n\r\n'.repeat(1000))
+  await once(socket, 'close')
+  const responses = received.split('HTTP/1.1 200').length - 1
+  assert.ok(responses <= 100, `${responses} responses`)
+  assert.equal((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200)
+  server.close()
+  server.closeAllConnections()
+})

@@ -8,6 +8,8 @@ import { type AdminResponse, type AdminRoute, text } from './admin-route.ts'
 
 /** The process's own open files: see `open-files.ts`. */
 const MAX_CONNECTIONS = 100
+/** Requests that a connection may send ahead of its responses. */
+const MAX_AHEAD = 100
 /** So many are free for who connects at the same moment, while others are being closed. */
 const KEPT_FREE = 10
 
@@ -29,12 +31,14 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   }
   const server = createServer({ requireHostHeader: false })
   const places = new Places()
-  const take = (req: IncomingMessage, res: ServerResponse) => {
-    places.serve(req.socket, res)
+  const serve = (req: IncomingMessage, res: ServerResponse) => {
     respondTo(req).then(
       (made) => send(req, res, made),
       (fault: unknown) => send(req, res, text(500, `${String(fault)}\n`)),
     )
+  }
+  const take = (req: IncomingMessage, res: ServerResponse) => {
+    places.take(req.socket, res, () => serve(req, res))
   }
   server.maxConnections = MAX_CONNECTIONS
   server.on('connection', (socket) => places.admit(socket))
@@ -45,10 +49,15 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   return server
 }
 
-/** Lets nobody keep a probe out by connections that ask nothing: the one that has waited longest makes room. */
+/**
+ * Lets nobody keep a probe out: by connections that ask nothing, of which the one that has waited longest makes room, or by requests
+ * sent ahead, of which one of each connection is served in a turn of the event loop.
+ */
 class Places {
   readonly #open = new Set<Socket>()
   readonly #waiting = new Set<Socket>()
+  /** Requests of each connection that have no response yet; the first is being served. */
+  readonly #ahead = new WeakMap<Socket, (() => void)[]>()
 
   admit(socket: Socket): void {
     this.#open.add(socket)
@@ -62,11 +71,22 @@ class Places {
     longest?.destroy()
   }
 
-  serve(socket: Socket, res: ServerResponse): void {
+  take(socket: Socket, res: ServerResponse, serve: () => void): void {
+    const ahead = this.#ahead.get(socket) ?? []
+    this.#ahead.set(socket, ahead)
     this.#waiting.delete(socket)
-    res.once('close', () => {
-      if (this.#open.has(socket)) this.#waiting.add(socket)
-    })
+    if (ahead.length > MAX_AHEAD) socket.destroy()
+    if (socket.destroyed) return
+    res.once('close', () => this.#over(socket, ahead))
+    if (ahead.push(serve) === 1) serve()
+  }
+
+  #over(socket: Socket, ahead: (() => void)[]): void {
+    ahead.shift()
+    if (!this.#open.has(socket)) return
+    const [next] = ahead
+    if (next === undefined) this.#waiting.add(socket)
+    else setImmediate(next)
   }
 }
 
