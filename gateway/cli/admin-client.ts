@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { configFiles, type Environment } from '../config/environment.ts'
+import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault } from '../config/faults.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
@@ -129,7 +129,12 @@ function defaultUrl(env: Environment, place: Place): string {
 
 function readToken(file: string | undefined): string | undefined {
   if (file === undefined) return undefined
-  const { value, faults } = loadFile(file, parseAdminToken)
+  const { value, faults } = loadFile(
+    file,
+    parseAdminToken,
+    undefined,
+    `--token-file, or ${NAMES.adminTokenFile}`,
+  )
   if (faults !== undefined) throw new CommandFault(faults.map(describeFault).join('\n'))
   return value.value
 }

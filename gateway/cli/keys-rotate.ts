@@ -3,6 +3,8 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type Command, CommandFault, EXIT } from './command.ts'
 
+/** A backend that is asked has a minute; the rest is for a database that must be opened. */
+const TIMEOUT_MS = 120_000
 const EXTENSION = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 /** Another program, so nothing of it is imported. */
 const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTENSION}`, import.meta.url))
@@ -23,7 +25,12 @@ export const command: Command = {
         'there is no backend here, and the gateway has no signing keys of its own: rotate them at the issuer of your tokens',
       )
     }
-    const { status } = spawnSync(process.execPath, [PROGRAM], { stdio: 'inherit' })
+    const { status, error } = spawnSync(process.execPath, [PROGRAM], {
+      stdio: 'inherit',
+      timeout: TIMEOUT_MS,
+    })
+    if (error !== undefined)
+      throw new CommandFault(`not rotated within ${TIMEOUT_MS / 1000} s: the backend or its database hangs`)
     return status ?? EXIT.fault
   },
 }

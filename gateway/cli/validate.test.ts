@@ -282,6 +282,13 @@ test('with --store it connects, says what is there, and fails when the store can
     assert.equal(status, 0)
     assert.match(out.at(-1) ?? '', /^GATEWAY_STORE: 127\.0\.0\.1:\d+: reached, (Redis|Valkey) \d/)
     assert.match(errors.join(), /^warning: GATEWAY_STORE: .*appendonly is off/)
+    redis.signal('SIGSTOP')
+    const hanging = validate(['--store'], { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` })
+    assert.equal(hanging.status, 1)
+    assert.match(
+      hanging.errors.join(),
+      /GATEWAY_STORE: cannot be reached: no reply of 127\.0\.0\.1:\d+ to INFO within 2 s/,
+    )
   } finally {
     await redis.stop()
   }

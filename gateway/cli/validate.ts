@@ -50,7 +50,10 @@ export const command: Command = {
   count: [0, Number.POSITIVE_INFINITY],
   flags: {
     ...CONFIG_FLAGS,
-    store: { about: 'also connects to $GATEWAY_STORE, and tries every command that a gateway needs' },
+    store: {
+      about:
+        'also connects to $GATEWAY_STORE, and tries every command that a gateway needs; waits 2 s for each reply',
+    },
     against: { value: 'URL', about: 'also tells what would change in the gateway with this admin listener' },
     ...TOKEN_FLAG,
   },

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { loadFile, readLenient, unreadable } from './load-file.ts'
+import { loadFile, readLenient, readText, unreadable } from './load-file.ts'
 
 test('a file is given as its text and what was made of it', () => {
   const file = fileURLToPath(import.meta.url)
@@ -38,6 +39,18 @@ test('a file that is no UTF-8 is a fault that names the byte, unless its encodin
     loadFile(file, (_, text) => ({ value: text }), readLenient).value?.value,
     '{\n"a": "caf\uFFFD"}',
   )
+})
+
+test('a pipe, a device and a directory are not waited for', { timeout: 10_000 }, (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'load-file-'))
+  t.after(() => rmSync(folder, { recursive: true }))
+  const pipe = join(folder, 'pipe')
+  execFileSync('mkfifo', [pipe])
+  for (const file of [pipe, '/dev/zero', folder])
+    for (const read of [readText, readLenient]) {
+      const { faults } = loadFile(file, () => ({ value: 1 }), read)
+      assert.equal(faults?.[0]?.reason, 'cannot be read: it is not a regular file')
+    }
 })
 
 test('a file that cannot be read gives that as its fault, whatever was thrown', () => {

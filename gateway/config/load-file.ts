@@ -54,9 +54,15 @@ export function shownName(file: string): string {
   return LIKE_SECRET.test(file) ? `${file.slice(0, 4)}… (not shown whole: it may be a secret itself)` : file
 }
 
+/** @throws Error for what may have no end, such as a pipe or a device, and for a file that is too large */
+function checkFile(stats: Stats): void {
+  if (!stats.isFile()) throw new Error('it is not a regular file')
+  checkSize(stats.size)
+}
+
 /** Reads a file without checking its encoding: PEM files may have comments in any. */
 export function readLenient(file: string): string {
-  checkSize(statSync(file).size)
+  checkFile(statSync(file))
   return readFileSync(file, 'utf8')
 }
 
@@ -77,6 +83,6 @@ export function checkPrivate({ mode, uid }: Pick<Stats, 'mode' | 'uid'>): void {
 
 /** Reads a file that must be UTF-8. */
 export function readText(file: string): string {
-  checkSize(statSync(file).size)
+  checkFile(statSync(file))
   return utf8Text(readFileSync(file))
 }

@@ -287,6 +287,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       functions,
       `log() { cat ${log}; }`,
       ...different.map((command) => `echo '>>>>'\n${command}`),
+      `echo '>>>>'\nPID=\n${/^PID=.*$/m.exec(settings)?.[0]}\necho "$PID"`,
     ]
     const { status, stdout, stderr } = await runShell(script.join('\n'), {
       ...process.env,
@@ -294,11 +295,34 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     } as typeof env)
     const outputs = stdout.split('>>>>\n').slice(1)
     const last = different[outputs.length - 1]
+    assert.equal(outputs[different.length], `${gateway.process.child.pid}\n`)
     assert.equal(status, 0, `${last}\n${outputs.at(-1)}\n${stderr}`)
     // A good day has no such line in its log.
     const silent = different.filter((command, at) => outputs[at] === '' && !command.startsWith('logged '))
     assert.deepEqual(silent, [], `commands that say nothing\n${stderr}`)
   })
+})
+
+it('no command of the runbook waits for a store that hangs', {
+  skip: NO_REDIS,
+  timeout: 60_000,
+}, async () => {
+  const redis = await startRedis()
+  redis.signal('SIGSTOP')
+  const [, functions = ''] = shellBlocks(sections.get('') ?? '')
+  const env = { PATH: process.env.PATH ?? '', STORE: `127.0.0.1:${redis.port}` }
+  const { status, stderr } = await runShell(`${functions}\nstore ping`, env)
+  await redis.stop()
+  assert.equal(status, 124)
+  assert.equal(stderr, `no end within 5 s: redis-cli -h 127.0.0.1 -p ${redis.port} ping\n`)
+})
+
+it('every command of the runbook that asks another program has a bound in time', () => {
+  const asking =
+    /^(?!.*\b(?:within \d+|curl -sS -m \d+)\b).*\b(?:curl|promtool|redis-cli|npx|journalctl|openssl s_client|docker exec|kubectl exec|systemd-run|df|ls|[a-z]+ .*\$TRAIL)\b.*$/gm
+  const blocks = [...runbook.matchAll(/^```(?:sh|text)\n(.*?)^```$/gms)].map((match) => match[1] ?? '')
+  const unbounded = blocks.flatMap((block) => block.replaceAll(/#.*$/gm, '').match(asking) ?? [])
+  assert.deepEqual(unbounded, [])
 })
 
 async function runShell(script: string, env: Readonly<Record<string, string>>) {

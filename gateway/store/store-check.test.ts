@@ -67,6 +67,22 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
     assert.match(warnings.join('\n'), /maxmemory-policy is allkeys-lru.*\n.*appendonly is off/)
   })
 
+  it('says which server hangs, and to what it gave no reply', { timeout: 60_000 }, async () => {
+    const hanging = await startRedis(CONFIGURED)
+    hanging.signal('SIGSTOP')
+    for (const [kind, why] of [
+      ['single', `no reply of 127.0.0.1:${hanging.port} to INFO within 2 s`],
+      ['cluster', `no reply of 127.0.0.1:${hanging.port} to INFO within 2 s`],
+      ['sentinel', `Sentinel 127.0.0.1:${hanging.port}: no reply of the Sentinel within 2 s`],
+    ] as const) {
+      const { good, faults } = await checkStore(storeAt(kind, [hanging.port]))
+      assert.deepEqual([good, faults], [[], [`cannot be reached: ${why}`]])
+    }
+    const secret = await checkStore(storeAt('single', [hanging.port], USER))
+    assert.match(secret.faults.join(), /^cannot be reached: no reply of 127\.0\.0\.1:\d+ within 2 s$/)
+    await hanging.stop()
+  })
+
   it('refuses a replica, a wrong password and a port where nobody listens', async () => {
     const replica = await startRedis(['--replicaof', '127.0.0.1', `${redis.port}`])
     const { faults } = await checkStore(storeAt('single', [replica.port]))

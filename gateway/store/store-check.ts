@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
-import { dialCluster, dialMaster, dialServer, type StoreLink } from './store-link.ts'
+import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './store-link.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
 /** What is said of a store before a gateway uses it. */
@@ -23,13 +23,15 @@ export async function checkStore(settings: StoreSettings): Promise<StoreFindings
   const found = { good: [] as string[], warnings: [] as string[], faults: [] as string[] }
   try {
     if (settings.kind === 'sentinel')
-      await withLink(dialMaster(settings), (link) => look(link, 'the master', found))
+      await withLink(dialMaster(settings), 'the master', (send) => look(send, 'the master', found))
     else
       for (const address of settings.addresses) {
         const name = `${address.host}:${address.port}`
-        await withLink(dialServer(settings, address), (link) => look(link, name, found))
+        await withLink(dialServer(settings, address), name, (send) => look(send, name, found))
       }
-    await withLink(dialStore(settings), (link) => tryCommands(link, settings.prefix, found.faults))
+    await withLink(dialStore(settings), 'the store', (send) =>
+      tryCommands(send, settings.prefix, found.faults),
+    )
   } catch (error) {
     found.faults.push(`cannot be reached: ${textOf(error)}`)
   }
@@ -43,10 +45,17 @@ function dialStore(settings: StoreSettings): Promise<StoreLink> {
   return dialServer(settings, first)
 }
 
-async function withLink(dialled: Promise<StoreLink>, use: (link: StoreLink) => Promise<void>): Promise<void> {
+type Send = StoreLink['send']
+
+/** No command is waited for longer than a connection: a server that hangs must not keep the check from its end. */
+async function withLink(
+  dialled: Promise<StoreLink>,
+  name: string,
+  use: (send: Send) => Promise<void>,
+): Promise<void> {
   const link = await dialled
   try {
-    await use(link)
+    await use((args, key) => inTime(link.send(args, key), `${name} to ${args[0]}`))
   } finally {
     link.destroy(new Error('checked'))
   }
@@ -54,13 +63,13 @@ async function withLink(dialled: Promise<StoreLink>, use: (link: StoreLink) => P
 
 /** Version, eviction and persistence of one server. */
 async function look(
-  link: StoreLink,
+  send: Send,
   name: string,
   { good, warnings }: { readonly good: string[]; readonly warnings: string[] },
 ): Promise<void> {
   let info: string
   try {
-    info = String(await link.send(['INFO'], undefined))
+    info = String(await send(['INFO'], undefined))
   } catch (error) {
     if (!(error instanceof ErrorReply)) throw error
     good.push(`${name}: reached`)
@@ -86,7 +95,7 @@ async function look(
 }
 
 /** Each command of a gateway, also those in scripts, since a server checks the rights for them too. */
-async function tryCommands(link: StoreLink, prefix: string, faults: string[]): Promise<void> {
+async function tryCommands(send: Send, prefix: string, faults: string[]): Promise<void> {
   const tag = `${prefix}:{check-${randomBytes(6).toString('hex')}}`
   const [text, list, set, stream] = ['text', 'list', 'set', 'stream'].map((name) => `${tag}:${name}`) as [
     string,
@@ -118,7 +127,7 @@ async function tryCommands(link: StoreLink, prefix: string, faults: string[]): P
   ]
   for (const args of commands) {
     try {
-      await link.send(args, tag)
+      await send(args, tag)
     } catch (error) {
       if (!(error instanceof ErrorReply)) throw error
       // Because of a command before, which has been reported.

@@ -57,6 +57,7 @@ async function masterBy(sentinel: StoreLink, settings: StoreSettings): Promise<S
   const ask = async () => {
     const reply = await inTime(
       sentinel.send(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', settings.service ?? ''], undefined),
+      'the Sentinel',
     )
     if (!Array.isArray(reply)) throw new Error(`knows no service ${settings.service}`)
     return { host: String(reply[0]), port: Number(reply[1]) }
@@ -64,7 +65,10 @@ async function masterBy(sentinel: StoreLink, settings: StoreSettings): Promise<S
   const address = await ask()
   const master = await dialServer(settings, address)
   try {
-    const role = (await inTime(master.send(['ROLE'], undefined))) as readonly StoreReply[]
+    const role = (await inTime(
+      master.send(['ROLE'], undefined),
+      `the master ${address.host}:${address.port}`,
+    )) as readonly StoreReply[]
     if (role[0] !== 'master') throw new Error(`the master that it names is a ${String(role[0])}`)
     const now = await ask()
     if (now.host !== address.host || now.port !== address.port) throw new Error('the master changes')
@@ -97,7 +101,7 @@ async function dial(
     },
   }
   try {
-    await inTime(client.connect())
+    await inTime(client.connect(), `${host}:${port}`)
   } catch (error) {
     link.destroy(new Error('not connected'))
     throw error
@@ -105,10 +109,18 @@ async function dial(
   return link
 }
 
-/** @throws (rejects) after the time that a connection may take: the kernel accepts connections for a frozen server too */
-async function inTime<T>(reply: Promise<T>): Promise<T> {
+/**
+ * Waits for a reply as long as a connection may take: the kernel accepts connections for a frozen server too.
+ *
+ * @param whose for the error: whom the reply is awaited from, and to what
+ * @throws (rejects) after that time
+ */
+export async function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(() => reject(new Error('no reply')), CONNECT_TIMEOUT_MS)
+  const timer = setTimeout(
+    () => reject(new Error(`no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`)),
+    CONNECT_TIMEOUT_MS,
+  )
   try {
     return await Promise.race([reply, late])
   } finally {
@@ -131,7 +143,7 @@ export async function dialCluster(settings: StoreSettings, onNodeReady: () => vo
   cluster.on('error', () => undefined)
   cluster.on('node-ready', onNodeReady)
   try {
-    await inTime(cluster.connect())
+    await inTime(cluster.connect(), 'the cluster')
   } catch (error) {
     if (cluster.isOpen) cluster.destroy()
     throw error

@@ -10,6 +10,8 @@ const CLIENT_MS = 5000
 /** A process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
+/** To read files and the configuration, and to hand everything over: several times what a restart may take. */
+const REPORT_MS = 120_000
 
 /** The process that serves now, and for how long nobody did. */
 export interface Restarted {
@@ -87,13 +89,17 @@ export class ControlSocket {
   }
 }
 
-/** Has the gateway of that data directory replaced by a new process. Never rejects. */
-export async function askRestart(dataDir: string): Promise<RestartReport> {
+/**
+ * Has the gateway of that data directory replaced by a new process. Never rejects.
+ *
+ * @param reportMs how long its report is waited for
+ */
+export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise<RestartReport> {
   const path = pathIn(dataDir)
   const untilMs = performance.now() + REACH_MS
   for (;;) {
     try {
-      return reportFrom(await askOnce(path))
+      return reportFrom(await askOnce(path, reportMs))
     } catch (error) {
       if (performance.now() >= untilMs)
         return { restarted: false, text: `no gateway can be reached at ${path}: ${(error as Error).message}` }
@@ -103,7 +109,7 @@ export async function askRestart(dataDir: string): Promise<RestartReport> {
 }
 
 /** Resolves to everything that comes. @throws Error when nobody listens */
-async function askOnce(path: string): Promise<string> {
+async function askOnce(path: string, reportMs: number): Promise<string> {
   const socket = connect(path)
   await once(socket, 'connect')
   socket.on('error', () => {})
@@ -112,8 +118,17 @@ async function askOnce(path: string): Promise<string> {
   socket.setEncoding('utf8').on('data', (piece: string) => {
     text += piece
   })
+  socket.setTimeout(reportMs, () => {
+    text ||= late(reportMs)
+    socket.destroy()
+  })
   await new Promise((resolve) => socket.on('close', resolve))
   return text
+}
+
+function late(reportMs: number): string {
+  const why = `the gateway has said nothing for ${reportMs / 1000} s: it hangs, or may still restart; see its log`
+  return JSON.stringify({ restarted: false, text: why } satisfies RestartReport)
 }
 
 function reportFrom(text: string): RestartReport {
