@@ -31,6 +31,8 @@ export class Http2Exchange
   #timesTurnedAway = 0
   /** What a call has come to by its head, which says 200 of one that failed too. */
   #callStatus: number | undefined = undefined
+  /** Its head is all of the response, whatever comes behind (RFC 9110 section 6.4.1). */
+  #isWholeWithHead = false
 
   override begin(): void {
     try {
@@ -146,8 +148,11 @@ export class Http2Exchange
   }
 
   responded(status: number, fields: readonly Field[]): void {
+    const isBodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
+    // Otherwise it was dropped, and the request is sent again.
+    this.#isWholeWithHead = isBodiless && this.headReceived
   }
 
   piece(bytes: Buffer): boolean {
@@ -162,7 +167,8 @@ export class Http2Exchange
 
   lost(kind: UpstreamFaultKind, cause: string, wasRefused: boolean): void {
     const responseBegan = this.#stream?.responseBegan ?? false
-    this.connectionLost({ kind, cause }, { sent: !wasRefused || this.#hasBodyBegun, responseBegan })
+    if (this.#isWholeWithHead) this.ended()
+    else this.connectionLost({ kind, cause }, { sent: !wasRefused || this.#hasBodyBegun, responseBegan })
   }
 
   get #hasBodyBegun(): boolean {

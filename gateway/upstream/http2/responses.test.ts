@@ -209,6 +209,43 @@ describe('a response over HTTP/2', () => {
     assert.deepEqual([outcome(received), bodyOf(received)], ['end', ''])
   })
 
+  for (const [what, behind] of Object.entries<Script>({
+    'a body': ({ write }, id) => write(data(id, 'hello', END_STREAM)),
+    'a reset': ({ write }, id) => write(RST(id, 2)),
+    'the end of its connection': ({ socket }) => socket.end(),
+  })) {
+    it(`that cannot have a body is whole with its head, though ${what} comes behind it`, async (t) => {
+      for (const [method, status] of [
+        ['POST', '204'],
+        ['GET', '304'],
+        ['HEAD', '200'],
+      ] as const) {
+        const script: Script = (connection, id) => {
+          connection.write(head(id, [':status', status]))
+          behind(connection, id)
+        }
+        const { received } = await responseTo(t, script, { method })
+        assert.deepEqual([received.status, outcome(received), bodyOf(received)], [Number(status), 'end', ''])
+      }
+    })
+  }
+
+  it('to HEAD that a retry has dropped is not the whole of what comes next', async (t) => {
+    let asked = 0
+    const framed = await framedUpstream(({ write }, id) => {
+      asked += 1
+      write(asked === 1 ? head(id, [':status', '503'], END_STREAM) : RST(id, 2))
+    })
+    const retry = { statuses: [503], budgetPercent: 100, minPerSecond: 10, attempts: 1 }
+    const upstream = upstreamsTo([framed.url], { policy: { breaker: undefined, retry, slowStartMs: 0 } })
+    t.after(async () => {
+      await framed.close()
+      await upstream.close()
+    })
+    const received = await send(upstream, { method: 'HEAD' }).over
+    assert.deepEqual([received.status, outcome(received), asked], [undefined, 'broken', 3])
+  })
+
   it('is whole when it came before the end of its request, of which more comes while it is held back', async (t) => {
     const framed = await framedUpstream(({ write }, id) => write(head(id, OK), data(id, 'first ')))
     const upstream = upstreamsTo([framed.url])
