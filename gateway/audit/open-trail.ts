@@ -3,6 +3,7 @@ import { makeDirectory, realPathOf, syncDirectoryOf, unusable } from '../storage
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { ClockOffset } from './clock-offset.ts'
 import type { TrailHandle } from './file/shared-trail.ts'
+import { judgePlace } from './file/trail-place.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { InheritedRequests } from './recovery/inherited-requests.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
@@ -22,7 +23,7 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
  * append the responses that it did not write, AUDIT_START. A full disk does not stop the start: the trail is then not
  * `writable` until there is room.
  *
- * @throws Error that names the file, when it cannot be used or another process is writing it.
+ * @throws Error that names the file, when it cannot be used, others own it, or another process is writing it.
  */
 export function openTrail(options: OpenOptions): Trail {
   const { trail, recovery } = open(options)
@@ -61,6 +62,8 @@ function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; rea
     return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER }
   }
   makeDirectory(file)
+  const { fault } = judgePlace(file)
+  if (fault !== undefined) throw unusable(file, new Error(fault))
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -73,6 +73,22 @@ test('the key of the seals is read, and the keys of a bucket', (t) => {
   assert.equal(status, 1)
   assert.match(errors.join('\n'), /^\S+key\.pem: .*seal key .* cannot be used/m)
   assert.match([...out, ...errors].join('\n'), /audit\.ship: nothing can be shipped: .*\/nowhere/)
+})
+
+test('a trail that others may write, or own, is warned of', (t) => {
+  const paths = files(t, { 'g.json': GATEWAY, 'l.json': LIMITS, 'audit.ndjson': '' })
+  const env = {
+    GATEWAY_CONFIG: paths['g.json']!,
+    GATEWAY_LIMITS: paths['l.json']!,
+    GATEWAY_AUDIT_FILE: paths['audit.ndjson']!,
+  }
+  chmodSync(env.GATEWAY_AUDIT_FILE, 0o620)
+  const { status, errors } = validate([], env)
+  assert.deepEqual([status, errors.length], [0, 1], errors.join('\n'))
+  assert.match(errors[0] ?? '', /^warning: \S+audit\.ndjson may be written by the group/)
+  if (process.geteuid?.() !== 0) return
+  chownSync(env.GATEWAY_AUDIT_FILE, 12_345, 0)
+  assert.match(validate([], env).errors.join('\n'), /^warning: \S+audit\.ndjson belongs to the user 12345,/m)
 })
 
 test('every fault of the environment and both files comes at once, one a line, with status 1', (t) => {

@@ -22,7 +22,7 @@ import {
   settingsWarnings,
 } from '../process/config-warnings.ts'
 import { readStaple } from '../process/reload/watch-staple.ts'
-import { sealKeyFaults } from '../process/seal-trail.ts'
+import { ownerWarnings, sealKeyFaults, trailWarnings } from '../process/seal-trail.ts'
 import { filesNamedAnyway } from '../process/startup/named-files.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
@@ -210,6 +210,7 @@ function checkAdminToken(found: Findings, file: string): void {
 
 function checkAuditKeys(found: Findings, settings: Settings): void {
   found.faults.push(...sealKeyFaults(settings))
+  found.warnings.push(...trailWarnings(settings), ...ownerWarnings(settings))
   const credentials = settings.auditShip?.s3?.credentialsFile
   const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsOf(credentials))
   // Not a fault: the gateway starts without them, and reads them each time.

@@ -19,6 +19,7 @@ import { ControlSocket } from '../process/restart/control-socket.ts'
 import { Predecessor } from '../process/restart/predecessor.ts'
 import { placesOf, Restarts } from '../process/restart/restarts.ts'
 import type { ListeningSocket } from '../process/restart/sockets.ts'
+import { trailWarnings } from '../process/seal-trail.ts'
 import { segmentReports } from '../process/segment-reports.ts'
 import type { ServingMode } from '../process/serving-mode.ts'
 import { serveAlone } from '../process/single-process.ts'
@@ -87,6 +88,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...fileWarnings(process.env),
     ...settingsWarnings(settings),
     ...certificateWarnings(settings),
+    ...trailWarnings(settings),
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const { serving, adminSocket, startup } = await makeParts(read, predecessor)

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Metrics } from '../admin/metrics.ts'
+import { judgePlace, ownerFault } from '../audit/file/trail-place.ts'
 import { isRegularTrail } from '../audit/open-trail.ts'
 import {
   makeMlDsaKey,
@@ -58,7 +59,11 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
     const second = makeMlDsaKey(file)
     if (second !== undefined) log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   }
-  for (const path of [file, mlDsaKeyFile(file)]) warnIfShared(path, log)
+  for (const path of [file, mlDsaKeyFile(file)]) {
+    const fault = ownerFault(path, statSync(path, { throwIfNoEntry: false }))
+    if (fault !== undefined) throw new Error(`the key of the seals cannot be used: ${fault}`)
+    warnIfShared(path, log)
+  }
   return { directory, keys: readKeyFiles(file), origin: sealKey.origin }
 }
 
@@ -91,6 +96,19 @@ export function sealKeyFaults({
       },
     ]
   }
+}
+
+/** What others may do to the trail by the place where it stands, one sentence each. */
+export function trailWarnings({ auditFile }: Pick<Settings, 'auditFile'>): readonly string[] {
+  return isRegularTrail(auditFile) ? judgePlace(auditFile).warnings : []
+}
+
+/** Why a gateway that the user of this process starts would refuse the place of its trail and key, one sentence each. */
+export function ownerWarnings(settings: Pick<Settings, 'auditFile' | 'auditSealKeyFile'>): readonly string[] {
+  const { auditFile, auditSealKeyFile: key } = settings
+  if (!isRegularTrail(auditFile)) return []
+  const ofKey = key && ownerFault(key, statSync(key, { throwIfNoEntry: false }))
+  return [judgePlace(auditFile).fault, ofKey].flatMap((fault) => fault || [])
 }
 
 /** Whoever can read it can seal another trail in the place of this one. */

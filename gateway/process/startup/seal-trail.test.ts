@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { chownSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
@@ -57,4 +57,17 @@ test('a log that an Ed25519 key alone has sealed goes on with an ML-DSA key too'
   assert.ok(prepare()?.keys.mlDsa44)
   assert.ok(existsSync(second))
   assert.deepEqual(logged, ['made an ML-DSA-44 key for the seals'])
+})
+
+test('a key that another user owns seals nothing', {
+  skip: process.geteuid?.() !== 0 && 'NOT TESTED: only root can give files away',
+}, (t) => {
+  const { key, second, prepare } = sealedDirectory(t)
+  prepare()
+  for (const path of [key, second]) {
+    chownSync(path, 12_345, 0)
+    assert.throws(prepare, new RegExp(`${path} belongs to the user 12345, .*: chown it to 0`))
+    chownSync(path, 0, 0)
+  }
+  assert.ok(prepare())
 })

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict'
+import { chmodSync, chownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { openTrail } from '../open-trail.ts'
+import { temporaryDirectory } from '../trail.test-support.ts'
+import { judgePlace } from './trail-place.ts'
+
+const NOTHING = { fault: undefined, warnings: [] }
+/** Nobody's, on most machines. */
+const OTHER = 12_345
+/** Who runs the tests may be root, whom every trail may belong to. */
+const isRoot = process.geteuid?.() === 0
+
+test('a place that the gateway or root owns, or that is not there yet, is good', (t) => {
+  const file = join(temporaryDirectory(t), 'audit.ndjson')
+  assert.deepEqual(judgePlace(file), NOTHING)
+  writeFileSync(file, '', { mode: 0o600 })
+  assert.deepEqual(judgePlace(file), NOTHING)
+  assert.deepEqual(judgePlace(join(file, '..', 'none', 'audit.ndjson')), NOTHING)
+  // As in a container with a volume of root's.
+  if (isRoot) assert.deepEqual(judgePlace(file, OTHER), NOTHING)
+})
+
+test('a link in the place of the file is named, with where it leads', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const real = join(directory, 'elsewhere.ndjson')
+  writeFileSync(real, '', { mode: 0o600 })
+  symlinkSync(real, file)
+  const { fault, warnings } = judgePlace(file)
+  assert.deepEqual([fault, warnings.length], [undefined, 1])
+  assert.match(warnings[0] ?? '', /audit\.ndjson is a link: .* name \S+elsewhere\.ndjson itself$/)
+})
+
+test('a file, a directory or a log that others may write is named, also where a link leads to it', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const log = join(directory, 'audit-log')
+  const far = join(directory, 'far')
+  for (const path of [log, far]) mkdirSync(path, { mode: 0o700 })
+  writeFileSync(file, '', { mode: 0o600 })
+  for (const path of [file, directory, log]) {
+    // A volume of Kubernetes with `fsGroup` is like the first.
+    for (const [mode, who] of [
+      [0o2770, 'the group \\d+'],
+      [0o707, 'everybody'],
+    ] as const) {
+      chmodSync(path, mode)
+      const { fault, warnings } = judgePlace(file)
+      assert.deepEqual([fault, warnings.length], [undefined, 1])
+      assert.match(
+        warnings[0] ?? '',
+        new RegExp(`^${path} may be written by ${who}, so that .*: chmod go-w$`),
+      )
+    }
+    chmodSync(path, 0o700)
+  }
+  chmodSync(far, 0o770)
+  writeFileSync(join(far, 'a'), '', { mode: 0o600 })
+  symlinkSync(join(far, 'a'), join(directory, 'linked.ndjson'))
+  assert.match(
+    judgePlace(join(directory, 'linked.ndjson')).warnings[1] ?? '',
+    /far may be written by the group/,
+  )
+})
+
+test('a place that others own is refused with who and what to do, at the start too', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  writeFileSync(file, '', { mode: 0o600 })
+  if (!isRoot) {
+    const { fault } = judgePlace(file, OTHER)
+    assert.match(
+      fault ?? '',
+      /audit\.ndjson belongs to the user \d+, who can change it.*: chown it to 12345, /,
+    )
+    return
+  }
+  const log = join(directory, 'audit-log')
+  mkdirSync(log, { mode: 0o700 })
+  for (const path of [file, directory, log]) {
+    chownSync(path, OTHER, OTHER)
+    assert.equal(judgePlace(file, OTHER).fault, undefined)
+    const refused = new RegExp(
+      `${path} belongs to the user 12345, who can change it at any time: chown it to 0, `,
+    )
+    assert.match(judgePlace(file).fault ?? '', refused)
+    assert.throws(() => openTrail({ file, onFault: assert.fail, onRecord: () => {} }), refused)
+    chownSync(path, 0, 0)
+  }
+})

@@ -1,0 +1,63 @@
+import { lstatSync, type Stats, statSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { realPathOf } from '../../storage/append-file.ts'
+import { logDirectory } from '../seals/tiles.ts'
+
+/** What others may do to a trail by the place where it stands. */
+export interface TrailPlace {
+  /** Who owns a part of it, besides the gateway and root; undefined: nobody. */
+  readonly fault: string | undefined
+  /** What others may do there all the same, one sentence each. */
+  readonly warnings: readonly string[]
+}
+
+/**
+ * Judges the file of a trail, its directory and its log, as far as they are there.
+ *
+ * @param userId who runs the gateway; undefined where the system has no such users
+ */
+export function judgePlace(file: string, userId = process.geteuid?.()): TrailPlace {
+  if (statsOf(dirname(file)) === undefined) return { fault: undefined, warnings: [] }
+  const real = realPathOf(file)
+  const named = statsOf(file, lstatSync)
+  const paths = new Set([dirname(file), dirname(real), real, logDirectory(file)])
+  const found = [...paths].flatMap((path) => {
+    const stats = statsOf(path)
+    return stats === undefined ? [] : [{ path, stats }]
+  })
+  const owned = [{ path: file, stats: named }, ...found]
+  const faults = owned.flatMap(({ path, stats }) => ownerFault(path, stats, userId) ?? [])
+  const link = `${file} is a link: whoever may change it leads the trail elsewhere; name ${real} itself`
+  return {
+    fault: faults[0],
+    warnings: [
+      ...(named?.isSymbolicLink() ? [link] : []),
+      ...found.flatMap(({ path, stats }) => sharing(path, stats)),
+    ],
+  }
+}
+
+/** Says that others own it; undefined where it belongs to the gateway or to root, or is not there. */
+export function ownerFault(
+  path: string,
+  stats: Pick<Stats, 'uid'> | undefined,
+  userId = process.geteuid?.(),
+): string | undefined {
+  if (userId === undefined || stats === undefined || stats.uid === userId || stats.uid === 0) return undefined
+  return `${path} belongs to the user ${stats.uid}, who can change it at any time: chown it to ${userId}, the user of the gateway`
+}
+
+function sharing(path: string, { mode, gid }: Stats): string[] {
+  if ((mode & 0o022) === 0) return []
+  const who = (mode & 0o002) === 0 ? `the group ${gid}` : 'everybody'
+  return [`${path} may be written by ${who}, so that records can be taken away or replaced: chmod go-w`]
+}
+
+/** Undefined also where one may not look: who opens it will say so. */
+function statsOf(path: string, stat: (path: string) => Stats = statSync): Stats | undefined {
+  try {
+    return stat(path)
+  } catch {
+    return undefined
+  }
+}
