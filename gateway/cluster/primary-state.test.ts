@@ -16,7 +16,6 @@ import { follow, publishRevoked } from './replication.ts'
 
 function primaryState(t: TestContext) {
   const dataDir = mkdtempSync(join(tmpdir(), 'primary-state-'))
-  t.after(() => rmSync(dataDir, { recursive: true, force: true }))
   const startup = {
     settings: { dataDir, authThrottle: { failures: 10, windowMs: 60_000 } },
     version: '',
@@ -25,7 +24,10 @@ function primaryState(t: TestContext) {
   } as object as StartupConfiguration
   const watch = { fault: assert.fail, removed() {}, observe() {}, repeat() {} } as object as StoreWatch
   const state = new PrimaryState(startup, { watch, gatewayId: 'gateway' })
-  t.after(() => state.close())
+  t.after(() => {
+    state.close()
+    rmSync(dataDir, { recursive: true })
+  })
   return { dataDir, state }
 }
 
