@@ -44,6 +44,54 @@ async function responseTo(t: TestContext, script: Script, request: RequestFacts 
 
 const outcome = ({ fault, ended }: Received) => fault?.kind ?? (ended ? 'end' : 'none')
 
+describe('a body of one-byte DATA', () => {
+  const FRAMES = 60_000
+  const many = (id: number) =>
+    Buffer.concat(Array.from({ length: FRAMES }, (_, at) => data(id, String(at % 10))))
+  const text = '0123456789'.repeat(FRAMES / 10)
+
+  async function piecesOf(
+    t: TestContext,
+    end: (connection: FramedConnection, id: number) => void,
+    pausesAt = 0,
+  ) {
+    const framed = await framedUpstream((connection, id) => {
+      connection.write(head(id, OK), many(id))
+      end(connection, id)
+    })
+    const upstream = upstreamsTo([framed.url])
+    t.after(async () => {
+      await framed.close()
+      await upstream.close()
+    })
+    let pieces = 0
+    const { over } = send(upstream, {}, (_, call) => {
+      if (++pieces !== pausesAt) return true
+      setTimeout(() => call.resume(), 5)
+      return false
+    })
+    return { received: await over, pieces }
+  }
+
+  it('is passed on in few pieces, whole and in order', async (t) => {
+    const { received, pieces } = await piecesOf(t, ({ write }, id) => write(data(id, '', END_STREAM)))
+    assert.equal(bodyOf(received), text)
+    assert.ok(pieces < FRAMES / 100, `${pieces} pieces`)
+  })
+
+  it('is whole though its reader pauses, and though the connection ends right behind it', async (t) => {
+    for (const pausesAt of [0, 5, 17, 18, 19]) {
+      const end = ({ write, socket }: FramedConnection, id: number) => {
+        write(data(id, '', END_STREAM))
+        socket.end()
+      }
+      const { received } = await piecesOf(t, end, pausesAt)
+      assert.deepEqual([outcome(received), bodyOf(received).length], ['end', FRAMES], `paused at ${pausesAt}`)
+      assert.equal(bodyOf(received), text)
+    }
+  })
+})
+
 describe('a response over HTTP/2', () => {
   it('is passed on with its early hints, its fields, its body and its trailers', async (t) => {
     const framed = await framedUpstream(({ write }, id) =>

@@ -24,6 +24,11 @@ const MALFORMED: ReadonlySet<number> = new Set([
   HTTP_1_1_REQUIRED,
 ])
 
+/** After so many short pieces, what comes in one turn of the event loop is joined. A response with a few loses nothing by it. */
+const SHORT_BYTES = 64
+const USUAL_SHORT = 16
+const MAX_JOINED = 4096
+
 /** What a stream tells its exchange. `lost` and `whole` are the last. */
 export interface StreamUser {
   interim(status: number, fields: readonly Field[]): void
@@ -47,7 +52,10 @@ export class UpstreamStream {
   /** END_STREAM has come. */
   #isComplete = false
   #isPaused = false
-  /** What had come of a complete response while it was paused: Node drops it when the connection ends. */
+  #shortPieces = 0
+  /** Pieces wait for what else comes in this turn. */
+  #isJoining = false
+  /** They, or what had come of a complete response while it was paused: Node drops it when the connection ends. */
   #rest: Buffer[] = []
   /** Of a complete response Node has given everything. */
   #isRead = false
@@ -148,8 +156,27 @@ export class UpstreamStream {
 
   #data(bytes: Buffer): void {
     if (bytes.length === 0) return
-    if (this.#isPaused) this.#rest.push(bytes)
+    if (this.#isPaused || this.#isJoining) this.#rest.push(bytes)
     else if (this.#user?.piece(bytes) === false) this.#pause()
+    else if (bytes.length < SHORT_BYTES && ++this.#shortPieces > USUAL_SHORT) this.#join()
+    if (this.#isJoining && this.#rest.length >= MAX_JOINED) this.#passJoined()
+  }
+
+  #join(): void {
+    this.#isJoining = true
+    setImmediate(() => this.#tell(() => this.#passJoined()))
+  }
+
+  #passJoined(): void {
+    if (!this.#isJoining) return
+    this.#isJoining = false
+    if (this.#rest.length > 0 && this.#user?.piece(this.#takeRest()) === false) this.#pause()
+  }
+
+  #takeRest(): Buffer {
+    const rest = this.#rest
+    this.#rest = []
+    return rest.length === 1 ? (rest[0] as Buffer) : Buffer.concat(rest)
   }
 
   #pause(): void {
@@ -164,11 +191,12 @@ export class UpstreamStream {
   }
 
   #giveRest(): void {
-    while (!this.#isPaused && this.#rest.length > 0) this.#data(this.#rest.shift() as Buffer)
+    if (!this.#isPaused && this.#rest.length > 0) this.#data(this.#takeRest())
     if (!this.#isPaused && this.#isRead) this.#end()
   }
 
   #end(): void {
+    this.#tell(() => this.#passJoined())
     if (!this.#isComplete || !this.responseBegan) return
     this.#isRead = true
     if (this.#isPaused) return
@@ -188,6 +216,7 @@ export class UpstreamStream {
   }
 
   #closed(): void {
+    this.#tell(() => this.#passJoined())
     // The rest is given when the pause is over.
     if (this.#isRead && !this.#isOver) return
     const { rstCode = INTERNAL_ERROR, id } = this.stream
