@@ -9,8 +9,10 @@ export interface Attack {
   readonly what: string
   /** How many files the gateway may open; undefined: as many as this program may. */
   readonly files?: number
-  /** Bystanders use TLS, signed webhooks or a token that is known; by default plain HTTP. */
-  readonly bystanders?: 'tls' | 'webhooks' | 'token'
+  /** Bystanders use TLS, signed webhooks or a token that is known, or ask /healthz; by default plain HTTP. */
+  readonly bystanders?: 'tls' | 'webhooks' | 'token' | 'probe'
+  /** HAProxy is attacked as well. */
+  readonly haproxy?: true
   /** The gateway speaks HTTP/2. */
   readonly http2?: true
   /** Over how many connections its cost is divided; undefined: only the whole is told. */
@@ -22,6 +24,7 @@ export interface Attack {
 export interface Ports {
   readonly port: number
   readonly tlsPort: number
+  readonly adminPort: number
 }
 
 const MIB = 1024 * 1024

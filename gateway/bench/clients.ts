@@ -1,7 +1,7 @@
 import { createHmac, generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,6 +17,8 @@ import type { Attack, Ports } from './client-attacks.ts'
 import { YOUNG_OBJECTS } from './contender.ts'
 import { machineFacts } from './facts.ts'
 import { cpuTimeOf, residentBytesOf } from './kernel.ts'
+import { PIECES, PIECES_PATH } from './piece-attacks.ts'
+import { hasHaproxy, startPlainHaproxy } from './plain-haproxy.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const ATTACKER = fileURLToPath(new URL('./client-attacker.ts', import.meta.url))
@@ -63,8 +65,13 @@ async function main(): Promise<void> {
   )
   process.stdout.write(`|${' --- |'.repeat(9)}\n`)
   for (const name of names) {
-    const outcome = await attackGateway(name, values.gateway ?? ROOT)
-    process.stdout.write(`${lineOf(ALL_ATTACKS[name] as Attack, outcome)}\n`)
+    const attack = ALL_ATTACKS[name] as Attack
+    const root = values.gateway ?? ROOT
+    const outcome = await measure(name, (parts) => startGateway({ root, ...parts }))
+    process.stdout.write(`${lineOf(attack, outcome)}\n`)
+    if (attack.haproxy !== true || !hasHaproxy()) continue
+    const beside = await measure(name, startHaproxy)
+    process.stdout.write(`${lineOf({ ...attack, what: `HAProxy: ${attack.what}` }, beside)}\n`)
   }
   process.exit(0)
 }
@@ -98,11 +105,12 @@ function percentile99(values: readonly number[]): number {
   return sorted[Math.ceil(0.99 * sorted.length) - 1] ?? 0
 }
 
-async function attackGateway(name: string, root: string): Promise<Outcome> {
+async function measure(name: string, start: (parts: Parts) => Promise<Started>): Promise<Outcome> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-clients-'))
   const upstream = createServer((req, res) => {
     req.resume().on('end', () => {
-      if (req.url === LARGE_PATH) res.end(LARGE)
+      if (req.url === PIECES_PATH && req.method === 'GET') sendPieces(res)
+      else if (req.url === LARGE_PATH) res.end(LARGE)
       else res.end(req.url === JWKS_PATH ? JSON.stringify(JWKS) : 'ok')
     })
   })
@@ -110,7 +118,7 @@ async function attackGateway(name: string, root: string): Promise<Outcome> {
   await once(upstream, 'listening')
   const attack = ALL_ATTACKS[name] as Attack
   const upstreamUrl = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`
-  const { child, ports, unreadFiles } = await startGateway({ root, dir, upstreamUrl, attack })
+  const { child, ports, unreadFiles } = await start({ dir, upstreamUrl, attack })
   try {
     return {
       ...(await watch(name, { child, ports, dir })),
@@ -122,6 +130,12 @@ async function attackGateway(name: string, root: string): Promise<Outcome> {
     upstream.closeAllConnections()
     rmSync(dir, { recursive: true, force: true })
   }
+}
+
+/** A chunk for each byte, in one write. */
+function sendPieces({ socket }: ServerResponse): void {
+  socket?.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n')
+  socket?.end(`${'1\r\nx\r\n'.repeat(PIECES)}0\r\n\r\n`)
 }
 
 interface Watched {
@@ -144,7 +158,13 @@ async function watch(name: string, { child, ports, dir }: Watched): Promise<Omit
     residentBytes = Math.max(residentBytes, residentBytesOf(child.pid))
   }, LOOK_MS)
   const attacker = startChild({
-    command: [process.execPath, ATTACKER, name, String(ports.port), String(ports.tlsPort), keyFile],
+    command: [
+      process.execPath,
+      ATTACKER,
+      name,
+      ...[ports.port, ports.tlsPort, ports.adminPort].map(String),
+      keyFile,
+    ],
     cpus: undefined,
     ipc: true,
   })
@@ -176,9 +196,10 @@ async function settledSize(file: string): Promise<number> {
   return size
 }
 
-function bystanderRequestOf({ bystanders }: Attack, { port, tlsPort }: Ports): BystanderRequest {
+function bystanderRequestOf({ bystanders }: Attack, { port, tlsPort, adminPort }: Ports): BystanderRequest {
   const secure = bystanders === 'tls'
   const plain = { method: 'GET', path: '/open/beside', headers: {}, body: '' }
+  if (bystanders === 'probe') return { port: adminPort, secure, make: () => ({ ...plain, path: '/healthz' }) }
   const known = {
     ...plain,
     path: '/known',
@@ -203,14 +224,31 @@ function signedWebhook() {
   return { method: 'POST', path: '/hooks', headers, body }
 }
 
-interface Starting {
-  readonly root: string
+interface Parts {
   readonly dir: string
   readonly upstreamUrl: string
   readonly attack: Attack
 }
 
-async function startGateway({ root, dir, upstreamUrl, attack: { files, http2 } }: Starting) {
+interface Started {
+  readonly child: Child
+  readonly ports: Ports
+  readonly unreadFiles: () => number
+}
+
+async function startHaproxy({ dir, upstreamUrl }: Parts): Promise<Started> {
+  const { child, port } = await startPlainHaproxy(dir, upstreamUrl)
+  // It has no trail.
+  writeFileSync(join(dir, 'audit.ndjson'), '')
+  return { child, ports: { port, tlsPort: 0, adminPort: 0 }, unreadFiles: () => 0 }
+}
+
+async function startGateway({
+  root,
+  dir,
+  upstreamUrl,
+  attack: { files, http2 },
+}: Parts & { readonly root: string }): Promise<Started> {
   const child = startChild({
     command: [
       'sh',

@@ -42,9 +42,9 @@ const PER_WRITE = 100
 const ADDRESS = '127.0.0.2'
 
 /** RFC 7541: fields of the static table, and literals that are not remembered. */
-const GET = '\x82'
-const POST = '\x83'
-const REST = `\x86\x04${text('/open/a')}\x41${text('a')}`
+export const GET = '\x82'
+export const POST = '\x83'
+export const REST = `\x86\x04${text('/open/a')}\x41${text('a')}`
 const LARGE = `\x86\x04${text('/open/large')}\x41${text('a')}`
 /** The newest entry of the client's table. */
 const REMEMBERED = 0xbe
@@ -147,11 +147,11 @@ async function floodOnce(
   }
 }
 
-function request(id: number, block = GET + REST): Buffer {
+export function request(id: number, block = GET + REST): Buffer {
   return frame(HEADERS, END_STREAM | END_HEADERS, id, block)
 }
 
-function frame(type: number, flags: number, id: number, payload: Buffer | string = ''): Buffer {
+export function frame(type: number, flags: number, id: number, payload: Buffer | string = ''): Buffer {
   const content = typeof payload === 'string' ? Buffer.from(payload, 'latin1') : payload
   const whole = Buffer.alloc(HEADER_BYTES + content.length)
   content.copy(whole, writeFrameHeader(whole, 0, { type, flags, id, length: content.length }))
