@@ -78,7 +78,7 @@ function engineOf(conjunct: Conjunct, room: StateRoom): Engine {
     !endless && (anchored ? steps <= MAX_ANCHORED_STEPS : beyond !== undefined && steps <= MAX_PLACE_STEPS)
   const own = isSmall ? v8Of(conjunct) : undefined
   if (own !== undefined) return own
-  if (beyond !== undefined) throw new Unsupported(beyond)
+  if (beyond !== undefined) throw new Unsupported(`${beyond}, which has no bounded time here`)
   return re2Of(conjunct, room)
 }
 

@@ -156,7 +156,7 @@ test('a pattern that no engine takes in bounded time is found when the document 
   for (const [pattern, reason] of [
     ['é?'.repeat(80_000), 'is too large: with its repetitions written out it has more than 5000 parts'],
     ['(a{1000}){1000}', 'is too large: with its repetitions written out it has more than 5000 parts'],
-    ['^(?:a(?=b)|c)+$', 'looks ahead ("(?=")'],
+    ['^(?:a(?=b)|c)+$', 'looks ahead ("(?="), which has no bounded time here'],
     ['^(a+)\\1$', 'refers back to a group ("\\1")'],
   ] as const) {
     const shown = pattern.length > 60 ? `${pattern.slice(0, 60)}…` : pattern
