@@ -16,13 +16,17 @@ const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose
 
 /** Runs the real program, as `npm run validate` does. */
 function validate(args: readonly string[], env: Record<string, string> = {}) {
+  return run(['validate', ...args], env)
+}
+
+function run(args: readonly string[], env: Record<string, string>) {
   const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
   const inherited = {
     ...(PATH && { PATH }),
     ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
     ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
   }
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'validate', ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
     cwd: ROOT,
     env: { ...inherited, ...env },
     encoding: 'utf8',
@@ -232,6 +236,12 @@ test('bearer routes without an issuer are warned of, and the shipped configurati
   assert.match(errors.join('\n'), /^warning: no issuer is set: /m)
   assert.doesNotMatch(validate([], { ...env, GATEWAY_ISSUER: 'https://id.example' }).errors.join(), /issuer/)
   assert.deepEqual(validate([], {}).errors, [])
+  const explained = run(['explain', 'route', 'GET', '/x'], env).out.join('\n')
+  assert.match(explained, /^ {2}tokens +of http:\/\/localhost:8080 for http:\/\/localhost:8080\/api$/m)
+  assert.match(explained, /^ {2}warning +no issuer is set: /m)
+  const named = run(['explain', 'route', 'GET', '/x'], { ...env, GATEWAY_ISSUER: 'https://id.example' })
+  assert.match(named.out.join('\n'), /^ {2}tokens +of https:\/\/id\.example for https:\/\/id\.example\/api$/m)
+  assert.doesNotMatch(named.out.join('\n'), /warning/)
 })
 
 test('the key of the seals is not asked for where nothing is sealed, as at a start', (t) => {
