@@ -1,6 +1,7 @@
 /**
  * Loaded before a program (`--import`), makes its time run faster, so that a schedule of minutes passes in seconds. The date
- * runs `TIME_LAPSE` times as fast from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a test share;
+ * runs `TIME_LAPSE` times as fast from the moment `TIME_LAPSE_FROM` (epoch milliseconds), which all programs of a test share, and so
+ * does the clock of the seals (`process.hrtime.bigint`);
  * intervals and timeouts of half a minute and more are shortened too. Shorter ones stay, because they are for the network.
  * Below 1 it runs slower.
  */
@@ -25,6 +26,8 @@ function speedUp(): void {
     construct: (target, parts) => Reflect.construct(target, parts.length === 0 ? [now()] : parts),
     get: (target, name) => (name === 'now' ? now : Reflect.get(target, name)),
   })
+  const steady = process.hrtime.bigint
+  process.hrtime.bigint = () => BigInt(Math.round(Number(steady()) * FACTOR))
   for (const name of ['setTimeout', 'setInterval'] as const) {
     const real = globalThis[name]
     const faster = (work: () => void, ms = 0, ...rest: unknown[]) =>

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent, request } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
+import { parse, stringify } from 'yaml'
+import { call } from './client.ts'
+import { FILES, NO_PROMETHEUS } from './prometheus.ts'
+import { startGateway } from './running-gateway.ts'
+import { makeTlsSetup } from './secure.ts'
+import { startUpstream } from './test-upstream.ts'
+import { lapsed } from './time-lapse.ts'
+
+/** An hour passes in a minute for the date and the seals; clocks of the network and of fetched keys stay real. */
+const FACTOR = 60
+const SCRAPE_SECONDS = 15
+const SCRAPES = 3600 / SCRAPE_SECONDS
+const CALL_MS = 8
+const LABELS = 'job="countersign",instance="gateway:9090"'
+const RULES = join(FILES, 'countersign.rules.yml')
+
+test('an hour of steady traffic raises no alert', { skip: NO_PROMETHEUS }, async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-hour-'))
+  const fromMs = Date.now()
+  const upstream = await startUpstream((_, res) => res.end('done'))
+  const { GATEWAY_TLS_PORT = '', GATEWAY_TLS_CERT = '', GATEWAY_TLS_KEY = '' } = (await makeTlsSetup()).env
+  const gateway = await startGateway({
+    config: {
+      upstream: upstream.url,
+      routes: [
+        { path: '/open/*', auth: ['none'] },
+        { path: '/private', auth: ['bearer'] },
+      ],
+    },
+    limits: [{ path: '/open/limited', limit: 100_000, window: '1h', purpose: 'tests' }],
+    env: {
+      GATEWAY_TLS_PORT,
+      GATEWAY_TLS_CERT,
+      GATEWAY_TLS_KEY,
+      GATEWAY_AUDIT_SEALS: 'on',
+      TIME_LAPSE: String(FACTOR),
+      TIME_LAPSE_FROM: String(fromMs),
+      NODE_OPTIONS: `--import ${new URL('time-lapse.ts', import.meta.url).href}`,
+    },
+  })
+  const agent = new Agent({ keepAlive: true, maxSockets: 20 })
+  const paths = ['/open/x', '/open/limited', '/private']
+  let calls = 0
+  const calling = setInterval(() => {
+    request(`${gateway.url}${paths[calls++ % paths.length]}`, { agent }, (res) => res.resume())
+      .on('error', () => {})
+      .end()
+  }, CALL_MS)
+  t.after(async () => {
+    clearInterval(calling)
+    agent.destroy()
+    gateway.kill()
+    upstream.close()
+    rmSync(dir, { recursive: true, force: true })
+  })
+
+  const startSeconds = lapsed(Date.now(), { factor: FACTOR, fromMs }) / 1000
+  const series = new Map<string, string[]>([[`up{${LABELS}}`, Array(SCRAPES).fill('1')]])
+  const named = new Set(readFileSync(RULES, 'utf8').match(/\b(?:gateway|process)_\w+/g))
+  for (let scrape = 0; scrape < SCRAPES; scrape++) {
+    const { body } = await call(`${gateway.adminUrl}/metrics`)
+    for (const [, name = '', labels, value = ''] of body.matchAll(/^(\w+)(?:\{(.*)\})? (\S+)$/gm)) {
+      if (!named.has(name)) continue
+      const key = `${name}{${[labels, LABELS].filter(Boolean).join()}}`
+      const values = series.get(key) ?? Array<string>(SCRAPES).fill('_')
+      // The time of these tests begins at 0.
+      values[scrape] = name.endsWith('_timestamp_seconds') ? String(Number(value) - startSeconds) : value
+      series.set(key, values)
+    }
+    const nextMs = fromMs + (startSeconds * 1000 - fromMs + (scrape + 1) * SCRAPE_SECONDS * 1000) / FACTOR
+    await pause(Math.max(0, nextMs - Date.now()))
+  }
+  assert.ok(calls > 2000 && series.has(`gateway_audit_seal_lag_seconds{${LABELS}}`))
+  const sealed = series.get(`gateway_audit_seal_lag_seconds{${LABELS}}`)?.map(Number) ?? []
+  // A second of the machine is a minute here: so the clock of the seals was fast.
+  assert.ok(Math.max(...sealed) > 2)
+
+  const { groups } = parse(readFileSync(RULES, 'utf8')) as { groups: { rules: { alert?: string }[] }[] }
+  const alerts = groups.flatMap(({ rules }) => rules.flatMap(({ alert }) => alert ?? []))
+  const minutes = Array.from({ length: 59 }, (_, minute) => `${minute + 1}m`)
+  const file = join(dir, 'hour.yml')
+  const tested = {
+    interval: `${SCRAPE_SECONDS}s`,
+    input_series: [...series].map(([one, values]) => ({ series: one, values: values.join(' ') })),
+    alert_rule_test: alerts.flatMap((alertname) =>
+      minutes.map((minute) => ({ eval_time: minute, alertname, exp_alerts: [] })),
+    ),
+  }
+  writeFileSync(
+    file,
+    stringify({ rule_files: [RULES], evaluation_interval: `${SCRAPE_SECONDS}s`, tests: [tested] }),
+  )
+  const { status, stdout, stderr } = spawnSync('promtool', ['test', 'rules', file])
+  assert.equal(status, 0, `${stdout}${stderr}`.slice(0, 3000))
+})
