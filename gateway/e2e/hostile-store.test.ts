@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { describe, it } from 'node:test'
 import type { Take } from '../limits/windows/window.ts'
+import { openStoreConnection } from '../store/connection/store-connection.ts'
 import { storeAt, until } from '../store/redis-server.test-support.ts'
 import { SharedReplays } from '../store/shared-replays.ts'
 import { SharedStore } from '../store/shared-store.ts'
@@ -68,6 +69,50 @@ describe('a store that responds with', () => {
         await until(() => sockets.size === 0, 'the end of every connection').finally(() => {
           for (const socket of sockets) socket.destroy()
         })
+      }
+    })
+  }
+})
+
+const MOST_BYTES = 64 * 1024 * 1024
+
+describe('a store whose reply has no end', () => {
+  for (const [name, begin, piece] of [
+    ['a text', '$999999999\r\n', 'x'],
+    ['a line', '+', 'x'],
+    ['a list of texts', '*99999\r\n', `$50\r\n${'x'.repeat(50)}\r\n`],
+    ['lists in lists', '', '*1000\r\n'],
+  ] as const) {
+    it(`as ${name} loses its connection, and the fault says why`, async () => {
+      const ended = Promise.withResolvers<number>()
+      const block = Buffer.from(piece.repeat(100_000))
+      const server = createServer((socket) => {
+        let sentBytes = 0
+        const send = () => {
+          while (sentBytes < MOST_BYTES) {
+            sentBytes += block.length
+            if (!socket.write(block)) return
+          }
+        }
+        socket.on('error', () => undefined)
+        socket.on('close', () => ended.resolve(sentBytes))
+        socket.on('drain', send)
+        socket.once('data', () => {
+          socket.write(begin)
+          send()
+        })
+      }).listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const fault = Promise.withResolvers<string>()
+      const { port } = server.address() as AddressInfo
+      const connection = openStoreConnection(storeAt('single', [port]), { onFault: fault.resolve })
+      connection.onReady(() => void connection.send(['PING']).catch(() => undefined))
+      try {
+        assert.match(await fault.promise, /^a reply of the store has more than /)
+        assert.ok((await ended.promise) < MOST_BYTES)
+      } finally {
+        connection.close()
+        server.close()
       }
     })
   }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, afterEach, before, describe, it } from 'node:test'
+import { openStoreConnection } from './connection/store-connection.ts'
 import { EndedSessions } from './ended-sessions.ts'
 import {
   NO_REDIS,
@@ -11,7 +12,6 @@ import {
   until,
 } from './redis-server.test-support.ts'
 import { SharedStore } from './shared-store.ts'
-import { openStoreConnection } from './store-connection.ts'
 import { type EventKind, StoreEvents, streamKey } from './store-events.ts'
 import { StoreKeys } from './store-keys.ts'
 

@@ -1,9 +1,9 @@
 import type { Take } from '../limits/windows/window.ts'
+import type { StoreReply } from './connection/store-link.ts'
 import type { SharedRow } from './shared-row.ts'
 import type { StoreBreaker, StoreCall } from './store-breaker.ts'
 import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
-import type { StoreReply } from './store-link.ts'
 import type { StoreTimers } from './store-timers.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ErrorReply } from '@redis/client'
+import type { StoreReply } from './connection/store-link.ts'
 import { StoreBreaker, type StoreCall } from './store-breaker.ts'
 import { newStoreCounts } from './store-counts.ts'
-import type { StoreReply } from './store-link.ts'
 
 /** Time that passes when a test says so. */
 function manualTime() {

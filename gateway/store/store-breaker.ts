@@ -1,7 +1,7 @@
 import { ErrorReply } from '@redis/client'
-import type { StoreConnection } from './store-connection.ts'
+import type { StoreConnection } from './connection/store-connection.ts'
+import type { StoreReply } from './connection/store-link.ts'
 import { countRoundTrip, type StoreCounts } from './store-counts.ts'
-import type { StoreReply } from './store-link.ts'
 import type { StoreTimers } from './store-timers.ts'
 
 /** A command for the store, and who waits for its reply. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
-import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './store-link.ts'
+import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './connection/store-link.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
 /** What is said of a store before a gateway uses it. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { openStoreConnection } from './connection/store-connection.ts'
 import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
-import { openStoreConnection } from './store-connection.ts'
 import { StoreEvents, streamKey } from './store-events.ts'
 import { StoreKeys } from './store-keys.ts'
 

@@ -1,6 +1,6 @@
-import type { StoreConnection } from './store-connection.ts'
+import type { StoreConnection } from './connection/store-connection.ts'
+import type { StoreReply } from './connection/store-link.ts'
 import type { StoreKeys } from './store-keys.ts'
-import type { StoreReply } from './store-link.ts'
 
 /** What one gateway tells the others. `ended`: a session has ended. `failed`: a bad credential was presented. */
 export type EventKind = 'ended' | 'failed'

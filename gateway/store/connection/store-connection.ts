@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import type { StoreSettings } from '../config/rules/store-address.ts'
+import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { dialCluster, dialMaster, dialServer, type StoreLink, type StoreReply } from './store-link.ts'
 
 /**

@@ -5,10 +5,10 @@ import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, it } from 'node:test'
-import { freePort } from '../../backend/testing/free-port.ts'
-import type { StoreSettings } from '../config/rules/store-address.ts'
-import type { Take } from '../limits/windows/window.ts'
-import { makeAuthority, makeCertificate, SERVER_AUTH } from '../tls/demo/throw-away-ca.ts'
+import { freePort } from '../../../backend/testing/free-port.ts'
+import type { StoreSettings } from '../../config/rules/store-address.ts'
+import type { Take } from '../../limits/windows/window.ts'
+import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import {
   NO_REDIS,
   PATIENT_MS,
@@ -17,8 +17,8 @@ import {
   startSentinel,
   storeAt,
   until,
-} from './redis-server.test-support.ts'
-import { SharedStore } from './shared-store.ts'
+} from '../redis-server.test-support.ts'
+import { SharedStore } from '../shared-store.ts'
 import { openStoreConnection, type StoreConnection } from './store-connection.ts'
 
 describe('a connection to a real store', { skip: NO_REDIS }, () => {

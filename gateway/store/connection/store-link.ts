@@ -1,5 +1,6 @@
 import { createClient, createCluster } from '@redis/client'
-import type { StoreSettings } from '../config/rules/store-address.ts'
+import type { StoreSettings } from '../../config/rules/store-address.ts'
+import { boundReplies } from './reply-bounds.ts'
 
 /** What a server replies: RESP without errors, which reject. Errors of the server are `ErrorReply` of `@redis/client`. */
 export type StoreReply = string | number | boolean | null | readonly StoreReply[]
@@ -19,6 +20,8 @@ const CONNECT_TIMEOUT_MS = 2000
 const MAX_COMMANDS = 10_000
 const FIRST_RETRY_MS = 50
 const MAX_RETRY_MS = 1000
+
+boundReplies()
 
 /** Never connected. `createClient` makes a class of 500 methods (33 ms) whenever the address is another than before, as with Sentinel. */
 const PARENT = createClient(clientOptions())
