@@ -79,6 +79,23 @@ describe('authenticate', () => {
     assert.deepEqual([outcome.code, exchange.principal], ['invalid_token', undefined])
   })
 
+  it('says that a token is too long, and that it lives too long', () => {
+    for (const [token, code, detail] of [
+      ['a'.repeat(8193), 'invalid_credentials', 'The access token is longer than 8192 characters.'],
+      ['a.b.c', 'invalid_token', 'The access token lives for more than 24 hours'],
+    ] as const) {
+      const fault = { reason: 'invalid', description: detail, cause: 'lives 86401 s' }
+      const { outcome } = authenticated({
+        auth: ['bearer'],
+        headers: { Authorization: `Bearer ${token}` },
+        verifier: { verify: () => ({ fault }) },
+      })
+      assert.ok(outcome !== undefined && 'code' in outcome)
+      assert.deepEqual([outcome.code, outcome.detail], [code, detail])
+      assert.ok(outcome.headers.join().includes(`error_description="${detail.replace(/\.$/, '')}"`))
+    }
+  })
+
   it('refuses a token in the query before it looks at any other', () => {
     const verify = () => assert.fail('nothing was to be verified')
     const { outcome } = authenticated({
