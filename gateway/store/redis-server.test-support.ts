@@ -135,7 +135,7 @@ export async function startSentinel(downAfterMs = 1000) {
     [
       `port ${port}`,
       'bind 127.0.0.1',
-      `dir ${dir}`,
+      `dir "${dir}"`,
       `sentinel monitor bank 127.0.0.1 ${master.port} 1`,
       `sentinel down-after-milliseconds bank ${downAfterMs}`,
       'sentinel failover-timeout bank 5000',
