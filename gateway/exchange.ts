@@ -52,7 +52,7 @@ export class Exchange implements Slotted {
   /** open. */
   readonly req: IncomingRequest
   readonly res: OutgoingResponse
-  readonly upgrade: 'websocket' | undefined
+  readonly upgrade: ReceivedRequest['upgrade']
   readonly headers: RequestHeaders
   readonly requestId: string
   /** The gateway's own id, set only when `requestId` came from the client; it identifies the pair of audit records. */

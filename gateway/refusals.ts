@@ -17,6 +17,7 @@ interface RefusalKind {
  */
 export const REFUSALS = {
   ...from('downstream', {
+    method_unknown: { status: 501, detail: 'HTTP has no registered method of this name.' },
     malformed_request: { status: 400, detail: 'The request is not well-formed HTTP.', closes: true },
     invalid_framing: { status: 400, detail: 'The length of the request body is ambiguous.', closes: true },
     invalid_host: { status: 400, detail: 'The request needs exactly one valid Host.', closes: true },
@@ -56,6 +57,7 @@ export const REFUSALS = {
       detail: 'The description of the API has no such media type for this request.',
     },
     expectation_failed: { status: 417, detail: 'The only expectation supported is 100-continue.' },
+    websocket_version: { status: 426, detail: 'The only version of WebSocket supported is 13.' },
     address_rate_exceeded: { status: 429, detail: 'Too many requests from this address.', closes: true },
     limit_exceeded: { status: 429, detail: 'Too many requests.' },
     headers_too_large: {

@@ -4,7 +4,7 @@ import { type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { after, before, describe, it } from 'node:test'
 import * as fc from 'fast-check'
 import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
-import { sendBytes, statusOf } from './client.ts'
+import { call, sendBytes, statusOf } from './client.ts'
 import { heldBytes, MEASURABLE } from './held-memory.ts'
 import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -269,7 +269,6 @@ describe('the edge', () => {
         'a/b',
         'a,b',
         'u@h',
-        'h:',
         'h:x',
         'h:65536',
         '[::1',
@@ -302,11 +301,10 @@ describe('the edge', () => {
       ['a name outside ASCII', `GET /a HTTP/1.1\r\nX-\xe9: x\r\n${CLOSE}`],
       ['a tab before the version', `GET /a\tHTTP/1.1\r\n${CLOSE}`],
       ['a space in the target', `GET /a b HTTP/1.1\r\n${CLOSE}`],
-      ['a method in small letters', `get /a HTTP/1.1\r\n${CLOSE}`],
-      ['an unknown method', `STEAL /a HTTP/1.1\r\n${CLOSE}`],
+      ['a method that is no token', `G(T /a HTTP/1.1\r\n${CLOSE}`],
+      ['a line without a method', ` /a HTTP/1.1\r\n${CLOSE}`],
       ['no version', `GET /a\r\n${CLOSE}`],
       ['HTTP/0.9', `GET /a HTTP/0.9\r\n${CLOSE}`],
-      ['HTTP/1.2', `GET /a HTTP/1.2\r\n${CLOSE}`],
       ['HTTP/2.0', `GET /a HTTP/2.0\r\n${CLOSE}`],
       ['a preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
       ['another protocol', `GET /a SIP/2.0\r\n${CLOSE}`],
@@ -475,6 +473,54 @@ describe('the edge', () => {
       200,
     )
     await assertRefused(`GET /a HTTP/1.1\r\n${lines(17, 1000)}${CLOSE}`, 431, 'headers_too_large')
+  })
+
+  it('refuses a method that is not registered with 501, and records it', async () => {
+    for (const method of ['get', 'STEAL', 'M!', 'X'.repeat(64), 'X'.repeat(4000)]) {
+      const bytes = `${method} /a HTTP/1.1\r\nX-Request-ID: method-${method.length}-${method[0]}\r\n${CLOSE}`
+      await assertRefused(bytes, 501, 'method_unknown')
+      const [request] = await gateway.pair(`method-${method.length}-${method[0]}`)
+      assert.equal(request.method, method.slice(0, 64))
+    }
+    await assertRefused(`PROPFIND /private HTTP/1.1\r\n${CLOSE}`, 401)
+    const { body: metrics } = await call(`${gateway.adminUrl}/metrics`)
+    assert.match(metrics, /gateway_http_requests_total\{[^}]*method="OTHER",status="501"\} /)
+    assert.doesNotMatch(metrics, /STEAL/)
+  })
+
+  it('counts Max-Forwards of OPTIONS down, and responds itself to 0', async () => {
+    const wire = await openWire(gateway.port)
+    for (const [method, sent] of [
+      ['OPTIONS', '4'],
+      ['GET', '5'],
+      ['OPTIONS', '4'],
+    ] as const) {
+      const from = seen.length
+      wire.send(`${method} /hops HTTP/1.1\r\n${HOST}Max-Forwards: 5\r\n\r\n`)
+      assert.equal((await arrival('/hops', from)).headers['max-forwards'], sent)
+    }
+    wire.socket.destroy()
+    const last = `Max-Forwards: 0\r\nX-Request-ID: last-hop\r\n${CLOSE}`
+    const from = seen.length
+    const response = await sendBytes(gateway.port, `OPTIONS /private HTTP/1.1\r\n${last}`)
+    assert.equal(statusOf(response), 204)
+    assert.equal(headerOf(response, 'allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS')
+    assert.equal(await statusCodeOf('last-hop'), 204)
+    assert.equal(seen.length, from)
+    const got = await sendBytes(gateway.port, `GET /hops HTTP/1.1\r\nMax-Forwards: 0\r\n${CLOSE}`)
+    assert.equal(statusOf(got), 200)
+  })
+
+  it('reads a higher minor version of HTTP as 1.1, and a Host with an empty port', async () => {
+    const wire = await openWire(gateway.port)
+    for (const line of ['GET /higher HTTP/1.2', 'GET /higher HTTP/1.9']) {
+      const from = seen.length
+      wire.send(`${line}\r\nHost: gateway:\r\n\r\n`)
+      assert.equal((await arrival('/higher', from)).headers.host, 'gateway:')
+    }
+    await until(() => wire.received.match(/\/higher/g)?.length === 2)
+    assert.doesNotMatch(wire.received, /connection: close/i)
+    wire.socket.destroy()
   })
 
   it('refuses TRACE and CONNECT with 405 and says what it takes', async () => {
@@ -734,6 +780,16 @@ describe('the edge', () => {
       wire.socket.end(`POST /half HTTP/1.1\r\n${HOST}Content-Length: 2\r\n\r\nhi`)
       assert.deepEqual(statuses(await wire.ended()), [200])
       assert.match(wire.received, /\/half$/)
+    })
+
+    it('after the time in which it is asked whether it is still there', async () => {
+      const wire = await openWire(gateway.port)
+      const from = seen.length
+      wire.socket.end(`POST /held HTTP/1.1\r\n${HOST}Content-Length: 0\r\n\r\n`)
+      await wire.has('HTTP/1.1 100 Continue\r\n\r\n')
+      ;(await arrival('/held', from)).res.end('at last')
+      assert.deepEqual(statuses(await wire.ended()), [100, 200])
+      assert.match(wire.received, /at last$/)
     })
 
     it('after pipelined requests', async () => {

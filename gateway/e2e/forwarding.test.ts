@@ -89,7 +89,7 @@ describe('forwarding', () => {
     '/hints': (res) =>
       raw(
         res,
-        'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Secret: x\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi',
+        'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-Secret: x\r\n\r\nHTTP/1.1 102 Processing\r\nX-Secret: x\r\n\r\nHTTP/1.1 104 Upload Resumption Supported\r\nLocation: /uploads/1\r\nUpload-Offset: 5\r\nSet-Cookie: a=b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi',
       ),
     '/bad-hints': (res) =>
       raw(
@@ -416,10 +416,13 @@ describe('forwarding', () => {
       assert.ok(response.endsWith('\r\n\r\n2\r\nhi\r\n0\r\n\r\n'))
     })
 
-    it('early hints to HTTP/1.1 alone, without any other header of them', async () => {
+    it('interim responses to HTTP/1.1 alone, without any header of them that is not for them', async () => {
       const response = await ask('', '/hints')
-      assert.deepEqual(statuses(response), [103, 200])
-      assert.match(response, /^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>; rel=preload\r\n\r\n/)
+      assert.deepEqual(statuses(response), [103, 102, 104, 200])
+      const hints =
+        'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n'
+      const upload = 'HTTP/1.1 104 \r\nLocation: /uploads/1\r\nUpload-Offset: 5\r\n\r\n'
+      assert.equal(response.slice(0, (hints + upload).length), hints + upload)
       assert.deepEqual(statuses(await sendBytes(gateway.port, `GET /hints HTTP/1.0\r\n${HOST}\r\n`)), [200])
       assert.deepEqual(statuses(await ask('', '/bad-hints')), [200])
     })

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { sendBytes, statusOf } from './client.ts'
 import { heldBytes, MEASURABLE } from './held-memory.ts'
+import { describeWithPrograms } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { headerLines, headerOf, openWire, statuses, type Wire } from './wire.ts'
@@ -271,7 +275,7 @@ describe('a WebSocket', () => {
   const ordinary: [string, string][] = [
     ['without Connection: Upgrade', handshake('/open/a').replace('keep-alive, Upgrade', 'close')],
     ['in HTTP/1.0', handshake('/open/a').replace('HTTP/1.1', 'HTTP/1.0')],
-    ['of another version', handshake('/open/a').replace('Version: 13', 'Version: 8')],
+    ['of no version', handshake('/open/a').replace(/Sec-WebSocket-Version.*\r\n/, '')],
     ['without a key', handshake('/open/a').replace(/Sec-WebSocket-Key.*\r\n/, '')],
     ['by POST', handshake('/open/a').replace('GET', 'POST')],
     ['with a body', handshake('/open/a', 'Content-Length: 5\r\n').concat('hello')],
@@ -285,6 +289,39 @@ describe('a WebSocket', () => {
       assert.equal(upstream.seen.at(-1)?.headers.upgrade, undefined)
     })
   }
+
+  it('opens for a client that says that it sends no body, as the JDK does', async () => {
+    const wire = await openWire(gateway.port)
+    wire.send(handshake('/open/a', 'Content-Length: 0\r\n'))
+    await wire.has('\r\n\r\n')
+    assert.match(wire.received, /^HTTP\/1\.1 101 /)
+    wire.socket.destroy()
+  })
+
+  it('of another version is refused with 426, which names the version that is supported', async () => {
+    for (const version of ['99', '8', '13, 8', '']) {
+      const from = upgrades.length
+      const answer = await sendBytes(
+        gateway.port,
+        handshake('/open/a').replace('Version: 13', `Version: ${version}`),
+      )
+      assert.deepEqual(statuses(answer), [426], version)
+      assert.equal(headerOf(answer, 'sec-websocket-version'), '13')
+      assert.equal(headerOf(answer, 'upgrade'), 'websocket')
+      assert.match(answer, /"code":"websocket_version"/)
+      for (const name of MANDATORY) assert.notEqual(headerOf(answer, name), undefined, name)
+      assert.equal(upgrades.length, from)
+    }
+  })
+
+  describeWithPrograms({ title: 'of the JDK', programs: ['java'], isListed: true }, ({ java }) => {
+    it('opens, and carries texts both ways', async () => {
+      const program = fileURLToPath(new URL('./java-programs/EchoThroughWebSocket.java', import.meta.url))
+      const url = `ws://127.0.0.1:${gateway.port}/open/a`
+      const { stdout } = await promisify(execFile)(java, [program, url], { timeout: 120_000 })
+      assert.equal(stdout, 'FROM THE JDK\n')
+    })
+  })
 
   it('is closed at the end of a drain, which waits for it no longer than its deadline', async () => {
     const { wire } = await openTunnel()

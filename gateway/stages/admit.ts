@@ -1,7 +1,9 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
+import { allowOf } from '../http/rules/path-table.ts'
 import { isValidHost } from '../http/rules/request-headers.ts'
 import { readTarget, type Target } from '../http/rules/request-target.ts'
+import { KNOWN_METHODS } from '../http/syntax/status-codes.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
 import { arePassable, ODD_NAME } from './screening/check-leniency.ts'
@@ -19,10 +21,15 @@ const INVALID_HOST = refusal('invalid_host')
 const LOOP_DETECTED = refusal('loop_detected', {
   cause: 'the upstream, or what it forwards to, is this gateway',
 })
+/** RFC 6455 section 4.2.2 and RFC 9110 section 15.5.22. */
+const WEBSOCKET_VERSION = refusal('websocket_version', {
+  headers: ['Connection', 'Upgrade', 'Upgrade', 'websocket', 'Sec-WebSocket-Version', '13'],
+})
+const METHOD_UNKNOWN = refusal('method_unknown')
 const EXPECTATION_FAILED = refusal('expectation_failed')
 /** For CONNECT and TRACE, which no route allows. RFC 9110 section 10.2.1 requires Allow. */
 const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
-  headers: ['Allow', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS'],
+  headers: ['Allow', allowOf(undefined)],
 })
 
 /**
@@ -94,7 +101,9 @@ function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | 
   return undefined
 }
 
-function checkMethodAndExpectation({ method, headers: { expect } }: Exchange): Refusal | undefined {
+function checkMethodAndExpectation({ method, upgrade, headers: { expect } }: Exchange): Refusal | undefined {
+  if (upgrade === 'other version') return WEBSOCKET_VERSION
+  if (!KNOWN_METHODS.has(method)) return METHOD_UNKNOWN
   if (method === 'TRACE') return METHOD_NOT_ALLOWED
   // RFC 9110 section 10.1.1. 100 (Continue) itself is sent by forward, after all stages.
   return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED

@@ -15,7 +15,7 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req
   const { trustedProxies, interactionId } = gateway.settings
-  const downstream = downstreamOf(req.peer, headers.forwardedFor, trustedProxies)
+  const downstream = downstreamOf(req.peer, headers, trustedProxies)
   const clientsId = acceptedRequestId(headers.requestId)
   const ownId = newRequestId()
   const exchange = new Exchange({

@@ -1,6 +1,6 @@
 import type { Exchange, ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
+import { allowOf, type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
 import { preflightIn } from '../http/rules/policy/cors.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../refusals.ts'
 import { checkLeniency } from './screening/check-leniency.ts'
@@ -47,6 +47,5 @@ function rowOfPreflight(
 }
 
 function methodNotAllowed(entry: PathEntry<ServedRoute>): Refusal {
-  const allowed = new Set(entry.rows.flatMap((row) => [...(row.methods ?? [])]))
-  return refusal('method_not_allowed', { headers: ['Allow', [...allowed].join(', ')] })
+  return refusal('method_not_allowed', { headers: ['Allow', allowOf(entry)] })
 }

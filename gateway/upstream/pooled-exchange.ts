@@ -198,7 +198,8 @@ export abstract class PooledExchange<
   }
 
   interim(status: number, fields: readonly Field[]): void {
-    if (status === 103) this.response.information(status, fields)
+    // The gateway itself asks for 100 where it does.
+    if (status !== 100) this.response.information(status, fields)
   }
 
   head(status: number, fields: readonly Field[], nowMs: number): void {

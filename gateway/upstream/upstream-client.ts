@@ -76,7 +76,7 @@ export interface UpstreamFault {
  * `upgrade`. `fault` may replace any of them and is the last.
  */
 export interface UpstreamResponse {
-  /** An interim response (103); never 100, 101 or 102. */
+  /** An interim response (RFC 9110 section 15.2), such as 102, 103 or 104; never 100 or 101. */
   information(status: number, fields: readonly Field[]): void
   /** The final head as received, hop-by-hop fields included. */
   head(status: number, fields: readonly Field[]): void

@@ -74,7 +74,8 @@ describe('a stream of HTTP/2', () => {
 
   const MALFORMED: Readonly<Record<string, Fields>> = {
     'no method': GET.slice(1),
-    'an unknown method': [[':method', 'BREW'], ...GET.slice(1)],
+    'a method that is no token': [[':method', 'BR EW'], ...GET.slice(1)],
+    'an empty method': [[':method', ''], ...GET.slice(1)],
     'the scheme of another listener': [...GET.slice(0, 1), [':scheme', 'https'], ...GET.slice(2)],
     'no scheme': [...GET.slice(0, 1), ...GET.slice(2)],
     'no path': [...GET.slice(0, 2), ...GET.slice(3)],

@@ -1,12 +1,12 @@
 import { isGrpc } from '../rules/grpc.ts'
 import type { RequestFault } from '../server/request-fault.ts'
+import { isToken } from '../syntax/characters.ts'
 import { Field } from '../syntax/field.ts'
-import { METHODS } from '../syntax/status-codes.ts'
+import { MAX_METHOD_CHARS } from '../syntax/status-codes.ts'
 import type { HeadField, HeadSink } from './hpack/head-decoder.ts'
 
 /** As of a head of HTTP/1.1; `admit` refuses more than 100 fields. */
 export const MAX_HEAD_BYTES = 16 * 1024
-const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 /** RFC 9113 section 8.2.2: what is about one connection of HTTP/1.1. */
 const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
   'connection',
@@ -94,8 +94,8 @@ export class StreamHead implements HeadSink {
 
   #readMethod(): void {
     const method = this.#of(':method')
-    if (method === undefined || !KNOWN_METHODS.has(method)) this.#malformed('no method, or an unknown one')
-    else this.method = method
+    if (method === undefined || !isToken(method)) this.#malformed('no method')
+    else this.method = method.slice(0, MAX_METHOD_CHARS)
   }
 
   #readTarget(): void {

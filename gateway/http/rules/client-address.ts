@@ -13,20 +13,24 @@ export interface Downstream {
 
 /**
  * The address a request comes from: the peer's, or, when the peer is a trusted proxy, the rightmost entry of
- * X-Forwarded-For that is not itself one. Entries left of it could have been written by anyone.
+ * X-Forwarded-For, or of Forwarded where that came alone, that is not itself one. Entries left of it could have been written by
+ * anyone.
  *
  * @param peer without mapping
  */
 export function downstreamOf(
   peer: string,
-  forwardedFor: string | undefined,
+  {
+    forwardedFor,
+    forwarded,
+  }: { readonly forwardedFor?: string | undefined; readonly forwarded?: string | undefined },
   trustedProxies: BlockList | undefined,
 ): Downstream {
   if (trustedProxies === undefined || !isTrusted(peer, trustedProxies)) {
     return { address: peer, peer, viaTrustedProxy: false }
   }
   let address = peer
-  const entries = forwardedFor?.split(',') ?? []
+  const entries = forwardedFor?.split(',') ?? (forwarded === undefined ? [] : forwardedNodes(forwarded))
   for (let i = entries.length - 1; i >= 0; i--) {
     const entry = withoutPort(withoutSpaceAround(entries[i] as string))
     if (isIP(entry) === 0) break
@@ -52,4 +56,24 @@ function withoutPort(entry: string): string {
   return entry.includes('.') && entry.includes(':') && !entry.startsWith('::')
     ? entry.slice(0, entry.indexOf(':'))
     : entry
+}
+
+/** A parameter of Forwarded and what ends it: a name, and a quoted text or a token; none where an element is empty. */
+const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?[ \t]*(;|,|$)/y
+
+/** The `for` of each element of Forwarded (RFC 7239 section 4), empty where it has none; nothing of a field that is malformed. */
+function forwardedNodes(value: string): readonly string[] {
+  const nodes: string[] = []
+  let node = ''
+  PARAMETER.lastIndex = 0
+  for (;;) {
+    const found = PARAMETER.exec(value)
+    if (found === null) return []
+    const [, name, quoted, token, end] = found
+    if (name?.toLowerCase() === 'for') node = quoted?.replaceAll(/\\(.)/g, '$1') ?? token ?? ''
+    if (end === ';') continue
+    nodes.push(node)
+    node = ''
+    if (end === '') return nodes
+  }
 }

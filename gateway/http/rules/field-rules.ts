@@ -1,8 +1,9 @@
 /**
  * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
- * gateway adds to its value. `refused`: so is the request. `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client
- * certificates on. `interaction`: kept unless the gateway sends one of its own.
+ * gateway adds to its value. `refused`: so is the request. `hops`: counted down where the method is OPTIONS. `forwarding`: kept
+ * from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`: kept unless the
+ * gateway sends one of its own.
  */
 export type UpstreamPart =
   | 'copied'
@@ -10,6 +11,7 @@ export type UpstreamPart =
   | 'length'
   | 'continued'
   | 'refused'
+  | 'hops'
   | 'forwarding'
   | 'certificate'
   | 'interaction'
@@ -77,6 +79,7 @@ const SINGLETONS: readonly string[] = [
 const JOINED: readonly string[] = [
   'cdn-loop',
   'dpop',
+  'forwarded',
   'traceparent',
   'x-fapi-interaction-id',
   'x-forwarded-for',
@@ -243,6 +246,7 @@ function rules(): Map<string, FieldRule> {
   put(METHOD_OVERRIDES, { upstream: 'refused' })
   put(['content-length'], { upstream: 'length' })
   put(['cdn-loop', 'traceparent', 'tracestate', 'via'], { upstream: 'continued' })
+  put(['max-forwards'], { upstream: 'hops' })
   put(FORWARDING, { upstream: 'forwarding' }, true)
   put(['client-cert'], { upstream: 'certificate' }, true)
   put(['x-fapi-interaction-id'], { upstream: 'interaction' })

@@ -109,3 +109,11 @@ function longestPrefix<Entry>(prefixes: ReadonlyMap<string, Entry>, path: string
 function withoutClosingSlash(path: string): string {
   return path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
 }
+
+const EVERY_METHOD = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
+
+/** The value of Allow (RFC 9110 section 10.2.1) for a path; undefined rows are those of the whole server. */
+export function allowOf(entry: PathEntry<PathRow> | undefined): string {
+  const rows = entry?.rows ?? [{ methods: undefined }]
+  return [...new Set(rows.flatMap(({ methods }) => [...(methods ?? EVERY_METHOD)]))].join(', ')
+}

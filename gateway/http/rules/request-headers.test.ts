@@ -73,6 +73,13 @@ describe('readRequestHeaders', () => {
     assert.equal(read(HOST).oddNames, undefined)
   })
 
+  it('reads a User-Agent as UTF-8 where it is that, else byte by byte', () => {
+    const agentOf = (text: string) => read([...HOST, 'User-Agent', text]).userAgent
+    assert.equal(agentOf(Buffer.from('Zürich/1.0 😀').toString('latin1')), 'Zürich/1.0 😀')
+    assert.equal(agentOf('Z\xfcrich/1.0'), 'Z\xfcrich/1.0')
+    assert.equal(agentOf('curl/8'), 'curl/8')
+  })
+
   it('refuses more than 100 headers and takes 100', () => {
     const many = (count: number) => Array.from({ length: count }, (_, i) => [`x-${i}`, 'v']).flat()
     assert.equal(faultOf(many(99)), undefined)
@@ -93,7 +100,7 @@ describe('readRequestHeaders', () => {
 })
 
 describe('isValidHost', () => {
-  for (const host of ['bank.example', 'localhost:8080', '127.0.0.1', '[::1]:80', 'my_service']) {
+  for (const host of ['bank.example', 'host:', 'localhost:8080', '127.0.0.1', '[::1]:80', 'my_service']) {
     it(`takes ${host}`, () => assert.equal(isValidHost(host), true))
   }
   for (const host of [
@@ -102,7 +109,7 @@ describe('isValidHost', () => {
     'a b',
     'a/b',
     'user@host',
-    'host:',
+    ':80',
     'host:port',
     'a,b',
     '[::1',

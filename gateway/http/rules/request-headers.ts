@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import { isIPv6 } from 'node:net'
 import type { RefusalCode } from '../../refusals.ts'
 import type { Field } from '../syntax/field.ts'
@@ -7,8 +8,9 @@ import { nominatedBy } from './hop-by-hop.ts'
 /** More, or more than 16 KiB of them (the parser's bound), are refused with 431. */
 const MAX_HEADERS = 100
 
-const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{1,5}))?$/
+const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{0,5}))?$/
 const MAX_PORT = 65_535
+const BEYOND_ASCII = /[\x80-\xff]/
 
 export type HttpVersion = '1.0' | '1.1' | '2'
 
@@ -42,6 +44,8 @@ export class RequestHeaders {
   expect: string | undefined = undefined
   /** Every value of X-Forwarded-For, joined in order of appearance. */
   forwardedFor: string | undefined = undefined
+  /** Every value of Forwarded, joined likewise. */
+  forwarded: string | undefined = undefined
   /** Every value of CDN-Loop (RFC 8586): the proxies that the request has passed. */
   loop: string | undefined = undefined
   /** Names, in lower case, with characters other than letters, digits and hyphens: refused unless the operator allows them. */
@@ -103,7 +107,7 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
       headers.authorization = value
       return
     case 'user-agent':
-      headers.userAgent = value
+      headers.userAgent = BEYOND_ASCII.test(value) ? decoded(value) : value
       return
     case 'content-length':
       framing.length = value
@@ -128,6 +132,12 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
   }
 }
 
+/** A field value as UTF-8 where its bytes are that, else as it was read: each byte as a character of latin1. */
+function decoded(value: string): string {
+  const bytes = Buffer.from(value, 'latin1')
+  return isUtf8(bytes) ? bytes.toString('utf8') : value
+}
+
 function join(headers: RequestHeaders, lower: string, value: string): void {
   // Two ids count as none: an empty value is never valid.
   if (lower === 'x-request-id') headers.requestId = headers.requestId === undefined ? value : ''
@@ -136,6 +146,7 @@ function join(headers: RequestHeaders, lower: string, value: string): void {
     headers.interactionId = headers.interactionId === undefined ? value : ''
   else if (lower === 'dpop') headers.dpop = joined(headers.dpop, value)
   else if (lower === 'cdn-loop') headers.loop = joined(headers.loop, value)
+  else if (lower === 'forwarded') headers.forwarded = joined(headers.forwarded, value)
   else headers.forwardedFor = joined(headers.forwardedFor, value)
 }
 

@@ -4,7 +4,7 @@ import type { ClientNetwork } from './client-networks.ts'
 import { ClientResponse, type DetachedSocket, type ResponseConnection } from './client-response.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
 import type { ConnectionTerms } from './connection-terms.ts'
-import { awaitHalfClosed } from './half-closed.ts'
+import { probeHalfClosed } from './half-closed.ts'
 import type { IncomingRequest, Origin } from './incoming-request.ts'
 import { Lingering } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
@@ -12,7 +12,7 @@ import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from 
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
-import { isWebSocketUpgrade } from './tunnels/websocket.ts'
+import { upgradeOf } from './tunnels/websocket.ts'
 
 /**
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
@@ -159,7 +159,8 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   readonly clientEnded = (): void => {
     this.#ended = true
-    if (this.#phase === 'response' || this.#phase === 'last response') awaitHalfClosed(this.socket)
+    if (this.#phase === 'response' || this.#phase === 'last response')
+      probeHalfClosed(this.socket, () => this.#res)
     else if (this.#phase === 'lingering') this.socket.destroySoon()
     else this.#endEarly()
   }
@@ -275,8 +276,9 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     if (req === undefined || res === undefined) return
     if (fault !== undefined) this.#expectNothing(res)
     // A client must not switch protocols before it has the responses to earlier requests.
-    const upgrade = !this.pipelined.isBeingRead && this.#reader.asksForUpgrade && isWebSocketUpgrade(req)
-    const exchange = this.terms.handler.begin({ req, res, upgrade: upgrade ? 'websocket' : undefined }, fault)
+    const mayAsk = !this.pipelined.isBeingRead && this.#reader.asksForUpgrade
+    const upgrade = mayAsk ? upgradeOf(req) : undefined
+    const exchange = this.terms.handler.begin({ req, res, upgrade }, fault)
     if (this.#res === res) this.#exchange = exchange
   }
 

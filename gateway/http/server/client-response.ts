@@ -77,7 +77,12 @@ export class ClientResponse implements OutgoingResponse {
   }
 
   writeInterim(status: number, lines: string): void {
-    if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines}\r\n`)
+    if (!this.#ended) this.#send(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n${lines}\r\n`)
+  }
+
+  /** Sends something that the client ignores, unless a response has begun. */
+  probe(): void {
+    if (this.#request.version === '1.1' && !this.headersSent) this.writeInterim(100, '')
   }
 
   writeHead({ status, lines, contentLength, dated }: ResponseHead): void {

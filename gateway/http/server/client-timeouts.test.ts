@@ -366,6 +366,8 @@ describe('a response in the middle of its request', () => {
   })
 })
 
+const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n'
+
 describe('a client that has closed its half', () => {
   it('gets the responses to all its requests', async (t) => {
     const { connect } = await serving(t)
@@ -376,23 +378,44 @@ describe('a client that has closed its half', () => {
     await client.gone()
   })
 
-  it('is given up after half a second in which it is sent nothing, and not when it is sent something', async (t) => {
-    const { seen, connect } = await serving(t, { begun: ({ res }) => res.writeHead(HEAD) })
-    const [first, second] = [await connect(), await connect()]
-    const startMs = performance.now()
-    for (const client of [first, second]) {
-      client.send(GET)
-      client.socket.end()
-    }
-    await until(() => seen.length === 2 && first.served.readableEnded && second.served.readableEnded)
-    ;(seen[1] as Seen).res.write(Buffer.from('a'))
-    await first.gone()
-    assert.ok(performance.now() - startMs > 400)
-    ;(seen[1] as Seen).res.end()
-    assert.match((await second.over()).text, /\r\n1\r\na\r\n0\r\n\r\n$/)
+  it('is asked now and then whether it is still there, until its response begins', async (t) => {
+    const { seen, connect } = await serving(t, { begun: () => {} })
+    const client = await connect()
+    client.send(GET)
+    client.socket.end()
+    await until(() => client.text() === CONTINUE)
+    await until(() => client.text() === CONTINUE + CONTINUE)
+    const [{ res }] = seen as [Seen]
+    res.writeHead(HEAD)
+    res.flushHead()
+    const beganMs = performance.now()
+    await until(() => performance.now() > beganMs + 2100)
+    res.end()
+    const { text } = await client.over()
+    assert.ok(text.startsWith(`${CONTINUE}${CONTINUE}HTTP/1.1 200`) && text.endsWith('0\r\n\r\n'), text)
+  })
+
+  it('of HTTP/1.0, which knows no interim response, is not asked', async (t) => {
+    const { seen, connect } = await serving(t, { begun: () => {} })
+    const client = await connect()
+    client.send('GET / HTTP/1.0\r\n\r\n')
+    client.socket.end()
+    await until(() => seen.length === 1 && client.served.readableEnded)
+    const endedMs = performance.now()
+    await until(() => performance.now() > endedMs + 600)
+    respond((seen[0] as Seen).res)
+    assert.match((await client.over()).text, /^HTTP\/1\.1 200/)
+  })
+
+  it('is gone, and its request with it, when it replies to that with a reset', async (t) => {
+    const { seen, connect } = await serving(t, { begun: () => {} })
+    const client = await connect()
+    client.send(GET)
+    client.socket.destroySoon()
+    await client.gone()
     assert.deepEqual(
       seen.map(({ closes }) => closes),
-      [1, 1],
+      [1],
     )
   })
 

@@ -1,17 +1,26 @@
 import type { Socket } from 'node:net'
+import type { ClientResponse } from './client-response.ts'
 
-/** How long a half-closed client may take nothing of its response. */
-const HALF_CLOSED_MS = 500
+/** When a half-closed client is first asked whether it is still there; each next time is twice as far away. */
+const FIRST_PROBE_MS = 500
 
 /**
- * Closes a half-closed connection after a while, unless the client takes something of its response. A client that is gone
- * and one that has only finished sending look alike until we send something, to which the first replies with a reset.
+ * Finds out whether a client that has closed its half still waits for its response. The system says the same of one that is
+ * gone, which replies with a reset to whatever is sent. So until its response begins, the client is sent 100 (Continue) now and
+ * then, which a client of HTTP/1.1 ignores (RFC 9110 section 15.2). One of HTTP/1.0 cannot be asked.
+ *
+ * @param responseOf gives the response under way; undefined between two requests
  */
-export function awaitHalfClosed(socket: Socket): void {
-  const written = socket.bytesWritten
-  const timer = setTimeout(() => {
-    // With bytes in our own queue, the timeout for stalled writes decides.
-    if (socket.writableLength === 0 && socket.bytesWritten === written) socket.destroy()
-  }, HALF_CLOSED_MS)
+export function probeHalfClosed(
+  socket: Socket,
+  responseOf: () => Pick<ClientResponse, 'probe'> | undefined,
+): void {
+  let afterMs = FIRST_PROBE_MS
+  const probe = () => {
+    responseOf()?.probe()
+    afterMs *= 2
+    timer = setTimeout(probe, afterMs)
+  }
+  let timer = setTimeout(probe, afterMs)
   socket.once('close', () => clearTimeout(timer))
 }

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
+import type { Upgrade } from './tunnels/websocket.ts'
 
 /** The head of a response, without the fields about the connection. */
 export interface ResponseHead {
@@ -58,8 +59,8 @@ export interface OutgoingResponse {
 export interface ReceivedRequest {
   readonly req: IncomingRequest
   readonly res: OutgoingResponse
-  /** Set for a valid upgrade request; any other is handled as an ordinary request. */
-  readonly upgrade: 'websocket' | undefined
+  /** What the request asks for instead of a response; undefined for an ordinary request. */
+  readonly upgrade: Upgrade | undefined
 }
 
 /** Handles requests. `E`: the handler's record of one request under way. */

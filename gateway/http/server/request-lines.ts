@@ -1,16 +1,14 @@
+import { isToken } from '../syntax/characters.ts'
 import { hasOption } from '../syntax/connection-options.ts'
 import type { Field } from '../syntax/field.ts'
 import { type HeadReader, isTextBetween } from '../syntax/head-parser.ts'
-import { METHODS } from '../syntax/status-codes.ts'
+import { KNOWN_METHODS, MAX_METHOD_CHARS } from '../syntax/status-codes.ts'
 
 const NO_REQUEST_LINE = 'no HTTP/1 request line'
 const SPACE = 0x20
 const VERSION = ' HTTP/1.'
 /** The bytes from the space behind the target to the end of the line. */
 const VERSION_LENGTH = VERSION.length + 1
-const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
-const LONGEST_METHOD = Math.max(...METHODS.map((method) => method.length))
-const LETTERS = /^[A-Z-]*$/
 
 /** The request line (RFC 9112 section 3) and the options of Connection. */
 export class RequestLines implements HeadReader {
@@ -39,16 +37,16 @@ export class RequestLines implements HeadReader {
 
   mayBegin(text: string): boolean {
     const space = text.indexOf(' ')
-    if (space < 0) {
-      return text.length <= LONGEST_METHOD && LETTERS.test(text.endsWith('\r') ? text.slice(0, -1) : text)
-    }
-    return this.#takeMethod(text.slice(0, space))
+    // A longer method is looked at when it is complete.
+    return space < 0
+      ? isToken(text.slice(0, MAX_METHOD_CHARS).replace('\r', ''))
+      : this.#takeMethod(text.slice(0, space))
   }
 
   /** Also of a line that is refused for what follows, because the response to any HEAD has no body. */
   #takeMethod(method: string): boolean {
-    if (!KNOWN_METHODS.has(method)) return false
-    this.method = method
+    if (!KNOWN_METHODS.has(method) && !isToken(method)) return false
+    this.method = method.slice(0, MAX_METHOD_CHARS)
     return true
   }
 
@@ -56,17 +54,19 @@ export class RequestLines implements HeadReader {
     const space = all.indexOf(' ', start)
     const method = all.slice(start, Math.max(start, space))
     const versionAt = end - VERSION_LENGTH
-    const minor = all[end - 1]
+    const minor = all[end - 1] ?? ''
     const isRequestLine =
       space > start &&
       this.#takeMethod(method) &&
       versionAt > space + 1 &&
       all.startsWith(VERSION, versionAt) &&
-      (minor === '0' || minor === '1') &&
+      minor >= '0' &&
+      minor <= '9' &&
       isVisibleBetween(all, space + 1, versionAt)
     if (!isRequestLine) return NO_REQUEST_LINE
     this.target = all.slice(space + 1, versionAt)
-    this.version = minor === '1' ? '1.1' : '1.0'
+    // RFC 9110 section 2.5: a higher minor version is read as the highest that is known.
+    this.version = minor === '0' ? '1.0' : '1.1'
     return undefined
   }
 

@@ -3,3 +3,8 @@
  * loads an HTTP client that is not used here: 30 ms of the start.
  */
 export const { createServer, METHODS, STATUS_CODES } = process.getBuiltinModule('node:http')
+
+export const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
+
+/** How much of an unknown method is kept, for the audit trail. No known one is longer. */
+export const MAX_METHOD_CHARS = 64

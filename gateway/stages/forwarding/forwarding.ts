@@ -25,6 +25,9 @@ import { openTunnel } from './tunnel.ts'
 const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
 const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 
+/** What 104 (Upload Resumption Supported) says, of draft-ietf-httpbis-resumable-upload. */
+const OF_UPLOADS = /^(?:location|upload-[a-z-]+)$/
+
 /** Safe methods (RFC 9110 section 9.2.1): they change nothing, so they can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** How long the response head is awaited after the client disconnected: long enough for a password change. */
@@ -86,17 +89,17 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#nextLapseCheckMs = this.#sentSteadyMs + LAPSE_CHECK_MS
   }
 
-  /** Interim responses (RFC 9110 section 15.2) are passed on, except to HTTP/1.0, which has none. */
-  information(_status: number, fields: readonly Field[]): void {
+  /** Interim responses (RFC 9110 section 15.2) are passed on, except to HTTP/1.0, which has none, and hints without a link. */
+  information(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
     let lines = ''
-    for (const { lower, value } of fields) {
+    for (const { lower, value, line } of fields) {
       // A malformed hint is dropped.
-      if (lower !== 'link' || !LINKS.test(value)) continue
-      lines += `Link: ${value}\r\n`
+      if (lower === 'link' && LINKS.test(value)) lines += `Link: ${value}\r\n`
+      else if (OF_UPLOADS.test(lower)) lines += line
     }
-    if (lines !== '') res.writeInterim(103, lines)
+    if (lines !== '' || status !== 103) res.writeInterim(status, lines)
   }
 
   head(status: number, fields: readonly Field[]): void {

@@ -39,6 +39,14 @@ describe('upstreamFields', () => {
     assert.equal(fields.has('x-real-ip'), false)
   })
 
+  it('names the client of a proxy that wrote Forwarded alone', () => {
+    const forwarded = 'for=203.0.113.9;proto=https'
+    const fields = sent({ headers: { Forwarded: forwarded }, viaTrustedProxy: true, address: '203.0.113.9' })
+    assert.equal(fields.get('x-forwarded-for'), `203.0.113.9, ${PEER}`)
+    assert.equal(fields.get('x-real-ip'), '203.0.113.9')
+    assert.equal(fields.get('forwarded'), forwarded)
+  })
+
   it('copies end-to-end fields, and drops those of the connection', () => {
     const fields = sent({
       headers: { 'X-Custom': 'a', 'X-Hop': 'b', Connection: 'close, x-hop', TE: 'trailers' },

@@ -3,6 +3,7 @@ import type { Gateway } from '../../gateway.ts'
 import { isTrusted } from '../../http/rules/client-address.ts'
 import { ruleOf } from '../../http/rules/field-rules.ts'
 import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
+import { oneHopLess } from '../../http/rules/max-forwards.ts'
 import { INTERACTION_ID } from '../../http/rules/request-id.ts'
 import { checkedField, Field } from '../../http/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../http/syntax/traceparent.ts'
@@ -56,6 +57,7 @@ class RepeatedFields {
   readonly #viaTrustedProxy: boolean
   readonly #address: string
   readonly #hasInteractionId: boolean
+  readonly #isOptions: boolean
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#settings = gateway.settings
@@ -66,6 +68,7 @@ class RepeatedFields {
     this.#viaTrustedProxy = exchange.viaTrustedProxy
     this.#address = exchange.address
     this.#hasInteractionId = exchange.interactionId !== undefined
+    this.#isOptions = exchange.method === 'OPTIONS'
     const fields = [HOST.of(exchange.host)]
     this.kept = copyEndToEnd(exchange, fields)
     addForwarded(gateway, exchange, { fields, kept: this.kept })
@@ -83,7 +86,8 @@ class RepeatedFields {
       this.#host === exchange.host &&
       this.#viaTrustedProxy === exchange.viaTrustedProxy &&
       this.#address === exchange.address &&
-      this.#hasInteractionId === (exchange.interactionId !== undefined)
+      this.#hasInteractionId === (exchange.interactionId !== undefined) &&
+      this.#isOptions === (exchange.method === 'OPTIONS')
     )
   }
 }
@@ -136,6 +140,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
         kept.removed.add(name)
       }
     } else if (part === 'copied') fields.push(field)
+    else if (part === 'hops') fields.push(exchange.method === 'OPTIONS' ? oneHopLess(field) : field)
     else if (part === 'length') {
       if (exchange.headers.hasBody) fields.push(field)
     } else if (part === 'interaction') {
@@ -214,7 +219,9 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
   const { forwarded } = kept
   const { loop } = exchange.headers
   const peer = exchange.peer
-  const chain = forwarded.get('x-forwarded-for')
+  // Of a proxy that wrote Forwarded alone, the client that it named.
+  const named = exchange.address === peer ? undefined : exchange.address
+  const chain = forwarded.get('x-forwarded-for') ?? named
   const proto = forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https')
   fields.push(
     FORWARDED_FOR.of(chain === undefined ? peer : `${chain}, ${peer}`),

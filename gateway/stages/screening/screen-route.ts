@@ -1,6 +1,8 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { isTrusted } from '../../http/rules/client-address.ts'
+import { endsHere } from '../../http/rules/max-forwards.ts'
+import { allowOf } from '../../http/rules/path-table.ts'
 import { isKeptOut } from '../../http/rules/policy/address-list.ts'
 import { allowsOrigin, preflightIn, whyNotAllowed, whyNotPermitted } from '../../http/rules/policy/cors.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
@@ -10,9 +12,17 @@ import { ADDRESS_REFUSED } from './screen-address.ts'
 
 /**
  * What the route decides before anybody is authenticated: whom it is closed to, what pages of other origins may do, and
- * whether it is closed to all. A preflight is answered here, because browsers send it without credentials.
+ * whether it is closed to all. A preflight is answered here, because browsers send it without credentials, and so is an OPTIONS
+ * request that may not be forwarded: it learns what a 405 would tell it.
  */
 export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const refused = screen(gateway, exchange)
+  if (refused !== undefined || exchange.closed || exchange.method !== 'OPTIONS') return refused
+  if (!endsHere(exchange.req.fields)) return undefined
+  return answer(gateway, exchange, `Allow: ${allowOf(gateway.routes.find(exchange.path))}\r\n`)
+}
+
+function screen(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const screening = exchange.route?.screening
   if (screening === undefined) return undefined
   const { addresses, cors, maintenance } = screening

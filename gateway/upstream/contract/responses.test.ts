@@ -189,11 +189,15 @@ describe('a good response', () => {
 })
 
 describe('interim responses', () => {
-  it('of 103 are passed on, those of 100 and 102 and unknown ones are dropped', async () => {
+  it('are passed on, but for those of 100, which the gateway asks for itself', async () => {
     const { received, connections } = await responseTo(
       `HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n${ok('done')}`,
     )
-    assert.deepEqual(received.information, [{ status: 103, headers: ['Link', '</a>'] }])
+    assert.deepEqual(received.information, [
+      { status: 102, headers: [] },
+      { status: 103, headers: ['Link', '</a>'] },
+      { status: 199, headers: [] },
+    ])
     assert.deepEqual([received.status, bodyOf(received), received.ended], [200, 'done', true])
     assert.equal(connections, 1)
   })

@@ -228,7 +228,7 @@ describe('the time of an exchange', () => {
     await until(() => scripted.requests.length === 1)
     time.nowMs += 29_000
     scripted.requests[0]!.socket.write('HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n')
-    await until(() => sent.received.information.length === 1)
+    await until(() => sent.received.information.length === 2)
     time.nowMs += 1000
     assert.equal((await sent.over).fault?.kind, 'timeout')
   })

@@ -73,11 +73,6 @@ export const REFUSED: readonly (readonly [what: string, text: string, code: stri
     'PUT /music/sweet/music RTSP/1.0\r\nHost: example.com\r\n\r\n',
     'malformed_request',
   ],
-  [
-    'HTTP protocol and ANNOUNCE method',
-    'ANNOUNCE /music/sweet/music HTTP/1.0\r\nHost: example.com\r\n\r\n',
-    'malformed_request',
-  ],
   ['Headers separated by CR', 'GET / HTTP/1.1\r\nFoo: 1\rBar: 2\r\n\r\n', 'malformed_request'],
   [
     'Headers separated by LF',
@@ -102,7 +97,6 @@ export const REFUSED: readonly (readonly [what: string, text: string, code: stri
   ['Invalid header token #1', 'GET / HTTP/1.1\r\nFo@: Failure\r\n\r\n', 'malformed_request'],
   ['Invalid header token #2', 'GET / HTTP/1.1\r\nFoo\u0001\test: Bar\r\n\r\n', 'malformed_request'],
   ['Invalid header token #3', 'GET / HTTP/1.1\r\n: Bar\r\n\r\n', 'malformed_request'],
-  ['Invalid method', 'MKCOLA / HTTP/1.1\r\n\r\n', 'malformed_request'],
   [
     'Illegal header field name line folding',
     'GET / HTTP/1.1\r\nname\r\n : value\r\n\r\n',
@@ -173,7 +167,6 @@ export const REFUSED: readonly (readonly [what: string, text: string, code: stri
     'ANNOUNCE /music/sweet/music RTSP/1.0\r\nHost: example.com\r\n\r\n',
     'malformed_request',
   ],
-  ['PRI request HTTP2', 'PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n', 'malformed_request'],
   ['No HTTP version', 'GET /\r\n\r\n', 'malformed_request'],
   [
     'Line folding in header value with CRLF, lenient',

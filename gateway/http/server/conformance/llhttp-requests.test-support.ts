@@ -5,6 +5,8 @@
 
 /** One request, taken just as it stands. */
 export const TAKEN_AS_IT_STANDS: readonly (readonly [what: string, text: string])[] = [
+  ['HTTP protocol and ANNOUNCE method', 'ANNOUNCE /music/sweet/music HTTP/1.0\r\nHost: example.com\r\n\r\n'],
+  ['Invalid method', 'MKCOLA / HTTP/1.1\r\n\r\n'],
   ['Setting flag', 'PUT /url HTTP/1.1\r\nConnection: keep-alive\r\n\r\n'],
   ['Setting flag on close', 'PUT /url HTTP/1.1\r\nConnection: close\r\n\r\n'],
   ['Sample', 'PUT /url HTTP/1.1\r\nConnection: close, token, upgrade, token, keep-alive\r\n\r\n'],
@@ -87,6 +89,12 @@ export const TAKEN_AS_IT_STANDS: readonly (readonly [what: string, text: string]
 
 /** Whatever else comes of the bytes: each request as it is told, its body without chunks. */
 export const TAKEN: readonly (readonly [what: string, text: string, ...told: string[]])[] = [
+  [
+    'PRI request HTTP2',
+    'PRI * HTTP/1.1\r\n\r\nSM\r\n\r\n',
+    'PRI * HTTP/1.1\r\n\r\n',
+    'refused: malformed_request',
+  ],
   [
     'Restarting when keep-alive is explicitly',
     'PUT /url HTTP/1.1\r\nConnection: keep-alive\r\n\r\nPUT /url HTTP/1.1\r\nConnection: keep-alive\r\n\r\n',

@@ -1,25 +1,27 @@
 import type { Field } from '../../syntax/field.ts'
 import type { IncomingRequest } from '../incoming-request.ts'
 
+/** What a request asks for. `other version`: WebSocket in a version other than 13 (RFC 6455 section 4.2.2). */
+export type Upgrade = 'websocket' | 'other version'
+
 /**
- * RFC 6455 section 4.2.1: a GET without a body that asks for WebSocket version 13, and for nothing else. HTTP/1.0 cannot
- * ask for another protocol (RFC 9110 section 7.8).
+ * Reads what a GET without a body asks for (RFC 6455 section 4.2.1); `Content-Length: 0` is no body. HTTP/1.0 cannot ask for
+ * another protocol (RFC 9110 section 7.8).
  *
  * @param request whose Connection field names Upgrade
+ * @returns undefined where it is not WebSocket and nothing else
  */
-export function isWebSocketUpgrade({
+export function upgradeOf({
   method,
   version,
   fields,
   body,
-}: Pick<IncomingRequest, 'method' | 'version' | 'fields' | 'body'>): boolean {
-  if (method !== 'GET' || version !== '1.1' || body !== null) return false
-  return (
-    joined(fields, 'upgrade')?.toLowerCase() === 'websocket' &&
-    joined(fields, 'sec-websocket-version') === '13' &&
-    joined(fields, 'sec-websocket-key') !== undefined &&
-    joined(fields, 'content-length') === undefined
-  )
+}: Pick<IncomingRequest, 'method' | 'version' | 'fields' | 'body'>): Upgrade | undefined {
+  if (method !== 'GET' || version !== '1.1' || body !== null) return undefined
+  const asked = joined(fields, 'sec-websocket-version')
+  if (joined(fields, 'upgrade')?.toLowerCase() !== 'websocket' || asked === undefined) return undefined
+  if (joined(fields, 'sec-websocket-key') === undefined) return undefined
+  return asked === '13' ? 'websocket' : 'other version'
 }
 
 /** @returns all values of a field, joined by commas; undefined when there is none. */
