@@ -159,8 +159,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   readonly clientEnded = (): void => {
     this.#ended = true
-    if (this.#phase === 'response' || this.#phase === 'last response')
-      probeHalfClosed(this.socket, () => this.#res)
+    if (this.#isIn('response') || this.#isIn('last response')) probeHalfClosed(this.socket, () => this.#res)
     else if (this.#phase === 'lingering') this.socket.destroySoon()
     else this.#endEarly()
   }
@@ -277,8 +276,10 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     if (fault !== undefined) this.#expectNothing(res)
     // A client must not switch protocols before it has the responses to earlier requests.
     const mayAsk = !this.pipelined.isBeingRead && this.#reader.asksForUpgrade
-    const upgrade = mayAsk ? upgradeOf(req) : undefined
-    const exchange = this.terms.handler.begin({ req, res, upgrade }, fault)
+    const exchange = this.terms.handler.begin(
+      { req, res, upgrade: mayAsk ? upgradeOf(req) : undefined },
+      fault,
+    )
     if (this.#res === res) this.#exchange = exchange
   }
 

@@ -1,4 +1,4 @@
-import { Field } from '../syntax/field.ts'
+import { Field } from '../../syntax/field.ts'
 
 const NAME = 'max-forwards'
 const NUMBER = /^\d{1,15}$/

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { Field } from '../syntax/field.ts'
+import { Field } from '../../syntax/field.ts'
 import { endsHere, oneHopLess } from './max-forwards.ts'
 
 const field = (value: string) => new Field('Max-Forwards', value)
