@@ -12,7 +12,6 @@ import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from 
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
-import { upgradeOf } from './tunnels/websocket.ts'
 
 /**
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
@@ -275,11 +274,8 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     if (req === undefined || res === undefined) return
     if (fault !== undefined) this.#expectNothing(res)
     // A client must not switch protocols before it has the responses to earlier requests.
-    const mayAsk = !this.pipelined.isBeingRead && this.#reader.asksForUpgrade
-    const exchange = this.terms.handler.begin(
-      { req, res, upgrade: mayAsk ? upgradeOf(req) : undefined },
-      fault,
-    )
+    const upgrade = this.pipelined.isBeingRead ? undefined : this.#reader.upgradeOf(req)
+    const exchange = this.terms.handler.begin({ req, res, upgrade }, fault)
     if (this.#res === res) this.#exchange = exchange
   }
 

@@ -10,6 +10,7 @@ import { IncomingRequest, type Origin } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
 import { RequestLines } from './request-lines.ts'
 import { ClientSocket } from './sockets/client-socket.ts'
+import { type Upgrade, upgradeOf } from './tunnels/websocket.ts'
 
 /** More than `admit` accepts, so that `admit` refuses with everything the head says. */
 const MAX_HEAD_BYTES = 16 * 1024
@@ -86,8 +87,9 @@ export class RequestReader {
     return this.#phase === 'whole'
   }
 
-  get asksForUpgrade(): boolean {
-    return this.#lines.upgrades
+  /** What a request whose Connection names Upgrade asks for. */
+  upgradeOf(req: IncomingRequest): Upgrade | undefined {
+    return this.#lines.upgrades ? upgradeOf(req) : undefined
   }
 
   /** The client lets the connection be used again (RFC 9112 section 9.3). */
