@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { closeSync, openSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
@@ -7,6 +7,7 @@ import { parseNote } from '../audit/seals/signed-note.ts'
 import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '../audit/seals/tiles.ts'
 import { blocksOf } from '../audit/segments/read-segment.ts'
 import type { Segment } from '../audit/segments/segment.ts'
+import { OWNER_ONLY, WRITE_ANEW } from '../storage/line-file.ts'
 import { makeDirectory } from '../storage/make-directory.ts'
 import { readRegularFile } from '../storage/regular-file.ts'
 import type { OnRead } from './records/scan-trail.ts'
@@ -186,5 +187,10 @@ function write(directory: string, name: string, bytes: Buffer): void {
   const path = join(directory, name)
   makeDirectory(dirname(path))
   // As private as the trail is: who is to read it is for somebody to decide.
-  writeFileSync(path, bytes, { mode: 0o600 })
+  const fd = openSync(path, WRITE_ANEW, OWNER_ONLY)
+  try {
+    writeFileSync(fd, bytes)
+  } finally {
+    closeSync(fd)
+  }
 }

@@ -40,6 +40,38 @@ test('of a data directory only the files with records are trails', async (t) => 
   ])
 })
 
+test('a file with two names, by a link of either kind, is read once, and the other name is told', async (t) => {
+  const { dir, file, closed } = await dataDirectory(t)
+  const whole = (await trailsOf([file]))[0]?.segments
+  const alias = `${file}.20200101T000000000Z`
+  for (const [link, target] of [
+    [fs.symlinkSync, file],
+    [fs.linkSync, file],
+    [fs.symlinkSync, closed[0]?.path ?? ''],
+  ] as const) {
+    link(target, alias)
+    for (const paths of [[dir], [file], [file, alias]]) {
+      const [{ segments } = assert.fail()] = await trailsOf(paths)
+      assert.deepEqual(
+        segments.map(({ remark, ...one }) => one),
+        whole,
+      )
+      const remarks = segments.flatMap(({ remark }) => remark ?? [])
+      assert.deepEqual(remarks, [`is the same file as ${alias}: it is read once`])
+    }
+    fs.rmSync(alias)
+  }
+  const moved = join(dir, 'archive')
+  const [{ path } = assert.fail()] = closed
+  fs.renameSync(path, moved)
+  fs.symlinkSync(moved, path)
+  const [{ segments } = assert.fail()] = await trailsOf([file])
+  assert.deepEqual(
+    segments.map(({ remark }) => remark),
+    ['is a symbolic link', undefined],
+  )
+})
+
 test('a trail whose files were changed to look like others, or removed, is found by its log', async (t) => {
   const { dir, file, closed } = await dataDirectory(t)
   for (const path of [file, ...closed.map((one) => one.path)])

@@ -1,5 +1,5 @@
 import { detached, utf8 } from '../../storage/lines-backward.ts'
-import { pairKeyOf, TRAIL_FORMAT } from '../audit-records.ts'
+import { pairKeyOf, RECORD_MAX_BYTES, TRAIL_FORMAT } from '../audit-records.ts'
 
 /** Line heads as `audit-records.ts` writes them. */
 const RECORD_HEAD = '{"type":"'
@@ -126,6 +126,7 @@ function keyOf(line: string): string | undefined {
 }
 
 function parsed(text: string): object | undefined {
+  if (text.length > RECORD_MAX_BYTES) return undefined
   try {
     return JSON.parse(text)
   } catch {

@@ -6,11 +6,12 @@ import {
   type KeyObject,
   sign,
 } from 'node:crypto'
-import { closeSync, existsSync, fsyncSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, format, parse } from 'node:path'
 import { shownName, whyUnreadable } from '../../config/load-file.ts'
 import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignMlDsa44, rawMlDsa44Key } from './cosignature.ts'
 import { formatNote, type NoteSignature } from './signed-note.ts'
@@ -122,7 +123,7 @@ export function readKeyFiles(file: string): PrivateSealKeys {
 function readKeyFile(file: string, kind: Kind): KeyObject {
   let pem: Buffer
   try {
-    pem = readFileSync(file)
+    pem = readRegularFile(file)
   } catch (error) {
     throw unusable(file, error)
   }

@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs'
+import { lstatSync, readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { compressionOf, plainPath, type Segment, stampOf } from './segment.ts'
@@ -26,7 +26,8 @@ export function closedSegments(auditFile: string): ClosedSegment[] {
   for (const name of paths.toSorted()) {
     const path = join(dirname(file), name)
     if (plainPath(name) !== name && present.has(plainPath(name))) continue
-    const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+    // A link is none of ours: what it leads to may be anything, also the trail itself.
+    const stats = lstatSync(path, { bigint: true, throwIfNoEntry: false })
     if (stats?.isFile() !== true) continue
     segments.push({
       path,

@@ -137,12 +137,16 @@ export class SegmentKeeper {
     }
     tellWaiting()
     shipper.checkLog()
-    for (const segment of due.filter(isFinal)) {
-      await shipper.ship(segment)
-      waiting.delete(segment)
-      reports.done('ship')
-      tellWaiting()
-      this.#treeShippedMs = Number.NEGATIVE_INFINITY
+    try {
+      for (const segment of due.filter(isFinal)) {
+        await shipper.ship(segment)
+        waiting.delete(segment)
+        reports.done('ship')
+        tellWaiting()
+        this.#treeShippedMs = Number.NEGATIVE_INFINITY
+      }
+    } finally {
+      if (waiting.size < due.length) shipper.keep()
     }
     if (performance.now() - this.#treeShippedMs >= TREE_MS) {
       await shipper.shipTree()

@@ -17,6 +17,8 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** Lines of a trail are compressed by 10 to 50. More than this, after the first bytes, is a file made to keep a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
+/** Above this, lines are counted: no line of a trail is like another, so each takes some compressed bytes. */
+const SUSPECT_RATIO = 50
 
 /** A first line is AUDIT_START as a rule. */
 const FIRST_LINE_BYTES = 4096
@@ -153,15 +155,19 @@ function shortText(fd: number, compression: Segment['compression']): Buffer | un
   if (bytes.length === FIRST_BLOCK_BYTES) return undefined
   try {
     const options = { maxOutputLength: CHUNK_BYTES }
-    if (compression === 'gzip') return gunzipSync(bytes, options)
+    if (compression === 'gzip') return unsuspected(gunzipSync(bytes, options), bytes.length)
     const { buffer, engine } = zstdDecompressSync(bytes, {
       ...options,
       info: true,
     }) as unknown as Decompressed
-    return engine.bytesWritten === bytes.length ? buffer : undefined
+    return engine.bytesWritten === bytes.length ? unsuspected(buffer, bytes.length) : undefined
   } catch {
     return undefined
   }
+}
+
+function unsuspected(text: Buffer, compressedBytes: number): Buffer | undefined {
+  return text.length > compressedBytes * SUSPECT_RATIO ? undefined : text
 }
 
 /** What `info` makes of the result of a decompression. */
@@ -269,12 +275,15 @@ async function* decompressed(
   // `pipe` leaves the errors of the source alone.
   source.on('error', (error) => target.destroy(error))
   let bytes = 0
+  let lines = 0
   try {
     for await (const chunk of source.pipe(target) as AsyncIterable<Buffer>) {
       bytes += chunk.length
       if (bytes > RATIO_FROM_BYTES && bytes > source.bytesRead * MAX_RATIO) {
         throw new Error(`it grows to more than ${MAX_RATIO} times its size: this is no audit trail`)
       }
+      if (bytes > source.bytesRead * SUSPECT_RATIO) lines += countNewlines(chunk)
+      if (lines > source.bytesRead) throw new Error('it has more lines than bytes: this is no audit trail')
       yield chunk
     }
     // Node stops at the first byte that begins no frame, and says nothing. Behind it lines may be hidden.
@@ -284,6 +293,12 @@ async function* decompressed(
   } finally {
     source.destroy()
   }
+}
+
+function countNewlines(bytes: Buffer): number {
+  let count = 0
+  for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, at + 1)) count++
+  return count
 }
 
 function unreadable(path: string, cause: NodeJS.ErrnoException | string): Error {

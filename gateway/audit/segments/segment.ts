@@ -11,6 +11,8 @@ export interface Segment {
   readonly sizeBytes: number
   /** As AUDIT_START has it in `continues`. Compression gives a segment another inode. */
   readonly inode: string
+  /** What a reader should know of it: that it has more than one name, or is reached by a link. */
+  readonly remark?: string | undefined
 }
 
 /** Where a closed segment stands among those of the same family: a higher rank is later. */

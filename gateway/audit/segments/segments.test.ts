@@ -146,13 +146,23 @@ test('a file of several zstd frames, as other programs write them, is read to it
   assert.equal(Buffer.concat(bytes).toString(), `${text}last\n`)
 })
 
+test('a segment whose long lines are nearly alike is read, however well it was compressed', async (t) => {
+  const path = join(temporaryDirectory(t), 'audit.ndjson.1.zst')
+  const padding = 'x'.repeat(8000)
+  const text = Array.from({ length: 3000 }, (_, i) => `{"id":${i},"path":"${padding}"}\n`).join('')
+  const compressed = zstdCompressSync(text)
+  assert.ok(compressed.length * 500 < text.length)
+  fs.writeFileSync(path, compressed)
+  assert.equal(await textOf(path), text)
+})
+
 test('a compressed file that is cut, damaged, a bomb or of another kind is named with the reason', async (t) => {
   const directory = temporaryDirectory(t)
   const text = Array.from({ length: 5000 }, (_, i) => requestLine(`${i * 7919}`)).join('')
   const damaged = zstdCompressSync(text, { params: { [constants.ZSTD_c_checksumFlag]: 1 } })
   damaged[damaged.length >> 1] = (damaged[damaged.length >> 1] ?? 0) ^ 1
   const zeros = Buffer.alloc(70_000_000)
-  const lines = Buffer.alloc(70_000_000, 'a line\n')
+  const lines = Buffer.alloc(70_000_000, `${'x'.repeat(20_000)}\n`)
   const cases: [name: string, content: Buffer, reason: RegExp][] = [
     ['cut.zst', zstdCompressSync(text).subarray(0, -9), /ends too early/],
     ['cut.gz', gzipSync(text).subarray(0, -9), /ends too early/],
@@ -172,6 +182,9 @@ test('a compressed file that is cut, damaged, a bomb or of another kind is named
     ['none.gz', Buffer.from(text), /incorrect header/],
     ['zeros.gz', gzipSync(zeros), /a line of more than|1000 times its size/],
     ['lines.zst', zstdCompressSync(lines), /more than 1000 times its size/],
+    ['newlines.gz', gzipSync(Buffer.alloc(3_000_000, '\n')), /more lines than bytes/],
+    ['newlines.zst', zstdCompressSync(Buffer.alloc(3_000_000, '\n')), /more lines than bytes/],
+    ['short.zst', zstdCompressSync(Buffer.alloc(1_000_000, '{}\n')), /more lines than bytes/],
     ['a.xz', Buffer.from(text), /xz: decompress it to .*a first/],
   ]
   for (const [name, content, reason] of cases) {

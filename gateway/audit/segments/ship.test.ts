@@ -222,6 +222,49 @@ test('a log that goes on is copied further, also from where a version before has
   }
 })
 
+test('a segment that is compressed after it was copied is not copied again, and goes when its time is over', async (t) => {
+  const { file } = closedTrail(t)
+  const target = temporaryDirectory(t)
+  const auditShip = { directory: target, s3: undefined }
+  const auditRotation = { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' as const }
+  await keeperOf(file).round({ auditShip })
+  const copies = filesIn(target)
+  const live = keeperOf(file)
+  await live.round({ auditShip, auditRotation })
+  await live.round({ auditShip, auditRotation })
+  assert.deepEqual([live.told, live.unshipped, filesIn(target)], [['compress', 'compress'], [0, 0], copies])
+  assert.deepEqual(
+    closedSegments(file).map(({ compression }) => compression),
+    ['zstd', 'zstd'],
+  )
+  const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
+  await later.round({ auditShip, auditRotation, auditRetention: { keepMs: DAY_MS, unsealed: false } })
+  assert.deepEqual(later.told, ['prune', 'prune'])
+})
+
+test('what is kept of the copies is written a few times, however many segments are copied', async (t) => {
+  const { file } = closedTrail(t, { segments: 25, lines: 1 })
+  const { renameSync } = fs
+  let writes = 0
+  Object.assign(fs, {
+    renameSync(from: string, to: string) {
+      if (to.endsWith('.shipped')) writes++
+      renameSync(from, to)
+    },
+  })
+  syncBuiltinESMExports()
+  t.after(() => {
+    Object.assign(fs, { renameSync })
+    syncBuiltinESMExports()
+  })
+  const { told, round } = keeperOf(file)
+  const beganMs = performance.now()
+  await round({ auditShip: { directory: temporaryDirectory(t), s3: undefined } })
+  const seconds = Math.ceil((performance.now() - beganMs) / 1000)
+  assert.equal(told.length, 25)
+  assert.ok(writes <= 3 + seconds, `${writes} writes in ${seconds} s`)
+})
+
 test('where copies go is an edit away: nothing is removed that only the place before has', async (t) => {
   const { file, paths } = closedTrail(t)
   const [first, second] = [temporaryDirectory(t), temporaryDirectory(t)]

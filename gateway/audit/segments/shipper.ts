@@ -16,10 +16,14 @@ import {
 } from '../seals/tiles.ts'
 import type { ClosedSegment } from './closed-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
+import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 
 /** Of what is kept: some hundred bytes a segment, and a part of a large one. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
+
+/** How often at most it is kept while segments are copied. */
+const KEEP_MS = 1000
 
 /** What has been copied, kept beside the trail: `{"to","segments":{"<name>":{…}},"tree","root"}`. */
 interface Shipped {
@@ -37,6 +41,7 @@ export class Shipper {
   readonly #auditFile: string
   readonly #target: ShipTarget
   readonly #state: Shipped
+  #keptMs = Number.NEGATIVE_INFINITY
 
   /** @throws Error when what a run before has left cannot be read. */
   constructor(auditFile: string, target: ShipTarget) {
@@ -46,7 +51,13 @@ export class Shipper {
   }
 
   isShipped({ path }: ClosedSegment): boolean {
-    return basename(path) in this.#state.segments
+    return this.#copyOf(path) !== undefined
+  }
+
+  /** The name of its copy: a segment may have been compressed since it was copied, which changes nothing of what it says. */
+  #copyOf(path: string): string | undefined {
+    const plain = plainPath(basename(path))
+    return [basename(path), plain, `${plain}.zst`].find((name) => name in this.#state.segments)
   }
 
   /** @throws Error; the segment then counts as not shipped. */
@@ -55,17 +66,19 @@ export class Shipper {
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    this.#keep()
+    // All of it is written each time. What is not kept is compared with its copy again.
+    if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 
   /** Whether its copy is there now, and that of the checkpoint over so many leaves. @throws Error when that cannot be told. */
   async isThere({ path }: ClosedSegment, leaves: number): Promise<boolean> {
-    const digest = this.#state.segments[basename(path)]
-    if (digest === undefined || (leaves > 0 && !this.#hasTree(leaves))) return false
-    if (await this.#target.has(basename(path), digest)) return true
+    const name = this.#copyOf(path)
+    const digest = name === undefined ? undefined : this.#state.segments[name]
+    if (name === undefined || digest === undefined || (leaves > 0 && !this.#hasTree(leaves))) return false
+    if (await this.#target.has(name, digest)) return true
     // Somebody has removed it there.
-    delete this.#state.segments[basename(path)]
-    this.#keep()
+    delete this.#state.segments[name]
+    this.keep()
     return false
   }
 
@@ -91,10 +104,10 @@ export class Shipper {
 
   /** Forgets what is no longer here. */
   forget(segments: readonly ClosedSegment[]): void {
-    const names = new Set(segments.map(({ path }) => basename(path)))
-    const gone = Object.keys(this.#state.segments).filter((name) => !names.has(name))
+    const names = new Set(segments.map(({ path }) => plainPath(basename(path))))
+    const gone = Object.keys(this.#state.segments).filter((name) => !names.has(plainPath(name)))
     for (const name of gone) delete this.#state.segments[name]
-    if (gone.length > 0) this.#keep()
+    if (gone.length > 0) this.keep()
   }
 
   /** Copies the tiles that are new since the last time, then the checkpoint. @throws Error; the next call goes on. */
@@ -120,7 +133,7 @@ export class Shipper {
     await this.#put('checkpoint', checkpoint, true)
     this.#state.tree = size
     this.#state.root = root.toString('base64')
-    this.#keep()
+    this.keep()
   }
 
   async #shipTile(path: string, bytes: Buffer): Promise<void> {
@@ -132,7 +145,9 @@ export class Shipper {
     await this.#target.put(name, { bytes }, await digestOf({ bytes }), replaces)
   }
 
-  #keep(): void {
+  /** Keeps what has been copied for the process after this one. @throws Error of the system */
+  keep(): void {
+    this.#keptMs = performance.now()
     replaceFile(fileOf(this.#auditFile), [`${JSON.stringify(this.#state)}\n`])
   }
 }

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { lstatSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { namesBeside } from './closed-segments.ts'
@@ -14,6 +14,9 @@ interface Headed extends Segment {
   readonly continues: string | undefined
   /** The first line is one of a trail, or there is none. */
   readonly isTrail: boolean
+  readonly isLink: boolean
+  /** The same for all names of one file. */
+  readonly file: string
 }
 
 /** How every line of a trail begins. */
@@ -68,7 +71,8 @@ export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]>
  * By the time of the first line, because that always stands there; but a clock can go backwards, so names of one family
  * have their own order, and the open segment is last.
  */
-function inOrder(segments: readonly Headed[]): Segment[] {
+function inOrder(found: readonly Headed[]): Segment[] {
+  const segments = withoutAliases(found)
   const byTime = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
   const byRank = (a: Headed, b: Headed) => compareText(a.place?.rank ?? '', b.place?.rank ?? '')
   const families = new Map(
@@ -83,8 +87,8 @@ function inOrder(segments: readonly Headed[]): Segment[] {
   return [...sorted.filter((one) => !isOpen(one)), ...sorted.filter(isOpen)].map(asSegment)
 }
 
-function asSegment({ path, compression, sizeBytes, inode }: Headed): Segment {
-  return { path, compression, sizeBytes, inode }
+function asSegment({ path, compression, sizeBytes, inode, remark }: Headed): Segment {
+  return { path, compression, sizeBytes, inode, ...(remark !== undefined && { remark }) }
 }
 
 async function headed(paths: readonly string[]): Promise<Headed[]> {
@@ -105,9 +109,25 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
       timeMs: (line && timeOf(line)) ?? Number.MAX_SAFE_INTEGER,
       continues: text && continuesIn(text),
       isTrail: text === undefined || text.startsWith(RECORD_HEAD),
+      isLink: lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true,
+      file: `${stats.dev}:${inode}`,
     })
   }
   return segments
+}
+
+/** Each file once: under its own name rather than that of a link, and as the open one rather than as a segment. */
+function withoutAliases(segments: readonly Headed[]): Headed[] {
+  const rankOf = ({ isLink, place }: Headed) => (isLink ? 2 : 0) + (place === undefined ? 0 : 1)
+  return [...Map.groupBy(segments, ({ file }) => file).values()].map((names) => {
+    const [own = names[0] as Headed, ...others] = names.toSorted((a, b) => rankOf(a) - rankOf(b))
+    if (others.length > 0)
+      return {
+        ...own,
+        remark: `is the same file as ${others.map(({ path }) => path).join(', ')}: it is read once`,
+      }
+    return own.isLink ? { ...own, remark: 'is a symbolic link' } : own
+  })
 }
 
 function continuesIn(line: string): string | undefined {

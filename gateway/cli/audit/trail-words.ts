@@ -1,6 +1,7 @@
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
 import { printable } from '../../terminal/printable.ts'
 import { CommandFault, type Flag, flagValue, type Given, UsageFault } from '../command.ts'
+import { complain } from '../print.ts'
 
 /** What the audit commands read without FILE. */
 function defaultFile(): string {
@@ -26,8 +27,12 @@ export const PERIOD_FLAGS: Readonly<Record<string, Flag>> = {
 }
 
 /** @throws UsageFault when a file cannot be read. */
-export function trailsNamed(words: Given['words']): Promise<TrailFiles[]> {
-  return ableTo(() => trailsOf(words.length === 0 ? [defaultFile()] : words))
+export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> {
+  const trails = await ableTo(() => trailsOf(words.length === 0 ? [defaultFile()] : words))
+  for (const { path, remark } of trails.flatMap(({ segments }) => segments)) {
+    if (remark !== undefined) complain(printable(`warning: ${path} ${remark}`))
+  }
+  return trails
 }
 
 /** What cannot be read, or breaks this program, is no evidence against anybody: exit code 2. @throws UsageFault */

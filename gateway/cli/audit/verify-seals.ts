@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import { logDirectory } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { segmentsOfTrail } from '../../audit/segments/trail-segments.ts'
@@ -10,6 +9,7 @@ import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
 import { keyOfPolicy, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
 import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
 import { complain, print } from '../print.ts'
@@ -149,13 +149,27 @@ function refuseBesideProof(words: readonly string[], flags: Given['flags']): voi
   if (words.length > 0) throw new UsageFault(`--proof takes the place of ${words.join(' ')}`)
 }
 
+/** Far above the proofs of one request. */
+const PROOFS_MAX_BYTES = 64 * 1024 * 1024
+
+async function standardInput(): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
+    bytes += chunk.length
+    if (bytes > PROOFS_MAX_BYTES) throw new Error(`standard input has more than ${PROOFS_MAX_BYTES} bytes`)
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
 async function verifyProofs(
   file: string,
   key: TrustedKey,
   witnesses: Witnesses | undefined,
 ): Promise<number> {
-  const text = await ableTo(() => readFileSync(file === '-' ? 0 : file, 'utf8'))
-  const { proven, faults } = checkProofs(text, key, witnesses)
+  const text = await ableTo(() => (file === '-' ? standardInput() : readRegularFile(file, PROOFS_MAX_BYTES)))
+  const { proven, faults } = checkProofs(text.toString(), key, witnesses)
   for (const { line, index, checkpoint } of proven) {
     print(line.trimEnd())
     print(

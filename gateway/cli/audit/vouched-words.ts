@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
 import { WITNESSED_FILE, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
@@ -13,6 +13,7 @@ import {
   VouchedFault,
   witnessesOf,
 } from '../../evidence/vouched/vouched-checkpoints.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Flag, flagValue, type Given, UsageFault } from '../command.ts'
 
 export const VOUCHED_FLAGS: Readonly<Record<string, Flag>> = {
@@ -43,7 +44,7 @@ export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
     throw new UsageFault('--policy takes the place of --witness and --quorum')
   }
   try {
-    return parseTlogPolicy(readFileSync(file, 'utf8'))
+    return parseTlogPolicy(readRegularFile(file).toString())
   } catch (error) {
     if (!(error instanceof PolicyFault)) throw error
     throw new Error(`the policy ${file}: ${error.message}`)
@@ -96,7 +97,7 @@ function checkpointOf(
 ): readonly KeptCheckpoint[] {
   const given = flagValue(flags, 'checkpoint')
   if (witnesses === undefined) {
-    return given === undefined ? [] : [{ file: given, bytes: readFileSync(given), says: 'kept elsewhere' }]
+    return given === undefined ? [] : [{ file: given, bytes: readRegularFile(given), says: 'kept elsewhere' }]
   }
   const file = given ?? join(directory, WITNESSED_FILE)
   if (given === undefined && statSync(file, { throwIfNoEntry: false })?.isFile() !== true) {

@@ -1,8 +1,11 @@
+import { RECORD_MAX_BYTES } from '../../audit/audit-records.ts'
+
 /** A line of the trail as it was parsed; any member may be missing or something else in a damaged one. */
 export type AuditLine = Readonly<Record<string, unknown>>
 
 /** Undefined for what is not a record. @param line with or without its `\n`. */
 export function parseLine(line: Buffer): AuditLine | undefined {
+  if (line.length > RECORD_MAX_BYTES) return undefined
   try {
     const value: unknown = JSON.parse(line.toString())
     return typeof value === 'object' && value !== null && !Array.isArray(value)

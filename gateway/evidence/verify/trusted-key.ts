@@ -1,5 +1,5 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { type Checkpoint, parseCheckpoint } from '../../audit/seals/checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignatureVerifier, rawMlDsa44Key } from '../../audit/seals/cosignature.ts'
 import { mlDsaKeyFile, rawPublicKey } from '../../audit/seals/seal-key.ts'
@@ -11,6 +11,7 @@ import {
   type VerifierKey,
   verifierKey,
 } from '../../audit/seals/verifier-key.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
 
 /** The keys of logs that an auditor trusts, which must come from elsewhere than the trail. */
 export interface TrustedKey {
@@ -28,10 +29,10 @@ export interface TrustedKey {
  */
 export function trustedKey(given: string): TrustedKey {
   try {
-    const text = isVerifierKeys(given) ? given : readFileSync(given, 'utf8')
+    const text = isVerifierKeys(given) ? given : readRegularFile(given).toString()
     if (text.includes('-----BEGIN')) {
       const second = mlDsaKeyFile(given)
-      const pems = existsSync(second) ? [text, readFileSync(second, 'utf8')] : [text]
+      const pems = existsSync(second) ? [text, readRegularFile(second).toString()] : [text]
       const keys = pems.map((pem) => createPublicKey(pem))
       const verifiers = keys.map(namedVerifier)
       return { least: 'all', verifiersOf: (name) => verifiers.map((verifierOf) => verifierOf(name)) }

@@ -1,5 +1,4 @@
 import { hash, X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Checkpoint, parseCheckpoint } from '../../audit/seals/checkpoint.ts'
 import { cosignatureVerifier, cosignedAtMs } from '../../audit/seals/cosignature.ts'
@@ -79,7 +78,7 @@ export function openWitnessed(file: string, witnesses: Witnesses): VouchedCheckp
 
 /** @param file of the auditor, PEM. @throws Error when it holds no certificates */
 export function readAuthorities(file: string): readonly X509Certificate[] {
-  const found = certificatesIn(readFileSync(file, 'utf8'))
+  const found = certificatesIn(readRegularFile(file).toString())
   if (found.length === 0) throw new Error(`${file} holds no certificate in PEM`)
   return found.map((pem) => new X509Certificate(pem))
 }
