@@ -141,7 +141,7 @@ describe('the README', () => {
       /^gateway_http_requests_total\{route="\/api\/balance",method="GET",status="200"\} [1-9]/m,
     ],
     'Mobile apps: OAuth 2.0 with PKCE': [
-      /Access: accounts:read \(Bearer, \d+ s\)\nBalance: \d+\.\d\d\nRenewed: true/,
+      /Access: openid offline_access accounts:read \(Bearer, \d+ s\)\nBalance: \d+\.\d\d\nRenewed: true/,
       /"pushed_authorization_request_endpoint":/,
     ],
     'Server to server: mutual TLS': [
