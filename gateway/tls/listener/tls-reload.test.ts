@@ -381,7 +381,7 @@ describe('the secret of session tickets', () => {
     for (const mode of [0o644, 0o604, 0o660, 0o602]) {
       chmodSync(files.ticketKeyFile, mode)
       assert.deepEqual(reasons(files), [
-        `${files.ticketKeyFile}: $: cannot be read: its mode is 0${mode.toString(8)}, so that others may use the secret in it: chmod 600`,
+        `${files.ticketKeyFile}: $: cannot be read: its mode is 0${mode.toString(8)}, so that others may use the secret in it: chmod 600; the file is named by "tls.ticketKeyFile" (GATEWAY_TLS_TICKET_KEY)`,
       ])
     }
     chmodSync(files.ticketKeyFile, 0o600)
