@@ -65,8 +65,8 @@ test('a window of anything else, or longer than 366 days, is a fault that shows 
   for (const window of ['', '0s', '1', 's', '01m', '1.5h', '-1m', '1 m', '1M', '1w', '1ms', '1m\n']) {
     const sentence = only({ ...ROW, window })
     assert.match(sentence, /^\$\.limits\[0\]\.window: must be a whole number followed by s, m, h or d/)
-    const hint = window === '1' ? '; did you mean "1s"?' : ''
-    assert.ok(sentence.endsWith(`but is ${JSON.stringify(window)}${hint}`), sentence)
+    const said = sentence.replace(/; did you mean "\d+[smhd]"\?$/, '')
+    assert.ok(said.endsWith(`but is ${JSON.stringify(window)}`), sentence)
   }
   assert.equal(good({ ...ROW, window: '366d' })[0]?.windowMs, 366 * 86_400_000)
   assert.equal(only({ ...ROW, window: '367d' }), '$.limits[0].window: must be at most "366d", but is "367d"')
