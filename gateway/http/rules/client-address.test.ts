@@ -72,7 +72,23 @@ describe('downstreamOf', () => {
     ] as const)
       assert.equal(named(value), address, value)
     assert.equal(named('for=203.0.113.9', '198.51.100.1'), '198.51.100.1')
+    // What a client wrote on the left does not hide it.
+    for (const left of ['"', 'for="', 'for=1.1.1.1;x="', 'for="\\', 'for="\\"', 'for=1.1.1.1, x=",y', 'a b'])
+      for (const own of [
+        'for=203.0.113.9',
+        'for="203.0.113.9:1";by="10.0.0.1"',
+        'by="a\\",b";for=203.0.113.9',
+      ])
+        assert.equal(named(`${left}, ${own}`), '203.0.113.9', `${left}, ${own}`)
     const both = { forwardedFor: '203.0.113.9', forwarded: 'for=1.1.1.1' }
     assert.equal(downstreamOf('10.0.0.1', both, proxies).address, '203.0.113.9')
+  })
+
+  it('reads the longest Forwarded in no time, whatever it is', () => {
+    const usage = process.cpuUsage()
+    for (const part of [' ', '\t', '"', '\\', ',', ',"', ';', 'x=";', 'x= ', 'for=1.1.1.1,'])
+      for (const end of ['', '"', ' x', ',"'])
+        downstreamOf('10.0.0.1', { forwarded: `x=y;${part.repeat(16_000 / part.length)}${end}` }, proxies)
+    assert.ok(process.cpuUsage(usage).user < 1_000_000)
   })
 })

@@ -58,22 +58,42 @@ function withoutPort(entry: string): string {
     : entry
 }
 
-/** A parameter of Forwarded and what ends it: a name, and a quoted text or a token; none where an element is empty. */
-const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?[ \t]*(;|,|$)/y
+/** A parameter of an element of Forwarded, if it is not empty, and what ends it: a name, and a quoted text or a token. */
+const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))[ \t]*)?(;|$)/y
 
-/** The `for` of each element of Forwarded (RFC 7239 section 4), empty where it has none; nothing of a field that is malformed. */
+/**
+ * The `for` of each element of Forwarded (RFC 7239 section 4); empty where it has none, or is malformed. The elements are found
+ * from the right, so that a quotation mark of whoever wrote on the left cannot hide what a proxy added.
+ */
 function forwardedNodes(value: string): readonly string[] {
   const nodes: string[] = []
+  let isQuoted = false
+  let end = value.length
+  for (let at = end - 1; at >= 0; at--) {
+    if (value[at] === '"' && !isEscaped(value, at)) isQuoted = !isQuoted
+    else if (value[at] === ',' && !isQuoted) {
+      nodes.push(nodeOf(value.slice(at + 1, end)))
+      end = at
+    }
+  }
+  nodes.push(nodeOf(value.slice(0, end)))
+  return nodes.reverse()
+}
+
+function isEscaped(value: string, at: number): boolean {
+  let from = at
+  while (value[from - 1] === '\\') from--
+  return (at - from) % 2 === 1
+}
+
+function nodeOf(element: string): string {
   let node = ''
   PARAMETER.lastIndex = 0
   for (;;) {
-    const found = PARAMETER.exec(value)
-    if (found === null) return []
+    const found = PARAMETER.exec(element)
+    if (found === null) return ''
     const [, name, quoted, token, end] = found
     if (name?.toLowerCase() === 'for') node = quoted?.replaceAll(/\\(.)/g, '$1') ?? token ?? ''
-    if (end === ';') continue
-    nodes.push(node)
-    node = ''
-    if (end === '') return nodes
+    if (end === '') return node
   }
 }
