@@ -282,7 +282,7 @@ describe('the command line', () => {
 
   it('tells what an edit would change, before it is put in force and not after', () => {
     const text = readFileSync(gateway.limitsFile, 'utf8')
-    const files = `--config ${gateway.dir}/gateway.json --limits ${gateway.limitsFile} --clients ${gateway.clientsFile}`
+    const files = `--config '${gateway.dir}/gateway.json' --limits '${gateway.limitsFile}' --clients '${gateway.clientsFile}'`
     const edited = join(dir, 'edited.json')
     writeFileSync(edited, text.replace('"limit":5', '"limit":8'))
     const env = { GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', GATEWAY_ADMIN_HOST: '0.0.0.0' }

@@ -285,7 +285,7 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
     const different = [...new Set(commands.map(({ command }) => command))]
     const script = [
       functions,
-      `log() { cat ${log}; }`,
+      `log() { cat '${log}'; }`,
       ...different.map((command) => `echo '>>>>'\n${command}`),
       `echo '>>>>'\nPID=\n${/^PID=.*$/m.exec(settings)?.[0]}\necho "$PID"`,
     ]
