@@ -9,6 +9,8 @@ export interface Dated {
   readonly owner: string
   /** The file is of use without it: an authority among others. */
   readonly isSpare: boolean
+  /** When a revocation list was issued; undefined: it is no list, or one that is still to come. */
+  readonly issuedMs?: number | undefined
   /** Why it is not valid, and where it stands; undefined: it is. */
   readonly fault: Fault | undefined
 }
@@ -23,11 +25,16 @@ export function timeFault(
   return undefined
 }
 
-/** Faults of an edit that would replace what is valid now by what is not. @param inForce as it is now */
+/**
+ * Faults of an edit that would replace what is valid now by what is not. A list that was issued later is none, though it is out
+ * of date: it may revoke what the one in force does not.
+ *
+ * @param inForce as it is now
+ */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[]): Fault[] {
   return worthless(edited)
     .filter((one) => isOneGood(inForce, one, 'owner') || !isOneGood(edited, one))
-    .filter((one) => isOneGood(inForce, one))
+    .filter((one) => isOneGood(inForce, one) && !isNewer(one, inForce))
     .map(({ fault }) => ({
       ...fault,
       reason: `${fault.reason}, so what is in force stays while it is valid`,
@@ -46,6 +53,13 @@ function worthless(all: readonly Dated[]): (Dated & { readonly fault: Fault })[]
   return all.flatMap((one) =>
     one.fault === undefined || isOneGood(all, one, 'owner') ? [] : { ...one, fault: one.fault },
   )
+}
+
+/** A list that was issued after those of its owner that are in force. */
+function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[]): boolean {
+  const known = inForce.filter((one) => one.file === file && one.owner === owner)
+  if (issuedMs === undefined || known.length === 0) return false
+  return known.every((one) => issuedMs > (one.issuedMs ?? 0))
 }
 
 /** One of the same file is valid, or of the same owner there. */

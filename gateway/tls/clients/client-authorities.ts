@@ -97,7 +97,8 @@ function checkSigners(
 
 function dateLists(lists: readonly RevocationList[], { file, nowMs, findings }: FileCheck): void {
   for (const [index, { issuer, thisUpdateMs, nextUpdateMs }] of lists.entries()) {
-    const place = { file, path: `list ${index + 1}`, owner: issuer, isSpare: false }
+    const issuedMs = thisUpdateMs > nowMs ? undefined : thisUpdateMs
+    const place = { file, path: `list ${index + 1}`, owner: issuer, isSpare: false, issuedMs }
     const refused = ': every client of its authority is refused until'
     if (nextUpdateMs !== undefined && nowMs > nextUpdateMs) {
       const reason = `is out of date since ${new Date(nextUpdateMs).toISOString()}`

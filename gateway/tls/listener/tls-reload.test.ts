@@ -325,12 +325,67 @@ describe('a reload of what is out of its time', () => {
     write('ca', other.certPem + old.certPem)
     write('crl', emptyList + (await makeRevocationList(other)))
     await look(5)
-    assert.match(String(results(told)), new RegExp(`^${at('ca')}: certificate 2: expired at `))
+    assert.match(String(results(told).at(-1)), new RegExp(`^${at('ca')}: certificate 2: expired at `))
     write('ca', fixture.ca.certPem)
     write('crl', await makeRevocationList(fixture.ca, EXPIRED))
     await look(5)
     assert.match(String(results(told).at(-1)), new RegExp(`^${at('crl')}: list 1: is out of date since `))
     assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, true)
+  })
+
+  it('takes a list that is out of date where it was issued after the one in force: it may revoke', async (t) => {
+    const { listener, told, look, write } = await served(t)
+    write(
+      'crl',
+      await makeRevocationList(fixture.ca, { revoked: [client], fromDays: -1 / 48, untilDays: -1 / 96 }),
+    )
+    await look(5)
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, false)
+    const [reload] = told
+    assert.ok(reload?.result === 'success')
+    assert.match(
+      reload.after.warnings.join(),
+      /out of date since .*: every client of its authority is refused/,
+    )
+  })
+
+  for (const [title, spoil] of [
+    ['an expired certificate', async () => (await servers(EXPIRED)).certPem],
+    ['no certificate', async () => 'nothing'],
+  ] as const) {
+    it(`revokes a client while the file of the server holds ${title}`, async (t) => {
+      const { listener, told, look, write } = await served(t)
+      write('cert', await spoil())
+      await look(5)
+      write('crl', await makeRevocationList(fixture.ca, { revoked: [client] }))
+      await look(9)
+      assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, false)
+      assert.equal(await certificateOf(listener), fixture.server.certificate.serialNumber.toLowerCase())
+      const states = told.map(({ result }) => result)
+      assert.deepEqual(states, ['failure', 'success', 'failure'])
+      write('cert', next.certPem)
+      write('key', next.keyPem)
+      await look(9)
+      assert.equal(told.at(-1)?.result, 'success')
+      assert.equal(await certificateOf(listener), next.certificate.serialNumber.toLowerCase())
+      assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, false)
+    })
+  }
+
+  it('revokes a client while a file is gone, and goes on to say so', async (t) => {
+    const { listener, told, look, write, at } = await served(t)
+    unlinkSync(at('key'))
+    await look(3)
+    write('crl', await makeRevocationList(fixture.ca, { revoked: [client] }))
+    await look(3)
+    assert.equal((await verdictOn(listener, fixture.ca, { certificate: client })).authorized, false)
+    assert.deepEqual(
+      told.map(({ result }) => result),
+      ['failure', 'success', 'failure'],
+    )
+    write('key', fixture.server.keyPem)
+    await look(3)
+    assert.deepEqual(results(told).at(-1), false)
   })
 
   it('keeps the good authorities in the place of a file of expired ones with other names', async (t) => {

@@ -90,8 +90,8 @@ export function tlsTexts(
 /**
  * Puts changed certificates, keys, authorities and lists in force without dropping connections. All files are taken
  * together or not at all: certificate and key change one after the other, so a pair that does not fit is read again
- * before it is reported. Until all files are sound, the last good ones stay in force; what is valid is not replaced by what has
- * expired or is still to come. What failed is tried again by and by:
+ * before it is reported. Until all files are sound, the last good ones stay in force, but for revocation lists, which wait for no
+ * other file; what is valid is not replaced by what has expired or is still to come. What failed is tried again by and by:
  * a certificate may not be valid yet, or the clients may not fit the authorities.
  */
 export class TlsReloader {
@@ -147,7 +147,11 @@ export class TlsReloader {
     this.#gone.delete(part)
     this.#texts = { ...this.#texts, [part]: text }
     // Already reported; this runs again when the missing file is back.
-    if (this.#gone.size > 0) return
+    if (this.#gone.size > 0) {
+      const lists = this.#listsAlone()
+      if (lists !== undefined) this.#accept(lists, this.#failed?.faults)
+      return
+    }
     const texts = this.#texts
     const beganMs = performance.now()
     if (isDeepStrictEqual(texts, this.#inForce.texts)) this.#accept(this.#inForce)
@@ -156,13 +160,9 @@ export class TlsReloader {
   }
 
   #take(part: Part, texts: TlsTexts): void {
-    const { files, clock } = this.#options
-    const nowMs = clock()
-    const parsed = parseTls(files, texts, nowMs)
-    const inForce = parseTls(files, this.#inForce.texts, nowMs).value?.dated ?? []
-    const faults = parsed.faults ?? lapses(parsed.value.dated, inForce)
-    if (parsed.value !== undefined && faults.length === 0) {
-      this.#accept({ texts, material: parsed.value })
+    const { value: material, faults } = this.#judge(texts)
+    if (faults === undefined) {
+      this.#accept({ texts, material })
       return
     }
     const before = isDeepStrictEqual(this.#doubtful?.texts, texts) ? this.#doubtful?.looks : undefined
@@ -172,10 +172,32 @@ export class TlsReloader {
       this.#watches.get(part)?.again()
       return
     }
-    this.#fail(faults)
+    const lists = this.#listsAlone()
+    if (lists === undefined) this.#fail(faults)
+    else this.#accept(lists, faults)
   }
 
-  #accept(loaded: LoadedTls): void {
+  #judge(texts: TlsTexts): Parsed<TlsMaterial> {
+    const { files, clock } = this.#options
+    const nowMs = clock()
+    const parsed = parseTls(files, texts, nowMs)
+    if (parsed.faults !== undefined) return parsed
+    const inForce = parseTls(files, this.#inForce.texts, nowMs).value?.dated ?? []
+    const faults = lapses(parsed.value.dated, inForce)
+    return faults.length > 0 ? { faults } : parsed
+  }
+
+  /** Changed revocation lists with all else as it is in force; undefined: there are none, or they do not fit. */
+  #listsAlone(): LoadedTls | undefined {
+    const { clientCrl } = this.#texts
+    if (clientCrl === this.#inForce.texts.clientCrl) return undefined
+    const texts = { ...this.#inForce.texts, clientCrl }
+    const { value: material } = this.#judge(texts)
+    return material && { texts, material }
+  }
+
+  /** @param others what is wrong with files that are not part of it */
+  #accept(loaded: LoadedTls, others: readonly Fault[] = []): void {
     const { files, swap, onReload } = this.#options
     const before = this.#inForce.material
     const { material: after } = loaded
@@ -185,7 +207,7 @@ export class TlsReloader {
         swap(after, loaded.texts)
       } catch (error) {
         const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
-        this.#fail([{ file: files.certFile, path: '$', reason }])
+        this.#fail([...others, { file: files.certFile, path: '$', reason }])
         return
       }
     }
@@ -194,6 +216,7 @@ export class TlsReloader {
     this.#doubtful = undefined
     this.#failed = undefined
     if (changed || undone) onReload({ result: 'success', before, after, changed })
+    if (others.length > 0) this.#fail(others)
   }
 
   #fail(faults: readonly Fault[]): void {
