@@ -301,7 +301,7 @@ describe('the command line', () => {
     })
     assert.match(
       other.out,
-      /what would change\n\S*edited\.json:\n {2}~ limit login: limit: 5 → 8\n$/,
+      /what would change\n.*edited\.json:\n {2}~ limit login: limit: 5 → 8\n$/,
       other.errors,
     )
   })
