@@ -292,6 +292,18 @@ test('users, clients and sessions of another issuer are names in its realm', () 
   assert.equal(of({ client_id: undefined })?.client, undefined)
 })
 
+test('our own issuer cannot name users, clients and sessions of another', () => {
+  const other = 'https://partner.example'
+  const own = { ...rules, others: [other] }
+  for (const name of ['sub', 'client_id', 'sid']) {
+    const of = (value: string) => readClaims(goodClaims({ [name]: value }), own, NOW_MS)
+    const foreign = `${name} "${other}#alice" is in the realm of another issuer`
+    assert.equal(of(`${other}#alice`).fault?.cause, foreign)
+    assert.ok(of(other).principal)
+    assert.ok(of(`${other}/me#alice`).principal)
+  }
+})
+
 test('what goes upstream of any accepted token can stand in a header', () => {
   const claim = fc.constantFrom('sub', 'sid', 'client_id', 'scope')
   const text = fc.string({ unit: fc.integer({ min: 0, max: 0x17f }).map((c) => String.fromCharCode(c)) })

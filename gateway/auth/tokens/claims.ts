@@ -16,6 +16,8 @@ export interface ClaimRules {
    * `<issuer>#<id>`, so that no issuer can name the users of another.
    */
   readonly own: boolean
+  /** The names of the further issuers, for our own: none of its ids may be one of theirs. */
+  readonly others?: readonly string[] | undefined
   /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean
   /** The scopes that it may grant; others in its tokens are ignored. Undefined: any. */
@@ -56,7 +58,8 @@ const SESSION_CLIENT = 'session'
  * @param nowMs epoch milliseconds
  */
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
-  const cause = faultOfOrigin(claims, rules) ?? faultOfNames(claims) ?? faultOfTimes(claims, nowMs / 1000)
+  const cause =
+    faultOfOrigin(claims, rules) ?? faultOfNames(claims, rules) ?? faultOfTimes(claims, nowMs / 1000)
   if (cause !== undefined) return { fault: tokenFault('invalid', cause) }
   const livesTooLong = faultOfLifetime(claims as unknown as CheckedClaims)
   if (livesTooLong !== undefined) return { fault: livesTooLong }
@@ -95,11 +98,17 @@ function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRule
   return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name ${audience}`
 }
 
-function faultOfNames({ sub, jti, sid, client_id: client }: JsonObject): string | undefined {
+function faultOfNames(
+  { sub, jti, sid, client_id: client }: JsonObject,
+  { others = [] }: ClaimRules,
+): string | undefined {
   if (!isId(sub)) return faultOfId('sub', sub)
   if (typeof jti !== 'string' || jti === '') return `jti ${quote(jti)} is no id`
   if (sid !== undefined && !isSessionId(sid)) return faultOfId('sid', sid)
   if (client !== undefined && !isId(client)) return faultOfId('client_id', client)
+  for (const [name, id] of Object.entries({ sub, sid, client_id: client }))
+    if (others.some((other) => id?.startsWith(`${other}#`)))
+      return `${name} ${quote(id)} is in the realm of another issuer`
   return undefined
 }
 

@@ -40,9 +40,11 @@ export function trustedIssuers(
   options: TrustOptions,
   before: readonly TrustedIssuer[] = [],
 ): readonly TrustedIssuer[] {
+  const others = settings.issuers.map(({ issuer }) => issuer)
   const trusted = (one: IssuerSettings, scopes: ReadonlySet<string> | undefined) => {
     const known = before.find(({ issuer }) => issuer === one.issuer)
-    const made = trust(one, scopes, keysFrom(one.jwksUri, options, known))
+    const own = { scopes, others: scopes === undefined ? others : [] }
+    const made = trust(one, own, keysFrom(one.jwksUri, options, known))
     return known !== undefined && isDeepStrictEqual(termsOf(known), termsOf(made)) ? known : made
   }
   return [
@@ -90,16 +92,16 @@ function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): 
   )
 }
 
-/** @param scopes undefined: it is our own */
 function trust(
   { issuer, audience, algorithms, profile }: IssuerSettings,
-  scopes: ReadonlySet<string> | undefined,
+  { scopes, others }: Pick<ClaimRules, 'scopes' | 'others'>,
   keys: KeySet,
 ): TrustedIssuer {
   return {
     issuer,
     audience,
     own: scopes === undefined,
+    others,
     boundOnly: profile === 'fapi',
     scopes,
     algorithms: new Set(algorithms.flatMap((one) => algorithmNamed(one) ?? [])),
