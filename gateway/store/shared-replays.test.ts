@@ -98,6 +98,20 @@ describe('messages that may have been left in the store', () => {
       assert.equal(sent.length, commands, `${fault}`)
     }
   })
+
+  it('are not taken back any more when a later attempt was accepted', async () => {
+    const { replays, sent, local } = guarded('local')
+    local.fault = 'unwritable'
+    const refused = replays.take('m', 'sender')
+    sent.shift()?.done(undefined)
+    assert.equal(await refused, 'unwritable')
+    local.fault = undefined
+    const accepted = replays.take('m', 'sender')
+    for (const call of sent.splice(0)) call.done(undefined)
+    assert.equal(await accepted, undefined)
+    replays.maintainStore()
+    assert.equal(sent.length, 0, 'the entry of either attempt may be all that the others know of it')
+  })
 })
 
 describe('messages that the store has not seen', () => {
@@ -288,7 +302,10 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       }, 'the outage')
       assert.deepEqual(await takeAll(one.replays, 'meanwhile'), all(undefined))
       await server.restart()
-      await until(async () => (await stored()) === 30, 'what was accepted meanwhile')
+      await until(
+        async () => members.every(({ isAway }) => !isAway) && (await stored()) === 30,
+        'what was accepted meanwhile',
+      )
       assert.deepEqual(await takeAll(other.replays, 'meanwhile'), all('replayed'))
       assert.deepEqual(await takeAll(other.replays, 'before'), all('replayed'))
     } finally {

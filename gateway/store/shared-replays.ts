@@ -179,8 +179,10 @@ export class SharedReplays implements ReplayGuard {
     value: string,
   ): ReplayFault | undefined {
     const fault = this.#onStoreFailure === 'local' ? this.#options.memory.take(key, sender) : 'away'
+    // What an earlier attempt left is all that the others know of it.
+    if (fault === undefined) this.#unsure.delete(storeKey)
     // The sender may send it again. A replay was taken by another command.
-    if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
+    else if (fault !== 'replayed') this.#remember(storeKey, value)
     return fault
   }
 
