@@ -23,6 +23,7 @@ export interface OAuthService {
 export async function startOAuthService(
   database: Database,
   extraClients: readonly ClientMetadata[] = [],
+  mtlsUrl?: string,
 ): Promise<OAuthService> {
   const port = await freePort('localhost')
   const url = `http://localhost:${port}`
@@ -30,6 +31,7 @@ export async function startOAuthService(
   const portalKey = { ...(await exportJWK(pair.publicKey)), use: 'sig', alg: 'ES256' }
   const service = await startTestService(database, {
     publicUrl: url,
+    mtlsUrl,
     clock: () => new Date(),
     clients: [...testClients(portalKey), ...extraClients],
   })

@@ -30,6 +30,7 @@ const TLS_CLIENT = {
   grant_types: ['authorization_code', 'refresh_token'],
 } as const
 
+const MTLS_URL = 'https://mtls.example.com:8443'
 const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
 const makeKeys = () =>
   crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, false, ['sign', 'verify'])
@@ -87,7 +88,7 @@ describe('OAuth tokens bound to a key or certificate', () => {
       client_id: 'issued-portal',
       tls_client_auth_issuers: [ours.certificate.raw.toString('base64')],
     }
-    oauth = await startOAuthService(database, [TLS_CLIENT, issued])
+    oauth = await startOAuthService(database, [TLS_CLIENT, issued], MTLS_URL)
     mobile = await oauth.discover('mobile-app')
   })
   after(async () => {
@@ -123,6 +124,29 @@ describe('OAuth tokens bound to a key or certificate', () => {
       mobile[client.customFetch] = fetch as client.CustomFetch
     })
   }
+
+  it('are given at the address for certificates for a proof that names it, and for no other', async () => {
+    const keys = await client.randomDPoPKeyPair('ES256')
+    const parameters = { dpop: client.getDPoPHandle(mobile, keys) }
+    const { refresh_token = '' } = await tokensFor(oauth, mobile, parameters)
+    const { supportsPKCE: _, ...server } = mobile.serverMetadata()
+    const aliased = new client.Configuration(
+      { ...server, token_endpoint: `${MTLS_URL}/oauth/token` },
+      'mobile-app',
+      undefined,
+      client.None(),
+    )
+    const refreshAt = (host: string) => {
+      aliased[client.customFetch] = (_url, options) => {
+        const headers = { ...options.headers, 'x-forwarded-host': host }
+        return fetch(server.token_endpoint ?? '', { ...(options as RequestInit), headers })
+      }
+      const DPoP = client.getDPoPHandle(aliased, keys)
+      return client.refreshTokenGrant(aliased, refresh_token, undefined, { DPoP })
+    }
+    await assert.rejects(refreshAt('mtls.example.com'), { error: 'invalid_dpop_proof' })
+    assert.ok((await refreshAt('mtls.example.com:8443')).access_token)
+  })
 
   it('are not given for a proof that was used before, not even at the same moment', async () => {
     const keys = await client.randomDPoPKeyPair('ES256')

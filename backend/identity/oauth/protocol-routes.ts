@@ -37,11 +37,15 @@ export async function registerOAuthProtocol(
   services: Services,
   server: AuthorizationServer,
 ): Promise<void> {
-  const { protocol, host } = new URL(services.publicUrl)
+  const ours = new URL(services.publicUrl)
+  const forCertificates = new URL(services.mtlsUrl ?? ours)
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever Host the request has: metadata, redirects and the htu of proofs depend on it.
+    // The issuer has one name, whatever Host the request has: metadata and redirects depend on it. But the htu of a proof names the
+    // address that it was sent to (RFC 9449 section 4.2), and clients send proofs with POST only.
+    const isAliased = raw.method === 'POST' && raw.headers['x-forwarded-host'] === forCertificates.host
+    const { protocol, host } = isAliased ? forCertificates : ours
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)
     raw.headers['x-forwarded-host'] = host
     raw.headers['x-request-id'] = request.id
