@@ -89,6 +89,8 @@ interface StoreFacts {
   readonly since?: string | undefined
 }
 
+/** How every line of a trail begins. */
+export const RECORD_HEAD = '{"type":"'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
 /** Of the trail, last in AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread the lines. */

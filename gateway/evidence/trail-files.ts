@@ -1,9 +1,10 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { RECORD_HEAD } from '../audit/audit-records.ts'
 import { checkpointFile, logDirectory } from '../audit/seals/tiles.ts'
 import { firstLineOf } from '../audit/segments/read-segment.ts'
 import { compressionOf, placeOf, plainPath, type Segment } from '../audit/segments/segment.ts'
-import { RECORD_HEAD, segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
+import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 
 /** One trail: what one gateway has written, one open file after the other. */
 export interface TrailFiles {

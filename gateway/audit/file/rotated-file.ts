@@ -1,9 +1,9 @@
 import { closeSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { openRegularFile } from '../../storage/regular-file.ts'
+import { RECORD_HEAD } from '../audit-records.ts'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
-const RECORD_HEAD = '{"type":"'
 /** Where a trail has the beginning of a record: a line is never longer. */
 const HEAD_BYTES = 128 * 1024
 

@@ -1,8 +1,7 @@
 import { detached, utf8 } from '../../storage/lines-backward.ts'
-import { pairKeyOf, RECORD_MAX_BYTES, TRAIL_FORMAT } from '../audit-records.ts'
+import { pairKeyOf, RECORD_HEAD, RECORD_MAX_BYTES, TRAIL_FORMAT } from '../audit-records.ts'
 
 /** Line heads as `audit-records.ts` writes them. */
-const RECORD_HEAD = '{"type":"'
 const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'

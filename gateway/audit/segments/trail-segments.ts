@@ -1,6 +1,7 @@
 import { lstatSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { RECORD_HEAD } from '../audit-records.ts'
 import { namesBeside } from './closed-segments.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { compressionOf, type NamePlace, placeOf, plainPath, type Segment } from './segment.ts'
@@ -15,12 +16,10 @@ interface Headed extends Segment {
   /** The first line is one of a trail, or there is none. */
   readonly isTrail: boolean
   readonly isLink: boolean
-  /** The same for all names of one file. */
+  /** Device and inode: equal for all names of one file. */
   readonly file: string
 }
 
-/** How every line of a trail begins. */
-export const RECORD_HEAD = '{"type":"'
 const MAX_TRIES = 9
 
 /**

@@ -1,4 +1,4 @@
-import { pairKeyOf } from '../../audit/audit-records.ts'
+import { pairKeyOf, RECORD_HEAD } from '../../audit/audit-records.ts'
 import { plural } from './finding.ts'
 import type { Warnings } from './warnings.ts'
 
@@ -6,7 +6,6 @@ const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
-const RECORD_HEAD = '{"type":"'
 /** A set has a limit, and memory too: no gateway leaves so many requests without their responses. */
 const OPEN_MAX = 1_000_000
 
