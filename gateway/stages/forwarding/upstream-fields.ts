@@ -107,15 +107,7 @@ interface SetAside {
   readonly removed: Set<string>
 }
 
-const NOTHING_SET_ASIDE: Readonly<SetAside> = {
-  via: undefined,
-  traceparent: undefined,
-  traceparentRepeated: false,
-  tracestates: [],
-  forwarded: new Map(),
-  certificates: [],
-  removed: new Set(),
-}
+const NOTHING_SET_ASIDE: Readonly<SetAside> = newSetAside()
 const CERTIFICATE: ReadonlySet<string> = new Set(['client-cert'])
 const NOMINATED = 'named by Connection'
 
@@ -158,7 +150,9 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
 
 function newSetAside(): SetAside {
   return {
-    ...NOTHING_SET_ASIDE,
+    via: undefined,
+    traceparent: undefined,
+    traceparentRepeated: false,
     tracestates: [],
     forwarded: new Map(),
     certificates: [],
