@@ -47,7 +47,7 @@ export interface RequestRules {
 export interface OperationPlace {
   readonly path: string
   readonly pointer: string
-  /** Whether patterns that cannot be matched in bounded time say nothing; otherwise they are faults. */
+  /** Patterns that cannot be matched in bounded time say nothing; otherwise they are faults. */
   readonly skipsPatterns?: boolean
 }
 
@@ -122,7 +122,7 @@ function keyOf({ path, pointer }: OperationPlace): string {
 class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
-  /** Whether values are tried as well, which takes time. */
+  /** Values are tried as well, which takes time. */
   triesSchemas = false
 
   constructor(document: object, skipsPatterns: boolean) {

@@ -14,7 +14,7 @@ interface Engine {
 const require = createRequire(import.meta.url)
 /** What V8 may take for a text of any length, at its start alone. */
 const MAX_ANCHORED_STEPS = 20_000
-/** The same at each place of a text. */
+/** What V8 may take at each place of a text. */
 const MAX_PLACE_STEPS = 200
 /** What the states of one pattern may take. */
 const MAX_STATES_BYTES = 256 * 1024

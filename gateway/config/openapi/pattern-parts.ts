@@ -15,11 +15,11 @@ export interface Part {
   readonly size: number
   /** How often its most repeated letter is written; at most 1,000 for RE2. */
   readonly copies: number
-  /** Whether it takes at least one letter of the text. */
+  /** It takes at least one letter of the text. */
   readonly takes: boolean
-  /** Whether it can match at the start of the text only. */
+  /** It can match at the start of the text only. */
   readonly anchored: boolean
-  /** Whether it repeats something without end. */
+  /** It repeats something without end. */
   readonly endless: boolean
   /** Why RE2 cannot take it. */
   readonly beyond?: string | undefined
@@ -35,7 +35,7 @@ export interface Letters {
 
 /** RE2 repeats no part more often. */
 const MAX_COPIES = 1000
-/** Of a pattern for RE2, with all repetitions written out. */
+/** The largest pattern for RE2, with all repetitions written out. */
 export const MAX_SIZE = 5000
 const ONCE: Cost = { steps: 1, ways: 1 }
 /** WhiteSpace and LineTerminator of ECMA-262; RE2 has six of them. */
@@ -98,7 +98,6 @@ export function inRow(parts: readonly Part[]): Part {
     ...joined(parts, ''),
     takes: parts.some(({ takes }) => takes),
     anchored: parts[0]?.anchored === true,
-    size: parts.reduce((sum, { size }) => sum + size, 0),
     cost: (letters) => {
       let [steps, ways] = [0, 1]
       for (const { cost } of parts) {
@@ -116,7 +115,6 @@ export function oneOf(parts: readonly Part[]): Part {
     ...joined(parts, '|'),
     takes: parts.every(({ takes }) => takes),
     anchored: parts.every(({ anchored }) => anchored),
-    size: parts.reduce((sum, { size }) => sum + size, 0),
     cost: (letters) => {
       const costs = parts.map(({ cost }) => cost(letters))
       return {
@@ -127,13 +125,11 @@ export function oneOf(parts: readonly Part[]): Part {
   }
 }
 
-function joined(
-  parts: readonly Part[],
-  separator: string,
-): Omit<Part, 'takes' | 'anchored' | 'size' | 'cost'> {
+function joined(parts: readonly Part[], separator: string): Omit<Part, 'takes' | 'anchored' | 'cost'> {
   return {
     re2: parts.map(({ re2 }) => re2).join(separator),
     ecma: parts.map(({ ecma }) => ecma).join(separator),
+    size: parts.reduce((sum, { size }) => sum + size, 0),
     copies: Math.max(...parts.map(({ copies }) => copies)),
     endless: parts.some(({ endless }) => endless),
     beyond: parts.find(({ beyond }) => beyond !== undefined)?.beyond,
