@@ -12,13 +12,13 @@ interface SealFacts {
 interface SealGapFacts {
   readonly timestamp: string
   readonly origin: string
-  /** Of the tree. */
+  /** Leaves of the tree. */
   readonly size: number
   /** Lines of the tree up to the last one that was found; undefined: none was. */
   readonly found: number | undefined
 }
 
-/** Of the format of seals, last in AUDIT_SEAL. */
+/** Version of the format of seals, last in AUDIT_SEAL. */
 const SEAL_FORMAT = 1
 
 export function sealRecord({ timestamp, origin, size, root }: SealFacts): string {

@@ -45,8 +45,9 @@ export interface ThrottleOptions {
 const MAX_BLOCKED = 65_536
 
 /**
- * Slows down the guessing of credentials: a caller with too many failures is blocked until the oldest failure expires. Tokens that
- * were verified before and client certificates pass: they are no guesses. A success does not reset the count, because a caller with one good credential could then guess without limit.
+ * Slows down the guessing of credentials: a caller with too many failures is blocked until the oldest failure expires. Tokens
+ * that were verified before and client certificates pass: they are no guesses. A success does not reset the count, because a
+ * caller with one good credential could then guess without limit.
  */
 export class AuthThrottle {
   readonly #options: ThrottleOptions

@@ -5,7 +5,7 @@ const ANY_TEXT = /^\P{Surrogate}{1,256}$/u
 /** The greatest length of an id, in characters. */
 export const MAX_ID_CHARS = 256
 
-/** Whether a value can be the id of a user or client: any text of 1 to 256 characters. `visibleId` makes it safe. */
+/** Tells whether a value can be the id of a user or client: any text of 1 to 256 characters. `visibleId` makes it safe. */
 export function isId(value: unknown): value is string {
   return typeof value === 'string' && ANY_TEXT.test(value)
 }
@@ -19,8 +19,8 @@ export function visibleId(id: string): string {
 }
 
 /**
- * Whether a value can be the id of a session: 1 to 256 visible ASCII characters without a comma, because `X-Revoke-Session` is a
- * comma-separated list.
+ * Tells whether a value can be the id of a session: 1 to 256 visible ASCII characters without a comma, because
+ * `X-Revoke-Session` is a comma-separated list.
  */
 export function isSessionId(value: unknown): value is string {
   return typeof value === 'string' && VISIBLE_ASCII.test(value) && !value.includes(',')

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type Child, listening, startChild, versionOf } from './child.ts'
 import { freePort } from './unused-port.ts'
 
-/** Whether HAProxy is installed. */
+/** Tells whether HAProxy is installed. */
 export function hasHaproxy(): boolean {
   return versionOf(['haproxy', '-v'], /version (\S+)/) !== undefined
 }

@@ -203,7 +203,6 @@ function gatewayFile(written: Written, read: Read, documented: DocumentedRoutes)
     upstreams: [upstream].flat().map(tidyUpstream),
     upstreamGroups: upstreamGroups(upstreams),
     issuers: written.issuers.map(issuerSettings),
-
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
     addressRate: addressRate && {
       requests: addressRate.requests,

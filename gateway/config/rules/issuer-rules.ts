@@ -26,7 +26,7 @@ export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   return { issuer, jwksUri, audience, scopes, ...algorithmsAndProfile(written) }
 }
 
-/** A sentence when routes accept bearer tokens and nobody named `issuer`, and one for each issuer without scopes that routes ask for. */
+/** One sentence when routes accept bearer tokens and nobody named `issuer`, and one for each issuer without scopes when routes ask for any. */
 export function issuerWarnings({
   issuer: own,
   issuerIsDefault,

@@ -13,7 +13,7 @@ export interface RecordFilter {
   readonly grpcStatus?: number | undefined
 }
 
-/** The same but for session and statuses, which a request has not got yet. */
+/** Tells whether a record fits all but session and statuses, which a request has not got yet. */
 export function concerns({ request, user, client }: RecordFilter, record: AuditLine): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&

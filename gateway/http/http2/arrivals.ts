@@ -1,10 +1,11 @@
-/** So many requests of one connection begin in one turn of the event loop, and so many of all connections: others are served between. */
+/** The most requests of one connection that begin in one turn of the event loop: others are served between. */
 const BEGINS_OF_ONE = 10
+/** The most of all connections. */
 const BEGINS_OF_ALL = 64
 
 /** The turns of this thread's loop. */
 const turns = {
-  /** Those whose requests wait. They begin one each, again and again. */
+  /** Connections whose requests wait. They begin one each, again and again. */
   waiting: new Set<{ beginOne(): void }>(),
   left: BEGINS_OF_ALL,
   isAwaited: false,

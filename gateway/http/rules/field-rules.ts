@@ -100,7 +100,7 @@ const FORWARDING: readonly string[] = [
   'x-forwarded-ssl',
 ]
 
-/** They turn a request into another than the row and the limit were found for. Without them the service would do what nobody asked for. */
+/** Fields that ask for another method than row and limit were found for. Without them the service would do what nobody asked for. */
 const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
 
 /** Claims that some service or framework trusts: who and where the caller is, what it asks for (RFC 9700 section 4.13). */

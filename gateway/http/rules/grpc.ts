@@ -67,8 +67,9 @@ const OF_REFUSAL: Readonly<Record<number, number>> = {
   508: 13,
 }
 /**
- * The status of HTTP that a status means to circuit breakers and to the health of an upstream, by number: that of google.rpc.Code, as
- * in Envoy. But the time that a caller allows, and a method that it makes up, are no fault of the service: 408 and 404, not 504 and 501.
+ * The status of HTTP that a status means to circuit breakers and to the health of an upstream, by number: that of
+ * google.rpc.Code, as in Envoy. But the time that a caller allows, and a method that it makes up, are no fault of the service:
+ * 408 and 404, not 504 and 501.
  */
 const AS_HTTP = [200, 499, 500, 400, 408, 404, 409, 403, 429, 400, 409, 400, 404, 500, 503, 500, 401] as const
 
@@ -89,7 +90,7 @@ export function grpcTimeoutMs(fields: readonly Field[]): number | undefined {
   return digits === undefined ? undefined : Number(digits) * (UNIT_MS[unit] as number)
 }
 
-/** What a head or trailers say that a call came to; a number that gRPC does not define counts as UNKNOWN. Undefined: they do not say. */
+/** What a head or trailers say that a call came to; undefined: nothing. A number that gRPC does not define counts as UNKNOWN. */
 export function grpcStatusIn(fields: readonly Field[]): number | undefined {
   const value = valueIn(fields, 'grpc-status')
   if (value === undefined) return undefined

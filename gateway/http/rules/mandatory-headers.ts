@@ -16,7 +16,10 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/** Names, in lower case, that an upstream's response may not set: ours, what some cache obeys before them, and those that reveal its software. */
+/**
+ * Names, in lower case, that an upstream's response may not set: ours, those that some cache obeys before ours, and those that
+ * reveal its software.
+ */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',
@@ -33,7 +36,7 @@ export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'x-powered-by',
 ])
 
-/** Whether a field of a response is for the cache of one network alone (RFC 9213 section 3.1): that obeys it before Cache-Control. */
+/** Tells whether a field is for the cache of one network alone, which obeys it before Cache-Control (RFC 9213 section 3.1). */
 export function isForOneCache(lower: string): boolean {
   return lower.endsWith('-cdn-cache-control')
 }

@@ -162,7 +162,7 @@ export function isValidHost(value: string | undefined): value is string {
   return (literal === undefined || isIPv6(literal)) && (port === undefined || Number(port) <= MAX_PORT)
 }
 
-/** Frameworks that know the header call another of their functions than for the method that the row, its scopes and its limit are for. */
+/** Frameworks that know the header act on its method, while row, scopes and limit are those of the request's own. */
 function methodOverride(name: string): HeaderFault {
   return {
     code: 'method_override',

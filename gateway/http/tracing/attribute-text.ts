@@ -63,7 +63,7 @@ const rpcs: readonly string[] = GRPC_STATUSES.map((name) =>
   inOnePiece(text('rpc.system.name', 'grpc') + text('rpc.response.status_code', name)),
 )
 
-/** That it is a call of gRPC, and what it came to. */
+/** Attributes of a call of gRPC: that it is one, and what it came to. */
 export function rpcOf(grpcStatus: number): string {
   return rpcs[grpcStatus] ?? ''
 }

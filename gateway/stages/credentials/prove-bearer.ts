@@ -25,8 +25,8 @@ type Credential = Exclude<Presented, string>
 
 /**
  * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds the key or certificate that it is bound to. Waits
- * only for unknown keys or a token not seen before. From an address that guesses, only a token that was verified before is good, and only
- * with its proof. Writes `principal` and `needsCertificate`.
+ * only for unknown keys or a token not seen before. From an address that guesses, only a token that was verified before is
+ * good, and only with its proof. Writes `principal` and `needsCertificate`.
  */
 export function proveBearer(
   gateway: Gateway,

@@ -5,7 +5,7 @@ const MAX_REPLY_BYTES = 4 * 1024 * 1024
 /** The client makes room for all values that a list announces. */
 const MAX_REPLY_VALUES = 100_000
 const LENGTH = /^[$*](-1|\d{1,9})\r$/
-/** Of a line with a length; a longer one is none. */
+/** The longest line that says a length; a longer one is refused. */
 const MAX_LENGTH_CHARS = 16
 const CR = 13
 const LF = 10
@@ -18,14 +18,14 @@ const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCo
  * decoder does, which looks neither at the byte behind CR nor at those behind a text.
  */
 export class ReplyBounds {
-  /** Of the reply that is being read. */
+  /** Bytes and values of the reply that is being read. */
   #bytes = 0
   #values = 0
   /** Values of the reply that are still to come. */
   #open = 0
   /** Bytes of a text that are still to come, with the line break behind it. */
   #textBytes = 0
-  /** Of the line that is being read: its first byte, undefined between lines, and its beginning where it has a length. */
+  /** The first byte of the line that is being read, undefined between lines, and its beginning where it says a length. */
   #type: number | undefined
   #line = ''
   #isAfterCr = false

@@ -84,7 +84,7 @@ export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: stri
   return origin.length <= MAX_ORIGIN_LENGTH && patterns.some((pattern) => pattern.test(origin))
 }
 
-/** For the log: foreign text is cut and quoted. */
+/** Why an origin is refused, for the log: foreign text is cut and quoted. */
 export function whyNotAllowed({ written }: Cors, origin: string): string {
   return `origin ${JSON.stringify(origin.slice(0, MAX_ORIGIN_LENGTH))} is none of "cors.origins": ${written.join(', ')}`
 }
@@ -103,7 +103,11 @@ export interface Preflight {
   readonly requestedMethod: string
 }
 
-/** For the log: what a preflight of an allowed origin asks for and the route does not permit; undefined: nothing. @param fields of the request */
+/**
+ * What a preflight of an allowed origin asks for and the route does not permit, for the log; undefined: nothing.
+ *
+ * @param fields of the request
+ */
 export function whyNotPermitted(
   { methods, headers }: Cors,
   { origin, requestedMethod }: Preflight,

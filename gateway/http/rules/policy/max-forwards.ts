@@ -3,7 +3,7 @@ import { Field } from '../../syntax/field.ts'
 const NAME = 'max-forwards'
 const NUMBER = /^\d{1,15}$/
 
-/** Whether an OPTIONS request asks the gateway itself (RFC 9110 section 7.6.2): it may not be forwarded any more. */
+/** Tells whether an OPTIONS request asks the gateway itself (RFC 9110 section 7.6.2): it may not be forwarded any more. */
 export function endsHere(fields: readonly Field[]): boolean {
   return fields.some(({ lower, value }) => lower === NAME && NUMBER.test(value) && Number(value) === 0)
 }

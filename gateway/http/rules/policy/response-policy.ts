@@ -11,7 +11,7 @@ export interface ResponseHeaders {
   readonly crossOriginOpenerPolicy?: string
   readonly crossOriginEmbedderPolicy?: string
   readonly crossOriginResourcePolicy?: string
-  /** Whether the service may send clients elsewhere. */
+  /** The service may send clients elsewhere. */
   readonly altSvc?: boolean
 }
 
