@@ -27,6 +27,7 @@ import { filesNamedAnyway } from '../process/startup/named-files.ts'
 import { readConfiguration } from '../process/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
+import { timeWarning } from '../tls/listener/findings.ts'
 import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
 import { responderOf } from '../tls/stapling/ocsp-request.ts'
 import { type Chain, issuedCertificate, judgeStaple } from '../tls/stapling/stapler.ts'
@@ -141,7 +142,7 @@ function checkEnvironment(found: Findings, env: Environment): void {
   if (named.clientsFile !== undefined) checkClients(found, named.clientsFile, tls?.material.trust)
   if (settings.value !== undefined) {
     checkAuditKeys(found, settings.value)
-    found.faults.push(...outOfTime(upstreamCertificates(settings.value, Date.now())))
+    found.faults.push(...outOfTime(upstreamCertificates(settings.value), Date.now()))
   }
 }
 
@@ -227,19 +228,20 @@ function faultOf(read: () => unknown): string | undefined {
 }
 
 function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {
-  const { value, faults } = loadTls(settings, Date.now())
+  const nowMs = Date.now()
+  const { value, faults } = loadTls(settings, nowMs)
   if (faults !== undefined) {
     found.faults.push(...faults)
     return undefined
   }
   const { summary, warnings, dated } = value.material
-  const late = outOfTime(dated)
+  const late = outOfTime(dated, nowMs)
   const until = new Date(summary.certificate.notAfterSeconds * 1000).toISOString()
   if (!late.some(({ file }) => file === settings.certFile))
     found.good.push(`${settings.certFile}: OK, good until ${until}`)
   found.faults.push(...late)
-  const known = late.map(({ file, path, reason }) => `${file}: ${path} ${reason}`)
-  found.warnings.push(...warnings.filter((warning) => !known.some((fault) => warning.startsWith(fault))))
+  const known = late.map(timeWarning)
+  found.warnings.push(...warnings.filter((warning) => !known.includes(warning)))
   if (settings.ocspFile !== undefined) checkStaple(found, settings.ocspFile, value.material.chain)
   if (settings.ocspFetch && responderOf(value.material.chain[0]) === undefined)
     found.warnings.push(`${settings.certFile}: the certificate names no OCSP responder with a URL of http`)

@@ -47,7 +47,7 @@ export function settingsWarnings(
 
 /** One sentence for each certificate of an upstream that is not valid now. */
 export function certificateWarnings(settings: Settings): readonly string[] {
-  return outOfTime(upstreamCertificates(settings, Date.now())).map(({ path, reason }) => `${path}: ${reason}`)
+  return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
 }
 
 /** One text that names them, or none. */

@@ -66,8 +66,7 @@ export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const later = needsRestart(running, wanted)
   const conflicts = later.length === 0 ? [] : conflictsInForce(settings)
   if (conflicts.length > 0) return { parsed: { faults: conflicts }, texts }
-  const nowMs = Date.now()
-  const late = lapses(upstreamCertificates(settings, nowMs), upstreamCertificates(running, nowMs))
+  const late = lapses(upstreamCertificates(settings), upstreamCertificates(running), Date.now())
   if (late.length > 0) return { parsed: { faults: late }, texts }
   const { value: clients, faults: bad } = newClients(running, settings)
   if (bad !== undefined) return { parsed: { faults: bad }, texts }

@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
 import type { Fault } from '../faults.ts'
 
-/** A certificate or a revocation list of a file, and whether it is valid now. */
+/** A certificate or a revocation list of a file. */
 export interface Dated {
   /** All of one file have the same. */
   readonly file: string
@@ -9,13 +9,19 @@ export interface Dated {
   readonly owner: string
   /** The file is of use without it: an authority among others. */
   readonly isSpare: boolean
-  /** When a revocation list was issued; undefined: it is no list, or one that is still to come. */
-  readonly issuedMs?: number | undefined
-  /** Why it is not valid, and where it stands; undefined: it is. */
+  /** When a revocation list was issued; undefined: it is no list. */
+  readonly issuedMs?: number
+  /** Where it stands, for a fault. */
+  readonly place: Pick<Fault, 'file' | 'path'>
+  /** Why it is not valid at that time; undefined: it is. */
+  readonly reasonAt: (nowMs: number) => string | undefined
+}
+
+interface Judged extends Dated {
   readonly fault: Fault | undefined
 }
 
-/** Why a certificate is not valid now; undefined when it is. */
+/** Why a certificate is not valid at that time; undefined when it is. */
 export function timeFault(
   { validFromDate, validToDate }: Pick<X509Certificate, 'validFromDate' | 'validToDate'>,
   nowMs: number,
@@ -26,15 +32,14 @@ export function timeFault(
 }
 
 /**
- * Faults of an edit that would replace what is valid now by what is not. A list that was issued later is none, though it is out
- * of date: it may revoke what the one in force does not.
- *
- * @param inForce as it is now
+ * Faults of an edit that would replace what is valid by what is not. A list that was issued later is none, though it is out of
+ * date: it may revoke what the one in force does not.
  */
-export function lapses(edited: readonly Dated[], inForce: readonly Dated[]): Fault[] {
-  return worthless(edited)
-    .filter((one) => isOneGood(inForce, one, 'owner') || !isOneGood(edited, one))
-    .filter((one) => isOneGood(inForce, one) && !isNewer(one, inForce))
+export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
+  const [wanted, running] = [judged(edited, nowMs), judged(inForce, nowMs)]
+  return worthless(wanted)
+    .filter((one) => isOneGood(running, one, 'owner') || !isOneGood(wanted, one))
+    .filter((one) => isOneGood(running, one) && !isNewer(one, running, nowMs))
     .map(({ fault }) => ({
       ...fault,
       reason: `${fault.reason}, so what is in force stays while it is valid`,
@@ -42,28 +47,39 @@ export function lapses(edited: readonly Dated[], inForce: readonly Dated[]): Fau
 }
 
 /** Faults of files that nothing is known to stand in for. */
-export function outOfTime(read: readonly Dated[]): Fault[] {
-  return worthless(read)
-    .filter((one) => !one.isSpare || !isOneGood(read, one))
+export function outOfTime(read: readonly Dated[], nowMs: number): Fault[] {
+  const all = judged(read, nowMs)
+  return worthless(all)
+    .filter((one) => !one.isSpare || !isOneGood(all, one))
     .map(({ fault }) => fault)
 }
 
+/** What is wrong with it at that time; undefined: nothing. */
+export function faultAt({ place, reasonAt }: Dated, nowMs: number): Fault | undefined {
+  const reason = reasonAt(nowMs)
+  return reason === undefined ? undefined : { ...place, reason }
+}
+
+function judged(all: readonly Dated[], nowMs: number): Judged[] {
+  return all.map((one) => ({ ...one, fault: faultAt(one, nowMs) }))
+}
+
 /** What is not valid, and has no other one of its owner beside it that is. */
-function worthless(all: readonly Dated[]): (Dated & { readonly fault: Fault })[] {
+function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })[] {
   return all.flatMap((one) =>
     one.fault === undefined || isOneGood(all, one, 'owner') ? [] : { ...one, fault: one.fault },
   )
 }
 
-/** A list that was issued after those of its owner that are in force. */
-function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[]): boolean {
+/** A list that was issued after those of its owner that are in force, and not in the future. */
+function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[], nowMs: number): boolean {
   const known = inForce.filter((one) => one.file === file && one.owner === owner)
-  if (issuedMs === undefined || known.length === 0) return false
+  if (issuedMs === undefined || issuedMs > nowMs || known.length === 0) return false
   return known.every((one) => issuedMs > (one.issuedMs ?? 0))
 }
 
 /** One of the same file is valid, or of the same owner there. */
-function isOneGood(all: readonly Dated[], { file, owner }: Dated, of?: 'owner'): boolean {
+function isOneGood(all: readonly Judged[], { file, owner }: Judged, of?: 'owner'): boolean {
   return all.some(
     (one) => one.fault === undefined && one.file === file && (of === undefined || one.owner === owner),
   )

@@ -53,19 +53,16 @@ export function loadUpstreamTls({
   return faults.length > 0 ? { faults } : { value: files }
 }
 
-/** Every certificate of the groups, and whether it is valid now. */
-export function upstreamCertificates(
-  {
-    configFile,
-    upstreamGroups,
-    upstreamTls,
-  }: {
-    readonly configFile: string
-    readonly upstreamGroups: readonly UpstreamGroup[]
-    readonly upstreamTls: UpstreamTlsFiles
-  },
-  nowMs: number,
-): Dated[] {
+/** Every certificate of the groups. */
+export function upstreamCertificates({
+  configFile,
+  upstreamGroups,
+  upstreamTls,
+}: {
+  readonly configFile: string
+  readonly upstreamGroups: readonly UpstreamGroup[]
+  readonly upstreamTls: UpstreamTlsFiles
+}): Dated[] {
   return upstreamGroups.flatMap(({ name, tls }) => {
     const { ca = '', cert = '' } = upstreamTls[name] ?? {}
     return (
@@ -77,13 +74,16 @@ export function upstreamCertificates(
       const path = `${childPath('$.upstreams', name)}.tls.${key}`
       return certificatesIn(text).map((pem, index) => {
         const certificate = new X509Certificate(pem)
-        const late = timeFault(certificate, nowMs)
-        const reason = `${shownName(tls?.[key] ?? '')}: certificate ${index + 1} ${late}`
+        const label = `${shownName(tls?.[key] ?? '')}: certificate ${index + 1}`
         return {
           file: path,
           owner: key === 'certFile' && index === 0 ? '' : certificate.subject,
           isSpare: key === 'caFile',
-          fault: late === undefined ? undefined : { file: configFile, path, reason },
+          place: { file: configFile, path },
+          reasonAt: (nowMs) => {
+            const reason = timeFault(certificate, nowMs)
+            return reason && `${label} ${reason}`
+          },
         }
       })
     })

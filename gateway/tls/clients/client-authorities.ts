@@ -30,13 +30,8 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
       const reason = `is of an intermediate authority (${name}): the file must also hold the one that issued it, up to the root`
       findings.fault({ file, path, reason })
     }
-    findings.date({
-      file,
-      path,
-      owner: authority.subject,
-      isSpare: true,
-      reason: timeFault(authority, nowMs),
-    })
+    const reasonAt = (atMs: number) => timeFault(authority, atMs)
+    findings.date({ file, path, owner: authority.subject, isSpare: true, reasonAt }, nowMs)
   }
   return authorities
 }
@@ -46,7 +41,7 @@ export function readRevocationLists(
   text: string,
   check: FileCheck & { readonly authorities: readonly X509Certificate[] },
 ): readonly RevocationList[] | undefined {
-  const { file, findings } = check
+  const { file, nowMs, findings } = check
   const blocks = readPem(text)
   if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
   const lists: RevocationList[] = []
@@ -60,7 +55,11 @@ export function readRevocationLists(
   }
   if (lists.length < blocks.length) return undefined
   checkSigners(lists, check)
-  dateLists(lists, check)
+  for (const [index, list] of lists.entries()) {
+    const reasonAt = (atMs: number) => listTimeFault(list, atMs)
+    const place = { file, path: `list ${index + 1}`, owner: list.issuer }
+    findings.date({ ...place, isSpare: false, issuedMs: list.thisUpdateMs, reasonAt }, nowMs)
+  }
   return lists
 }
 
@@ -95,17 +94,11 @@ function checkSigners(
   }
 }
 
-function dateLists(lists: readonly RevocationList[], { file, nowMs, findings }: FileCheck): void {
-  for (const [index, { issuer, thisUpdateMs, nextUpdateMs }] of lists.entries()) {
-    const issuedMs = thisUpdateMs > nowMs ? undefined : thisUpdateMs
-    const place = { file, path: `list ${index + 1}`, owner: issuer, isSpare: false, issuedMs }
-    const refused = ': every client of its authority is refused until'
-    if (nextUpdateMs !== undefined && nowMs > nextUpdateMs) {
-      const reason = `is out of date since ${new Date(nextUpdateMs).toISOString()}`
-      findings.date({ ...place, reason, effect: `${refused} it is renewed` })
-    } else if (nowMs < thisUpdateMs) {
-      const reason = `is not valid before ${new Date(thisUpdateMs).toISOString()}`
-      findings.date({ ...place, reason, effect: `${refused} then` })
-    } else findings.date({ ...place, reason: undefined })
-  }
+function listTimeFault({ thisUpdateMs, nextUpdateMs }: RevocationList, nowMs: number): string | undefined {
+  const refused = 'every client of its authority is refused until'
+  if (nextUpdateMs !== undefined && nowMs > nextUpdateMs)
+    return `is out of date since ${new Date(nextUpdateMs).toISOString()}: ${refused} it is renewed`
+  if (nowMs < thisUpdateMs)
+    return `is not valid before ${new Date(thisUpdateMs).toISOString()}: ${refused} then`
+  return undefined
 }

@@ -1,13 +1,9 @@
 import type { Fault } from '../../config/faults.ts'
-import type { Dated } from '../../config/rules/certificate-times.ts'
+import { type Dated, faultAt } from '../../config/rules/certificate-times.ts'
 
-interface Validity extends Omit<Dated, 'fault'> {
-  /** Where it stands in the file. */
-  readonly path: string
-  /** Undefined: it is valid now. */
-  readonly reason: string | undefined
-  /** What comes of it, after the reason. */
-  readonly effect?: string
+/** What is not valid now is no fault of the file alone, because it may be the clock that is wrong. */
+export function timeWarning({ file, path, reason }: Fault): string {
+  return `${file}: ${path} ${reason}`
 }
 
 /** Collects faults and warnings of all files, so that they are reported together. */
@@ -27,9 +23,11 @@ export class Findings {
     this.warnings.push(warning)
   }
 
-  /** Not a fault of the file alone, because it may be the clock that is wrong. */
-  date({ file, path, reason, effect = '', ...one }: Validity): void {
-    this.dated.push({ ...one, file, fault: reason === undefined ? undefined : { file, path, reason } })
-    if (reason !== undefined) this.warn(`${file}: ${path} ${reason}${effect}`)
+  /** @param one.path where it stands in its file */
+  date({ path, ...one }: Omit<Dated, 'place'> & { readonly path: string }, nowMs: number): void {
+    const dated = { ...one, place: { file: one.file, path } }
+    this.dated.push(dated)
+    const fault = faultAt(dated, nowMs)
+    if (fault !== undefined) this.warn(timeWarning(fault))
   }
 }

@@ -99,13 +99,10 @@ export function checkServerCertificate(
     )
   }
   for (const [index, certificate] of chain.entries()) {
-    findings.date({
-      file: certFile,
-      path: `certificate ${index + 1}`,
-      owner: index === 0 ? '' : certificate.subject,
-      isSpare: false,
-      reason: timeFault(certificate, nowMs),
-    })
+    const owner = index === 0 ? '' : certificate.subject
+    const reasonAt = (atMs: number) => timeFault(certificate, atMs)
+    const path = `certificate ${index + 1}`
+    findings.date({ file: certFile, path, owner, isSpare: false, reasonAt }, nowMs)
   }
   for (const [index, certificate] of chain.entries()) {
     const next = chain[index + 1]

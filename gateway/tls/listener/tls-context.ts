@@ -40,7 +40,7 @@ export interface TlsMaterial {
   readonly summary: TlsSummary
   /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: readonly string[]
-  /** Every certificate and list, and whether it was valid when it was read. */
+  /** Every certificate and list. */
   readonly dated: readonly Dated[]
 }
 

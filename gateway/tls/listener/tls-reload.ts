@@ -182,8 +182,7 @@ export class TlsReloader {
     const nowMs = clock()
     const parsed = parseTls(files, texts, nowMs)
     if (parsed.faults !== undefined) return parsed
-    const inForce = parseTls(files, this.#inForce.texts, nowMs).value?.dated ?? []
-    const faults = lapses(parsed.value.dated, inForce)
+    const faults = lapses(parsed.value.dated, this.#inForce.material.dated, nowMs)
     return faults.length > 0 ? { faults } : parsed
   }
 
