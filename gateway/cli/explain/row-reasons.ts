@@ -38,24 +38,22 @@ export function whyNot<R extends Row>(
   const found = folded ? table.findFolded(path) : table.find(path)
   const alias = table.findFolded(path)
   const isHidden = found !== undefined && alias !== undefined && alias.weight > found.weight
+  const whyBeaten = (row: R) => {
+    const [first] = found?.rows ?? []
+    if (first !== undefined && found?.rows.includes(row) !== true) return `${first.path} is more specific`
+    if (row.methods?.has(method) === false) return `is not for ${method}`
+    return isHidden
+      ? `${alias.rows[0]?.path} is more specific, and a service may take ${path} for a path of it`
+      : 'is for such requests, but refuses this path'
+  }
   const near: (readonly [R, string])[] = []
   let others = 0
   for (const row of rows) {
     if (row === winner) continue
-    if (covers(row, path, folded)) {
-      const [first] = found?.rows ?? []
-      if (first !== undefined && found?.rows.includes(row) !== true)
-        near.push([row, `${first.path} is more specific`])
-      else if (row.methods?.has(method) === false) near.push([row, `is not for ${method}`])
-      else if (isHidden)
-        near.push([
-          row,
-          `${alias.rows[0]?.path} is more specific, and a service may take ${path} for a path of it`,
-        ])
-      else near.push([row, 'is for such requests, but refuses this path'])
-    } else if (covers(row, path, true)) {
+    if (covers(row, path, folded)) near.push([row, whyBeaten(row)])
+    else if (covers(row, path, true))
       near.push([row, 'differs in letter case or a closing slash, which routes tell apart'])
-    } else others += 1
+    else others += 1
   }
   return { near, others }
 }
