@@ -129,12 +129,9 @@ function defaultUrl(env: Environment, place: Place): string {
 
 function readToken(file: string | undefined): string | undefined {
   if (file === undefined) return undefined
-  const { value, faults } = loadFile(
-    file,
-    parseAdminToken,
-    undefined,
-    `--token-file, or ${NAMES.adminTokenFile}`,
-  )
+  const { value, faults } = loadFile(file, parseAdminToken, {
+    namedBy: `--token-file, or ${NAMES.adminTokenFile}`,
+  })
   if (faults !== undefined) throw new CommandFault(faults.map(describeFault).join('\n'))
   return value.value
 }

@@ -30,7 +30,7 @@ export function readTables(env: Environment): {
   readonly rows: readonly LimitRow[]
 } {
   const settings = loadSettings(env)
-  const limits = loadFile(configFiles(env).limitsFile, parseLimits, undefined, NAMES.limitsFile)
+  const limits = loadFile(configFiles(env).limitsFile, parseLimits, { namedBy: NAMES.limitsFile })
   const faults = [...(settings.faults ?? []), ...(limits.faults ?? [])]
   if (settings.value === undefined || limits.value === undefined) return readOrRefuse({ faults })
   return { settings: settings.value, rows: limits.value.value }

@@ -134,7 +134,7 @@ function checkEnvironment(found: Findings, env: Environment): void {
   const settings = loadSettings(env)
   if (settings.faults !== undefined) found.faults.push(...settings.faults)
   else checkRoutes(found, configFile, settings.value)
-  checkRows(found, limitsFile, loadFile(limitsFile, parseLimits, undefined, NAMES.limitsFile))
+  checkRows(found, limitsFile, loadFile(limitsFile, parseLimits, { namedBy: NAMES.limitsFile }))
   found.warnings.push(...fileWarnings(env))
   const named = settings.value ?? filesNamedAnyway(env)
   const tls = named.tls === undefined ? undefined : checkTls(found, named.tls)
@@ -197,14 +197,14 @@ function checkRows(found: Findings, file: string, table: Parsed<LoadedFile<reado
 }
 
 function checkClients(found: Findings, file: string, trust?: ClientTrust): void {
-  const clients = loadFile(file, parseClients, undefined, NAMES.clientsFile)
+  const clients = loadFile(file, parseClients, { namedBy: NAMES.clientsFile })
   const faults = clients.faults ?? clientIssuerFaults(file, clients.value.value, trust)
   found.faults.push(...faults)
   if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
 }
 
 function checkAdminToken(found: Findings, file: string): void {
-  const { faults } = loadFile(file, parseAdminToken, undefined, NAMES.adminTokenFile)
+  const { faults } = loadFile(file, parseAdminToken, { namedBy: NAMES.adminTokenFile })
   if (faults === undefined) found.good.push(`${file}: OK`)
   else found.faults.push(...faults)
 }

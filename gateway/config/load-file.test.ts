@@ -17,11 +17,7 @@ test('a file is given as its text and what was made of it', () => {
 test('a file that does not parse gives its faults', () => {
   const faults = [{ file: 'x', path: '$', reason: 'is bad' }]
   assert.deepEqual(
-    loadFile(
-      'x',
-      () => ({ faults }),
-      () => '',
-    ),
+    loadFile('x', () => ({ faults }), { readFile: () => '' }),
     { faults },
   )
 })
@@ -36,7 +32,7 @@ test('a file that is no UTF-8 is a fault that names the byte, unless its encodin
     { file, path: '$', reason: 'cannot be read: byte 11 (0xE9, in line 2) is not UTF-8' },
   ])
   assert.equal(
-    loadFile(file, (_, text) => ({ value: text }), readLenient).value?.value,
+    loadFile(file, (_, text) => ({ value: text }), { readFile: readLenient }).value?.value,
     '{\n"a": "caf\uFFFD"}',
   )
 })
@@ -48,7 +44,7 @@ test('a pipe, a device and a directory are not waited for', { timeout: 10_000 },
   execFileSync('mkfifo', [pipe])
   for (const file of [pipe, '/dev/zero', folder])
     for (const read of [readText, readLenient]) {
-      const { faults } = loadFile(file, () => ({ value: 1 }), read)
+      const { faults } = loadFile(file, () => ({ value: 1 }), { readFile: read })
       assert.equal(faults?.[0]?.reason, 'cannot be read: it is not a regular file')
     }
 })

@@ -18,16 +18,17 @@ export interface LoadedFile<T> {
   readonly value: T
 }
 
-/**
- * Reads and parses one file synchronously, at startup. An unreadable file is a fault.
- *
- * @param namedBy the key or variable that has its name, for that fault
- */
+interface LoadOptions {
+  readonly readFile?: ReadFile | undefined
+  /** The key or variable that has the name of the file, for the fault that it cannot be read. */
+  readonly namedBy?: string
+}
+
+/** Reads and parses one file synchronously, at startup. An unreadable file is a fault. */
 export function loadFile<T>(
   file: string,
   parse: ParseFile<T>,
-  readFile: ReadFile = readText,
-  namedBy?: string,
+  { readFile = readText, namedBy }: LoadOptions = {},
 ): Parsed<LoadedFile<T>> {
   let text: string
   try {

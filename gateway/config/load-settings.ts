@@ -60,7 +60,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const { configFile, limitsFile, clientsFile } = configFiles(env)
   const environment = parseEnvironment(env)
   const parse = (name: string, text: string) => parseGatewayFile(name, text, readFile)
-  const file = loadFile(configFile, parse, readFile, NAMES.configFile)
+  const file = loadFile(configFile, parse, { readFile, namedBy: NAMES.configFile })
   if (environment.faults !== undefined || file.faults !== undefined) {
     const more = remainingFaults({ env, configFile, file: file.value?.value, readFile })
     return { faults: [...(environment.faults ?? []), ...(file.faults ?? []), ...more] }

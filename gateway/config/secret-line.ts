@@ -19,7 +19,10 @@ export function loadUpstreamSecret(
   readFile?: ReadFile,
 ): { readonly value?: string; readonly faults?: readonly Fault[] } {
   if (file === undefined) return {}
-  const { value, faults } = loadFile(file, parseUpstreamSecret, readFile, NAMES.upstreamSecretFile)
+  const { value, faults } = loadFile(file, parseUpstreamSecret, {
+    readFile,
+    namedBy: NAMES.upstreamSecretFile,
+  })
   return faults === undefined ? { value: value.value } : { faults }
 }
 

@@ -199,7 +199,7 @@ function headerFault(name: string, value: string): string | undefined {
 }
 
 function readLine(file: string, readFile: ReadFile | undefined): string | { readonly reason: string } {
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text.replace(/\r?\n$/, '') }), readFile)
+  const { value, faults } = loadFile(file, (_, text) => ({ value: text.replace(/\r?\n$/, '') }), { readFile })
   if (faults === undefined) return value.value
   return { reason: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
 }

@@ -151,7 +151,7 @@ function fromPolicy(
   file: string,
   readFile: ReadFile | undefined,
 ): { readonly quorum: Quorum; readonly members: readonly WrittenWitness[] } | { readonly fault: string } {
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), readFile)
+  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile })
   if (faults !== undefined) {
     return { fault: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
   }
@@ -185,7 +185,7 @@ function readCertificates(
   file: string,
   readFile: ReadFile | undefined,
 ): { readonly value: readonly string[]; readonly reason?: string } {
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), readFile)
+  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile })
   if (faults !== undefined) {
     return { value: [], reason: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
   }

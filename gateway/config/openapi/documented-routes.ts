@@ -58,7 +58,10 @@ export function documentedRoutes(
     ...(typeof written === 'string' ? { file: written } : written),
   }
   const { file } = options
-  const { value, faults } = loadFile(file, (_, text) => parseOpenApi(options, text), readFile, '"openapi"')
+  const { value, faults } = loadFile(file, (_, text) => parseOpenApi(options, text), {
+    readFile,
+    namedBy: '"openapi"',
+  })
   if (faults !== undefined) return { openapi: undefined, rows: [], operations: [], faults }
   return merged(options, value.value, own)
 }

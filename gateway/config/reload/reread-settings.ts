@@ -78,5 +78,5 @@ function newClients(
   { clientsFile }: Settings,
 ): Parsed<LoadedFile<ClientTable> | undefined> {
   if (clientsFile === undefined || known !== undefined) return { value: undefined }
-  return loadFile(clientsFile, parseClients, undefined, NAMES.clientsFile)
+  return loadFile(clientsFile, parseClients, { namedBy: NAMES.clientsFile })
 }

@@ -181,7 +181,7 @@ function readLine(
       const line = text.replace(/\r?\n$/, '')
       return pattern.test(line) ? { value: line } : { faults: [{ file, path: '$', reason }] }
     },
-    readFile,
+    { readFile },
   )
   if (faults === undefined) return { value: value.value }
   return {

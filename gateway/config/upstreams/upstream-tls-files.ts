@@ -136,7 +136,7 @@ class Reader {
     faultOf: (text: string) => string | undefined,
   ): string | undefined {
     if (file === undefined) return undefined
-    const { value, faults } = loadFile(file, (_, text) => ({ value: text }), this.#readFile)
+    const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile: this.#readFile })
     const reason = faults === undefined ? faultOf(value.value) : faults.map((one) => one.reason).join(', ')
     if (reason !== undefined) this.#refuse(key, file, reason)
     return value?.value

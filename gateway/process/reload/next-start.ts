@@ -22,7 +22,7 @@ export function nextStartFaults({
   if (waits('tls')) faults.push(...tlsFaults(wanted))
   if (waits('adminTokenFile') && wanted.adminTokenFile !== undefined)
     faults.push(
-      ...(loadFile(wanted.adminTokenFile, parseAdminToken, undefined, NAMES.adminTokenFile).faults ?? []),
+      ...(loadFile(wanted.adminTokenFile, parseAdminToken, { namedBy: NAMES.adminTokenFile }).faults ?? []),
     )
   if (needsRestart.some((key) => key.startsWith('audit.'))) faults.push(...sealKeyFaults(wanted))
   return faults

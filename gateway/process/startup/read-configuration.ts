@@ -20,13 +20,13 @@ export function readConfiguration(
 ): Parsed<Omit<StartupConfiguration, 'log' | 'storeModule'>> {
   const { parsed: settings, texts } = readSettings(env)
   const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? filesNamedAnyway(env)
-  const limits = loadFile(configFiles(env).limitsFile, parseLimits, undefined, NAMES.limitsFile)
+  const limits = loadFile(configFiles(env).limitsFile, parseLimits, { namedBy: NAMES.limitsFile })
   const clients =
-    clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients, undefined, NAMES.clientsFile)
+    clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients, { namedBy: NAMES.clientsFile })
   const adminToken =
     adminTokenFile === undefined
       ? NOTHING
-      : loadFile(adminTokenFile, parseAdminToken, undefined, NAMES.adminTokenFile)
+      : loadFile(adminTokenFile, parseAdminToken, { namedBy: NAMES.adminTokenFile })
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
   const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
   if (clientsFile !== undefined && clients.value !== undefined)

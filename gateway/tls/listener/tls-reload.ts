@@ -62,7 +62,10 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
     const file = files[FILE_OF[part]]
     if (file === undefined) continue
     const readPart = part === 'ticketKey' ? readPrivate : readFile
-    const read = loadFile(file, (_, text) => ({ value: text }), readPart, namedBy(part))
+    const read = loadFile(file, (_, text) => ({ value: text }), {
+      readFile: readPart,
+      namedBy: namedBy(part),
+    })
     texts[part] = read.value?.text
     faults.push(...(read.faults ?? []))
   }
