@@ -42,7 +42,7 @@ export class Remembered {
   of(value: string): string {
     if (value !== this.#value) {
       this.#value = value
-      this.#attribute = inOnePiece(text(this.#key, value.slice(0, this.#maxChars)))
+      this.#attribute = inOnePiece(text(this.#key, value.slice(0, this.#maxChars).toWellFormed()))
     }
     return this.#attribute
   }

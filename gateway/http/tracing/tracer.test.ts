@@ -171,6 +171,15 @@ describe('Tracer', () => {
     assert.deepEqual([found['server.address'], found['server.port']], ['2001:db8::1', '8080'])
   })
 
+  it('cuts no letter in two, for which a collector would refuse all spans that are sent together', async () => {
+    const { made, sent } = tracer()
+    const trace = made.begin([], false)
+    const userAgent = `${'x'.repeat(255)}\u{1f600}`
+    if (trace !== undefined) made.finish(trace, exchange({ headers: { userAgent } }), 200)
+    const [span] = await sent()
+    assert.equal(attributesOf(span)['user_agent.original'], `${'x'.repeat(255)}\ufffd`)
+  })
+
   it('calls an error what failed on our side, and not what the caller did wrong', async () => {
     const { made, sent } = tracer()
     const ends = [
