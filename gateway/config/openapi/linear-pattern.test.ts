@@ -42,6 +42,17 @@ test('a pattern that has too many states is counted by its size, and a text that
   assert.equal(fits('[ab]*a[ab]{999}c', 'ab'), false)
 })
 
+test('many empty texts are counted too: where the states are not known, a call makes lists of all places', () => {
+  for (const source of ['\\p{L}+\\p{N}{1,100}x', '(?:a{0,100}){0,10}b+']) {
+    const pattern = new LinearPattern(source)
+    beginSteps()
+    const testMany = () => {
+      for (let count = 0; count < 40_000; count++) pattern.test('')
+    }
+    assert.throws(testMany, TooComplex, source)
+  }
+})
+
 const ATOMS = ['a', 'b', '\\d', '\\w', '\\s', '.', '[^a]', '[a-c\\-]', '[]', '[^]', '\\D', '\\S', '\\W']
   .concat([
     '[\\s\\d]',

@@ -21,8 +21,9 @@ const MAX_STATES_BYTES = 256 * 1024
 const CALL_STEPS = 50
 /** For each letter, where all states are known. */
 const KNOWN_STATE_STEPS = 5
-/** For each letter and each place of the pattern, where they are not. */
+/** For each letter and each place of the pattern, where they are not; and for a call, which makes lists of the places. */
 const PLACE_STEPS = 2
+const LISTS_STEPS = 500
 /** Flags of RE2 for the start of a text, which is that of a line too. */
 const START = 5
 const END_TEXT = -1
@@ -124,9 +125,10 @@ function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
   const isKnown = makeStates(set.dfa)
   room.bytes -= maxBytes - set.dfa.memBudget
   const letterSteps = isKnown ? KNOWN_STATE_STEPS : PLACE_STEPS * set.prog.numInst()
+  const callSteps = isKnown ? CALL_STEPS : LISTS_STEPS + letterSteps
   return {
     test: (text) => set.match(text).length > 0,
-    stepsFor: (letters) => CALL_STEPS + letters * letterSteps,
+    stepsFor: (letters) => callSteps + letters * letterSteps,
   }
 }
 
