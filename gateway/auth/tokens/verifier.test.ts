@@ -154,7 +154,7 @@ test('a token without a kid is verified by the one key that fits, and by none wh
   harness.document = { keys: [freshKey('next').jwk] }
   time.nowMs += 10_000
   await keys.refresh()
-  const { fault: gone } = assertSync(verifier.verify(token, CALLER))
+  const { fault: gone } = await verifier.verify(token, CALLER)
   assert.equal(gone?.cause, 'the signature does not fit', 'its key is withdrawn')
 })
 
@@ -172,6 +172,20 @@ test('a token without a kid has the keys fetched again where none fits', async (
   await harness.keys.refresh()
   const none = await harness.verifier.verify(es256Token({ header: { kid: undefined } }), CALLER)
   assert.equal(none.fault?.reason, 'keys_unavailable')
+})
+
+test('a token without a kid has the keys fetched again where the one that fits did not sign it', async (t) => {
+  const harness = await harnessOf(t)
+  const { verifier } = harness
+  const successor = freshKey('next')
+  harness.document = { keys: [successor.jwk] }
+  const signedBy = (key = successor.privateKey) => es256Token({ header: { kid: undefined }, key })
+  const both = await Promise.all([signedBy(), signedBy()].map((token) => verifier.verify(token, CALLER)))
+  for (const { principal } of both) assert.equal(principal?.subject, 'user-1')
+  assert.equal(harness.fetches, 1)
+  const forged = await verifier.verify(signedBy(freshKey('forged').privateKey), CALLER)
+  assert.equal(forged.fault?.cause, 'the signature does not fit')
+  assert.equal(harness.fetches, 1, 'at most once in 10 s')
 })
 
 function hmacToken(secret: string | Buffer, kid: string): string {

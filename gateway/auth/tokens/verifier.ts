@@ -137,7 +137,11 @@ export class TokenVerifier {
       this.#checkSignature(text, token, { verification: { principal, binding }, issuer, key, expiresAtMs })
     const key = findKey(issuer.keys, token)
     if (typeof key === 'string') return invalid(key)
-    return key === undefined ? this.#once(text, findAfterRefresh(issuer.keys, token, check)) : check(key)
+    const verification = key && check(key)
+    // A token without a kid may be signed by a key that the issuer has published since.
+    return verification === undefined || (token.kid === undefined && verification === BAD_SIGNATURE)
+      ? this.#once(text, findAfterRefresh(issuer.keys, token, { check, tried: key }))
+      : verification
   }
 
   #checkSignature(text: string, { algorithm, jws }: ParsedToken, found: Verified): Verification {
@@ -188,12 +192,18 @@ function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey
 async function findAfterRefresh(
   keys: KeySet,
   token: ParsedToken,
-  check: (key: VerificationKey) => Verification,
+  {
+    check,
+    tried,
+  }: {
+    readonly check: (key: VerificationKey) => Verification
+    readonly tried: VerificationKey | undefined
+  },
 ): Promise<Verification> {
   const refreshed = await keys.refresh()
   const key = findKey(keys, token)
   if (typeof key === 'string') return invalid(key)
-  if (key !== undefined) return check(key)
+  if (key !== undefined) return key === tried ? BAD_SIGNATURE : check(key)
   const named = token.kid === undefined ? `no key for ${token.algorithm}` : `kid ${quote(token.kid)}`
   const cause = `${named} is not known; key set: ${refreshed}`
   return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
