@@ -302,10 +302,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       }, 'the outage')
       assert.deepEqual(await takeAll(one.replays, 'meanwhile'), all(undefined))
       await server.restart()
-      await until(
-        async () => members.every(({ isAway }) => !isAway) && (await stored()) === 30,
-        'what was accepted meanwhile',
-      )
+      await until(async () => (await stored()) === 30, 'what was accepted meanwhile')
       assert.deepEqual(await takeAll(other.replays, 'meanwhile'), all('replayed'))
       assert.deepEqual(await takeAll(other.replays, 'before'), all('replayed'))
     } finally {

@@ -24,10 +24,14 @@ describe('gateway and backend of npm start', () => {
   it('name the same issuer where the gateway was moved', () => {
     const moved = 'http://localhost:18080'
     assert.deepEqual(sharedAddresses({ GATEWAY_PORT: '18080' }), { PUBLIC_URL: moved, GATEWAY_ISSUER: moved })
-    const named = { GATEWAY_PORT: '18080', GATEWAY_TLS_PORT: '18443', PUBLIC_URL: 'https://api.example.com/' }
+    const named = { GATEWAY_PORT: '18080', GATEWAY_TLS_PORT: '18443', PUBLIC_URL: 'http://api.example.com/' }
     assert.deepEqual(sharedAddresses(named), {
-      GATEWAY_ISSUER: 'https://api.example.com',
+      GATEWAY_ISSUER: 'http://api.example.com',
       PUBLIC_MTLS_URL: 'https://api.example.com:18443',
+    })
+    // Its port may be mapped to the one of the listener.
+    assert.deepEqual(sharedAddresses({ ...named, PUBLIC_URL: 'https://api.example.com' }), {
+      GATEWAY_ISSUER: 'https://api.example.com',
     })
     const own = { GATEWAY_PORT: '18080', GATEWAY_ISSUER: 'https://id.example.com' }
     assert.deepEqual(sharedAddresses(own), {})

@@ -25,10 +25,11 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
   // As the backend names itself in its tokens.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
-  // The HTTPS listener as clients reach it, where they present their certificates; the backend's metadata names it.
-  const name = URL.parse(publicUrl || 'http://localhost')?.hostname
-  if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && name !== undefined)
-    shared.PUBLIC_MTLS_URL = `https://${name}:${GATEWAY_TLS_PORT}`
+  // The HTTPS listener as clients reach it, where they present their certificates; the backend's metadata names it. Behind an https
+  // address they may reach it by that one only.
+  const url = URL.parse(publicUrl || 'http://localhost')
+  if (!env.PUBLIC_MTLS_URL && Number(GATEWAY_TLS_PORT) > 0 && url?.protocol === 'http:')
+    shared.PUBLIC_MTLS_URL = `https://${url.hostname}:${GATEWAY_TLS_PORT}`
   return shared
 }
 
