@@ -33,10 +33,13 @@ export function timeFault(
 
 /**
  * Faults of an edit that would replace what is valid by what is not. A list that was issued later is none, though it is out of
- * date: it may revoke what the one in force does not.
+ * date: it may revoke what the one in force does not. Authorities beside a certificate of a server or client count for nothing once
+ * that has expired.
  */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
-  const [wanted, running] = [judged(edited, nowMs), judged(inForce, nowMs)]
+  const [wanted, all] = [judged(edited, nowMs), judged(inForce, nowMs)]
+  const expired = all.filter(({ owner, fault }) => owner === '' && fault !== undefined)
+  const running = all.filter(({ file }) => !expired.some((one) => one.file === file))
   return worthless(wanted)
     .filter((one) => isOneGood(running, one, 'owner') || !isOneGood(wanted, one))
     .filter((one) => isOneGood(running, one) && !isNewer(one, running, nowMs))

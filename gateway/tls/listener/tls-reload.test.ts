@@ -317,6 +317,27 @@ describe('a reload of what is out of its time', () => {
     assert.match(last.after.warnings.join(), /certificate 1 expired at/)
   })
 
+  it('takes a good certificate behind which an expired authority stands, once the one in force has expired', async (t) => {
+    const time = { nowMs: Date.now() }
+    const { listener, told, look, write } = await served(t, undefined, () => time.nowMs)
+    const { keys } = fixture.ca
+    const root = (days: object) => makeAuthority({ subject: 'CN=Root,O=Test', ...days, keys })
+    const good = await servers({ fromDays: -1, untilDays: 90 })
+    write('cert', fixture.server.certPem + (await root({ untilDays: 90 })).certPem)
+    await look(1)
+    write('cert', good.certPem + (await root(EXPIRED)).certPem)
+    write('key', good.keyPem)
+    await look(5)
+    assert.deepEqual(
+      told.map(({ result }) => result),
+      ['success', 'failure'],
+    )
+    time.nowMs += 31 * DAY_MS
+    await look(3)
+    assert.equal(told.at(-1)?.result, 'success')
+    assert.equal(await certificateOf(listener), good.certificate.serialNumber.toLowerCase())
+  })
+
   it('keeps the good authority and the good list in the place of such ones, also among others', async (t) => {
     const { listener, told, look, write, at } = await served(t)
     const { keys } = fixture.ca
