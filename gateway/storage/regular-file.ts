@@ -14,7 +14,7 @@ export function openRegularFile(path: string): { readonly fd: number; readonly s
   const stats = fstatSync(fd, { bigint: true })
   if (stats.isFile()) return { fd, stats }
   closeSync(fd)
-  throw new Error(`${path} is no regular file`)
+  throw new Error(`${path} is no regular file: save what a pipe gives in a file first`)
 }
 
 /** Reads a small file. @throws Error as `openRegularFile`, or because it is larger. */

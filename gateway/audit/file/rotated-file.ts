@@ -1,5 +1,5 @@
 import { closeSync, readdirSync, readSync, statSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { openRegularFile } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 
@@ -42,8 +42,10 @@ export function rotatedFile(
 ): string | undefined {
   const isNew = ({ path }: Candidate) => !visited.has(path)
   if (continues !== undefined) {
-    // A file that was compressed or removed may have left its inode to a stranger.
-    return candidates.get(continues)?.find((one) => isNew(one) && isTrail(one.path))?.path
+    const found = (all: Candidates) =>
+      all.get(continues)?.find((one) => isNew(one) && isTrail(one.path, continues))?.path
+    // Others may have renamed it since the directory was listed.
+    return found(candidates) ?? found(candidatesIn(dirname(file)))
   }
   let newest: Candidate | undefined
   for (const one of [...candidates.values()].flat()) {
@@ -53,13 +55,14 @@ export function rotatedFile(
   return newest?.path
 }
 
-/** Its first lines may be damaged. */
-function isTrail(path: string): boolean {
+/** Its first lines may be damaged. A file that was compressed or removed may have left its inode to a stranger. */
+function isTrail(path: string, inode: string): boolean {
+  if (statSync(path, { throwIfNoEntry: false }) === undefined) return false
   const head = Buffer.alloc(HEAD_BYTES)
-  const { fd } = openRegularFile(path)
+  const { fd, stats } = openRegularFile(path)
   try {
     const bytes = readSync(fd, head)
-    return bytes === 0 || head.includes(RECORD_HEAD)
+    return stats.ino.toString() === inode && (bytes === 0 || head.includes(RECORD_HEAD))
   } finally {
     closeSync(fd)
   }

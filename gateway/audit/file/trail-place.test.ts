@@ -80,7 +80,7 @@ test('a place that others own is refused at the start, with who and what to do',
     chownSync(path, OTHER, OTHER)
     assert.equal(judgePlace(file, OTHER).fault, undefined)
     const refused = new RegExp(
-      `${path} belongs to the user 12345, who can change it at any time: chown it to 0, `,
+      `${path} belongs to the user 12345, who can change it at any time: chown it to 0, the user of this process, or run the gateway as 12345`,
     )
     assert.match(judgePlace(file).fault ?? '', refused)
     assert.throws(() => openTrail({ file, onFault: assert.fail, onRecord: () => {} }), refused)

@@ -44,7 +44,7 @@ export function ownerFault(
   userId = process.geteuid?.(),
 ): string | undefined {
   if (userId === undefined || stats === undefined || stats.uid === userId || stats.uid === 0) return undefined
-  return `${path} belongs to the user ${stats.uid}, who can change it at any time: chown it to ${userId}, the user of the gateway`
+  return `${path} belongs to the user ${stats.uid}, who can change it at any time: chown it to ${userId}, the user of this process, or run the gateway as ${stats.uid}`
 }
 
 function sharing(path: string, { mode, gid }: Stats): string[] {

@@ -1,0 +1,20 @@
+import assert from 'node:assert/strict'
+import { renameSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { temporaryDirectory } from '../trail.test-support.ts'
+import { candidatesIn, rotatedFile } from './rotated-file.ts'
+
+test('the file before is found under the name that it has now, when others have renamed it since the directory was listed', (t) => {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const [first, second] = [`${file}.1`, `${file}.2`]
+  writeFileSync(first, '{"type":"AUDIT_START"}\n')
+  const inode = statSync(first, { bigint: true }).ino.toString()
+  const candidates = candidatesIn(directory)
+  assert.equal(rotatedFile(file, inode, new Set(), candidates), first)
+  renameSync(first, second)
+  assert.equal(rotatedFile(file, inode, new Set(), candidates), second)
+  writeFileSync(first, '{"type":"AUDIT_START"}\n')
+  assert.equal(rotatedFile(file, inode, new Set(), candidates), second)
+})
