@@ -60,27 +60,27 @@ const SESSION_CLIENT = 'session'
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
   const cause =
     faultOfOrigin(claims, rules) ?? faultOfNames(claims, rules) ?? faultOfTimes(claims, nowMs / 1000)
-  if (cause !== undefined) return { fault: tokenFault('invalid', cause) }
+  if (cause !== undefined) return invalid(cause)
   const livesTooLong = faultOfLifetime(claims as unknown as CheckedClaims)
   if (livesTooLong !== undefined) return { fault: livesTooLong }
   const scopes = scopesOf(claims.scope)
-  if (scopes === undefined) return { fault: tokenFault('invalid', `scope ${quote(claims.scope)} is none`) }
+  if (scopes === undefined) return invalid(`scope ${quote(claims.scope)} is none`)
   const binding = readBinding(claims.cnf)
-  if (typeof binding === 'string') return { fault: tokenFault('invalid', binding) }
-  if (binding === undefined && rules.boundOnly) {
-    return { fault: tokenFault('invalid', 'no cnf: this issuer is trusted for bound tokens only') }
-  }
+  if (typeof binding === 'string') return invalid(binding)
+  if (binding === undefined && rules.boundOnly)
+    return invalid('no cnf: this issuer is trusted for bound tokens only')
   const { exp, sub, sid, client_id: client } = claims as unknown as CheckedClaims
   const expiresAtMs = exp * 1000
+  const agoSeconds = Math.floor((nowMs - expiresAtMs) / 1000)
   if (nowMs >= expiresAtMs)
-    return {
-      fault: tokenFault(
-        'expired',
-        `exp was ${Math.floor((nowMs - expiresAtMs) / 1000)} s ago; 0 s are allowed`,
-      ),
-    }
-  const names = rules.own ? ownNames({ sub, client, sid }) : namesOf(rules.issuer, { sub, client, sid })
+    return { fault: tokenFault('expired', `exp was ${agoSeconds} s ago; 0 s are allowed`) }
+  const visible = { sub: visibleId(sub), client: client && visibleId(client), sid }
+  const names = rules.own ? ownNames(visible) : namesOf(rules.issuer, visible)
   return { principal: toPrincipal(names, confined(scopes, rules.scopes), expiresAtMs), binding, expiresAtMs }
+}
+
+function invalid(cause: string): ClaimsReading {
+  return { fault: tokenFault('invalid', cause) }
 }
 
 interface CheckedClaims {
@@ -163,18 +163,13 @@ interface Names {
 }
 
 function ownNames({ sub, client, sid }: Names): Names {
-  const isSession = client === undefined || client === SESSION_CLIENT
-  return { sub: visibleId(sub), client: isSession ? undefined : visibleId(client), sid }
+  return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
 }
 
 /** An issuer contains no `#` (RFC 8414 section 2), so the result is unambiguous. */
 function namesOf(issuer: string, { sub, client, sid }: Names): Names {
   const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
-  return {
-    sub: `${issuer}#${visibleId(sub)}`,
-    client: named(client && visibleId(client)),
-    sid: named(sid),
-  }
+  return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
 }
 
 function confined(scopes: readonly string[], allowed: ReadonlySet<string> | undefined): readonly string[] {

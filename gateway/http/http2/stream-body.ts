@@ -46,10 +46,10 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     if (this.destroyed) return
     this.#uncredited += piece.length
     if (!this.takes(piece.length)) return
-    this.#kept(this.#keep(piece, isLast))
+    this.#holdBackUnless(this.#keep(piece, isLast))
   }
 
-  #kept(takesMore: boolean): void {
+  #holdBackUnless(takesMore: boolean): void {
     if (!takesMore) {
       if (!this.#deadline.isBodyHeldBack) this.#deadline.holdBodyBack()
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
@@ -80,7 +80,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
   passJoined(): void {
     const first = this.#first
     this.#first = undefined
-    if (!this.destroyed) this.#kept(first === undefined ? this.pushGathered() : this.enter(first))
+    if (!this.destroyed) this.#holdBackUnless(first === undefined ? this.pushGathered() : this.enter(first))
   }
 
   endPace(): void {

@@ -24,7 +24,7 @@ const MALFORMED: ReadonlySet<number> = new Set([
   HTTP_1_1_REQUIRED,
 ])
 
-/** After so many short pieces, what comes in one turn of the event loop is joined. A response with a few loses nothing by it. */
+/** A shorter piece is short. After so many of them, what comes in one turn of the event loop is joined, up to so many pieces. */
 const SHORT_BYTES = 64
 const USUAL_SHORT = 16
 const MAX_JOINED = 4096
@@ -55,7 +55,7 @@ export class UpstreamStream {
   #shortPieces = 0
   /** Pieces wait for what else comes in this turn. */
   #isJoining = false
-  /** They, or what had come of a complete response while it was paused: Node drops it when the connection ends. */
+  /** Pieces that wait to be joined, or for the end of a pause where the response is complete: Node drops it with the connection. */
   #rest: Buffer[] = []
   /** Of a complete response Node has given everything. */
   #isRead = false
