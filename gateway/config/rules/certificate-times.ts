@@ -41,19 +41,19 @@ export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowM
   const expired = all.filter(({ owner, fault }) => owner === '' && fault !== undefined)
   const running = all.filter(({ file }) => !expired.some((one) => one.file === file))
   return worthless(wanted)
-    .filter((one) => isOneGood(running, one, 'owner') || !isOneGood(wanted, one))
-    .filter((one) => isOneGood(running, one) && !isNewer(one, running, nowMs))
+    .filter((one) => isOwnerGood(running, one) || !isFileGood(wanted, one))
+    .filter((one) => isFileGood(running, one) && !isNewer(one, running, nowMs))
     .map(({ fault }) => ({
       ...fault,
       reason: `${fault.reason}, so what is in force stays while it is valid`,
     }))
 }
 
-/** Faults of files that nothing is known to stand in for. */
+/** Faults of what is not valid, unless something valid stands in for it. */
 export function outOfTime(read: readonly Dated[], nowMs: number): Fault[] {
   const all = judged(read, nowMs)
   return worthless(all)
-    .filter((one) => !one.isSpare || !isOneGood(all, one))
+    .filter((one) => !one.isSpare || !isFileGood(all, one))
     .map(({ fault }) => fault)
 }
 
@@ -70,7 +70,7 @@ function judged(all: readonly Dated[], nowMs: number): Judged[] {
 /** What is not valid, and has no other one of its owner beside it that is. */
 function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })[] {
   return all.flatMap((one) =>
-    one.fault === undefined || isOneGood(all, one, 'owner') ? [] : { ...one, fault: one.fault },
+    one.fault === undefined || isOwnerGood(all, one) ? [] : { ...one, fault: one.fault },
   )
 }
 
@@ -81,9 +81,12 @@ function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[], no
   return known.every((one) => issuedMs > (one.issuedMs ?? 0))
 }
 
-/** One of the same file is valid, or of the same owner there. */
-function isOneGood(all: readonly Judged[], { file, owner }: Judged, of?: 'owner'): boolean {
-  return all.some(
-    (one) => one.fault === undefined && one.file === file && (of === undefined || one.owner === owner),
-  )
+/** One of the same file is valid. */
+function isFileGood(all: readonly Judged[], { file }: Judged): boolean {
+  return all.some((one) => one.fault === undefined && one.file === file)
+}
+
+/** One of the same owner in the same file is valid. */
+function isOwnerGood(all: readonly Judged[], { file, owner }: Judged): boolean {
+  return all.some((one) => one.fault === undefined && one.file === file && one.owner === owner)
 }
