@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { command as find } from './audit/find.ts'
 import { type Command, parseCommandLine } from './command.ts'
 
 const command: Command = {
@@ -38,4 +39,13 @@ test('what the command does not take is refused, with what was meant', () => {
   assert.match(refused('GET', '/x', '--force=1'), /does not take an argument/)
   assert.equal(refused('GET'), 'needs METHOD PATH')
   assert.equal(refused('GET', '/x', '/y'), 'takes METHOD PATH, and nothing like "/y"')
+})
+
+test('a status that no call of gRPC has is refused, not searched for', async () => {
+  for (const number of ['17', '99', '-1', '014', 'x'])
+    await assert.rejects(
+      async () => find.run(parseCommandLine(find, [`--grpc-status=${number}`])),
+      /^Error: --grpc-status must be a number from 0 to 16$/,
+      number,
+    )
 })

@@ -203,6 +203,16 @@ test('a file that cannot start is no good alone either; what the environment may
     assert.match(text, fault)
     assert.deepEqual([status, out], [1, []])
   }
+  const naming: [file: object, name: string][] = [
+    [{ adminTokenFile: '/nowhere' }, '"adminTokenFile"'],
+    [{ audit: { sealKeyFile: '/nowhere' } }, '"audit.sealKeyFile"'],
+    [{ tls: { port: 8443, certFile: '/nowhere', keyFile: '/nowhere' } }, '"tls.certFile"'],
+  ]
+  for (const [file, name] of naming) {
+    const { status, text } = checked(file)
+    assert.ok(text.includes(`; the file is named by ${name}`), text)
+    assert.equal(status, 1)
+  }
 })
 
 test('a file that cannot be read is told with the key or the variable that names it', (t) => {
@@ -215,8 +225,8 @@ test('a file that cannot be read is told with the key or the variable that names
   const base = { GATEWAY_CONFIG: paths['sound.json']!, GATEWAY_LIMITS: paths['limits.json']! }
   const tls = { GATEWAY_TLS_PORT: '8443', GATEWAY_TLS_KEY: '/nowhere/key' }
   const cases: [env: Record<string, string>, name: string][] = [
-    [{ GATEWAY_CONFIG: '/nowhere/a' }, 'GATEWAY_CONFIG'],
-    [{ GATEWAY_LIMITS: '/nowhere/a' }, 'GATEWAY_LIMITS'],
+    [{ GATEWAY_CONFIG: '/nowhere/a' }, '--config, GATEWAY_CONFIG or by default'],
+    [{ GATEWAY_LIMITS: '/nowhere/a' }, '--limits, GATEWAY_LIMITS or by default'],
     [{ GATEWAY_CLIENTS: '/nowhere/a' }, 'GATEWAY_CLIENTS'],
     [{ GATEWAY_CONFIG: paths['gateway.json']! }, '"openapi"'],
     [{ GATEWAY_ADMIN_TOKEN_FILE: '/nowhere/a' }, '"adminTokenFile" (GATEWAY_ADMIN_TOKEN_FILE)'],

@@ -166,6 +166,10 @@ function checkGateway(found: Findings, configFile: string, file: GatewayFile): v
   const open = (loadSettings({ GATEWAY_CONFIG: configFile }).faults ?? []).map(describeFault)
   for (const fault of open)
     if (!known.has(fault)) found.warnings.push(`${fault}; unless the environment says otherwise`)
+  const { tls, adminTokenFile } = filesNamedAnyway({ GATEWAY_CONFIG: configFile })
+  if (tls !== undefined) checkTls(found, tls)
+  if (adminTokenFile !== undefined) checkAdminToken(found, adminTokenFile)
+  found.faults.push(...sealKeyFaults(file))
   if (faults.length === 0) checkRoutes(found, configFile, file)
 }
 

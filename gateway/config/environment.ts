@@ -97,8 +97,8 @@ export interface ConfigFiles {
 
 /** What names each file, for faults. */
 export const NAMES = {
-  configFile: 'GATEWAY_CONFIG, or by default',
-  limitsFile: 'GATEWAY_LIMITS, or by default',
+  configFile: '--config, GATEWAY_CONFIG or by default',
+  limitsFile: '--limits, GATEWAY_LIMITS or by default',
   clientsFile: 'GATEWAY_CLIENTS, or by default for routes with "mtls" or "hmac"',
   adminTokenFile: '"adminTokenFile" (GATEWAY_ADMIN_TOKEN_FILE)',
   upstreamSecretFile: '"upstreamSecretFile" (GATEWAY_UPSTREAM_SECRET_FILE)',

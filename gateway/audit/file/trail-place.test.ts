@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { chmodSync, chownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { test } from 'node:test'
 import { openTrail } from '../open-trail.ts'
 import { temporaryDirectory } from '../trail.test-support.ts'
@@ -54,6 +54,7 @@ test('a file, a directory or a log that others may write is named, also where a 
       chmodSync(path, mode)
       const { fault, warnings } = judgePlace(file)
       assert.deepEqual([fault, warnings.length], [undefined, 1])
+      assert.equal(judgePlace(relative('.', file)).warnings.length, 1, 'one place has two names')
       assert.match(
         warnings[0] ?? '',
         new RegExp(`^${path} may be written by ${who}, so that .*: chmod go-w$`),

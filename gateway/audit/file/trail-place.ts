@@ -21,9 +21,13 @@ export function judgePlace(file: string, userId = process.geteuid?.()): TrailPla
   const real = realPathOf(file)
   const named = statsOf(file, lstatSync)
   const paths = new Set([dirname(file), dirname(real), real, logDirectory(file)])
+  // One place may have two names: one from the working directory, one from the root.
+  const seen = new Set<string>()
   const found = [...paths].flatMap((path) => {
     const stats = statsOf(path)
-    return stats === undefined ? [] : [{ path, stats }]
+    if (stats === undefined || seen.has(`${stats.dev}:${stats.ino}`)) return []
+    seen.add(`${stats.dev}:${stats.ino}`)
+    return [{ path, stats }]
   })
   const owned = [{ path: file, stats: named }, ...found]
   const faults = owned.flatMap(({ path, stats }) => ownerFault(path, stats, userId) ?? [])

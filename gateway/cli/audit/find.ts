@@ -76,8 +76,8 @@ function searchOf(flags: Given['flags']): Search {
   if (status !== undefined && !/^\d{1,3}$/.test(status))
     throw new UsageFault('--status must be a number: 429')
   const grpcStatus = flagValue(flags, 'grpc-status')
-  if (grpcStatus !== undefined && !/^\d{1,2}$/.test(grpcStatus))
-    throw new UsageFault('--grpc-status must be a number: 14')
+  if (grpcStatus !== undefined && !/^(?:\d|1[0-6])$/.test(grpcStatus))
+    throw new UsageFault('--grpc-status must be a number from 0 to 16')
   const filter = {
     request: flagValue(flags, 'request'),
     user: flagValue(flags, 'user'),

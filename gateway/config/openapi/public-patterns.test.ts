@@ -17,9 +17,9 @@ function fitsByEcma(source: string, text: string): boolean {
   }
 }
 
-/** As they stand in public descriptions of APIs. */
+/** Written from memory, so none is a quotation: patterns like those of public descriptions of APIs. */
 const PUBLIC: readonly (readonly [source: string, fitting: string, failing: string])[] = [
-  // AWS, OpenAPI of IAM, Image Builder, Outposts, Bedrock, IVS, Cost Explorer
+  // Like those of AWS
   ['[\\w+=,.@-]+', 'role+a@x', '§'],
   ['^[\\p{L}\\p{Z}\\p{N}_.:/=+\\-@]*$', 'Région 1', 'a#b'],
   ['^[\\p{L}\\p{M}\\p{N}\\s+=._:@\\/-]+$', 'a\u0301 ٣', '#'],
@@ -43,7 +43,7 @@ const PUBLIC: readonly (readonly [source: string, fitting: string, failing: stri
     'Zoë',
     '\u0001',
   ],
-  // ISO 20022, Berlin Group and Open Banking
+  // Like those of ISO 20022, the Berlin Group and Open Banking
   ['^[A-Z]{6,6}[A-Z2-9][A-NP-Z0-9]([A-Z0-9]{3,3}){0,1}$', 'DEUTDEFF500', 'DEUTDEF'],
   ['^[A-Z]{2,2}[0-9]{2,2}[a-zA-Z0-9]{1,30}$', 'DE89370400440532013000', 'DE8X'],
   ['^-?[0-9]{1,14}(\\.[0-9]{1,3})?$', '-5877.78', '1,00'],
@@ -59,7 +59,7 @@ const PUBLIC: readonly (readonly [source: string, fitting: string, failing: stri
     '01234567-89ab-cdef-0123-456789abcdef',
     '01234567',
   ],
-  // Other documents with names, passwords and hosts
+  // Names, passwords, numbers and hosts
   ['^(?!team$|we$|us$|engineering$)', 'teams', 'team'],
   ['^(?!\\s+).+(?<!\\s)$', 'a b', 'a '],
   ['^(?!^[-+.]*$)[+-]?0*\\d*\\.?\\d*$', '-0.5', '-.'],
@@ -73,7 +73,7 @@ const PUBLIC: readonly (readonly [source: string, fitting: string, failing: stri
   ['^(?!000|666|9\\d{2})\\d{3}-(?!00)\\d{2}-(?!0000)\\d{4}$', '123-45-6789', '000-45-6789'],
 ]
 
-test('the patterns of public documents match what they match by ECMA-262', () => {
+test('patterns like those of public documents match what they match by ECMA-262', () => {
   for (const [source, fitting, failing] of PUBLIC) {
     const pattern = new LinearPattern(source)
     beginSteps()
