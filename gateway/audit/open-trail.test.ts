@@ -70,6 +70,16 @@ test('a second writer of a file is refused while the first lives, also under ano
   openTrail({ file, ...silent }).close('end')
 })
 
+test('a second writer is refused too where the first made the file through a link', (t) => {
+  const directory = temporaryDirectory(t)
+  const [file, alias] = [join(directory, 'audit.ndjson'), join(directory, 'alias.ndjson')]
+  fs.symlinkSync('audit.ndjson', alias)
+  const first = openTrail({ file: alias, ...silent })
+  for (const name of [file, alias])
+    assert.throws(() => openTrail({ file: name, ...silent }), /is being written by another process/)
+  first.close('end')
+})
+
 test('a second process is refused while the first lives, and admitted at once when it was killed', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')
   // Garbage collection of the trail must not release the lock.

@@ -1,5 +1,15 @@
-import { closeSync, constants, fstatSync, openSync, realpathSync, type Stats } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readlinkSync,
+  realpathSync,
+  type Stats,
+} from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { syncDirectory } from './line-file.ts'
 import { makeDirectory as makeDirectoryOf } from './make-directory.ts'
 
@@ -37,8 +47,13 @@ export function openToAppend(file: string): number {
 export function realPathOf(file: string): string {
   try {
     return realpathSync(file)
-  } catch {
-    return join(realpathSync(dirname(file)), basename(file))
+  } catch (error) {
+    const path = join(realpathSync(dirname(file)), basename(file))
+    const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
+    // Links in a circle are not missing.
+    if (!isLink || (error as NodeJS.ErrnoException).code !== 'ENOENT') return path
+    const target = resolve(dirname(path), readlinkSync(path))
+    return existsSync(dirname(target)) ? realPathOf(target) : path
   }
 }
 

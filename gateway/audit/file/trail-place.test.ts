@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { chmodSync, chownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, mkdirSync, rmdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { test } from 'node:test'
 import { openTrail } from '../open-trail.ts'
@@ -88,3 +88,21 @@ test('a place that others own is refused at the start, with who and what to do',
     chownSync(path, 0, 0)
   }
 })
+
+test(
+  'a link to a file that is still to be made counts as where it leads, at the first start too',
+  ROOT_ALONE,
+  (t) => {
+    const directory = temporaryDirectory(t)
+    const far = join(directory, 'far')
+    mkdirSync(far, { mode: 0o700 })
+    chownSync(far, OTHER, OTHER)
+    const file = join(directory, 'audit.ndjson')
+    symlinkSync('far/a', join(directory, 'b'))
+    symlinkSync('b', file)
+    assert.match(judgePlace(file).fault ?? '', new RegExp(`^${far} belongs to the user ${OTHER}`))
+    assert.throws(() => openTrail({ file, onFault: assert.fail, onRecord: () => {} }), /belongs to the user/)
+    rmdirSync(far)
+    assert.equal(judgePlace(file).fault, undefined)
+  },
+)
