@@ -141,8 +141,9 @@ describe('the packages', () => {
         .filter((file) => file.startsWith(`${name}/`))
         .flatMap((file) => [...readFileSync(join(ROOT, file), 'utf8').matchAll(BARE)])
         .map((match) => match[1] as string)
-      const { dependencies } = JSON.parse(readFileSync(join(ROOT, name, 'package.json'), 'utf8'))
-      assert.deepEqual([...new Set(imported)].sort(), Object.keys(dependencies).sort())
+      const manifest = JSON.parse(readFileSync(join(ROOT, name, 'package.json'), 'utf8'))
+      const listed = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies })
+      assert.deepEqual([...new Set(imported)].sort(), listed.sort())
     })
   }
 })

@@ -9,7 +9,15 @@ export const PROGRAMS = [
   ['process/reload/parse-thread'],
 ]
 /** Loaded late or never. */
-const PACKAGES = ['@redis/client', 'ajv/dist/2020.js', 'aws4fetch', 're2js', 'undici', 'yaml']
+const PACKAGES = [
+  '@aws-sdk/client-s3',
+  '@aws-sdk/lib-storage',
+  '@redis/client',
+  'ajv/dist/2020.js',
+  're2js',
+  'undici',
+  'yaml',
+]
 /** For what packages ask of their own accord. */
 const REQUIRE =
   "import { createRequire as requireFrom } from 'node:module'; const require = requireFrom(import.meta.url);"

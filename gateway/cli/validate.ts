@@ -1,5 +1,5 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
-import { credentialsOf } from '../audit/segments/bucket-requests.ts'
+import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
 import { parseClients } from '../config/clients-file.ts'
 import { configFiles, ENVIRONMENT, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, type Fault, type Parsed, showFault } from '../config/faults.ts'
@@ -217,7 +217,7 @@ function checkAuditKeys(found: Findings, settings: Settings): void {
   found.faults.push(...sealKeyFaults(settings))
   found.warnings.push(...trailWarnings(settings), ...ownerWarnings(settings))
   const credentials = settings.auditShip?.s3?.credentialsFile
-  const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsOf(credentials))
+  const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsIn(credentials))
   // Not a fault: the gateway starts without them, and reads them each time.
   if (shipFault !== undefined) found.warnings.push(`audit.ship: nothing can be shipped: ${shipFault}`)
 }

@@ -118,9 +118,10 @@ test('every source file that a document names exists', () => {
 
 test('every production dependency, and every package of the card, has its row in the table of dependencies', () => {
   const manifests = globSync('{.,gateway,backend}/package.json', { cwd: ROOT })
-  const dependencies = manifests.flatMap((manifest) =>
-    Object.keys(JSON.parse(readFileSync(join(ROOT, manifest), 'utf8')).dependencies ?? {}),
-  )
+  const dependencies = manifests.flatMap((manifest) => {
+    const { dependencies, peerDependencies } = JSON.parse(readFileSync(join(ROOT, manifest), 'utf8'))
+    return Object.keys({ ...dependencies, ...peerDependencies })
+  })
   assert.ok(dependencies.length > 10)
   const text = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8')
   const rows = text

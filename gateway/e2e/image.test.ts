@@ -11,6 +11,8 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -126,27 +128,38 @@ describe('what the images and the package are made of', () => {
     )
   })
 
-  it('the image of the gateway runs with the modules of the gateway alone', async () => {
+  it('the image of the gateway runs with the modules of the gateway alone', async (t) => {
     const stage = stages.get('gateway') as Stage
     assert.deepEqual(readdirSync(join(stage.dir, 'dist')).sort(), ['config', 'gateway'])
     for (const other of ['fastify', '@electric-sql', 'typescript']) {
       assert.ok(!modulesOf(stage.dir).includes(other), other)
     }
+    assert.ok(modulesOf(stage.dir).includes('@aws-sdk'), 'optional peers are in the image')
     checkSbom(stage, 'gateway')
     const [port, adminPort] = [await freePort(), await freePort()]
     // Its health check finds the admin listener where the file puts it.
     const file = join(root, 'gateway.json')
-    writeFileSync(file, JSON.stringify({ adminPort, routes: [{ path: '/api/*', auth: ['none'] }] }))
-    await start(stage, { GATEWAY_PORT: String(port), GATEWAY_CONFIG: file })
+    const bucket = createServer((_, response) => response.writeHead(404).end()).listen(0, '127.0.0.1')
+    t.after(() => bucket.close())
+    const asked = once(bucket, 'request', { signal: AbortSignal.timeout(READY_MS) })
+    await once(bucket, 'listening')
+    const endpoint = `http://127.0.0.1:${(bucket.address() as AddressInfo).port}`
+    const audit = { rotation: { maxAge: '1s' }, ship: { s3: { endpoint, bucket: 'evidence' } } }
+    writeFileSync(file, JSON.stringify({ adminPort, audit, routes: [{ path: '/api/*', auth: ['none'] }] }))
+    const keys = { AWS_ACCESS_KEY_ID: 'AKIAEXAMPLE', AWS_SECRET_ACCESS_KEY: 'secret' }
+    await start(stage, { GATEWAY_PORT: String(port), GATEWAY_CONFIG: file, ...keys })
     const { status, headers } = await fetch(`http://127.0.0.1:${port}/nothing`)
     assert.equal(status, 404)
     assert.equal(headers.get('x-content-type-options'), 'nosniff')
+    // The SDK is loaded, and asks for the first segment.
+    const [{ method, url }] = await asked
+    assert.match(`${method} ${url}`, /^HEAD \/evidence\/audit\.ndjson\.\w+$/)
   })
 
   it('the image of the backend runs with the modules of the backend alone', async () => {
     const stage = stages.get('backend') as Stage
     assert.deepEqual(readdirSync(join(stage.dir, 'dist')), ['backend'])
-    for (const other of ['undici', 'jsonwebtoken', 'typescript']) {
+    for (const other of ['@aws-sdk', 'undici', 'jsonwebtoken', 'typescript']) {
       assert.ok(!modulesOf(stage.dir).includes(other), other)
     }
     checkSbom(stage, 'backend')

@@ -1,38 +1,41 @@
-import { openAsBlob } from 'node:fs'
-import type { AuditBucket } from '../../config/settings.ts'
-import { BucketRequests, base64, checksumHeaders } from './bucket-requests.ts'
-import { type ShippedObject, uploadInParts } from './multipart-upload.ts'
+import { createReadStream } from 'node:fs'
 import {
-  type CutRule,
-  type Digest,
-  digestOf,
-  joinedDigest,
-  type ShipSource,
-  type ShipTarget,
-} from './ship-target.ts'
+  HeadObjectCommand,
+  type HeadObjectCommandOutput,
+  PutObjectCommand,
+  type PutObjectCommandInput,
+  PutObjectRetentionCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3'
+import { Upload } from '@aws-sdk/lib-storage'
+import type { AuditBucket } from '../../config/settings.ts'
+import { inTime, makeClient, reasonOf, statusOf } from './bucket-client.ts'
+import { type CutRule, type Digest, joinedDigest, type ShipSource, type ShipTarget } from './ship-target.ts'
 
-/** One PUT may send 5 GiB, and an object may have 10,000 parts, which is as much as an object of S3 may have at all. */
-const CUT: CutRule = { fromBytes: 5 * 1024 ** 3 + 1, partBytes: 512 * 1024 ** 2 }
+/** One PUT may send 5 GiB. A part is kept in memory while it is sent. */
+const CUT: CutRule = { fromBytes: 5 * 1024 ** 3 + 1, partBytes: 32 * 1024 ** 2 }
 const MAX_PARTS = 10_000
+/** The server puts parts together, which may take minutes. */
+const COMPLETE_MS = 600_000
 const FORBIDDEN = 403
 const NOT_FOUND = 404
-const LOCK_MODE = 'x-amz-object-lock-mode'
-/** For when it is not known whether the name is there. */
-const ONLY_IF_NEW = { 'if-none-match': '*' }
+
+/** An object that is there; or why none is seen. */
+type Seen = HeadObjectCommandOutput | typeof FORBIDDEN | typeof NOT_FOUND
 
 /** Copies to a bucket of a server that speaks the S3 protocol. */
 export class ShipBucket implements ShipTarget {
   readonly name: string
   readonly cut: CutRule
   readonly #bucket: AuditBucket
-  readonly #requests: BucketRequests
+  readonly #client: S3Client
 
   /** @param cut from which size on an object is sent in parts; other sizes in tests. */
   constructor(bucket: AuditBucket, cut = CUT) {
     this.name = `${bucket.endpoint}/${bucket.bucket}/${bucket.prefix}`
     this.cut = cut
     this.#bucket = bucket
-    this.#requests = new BucketRequests(bucket)
+    this.#client = makeClient(bucket)
   }
 
   async has(name: string, digest: Digest): Promise<boolean> {
@@ -40,84 +43,124 @@ export class ShipBucket implements ShipTarget {
   }
 
   async put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void> {
-    const { parts } = digest
-    if (parts !== undefined && parts.length > MAX_PARTS) {
-      throw new Error(`${name} is larger than an object of S3 may be: lower audit.rotation.maxBytes`)
+    if (digest.parts !== undefined && digest.parts.length > MAX_PARTS) {
+      throw new Error(`${name} is too large to be sent in ${MAX_PARTS} parts: lower audit.rotation.maxBytes`)
     }
     const before = await this.#head(name)
     if (isCopy(before, digest)) return this.#lockParts(name, digest, before)
-    if (!replaces && before.ok) {
-      throw new Error(`${this.#requests.urlOf(name)} is there already, with other bytes`)
+    if (!replaces && typeof before === 'object') {
+      throw new Error(`${this.#urlOf(name)} is there already, with other bytes`)
     }
-    const body = 'path' in source ? await openAsBlob(source.path) : new Blob([new Uint8Array(source.bytes)])
-    const condition = !replaces && before.status === FORBIDDEN ? ONLY_IF_NEW : {}
-    const object = { name, body, headers: this.#lockHeaders(), condition }
-    if (parts === undefined) await this.#putWhole(object, digest)
-    else await uploadInParts(this.#requests, object, parts)
+    // A name of which it is not known whether it is there.
+    const condition = !replaces && before === FORBIDDEN ? { IfNoneMatch: '*' } : {}
+    await this.#send(name, source, digest, condition)
     const after = await this.#head(name)
-    if (after.status === FORBIDDEN) throw await this.#requests.fault('HEAD', name, after)
+    if (after === FORBIDDEN) throw new Error(`HEAD ${this.#urlOf(name)}: 403 Forbidden`)
     if (!isCopy(after, digest))
-      throw new Error(`${this.#requests.urlOf(name)} does not have the checksum that was sent`)
+      throw new Error(`${this.#urlOf(name)} does not have the checksum that was sent`)
     await this.#lockParts(name, digest, after)
   }
 
-  async #putWhole({ name, body, headers, condition }: ShippedObject, digest: Digest): Promise<void> {
-    const all = { ...headers, ...condition, ...checksumHeaders(digest) }
-    const response = await this.#requests.send({ method: 'PUT', name, headers: all, body })
-    if (!response.ok) throw await this.#requests.fault('PUT', name, response)
-    await response.body?.cancel()
+  async #send(
+    name: string,
+    source: ShipSource,
+    digest: Digest,
+    condition: Pick<PutObjectCommandInput, 'IfNoneMatch'>,
+  ): Promise<void> {
+    const { bytes, parts } = digest
+    const { mode, until } = this.#lock() ?? {}
+    const object = {
+      ...this.#place(name),
+      ...condition,
+      ObjectLockMode: mode,
+      ObjectLockRetainUntilDate: until,
+    }
+    // No more than the digest covers.
+    const Body =
+      'path' in source ? createReadStream(source.path, { end: Math.max(bytes - 1, 0) }) : source.bytes
+    const broken = Promise.withResolvers<never>()
+    if ('path' in Body) Body.once('error', broken.reject)
+    const send =
+      parts === undefined
+        ? inTime(bytes, (abortSignal) => {
+            const whole = { ...object, Body, ContentLength: bytes, ...checksumsToSend(digest) }
+            return this.#client.send(new PutObjectCommand(whole), { abortSignal })
+          })
+        : inTime(bytes, (signal) => this.#sendParts({ ...object, Body }, signal), COMPLETE_MS)
+    try {
+      await Promise.race([send, broken.promise])
+    } catch (error) {
+      throw this.#fault('PUT', name, error)
+    } finally {
+      if ('path' in Body) Body.destroy()
+    }
   }
 
-  /**
-   * Of what is there, or 404, or 403: those who may not list the bucket (`s3:ListBucket`) are told no more of what is not there.
-   */
-  async #head(name: string): Promise<Response> {
-    const headers = { 'x-amz-checksum-mode': 'ENABLED' }
-    const response = await this.#requests.send({ method: 'HEAD', name, headers })
-    await response.body?.cancel()
-    if (response.ok || response.status === NOT_FOUND || response.status === FORBIDDEN) return response
-    throw await this.#requests.fault('HEAD', name, response)
+  /** Each part has its checksum. What was sent of an object that fails is given up, or is for the lifecycle rules of the bucket. */
+  async #sendParts(object: PutObjectCommandInput, signal: AbortSignal): Promise<void> {
+    const upload = new Upload({
+      client: this.#client,
+      params: { ...object, ChecksumAlgorithm: 'SHA256' },
+      partSize: this.cut.partBytes,
+      queueSize: 1,
+    })
+    signal.addEventListener('abort', () => void upload.abort())
+    await upload.done()
+  }
+
+  /** Those who may not list the bucket (`s3:ListBucket`) are told 403 of what is not there. */
+  async #head(name: string): Promise<Seen> {
+    const command = new HeadObjectCommand({ ...this.#place(name), ChecksumMode: 'ENABLED' })
+    try {
+      return await inTime(0, (abortSignal) => this.#client.send(command, { abortSignal }))
+    } catch (error) {
+      const status = statusOf(error)
+      if (status === FORBIDDEN || status === NOT_FOUND) return status
+      throw this.#fault('HEAD', name, error)
+    }
   }
 
   /** Not every server locks what came in parts as it was asked to. One may also not show whether it did. */
-  async #lockParts(name: string, { parts }: Digest, { headers }: Response): Promise<void> {
+  async #lockParts(name: string, { parts }: Digest, seen: Seen): Promise<void> {
     const lock = this.#lock()
-    if (lock === undefined || parts === undefined || headers.get(LOCK_MODE) === lock.mode) return
-    const { mode, until } = lock
-    const xmlns = 'http://s3.amazonaws.com/doc/2006-03-01/'
-    const text = `<Retention xmlns="${xmlns}"><Mode>${mode}</Mode><RetainUntilDate>${until}</RetainUntilDate></Retention>`
-    const response = await this.#requests.send({
-      method: 'PUT',
-      name,
-      query: { retention: '' },
-      headers: checksumHeaders(await digestOf({ bytes: Buffer.from(text) })),
-      body: new Blob([text]),
+    if (lock === undefined || parts === undefined) return
+    if (typeof seen === 'object' && seen.ObjectLockMode === lock.mode) return
+    const command = new PutObjectRetentionCommand({
+      ...this.#place(name),
+      Retention: { Mode: lock.mode, RetainUntilDate: lock.until },
     })
-    if (!response.ok) throw await this.#requests.fault('PUT', name, response)
-    await response.body?.cancel()
+    try {
+      await inTime(0, (abortSignal) => this.#client.send(command, { abortSignal }))
+    } catch (error) {
+      throw this.#fault('PUT', name, error)
+    }
   }
 
-  #lockHeaders(): Record<string, string> {
-    const lock = this.#lock()
-    return lock === undefined
-      ? {}
-      : { [LOCK_MODE]: lock.mode, 'x-amz-object-lock-retain-until-date': lock.until }
-  }
-
-  #lock(): { readonly mode: string; readonly until: string } | undefined {
+  #lock(): { readonly mode: 'GOVERNANCE' | 'COMPLIANCE'; readonly until: Date } | undefined {
     const { objectLock } = this.#bucket
-    if (objectLock === undefined) return undefined
-    return { mode: objectLock.mode, until: new Date(Date.now() + objectLock.retainMs).toISOString() }
+    return objectLock && { mode: objectLock.mode, until: new Date(Date.now() + objectLock.retainMs) }
+  }
+
+  #place(name: string): { readonly Bucket: string; readonly Key: string } {
+    return { Bucket: this.#bucket.bucket, Key: `${this.#bucket.prefix}${name}` }
+  }
+
+  #urlOf(name: string): string {
+    const { Bucket, Key } = this.#place(name)
+    return `${this.#bucket.endpoint.replace(/\/$/, '')}/${Bucket}/${Key.split('/').map(encodeURIComponent).join('/')}`
+  }
+
+  #fault(method: string, name: string, error: unknown): Error {
+    return new Error(`${method} ${this.#urlOf(name)}: ${reasonOf(error as Error)}`)
   }
 }
 
 /** By the checksum that the server has made, or the ETag of one that makes none. */
-function isCopy({ ok, headers }: Response, digest: Digest): boolean {
-  if (!ok || headers.get('content-length') !== String(digest.bytes)) return false
-  const checksum = headers.get('x-amz-checksum-sha256')
-  return checksum === null
-    ? etagsOf(digest).includes(headers.get('etag') ?? '')
-    : checksumsOf(digest).includes(checksum)
+function isCopy(seen: Seen, digest: Digest): boolean {
+  if (typeof seen !== 'object' || seen.ContentLength !== digest.bytes) return false
+  return seen.ChecksumSHA256 === undefined
+    ? etagsOf(digest).includes(seen.ETag ?? '')
+    : checksumsOf(digest).includes(seen.ChecksumSHA256)
 }
 
 /** Of an object that came in parts it is made of those of the parts; not every server says how many they were. */
@@ -129,4 +172,13 @@ function checksumsOf({ sha256, parts }: Digest): string[] {
 
 function etagsOf({ md5, parts }: Digest): string[] {
   return parts === undefined ? [`"${md5}"`] : [`"${md5}"`, `"${joinedDigest(parts).md5}-${parts.length}"`]
+}
+
+/** What a server compares a body with. With a lock some servers want the MD5. */
+function checksumsToSend({ sha256, md5 }: Digest) {
+  return { ChecksumSHA256: base64(sha256), ContentMD5: base64(md5) }
+}
+
+function base64(hex: string): string {
+  return Buffer.from(hex, 'hex').toString('base64')
 }

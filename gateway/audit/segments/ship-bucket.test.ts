@@ -64,7 +64,9 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
       () => {},
       (request, response) => {
         if (fails(request)) {
-          request.resume().on('end', () => response.writeHead(503).end('<Code>SlowDown</Code>'))
+          request
+            .resume()
+            .on('end', () => response.writeHead(503).end('<Error><Code>SlowDown</Code></Error>'))
           return
         }
         const { method = '', headers, url = '' } = request
@@ -134,16 +136,71 @@ describe('a large segment in a bucket of a real server', { skip: NO_S3 }, () => 
   })
 })
 
+/** Containers of ECS and EKS have such an address. @param source answers for the keys */
+async function inContainer(t: TestContext, source: Parameters<typeof badServer>[1]): Promise<void> {
+  const away = join(temporaryDirectory(t), 'none')
+  const before = { ...process.env }
+  t.after(() => {
+    process.env = before
+  })
+  process.env = {
+    ...before,
+    AWS_SHARED_CREDENTIALS_FILE: away,
+    AWS_CONFIG_FILE: away,
+    AWS_CONTAINER_CREDENTIALS_FULL_URI: await badServer(t, source),
+  }
+  for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'AWS_PROFILE']) delete process.env[name]
+}
+
+const emptyDigest = () => digestOf({ bytes: Buffer.alloc(0) })
+
+test('without a file of keys they come from where the SDK finds them, such as the container', async (t) => {
+  await inContainer(t, (_, response) => {
+    const keys = { AccessKeyId: 'AKIACONTAINER', SecretAccessKey: 'x', Token: 'y' }
+    response.end(JSON.stringify({ ...keys, Expiration: new Date(Date.now() + DAY_MS).toISOString() }))
+  })
+  const asked: string[] = []
+  const endpoint = await badServer(t, ({ headers }, response) => {
+    asked.push(`${headers.authorization} ${headers['x-amz-security-token']}`)
+    response.writeHead(404).end()
+  })
+  const target = new ShipBucket({ ...BUCKET, endpoint })
+  assert.equal(await target.has('x', await emptyDigest()), false)
+  assert.match(asked.join(), /^AWS4-HMAC-SHA256 Credential=AKIACONTAINER\/\d+\/eu-central-1\/s3\/.* y$/)
+})
+
+test('keys that are replaced in their file are used from the next request on', async (t) => {
+  const asked: (string | undefined)[] = []
+  const endpoint = await badServer(t, ({ headers }, response) => {
+    asked.push(/Credential=(\w+)/.exec(headers.authorization ?? '')?.[1])
+    response.writeHead(404).end()
+  })
+  const credentialsFile = keysFile(t)
+  const target = new ShipBucket({ ...BUCKET, endpoint, credentialsFile })
+  await target.has('x', await emptyDigest())
+  fs.writeFileSync(credentialsFile, 'aws_access_key_id = AKIANEW\naws_secret_access_key = new\n')
+  await target.has('x', await emptyDigest())
+  assert.deepEqual(asked, ['AKIAEXAMPLE', 'AKIANEW'])
+})
+
+test('a source of keys that never answers does not hold up the gateway for longer than a server', async (t) => {
+  const waits = new AbortController()
+  t.mock.method(AbortSignal, 'timeout', () => waits.signal)
+  await inContainer(t, () => waits.abort(new DOMException('timeout', 'TimeoutError')))
+  const target = new ShipBucket({ ...BUCKET, endpoint: 'http://127.0.0.1:1' })
+  await assert.rejects(target.has('x', await emptyDigest()), /^Error: HEAD http:.*\/x: timeout$/)
+})
+
 test('a server that does not put the parts together, or says so falsely, has no copy', async (t) => {
   const segment = largeSegment(t)
   const created =
     '<InitiateMultipartUploadResult><UploadId>up&amp;1</UploadId></InitiateMultipartUploadResult>'
-  const cases: [string, string, RegExp][] = [
-    ['', created, /does not have the checksum that was sent$/],
-    ['<Error><Code>InternalError</Code></Error>', created, /^POST .*: InternalError$/],
-    ['', '<html>', /the server named no upload$/],
+  const cases: [string, string, boolean, RegExp][] = [
+    ['<CompleteMultipartUploadResult/>', created, false, /does not have the checksum that was sent$/],
+    ['<Error><Code>InternalError</Code></Error>', created, true, /^PUT .*: \d+ InternalError$/],
+    ['', '<html>', false, /^PUT .*: 200, but what it says cannot be read$/],
   ]
-  for (const [completed, begun, reason] of cases) {
+  for (const [completed, begun, isGivenUp, reason] of cases) {
     const asked: string[] = []
     const endpoint = await badServer(t, ({ method = '', url = '' }, response) => {
       asked.push(`${method} ${new URL(url, 'http://a').search}`)
@@ -162,7 +219,7 @@ test('a server that does not put the parts together, or says so falsely, has no 
     assert.deepEqual([...new Set(ids)], begun === created ? ['uploadId=up%261'] : [])
     assert.equal(
       asked.some((one) => one.startsWith('DELETE')),
-      completed !== '',
+      isGivenUp,
     )
   }
 })
@@ -179,6 +236,6 @@ test('where the keys may not see whether it is there, the parts are put together
     } else response.writeHead(403).end()
   })
   const shipper = new Shipper(segment.path, bucketAt(t, endpoint))
-  await assert.rejects(shipper.ship(segment), /^Error: POST http.*: 412 PreconditionFailed$/)
+  await assert.rejects(shipper.ship(segment), /^Error: PUT http.*: 412 PreconditionFailed$/)
   assert.deepEqual(asked, ['*'])
 })
