@@ -79,6 +79,30 @@ test('the key of the seals is read, and the keys of a bucket', (t) => {
   assert.match([...out, ...errors].join('\n'), /audit\.ship: nothing can be shipped: .*\/nowhere/)
 })
 
+test('a bucket without the packages that it needs is a fault that says how to install them', (t) => {
+  const ship = { s3: { endpoint: 'https://s3.example', bucket: 'trail' } }
+  const hook = `import { registerHooks } from 'node:module'
+    registerHooks({ resolve(name, context, next) {
+      if (name === '@aws-sdk/lib-storage') throw new Error('not found')
+      return next(name, context)
+    } })`
+  const paths = files(t, {
+    'g.json': JSON.stringify({ ...JSON.parse(GATEWAY), audit: { ship } }),
+    'l.json': LIMITS,
+    'hook.mjs': hook,
+  })
+  const env = { GATEWAY_CONFIG: paths['g.json']!, GATEWAY_LIMITS: paths['l.json']! }
+  assert.equal(validate([], env).status, 0)
+  const without = { ...env, NODE_OPTIONS: `--import ${paths['hook.mjs']}` }
+  const reason =
+    '$.audit.ship.s3: needs packages that are not installed: run "npm install @aws-sdk/client-s3 @aws-sdk/lib-storage"'
+  for (const command of [['validate'], ['run']]) {
+    const { status, errors } = run(command, without)
+    assert.equal(status, 1, errors.join())
+    assert.ok(errors[0]?.includes(reason), errors.join())
+  }
+})
+
 function trailIn(t: TestContext) {
   const paths = files(t, { 'g.json': GATEWAY, 'l.json': LIMITS, 'audit.ndjson': '' })
   return {

@@ -39,12 +39,28 @@ type AuditSettings = Pick<
   | 'auditShip'
 >
 
+/** Optional peers of the package, loaded for a bucket only. */
+const BUCKET_PACKAGES = ['@aws-sdk/client-s3', '@aws-sdk/lib-storage']
+
 /** What the schema cannot say. */
 export function checkAudit(json: JsonFile<unknown>, { ship }: WrittenAudit): void {
   if (ship !== undefined && (ship.directory === undefined) === (ship.s3 === undefined)) {
     json.refuse({ path: '$.audit.ship', reason: 'must have one of "directory" and "s3"' })
   }
   json.check('$.audit.ship.s3.endpoint', ship?.s3?.endpoint, urlFault)
+  if (ship?.s3 !== undefined && !BUCKET_PACKAGES.every(isInstalled)) {
+    const reason = `needs packages that are not installed: run "npm install ${BUCKET_PACKAGES.join(' ')}"`
+    json.refuse({ path: '$.audit.ship.s3', reason })
+  }
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    import.meta.resolve(name)
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** What is asked of a trail that is no file, or has no seals. @param nameOf where the value of a setting comes from */
