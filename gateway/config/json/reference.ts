@@ -45,7 +45,7 @@ function removedHeaders(): string {
   })
   return `## Request headers that are removed
 
-What the service gets is the request without these. The first removal of each name by each route is a line of the log, \`a request header is
+The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is
 removed\`, with the route and the name, or that of its family (\`x-auth-*\`); an edit of gateway.json begins anew. \`X-HTTP-Method-Override\`,
 \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400 \`method_override\`, because without them the
 service would do something else than the caller asked for.

@@ -224,7 +224,7 @@ export const REMOVED_HEADERS: readonly Removed[] = [
     kept: 'with the same value where that is well-formed',
     logged: false,
   },
-  { names: ['content-length'], what: 'of no body', kept: 'where there is one', logged: false },
+  { names: ['content-length'], what: 'how long the body is', kept: 'where there is a body', logged: false },
 ]
 
 const RULES: ReadonlyMap<string, FieldRule> = rules()
