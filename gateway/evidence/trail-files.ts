@@ -120,7 +120,7 @@ async function hasRecords(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
     try {
       const line = await firstLineOf({ path, compression: compressionOf(path) })
-      if (line === undefined || line.toString().startsWith(RECORD_HEAD)) return true
+      if (line?.toString().startsWith(RECORD_HEAD)) return true
     } catch {
       return true
     }

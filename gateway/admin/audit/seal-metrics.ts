@@ -38,7 +38,7 @@ function expose(registers: Registry[], state: SealState): SealCounts {
   const counter = (name: string, help: string) => new Counter({ name, help, registers })
   gauge(
     'gateway_audit_seal_lag_seconds',
-    'Age of the oldest record that no checkpoint covers yet, at most; a second or two under load.',
+    'Age of the oldest record that no checkpoint covers yet, at most, counted from the start for what was left then; a second or two under load.',
     () => state.lagMs / 1000,
   )
   gauge(
