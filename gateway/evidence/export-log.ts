@@ -1,23 +1,19 @@
 import { closeSync, openSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
+import type { Checkpoint } from '../audit/seals/checkpoint.ts'
 import { HASH_BYTES, type HashText } from '../audit/seals/hashes.ts'
 import { LineHasher } from '../audit/seals/line-hasher.ts'
-import { parseNote } from '../audit/seals/signed-note.ts'
 import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '../audit/seals/tiles.ts'
 import { blocksOf } from '../audit/segments/read-segment.ts'
 import type { Segment } from '../audit/segments/segment.ts'
 import { OWNER_ONLY, WRITE_ANEW } from '../storage/line-file.ts'
 import { makeDirectory } from '../storage/make-directory.ts'
-import { readRegularFile } from '../storage/regular-file.ts'
+import { EvidenceFault, readCheckpoint } from './log-checkpoint.ts'
 import type { OnRead } from './records/scan-trail.ts'
 import { firstLeafOf } from './verify/first-leaf.ts'
 import { ProvenTiles } from './verify/proven-tiles.ts'
 
 const LENGTH_BYTES = 2
-
-/** The lines of the trail and its log do not agree: "audit verify" tells where. */
-export class EvidenceFault extends Error {}
 
 /** Bundles of entries as C2SP tlog-tiles has them: each entry behind its length. */
 class EntryBundles {
@@ -67,8 +63,7 @@ class EntryBundles {
  *
  * @param directory of the log. @param to a directory, which is made; what it holds of the log is written over.
  * @returns the checkpoint, and the number of bundles.
- * @throws EvidenceFault when lines and log do not agree, or a tile of these lines is not proven by the checkpoint; Error when a
- * file cannot be read or written.
+ * @throws EvidenceFault when lines and log do not agree, or the log is damaged; Error when a file cannot be read or written.
  */
 export async function exportLog(
   segments: readonly Segment[],
@@ -77,8 +72,7 @@ export async function exportLog(
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
   // A gateway that runs puts another one in its place.
-  const note = readRegularFile(checkpointFile(directory))
-  const checkpoint = checkpointIn(note, checkpointFile(directory))
+  const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
   const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
   // All of them before anything is written.
@@ -127,14 +121,6 @@ function tileNames(size: number): TileName[] {
     }
   }
   return names.reverse()
-}
-
-function checkpointIn(note: Buffer, file: string): Checkpoint {
-  try {
-    return parseCheckpoint(parseNote(note).text)
-  } catch (error) {
-    throw new Error(`${file} ${(error as Error).message}`, { cause: error })
-  }
 }
 
 async function writeBundles(

@@ -1,7 +1,7 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
-import { EvidenceFault, exportLog } from '../../evidence/export-log.ts'
+import { exportLog } from '../../evidence/export-log.ts'
 import { plural } from '../../evidence/verify/finding.ts'
-import { type Command, CommandFault, EXIT, flagValue, UsageFault } from '../command.ts'
+import { type Command, EXIT, flagValue, UsageFault } from '../command.ts'
 import { print } from '../print.ts'
 import { Progress } from './progress.ts'
 import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed } from './trail-words.ts'
@@ -20,7 +20,7 @@ export const command: Command = {
       "for a verifier such as Tessera's fsck",
     ],
   ],
-  fault: 'the trail and its log do not agree',
+  fault: 'the trail and its log do not agree, or its log is damaged',
   unable: 'the command line is not one, or a file cannot be read or written',
   async run({ words, flags }) {
     const to = flagValue(flags, 'to')
@@ -31,9 +31,7 @@ export const command: Command = {
     const progress = new Progress('exporting')
     const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
     const { checkpoint, bundles } = await ableTo(() =>
-      exportLog(trail.segments, directory, to, progress.show).catch((error: Error) => {
-        throw error instanceof EvidenceFault ? new CommandFault(error.message) : error
-      }),
+      exportLog(trail.segments, directory, to, progress.show),
     )
     progress.clear()
     print(

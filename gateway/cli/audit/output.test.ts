@@ -67,7 +67,10 @@ describe('the output of the audit commands', () => {
     const [good, log] = [run(exported), trail.directory]
     assert.deepEqual([good.status, good.stderr], [0, ''])
     const help = run(['audit', 'export', '--help']).stdout
-    assert.match(help, /1 the trail and its log do not agree; 2 .*a file cannot be read or written/)
+    assert.match(
+      help,
+      /1 the trail and its log do not agree, or its log is damaged; 2 .*a file cannot be read or written/,
+    )
     const unwritable = run(['audit', 'export', '--to', join(trail.file, 'x'), trail.file])
     assert.deepEqual(
       [unwritable.status, /cannot go on: .*(ENOTDIR|EEXIST)/.test(unwritable.stderr)],
@@ -84,5 +87,23 @@ describe('the output of the audit commands', () => {
     }
     const none = run(['audit', 'export', '--log', join(home, 'none'), '--to', join(home, 'x'), other])
     assert.deepEqual([none.status, /none\/checkpoint/.test(none.stderr)], [2, true], none.stderr)
+  })
+
+  it('of a proof or an export is 1 where the log is damaged, with the name of the file', () => {
+    for (const [damaged, damage] of [
+      ['checkpoint', (file: string) => fs.writeFileSync(file, 'damaged')],
+      [join('tile', '1'), (file: string) => fs.rmSync(file, { recursive: true })],
+    ] as const) {
+      const log = join(home, 'damaged')
+      fs.cpSync(trail.directory, log, { recursive: true })
+      damage(join(log, damaged))
+      for (const words of [
+        ['prove', '--request', 'request-2900'],
+        ['export', '--to', join(home, 'y')],
+      ]) {
+        const { status, stderr } = run(['audit', ...words, '--log', log, trail.file])
+        assert.deepEqual([status, stderr.includes(join(log, damaged))], [1, true], `${words[0]}: ${stderr}`)
+      }
+    }
   })
 })

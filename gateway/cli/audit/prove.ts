@@ -40,18 +40,9 @@ export const command: Command = {
       if (lines.length === 0) continue
       count += lines.length
       const directory = flagValue(flags, 'log') ?? logDirectory(auditFile)
-      for (const proof of await ableTo(() => proofsOf(directory, lines))) process.stdout.write(proof)
+      for (const proof of await ableTo(() => proveLines(directory, lines))) process.stdout.write(proof)
     }
     if (count === 0) throw new CommandFault(`no record of the request ${request} was found`)
     return EXIT.good
   },
-}
-
-function proofsOf(directory: string, lines: readonly Buffer[]): string[] {
-  try {
-    return proveLines(directory, lines)
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    throw code === undefined ? new CommandFault(message) : error
-  }
 }

@@ -1,3 +1,4 @@
+import { EvidenceFault } from '../../evidence/log-checkpoint.ts'
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
 import { printable } from '../../terminal/printable.ts'
 import { CommandFault, type Flag, flagValue, type Given, UsageFault } from '../command.ts'
@@ -35,12 +36,17 @@ export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> 
   return trails
 }
 
-/** What cannot be read, or breaks this program, is no evidence against anybody: exit code 2. @throws UsageFault */
+/**
+ * Runs what reads evidence. What cannot be read, or breaks this program, is no evidence against anybody: exit code 2.
+ *
+ * @throws UsageFault; CommandFault for what speaks against the evidence
+ */
 export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   try {
     return await work()
   } catch (error) {
     if (!(error instanceof Error) || error instanceof UsageFault || error instanceof CommandFault) throw error
+    if (error instanceof EvidenceFault) throw new CommandFault(error.message)
     const kind = error.constructor === Error ? '' : `${error.name}: `
     throw new UsageFault(`cannot go on: ${printable(kind + error.message)}`)
   }

@@ -1,23 +1,22 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseCheckpoint } from '../../audit/seals/checkpoint.ts'
 import { type HashText, leafHash } from '../../audit/seals/hashes.ts'
 import { leafOf } from '../../audit/seals/leaf.ts'
 import { inclusionProof, verifyInclusion } from '../../audit/seals/proofs.ts'
-import { parseNote } from '../../audit/seals/signed-note.ts'
 import { checkpointFile, hashesIn, TILE_WIDTH, TileFault, TileReader } from '../../audit/seals/tiles.ts'
 import { WITNESSED_FILE } from '../../audit/witness/witnessed-checkpoint.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
+import { EvidenceFault, readCheckpoint } from '../log-checkpoint.ts'
 import { formatProof } from './tlog-proof.ts'
 
 /**
  * A proof for each line: by the last checkpoint that witnesses have signed, if it covers them all, else by the last one.
  *
- * @param directory of the log. @throws Error when a line is not sealed yet, or the log is damaged.
+ * @param directory of the log. @throws EvidenceFault when a line is not sealed yet, or the log is damaged; Error when a file cannot
+ * be read.
  */
 export function proveLines(directory: string, lines: readonly Buffer[]): string[] {
   const file = checkpointFile(directory)
-  if (!existsSync(file)) throw new Error(`${file} is missing: the trail is not sealed`)
+  if (!existsSync(file)) throw new EvidenceFault(`${file} is missing: the trail is not sealed`)
   const newest = new TileReader(directory, sizeIn(file))
   const leaves = lines.map((line) => ({ line, hash: leafHash(leafOf(line)) }))
   const indices = indicesOf(
@@ -26,21 +25,32 @@ export function proveLines(directory: string, lines: readonly Buffer[]): string[
   )
   const witnessed = join(directory, WITNESSED_FILE)
   const used = existsSync(witnessed) && indices.every((index) => index < sizeIn(witnessed)) ? witnessed : file
-  const note = readRegularFile(used).toString()
-  const { size, root } = parseCheckpoint(parseNote(Buffer.from(note)).text)
+  const { note, checkpoint } = readCheckpoint(used)
+  const { size, root } = checkpoint
+  const text = note.toString()
   const tiles = new TileReader(directory, size)
   return leaves.map(({ line, hash }, i) => {
     const index = indices[i] as number
-    const proof = inclusionProof(tiles, index, size)
+    const proof = proofOf(tiles, index)
     if (!verifyInclusion({ index, size, leafHash: hash, proof, root })) {
-      throw new Error(`the tiles in ${directory} do not lead to the root of ${used}: run "audit verify"`)
+      throw new EvidenceFault(
+        `the tiles in ${directory} do not lead to the root of ${used}: run "audit verify"`,
+      )
     }
-    return formatProof({ extra: line, index, hashes: proof, checkpoint: note })
+    return formatProof({ extra: line, index, hashes: proof, checkpoint: text })
   })
 }
 
 function sizeIn(file: string): number {
-  return parseCheckpoint(parseNote(readRegularFile(file)).text).size
+  return readCheckpoint(file).checkpoint.size
+}
+
+function proofOf(tiles: TileReader, index: number): readonly Buffer[] {
+  try {
+    return inclusionProof(tiles, index, tiles.size)
+  } catch (error) {
+    throw error instanceof TileFault ? new EvidenceFault(error.message, { cause: error }) : error
+  }
 }
 
 /** Where the leaves stand in the tree. Each hash of the log is looked up once, however many lines one request has. */
@@ -58,7 +68,7 @@ function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
   return hashes.map((hash) => {
     const index = found.get(textOf(hash))
     if (index === undefined)
-      throw new Error('a record is not in the log: it is not sealed yet, or was changed')
+      throw new EvidenceFault('a record is not in the log: it is not sealed yet, or was changed')
     return index
   })
 }
