@@ -1,9 +1,41 @@
 import assert from 'node:assert/strict'
-import { describe, it } from 'node:test'
+import { describe, it, test } from 'node:test'
 import { openStoreConnection } from './connection/store-connection.ts'
 import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
 import { StoreEvents, streamKey } from './store-events.ts'
 import { StoreKeys } from './store-keys.ts'
+
+test('a connection that is lost is not reported by its events too', async () => {
+  const faults: string[] = []
+  const third = Promise.withResolvers<void>()
+  let tries = 0
+  let isReady = true
+  const events = new StoreEvents({
+    connection: {
+      isCluster: false,
+      get isReady() {
+        return isReady
+      },
+      send: async () => {
+        if (++tries === 3) third.resolve()
+        isReady = false
+        setImmediate(() => (isReady = true))
+        throw new Error('Disconnects client')
+      },
+      onReady: (listener) => listener(),
+      reset: assert.fail,
+      close: () => undefined,
+    },
+    keys: new StoreKeys('test', 'k'),
+    id: 'me',
+    beforeFollowing: async () => undefined,
+    onEvent: assert.fail,
+    onFault: (cause) => faults.push(cause),
+  })
+  await third.promise
+  events.close()
+  assert.deepEqual(faults, [])
+})
 
 describe('events', { skip: NO_REDIS }, () => {
   it('begin anew when a gateway falls so far behind that the stream lost some', async () => {

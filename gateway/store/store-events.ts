@@ -78,8 +78,8 @@ export class StoreEvents {
       } catch (error) {
         this.#isCurrent = false
         if (this.#isClosed) break
-        // Otherwise once it is the start, or the connection, which reports its loss itself.
-        if (++failures > 1 || error instanceof EventsGone)
+        // The connection reports its loss itself; once it may be the start.
+        if ((++failures > 1 && connection.isReady) || error instanceof EventsGone)
           onFault(`events: ${error instanceof Error ? error.message : String(error)}`)
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
       }

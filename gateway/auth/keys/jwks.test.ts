@@ -165,6 +165,14 @@ for (const [what, document, cause] of [
   })
 }
 
+test('a first fetch that fails speaks of no keys before it', async () => {
+  const { keys, faults } = keySetOf(new Error('the response has status 403, not 200'))
+  assert.equal(await keys.refresh(), 'failed')
+  assert.deepEqual(faults, [
+    'keys not fetched, tokens of this issuer get 503 until they are: the response has status 403, not 200',
+  ])
+})
+
 for (const [what, keys] of [
   ['an empty key set', []],
   ['a key set with no usable key', [{ ...es256, use: 'enc' }]],

@@ -194,7 +194,10 @@ export class KeySet {
     } catch (error) {
       const { message, code } = error as NodeJS.ErrnoException
       // When every address of a host refuses, Node throws an AggregateError with a code but no message.
-      faults.push(`keys not refreshed, last good stay for a while: ${message || code}`)
+      const state = this.loaded
+        ? 'keys not refreshed, last good stay for a while'
+        : 'keys not fetched, tokens of this issuer get 503 until they are'
+      faults.push(`${state}: ${message || code}`)
       return undefined
     }
   }
