@@ -31,9 +31,11 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   414: ['target_too_long'],
   415: ['unsupported_media_type'],
   417: ['expectation_failed'],
+  426: ['websocket_version'],
   429: ['too_many_failures', 'address_rate_exceeded', 'limit_exceeded'],
   431: ['headers_too_large'],
   500: ['internal_fault'],
+  501: ['method_unknown'],
   502: ['upstream_unreachable', 'upstream_broken', 'upstream_malformed'],
   503: [
     'upstream_unavailable',

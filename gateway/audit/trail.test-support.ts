@@ -16,7 +16,8 @@ export type Line = Record<string, unknown> & { readonly type: string }
 /** A directory that is removed when the test ends. */
 export function temporaryDirectory(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'audit-'))
-  t.after(() => rmSync(directory, { recursive: true, force: true }))
+  // A thread of the trail may still make files in it.
+  t.after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }))
   return directory
 }
 

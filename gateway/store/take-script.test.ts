@@ -23,7 +23,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
   let client: ReturnType<typeof createClient>
   before(async () => {
     server = await startRedis()
-    client = createClient({ socket: { host: '127.0.0.1', port: server.port } })
+    client = createClient({ RESP: 2, socket: { host: '127.0.0.1', port: server.port } })
     await client.connect()
   })
   after(async () => {

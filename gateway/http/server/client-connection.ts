@@ -4,7 +4,7 @@ import type { ClientNetwork } from './client-networks.ts'
 import { ClientResponse, type DetachedSocket, type ResponseConnection } from './client-response.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
 import type { ConnectionTerms } from './connection-terms.ts'
-import { probeHalfClosed } from './half-closed.ts'
+import { watchHalfClosed } from './half-closed.ts'
 import type { IncomingRequest, Origin } from './incoming-request.ts'
 import { Lingering } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
@@ -158,7 +158,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   readonly clientEnded = (): void => {
     this.#ended = true
-    if (this.#isIn('response') || this.#isIn('last response')) probeHalfClosed(this.socket, () => this.#res)
+    if (this.#isIn('response') || this.#isIn('last response')) watchHalfClosed(this.socket, () => this.#res)
     else if (this.#phase === 'lingering') this.socket.destroySoon()
     else this.#endEarly()
   }

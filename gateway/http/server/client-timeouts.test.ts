@@ -390,9 +390,30 @@ describe('a client that has closed its half', () => {
     res.flushHead()
     const beganMs = performance.now()
     await until(() => performance.now() > beganMs + 2100)
+    assert.equal(client.served.destroyed, false)
     res.end()
     const { text } = await client.over()
     assert.ok(text.startsWith(`${CONTINUE}${CONTINUE}HTTP/1.1 200`) && text.endsWith('0\r\n\r\n'), text)
+  })
+
+  it('is gone when it is sent nothing of a response that has begun for ten seconds', async (t) => {
+    t.mock.timers.enable({ apis: ['setInterval'] })
+    const { seen, connect } = await serving(t, { begun: ({ res }) => void res.writeHead(HEAD) })
+    const client = await connect()
+    client.send(GET)
+    client.socket.end()
+    await until(() => seen.length === 1 && client.served.readableEnded)
+    const [{ res }] = seen as [Seen]
+    res.flushHead()
+    await until(() => client.text() !== '')
+    t.mock.timers.tick(9500)
+    res.write(Buffer.from('a'))
+    await until(() => client.text().endsWith('a\r\n'))
+    t.mock.timers.tick(10_000)
+    assert.equal(client.served.destroyed, false)
+    t.mock.timers.tick(500)
+    await client.gone()
+    assert.equal(seen[0]?.closes, 1)
   })
 
   it('of HTTP/1.0, which knows no interim response, is not asked', async (t) => {

@@ -1,26 +1,35 @@
 import type { Socket } from 'node:net'
 import type { ClientResponse } from './client-response.ts'
 
-/** When a half-closed client is first asked whether it is still there; each next time is twice as far away. */
-const FIRST_PROBE_MS = 500
+const LOOK_MS = 500
+/** After so many looks at which nothing of a response that has begun was sent, its client counts as gone: 10 s. */
+const SILENT_LOOKS = 20
 
 /**
  * Finds out whether a client that has closed its half still waits for its response. The system says the same of one that is
- * gone, which replies with a reset to whatever is sent. So until its response begins, the client is sent 100 (Continue) now and
- * then, which a client of HTTP/1.1 ignores (RFC 9110 section 15.2). One of HTTP/1.0 cannot be asked.
+ * gone, which replies with a reset to whatever is sent. So until its response begins, the client is sent 100 (Continue), after half a
+ * second and then after twice the time each, which a client of HTTP/1.1 ignores (RFC 9110 section 15.2). In a response that has
+ * begun only the response itself can be sent.
  *
  * @param responseOf gives the response under way; undefined between two requests
  */
-export function probeHalfClosed(
+export function watchHalfClosed(
   socket: Socket,
-  responseOf: () => Pick<ClientResponse, 'probe'> | undefined,
+  responseOf: () => Pick<ClientResponse, 'probe' | 'headersSent'> | undefined,
 ): void {
-  let afterMs = FIRST_PROBE_MS
-  const probe = () => {
-    responseOf()?.probe()
-    afterMs *= 2
-    timer = setTimeout(probe, afterMs)
-  }
-  let timer = setTimeout(probe, afterMs)
-  socket.once('close', () => clearTimeout(timer))
+  let looks = 0
+  let nextProbe = 1
+  let silentLooks = 0
+  let written = socket.bytesWritten
+  const timer = setInterval(() => {
+    const response = responseOf()
+    looks += 1
+    if (response?.headersSent === false && looks === nextProbe) response.probe()
+    if (looks === nextProbe) nextProbe *= 2
+    const isSilent = response?.headersSent === true && socket.writableLength === 0
+    silentLooks = isSilent && socket.bytesWritten === written ? silentLooks + 1 : 0
+    written = socket.bytesWritten
+    if (silentLooks === SILENT_LOOKS) socket.destroy()
+  }, LOOK_MS)
+  socket.once('close', () => clearInterval(timer))
 }
