@@ -57,7 +57,7 @@ function sharing(path: string, { mode, gid }: Stats): string[] {
   return [`${path} may be written by ${who}, so that records can be taken away or replaced: chmod go-w`]
 }
 
-/** Undefined also where one may not look: who opens it will say so. */
+/** The stats of a path; undefined where nothing is there, or one may not look, which whoever opens it will say. */
 function statsOf(path: string, stat: (path: string) => Stats = statSync): Stats | undefined {
   try {
     return stat(path)

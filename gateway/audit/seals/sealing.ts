@@ -99,7 +99,10 @@ export class Sealing implements TrailSeals {
     return this.#progress.unsealedRecords
   }
 
-  /** Age of the oldest record that no checkpoint covers, at most; what was left at the start counts from there. Below two seconds as a rule. */
+  /**
+   * Age of the oldest record that no checkpoint covers, at most; what was left at the start counts from there. Below two seconds as
+   * a rule.
+   */
   get lagMs(): number {
     return Math.max(0, steadyMs() - this.#progress.settledAtMs)
   }

@@ -73,7 +73,7 @@ export class Unusable extends Error {
  */
 export class OperationRules {
   readonly #compiler: Compiler
-  /** For operations that skip patterns. */
+  /** The compiler for operations that skip patterns. */
   readonly #skipping: Compiler | undefined
   readonly #places: ReadonlyMap<string, OperationPlace>
   readonly #compiled = new Map<string, RequestRules>()

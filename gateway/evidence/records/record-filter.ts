@@ -39,7 +39,7 @@ export function needleOf({ request, user, client }: RecordFilter): string | unde
   return client === undefined ? undefined : `"clientId":${JSON.stringify(client)}`
 }
 
-/** The same for what only responses have. */
+/** Bytes that stand in every response that the filter matches, from what only responses have. */
 export function responseNeedleOf({ session, status, grpcStatus }: RecordFilter): string | undefined {
   if (session !== undefined) return `"sessionId":${JSON.stringify(session)}`
   if (grpcStatus !== undefined) return `"grpcStatus":${grpcStatus}`

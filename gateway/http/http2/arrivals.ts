@@ -42,7 +42,7 @@ export class Arrivals<S> {
     this.#streams.push(stream)
   }
 
-  /** All that has come is read: a short body is complete then, and a reset request is not begun at all. */
+  /** Begins requests. To be called when all that has come is read: then a short body is complete, and a reset request never begins. */
   readOver(): void {
     if (this.#streams.length === 0 || turns.waiting.has(this)) return
     awaitTurn()

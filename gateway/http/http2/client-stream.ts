@@ -38,7 +38,7 @@ const NO_PLACE: RequestFault = {
 export interface StreamCarrier<E> extends Origin, ResponseCarrier {
   readonly terms: DeadlineTerms
   interrupt(exchange: E, fault: RequestFault): void
-  /** Their `passJoined` is called when all that has come is read. */
+  /** Bodies whose `passJoined` is called when all that has come is read. */
   readonly joining: StreamBody[]
   /** Lets the client send so much more of the body. */
   credit(id: number, bytes: number): void

@@ -57,11 +57,11 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly #writes: WriteWatch
   /** What has come of the preface. */
   #prefaceBytes = 0
-  /** Also those that have been reset meanwhile. */
+  /** Requests that have not begun, also those that have been reset meanwhile. */
   readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
   )
-  /** Have got short pieces in this read. */
+  /** Bodies that have got short pieces in this read. */
   readonly joining: StreamBody[] = []
   /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
   #lastTaken = 0

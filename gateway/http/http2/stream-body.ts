@@ -76,7 +76,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     return this.push(copy)
   }
 
-  /** All that has come is read: what short pieces there were is one. */
+  /** Passes the short pieces of a read on as one. To be called when all that has come is read. */
   passJoined(): void {
     const first = this.#first
     this.#first = undefined

@@ -53,7 +53,7 @@ export class StreamHead implements HeadSink {
       this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${MAX_HEAD_BYTES} bytes` }
     if (fault !== undefined) this.#malformed(fault)
     else if (isPseudo && isPadded) this.#malformed('white space around a pseudo-field')
-    // Of a head that is refused, what tells what it was and how to refuse it is still read.
+    // A head that is refused is still read for what tells what it was, and how to refuse it.
     if (this.fault?.code === 'headers_too_large' && lower !== 'content-type') return
     if (isPseudo) this.#takePseudo(lower, value)
     else if (fault === undefined) this.#takeRegular(field)

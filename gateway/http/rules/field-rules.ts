@@ -1,9 +1,9 @@
 /**
  * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
- * gateway adds to its value. `refused`: so is the request. `hops`: counted down where the method is OPTIONS. `forwarding`: kept
- * from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`: kept unless the
- * gateway sends one of its own.
+ * gateway adds to its value. `refused`: the request is refused. `hops`: counted down where the method is OPTIONS.
+ * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
+ * kept unless the gateway sends one of its own.
  */
 export type UpstreamPart =
   | 'copied'

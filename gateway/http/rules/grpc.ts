@@ -37,7 +37,7 @@ export const GRPC_STATUSES = [
 export const CANCELLED = 1
 export const UNKNOWN = 2
 
-/** What clients take a response for that has only a status of HTTP: gRPC's http-grpc-status-mapping. */
+/** The status of gRPC by that of HTTP, where a response has no other: gRPC's http-grpc-status-mapping. */
 const OF_HTTP: Readonly<Record<number, number>> = {
   400: 13,
   401: 16,
@@ -97,7 +97,7 @@ export function grpcStatusIn(fields: readonly Field[]): number | undefined {
   return STATUS.test(value) && Number(value) < GRPC_STATUSES.length ? Number(value) : UNKNOWN
 }
 
-/** What clients take a call for that nobody gave a status of gRPC. @param status of HTTP */
+/** The status of a call whose response has none of gRPC. @param status of HTTP */
 export function grpcStatusOfHttp(status: number): number {
   return OF_HTTP[status] ?? UNKNOWN
 }

@@ -52,7 +52,7 @@ const CLIENT = 3
 const ERROR = 2
 const CLIENT_GONE = 499
 const CLIENT_GONE_ERROR = 'client_disconnected'
-/** What is an error of the one who serves a call of gRPC; to its client everything but OK is. */
+/** Errors of the one who serves a call of gRPC; to its client everything but OK is an error. */
 const SERVER_ERRORS: ReadonlySet<string> = new Set([
   'UNKNOWN',
   'DEADLINE_EXCEEDED',
@@ -247,7 +247,7 @@ function callOf(exchange: TracedExchange, isAnswered: boolean): string {
   return `${rpcOf(grpcStatus)}${METHOD}${isKnown ? pathOf(exchange).rest.slice(1) : '_OTHER'}"}}`
 }
 
-/** Undefined: it is none, or it came to OK. */
+/** The error that a call of gRPC came to; undefined: it is no call, or came to OK. */
 function callError(grpcStatus: number | undefined): string | undefined {
   return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
 }

@@ -9,7 +9,7 @@ export type Upgrade = 'websocket' | 'other version'
  * another protocol (RFC 9110 section 7.8).
  *
  * @param request whose Connection field names Upgrade
- * @returns undefined where it is not WebSocket and nothing else
+ * @returns undefined where it does not ask for WebSocket alone
  */
 export function upgradeOf({
   method,
