@@ -98,20 +98,6 @@ describe('messages that may have been left in the store', () => {
       assert.equal(sent.length, commands, `${fault}`)
     }
   })
-
-  it('are not taken back any more when a later attempt was accepted', async () => {
-    const { replays, sent, local } = guarded('local')
-    local.fault = 'unwritable'
-    const refused = replays.take('m', 'sender')
-    sent.shift()?.done(undefined)
-    assert.equal(await refused, 'unwritable')
-    local.fault = undefined
-    const accepted = replays.take('m', 'sender')
-    for (const call of sent.splice(0)) call.done(undefined)
-    assert.equal(await accepted, undefined)
-    replays.maintainStore()
-    assert.equal(sent.length, 0, 'the entry of either attempt may be all that the others know of it')
-  })
 })
 
 describe('messages that the store has not seen', () => {
@@ -139,7 +125,7 @@ describe('messages that this gateway has accepted', () => {
   const SECOND_MS = 1000
   const turn = () => new Promise((resolve) => setImmediate(resolve))
 
-  it('are written back into a store that lacks them, for as long as they are remembered', async () => {
+  it('are written back into a store that lacks them, but for those whose time is over', async () => {
     const { replays, sent, remembered } = guarded()
     const taken = replays.take('m', 'sender')
     const key = sent.shift()?.args[1]
@@ -148,13 +134,29 @@ describe('messages that this gateway has accepted', () => {
     replays.writeBack(Number.NEGATIVE_INFINITY)
     await turn()
     const [first, second, ...rest] = sent.map(({ args }) => args)
-    assert.deepEqual(first, ['SET', key, 'g.0', 'NX', 'PX', '15000'])
-    assert.deepEqual([second?.slice(2), rest], [['g.0', 'NX', 'PX', '60000'], []])
+    assert.deepEqual(first, ['SET', key, 'g.0', 'PX', '60000'])
+    assert.deepEqual([second?.slice(2), rest], [['g.0', 'PX', '60000'], []])
     for (const call of sent.splice(0)) call.done('OK')
     for (let i = 0; i < 3; i++) await turn()
     replays.maintainStore()
     assert.deepEqual(sent, [], 'once')
     void taken
+  })
+
+  it('are written back in the place of what a refused attempt left, which is taken back, also by another gateway', async () => {
+    const [one, other] = [guarded('local'), guarded('local')]
+    other.local.fault = 'unwritable'
+    const refused = other.replays.take('m', 'sender')
+    const left = other.sent.shift()
+    left?.done(undefined)
+    assert.equal(await refused, 'unwritable')
+    one.remembered.push([digestOf('m', 'sender'), NOW_MS])
+    one.replays.writeBack(Number.NEGATIVE_INFINITY)
+    const [name, key, value, ...options] = one.sent[0]?.args ?? []
+    assert.deepEqual([name, key, options], ['SET', left?.key, ['PX', '60000']])
+    other.replays.maintainStore()
+    assert.deepEqual(other.values(), [left?.args[2]])
+    assert.notEqual(value, left?.args[2])
   })
 
   it('are written back some at a time, and again from the first where the store goes away meanwhile', async () => {
@@ -180,9 +182,10 @@ describe('messages that this gateway has accepted', () => {
     for (let s = 50; s >= 0; s -= 10) remembered.push([digestOf(`${s}`, 's'), NOW_MS - s * SECOND_MS])
     replays.writeBack(NOW_MS - 25 * SECOND_MS)
     for (let i = 0; i < 3; i++) await turn()
+    const keys = new StoreKeys('test', 'k')
     assert.deepEqual(
-      sent.map(({ args }) => args.at(-1)),
-      ['40000', '50000', '60000'],
+      sent.map(({ key }) => key),
+      ['20', '10', '0'].map((message) => keys.keyOfOnce('x', digestOf(message, 's'))),
     )
   })
 })

@@ -129,7 +129,7 @@ export class SharedReplays implements ReplayGuard {
   #writeSome(): void {
     const { breaker, keys, space, lifetimeMs, clock, id } = this.#options
     const nowMs = clock()
-    const lacking: (readonly [key: string, leftMs: number])[] = []
+    const lacking: string[] = []
     for (let looked = 0; looked < MAX_BATCH; looked++) {
       const next = this.#unwritten?.next()
       if (next === undefined || next.done === true) {
@@ -137,9 +137,8 @@ export class SharedReplays implements ReplayGuard {
         break
       }
       const [digest, atMs] = next.value
-      const leftMs = Math.ceil(atMs + lifetimeMs - nowMs)
-      if (atMs >= (this.#lackingSinceMs ?? nowMs) && leftMs > 0)
-        lacking.push([keys.keyOfOnce(space, digest), leftMs])
+      if (atMs >= (this.#lackingSinceMs ?? nowMs) && atMs + lifetimeMs > nowMs)
+        lacking.push(keys.keyOfOnce(space, digest))
     }
     let left = lacking.length
     let isAway = false
@@ -149,10 +148,11 @@ export class SharedReplays implements ReplayGuard {
       else setImmediate(() => this.#writeSome())
     }
     if (left === 0) onBatchDone()
-    for (const [key, leftMs] of lacking) {
+    for (const key of lacking) {
       breaker.send({
-        // Not the value of an attempt, which could be taken back.
-        args: ['SET', key, `${id}.0`, 'NX', 'PX', String(leftMs)],
+        // In the place of what a refused attempt left, here or at another gateway: that is taken back. For the whole time, because
+        // another may have accepted it later.
+        args: ['SET', key, `${id}.0`, 'PX', String(lifetimeMs)],
         key,
         done: (reply) => {
           if (reply === undefined) isAway = true
@@ -179,10 +179,8 @@ export class SharedReplays implements ReplayGuard {
     value: string,
   ): ReplayFault | undefined {
     const fault = this.#onStoreFailure === 'local' ? this.#options.memory.take(key, sender) : 'away'
-    // What an earlier attempt left is all that the others know of it.
-    if (fault === undefined) this.#unsure.delete(storeKey)
     // The sender may send it again. A replay was taken by another command.
-    else if (fault !== 'replayed') this.#remember(storeKey, value)
+    if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
     return fault
   }
 
