@@ -117,4 +117,19 @@ describe('the log says', () => {
     assert.equal(why('GET', 'authorization, X-A,x-b'), `"cors.headers" lacks "x-a, x-b", ${wants}`)
     assert.equal(why('DELETE', 'authorization'), `"cors.methods" lacks "DELETE", ${wants}`)
   })
+
+  it('no more than a page could want, however much is asked for', () => {
+    const long = 'x'.repeat(9999)
+    for (const asked of ['a,'.repeat(5000), long, 'authorization']) {
+      const fields = fieldsOf(['Access-Control-Request-Headers', asked])
+      const cause = whyNotPermitted(cors, { origin: long, requestedMethod: long }, fields)
+      assert.ok(cause !== undefined && cause.length < 700, String(cause))
+    }
+    const late = `${'authorization,'.repeat(50)}x-a`
+    const fields = fieldsOf(['Access-Control-Request-Headers', late])
+    assert.equal(
+      whyNotPermitted(cors, { origin: 'https://app.example', requestedMethod: 'GET' }, fields),
+      undefined,
+    )
+  })
 })

@@ -46,6 +46,8 @@ const ANY = '*'
 const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
 /** Longer ones are not compared with patterns: a host name has 253 characters at most. */
 const MAX_ORIGIN_LENGTH = 300
+/** Pages ask for a few headers. */
+const MAX_ASKED = 50
 /** The response to another origin, or to a preflight with another request, would be a different one. */
 export const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
@@ -86,7 +88,11 @@ export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: stri
 
 /** Why an origin is refused, for the log: foreign text is cut and quoted. */
 export function whyNotAllowed({ written }: Cors, origin: string): string {
-  return `origin ${JSON.stringify(origin.slice(0, MAX_ORIGIN_LENGTH))} is none of "cors.origins": ${written.join(', ')}`
+  return `origin ${shown(origin)} is none of "cors.origins": ${written.join(', ')}`
+}
+
+function shown(text: string): string {
+  return JSON.stringify(text.slice(0, MAX_ORIGIN_LENGTH))
 }
 
 /** Header lines of every response of the route. @param fields of the request */
@@ -116,13 +122,11 @@ export function whyNotPermitted(
   const asked =
     valueIn(fields, 'access-control-request-headers')
       ?.toLowerCase()
-      .split(/[\s,]+/) ?? []
+      .split(/[\s,]+/, MAX_ASKED) ?? []
   const lacking = asked.filter((name) => name !== '' && !headers.has(name))
-  const found = `which a page of ${JSON.stringify(origin)} wants`
-  if (lacking.length > 0) return `"cors.headers" lacks ${JSON.stringify(lacking.join(', '))}, ${found}`
-  return methods.has(requestedMethod)
-    ? undefined
-    : `"cors.methods" lacks ${JSON.stringify(requestedMethod)}, ${found}`
+  const found = `which a page of ${shown(origin)} wants`
+  if (lacking.length > 0) return `"cors.headers" lacks ${shown(lacking.join(', '))}, ${found}`
+  return methods.has(requestedMethod) ? undefined : `"cors.methods" lacks ${shown(requestedMethod)}, ${found}`
 }
 
 /** @returns undefined for any other request */
