@@ -64,13 +64,8 @@ export function upstreamCertificates({
   readonly upstreamTls: UpstreamTlsFiles
 }): Dated[] {
   return upstreamGroups.flatMap(({ name, tls }) => {
-    const { ca = '', cert = '' } = upstreamTls[name] ?? {}
-    return (
-      [
-        ['caFile', ca],
-        ['certFile', cert],
-      ] as const
-    ).flatMap(([key, text]) => {
+    const { ca, cert } = upstreamTls[name] ?? {}
+    const dated = (key: 'caFile' | 'certFile', text = ''): Dated[] => {
       const path = `${childPath('$.upstreams', name)}.tls.${key}`
       return certificatesIn(text).map((pem, index) => {
         const certificate = new X509Certificate(pem)
@@ -86,7 +81,8 @@ export function upstreamCertificates({
           },
         }
       })
-    })
+    }
+    return [...dated('caFile', ca), ...dated('certFile', cert)]
   })
 }
 
