@@ -1,4 +1,5 @@
 import { digestOf, type ReplayFault, type ReplayGuard, type ReplayMemory } from '../auth/replay.ts'
+import type { StoreReply } from './connection/store-link.ts'
 import type { StoreBreaker } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
@@ -106,7 +107,7 @@ export class SharedReplays implements ReplayGuard {
     this.#lackingSinceMs = Math.min(sinceMs, this.#lackingSinceMs ?? sinceMs)
     const isWriting = this.#unwritten !== undefined
     this.#unwritten = this.#options.memory.entries()[Symbol.iterator]()
-    if (!isWriting) this.#writeSome()
+    if (!isWriting) void this.#writeSome()
   }
 
   /**
@@ -126,7 +127,7 @@ export class SharedReplays implements ReplayGuard {
     }
   }
 
-  #writeSome(): void {
+  async #writeSome(): Promise<void> {
     const { breaker, keys, space, lifetimeMs, clock, id } = this.#options
     const nowMs = clock()
     const lacking: string[] = []
@@ -140,26 +141,18 @@ export class SharedReplays implements ReplayGuard {
       if (atMs >= (this.#lackingSinceMs ?? nowMs) && atMs + lifetimeMs > nowMs)
         lacking.push(keys.keyOfOnce(space, digest))
     }
-    let left = lacking.length
-    let isAway = false
-    const onBatchDone = () => {
-      if (isAway) this.#unwritten = undefined
-      else if (this.#unwritten === undefined) this.#lackingSinceMs = undefined
-      else setImmediate(() => this.#writeSome())
-    }
-    if (left === 0) onBatchDone()
-    for (const key of lacking) {
-      breaker.send({
+    const replies = await Promise.all(
+      lacking.map((key) => {
+        const { promise, resolve: done } = Promise.withResolvers<StoreReply | undefined>()
         // In the place of what a refused attempt left, here or at another gateway: that is taken back. For the whole time, because
         // another may have accepted it later.
-        args: ['SET', key, `${id}.0`, 'PX', String(lifetimeMs)],
-        key,
-        done: (reply) => {
-          if (reply === undefined) isAway = true
-          if (--left === 0) onBatchDone()
-        },
-      })
-    }
+        breaker.send({ args: ['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key, done })
+        return promise
+      }),
+    )
+    if (replies.includes(undefined)) this.#unwritten = undefined
+    else if (this.#unwritten === undefined) this.#lackingSinceMs = undefined
+    else setImmediate(() => void this.#writeSome())
   }
 
   #takeBack(key: string, unsure: Unsure): void {
