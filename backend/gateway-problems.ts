@@ -46,7 +46,6 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
     'sessions_unavailable',
     'draining',
     'overloaded',
-    'busy',
     'maintenance',
     'audit_unavailable',
   ],

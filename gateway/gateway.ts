@@ -12,7 +12,6 @@ import type { Settings } from './config/settings.ts'
 import type { Exchange, OngoingForwarding, ServedRoute } from './exchange.ts'
 import type { BodyRoom } from './http/bodies/body-room.ts'
 import type { PathTable } from './http/rules/path-table.ts'
-import type { Shedding } from './http/server/overload/shedding.ts'
 import type { Tunnels } from './http/server/tunnels/tunnels.ts'
 import type { Field } from './http/syntax/field.ts'
 import type { Slots } from './http/syntax/slots.ts'
@@ -52,8 +51,6 @@ export interface Load {
   readonly tunnels: Tunnels
   /** Permits to use the upstream. Written by occupy and close. */
   readonly permits: UpstreamPermits
-  /** Refuses requests to keep the others fast. */
-  readonly shedding: Shedding
   /** Memory for bodies that wait for verification. Written by authenticate. */
   readonly bodyRoom: BodyRoom
   /** Written by drain. */

@@ -74,10 +74,6 @@ export const REFUSALS = {
     sessions_unavailable: { status: 503, detail: 'The end of a session cannot be recorded at the moment.' },
     draining: { status: 503, detail: 'The gateway is stopping.', closes: true },
     overloaded: { status: 503, detail: 'The gateway has too many requests in flight.', closes: true },
-    busy: {
-      status: 503,
-      detail: 'The gateway is too busy: it refuses some requests so that the others stay fast.',
-    },
     maintenance: { status: 503, detail: 'This is closed for maintenance.' },
     loop_detected: {
       status: 508,

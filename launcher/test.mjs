@@ -71,7 +71,6 @@ const TOGETHER = {
     'gateway/http/server/client-response.test.ts',
     'gateway/http/server/conformance',
     'gateway/http/server/connection-phase.test.ts',
-    'gateway/http/server/overload',
     'gateway/http/server/tunnels',
     'gateway/http/tracing',
   ],

@@ -17,7 +17,6 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.upstreamRetry('default', 'succeeded')
   metrics.authDecision('jwt', 'accepted')
   metrics.issuerKeys(() => [['https://issuer.example', 7000]])
-  metrics.shedRatio(0.3)
   metrics.overlooked('/shadow/*', 'missing_token')
   metrics.limitDecision('transfers', 'shadow_refused')
   metrics.auditRecord('API_REQUEST')

@@ -190,16 +190,8 @@ function httpMetrics(registers: Registry[]) {
   const upstreams = upstreamMetrics(registers)
   // A counter that appears with its first event looks to Prometheus as if nothing had happened.
   for (const code of Object.keys(REFUSALS)) refusals.begin(code)
-  const shed = new Gauge({
-    name: 'gateway_overload_shed_ratio',
-    help: 'Share of the requests that are refused because the event loop is late, from 0 to 1.',
-    // Of several threads: the one that refuses most.
-    aggregator: 'max',
-    registers,
-  })
   expose(registers, [requests, durations, refusals, grpcCalls, upstreamDurations, ...upstreams.families])
   return {
-    shedRatio: (share: number) => shed.set(share),
     opened: () => {
       inFlight++
     },

@@ -72,7 +72,6 @@ export function features(root: string, post: Partial<LoadRequest>) {
         config: { upstreams: { default: { breaker: { failurePercent: 50 }, retry: {} } } },
       }),
       add('bound of the group', { config: { upstreams: { default: { maxInFlight: 1000 } } } }),
-      add('overload shedding', { config: { overload: { maxDelayMs: 1000 } } }),
       // It lets a forged token through, as it should.
       entry({
         ...gateway({ name: 'shadow mode', root, additions: { route: { mode: 'shadow' } } }),

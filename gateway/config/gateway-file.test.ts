@@ -88,7 +88,6 @@ test('a file with nothing but a route gets every default', () => {
     maxInFlight: 1024,
     addresses: undefined,
     leniency: undefined,
-    overload: undefined,
     responseLines: responseLines({}),
     maxTunnels: 1024,
     timeouts: {
@@ -265,7 +264,6 @@ test('every key of the file arrives, and a route has its own bounds before those
     maxTunnels: 8,
     addresses: undefined,
     leniency: undefined,
-    overload: undefined,
     responseLines: responseLines({}),
     routes: [
       {
@@ -352,6 +350,7 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ audit: { file: '' } }, /^\$\.audit\.file: must not be empty/],
     [{ audit: { durability: 'safe' } }, /^\$\.audit\.durability: must be .* but is "safe"/],
     [{ audit: { fiel: 'x' } }, /^\$\.audit\.fiel: is not a known key; did you mean "file"\?/],
+    [{ overload: { maxDelayMs: 200 } }, /^\$\.overload: is not a known key; it was removed: .*maxInFlight/],
     [{ dataDir: '' }, /^\$\.dataDir: must not be empty/],
     [{ logLevel: 'warning' }, /^\$\.logLevel: must be .* but is "warning"/],
     [{ trustedProxies: ['10.0.0.0/40'] }, /^\$\.trustedProxies\[0\]: must be an IP address or a network/],

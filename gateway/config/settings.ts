@@ -282,8 +282,6 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly addresses: AddressList | undefined
   /** What at least one route lets through; undefined: the edge rules hold everywhere. */
   readonly leniency: Leniency | undefined
-  /** When requests are refused to keep the others fast; undefined: never. */
-  readonly overload: { readonly maxDelayMs: number } | undefined
   /** Header lines of responses to requests without a route. */
   readonly responseLines: string
   readonly routes: readonly Route[]

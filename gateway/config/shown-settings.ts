@@ -64,7 +64,6 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   timeouts: true,
   addresses: true,
   leniency: true,
-  overload: true,
   responseLines: true,
 }
 

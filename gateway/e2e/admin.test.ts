@@ -20,7 +20,6 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_auth_decisions_total: ['method', 'outcome'],
   gateway_rate_limit_decisions_total: ['decision', 'limit'],
   gateway_refusals_total: ['code'],
-  gateway_overload_shed_ratio: [],
   gateway_requests_abandoned_total: [],
   gateway_ready: [],
   gateway_workers: [],

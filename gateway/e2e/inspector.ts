@@ -83,13 +83,3 @@ export async function evaluateInWorkers(gateway: TestGateway, expression: string
   for (const sessionId of sessions) send(2, 'NodeWorker.sendMessageToWorker', { sessionId, message })
   return () => socket.close()
 }
-
-/** Runs code in the main thread of a gateway that was started `INSPECTABLE`. */
-export async function evaluateInMain(gateway: TestGateway, expression: string): Promise<void> {
-  const url = await until(() => /ws:\/\/\S+/.exec(gateway.process.plain())?.[0])
-  const socket = new WebSocket(url)
-  await once(socket, 'open')
-  socket.send(JSON.stringify({ id: 1, method: 'Runtime.evaluate', params: { expression } }))
-  await once(socket, 'message')
-  socket.close()
-}

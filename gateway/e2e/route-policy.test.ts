@@ -6,7 +6,6 @@ import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
 import { Webhook } from 'standardwebhooks'
 import { type Call, call, type ReceivedResponse } from './client.ts'
-import { evaluateInMain, INSPECTABLE } from './inspector.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire, type Wire } from './wire.ts'
@@ -478,37 +477,5 @@ describe('what a route may say', () => {
       edit(cors('one'))
       await becomes(204, () => asked('one'))
     })
-  })
-})
-
-describe('a gateway that has an overload rule', () => {
-  it('refuses a share of requests while its event loop is late, answers health, and ends by itself', async () => {
-    const upstream = await startUpstream()
-    const gateway = await startGateway({
-      env: INSPECTABLE,
-      config: {
-        upstream: upstream.url,
-        overload: { maxDelayMs: 100 },
-        routes: [{ path: '/*', auth: ['none'] }],
-      },
-    })
-    const late = 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 150)'
-    await evaluateInMain(gateway, `globalThis.late = setInterval(() => ${late}, 1); 0`)
-    const ask = () => call(`${gateway.url}/a`)
-    const refused = await until(async () => {
-      const responses = await Promise.all(Array.from({ length: 20 }, ask))
-      assert.ok(responses.some(({ status }) => status === 200))
-      return responses.find(({ status }) => status !== 200)
-    })
-    assert.equal((await call(`${gateway.adminUrl}/healthz`)).status, 200)
-    assert.deepEqual([refused.status, refused.json().code], [503, 'busy'])
-    assert.equal(refused.headers['retry-after'], '1')
-    await gateway.pair(String(refused.headers['x-request-id']))
-    assert.ok((await gateway.metric('gateway_overload_shed_ratio')) > 0)
-    await evaluateInMain(gateway, 'clearInterval(globalThis.late); 0')
-    await gateway.process.line(({ msg }) => msg === 'every request is let in again')
-    assert.equal((await ask()).status, 200)
-    await gateway.end()
-    upstream.close()
   })
 })

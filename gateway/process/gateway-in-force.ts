@@ -14,7 +14,6 @@ import type { Settings } from '../config/settings.ts'
 import type { Configured, Gateway, Load } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
 import { loopMark } from '../http/rules/loop-mark.ts'
-import { Shedding } from '../http/server/overload/shedding.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import type { Limiter } from '../limits/limiter.ts'
@@ -62,7 +61,6 @@ export class GatewayInForce {
     this.#nameSession = nameSessions(startup)
     this.#observer = observeUpstreams(this.#fixed, () => this.#gateway.upstreams)
     this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
-    this.#fixed.load.shedding.enforce(startup.settings.overload?.maxDelayMs)
     this.#gateway.upstreams.start()
     foundation.metrics.watchUpstreams(() => this.#gateway.upstreams.targets)
     foundation.metrics.issuerKeys(() => this.#keyAges())
@@ -177,7 +175,6 @@ export class GatewayInForce {
     log.level = settings.logLevel
     load.permits.bound(settings.maxInFlight)
     load.tunnels.bound(settings.maxTunnels)
-    load.shedding.enforce(settings.overload?.maxDelayMs)
     changeState(this.#foundation.state, settings)
     if (addressRate !== undefined) {
       this.#addressCounts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
@@ -233,29 +230,12 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
       ...load,
       inFlight: new Slots(),
       orphans: new Set(),
-      shedding: makeShedding(log, metrics),
       bodyRoom: new BodyRoom(),
       phase: 'serving',
       refusalLog: new Map(),
     },
     loopMark: loopMark(secret),
   }
-}
-
-function makeShedding(log: Gateway['log'], metrics: Metrics): Shedding {
-  let isShedding = false
-  return new Shedding({
-    steadyClock: () => performance.now(),
-    onShare: (share, delayMs) => {
-      metrics.shedRatio(share)
-      if (isShedding === share > 0) return
-      isShedding = share > 0
-      const message = isShedding
-        ? 'too busy: a share of requests is refused'
-        : 'every request is let in again'
-      log.warn({ delayMs: Math.round(delayMs) }, message)
-    },
-  })
 }
 
 /** Every gateway is made here, with its keys in one order: look-ups in the path of requests are then faster. */

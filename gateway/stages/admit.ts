@@ -14,7 +14,6 @@ const WHOLE_SERVER: Target = { path: '*', query: '', authority: undefined }
 
 const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
-const BUSY = refusal('busy', { headers: ['Retry-After', '1'] })
 const AUDIT_UNAVAILABLE = refusal('audit_unavailable', { headers: ['Retry-After', '5'] })
 const TARGET_TOO_LONG = refusal('target_too_long')
 const INVALID_HOST = refusal('invalid_host')
@@ -95,7 +94,6 @@ function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | 
   if (headers.loop?.includes(loopMark) === true) return LOOP_DETECTED
   if (load.phase === 'over') return DRAINING
   if (load.permits.areExhausted) return OVERLOADED
-  if (load.shedding.refusesNext()) return BUSY
   if (upgrade !== undefined && load.tunnels.isFull) return NO_TUNNEL_FREE
   if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined

@@ -273,7 +273,6 @@ export function makeGateway({
       inFlight: new Slots(),
       orphans: new Set(),
       tunnels: { isFull: false, reserve: () => undefined },
-      shedding: { refusesNext: () => false },
       permits: new UpstreamPermits({ max: maxInFlight, threads: 1 }),
       phase: 'serving',
       refusalLog: new Map(),

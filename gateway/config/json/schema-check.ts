@@ -35,6 +35,10 @@ export type SchemaCheck = (value: unknown) => SchemaReport
 
 /** Turning an error into a problem is slow, and a file may have an error in each of 250,000 values. */
 const MAX_ERRORS = 10_000
+/** By JSON path: keys of earlier versions, with what to do instead. */
+const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
+  ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
+])
 const TYPE_WORDS = new Map([
   ['string', 'text'],
   ['integer', 'a whole number'],
@@ -84,7 +88,7 @@ function problemsOf(errors: readonly ErrorObject[]): Problem[] {
     const hint =
       suggestion === undefined ? `the keys are ${quoteAll(known)}` : `did you mean "${suggestion}"?`
     const path = pathOf(error)
-    problems.set(path, { path, reason: `is not a known key; ${hint}` })
+    problems.set(path, { path, reason: `is not a known key; ${REMOVED_KEYS.get(path) ?? hint}` })
   }
   for (const error of errors) {
     const path = pathOf(error)

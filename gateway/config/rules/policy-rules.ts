@@ -29,7 +29,6 @@ interface WrittenMaintenance {
 export interface WrittenFilePolicy {
   readonly addresses?: WrittenAddresses
   readonly maintenance?: WrittenMaintenance
-  readonly overload?: Settings['overload']
   readonly responseHeaders?: ResponseHeaders
 }
 
@@ -116,10 +115,10 @@ function nameFault(name: string): string | undefined {
   return isToken(name) ? undefined : `must be the name of a header, but is ${JSON.stringify(name)}`
 }
 
-type FilePolicy = Pick<Settings, 'addresses' | 'leniency' | 'overload' | 'responseLines'>
+type FilePolicy = Pick<Settings, 'addresses' | 'leniency' | 'responseLines'>
 
 /** @param written without faults */
-export function filePolicy({ addresses, overload, responseHeaders = {}, routes }: Written): FilePolicy {
+export function filePolicy({ addresses, responseHeaders = {}, routes }: Written): FilePolicy {
   return {
     addresses: addressList(addresses),
     leniency: leniencyOf({
@@ -127,7 +126,6 @@ export function filePolicy({ addresses, overload, responseHeaders = {}, routes }
       pathParameters: routes.some((route) => route.pathParameters),
       underscoreNames: routes.some((route) => route.underscoreNames),
     }),
-    overload,
     responseLines: responseLines(responseHeaders),
   }
 }
