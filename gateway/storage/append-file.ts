@@ -49,9 +49,9 @@ export function realPathOf(file: string): string {
     return realpathSync(file)
   } catch (error) {
     const path = join(realpathSync(dirname(file)), basename(file))
-    const isLink = lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true
-    // Links in a circle are not missing.
-    if (!isLink || (error as NodeJS.ErrnoException).code !== 'ENOENT') return path
+    // Links in a circle are not missing, nor is what would lie below a file.
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return path
+    if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return path
     const target = resolve(dirname(path), readlinkSync(path))
     return existsSync(dirname(target)) ? realPathOf(target) : path
   }

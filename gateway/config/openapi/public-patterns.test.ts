@@ -12,8 +12,8 @@ function fitsByEcma(source: string, text: string): boolean {
   try {
     return new RegExp(`^(?:[^]*?)(?:${source})`, 'u').test(text)
   } catch {
-    // Without the flag a letter is a unit of UTF-16, of which there is one here.
-    return new RegExp(source).test(text.replaceAll('😀', 'x'))
+    // Without the flag a character is a unit of UTF-16, so one of two units stands as another symbol of one.
+    return new RegExp(source).test(text.replaceAll('😀', '☃'))
   }
 }
 
