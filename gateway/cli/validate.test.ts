@@ -12,6 +12,9 @@ import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
 const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
+/** Of this test's user, whoever owns `data` of the checkout. */
+const DATA = mkdtempSync(join(tmpdir(), 'validate-data-'))
+process.on('exit', () => rmSync(DATA, { recursive: true }))
 const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose":"Test"}]}'
 
 /** Runs the real program, as `npm run validate` does. */
@@ -25,6 +28,8 @@ function run(args: readonly string[], env: Record<string, string>) {
     ...(PATH && { PATH }),
     ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
     ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
+    GATEWAY_DATA_DIR: DATA,
+    GATEWAY_AUDIT_FILE: join(DATA, 'audit.ndjson'),
   }
   const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
     cwd: ROOT,
