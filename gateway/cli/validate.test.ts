@@ -12,7 +12,7 @@ import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
 const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
-/** Of this test's user, whoever owns `data` of the checkout. */
+/** A data directory of this test's user, whoever owns `data` of the checkout. */
 const DATA = mkdtempSync(join(tmpdir(), 'validate-data-'))
 process.on('exit', () => rmSync(DATA, { recursive: true }))
 const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose":"Test"}]}'

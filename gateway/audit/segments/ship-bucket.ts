@@ -108,7 +108,7 @@ export class ShipBucket implements ShipTarget {
     await upload.done()
   }
 
-  /** Those who may not list the bucket (`s3:ListBucket`) are told 403 of what is not there. */
+  /** 403 is what a bucket says of a missing object to whoever may not list it (`s3:ListBucket`). */
   async #head(name: string): Promise<Seen> {
     const command = new HeadObjectCommand({ ...this.#place(name), ChecksumMode: 'ENABLED' })
     try {

@@ -6,7 +6,7 @@ import { beginSteps, TooComplex } from './check-steps.ts'
 import { LinearPattern } from './linear-pattern.ts'
 import { readPattern, Unsupported } from './read-pattern.ts'
 
-/** Whether a text of one check fits. @throws TooComplex */
+/** Tells whether a text of one check fits. @throws TooComplex */
 function fits(source: string, text: string): boolean {
   beginSteps()
   return new LinearPattern(source).test(text)

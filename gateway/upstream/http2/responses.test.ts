@@ -350,7 +350,7 @@ describe('a response over HTTP/2', () => {
 })
 
 describe('a call of gRPC', () => {
-  /** Whether a circuit breaker that a failure opens is open after a call, or a request of another kind, that got this. */
+  /** Tells whether a circuit breaker that a failure opens is open after a call, or another request, that got this. */
   async function opens(t: TestContext, script: Script, isDuplex = true): Promise<boolean> {
     const framed = await framedUpstream(script)
     const breaker = {
