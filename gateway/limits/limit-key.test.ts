@@ -19,12 +19,11 @@ const alice: Principal = {
 describe('the key of a limit', () => {
   test('is the principal when there is one, unless the row asks for the address', () => {
     assert.equal(limitKey('caller', alice, '203.0.113.9'), 'p:user:alice')
-    assert.equal(limitKey('principal', alice, '203.0.113.9'), 'p:user:alice')
     assert.equal(limitKey('address', alice, '203.0.113.9'), 'a:203.0.113.9')
   })
 
   test('is the address when there is no principal', () => {
-    for (const per of ['caller', 'principal', 'address'] as const) {
+    for (const per of ['caller', 'address'] as const) {
       assert.equal(limitKey(per, undefined, '203.0.113.9'), 'a:203.0.113.9')
     }
   })

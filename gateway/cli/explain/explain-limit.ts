@@ -9,7 +9,6 @@ import { methodsOf, whyNot } from './row-reasons.ts'
 
 const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
   caller: 'each caller; without a credential, each address',
-  principal: 'each caller; without a credential, each address',
   address: 'each address',
 }
 

@@ -39,6 +39,10 @@ const MAX_ERRORS = 10_000
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
 ])
+/** By JSON path without the places in lists: values of earlier versions, with what to do instead. */
+const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map([
+  ['$.limits[].per', { principal: 'it was removed: write "caller", which means the same' }],
+])
 const TYPE_WORDS = new Map([
   ['string', 'text'],
   ['integer', 'a whole number'],
@@ -135,6 +139,8 @@ function sentence(error: ErrorObject): string {
 
 function enumHint(error: ErrorObject): string {
   if (typeof error.data !== 'string') return ''
+  const removed = REMOVED_VALUES.get(pathOf(error).replace(/\[\d+\]/g, '[]'))?.[error.data]
+  if (removed !== undefined) return `; ${removed}`
   const words = error.params.allowedValues.filter((value: unknown) => typeof value === 'string')
   const meant = closestTo(error.data, words)
   return meant === undefined ? '' : `; did you mean "${meant}"?`

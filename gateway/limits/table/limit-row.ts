@@ -1,5 +1,5 @@
-/** `address` counts by the caller's address; `caller` and `principal` by the principal, or by the address without one. */
-export type LimitPer = 'caller' | 'address' | 'principal'
+/** `caller` counts by the principal, or by the address without one; `address` always by the caller's address. */
+export type LimitPer = 'caller' | 'address'
 /** `shadow` counts and reports in metrics, but never refuses. */
 export type LimitMode = 'enforce' | 'shadow'
 /** What to do when the shared store does not respond; without a shared store it has no effect. */

@@ -101,7 +101,11 @@ test('each key of a row refuses what is not of its kind, by its path', () => {
     [{ methods: [] }, /^\$\.limits\[0\]\.methods: must not be empty/],
     [{ methods: 'GET' }, /^\$\.limits\[0\]\.methods: must be an array, but is "GET"/],
     [{ methods: ['get'] }, /^\$\.limits\[0\]\.methods\[0\]: .*did you mean "GET"\?/],
-    [{ per: 'user' }, /^\$\.limits\[0\]\.per: must be "caller", "address" or "principal", but is "user"/],
+    [{ per: 'user' }, /^\$\.limits\[0\]\.per: must be "caller" or "address", but is "user"$/],
+    [
+      { per: 'principal' },
+      /^\$\.limits\[0\]\.per: must be "caller" or "address", but is "principal"; it was removed: write "caller", which means the same$/,
+    ],
     [{ mode: 'Shadow' }, /^\$\.limits\[0\]\.mode: .*did you mean "shadow"\?/],
     [{ onStoreFailure: 'open' }, /^\$\.limits\[0\]\.onStoreFailure: must be "local", "deny" or "allow"/],
     [
