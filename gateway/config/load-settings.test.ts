@@ -203,8 +203,9 @@ test('what looks after files and seals of the trail is refused where there are n
     witnesses: { quorum: 1, members },
     rotation: { maxAge: '1d' },
     retention: { keep: '1d', unsealed: true },
+    secondSealKey: 'ml-dsa-44',
   }
-  const output = ['rotation', 'retention', 'witnesses'].map(
+  const output = ['rotation', 'retention', 'witnesses', 'secondSealKey'].map(
     (key) => `config/gateway.json: $.audit.${key}: is of no use on standard output: `,
   )
   const file = { audit: { ...asked, file: '-' } }
@@ -217,11 +218,12 @@ test('what looks after files and seals of the trail is refused where there are n
     faults({ audit: asked }, env),
     output.map((fault) => `${fault}GATEWAY_AUDIT_FILE must be a file`),
   )
-  const unsealed = 'config/gateway.json: $.audit.witnesses: is of no use without seals: '
-  assert.deepEqual(faults({ audit: { ...asked, seals: 'off' } }), [`${unsealed}$.audit.seals must be "on"`])
-  assert.deepEqual(faults({ audit: asked }, { GATEWAY_AUDIT_SEALS: 'off' }), [
-    `${unsealed}GATEWAY_AUDIT_SEALS must be "on"`,
-  ])
+  const unsealed = (where: string) =>
+    ['witnesses', 'secondSealKey'].map(
+      (key) => `config/gateway.json: $.audit.${key}: is of no use without seals: ${where} must be "on"`,
+    )
+  assert.deepEqual(faults({ audit: { ...asked, seals: 'off' } }), unsealed('$.audit.seals'))
+  assert.deepEqual(faults({ audit: asked }, { GATEWAY_AUDIT_SEALS: 'off' }), unsealed('GATEWAY_AUDIT_SEALS'))
   assert.deepEqual(faults({ audit: asked }), [])
 })
 

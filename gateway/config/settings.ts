@@ -253,6 +253,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly auditSeals: 'on' | 'off'
   /** Undefined: one in the data directory, which is made when it is missing. */
   readonly auditSealKeyFile: string | undefined
+  /** Undefined: one key signs alone. */
+  readonly auditSecondSealKey: 'ml-dsa-44' | undefined
   /** Undefined: made from the key. */
   readonly auditOrigin: string | undefined
   readonly auditRotation: AuditRotation | undefined

@@ -40,6 +40,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   auditDurability: true,
   auditSeals: true,
   auditSealKeyFile: false,
+  auditSecondSealKey: true,
   auditOrigin: true,
   auditRotation: true,
   auditWitnesses: true,

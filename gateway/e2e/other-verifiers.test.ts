@@ -51,7 +51,11 @@ describeWithPrograms(SUITE, (programs) => {
 
   before(async () => {
     upstream = await startUpstream()
-    const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
+    const config = {
+      upstream: upstream.url,
+      routes: [{ path: '/*', auth: ['none'] }],
+      audit: { secondSealKey: 'ml-dsa-44' },
+    }
     gateway = await startGateway({ config, env: { GATEWAY_AUDIT_SEALS: 'on' } })
     const checkpoint = join(gateway.dir, 'audit-log', 'checkpoint')
     let asked = 0

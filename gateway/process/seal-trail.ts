@@ -9,7 +9,7 @@ import {
   mlDsaKeyFile,
   type PrivateSealKeys,
   readKeyFiles,
-  readSealKey,
+  sealKeyOf,
 } from '../audit/seals/seal-key.ts'
 import { readOwnCheckpoint, refuseToReplaceKey } from '../audit/seals/sealed-log.ts'
 import { Sealing } from '../audit/seals/sealing.ts'
@@ -40,7 +40,7 @@ const KEY_FILE = 'audit-seal-key.pem'
  * @throws Error that names the file, when the key cannot be used or the log is of another key.
  */
 export function prepareSeals({ settings, log }: StartupConfiguration): SealedTrail | undefined {
-  const { auditFile, auditSeals, auditSealKeyFile, auditOrigin, dataDir } = settings
+  const { auditFile, auditSeals, auditSealKeyFile, auditSecondSealKey, auditOrigin, dataDir } = settings
   if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
   const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
   const directory = logDirectory(auditFile)
@@ -52,19 +52,37 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
       log.info({ file }, `made a key for the seals: ${command} prints the verifier key; note it elsewhere`)
     }
   }
-  const sealKey = readSealKey(file, auditOrigin)
+  const sealKey = sealKeyOf(readKeyFiles(file, false), auditOrigin)
   readOwnCheckpoint(directory, sealKey)
+  const second = mlDsaKeyFile(file)
+  const withSecond = auditSecondSealKey !== undefined
   // Only now: the log may be of another key.
-  if (auditSealKeyFile === undefined) {
-    const second = makeMlDsaKey(file)
-    if (second !== undefined) log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
-  }
-  for (const path of [file, mlDsaKeyFile(file)]) {
+  if (withSecond && auditSealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
+    log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
+  if (!withSecond && !isMissing(second))
+    log.warn(
+      { file: second },
+      'the second key of the seals is not used: audit.secondSealKey does not ask for it',
+    )
+  for (const path of withSecond ? [file, second] : [file]) {
     const fault = ownerFault(path, statSync(path, { throwIfNoEntry: false }))
     if (fault !== undefined) throw new Error(`the key of the seals cannot be used: ${fault}`)
     warnIfShared(path, log)
   }
-  return { directory, keys: readKeyFiles(file), origin: sealKey.origin }
+  return { directory, keys: readKeys(file, settings), origin: sealKey.origin }
+}
+
+/** Reads the keys that are to sign. @throws Error that names the file */
+function readKeys(
+  file: string,
+  { auditSecondSealKey }: Pick<Settings, 'auditSecondSealKey'>,
+): PrivateSealKeys {
+  const first = readKeyFiles(file, false)
+  if (auditSecondSealKey === undefined) return first
+  const second = mlDsaKeyFile(file)
+  if (!isMissing(second)) return readKeyFiles(file, true)
+  const command = `countersign audit key --second ${inShell(file)}`
+  throw new Error(`${second} is missing, and audit.secondSealKey asks for it: ${command} makes it`)
 }
 
 /** A word for a shell. */
@@ -81,11 +99,11 @@ export function sealKeyFaults({
   auditFile,
   auditSeals,
   auditSealKeyFile: file,
-  auditOrigin,
-}: Pick<Settings, 'auditFile' | 'auditSeals' | 'auditSealKeyFile' | 'auditOrigin'>): Fault[] {
+  auditSecondSealKey,
+}: Pick<Settings, 'auditFile' | 'auditSeals' | 'auditSealKeyFile' | 'auditSecondSealKey'>): Fault[] {
   if (auditSeals === 'off' || !isRegularTrail(auditFile) || file === undefined) return []
   try {
-    readSealKey(file, auditOrigin)
+    readKeys(file, { auditSecondSealKey })
     return []
   } catch (error) {
     return [

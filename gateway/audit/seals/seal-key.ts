@@ -60,13 +60,13 @@ export function makeSealKey(file: string): boolean {
 /**
  * Makes an ML-DSA-44 key beside the other, as `makeSealKey`.
  *
- * @returns the name of its file; undefined when there is one, or this Node has no ML-DSA.
+ * @returns the name of its file; undefined when there is one.
+ * @throws Error that names the file, also when this Node has no ML-DSA.
  */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined
-  const privateKey = newMlDsaKey()
-  return privateKey !== undefined && makeKeyFile(file, privateKey) ? file : undefined
+  return makeKeyFile(file, newMlDsaKey(file)) ? file : undefined
 }
 
 /** `audit-seal-key-ml-dsa-44.pem` for `audit-seal-key.pem`. */
@@ -75,13 +75,14 @@ export function mlDsaKeyFile(sealKeyFile: string): string {
   return format({ dir, name: `${name}-${ML_DSA_44}`, ext })
 }
 
-function newMlDsaKey(): KeyObject | undefined {
+function newMlDsaKey(file: string): KeyObject {
   try {
     return generateKeyPairSync(ML_DSA_44).privateKey
   } catch (error) {
-    // A Node that was built with an older OpenSSL.
-    if ((error as NodeJS.ErrnoException).code === 'ERR_INVALID_ARG_VALUE') return undefined
-    throw error
+    const { openssl } = process.versions
+    throw new Error(`${file} cannot be made: ML-DSA needs OpenSSL 3.5, and this Node has ${openssl}`, {
+      cause: error,
+    })
   }
 }
 
@@ -108,15 +109,15 @@ function makeKeyFile(file: string, privateKey: KeyObject): boolean {
 }
 
 /**
- * Reads an Ed25519 key, and the ML-DSA-44 key if one lies beside it.
+ * Reads an Ed25519 key, and the ML-DSA-44 key beside it.
  *
+ * @param withSecond whether the ML-DSA-44 key is read; by default, if there is one.
  * @throws Error that names the file, when one cannot be read or is of another kind.
  */
-export function readKeyFiles(file: string): PrivateSealKeys {
-  const second = mlDsaKeyFile(file)
+export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(file))): PrivateSealKeys {
   return {
     ed25519: readKeyFile(file, 'ed25519'),
-    mlDsa44: existsSync(second) ? readKeyFile(second, ML_DSA_44) : undefined,
+    mlDsa44: withSecond ? readKeyFile(mlDsaKeyFile(file), ML_DSA_44) : undefined,
   }
 }
 

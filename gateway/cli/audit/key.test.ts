@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -31,3 +31,28 @@ for (const auditOrigin of [undefined, 'audit.example.com/1']) {
     assert.equal(told.length, count)
   })
 }
+
+test('one key is made, and a second beside it only where --second asks for it', (t) => {
+  const directory = mkdtempSync(join(tmpdir(), 'audit-key-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const key = (...words: string[]) => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', 'key', ...words], {
+      encoding: 'utf8',
+    })
+    return { status, keys: stdout.trimEnd().split('\n'), stderr }
+  }
+  const file = join(directory, 'seal.pem')
+  const alone = key(file)
+  assert.deepEqual([alone.status, alone.keys.length, readdirSync(directory)], [0, 1, ['seal.pem']])
+  assert.match(key(file).stderr, /seal\.pem is there already/)
+  const both = key('--second', file)
+  assert.deepEqual([both.status, both.keys.length, both.keys[0]], [0, 2, alone.keys[0]])
+  assert.deepEqual(readdirSync(directory), ['seal-ml-dsa-44.pem', 'seal.pem'])
+  assert.match(both.stderr, /^\S+seal-ml-dsa-44\.pem is a private key: it stays with the gateway\n$/)
+  const again = key('--second', file)
+  assert.match(again.stderr, /seal-ml-dsa-44\.pem are there already/)
+  assert.equal(again.status, 1)
+  assert.deepEqual(key('--show', file).keys, both.keys)
+  const fresh = key('--second', join(directory, 'new.pem'))
+  assert.deepEqual([fresh.status, fresh.keys.length], [0, 2])
+})

@@ -1,4 +1,4 @@
-import { makeMlDsaKey, makeSealKey, readSealKey } from '../../audit/seals/seal-key.ts'
+import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
 import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
 import { type Command, CommandFault, EXIT, flagValue, UsageFault } from '../command.ts'
 import { complain, print } from '../print.ts'
@@ -8,6 +8,7 @@ export const command: Command = {
   words: '[FILE]',
   count: [0, 1],
   flags: {
+    second: { about: 'makes a key of ML-DSA-44 beside FILE too, for audit.secondSealKey' },
     show: { value: 'FILE', about: 'prints the verifier keys of keys that are there, and makes none' },
     origin: {
       value: 'NAME',
@@ -15,7 +16,7 @@ export const command: Command = {
     },
   },
   about: [
-    'Makes the keys that seal the trail (PEM, mode 0600), and prints their verifier keys: FILE of Ed25519, and beside it one of ML-DSA-44, which signs the same checkpoints against quantum computers: FILE-ml-dsa-44.pem for FILE.pem. Name FILE by GATEWAY_AUDIT_SEAL_KEY; a gateway without that makes its own at the first start.',
+    'Makes the key that seals the trail (PEM, mode 0600) of Ed25519, and prints its verifier key. With --second it also makes one of ML-DSA-44, FILE-ml-dsa-44.pem for FILE.pem, which signs the same checkpoints against quantum computers; FILE may then be there. Name FILE by GATEWAY_AUDIT_SEAL_KEY; a gateway without that makes its own at the first start.',
     'Note the verifier keys where those who may write the trail cannot: they are what "audit verify --key" trusts. Programs that know Ed25519 only need the first line.',
   ],
   examples: [
@@ -28,16 +29,20 @@ export const command: Command = {
     const shown = flagValue(flags, 'show')
     if ((file === undefined) === (shown === undefined))
       throw new UsageFault('needs either FILE or --show FILE')
-    if (file !== undefined && !(await ableTo(() => makeSealKey(file)))) {
-      throw new CommandFault(`${file} is there already, and nothing is overwritten`)
+    const made: string[] = []
+    if (file !== undefined) {
+      if (await ableTo(() => makeSealKey(file))) made.push(file)
+      const second = flags.second && (await ableTo(() => makeMlDsaKey(file)))
+      if (second) made.push(second)
+      const there = flags.second ? `${file} and ${mlDsaKeyFile(file)} are` : `${file} is`
+      if (made.length === 0) throw new CommandFault(`${there} there already, and nothing is overwritten`)
     }
-    const second = file && (await ableTo(() => makeMlDsaKey(file)))
-    const key = await ableTo(() => readSealKey(String(file ?? shown), flagValue(flags, 'origin')))
-    print(formatVerifierKey(key.verifier))
-    if (key.mlDsaVerifier !== undefined) print(formatVerifierKey(key.mlDsaVerifier))
-    for (const made of [file, second]) {
-      if (made !== undefined) complain(`${made} is a private key: it stays with the gateway`)
-    }
+    const { verifier, mlDsaVerifier } = await ableTo(() =>
+      readSealKey(String(file ?? shown), flagValue(flags, 'origin')),
+    )
+    print(formatVerifierKey(verifier))
+    if (mlDsaVerifier !== undefined) print(formatVerifierKey(mlDsaVerifier))
+    for (const key of made) complain(`${key} is a private key: it stays with the gateway`)
     return EXIT.good
   },
 }

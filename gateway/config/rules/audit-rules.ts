@@ -11,6 +11,7 @@ export interface WrittenAudit {
   readonly durability: Settings['auditDurability']
   readonly seals: Settings['auditSeals']
   readonly sealKeyFile?: string
+  readonly secondSealKey?: 'ml-dsa-44'
   readonly origin?: string
   readonly rotation?: Pick<AuditRotation, 'compress'> & {
     readonly maxBytes?: number
@@ -33,6 +34,7 @@ type AuditSettings = Pick<
   | 'auditDurability'
   | 'auditSeals'
   | 'auditSealKeyFile'
+  | 'auditSecondSealKey'
   | 'auditOrigin'
   | 'auditRotation'
   | 'auditRetention'
@@ -70,17 +72,18 @@ export function auditConflicts(
   nameOf: (key: 'auditFile' | 'auditSeals') => string,
 ): Fault[] {
   const { auditRotation: rotation, auditRetention: retention, auditShip: ship } = settings
-  const { auditWitnesses: witnesses, auditStamps: stamps } = settings
+  const { auditWitnesses: witnesses, auditStamps: stamps, auditSecondSealKey: secondSealKey } = settings
   const refused = (keys: object, reason: string) =>
     Object.entries(keys).flatMap(([key, value]) =>
       value === undefined ? [] : [{ file: configFile, path: `$.audit.${key}`, reason }],
     )
   if (settings.auditFile === '-') {
     const reason = `is of no use on standard output: ${nameOf('auditFile')} must be a file`
-    return refused({ rotation, retention, ship, witnesses, stamps }, reason)
+    return refused({ rotation, retention, ship, witnesses, stamps, secondSealKey }, reason)
   }
   if (settings.auditSeals === 'on') return []
-  return refused({ witnesses, stamps }, `is of no use without seals: ${nameOf('auditSeals')} must be "on"`)
+  const reason = `is of no use without seals: ${nameOf('auditSeals')} must be "on"`
+  return refused({ witnesses, stamps, secondSealKey }, reason)
 }
 
 /** Each undefined where it is not configured. */
@@ -90,7 +93,8 @@ type Kept = {
     | 'auditRetention'
     | 'auditShip'
     | 'auditWitnesses'
-    | 'auditStamps']: unknown
+    | 'auditStamps'
+    | 'auditSecondSealKey']: unknown
 }
 
 export function auditSettings({ rotation, retention, ship, ...written }: WrittenAudit): AuditSettings {
@@ -99,6 +103,7 @@ export function auditSettings({ rotation, retention, ship, ...written }: Written
     auditDurability: written.durability,
     auditSeals: written.seals,
     auditSealKeyFile: written.sealKeyFile,
+    auditSecondSealKey: written.secondSealKey,
     auditOrigin: written.origin,
     auditRotation: rotation && {
       maxBytes: rotation.maxBytes,

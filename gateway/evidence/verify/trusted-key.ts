@@ -17,13 +17,14 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 export interface TrustedKey {
   /** As a rule one, or one of Ed25519 and one of ML-DSA-44. @param logName as the checkpoint has it. @throws NoteFault when there are none for it */
   verifiersOf(logName: string): readonly NoteVerifier[]
-  /** How many of them must have signed a checkpoint. */
-  readonly least: 'all' | 'one'
+  /** How many of them must have signed a checkpoint. `first`: the others too, but only where they have signed at all. */
+  readonly least: 'all' | 'first' | 'one'
 }
 
 /**
  * @param given verifier keys (C2SP signed-note), separated by commas or white space, or the name of a file with them, or with
- * a public or private key in PEM; with PEM the ML-DSA-44 key beside it counts too, as a gateway makes it.
+ * a public or private key in PEM; with PEM the ML-DSA-44 key beside it counts too where it has signed: a gateway
+ * leaves it there when it is no longer to sign.
  * A verifier key holds the name of the log; with PEM it is that of the checkpoint.
  * @throws Error when it is none of these.
  */
@@ -35,7 +36,7 @@ export function trustedKey(given: string): TrustedKey {
       const pems = existsSync(second) ? [text, readRegularFile(second).toString()] : [text]
       const keys = pems.map((pem) => createPublicKey(pem))
       const verifiers = keys.map(namedVerifier)
-      return { least: 'all', verifiersOf: (name) => verifiers.map((verifierOf) => verifierOf(name)) }
+      return { least: 'first', verifiersOf: (name) => verifiers.map((verifierOf) => verifierOf(name)) }
     }
     const verifiers = listed(text).map((key) => logVerifier(parseVerifierKey(key)))
     if (verifiers.length === 0) throw new Error('it holds none')
@@ -92,7 +93,8 @@ export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
     throw new NoteFault(`is of the log ${checkpoint.origin}, and the key is for ${stranger.name}`)
   }
   const signers = signersOf(note, verifiers)
-  const missing = verifiers.find((verifier) => !signers.includes(verifier))
+  const needed = key.least === 'first' ? verifiers.slice(0, 1) : verifiers
+  const missing = needed.find((verifier) => !signers.includes(verifier))
   if (missing === undefined || (key.least === 'one' && signers.length > 0)) return checkpoint
   const others = note.signatures.map(({ name, keyId }) => `${name}+${keyId}`).join(', ')
   throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)

@@ -327,6 +327,13 @@ describe('verifying a trail', () => {
     for (const key of [both, trustedKey(trail.keyFile), trustedKey(trail.vkey)]) {
       assert.deepEqual((await judge(trail, { key, kept })).findings, [])
     }
+    writeFileSync(file, before)
+    assert.deepEqual(
+      (await judge(trail, { key: trustedKey(trail.keyFile) })).findings,
+      [],
+      'a key that is not used',
+    )
+    writeFileSync(file, after)
     const stranger = await newTrail()
     makeMlDsaKey(stranger.keyFile)
     const { publicKey } = readSealKey(stranger.keyFile).mlDsaVerifier ?? assert.fail()

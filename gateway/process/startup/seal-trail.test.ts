@@ -4,10 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { EMPTY_ROOT } from '../../audit/seals/hashes.ts'
-import { makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
+import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
 import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
-import { prepareSeals } from '../seal-trail.ts'
+import type { Settings } from '../../config/settings.ts'
+import { prepareSeals, sealKeyFaults } from '../seal-trail.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
+
+const WITH_SECOND = { auditSecondSealKey: 'ml-dsa-44' } as const
 
 /** A data directory whose log has a checkpoint of an Ed25519 key alone. */
 function sealedDirectory(t: TestContext) {
@@ -20,9 +23,11 @@ function sealedDirectory(t: TestContext) {
   mkdirSync(directory)
   writeFileSync(checkpointFile(directory), readSealKey(key).seal({ size: 0, root: EMPTY_ROOT }))
   const logged: string[] = []
-  const log = { info: (_: object, message: string) => logged.push(message), warn: assert.fail }
+  const tell = (_: object, message: string) => logged.push(message)
+  const log = { info: tell, warn: tell }
   const settings = { auditFile, auditSeals: 'on', dataDir }
-  const prepare = () => prepareSeals({ settings, log } as unknown as StartupConfiguration)
+  const prepare = (changed: Partial<Settings> = {}) =>
+    prepareSeals({ settings: { ...settings, ...changed }, log } as unknown as StartupConfiguration)
   return { key, second: mlDsaKeyFile(key), directory, logged, prepare }
 }
 
@@ -30,14 +35,17 @@ test('no key is made in the place of the one that has sealed the log', (t) => {
   const { key, second, directory, logged, prepare } = sealedDirectory(t)
   renameSync(key, `${key}.away`)
   for (let start = 0; start < 2; start++) {
-    assert.throws(prepare, (error: Error) => {
-      assert.ok(error.message.includes(`${key} is missing: put the key back, or move the directory away`))
-      return true
-    })
+    assert.throws(
+      () => prepare(WITH_SECOND),
+      (error: Error) => {
+        assert.ok(error.message.includes(`${key} is missing: put the key back, or move the directory away`))
+        return true
+      },
+    )
     assert.deepEqual([existsSync(key), existsSync(second), logged], [false, false, []])
   }
   renameSync(directory, `${directory}.away`)
-  assert.ok(prepare()?.keys.mlDsa44)
+  assert.ok(prepare(WITH_SECOND)?.keys.mlDsa44)
   assert.deepEqual(
     logged.map((message) => message.split(':')[0]),
     ['made a key for the seals', 'made an ML-DSA-44 key for the seals'],
@@ -48,26 +56,54 @@ test('no ML-DSA key is made beside a key that has not sealed the log', (t) => {
   const { key, second, logged, prepare } = sealedDirectory(t)
   rmSync(key)
   makeSealKey(key)
-  assert.throws(prepare, /checkpoint is of the log .*: put the key back, or move/)
+  assert.throws(() => prepare(WITH_SECOND), /checkpoint is of the log .*: put the key back, or move/)
   assert.deepEqual([existsSync(second), logged], [false, []])
 })
 
-test('a log that an Ed25519 key alone has sealed goes on with an ML-DSA key too', (t) => {
+test('a log that an Ed25519 key alone has sealed goes on with an ML-DSA key too, where one is asked for', (t) => {
   const { second, logged, prepare } = sealedDirectory(t)
-  assert.ok(prepare()?.keys.mlDsa44)
+  assert.equal(prepare()?.keys.mlDsa44, undefined)
+  assert.deepEqual([existsSync(second), logged], [false, []])
+  assert.ok(prepare(WITH_SECOND)?.keys.mlDsa44)
   assert.ok(existsSync(second))
   assert.deepEqual(logged, ['made an ML-DSA-44 key for the seals'])
+})
+
+test('a second key that is no longer asked for stays where it is, signs nothing, and the log says so', (t) => {
+  const { second, logged, prepare } = sealedDirectory(t)
+  prepare(WITH_SECOND)
+  logged.length = 0
+  writeFileSync(second, 'of no key: nobody reads it')
+  assert.equal(prepare()?.keys.mlDsa44, undefined)
+  assert.ok(existsSync(second))
+  assert.equal(logged.length, 1)
+  assert.match(logged[0] ?? '', /not used: .*audit\.secondSealKey/)
+})
+
+test('beside a key that is named the second is not made, but asked for by the command that makes it', (t) => {
+  const { key, second, logged, prepare } = sealedDirectory(t)
+  const named = { ...WITH_SECOND, auditSealKeyFile: key }
+  const told = new RegExp(`${second} .*countersign audit key --second ${key}`)
+  assert.throws(() => prepare(named), told)
+  const [fault] = sealKeyFaults({ auditFile: 'a.ndjson', auditSeals: 'on', ...named })
+  assert.match(fault?.reason ?? '', told)
+  assert.deepEqual([existsSync(second), logged], [false, []])
+  makeMlDsaKey(key)
+  assert.ok(prepare(named)?.keys.mlDsa44)
 })
 
 test('a key that another user owns seals nothing', {
   skip: process.geteuid?.() !== 0 && 'NOT TESTED: only root can give files away',
 }, (t) => {
   const { key, second, prepare } = sealedDirectory(t)
-  prepare()
+  prepare(WITH_SECOND)
   for (const path of [key, second]) {
     chownSync(path, 12_345, 0)
-    assert.throws(prepare, new RegExp(`${path} belongs to the user 12345, .*: chown it to 0`))
+    assert.throws(
+      () => prepare(WITH_SECOND),
+      new RegExp(`${path} belongs to the user 12345, .*: chown it to 0`),
+    )
     chownSync(path, 0, 0)
   }
-  assert.ok(prepare())
+  assert.ok(prepare(WITH_SECOND))
 })
