@@ -81,7 +81,7 @@ onEachDatabase('key rotation', (database) => {
         const subject = { userId: 'user', sessionId: 'session', role: 'user' as const }
         signers.add(keys.current.kid)
         inForce.push({
-          token: await issueAccessToken(issuer, subject),
+          token: issueAccessToken(issuer, subject),
           expiresAtMs: nowMs + ACCESS_TOKEN_SECONDS * 1000,
         })
       }

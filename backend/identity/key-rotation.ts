@@ -30,7 +30,7 @@ export async function rotateSigningKeys(
   { now, olderThanMs }: { readonly now: Date; readonly olderThanMs?: number },
 ): Promise<Rotation> {
   if (olderThanMs !== undefined && !(await isDue(database, { now, olderThanMs }))) return { outcome: 'early' }
-  const candidate = await newKey()
+  const candidate = newKey()
   return database.transaction(async (transaction): Promise<Rotation> => {
     await transaction.query('SELECT pg_advisory_xact_lock($1)', [ROTATION_LOCK])
     const [newest] = await transaction.query<{ kid: string; signs_from: Date }>(

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
+import { calculateJwkThumbprint } from 'jose'
 import { onEachDatabase } from '../testing/databases.ts'
 import { loadSigningKeys } from './keys.ts'
 
@@ -12,7 +13,7 @@ onEachDatabase('signing keys', (database) => {
     const again = await loadSigningKeys(database(), () => NOW)
     assert.equal(new Set([...loaded, again].map((keys) => keys.current.kid)).size, 1)
     assert.equal(again.published.keys.length, 1)
-    assert.equal(again.current.algorithm, 'ES256')
+    assert.equal(again.published.keys[0]?.alg, 'ES256')
   })
 
   it('are made once too when the clock of the second program is behind', async () => {
@@ -20,6 +21,11 @@ onEachDatabase('signing keys', (database) => {
     const behind = await loadSigningKeys(database(), () => new Date(NOW.getTime() - 1500))
     assert.equal(behind.current.kid, first.current.kid)
     assert.deepEqual(behind.published, first.published)
+  })
+
+  it('are named by their thumbprint (RFC 7638)', async () => {
+    const { current, published } = await loadSigningKeys(database(), () => NOW)
+    assert.equal(current.kid, await calculateJwkThumbprint({ ...published.keys[0] }))
   })
 
   it('overlap: a key that signs no more is published as long as it should be, and one that does not sign yet is', async () => {

@@ -1,13 +1,13 @@
-import { calculateJwkThumbprint, exportJWK, generateKeyPair, importJWK, type JWK } from 'jose'
+import { createPrivateKey, generateKeyPairSync, hash, type KeyObject, type webcrypto } from 'node:crypto'
 import type { Database, Queryable, Row } from '../database/database.ts'
 
-const ALGORITHM = 'ES256'
+/** What every token is signed with. */
+export const ALGORITHM = 'ES256'
 
 /** The key that signs now. */
 export interface SigningKey {
   readonly kid: string
-  readonly algorithm: string
-  readonly privateKey: CryptoKey
+  readonly privateKey: KeyObject
 }
 
 /** A public key as the key set shows it. */
@@ -40,17 +40,14 @@ export interface SigningKeys {
 interface KeyRow extends Row {
   kid: string
   algorithm: string
-  public_jwk: JWK
-  private_jwk: JWK
+  public_jwk: webcrypto.JsonWebKey
+  private_jwk: webcrypto.JsonWebKey
   signs_from: Date
   signs_until: Date | null
   published_until: Date | null
 }
 
-interface LoadedKey {
-  readonly kid: string
-  readonly algorithm: string
-  readonly privateKey: CryptoKey
+interface LoadedKey extends SigningKey {
   readonly jwk: PrivateJwk
   readonly signsFrom: Date
   readonly signsUntil: Date | null
@@ -129,15 +126,15 @@ function mayYetSign({ signs_until: signsUntil }: KeyRow, now: Date): boolean {
 
 async function readKeys(database: Database, now: Date): Promise<LoadedKey[]> {
   const known = await storedKeys(database, now)
-  if (known.some((row) => mayYetSign(row, now))) return Promise.all(known.map(load))
-  const candidate = await newKey()
+  if (known.some((row) => mayYetSign(row, now))) return known.map(load)
+  const candidate = newKey()
   const rows = await database.transaction(async (transaction) => {
     const found = await storedKeys(transaction, now)
     if (found.some((row) => mayYetSign(row, now))) return found
     await storeKey(transaction, candidate, { now, signsFrom: now })
     return storedKeys(transaction, now)
   })
-  return Promise.all(rows.map(load))
+  return rows.map(load)
 }
 
 /** Latest first. */
@@ -153,20 +150,19 @@ function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
 /** A new key pair, not stored yet. */
 export interface NewKey {
   readonly kid: string
-  readonly algorithm: string
-  readonly publicJwk: JWK
-  readonly privateJwk: JWK
+  readonly publicJwk: webcrypto.JsonWebKey
+  readonly privateJwk: webcrypto.JsonWebKey
 }
 
-export async function newKey(): Promise<NewKey> {
-  const pair = await generateKeyPair(ALGORITHM, { extractable: true })
-  const publicJwk = await exportJWK(pair.publicKey)
+export function newKey(): NewKey {
+  const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const publicJwk = publicKey.export({ format: 'jwk' })
+  const { crv, kty, x, y } = publicJwk
   return {
     // RFC 7638: the id follows from the key, so two keys never share one.
-    kid: await calculateJwkThumbprint(publicJwk),
-    algorithm: ALGORITHM,
+    kid: hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url'),
     publicJwk,
-    privateJwk: await exportJWK(pair.privateKey),
+    privateJwk: privateKey.export({ format: 'jwk' }),
   }
 }
 
@@ -179,22 +175,20 @@ export async function storeKey(
   await transaction.query(
     `INSERT INTO signing_keys (kid, algorithm, public_jwk, private_jwk, created_at, signs_from)
      VALUES ($1, $2, $3, $4, $5, $6)`,
-    [key.kid, key.algorithm, JSON.stringify(key.publicJwk), JSON.stringify(key.privateJwk), now, signsFrom],
+    [key.kid, ALGORITHM, JSON.stringify(key.publicJwk), JSON.stringify(key.privateJwk), now, signsFrom],
   )
 }
 
-async function load(row: KeyRow): Promise<LoadedKey> {
+function load(row: KeyRow): LoadedKey {
   const { kid, algorithm } = row
   const { kty, crv, x, y } = row.public_jwk
   const { d } = row.private_jwk
   if (kty !== 'EC' || !crv || !x || !y || !d)
     throw new Error(`signing key ${kid} is not an elliptic curve key`)
   const jwk: PrivateJwk = { kty, crv, x, y, d, kid, alg: algorithm, use: 'sig' }
-  const privateKey = (await importJWK({ kty, crv, x, y, d }, algorithm)) as CryptoKey
   return {
     kid,
-    algorithm,
-    privateKey,
+    privateKey: createPrivateKey({ key: { kty, crv, x, y, d }, format: 'jwk' }),
     jwk,
     signsFrom: row.signs_from,
     signsUntil: row.signs_until,

@@ -1,6 +1,7 @@
-import { SignJWT } from 'jose'
+import { createPublicKey } from 'node:crypto'
+import jsonwebtoken, { type JwtPayload } from 'jsonwebtoken'
 import { v7 as uuid } from 'uuid'
-import type { SigningKeys } from './keys.ts'
+import { ALGORITHM, type SigningKeys } from './keys.ts'
 
 /** How long an access token is accepted. */
 export const ACCESS_TOKEN_SECONDS = 600
@@ -10,6 +11,9 @@ export const CLOCK_TOLERANCE_MS = 60_000
 
 /** `client_id` of tokens for a password, without an OAuth client (RFC 9068 requires one). */
 export const SESSION_CLIENT = 'session'
+
+/** RFC 9068 section 2.1. */
+const TYPE = 'at+jwt'
 
 export type Role = 'user' | 'operator'
 
@@ -30,25 +34,63 @@ export interface TokenSubject {
 /** What the issuer needs: its URL (`iss`; the audience is that plus `/api`), its keys, the time. */
 export interface Issuer {
   readonly publicUrl: string
-  readonly keys: Pick<SigningKeys, 'current'>
+  readonly keys: Pick<SigningKeys, 'current' | 'published'>
   readonly clock: () => Date
 }
 
 /** A signed access token in the profile of RFC 9068, accepted for {@link ACCESS_TOKEN_SECONDS}. */
-export function issueAccessToken(issuer: Issuer, subject: TokenSubject): Promise<string> {
-  const { kid, algorithm, privateKey } = issuer.keys.current
-  const issuedAtSeconds = Math.floor(issuer.clock().getTime() / 1000)
-  return new SignJWT({
+export function issueAccessToken({ publicUrl, keys, clock }: Issuer, subject: TokenSubject): string {
+  const { kid, privateKey } = keys.current
+  const issuedAtSeconds = secondsOf(clock())
+  const claims = {
     sid: subject.sessionId,
     client_id: SESSION_CLIENT,
     scope: SCOPES_OF_ROLE[subject.role],
+    iss: publicUrl,
+    aud: audienceOf(publicUrl),
+    sub: subject.userId,
+    jti: uuid(),
+    iat: issuedAtSeconds,
+    exp: issuedAtSeconds + ACCESS_TOKEN_SECONDS,
+  }
+  return jsonwebtoken.sign(claims, privateKey, {
+    algorithm: ALGORITHM,
+    header: { alg: ALGORITHM, typ: TYPE, kid },
   })
-    .setProtectedHeader({ alg: algorithm, typ: 'at+jwt', kid })
-    .setIssuer(issuer.publicUrl)
-    .setAudience(`${issuer.publicUrl}/api`)
-    .setSubject(subject.userId)
-    .setJti(uuid())
-    .setIssuedAt(issuedAtSeconds)
-    .setExpirationTime(issuedAtSeconds + ACCESS_TOKEN_SECONDS)
-    .sign(privateKey)
+}
+
+/** The claims of an access token that this server issued, also to an OAuth client, and that is in force; undefined for any other text. */
+export function verifyAccessToken(
+  { publicUrl, keys, clock }: Pick<Issuer, 'publicUrl' | 'clock'> & { keys: Pick<SigningKeys, 'published'> },
+  token: string,
+): JwtPayload | undefined {
+  try {
+    const kid = jsonwebtoken.decode(token, { complete: true })?.header.kid
+    const jwk = keys.published.keys.find((published) => published.kid === kid)
+    if (jwk === undefined) return undefined
+    const key = createPublicKey({ key: { ...jwk }, format: 'jwk' })
+    const { header, payload } = jsonwebtoken.verify(token, key, {
+      // Without it the library takes every algorithm that fits the key.
+      algorithms: [ALGORITHM],
+      issuer: publicUrl,
+      audience: audienceOf(publicUrl),
+      // Also bounds a later `exp`, and asks for `iat`.
+      maxAge: ACCESS_TOKEN_SECONDS,
+      clockTimestamp: secondsOf(clock()),
+      complete: true,
+    })
+    // What the library does not look at: the type, extensions (RFC 7515 section 4.1.11), a missing `exp`.
+    if (header.typ !== TYPE || header.crit !== undefined) return undefined
+    return typeof payload === 'object' && payload.exp !== undefined ? payload : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function audienceOf(publicUrl: string): string {
+  return `${publicUrl}/api`
+}
+
+function secondsOf(date: Date): number {
+  return Math.floor(date.getTime() / 1000)
 }

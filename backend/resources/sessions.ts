@@ -19,9 +19,9 @@ export const TokenResponse = Type.Object(
 )
 
 /** The tokens of a session as the API returns them. */
-export async function tokenResponse(services: Services, session: OpenedSession) {
+export function tokenResponse(services: Services, session: OpenedSession) {
   return {
-    accessToken: await issueAccessToken(services, session.subject),
+    accessToken: issueAccessToken(services, session.subject),
     tokenType: 'Bearer' as const,
     expiresIn: ACCESS_TOKEN_SECONDS,
     refreshToken: session.refreshToken,

@@ -1,6 +1,6 @@
-import { createLocalJWKSet, jwtVerify } from 'jose'
 import type { KoaContextWithOIDC } from 'oidc-provider'
 import type { Services } from '../../services.ts'
+import { verifyAccessToken } from '../session-tokens.ts'
 import type { Provider } from './library.ts'
 
 /**
@@ -13,7 +13,7 @@ import type { Provider } from './library.ts'
 export function revokeAccessTokens(
   provider: Provider,
   options: {
-    readonly services: Pick<Services, 'keys' | 'publicUrl'>
+    readonly services: Pick<Services, 'keys' | 'publicUrl' | 'clock'>
     readonly path: string
     readonly endGrant: (ctx: KoaContextWithOIDC, grantId: string) => Promise<void>
   },
@@ -24,26 +24,9 @@ export function revokeAccessTokens(
     if (ctx.path !== path || (ctx.body as { error?: string } | undefined)?.error !== 'unsupported_token_type')
       return
     const { client, params } = ctx.oidc
-    const grantId = await grantOf(String(params?.token), { ...services, clientId: client?.clientId })
-    if (grantId !== undefined) await endGrant(ctx, grantId)
+    const claims = verifyAccessToken(services, String(params?.token))
+    if (claims !== undefined && claims.client_id === client?.clientId) await endGrant(ctx, String(claims.sid))
     ctx.status = 200
     ctx.body = ''
   })
-}
-
-/** Names the grant of an access token that we issued to this client and that is in force. */
-async function grantOf(
-  token: string,
-  issuer: Pick<Services, 'keys' | 'publicUrl'> & { readonly clientId: string | undefined },
-): Promise<string | undefined> {
-  try {
-    const { payload } = await jwtVerify(token, createLocalJWKSet(issuer.keys.published), {
-      issuer: issuer.publicUrl,
-      typ: 'at+jwt',
-      algorithms: ['ES256'],
-    })
-    return payload.client_id === issuer.clientId ? String(payload.sid) : undefined
-  } catch {
-    return undefined
-  }
 }

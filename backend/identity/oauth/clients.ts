@@ -1,6 +1,6 @@
+import { generateKeyPairSync, type webcrypto } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { exportJWK, generateKeyPair, type JWK } from 'jose'
 import type { ClientMetadata } from 'oidc-provider'
 import { PROFILE_WRITE, USERS_ADMIN } from '../../caller.ts'
 import type { Queryable } from '../../database/database.ts'
@@ -52,7 +52,7 @@ async function readClients(file: string): Promise<ClientMetadata[]> {
   return registered
 }
 
-function demoClients(portalKey: JWK): ClientMetadata[] {
+function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
   return [
     {
       client_id: 'mobile-app',
@@ -82,12 +82,12 @@ function demoClients(portalKey: JWK): ClientMetadata[] {
  * The public half of the demo key. The first backend leaves its own in the database; each has it in a file, where whoever
  * tries the client reads it.
  */
-async function demoKey(database: Queryable, file: string): Promise<JWK> {
+async function demoKey(database: Queryable, file: string): Promise<webcrypto.JsonWebKey> {
   const own = await readKey(file)
-  const candidate = Buffer.from(own ?? (await makeKey()))
+  const candidate = Buffer.from(own ?? makeKey())
   const key = String(await sharedSecret(database, 'portal_key', candidate))
   if (own !== key) await writeKey(file, key)
-  const { kty, crv, x, y } = JSON.parse(key) as JWK
+  const { kty, crv, x, y } = JSON.parse(key) as webcrypto.JsonWebKey
   return { kty: kty ?? 'EC', crv: crv ?? '', x: x ?? '', y: y ?? '', use: 'sig', alg: 'ES256' }
 }
 
@@ -101,9 +101,9 @@ async function readKey(file: string): Promise<string | undefined> {
   }
 }
 
-async function makeKey(): Promise<string> {
-  const { privateKey } = await generateKeyPair('ES256', { extractable: true })
-  return JSON.stringify(await exportJWK(privateKey))
+function makeKey(): string {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  return JSON.stringify(privateKey.export({ format: 'jwk' }))
 }
 
 async function writeKey(file: string, key: string): Promise<void> {

@@ -115,9 +115,9 @@ onEachDatabase('OAuth tokens', (database) => {
     const idToken = (await tokensFor(oauth, mobile)).id_token ?? ''
     for (const other of [
       `${header}.${payload}.${changed}`,
-      await issueAccessToken(issuer, session),
-      await issueAccessToken({ ...issuer, publicUrl: 'https://other.example' }, session),
-      await issueAccessToken({ ...issuer, clock: () => new Date(0) }, session),
+      issueAccessToken(issuer, session),
+      issueAccessToken({ ...issuer, publicUrl: 'https://other.example' }, session),
+      issueAccessToken({ ...issuer, clock: () => new Date(0) }, session),
       idToken,
     ])
       assert.deepEqual(await revoke(other), [200, null, ''])
