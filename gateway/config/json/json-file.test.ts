@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { describeFault, showFault } from '../faults.ts'
 import { JsonFile } from './json-file.ts'
-import { compileSchema } from './schema-compiler.ts'
+import { schemaCheck } from './schema-check.ts'
 
-const check = compileSchema({
+const check = schemaCheck({
   type: 'object',
   properties: {
     port: { type: 'integer', default: 80 },
@@ -56,7 +56,7 @@ test('a text that is longer than any file of configuration is not read', () => {
 })
 
 test('a list that is far too long is not looked at row by row', () => {
-  const bounded = compileSchema({
+  const bounded = schemaCheck({
     type: 'object',
     properties: { rows: { type: 'array', maxItems: 3, items: { type: 'object' } } },
   })

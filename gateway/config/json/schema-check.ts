@@ -1,6 +1,5 @@
-import type { ErrorObject } from 'ajv'
 import { closestTo } from './did-you-mean.ts'
-import { childPath, pathOfPointer } from './json-path.ts'
+import { childPath } from './json-path.ts'
 
 /** One thing wrong in a value. */
 export interface Problem {
@@ -9,32 +8,47 @@ export interface Problem {
   readonly reason: string
 }
 
-/** A compiled schema: fills its defaults into the value and collects all errors. */
-export interface Validate {
-  (value: unknown): unknown
-  errors?: readonly ErrorObject[] | null
-}
-
 /** The faults that a schema finds in a value. */
 export interface SchemaReport {
   /** One per cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
   readonly problems: readonly Problem[]
   /** JSON paths where the value is not what its type promises; only `$` when there are very many. */
   readonly unsound: readonly string[]
-  /** Errors that were counted but not turned into problems. */
+  /** Faults that were counted but not turned into problems. */
   readonly more: number
 }
 
-/** The part of a schema that bounds its lists. */
-interface Bounded {
-  readonly properties?: object
+/** What a schema may say: JSON Schema 2020-12 as far as our schemas use it. */
+export interface Schema {
+  readonly $defs?: Readonly<Record<string, Schema>>
+  readonly $ref?: string
+  readonly type?: string | readonly string[]
+  readonly enum?: readonly unknown[]
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly minLength?: number
+  readonly maxLength?: number
+  /** Of Unicode. */
+  readonly pattern?: string
+  /** The sentence for a text that the pattern refuses; editors know it too. */
+  readonly patternErrorMessage?: string
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly uniqueItems?: boolean
+  readonly items?: Schema
+  readonly minProperties?: number
+  readonly maxProperties?: number
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly additionalProperties?: boolean | Schema
+  readonly default?: unknown
 }
 
 /** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
-/** Turning an error into a problem is slow, and a file may have an error in each of 250,000 values. */
-const MAX_ERRORS = 10_000
+/** Finding the words for a fault is slow, and a file may have one in each of 250,000 values. */
+const MAX_PROBLEMS = 10_000
 /** By JSON path: keys of earlier versions, with what to do instead. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
@@ -50,120 +64,203 @@ const TYPE_WORDS = new Map([
   ['object', 'an object'],
 ])
 
-/**
- * Wraps a compiled schema and reports its errors in our own sentences. Operators' editors use the same schema.
- */
-export function schemaCheck(validate: Validate, { properties = {} }: Bounded = {}): SchemaCheck {
+/** Reads a value by a schema. Operators' editors use the same one. */
+export function schemaCheck(schema: Schema): SchemaCheck {
   return (value) => {
-    const tooLong = tooLongList(value, properties)
-    if (tooLong !== undefined) return { problems: [tooLong], unsound: ['$'], more: 0 }
-    validate(value)
-    const errors = validate.errors ?? []
-    const more = Math.max(0, errors.length - MAX_ERRORS)
-    if (more > 0) return { problems: problemsOf(errors.slice(0, MAX_ERRORS)), unsound: ['$'], more }
-    return { problems: problemsOf(errors), unsound: errors.map(pathOf), more }
+    const inspection = new Inspection(schema)
+    inspection.visit(schema, value)
+    const { problems, unsound, more } = inspection
+    return { problems, unsound: more > 0 ? ['$'] : unsound, more }
   }
 }
 
-/** Finds a list that is too long before each of its rows is checked. */
-function tooLongList(value: unknown, properties: object): Problem | undefined {
-  if (typeof value !== 'object' || value === null) return undefined
-  for (const [key, part] of Object.entries(properties)) {
-    const { maxItems }: { readonly maxItems?: number } = part
-    const list: unknown = (value as Record<string, unknown>)[key]
-    if (maxItems === undefined || !Array.isArray(list) || list.length <= maxItems) continue
-    return { path: childPath('$', key), reason: atMost(maxItems, list) }
+class Inspection {
+  readonly problems: Problem[] = []
+  readonly unsound: string[] = []
+  more = 0
+  readonly #root: Schema
+  /** Keys and indexes from the root to the value that is visited. */
+  readonly #steps: (string | number)[] = []
+
+  constructor(root: Schema) {
+    this.#root = root
   }
-  return undefined
-}
 
-function atMost(maxItems: number, list: readonly unknown[]): string {
-  return `must have at most ${maxItems} entries, but has ${list.length}`
-}
-
-function problemsOf(errors: readonly ErrorObject[]): Problem[] {
-  const problems = new Map<string, Problem>()
-  const meant = new Set<string>()
-  for (const error of errors) {
-    if (error.keyword !== 'additionalProperties') continue
-    const known = Object.keys(error.parentSchema?.properties ?? {})
-    const suggestion = closestTo(error.params.additionalProperty, known)
-    if (suggestion !== undefined) meant.add(childPath(pathOfPointer(error.instancePath), suggestion))
-    const hint =
-      suggestion === undefined ? `the keys are ${quoteAll(known)}` : `did you mean "${suggestion}"?`
-    const path = pathOf(error)
-    problems.set(path, { path, reason: `is not a known key; ${REMOVED_KEYS.get(path) ?? hint}` })
+  visit(written: Schema, value: unknown): void {
+    const schema = this.#resolved(written)
+    const reason = faultOf(schema, value)
+    if (reason !== undefined) this.#refuse((path) => reason + removalHint(path, value))
+    if (Array.isArray(value)) this.#visitEntries(schema, value)
+    else if (typeof value === 'object' && value !== null) {
+      this.#visitKeys(schema, value as Record<string, unknown>)
+    }
   }
-  for (const error of errors) {
-    const path = pathOf(error)
-    if (problems.has(path) || (error.keyword === 'required' && meant.has(path))) continue
-    problems.set(path, { path, reason: sentence(error) })
+
+  #resolved(schema: Schema): Schema {
+    if (schema.$ref === undefined) return schema
+    return { ...this.#root.$defs?.[schema.$ref.slice('#/$defs/'.length)], ...schema }
   }
-  return [...problems.values()]
-}
 
-function pathOf(error: ErrorObject): string {
-  const path = pathOfPointer(error.instancePath)
-  const key = error.params.missingProperty ?? error.params.additionalProperty
-  return key === undefined ? path : childPath(path, key)
-}
+  #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {
+    if (list.length > maxItems) {
+      // Rules are not to look at each of its rows either.
+      if (this.#steps.length === 1) this.unsound.push('$')
+      return
+    }
+    if (items === undefined) return
+    for (const [index, entry] of list.entries()) this.#visitAt(index, items, entry)
+  }
 
-function sentence(error: ErrorObject): string {
-  const found = describeValue(error.data)
-  const { params, parentSchema } = error
-  switch (error.keyword) {
-    case 'required':
-      return 'is missing'
-    case 'type':
-      return `must be ${typeWords(params.type)}, but is ${found}${unitHint(error)}`
-    case 'enum':
-      return `must be ${quoteAll(params.allowedValues, ' or ')}, but is ${found}${enumHint(error)}`
-    case 'pattern':
-      return `${parentSchema?.patternErrorMessage ?? `must match ${params.pattern}`}, but is ${found}${unitHint(error)}`
-    case 'minimum':
-    case 'maximum':
-      return `must be between ${parentSchema?.minimum} and ${parentSchema?.maximum}, but is ${found}`
-    case 'minLength':
-    case 'minItems':
-      return 'must not be empty'
-    case 'maxItems':
-      return atMost(params.limit, error.data as unknown[])
-    case 'maxLength':
-      return `must have at most ${params.limit} characters, but has ${[...String(error.data)].length}`
-    case 'uniqueItems':
-      return `must not hold ${describeValue((error.data as unknown[])[params.j])} twice`
-    default:
-      return `${error.message}, but is ${found}`
+  #visitKeys(schema: Schema, value: Record<string, unknown>): void {
+    const { properties = {}, additionalProperties, required = [] } = schema
+    const meant = new Set<string>()
+    for (const key of Object.keys(value)) {
+      if (Object.hasOwn(properties, key) || additionalProperties === undefined) continue
+      if (typeof additionalProperties === 'object') this.#visitAt(key, additionalProperties, value[key])
+      else this.#refuseKey(key, Object.keys(properties), meant)
+    }
+    for (const key of required) {
+      if (value[key] !== undefined) continue
+      if (meant.has(key)) this.unsound.push(this.#path(key))
+      else this.#refuse(() => 'is missing', key)
+    }
+    for (const key in properties) {
+      const part = properties[key] as Schema
+      if (value[key] === undefined && part.default !== undefined) value[key] = copyOf(part.default)
+      if (value[key] !== undefined) this.#visitAt(key, part, value[key])
+    }
+  }
+
+  #visitAt(step: string | number, schema: Schema, value: unknown): void {
+    this.#steps.push(step)
+    this.visit(schema, value)
+    this.#steps.pop()
+  }
+
+  #refuseKey(key: string, known: readonly string[], meant: Set<string>): void {
+    this.#refuse((path) => {
+      const suggestion = closestTo(key, known)
+      if (suggestion !== undefined) meant.add(suggestion)
+      const hint =
+        suggestion === undefined ? `the keys are ${quoteAll(known)}` : `did you mean "${suggestion}"?`
+      return `is not a known key; ${REMOVED_KEYS.get(path) ?? hint}`
+    }, key)
+  }
+
+  #refuse(sentence: (path: string) => string, key?: string): void {
+    if (this.problems.length >= MAX_PROBLEMS) {
+      this.more += 1
+      return
+    }
+    const path = this.#path(key)
+    this.problems.push({ path, reason: sentence(path) })
+    this.unsound.push(path)
+  }
+
+  #path(key?: string): string {
+    const path = this.#steps.reduce<string>(childPath, '$')
+    return key === undefined ? path : childPath(path, key)
   }
 }
 
-function enumHint(error: ErrorObject): string {
-  if (typeof error.data !== 'string') return ''
-  const removed = REMOVED_VALUES.get(pathOf(error).replace(/\[\d+\]/g, '[]'))?.[error.data]
-  if (removed !== undefined) return `; ${removed}`
-  const words = error.params.allowedValues.filter((value: unknown) => typeof value === 'string')
-  const meant = closestTo(error.data, words)
+function copyOf(value: unknown): unknown {
+  return typeof value === 'object' ? structuredClone(value) : value
+}
+
+/** The first thing that is wrong with a value itself, whatever is below it. */
+function faultOf(schema: Schema, value: unknown): string | undefined {
+  const { type } = schema
+  const isAllowed = (one: string) => isOfType(one, value)
+  if (type !== undefined && !(typeof type === 'string' ? isAllowed(type) : type.some(isAllowed))) {
+    return `must be ${typeWords([type].flat())}, but is ${describeValue(value)}${unitHint(schema, value)}`
+  }
+  if (schema.enum?.includes(value) === false) {
+    const hint = enumHint(schema.enum, value)
+    return `must be ${quoteAll(schema.enum, ' or ')}, but is ${describeValue(value)}${hint}`
+  }
+  if (typeof value === 'string') return textFault(schema, value)
+  if (typeof value === 'number') return numberFault(schema, value)
+  if (Array.isArray(value)) return listFault(schema, value)
+  return typeof value === 'object' && value !== null ? sizeFault(schema, value) : undefined
+}
+
+function isOfType(type: string, value: unknown): boolean {
+  if (type === 'integer') return Number.isInteger(value)
+  if (type === 'number') return Number.isFinite(value)
+  if (type === 'array') return Array.isArray(value)
+  return typeof value === type && value !== null && !Array.isArray(value)
+}
+
+function textFault(schema: Schema, text: string): string | undefined {
+  const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern } = schema
+  // Characters, not code units.
+  const length = text.length > maxLength ? [...text].length : text.length
+  if (length > maxLength) return `must have at most ${maxLength} characters, but has ${length}`
+  if (length < minLength) return 'must not be empty'
+  if (pattern === undefined || patternOf(pattern).test(text)) return undefined
+  const sentence = schema.patternErrorMessage ?? `must match ${pattern}`
+  return `${sentence}, but is ${describeValue(text)}${unitHint(schema, text)}`
+}
+
+const patterns = new Map<string, RegExp>()
+
+function patternOf(source: string): RegExp {
+  const pattern = patterns.get(source) ?? new RegExp(source, 'u')
+  patterns.set(source, pattern)
+  return pattern
+}
+
+function numberFault({ minimum, maximum }: Schema, value: number): string | undefined {
+  if (value >= (minimum ?? value) && value <= (maximum ?? value)) return undefined
+  const bounds = maximum === undefined ? `at least ${minimum}` : `between ${minimum ?? 0} and ${maximum}`
+  return `must be ${bounds}, but is ${value}`
+}
+
+function listFault(schema: Schema, list: readonly unknown[]): string | undefined {
+  const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
+  if (list.length < minItems) return 'must not be empty'
+  if (list.length > maxItems) return `must have at most ${maxItems} entries, but has ${list.length}`
+  if (schema.uniqueItems !== true) return undefined
+  const seen = new Set<unknown>()
+  const again = list.find((entry) => seen.size === seen.add(entry).size)
+  return again === undefined ? undefined : `must not hold ${describeValue(again)} twice`
+}
+
+function sizeFault({ minProperties = 0, maxProperties }: Schema, value: object): string | undefined {
+  const { length } = Object.keys(value)
+  if (length < minProperties) return 'must not be empty'
+  if (maxProperties === undefined || length <= maxProperties) return undefined
+  return `must have at most ${maxProperties} keys, but has ${length}`
+}
+
+function removalHint(path: string, value: unknown): string {
+  const hint = REMOVED_VALUES.get(path.replace(/\[\d+\]/g, '[]'))?.[String(value)]
+  return hint === undefined ? '' : `; ${hint}`
+}
+
+function enumHint(allowed: readonly unknown[], value: unknown): string {
+  if (typeof value !== 'string') return ''
+  const meant = closestTo(
+    value,
+    allowed.filter((one) => typeof one === 'string'),
+  )
   return meant === undefined ? '' : `; did you mean "${meant}"?`
 }
 
 /** What a number with a unit that is missing or written otherwise was meant to be. */
-function unitHint({ data, params, parentSchema }: ErrorObject): string {
-  const [, digits = '', unit = ''] = /^\s*([0-9]{1,15})\s*(?:([smhd])[a-z]*)?\s*$/i.exec(String(data)) ?? []
-  if (digits === '' || typeof data === 'object' || /ms|milli/i.test(String(data))) return ''
-  if (params.type === 'integer') return unit === '' ? `; did you mean ${Number(digits)}?` : ''
+function unitHint({ type, pattern }: Schema, value: unknown): string {
+  const [, digits = '', unit = ''] = /^\s*([0-9]{1,15})\s*(?:([smhd])[a-z]*)?\s*$/i.exec(String(value)) ?? []
+  if (digits === '' || typeof value === 'object' || /ms|milli/i.test(String(value))) return ''
+  if (type === 'integer') return unit === '' ? `; did you mean ${Number(digits)}?` : ''
   const meant = `${Number(digits)}${unit.toLowerCase() || 's'}`
-  const { pattern } = parentSchema ?? {}
-  return pattern !== undefined && new RegExp(pattern, 'u').test(meant) ? `; did you mean "${meant}"?` : ''
+  return pattern !== undefined && patternOf(pattern).test(meant) ? `; did you mean "${meant}"?` : ''
 }
 
-function typeWords(types: string | string[]): string {
-  return [types]
-    .flat()
-    .map((type) => TYPE_WORDS.get(type) ?? type)
-    .join(' or ')
+function typeWords(types: readonly string[]): string {
+  return types.map((type) => TYPE_WORDS.get(type) ?? type).join(' or ')
 }
 
-function quoteAll(words: readonly string[], lastSeparator = ' and '): string {
+function quoteAll(words: readonly unknown[], lastSeparator = ' and '): string {
   const quoted = words.map((word) => JSON.stringify(word))
   const last = quoted.pop() ?? ''
   return quoted.length === 0 ? last : quoted.join(', ') + lastSeparator + last

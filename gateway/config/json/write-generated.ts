@@ -1,10 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { REFUSALS } from '../../refusals.ts'
 import { referenceText } from './reference.ts'
-import { validatorsSource } from './schema-compiler.ts'
 
 /* `npm run schemas`, after an edit in config/schemas or refusals.ts. */
-writeFileSync(new URL('./validators.ts', import.meta.url), validatorsSource())
 writeFileSync(new URL('../../../config/REFERENCE.md', import.meta.url), referenceText())
 
 const document = new URL('../../REFUSALS.md', import.meta.url)

@@ -1,7 +1,6 @@
 import schema from '../../../config/schemas/clients.schema.json' with { type: 'json' }
 import type { Fault } from '../faults.ts'
 import { type Problem, type SchemaReport, schemaCheck } from '../json/schema-check.ts'
-import { validateClients } from '../json/validators.ts'
 import { secretSentence, withoutValue } from './secret-rules.ts'
 
 export const ONE_IDENTITY = 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'
@@ -18,7 +17,7 @@ const SENTENCES: readonly (readonly [path: RegExp, sentence: string])[] = [
 const IN_HMAC = /^\$\.clients\[\d+\]\.hmac\b/
 const SECRET = /whsec_[^"\s]+/giu
 
-const checkSchema = schemaCheck(validateClients, schema)
+const checkSchema = schemaCheck(schema)
 
 /**
  * Compares config/clients.json with its schema. A secret may have been written where its place should be named, so faults do

@@ -1,7 +1,6 @@
 import schema from '../../../config/schemas/gateway.schema.json' with { type: 'json' }
 import { isToken } from '../../http/syntax/characters.ts'
 import { type Problem, type SchemaReport, schemaCheck } from '../json/schema-check.ts'
-import { validateGateway } from '../json/validators.ts'
 
 /** Of a place that has the form of `$defs/secret`. */
 const SECRET_BELONGS =
@@ -11,7 +10,7 @@ const HEADERS = /^\$\.tracing\.headers(?![A-Za-z])/
 /** One of them, and what is below it. Names that are no identifiers are quoted. */
 const HEADER = /^\$\.tracing\.headers(?:\.([A-Za-z_$][A-Za-z0-9_$-]*)|\[("(?:[^"\\]|\\.)*")\])(.*)$/s
 
-const checkSchema = schemaCheck(validateGateway, schema)
+const checkSchema = schemaCheck(schema)
 
 /**
  * Compares config/gateway.json with its schema. A key may have been written where its place should be named, so faults do not

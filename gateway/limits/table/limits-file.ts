@@ -2,7 +2,6 @@ import schema from '../../../config/schemas/limits.schema.json' with { type: 'js
 import type { Parsed } from '../../config/faults.ts'
 import { JsonFile } from '../../config/json/json-file.ts'
 import { schemaCheck } from '../../config/json/schema-check.ts'
-import { validateLimits } from '../../config/json/validators.ts'
 import { methodSet } from '../../config/rules/method-rules.ts'
 import { checkRows } from '../../config/rules/row-rules.ts'
 import { windowToMs } from '../../config/rules/window-rule.ts'
@@ -29,7 +28,7 @@ const MAX_WINDOW = '366d'
 const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
 const NAME = new RegExp(schema.$defs.limit.properties.name.pattern, 'u')
 
-const checkSchema = schemaCheck(validateLimits, schema)
+const checkSchema = schemaCheck(schema)
 
 /** Parses config/limits.json: the rows in the order of the file. @param file its name, for the faults */
 export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
