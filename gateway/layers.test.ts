@@ -11,7 +11,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url))
  * one line know nothing of one another.
  */
 const ORDER: readonly (readonly string[])[] = [
-  ['refusals.ts', 'principal.ts', 'asn1', 'http/syntax', 'storage', 'terminal'],
+  ['refusals.ts', 'principal.ts', 'asn1', 'http/outgoing', 'http/syntax', 'storage', 'terminal'],
   ['http/rules'],
   ['http/bodies'],
   ['http/server'],

@@ -67,6 +67,7 @@ const TOGETHER = {
   ],
   server: [
     'gateway/http/http2',
+    'gateway/http/outgoing',
     'gateway/http/server/client-networks.test.ts',
     'gateway/http/server/client-response.test.ts',
     'gateway/http/server/conformance',

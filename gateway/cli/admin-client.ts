@@ -5,6 +5,7 @@ import { describeFault } from '../config/faults.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
+import { createSender, type SendFault } from '../http/outgoing/sender.ts'
 import { CommandFault, type Flag, flagValue, type Given, UsageFault } from './command.ts'
 
 /** The flag for the secret that the admin listener may ask for. */
@@ -65,32 +66,14 @@ export async function askAdmin({
     : undefined
   const timeoutMs = method === 'POST' ? RELOAD_TIMEOUT_MS : TIMEOUT_MS
   const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` }
-  try {
-    const signal = AbortSignal.timeout(timeoutMs)
-    const response = await fetch(url, { method, headers, redirect: 'manual', signal })
-    const body = await textOf(response)
-    if (response.status === 401) {
-      throw new CommandFault(
-        `${url} wants a token: name its file by --token-file or GATEWAY_ADMIN_TOKEN_FILE`,
-      )
-    }
-    return { url, status: response.status, body }
-  } catch (error) {
-    if (error instanceof CommandFault) throw error
-    throw new CommandFault(`${url} does not answer: ${causeOf(error, timeoutMs)}`)
+  const send = createSender({ url, timeoutMs, maxResponseBytes: MAX_RESPONSE_BYTES })
+  const { statusCode, body } = await send({ method, headers }).catch((error: SendFault) => {
+    throw new CommandFault(`${url} does not answer: ${error.message}`)
+  })
+  if (statusCode === 401) {
+    throw new CommandFault(`${url} wants a token: name its file by --token-file or GATEWAY_ADMIN_TOKEN_FILE`)
   }
-}
-
-async function textOf(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = []
-  let length = 0
-  for await (const chunk of response.body ?? []) {
-    length += chunk.length
-    if (length > MAX_RESPONSE_BYTES)
-      throw new Error('the response is no answer of a gateway: it does not end')
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks).toString('utf8')
+  return { url, status: statusCode, body: body.toString() }
 }
 
 function adminUrl(base: string, path: string): string {
@@ -134,12 +117,4 @@ function readToken(file: string | undefined): string | undefined {
   })
   if (faults !== undefined) throw new CommandFault(faults.map(describeFault).join('\n'))
   return value.value
-}
-
-/** `fetch failed` has the reason inside. */
-function causeOf(error: unknown, timeoutMs: number): string {
-  if (!(error instanceof Error)) return String(error)
-  if (error.name === 'TimeoutError') return `nothing came within ${timeoutMs / 1000} s`
-  const { cause } = error
-  return cause instanceof Error ? ((cause as NodeJS.ErrnoException).code ?? cause.message) : error.message
 }

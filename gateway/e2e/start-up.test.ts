@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
@@ -12,6 +14,8 @@ import { startGateway } from './running-gateway.ts'
 
 /** Each takes about a quarter of a millisecond. */
 const MOST_FILES = 240
+/** Of its 110. */
+const MOST_OF_UNDICI = 30
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What Node itself speaks HTTP with in `fetch` and `WebSocket`. */
 const BUILT_IN_UNDICI = 'NativeModule internal/deps/undici/undici'
@@ -71,6 +75,43 @@ describe('until it listens', () => {
       gateway.kill('SIGKILL')
       if (gateway.exitCode === null && gateway.signalCode === null) await once(gateway, 'exit')
       rmSync(loaded, { force: true })
+    }
+  }
+})
+
+describe('at its end', () => {
+  it('a gateway that had nothing to ask of others has loaded no undici', async () => {
+    assert.deepEqual(await undiciOf({ routes: [{ path: '/', auth: ['none'] }] }), [])
+  })
+
+  it('one that fetched keys has loaded a part of undici', async (t) => {
+    const publisher = createServer((_req, res) => res.end('{"keys":[]}')).listen(0, '127.0.0.1')
+    await once(publisher, 'listening')
+    t.after(() => publisher.close())
+    const jwksUri = `http://127.0.0.1:${(publisher.address() as AddressInfo).port}/`
+    const asked = once(publisher, 'request')
+    const loaded = await undiciOf({ jwksUri, routes: [{ path: '/', auth: ['bearer'] }] }, asked)
+    assert.ok(loaded.includes('lib/dispatcher/client.js'), loaded.join())
+    assert.ok(!loaded.includes('index.js') && loaded.length <= MOST_OF_UNDICI, loaded.join())
+  })
+
+  /** The files of undici that a gateway has loaded after its first response, and after `until`. */
+  async function undiciOf(config: object, until?: Promise<unknown>): Promise<string[]> {
+    const probe = fileURLToPath(new URL('loaded-probe.ts', import.meta.url))
+    const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+    const loaded = join(dir, 'loaded.json')
+    const gateway = await startGateway({
+      config: { upstream: 'http://127.0.0.1:9', ...config },
+      env: { NODE_OPTIONS: `--import=${probe}`, NODE_V8_COVERAGE: '', LOADED_FILE: loaded },
+    })
+    try {
+      await call(gateway.url)
+      await until
+      assert.equal(await gateway.end(), 0)
+      return filesOf('undici', (JSON.parse(readFileSync(loaded, 'utf8')) as Loaded).files)
+    } finally {
+      gateway.kill()
+      rmSync(dir, { recursive: true })
     }
   }
 })

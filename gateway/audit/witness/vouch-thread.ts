@@ -2,13 +2,13 @@ import { X509Certificate } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { StampsSettings, WitnessesSettings } from '../../config/witness-settings.ts'
+import { createSender } from '../../http/outgoing/sender.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
 import { cosignatureVerifier } from '../seals/cosignature.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 import { parseVerifierKey } from '../seals/verifier-key.ts'
-import { createBoundedPost } from './bounded-post.ts'
 import { StampRounds } from './stamps/stamp-rounds.ts'
 import type { Progress } from './vouched-progress.ts'
 import { WitnessClient, type WitnessFailure } from './witness-client.ts'
@@ -73,8 +73,8 @@ function look(): void {
 
 function witnessRounds({ members, quorum, everyMs }: WitnessesSettings): WitnessRounds {
   const clients = members.map(({ url, key, ca }) => {
-    const post = createBoundedPost(`${url}/add-checkpoint`, ca)
-    return new WitnessClient(cosignatureVerifier(parseVerifierKey(key)), post)
+    const send = createSender({ url: `${url}/add-checkpoint`, ca })
+    return new WitnessClient(cosignatureVerifier(parseVerifierKey(key)), send)
   })
   return new WitnessRounds({
     directory,
@@ -92,7 +92,7 @@ function witnessRounds({ members, quorum, everyMs }: WitnessesSettings): Witness
 function stampRounds({ url, everyMs, authorities, ca, policy }: StampsSettings): StampRounds {
   return new StampRounds({
     directory,
-    post: createBoundedPost(url, ca),
+    send: createSender({ url, ca }),
     authorities: authorities.map((pem) => new X509Certificate(pem)),
     policy,
     everyMs,

@@ -1,3 +1,4 @@
+import type { Send } from '../../http/outgoing/sender.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import { consistencyProof } from '../seals/proofs.ts'
@@ -9,7 +10,6 @@ import {
   signersOf,
 } from '../seals/signed-note.ts'
 import { checkpointFile, TileReader } from '../seals/tiles.ts'
-import { type BoundedPost, causeOf } from './bounded-post.ts'
 
 /**
  * Why a witness did not cosign: no response of it, or none with a status for it; a response that is not what it must be; no
@@ -40,7 +40,7 @@ export interface Submission {
   readonly directory: string
 }
 
-const CONTENT_TYPE = 'text/plain; charset=utf-8'
+const HEADERS = { 'content-type': 'text/plain; charset=utf-8' }
 const SIZE_LINE = /^(?:0|[1-9]\d{0,15})\n$/
 /** The size that a witness has, and another that it got meanwhile. */
 const MAX_TRIES = 3
@@ -54,13 +54,13 @@ const REFUSALS: Readonly<Record<number, string>> = {
 /** Asks one witness for cosignatures: `add-checkpoint` of C2SP tlog-witness. */
 export class WitnessClient {
   readonly verifier: NoteVerifier
-  readonly #post: BoundedPost
+  readonly #send: Send
   /** Of the tree that the witness cosigned last, as far as we know. */
   #size = 0
 
-  constructor(verifier: NoteVerifier, post: BoundedPost) {
+  constructor(verifier: NoteVerifier, send: Send) {
     this.verifier = verifier
-    this.#post = post
+    this.#send = send
   }
 
   /** @returns the verified signature. @throws WitnessFault, Overtaken */
@@ -69,7 +69,7 @@ export class WitnessClient {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const old = this.#size <= size ? this.#size : 0
       const request = requestBody(submission, old)
-      const { statusCode, body } = await this.#send(request, signal)
+      const { statusCode, body } = await this.#ask(request, signal)
       if (statusCode === 200) {
         const signature = this.#cosignatureIn(submission.text, body)
         this.#size = size
@@ -89,11 +89,11 @@ export class WitnessClient {
     throw new WitnessFault('invalid', 'names another size of the tree each time')
   }
 
-  async #send(body: Buffer, signal: AbortSignal) {
+  async #ask(body: Buffer, signal: AbortSignal) {
     try {
-      return await this.#post(CONTENT_TYPE, body, signal)
+      return await this.#send({ method: 'POST', headers: HEADERS, body, signal })
     } catch (error) {
-      throw new WitnessFault('unreachable', causeOf(error))
+      throw new WitnessFault('unreachable', (error as Error).message)
     }
   }
 

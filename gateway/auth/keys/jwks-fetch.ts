@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import type { IncomingMessage, RequestOptions } from 'node:http'
+import { createSender } from '../../http/outgoing/sender.ts'
 import type { Field } from '../../http/syntax/field.ts'
 
 const TIMEOUT_MS = 5_000
@@ -15,44 +15,14 @@ const MAX_DOCUMENT_BYTES = 256 * 1024
  * @throws Error that says what went wrong, also when `signal` aborts
  */
 export async function fetchJwks(uri: string, signal: AbortSignal, proof?: Field): Promise<unknown> {
-  const either = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)])
+  const send = createSender({ url: uri, timeoutMs: TIMEOUT_MS, maxResponseBytes: MAX_DOCUMENT_BYTES })
   const headers = {
     accept: 'application/jwk-set+json, application/json',
     ...(proof && { [proof.name]: proof.value }),
   }
-  try {
-    const response = await get(uri, { headers, signal: either })
-    if (response.statusCode === 200) return parseJson(await readBounded(response))
-    response.destroy()
-    throw new Error(`the response has status ${response.statusCode}, not 200`)
-  } catch (error) {
-    throw either.aborted ? either.reason : error
-  }
-}
-
-/** On a connection of its own, since fetches are minutes apart. By Node's client: undici takes 10 MB, and 50 ms to load. */
-function get(uri: string, options: RequestOptions): Promise<IncomingMessage> {
-  const url = new URL(uri)
-  const { request } = process.getBuiltinModule(url.protocol === 'https:' ? 'node:https' : 'node:http')
-  return new Promise((resolve, reject) => {
-    request(url, { ...options, agent: false })
-      .once('response', resolve)
-      .on('error', reject)
-      // Without an error where the response changes the protocol.
-      .once('close', () => reject(new Error('the connection was closed')))
-      .end()
-  })
-}
-
-async function readBounded(body: AsyncIterable<Buffer>): Promise<Buffer> {
-  const pieces: Buffer[] = []
-  let bytes = 0
-  for await (const piece of body) {
-    bytes += piece.length
-    if (bytes > MAX_DOCUMENT_BYTES) throw new Error(`the response is longer than ${MAX_DOCUMENT_BYTES} bytes`)
-    pieces.push(piece)
-  }
-  return Buffer.concat(pieces)
+  const { statusCode, body } = await send({ method: 'GET', headers, signal })
+  if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
+  return parseJson(body)
 }
 
 function parseJson(bytes: Buffer): unknown {

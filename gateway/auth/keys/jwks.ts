@@ -192,12 +192,10 @@ export class KeySet {
       }
       return keys
     } catch (error) {
-      const { message, code } = error as NodeJS.ErrnoException
-      // When every address of a host refuses, Node throws an AggregateError with a code but no message.
       const state = this.loaded
         ? 'keys not refreshed, last good stay for a while'
         : 'keys not fetched, tokens of this issuer get 503 until they are'
-      faults.push(`${state}: ${message || code}`)
+      faults.push(`${state}: ${(error as Error).message}`)
       return undefined
     }
   }

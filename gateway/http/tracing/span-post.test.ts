@@ -59,6 +59,9 @@ describe('a post of spans', () => {
       outcomes.filter(([, mayRetry]) => mayRetry).map(([status]) => status),
       [429, 502, 503, 504],
     )
+    respond = (res) => res.writeHead(400).end('x'.repeat(1_000_000))
+    const long = await post()
+    assert.ok(!long.delivered && !long.mayRetry)
     for (const fails of [
       (res: ServerResponse) => res.destroy(),
       (res: ServerResponse) => res.socket?.end('garbage'),

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
-import { createBoundedPost } from '../../audit/witness/bounded-post.ts'
+import { createSender } from '../../http/outgoing/sender.ts'
 import { type CertificateStatus, OcspAuthority } from '../../tls/stapling/ocsp-authority.test-support.ts'
 import { responderOf } from '../../tls/stapling/ocsp-request.ts'
 import type { Chain, Staple } from '../../tls/stapling/stapler.ts'
@@ -70,7 +70,7 @@ describe('a response of OCSP from the responder', () => {
       enforce: (staple) => {
         state.staple = staple
       },
-      postTo: (to) => createBoundedPost(to, undefined, state.timeoutMs),
+      sendTo: (to) => createSender({ url: to, timeoutMs: state.timeoutMs }),
     })
     t.after(() => one.stop())
     return { one, state }

@@ -1,4 +1,4 @@
-import { type BoundedPost, causeOf, createBoundedPost } from '../../audit/witness/bounded-post.ts'
+import { createSender, type Send } from '../../http/outgoing/sender.ts'
 import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-request.ts'
 import {
   type Chain,
@@ -21,7 +21,7 @@ interface FetchedStaple {
   readonly chain: Chain
   readonly enforce: (staple: Staple | undefined) => void
   /** Replaced in tests. */
-  readonly postTo?: (url: string) => BoundedPost
+  readonly sendTo?: (url: string) => Send
 }
 
 /**
@@ -31,7 +31,7 @@ interface FetchedStaple {
 export class StapleFetch implements StapleSource {
   readonly #reports: Reports
   readonly #stapler: Stapler
-  readonly #postTo: (url: string) => BoundedPost
+  readonly #sendTo: (url: string) => Send
   readonly #leaving = new AbortController()
   readonly #checking: NodeJS.Timeout
   #chain: Chain
@@ -41,10 +41,10 @@ export class StapleFetch implements StapleSource {
   #round: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor(reports: Reports, { chain, enforce, postTo }: FetchedStaple) {
+  constructor(reports: Reports, { chain, enforce, sendTo }: FetchedStaple) {
     this.#reports = reports
     this.#chain = chain
-    this.#postTo = postTo ?? ((url) => createBoundedPost(url, undefined))
+    this.#sendTo = sendTo ?? ((url) => createSender({ url }))
     const put = (staple: Staple | undefined) => {
       this.#staple = staple
       enforce(staple)
@@ -118,15 +118,15 @@ export class StapleFetch implements StapleSource {
     // The verdict says that the issuer is missing.
     if (certificate === undefined) return Buffer.alloc(0)
     try {
-      const post = this.#postTo(url)
-      const { statusCode, body } = await post(
-        'application/ocsp-request',
-        ocspRequest(certificate),
-        this.#leaving.signal,
-      )
+      const { statusCode, body } = await this.#sendTo(url)({
+        method: 'POST',
+        headers: { 'content-type': 'application/ocsp-request' },
+        body: ocspRequest(certificate),
+        signal: this.#leaving.signal,
+      })
       return statusCode === 200 ? body : `${url} responds ${statusCode}`
     } catch (error) {
-      return `${url}: ${causeOf(error)}`
+      return `${url}: ${(error as Error).message}`
     }
   }
 }

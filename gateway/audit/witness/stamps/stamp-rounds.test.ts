@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { createBoundedPost } from '../bounded-post.ts'
+import { createSender } from '../../../http/outgoing/sender.ts'
 import { makeSealedLog, type SealedLog } from '../sealed-log.test-support.ts'
 import type { Progress } from '../vouched-progress.ts'
 import { makeStampAuthority, type StampAuthority, serveStamps } from './stamp-authority.test-support.ts'
@@ -32,7 +32,7 @@ describe('a log with time stamps', () => {
     const { promise, resolve } = Promise.withResolvers<string | undefined>()
     const rounds = new StampRounds({
       directory: log.directory,
-      post: createBoundedPost(url, undefined, 60_000),
+      send: createSender({ url, timeoutMs: 60_000 }),
       authorities: [new X509Certificate(readFileSync(authority.caFile))],
       policy: undefined,
       everyMs: 1,

@@ -1,9 +1,9 @@
 import { hash, randomBytes, type X509Certificate } from 'node:crypto'
+import type { Send } from '../../../http/outgoing/sender.ts'
 import { readRegularFile } from '../../../storage/regular-file.ts'
 import { parseCheckpoint } from '../../seals/checkpoint.ts'
 import { parseNote } from '../../seals/signed-note.ts'
 import { checkpointFile } from '../../seals/tiles.ts'
-import { type BoundedPost, causeOf } from '../bounded-post.ts'
 import { PacedRounds } from '../paced-rounds.ts'
 import { type Progress, ProgressCount } from '../vouched-progress.ts'
 import { keepStamp, lastStamped, stampsDirectory } from './stamp-files.ts'
@@ -19,7 +19,7 @@ export interface StampReports {
 export interface StampRoundsOptions {
   /** Of the log. */
   readonly directory: string
-  readonly post: BoundedPost
+  readonly send: Send
   readonly authorities: readonly X509Certificate[]
   readonly policy: string | undefined
   /** Between two stamps, at least. */
@@ -29,6 +29,7 @@ export interface StampRoundsOptions {
 }
 
 const NONCE_BYTES = 16
+const HEADERS = { 'content-type': 'application/timestamp-query' }
 
 /** Has checkpoints time-stamped (RFC 3161), at most one in `everyMs`, and keeps them with their stamps. */
 export class StampRounds {
@@ -76,18 +77,22 @@ export class StampRounds {
       reports.progress(this.#count.progress)
       return true
     } catch (error) {
-      if (!this.#aborted.signal.aborted) reports.fault(causeOf(error))
+      if (!this.#aborted.signal.aborted) reports.fault((error as Error).message)
       return false
     }
   }
 
   /** @returns a response that has been checked. @throws Error that says what is wrong */
   async #request(checkpoint: Buffer): Promise<Buffer> {
-    const { post, authorities, policy } = this.#options
+    const { send, authorities, policy } = this.#options
     const digest = hash('sha256', checkpoint, 'buffer')
     const nonce = randomBytes(NONCE_BYTES)
-    const request = stampRequest(digest, nonce, policy)
-    const { statusCode, body } = await post('application/timestamp-query', request, this.#aborted.signal)
+    const { statusCode, body } = await send({
+      method: 'POST',
+      headers: HEADERS,
+      body: stampRequest(digest, nonce, policy),
+      signal: this.#aborted.signal,
+    })
     if (statusCode !== 200) throw new Error(`the authority responds with status ${statusCode}`)
     checkStamp(body, { hash: digest, nonce, authorities, ...(policy !== undefined && { policy }) })
     return body

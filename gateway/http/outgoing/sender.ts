@@ -1,0 +1,99 @@
+import type { Client } from 'undici'
+
+const TIMEOUT_MS = 10_000
+const MAX_RESPONSE_BYTES = 64 * 1024
+
+/** Who gets the requests, and what they may cost. */
+export interface Receiver {
+  readonly url: string
+  /** PEM of the authorities of its certificate; undefined: those that Node knows. */
+  readonly ca?: string | undefined
+  /** For one request, from its beginning to the last byte of the response. Default: 10 s. */
+  readonly timeoutMs?: number
+  /** Default: 64 KiB. */
+  readonly maxResponseBytes?: number
+}
+
+export interface OutgoingRequest {
+  readonly method: 'GET' | 'POST'
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: Buffer
+  /** When it aborts, the request is given up. */
+  readonly signal?: AbortSignal
+}
+
+export interface IncomingResponse {
+  readonly statusCode: number
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly body: Buffer
+}
+
+/** Sends a request. Redirects are not followed. @throws SendFault */
+export type Send = (request: OutgoingRequest) => Promise<IncomingResponse>
+
+/** Why there is no response, or none that is whole. */
+export class SendFault extends Error {
+  /** Of the response that began. */
+  readonly statusCode: number | undefined
+
+  constructor(message: string, statusCode: number | undefined) {
+    super(message)
+    this.statusCode = statusCode
+  }
+}
+
+/**
+ * Sends requests of the gateway's own to one receiver, over one connection. It is kept for some seconds after a response, and
+ * does not keep the process alive.
+ */
+export function createSender(receiver: Receiver): Send {
+  const { url, ca, timeoutMs = TIMEOUT_MS, maxResponseBytes = MAX_RESPONSE_BYTES } = receiver
+  const { origin, pathname, search } = new URL(url)
+  let client: Client | undefined
+  return async ({ method, headers, body, signal }) => {
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const signals = signal === undefined ? [timeout] : [signal, timeout]
+    let statusCode: number | undefined
+    try {
+      const { Client, request } = await loadUndici()
+      client ??= new Client(origin, {
+        allowH2: false,
+        connect: { timeout: timeoutMs, ...(ca !== undefined && { ca }) },
+        headersTimeout: 0,
+        bodyTimeout: 0,
+        maxResponseSize: maxResponseBytes,
+      })
+      const response = await request.call(client, {
+        path: pathname + search,
+        method,
+        headers,
+        body: body ?? null,
+        signal: AbortSignal.any(signals),
+      })
+      statusCode = response.statusCode
+      return { statusCode, headers: response.headers, body: Buffer.from(await response.body.arrayBuffer()) }
+    } catch (error) {
+      throw new SendFault(faultOf(error as NodeJS.ErrnoException, statusCode), statusCode)
+    }
+  }
+
+  function faultOf({ name, message, code }: NodeJS.ErrnoException, statusCode: number | undefined): string {
+    const response = `the response with status ${statusCode}`
+    if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE')
+      return `${response} is longer than ${maxResponseBytes} bytes`
+    if (name === 'TimeoutError')
+      return statusCode === undefined ? 'no response in time' : `${response} did not end in time`
+    // When every address of a host refuses, Node throws an AggregateError with a code but no message.
+    const cause = message || String(code)
+    return statusCode === undefined ? cause : `${response} broke off: ${cause}`
+  }
+}
+
+/** Loaded late, and only what is needed: the whole package takes 16 MB and 0.1 s, these parts a third of that. */
+async function loadUndici() {
+  const [{ default: Client }, { default: request }] = await Promise.all([
+    import('undici/lib/dispatcher/client.js'),
+    import('undici/lib/api/api-request.js'),
+  ])
+  return { Client, request }
+}
