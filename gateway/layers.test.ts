@@ -25,7 +25,6 @@ const ORDER: readonly (readonly string[])[] = [
   ['stages'],
   ['pipeline.ts'],
   ['process'],
-  ['cluster'],
   ['main.ts', 'start.ts'],
   ['cli'],
 ]

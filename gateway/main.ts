@@ -10,5 +10,5 @@ if (process.argv.length > 2) {
 }
 applyMemoryProfile()
 // Loaded by the Node that runs it, and no other.
-const { runGateway } = await import('./cluster/run-gateway.ts')
+const { runGateway } = await import('./process/run-gateway.ts')
 await runGateway()

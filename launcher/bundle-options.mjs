@@ -5,8 +5,8 @@ export const PROGRAMS = [
   ['audit/seals/seal-thread'],
   ['audit/segments/keeper-thread'],
   ['audit/witness/vouch-thread'],
-  ['cluster/run-gateway', 'cluster/worker'],
   ['process/reload/parse-thread'],
+  ['process/run-gateway'],
 ]
 /** Loaded late or never. */
 const PACKAGES = [

@@ -47,7 +47,6 @@ const TOGETHER = {
     'gateway/e2e/sessions.test.ts',
   ],
   cli: ['gateway/cli'],
-  cluster: ['gateway/cluster'],
   config: ['gateway/config'],
   limits: ['gateway/http/bodies', 'gateway/limits', 'gateway/process'],
   'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
@@ -61,7 +60,6 @@ const TOGETHER = {
     'gateway/e2e/h2spec.test.ts',
     'gateway/e2e/kubernetes.test.ts',
     'gateway/e2e/other-verifiers.test.ts',
-    'gateway/e2e/settings-workers.test.ts',
     'gateway/e2e/start-up.test.ts',
     'gateway/e2e/systemd.test.ts',
   ],
@@ -163,11 +161,9 @@ const PACKAGING = ['gateway/e2e/image.test.ts']
 const LONG = [
   'gateway/audit/commit/power-cut.test.ts',
   'gateway/audit/durability.test.ts',
-  'gateway/audit/join.test.ts',
   'gateway/audit/recovery/recovery.test.ts',
   'gateway/audit/seals/late-tiles.test.ts',
   'gateway/audit/trail.test.ts',
-  'gateway/cluster/replication.test.ts',
   'gateway/config/openapi/linear-pattern.test.ts',
   'gateway/config/openapi/public-patterns.test.ts',
   'gateway/e2e/audit-seals.test.ts',
@@ -180,7 +176,6 @@ const LONG = [
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',
-  'gateway/e2e/worker-kills.test.ts',
   'gateway/evidence/records/find-records.test.ts',
   'gateway/evidence/verify/mutations.test.ts',
   'gateway/evidence/verify/verify-speed.test.ts',
@@ -203,7 +198,6 @@ const SOAK = [
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',
-  'gateway/e2e/worker-kills.test.ts',
 ]
 const SOAK_FROM = 5
 

@@ -105,8 +105,8 @@ it('names what of an edit waits for a restart, as long as the file asks for it',
     })
     return [results.gateway?.result, results.gateway?.needsRestart, results.limits?.needsRestart]
   }
-  assert.deepEqual(await reloaded(['workers']), ['unchanged', ['workers'], []])
-  assert.deepEqual(await reloaded(undefined), ['unchanged', ['workers'], []])
-  assert.deepEqual(config.report().parts.gateway?.lastReload?.needsRestart, ['workers'])
+  assert.deepEqual(await reloaded(['dataDir']), ['unchanged', ['dataDir'], []])
+  assert.deepEqual(await reloaded(undefined), ['unchanged', ['dataDir'], []])
+  assert.deepEqual(config.report().parts.gateway?.lastReload?.needsRestart, ['dataDir'])
   assert.deepEqual(await reloaded([]), ['unchanged', [], []])
 })

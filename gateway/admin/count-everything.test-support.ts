@@ -2,7 +2,7 @@ import type { Exchange } from '../exchange.ts'
 import type { Metrics } from './metrics.ts'
 
 /** Counts everything that there is to count but the shared store, so that every metric has a sample. */
-export function countEverything(metrics: Metrics, isMain = true): void {
+export function countEverything(metrics: Metrics): void {
   for (let request = 0; request < 3; request++) metrics.opened()
   const route = { path: '/a "quoted" \\ path' }
   metrics.closed({ method: 'GET', route, grpcStatus: 14 } as Exchange, 200, 0.25)
@@ -29,16 +29,14 @@ export function countEverything(metrics: Metrics, isMain = true): void {
   metrics.configReload('limits.json', 'failure')
   metrics.certificateExpiry(1_800_000_000)
   metrics.clientTrustExpiry({ authorities: 1_900_000_000_000, lists: Number.POSITIVE_INFINITY })
-  if (isMain) {
-    const seals = metrics.seals({ lagMs: 750, unsealedRecords: 12, sealedSize: 70_000 })
-    seals.sealed(1_700_000_000_000)
-    seals.fault()
-    seals.gap()
-    metrics.state({ isReady: () => true, isTrailWritable: () => false, workers: () => 2 }).workerDied()
-    const { witnesses, stamps } = metrics.vouching
-    const { progress, failed } = witnesses(['w.example/1'], 60_000)
-    progress({ sealed: 9, vouched: 4, behindSinceMs: undefined })
-    failed('w.example/1', 'conflict')
-    stamps(3_600_000).failed()
-  }
+  const seals = metrics.seals({ lagMs: 750, unsealedRecords: 12, sealedSize: 70_000 })
+  seals.sealed(1_700_000_000_000)
+  seals.fault()
+  seals.gap()
+  metrics.state({ isReady: () => true, isTrailWritable: () => false })
+  const { witnesses, stamps } = metrics.vouching
+  const { progress, failed } = witnesses(['w.example/1'], 60_000)
+  progress({ sealed: 9, vouched: 4, behindSinceMs: undefined })
+  failed('w.example/1', 'conflict')
+  stamps(3_600_000).failed()
 }

@@ -11,7 +11,6 @@ export function expiryMetrics(registers: Registry[]) {
       certificate ??= new Gauge({
         name: 'gateway_tls_certificate_expiry_timestamp_seconds',
         help: 'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
-        aggregator: 'min',
         registers,
       })
       certificate.set(notAfterSeconds)
@@ -22,7 +21,6 @@ export function expiryMetrics(registers: Registry[]) {
         name: 'gateway_tls_client_trust_expiry_timestamp_seconds',
         help: 'When the first client authority, or the newest revocation list of one, expires: its clients are refused then.',
         labelNames: ['what'],
-        aggregator: 'min',
         registers,
       })
       for (const [what, ms] of Object.entries(goodUntilMs)) trust.set({ what }, ms / 1000)
@@ -33,8 +31,6 @@ export function expiryMetrics(registers: Registry[]) {
         name: 'gateway_issuer_keys_age_seconds',
         help: "Time since the issuer's keys were last fetched, or since the start; they are fetched every 5 minutes.",
         labelNames: ['issuer'],
-        // Of several threads: the oldest.
-        aggregator: 'max',
         registers,
         collect() {
           this.reset()

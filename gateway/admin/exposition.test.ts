@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { it } from 'node:test'
 import { countEverything } from './count-everything.test-support.ts'
-import { exposeMerged } from './merged-metrics.ts'
 import { createMetrics } from './metrics.ts'
 
 /**
@@ -19,23 +18,10 @@ function contractOf(page: string): string {
   return `${kept.trim().replaceAll(/\n{2,}/g, '\n')}\n`
 }
 
-function expected(name: string): string {
-  return readFileSync(new URL(`exposition.fixtures/${name}.prom`, import.meta.url), 'utf8')
-}
-
-it('the page of one thread is byte for byte what it has always been', async () => {
+it('the page is byte for byte what it has always been', async () => {
   const metrics = createMetrics({ version: '1.2.3' })
   countEverything(metrics)
   assert.equal(metrics.contentType, 'text/plain; version=0.0.4; charset=utf-8')
-  assert.equal(contractOf(await metrics.expose()), expected('one-thread'))
-})
-
-it('so is the page of three threads', async () => {
-  const threads = [false, true, true].map((worker) => {
-    const metrics = createMetrics({ version: '1.2.3', worker })
-    countEverything(metrics, !worker)
-    return metrics
-  })
-  const snapshots = structuredClone(await Promise.all(threads.map((thread) => thread.snapshot())))
-  assert.equal(contractOf(await exposeMerged(snapshots)), expected('three-threads'))
+  const expected = readFileSync(new URL('exposition.fixtures/page.prom', import.meta.url), 'utf8')
+  assert.equal(contractOf(await metrics.expose()), expected)
 })

@@ -1,4 +1,12 @@
-import { Counter, collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client'
+import {
+  Counter,
+  collectDefaultMetrics,
+  Gauge,
+  type Metric,
+  type MetricObjectWithValues,
+  type MetricValue,
+  Registry,
+} from 'prom-client'
 import type { Exchange } from '../exchange.ts'
 import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
@@ -8,7 +16,6 @@ import { vouchMetrics } from './audit/vouch-metrics.ts'
 import { watchEventLoop } from './event-loop.ts'
 import { expiryMetrics } from './expiry-metrics.ts'
 import { exposeState, type GatewayState } from './gateway-state.ts'
-import { type MetricsSnapshot, prepareToMerge } from './merged-metrics.ts'
 import { storeMetrics } from './store-metrics.ts'
 import { Spreading, Tally } from './tally.ts'
 import { traceMetrics } from './trace-metrics.ts'
@@ -20,6 +27,9 @@ export interface Exposition {
   expose(): Promise<string>
   readonly contentType: string
 }
+
+/** All metrics at one moment, as data. */
+export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
 
 /** All metrics, with one method for each event. Names and labels are part of the public contract. */
 export type Metrics = ReturnType<typeof createMetrics>
@@ -54,7 +64,7 @@ const REMOVED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
-  // Quantiles of several threads cannot be merged, and each thread observes them ten times a second.
+  // Observed ten times a second, and `watchEventLoop` says as much.
   'nodejs_eventloop_utilization_summary',
   'nodejs_eventloop_utilization_histogram',
   // Replaced by `watchEventLoop`.
@@ -64,8 +74,8 @@ const REMOVED = [
 /** As rarely as a timer can, because the library cannot be told not to observe what is removed. */
 const NEVER_MS = 2 ** 31 - 1
 
-/** Creates the metrics in their own registry. @param worker whether they are merged with those of other threads */
-export function createMetrics(build: { readonly version: string; readonly worker?: boolean }) {
+/** Creates the metrics in their own registry. */
+export function createMetrics({ version }: { readonly version: string }) {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({
@@ -74,7 +84,6 @@ export function createMetrics(build: { readonly version: string; readonly worker
     eventLoopUtilizationTimeout: NEVER_MS,
   })
   for (const name of REMOVED) registry.removeSingleMetric(name)
-  prepareToMerge(registry, build.worker === true)
   const http = httpMetrics(registers)
   const inside = insideMetrics(registers)
   const audit = auditMetrics(registers)
@@ -86,10 +95,10 @@ export function createMetrics(build: { readonly version: string; readonly worker
     labelNames: ['version', 'node'],
     registers,
   })
-  if (build.worker !== true) info.set({ version: build.version, node: process.version }, 1)
+  info.set({ version, node: process.version }, 1)
   return {
     expose: () => registry.metrics(),
-    /** The metrics as data, to be merged with those of other threads. */
+    /** The metrics as data. */
     snapshot: () => registry.getMetricsAsJSON() as Promise<MetricsSnapshot>,
     contentType: registry.contentType,
     ...http,
@@ -99,10 +108,10 @@ export function createMetrics(build: { readonly version: string; readonly worker
     ...audit,
     ...sealMetrics(registers),
     ...stores,
-    /** Exposes what only the main thread knows. Called there, once. */
+    /** Exposes what the gateway knows of itself. Called once. */
     state: (state: GatewayState) => exposeState(registers, state),
     ...traceMetrics(registers),
-    /** Who vouches for the audit trail. Called in the main thread only. */
+    /** Who vouches for the audit trail. */
     vouching: vouchMetrics(registers),
   }
 }

@@ -2,7 +2,7 @@ import { Gauge, type Metric, type Registry } from 'prom-client'
 import { LATENCY_BOUNDS_MS, type StoreCounts } from '../store/store-counts.ts'
 import { Tally } from './tally.ts'
 
-/** The shared store as one thread sees it. Read when the metrics are collected. */
+/** The shared store as the gateway sees it. Read when the metrics are collected. */
 export interface SharedStoreState {
   readonly counts: Readonly<StoreCounts>
   /** Whether the breaker is open: then the store is not asked. */
@@ -25,8 +25,6 @@ export function storeMetrics(registers: Registry[]): StoreMetrics {
     name: 'gateway_store_writable',
     help: '1 unless what protects cannot be written: limits, revocations and webhooks to the data directory, shared to the store of several gateways.',
     labelNames: ['store'],
-    // Of several threads: not writable if any of them says so.
-    aggregator: 'min',
     registers,
     collect() {
       if (shared !== undefined) this.set({ store: 'shared' }, shared.isAway ? 0 : 1)
@@ -63,8 +61,6 @@ interface Family {
   readonly name: string
   readonly help: string
   readonly type: 'counter' | 'gauge' | 'histogram'
-  /** How the values of several threads become one. */
-  readonly aggregator: 'sum' | 'max'
   readonly samples: () => readonly Sample[]
 }
 
@@ -75,7 +71,6 @@ function familiesOf(state: SharedStoreState): readonly Family[] {
     name,
     help,
     type: 'counter',
-    aggregator: 'sum',
     samples,
   })
   return [
@@ -86,14 +81,12 @@ function familiesOf(state: SharedStoreState): readonly Family[] {
       name: ROUND_TRIP_DURATION,
       help: 'Time from sending a command to the shared store to its reply; late replies are not in it.',
       type: 'histogram',
-      aggregator: 'sum',
       samples: () => latencySamples(counts),
     },
     {
       name: 'gateway_store_breaker_open',
       help: '1 while the shared store is away and not asked: rows are counted as their onStoreFailure says.',
       type: 'gauge',
-      aggregator: 'max',
       samples: () => one(state.isAway ? 1 : 0),
     },
     counter(
@@ -109,16 +102,13 @@ function familiesOf(state: SharedStoreState): readonly Family[] {
       'How often the script of limits was sent because the server did not know it, as after its restart.',
       () => one(counts.scriptReloads),
     ),
-    counter(
-      'gateway_store_outages_total',
-      'How often the shared store went away, counted by each thread.',
-      () => one(counts.outages),
+    counter('gateway_store_outages_total', 'How often the shared store went away.', () =>
+      one(counts.outages),
     ),
     {
       name: 'gateway_store_unsent_sessions',
       help: 'Ended sessions that other gateways have still to be told of.',
       type: 'gauge',
-      aggregator: 'sum',
       samples: () => one(state.unsentSessions),
     },
   ]

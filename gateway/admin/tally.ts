@@ -60,7 +60,6 @@ export class Tally {
   readonly name: string
   readonly help: string
   readonly type = 'counter'
-  readonly aggregator = 'sum'
   readonly #cells: Cells<{ value: number }>
 
   constructor({ name, help, labelNames }: Family) {
@@ -82,9 +81,9 @@ export class Tally {
   }
 
   get(): Promise<object> {
-    const { name, help, type, aggregator } = this
+    const { name, help, type } = this
     const values: Sample[] = this.#cells.all.map(({ labels, cell }) => ({ labels, value: cell.value }))
-    return Promise.resolve({ name, help, type, aggregator, values })
+    return Promise.resolve({ name, help, type, values })
   }
 }
 
@@ -99,7 +98,6 @@ export class Spreading {
   readonly name: string
   readonly help: string
   readonly type = 'histogram'
-  readonly aggregator = 'sum'
   readonly #bounds: readonly number[]
   readonly #cells: Cells<Spread>
 
@@ -120,9 +118,9 @@ export class Spreading {
   }
 
   get(): Promise<object> {
-    const { name, help, type, aggregator } = this
+    const { name, help, type } = this
     const values = this.#cells.all.flatMap(({ labels, cell }) => this.#samples(labels, cell))
-    return Promise.resolve({ name, help, type, aggregator, values })
+    return Promise.resolve({ name, help, type, values })
   }
 
   #samples(labels: Sample['labels'], { counts, sum }: Spread): Sample[] {

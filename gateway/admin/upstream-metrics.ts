@@ -14,8 +14,6 @@ export function upstreamMetrics(registers: Registry[]) {
     name: 'gateway_upstream_healthy',
     help: '0 when the last connection to the upstream failed or its health checks do, else 1.',
     labelNames: ['upstream'],
-    // Of several threads: unhealthy if any of them says so.
-    aggregator: 'min',
     registers,
     collect() {
       this.reset()
@@ -28,7 +26,6 @@ export function upstreamMetrics(registers: Registry[]) {
     name: 'gateway_upstream_breaker_state',
     help: 'Circuit breaker of the upstream: 0 closed, 1 half open, 2 open. No sample without a breaker.',
     labelNames: ['upstream'],
-    aggregator: 'max',
     registers,
     collect() {
       this.reset()

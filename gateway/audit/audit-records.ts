@@ -232,13 +232,6 @@ export function pairKeyOf(line: string): string | undefined {
   return start === -1 || end === -1 ? undefined : line.slice(start, end)
 }
 
-/** The id that the gateway made for the exchange: `gatewayId` where there is one, else the request id. */
-export function ownIdOf(line: string): string {
-  const idAt = gatewayIdAt(line)
-  const start = idAt === -1 ? REQUEST_HEAD.length + REQUEST_ID_KEY.length + 1 : idAt + GATEWAY_ID_KEY.length
-  return line.slice(start, start + UUID_CHARS)
-}
-
 /** Index of `,"gatewayId"`, or -1. No value can hold it, because quotes inside values are escaped. */
 function gatewayIdAt(line: string): number {
   const at = withoutGrpcStatus(line, endOf(line)) - GATEWAY_ID_CHARS

@@ -2,7 +2,6 @@ import { statSync } from 'node:fs'
 import { makeDirectory, realPathOf, syncDirectoryOf, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { ClockOffset } from './clock-offset.ts'
-import type { TrailHandle } from './file/shared-trail.ts'
 import { judgePlace } from './file/trail-place.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { InheritedRequests } from './recovery/inherited-requests.ts'
@@ -74,16 +73,6 @@ function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; rea
     lock.release()
     throw error
   }
-}
-
-/**
- * Joins the trail of another thread, with the same interface. The other thread alone begins, rotates and ends it; when this
- * thread dies, the other must call `settleDeadWorker`.
- *
- * @param handle `handle` of the other thread's trail.
- */
-export function joinTrail(handle: TrailHandle, options: Omit<TrailOptions, 'file' | 'lock'>): Trail {
-  return new Trail({ ...options, file: handle.file }, handle)
 }
 
 /** A second writer would close the open requests of the first as after a crash, and cut off a line that is being written. */

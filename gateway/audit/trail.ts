@@ -1,6 +1,6 @@
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
-import { recoveredRecord, type StartFacts } from './audit-records.ts'
+import type { StartFacts } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
 import { type Commit, type CommitPolicy, heldTooLong, type OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
@@ -9,7 +9,7 @@ import { replaceSink, rotate } from './file/rotate-trail.ts'
 import { SharedTrail, type TrailHandle } from './file/shared-trail.ts'
 import { TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
-import { linesLeftBy, type Recovery } from './recovery/recovery.ts'
+import type { Recovery } from './recovery/recovery.ts'
 import type { TrailOptions, TrailSeals } from './trail-options.ts'
 import { TrailReports } from './trail-reports.ts'
 
@@ -291,23 +291,6 @@ export class Trail {
     if (this.#isOwner) this.#closeFile()
     this.#lock?.release()
     commit.finish(error)
-  }
-
-  /**
-   * Settles what a dead worker left: gives up its lock, without which no thread can write, cuts off the line it was writing,
-   * and writes a `recovered` response for each request that it had open. Only once, in the thread that opened the trail.
-   * @returns how many responses were written
-   */
-  settleDeadWorker(thread: number): number {
-    this.#trailFile.release(thread)
-    try {
-      const lines = linesLeftBy(thread, this.#options.file, this.#trailFile)
-      for (const line of lines) this.settle(recoveredRecord(line))
-      return lines.length
-    } catch (error) {
-      this.#options.onFault(error as Error)
-      return 0
-    }
   }
 
   #closeFile(): void {

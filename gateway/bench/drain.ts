@@ -19,7 +19,6 @@ const CLIENTS = { keeping: 24, opening: 12 }
 const LOAD_MS = 300
 const USAGE = `npm run bench:drain -- [options]
   --stops n     default 50, of each tree
-  --workers n   default 1
   --root DIR    stop the gateway of that tree instead of this one's
   --against DIR stop that of another tree as well, in turns`
 
@@ -32,14 +31,13 @@ interface Field {
   readonly dir: string
   readonly upstreamPort: number
   readonly tokens: Tokens
-  readonly workers: string
 }
 
 await main()
 
 /** `npm run bench:drain`: how many requests fail when a gateway is stopped under load by SIGTERM. */
 async function main(): Promise<void> {
-  const { stops, workers, roots } = optionsOrExit()
+  const { stops, roots } = optionsOrExit()
   const facts = machineFacts().map((fact) => fact.join(': '))
   const dir = mkdtempSync(join(tmpdir(), 'countersign-drain-'))
   process.on('exit', () => rmSync(dir, { recursive: true, force: true }))
@@ -51,7 +49,7 @@ async function main(): Promise<void> {
     ipc: true,
   })
   const { port: upstreamPort } = await firstMessage<{ port: number }>(upstream)
-  const field = { dir, upstreamPort, tokens, workers }
+  const field = { dir, upstreamPort, tokens }
   const stopped = new Map<string, Stopped[]>(roots.map((root) => [root, []]))
   for (let i = 0; i < stops; i++) {
     for (const [root, all] of stopped) all.push(await stopOnce(root, field))
@@ -70,7 +68,6 @@ function optionsOrExit() {
     const { values } = parseArgs({
       options: {
         stops: { type: 'string', default: '50' },
-        workers: { type: 'string', default: '1' },
         root: { type: 'string', default: ROOT },
         against: { type: 'string', multiple: true, default: [] },
       },
@@ -79,7 +76,6 @@ function optionsOrExit() {
     if (!(Number.isInteger(stops) && stops > 0)) throw new Error(`--stops must be a number above 0`)
     return {
       stops,
-      workers: values.workers,
       roots: [values.root, ...values.against].map((dir) => resolve(dir)),
     }
   } catch (error) {
@@ -88,10 +84,10 @@ function optionsOrExit() {
   }
 }
 
-async function stopOnce(root: string, { dir, upstreamPort, tokens, workers }: Field): Promise<Stopped> {
+async function stopOnce(root: string, { dir, upstreamPort, tokens }: Field): Promise<Stopped> {
   const own = mkdtempSync(join(dir, 'gateway-'))
   const adminPort = await freePort()
-  const gatewayEnv = { GATEWAY_ADMIN_PORT: String(adminPort), GATEWAY_WORKERS: workers }
+  const gatewayEnv = { GATEWAY_ADMIN_PORT: String(adminPort) }
   const running = await gateway({ name: root, root }).start({
     dir: own,
     upstreamPort,

@@ -191,7 +191,7 @@ async function beginRevocations(): Promise<Begun> {
   const revocations = emptyRevocations()
   return {
     textOf: uuid,
-    // As if another thread had revoked the session, so that nothing is written to disk.
+    // As if another process had revoked the session, so that nothing is written to disk.
     take: (sid) => revocations.apply(sid, Date.now(), true),
     held: () => revocations.size,
   }

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ReplayMemory } from '../auth/replay.ts'
-import { createSharedMemory } from '../cluster/event-memory.ts'
 import { KeyBudget } from '../limits/windows/counters.ts'
 import { ownFlags } from '../storage/key-files.ts'
 import { fill } from './memory-fill.ts'
@@ -80,10 +79,4 @@ describe('what the gateway remembers', () => {
       assert.ok(heapBytes / held <= 2 * memory.budgetBytes, `${heapBytes / held} bytes each`)
     })
   }
-
-  it('is some 8 MiB in common with the workers, whatever their number', () => {
-    const { control, ring } = createSharedMemory()
-    assert.equal(ring.byteLength, 8 * 1024 * 1024)
-    assert.ok(control.byteLength <= 16 * 1024)
-  })
 })

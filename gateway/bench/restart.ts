@@ -22,7 +22,6 @@ const CLIENTS = { keeping: 24, opening: 12 }
 const LOAD_MS = 300
 const USAGE = `npm run bench:restart -- [options]
   --restarts n  default 20, of each kind
-  --workers a,b default 1,2
   --tls a,b     default no,yes`
 
 /** A gateway that was restarted under load. */
@@ -59,18 +58,13 @@ async function main(): Promise<void> {
   say(facts.join(' · '))
   say(`${keeping} clients that keep their connections, ${opening} that open one for each request\n`)
   say(
-    '| threads | TLS | restarts | requests | cannot connect | broken | not 200 | unmatched pairs | nobody serves, median (most) | longest without a response |',
+    '| TLS | restarts | requests | cannot connect | broken | not 200 | unmatched pairs | nobody serves, median (most) | longest without a response |',
   )
-  say('| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |')
-  for (const kind of kinds) {
-    say(lineOf(kind, await restartOften(kind, { dir, upstreamPort, tokens, restarts })))
+  say('| --- | --- | --- | --- | --- | --- | --- | --- | --- |')
+  for (const tls of kinds) {
+    say(lineOf(tls, await restartOften(tls, { dir, upstreamPort, tokens, restarts })))
   }
   process.exit(0)
-}
-
-interface Kind {
-  readonly workers: string
-  readonly tls: string
 }
 
 function optionsOrExit() {
@@ -78,28 +72,24 @@ function optionsOrExit() {
     const { values } = parseArgs({
       options: {
         restarts: { type: 'string', default: '20' },
-        workers: { type: 'string', default: '1,2' },
         tls: { type: 'string', default: 'no,yes' },
       },
     })
     const restarts = Number(values.restarts)
     if (!(Number.isInteger(restarts) && restarts > 0)) throw new Error('--restarts must be a number above 0')
-    const kinds = values.workers
-      .split(',')
-      .flatMap((workers) => values.tls.split(',').map((tls): Kind => ({ workers, tls })))
-    return { restarts, kinds }
+    return { restarts, kinds: values.tls.split(',') }
   } catch (error) {
     process.stderr.write(`${error instanceof Error ? error.message : error}\n${USAGE}\n`)
     process.exit(1)
   }
 }
 
-async function restartOften({ workers, tls }: Kind, field: Field): Promise<Restarted> {
+async function restartOften(tls: string, field: Field): Promise<Restarted> {
   const { tokens, upstreamPort, restarts } = field
   const own = mkdtempSync(join(field.dir, 'gateway-'))
   const adminPort = await freePort()
   const secure = tls === 'yes' ? await makeSecure(own) : undefined
-  const gatewayEnv = { GATEWAY_ADMIN_PORT: String(adminPort), GATEWAY_WORKERS: workers, ...secure?.env }
+  const gatewayEnv = { GATEWAY_ADMIN_PORT: String(adminPort), ...secure?.env }
   const target = gateway({ name: 'this tree', root: resolve(ROOT) })
   const running = await target.start({ dir: own, upstreamPort, tokens, gatewayEnv, cpus: undefined })
   let [pid] = running.pids
@@ -172,11 +162,10 @@ function kill(pid: number): void {
   }
 }
 
-function lineOf({ workers, tls }: Kind, one: Restarted): string {
+function lineOf(tls: string, one: Restarted): string {
   const held = [...one.heldMs].sort((a, b) => a - b)
   const median = held[Math.floor(held.length / 2)]
   const cells = [
-    workers,
     tls,
     held.length,
     one.good + one.unconnected + one.broken + one.refused,

@@ -6,11 +6,10 @@ import { gateway, PAYMENTS_PATH } from './contenders/countersign.ts'
 import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
-import { severalProcesses } from './contenders/several-processes.ts'
 import { features } from './feature-scenario.ts'
 import type { LoadJob, LoadRequest } from './load-job.ts'
 import type { OtherGenerator } from './other-generators.ts'
-import { storedEntries, workersOrStore } from './store-scenarios.ts'
+import { gatewaysWithStore, storedEntries } from './store-scenarios.ts'
 import {
   HUGE_BYTES,
   HUGE_PATH,
@@ -71,7 +70,6 @@ export const TABLE = [
   'large',
   'huge',
   'cold',
-  'workers',
 ]
 
 const HTTP_PROXY = new URL('./peers/http-proxy.ts', import.meta.url)
@@ -119,7 +117,7 @@ export function scenariosOf(trees: {
 }): readonly Scenario[] {
   const own = entry(gateway({ name: 'gateway', root: trees.root }))
   const others = trees.against.map((root) => entry(gateway({ name: `gateway in ${basename(root)}`, root })))
-  const common = [own, ...others, entry(haproxy(1)), entry(nginx), entry(bytePump)]
+  const common = [own, ...others, entry(haproxy), entry(nginx), entry(bytePump)]
   const every = [
     ...common,
     entry(nodePeer('@fastify/http-proxy', FASTIFY_HTTP_PROXY)),
@@ -141,7 +139,6 @@ export function scenariosOf(trees: {
     ...change,
     request: { ...BALANCE, ...change.request },
   })
-  const oneAndTwo = oneAndTwoWorkers(own)
   const stored = storedEntries({
     own: own.contender,
     others: others.map((one) => one.contender),
@@ -166,14 +163,12 @@ export function scenariosOf(trees: {
     }),
     one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
-    one('workers', 'One worker and two, over three starts', { ...oneAndTwo, pinned: false }),
-    one('workers-one-cpu', 'The same, all on one processor', oneAndTwo),
     one('store', 'Limits in a shared store, 64 callers', { entries: stored, loads: 'rates' }),
     one('store-callers', 'Limits in a shared store, 10,000 callers, each hit kept', {
       entries: stored,
       request: { path: PAYMENTS_PATH, tokens: CALLERS, order: 'random' },
     }),
-    one('store-workers', 'Workers in memory, and gateways with one store', workersOrStore(own.contender)),
+    one('store-gateways', 'One, two and four gateways with one store', gatewaysWithStore(own.contender)),
     one('features', 'What each feature costs', features(trees.root, TRANSFERRING)),
     one('audit', 'Durability of the audit trail', {
       entries: settings(own, 'GATEWAY_AUDIT_DURABILITY', DURABILITIES),
@@ -251,23 +246,6 @@ function settings(own: Entry, name: string, values: Readonly<Record<string, stri
     name: `gateway, ${what}`,
     env: { [name]: value },
   }))
-}
-
-/** Two gateways share only the machine: what two workers cost beyond that is the cost of sharing. */
-function oneAndTwoWorkers(own: Entry): Change {
-  const twoWorkers = 'gateway, 2 workers'
-  const [one, two] = settings(own, 'GATEWAY_WORKERS', { '1 worker': '1', '2 workers': '2' }) as [Entry, Entry]
-  return {
-    entries: [
-      one,
-      { ...two, programs: 2 },
-      { ...entry(severalProcesses(2, own.contender)), name: 'two gateways', programs: 2 },
-      { ...entry(haproxy(1)), name: 'HAProxy, 1 thread' },
-      { ...entry(haproxy(2)), name: 'HAProxy, 2 threads' },
-    ],
-    references: [twoWorkers],
-    starts: 3,
-  }
 }
 
 type Change = Partial<Omit<Scenario, 'request'>> & { readonly request?: Partial<ScenarioRequest> }

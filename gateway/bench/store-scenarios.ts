@@ -23,21 +23,20 @@ export function storedEntries(of: {
   ]
 }
 
-/** Threads with copies of all counts against as many processes with a store: each counts exactly. */
-export function workersOrStore(gateway: Contender) {
+/** As many gateways as processors and more, with one store: each counts exactly. */
+export function gatewaysWithStore(gateway: Contender) {
   const processes = (count: number, name: string): Entry => ({
     ...entry(name, withStore(severalProcesses(count, gateway))),
     programs: count,
   })
-  const workers = (count: number): Entry => ({
-    ...entry(`gateway, ${count} workers`, gateway),
-    env: { GATEWAY_WORKERS: `${count}` },
-    programs: count,
-  })
-  const four = 'four gateways, one store'
+  const one = 'one gateway with store'
   return {
-    entries: [processes(2, 'two gateways, one store'), workers(2), processes(4, four), workers(4)],
-    references: [four],
+    entries: [
+      processes(1, one),
+      processes(2, 'two gateways, one store'),
+      processes(4, 'four gateways, one store'),
+    ],
+    references: [one],
     pinned: false,
     starts: 3,
     loads: 'rates',

@@ -5,8 +5,8 @@ import { resultWords } from './reload.ts'
 test('an edit that waits for a restart is not said to be in force', () => {
   const words = (result: 'success' | 'unchanged' | 'failure', needsRestart?: string[]) =>
     resultWords({ file: 'a.json', result, faults: [], ...(needsRestart && { needsRestart }) })
-  assert.equal(words('unchanged', ['workers', 'tls']), 'in force, but after a restart: workers, tls')
-  assert.equal(words('success', ['workers']), 'in force, but after a restart: workers')
+  assert.equal(words('unchanged', ['dataDir', 'tls']), 'in force, but after a restart: dataDir, tls')
+  assert.equal(words('success', ['dataDir']), 'in force, but after a restart: dataDir')
   assert.equal(words('success', []), 'in force')
   assert.equal(words('unchanged', []), 'in force already')
   assert.equal(words('failure', []), 'refused: what was in force stays so')

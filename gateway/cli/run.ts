@@ -21,7 +21,7 @@ export const command: Command = {
   async run({ flags }) {
     Object.assign(process.env, environmentOf(flags))
     applyMemoryProfile()
-    const { runGateway } = await import('../cluster/run-gateway.ts')
+    const { runGateway } = await import('../process/run-gateway.ts')
     await runGateway()
     return 0
   },

@@ -79,7 +79,6 @@ test('every variable arrives at its key', () => {
       auditSeals: 'off',
       auditSealKeyFile: '/run/secrets/seal.pem',
       dataDir: '/var/lib/x',
-      workers: 1,
       drainGraceMs: 0,
       logLevel: 'debug',
     },
@@ -113,10 +112,16 @@ test('each variable refuses what is not of its kind', () => {
 })
 
 test('what this version cannot do is refused instead of ignored', () => {
-  for (const text of ['0', '65', '2.5', 'all', '-1', '1e1']) {
-    assert.match(fault('GATEWAY_WORKERS', text), /must be auto or a whole number between 1 and 64, but is "/)
-  }
   assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'safe'), /must be one of written, synced, buffered/)
+})
+
+test('more workers than one are a fault that names what takes their place', () => {
+  assert.deepEqual(parseEnvironment({ GATEWAY_WORKERS: '1' }), { value: {} })
+  for (const text of ['0', '2', 'auto', 'all', '01', '']) {
+    const told = fault('GATEWAY_WORKERS', text)
+    if (text === '') assert.match(told, /set but empty/)
+    else assert.match(told, new RegExp(`but is "${text}": .*GATEWAY_REUSE_PORT=true .*GATEWAY_STORE`))
+  }
 })
 
 test('a variable that is set but empty is a fault', () => {

@@ -2,7 +2,7 @@ import schema from '../../config/schemas/gateway.schema.json' with { type: 'json
 import type { Fault, Parsed } from './faults.ts'
 import type { GatewayFile } from './gateway-file.ts'
 import { closestTo } from './json/did-you-mean.ts'
-import { describeValue } from './json/schema-check.ts'
+import { describeValue, SEVERAL_GATEWAYS } from './json/schema-check.ts'
 import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
 import type { TlsKeys } from './rules/tls-rules.ts'
@@ -14,7 +14,6 @@ import {
   urlFault,
   versionFault,
 } from './rules/value-rules.ts'
-import { MAX_WORKERS, workerCount } from './rules/worker-count.ts'
 import type { Durability, Settings } from './settings.ts'
 
 /** The `file` of a fault in the environment. */
@@ -67,7 +66,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ],
   ['GATEWAY_AUDIT_SEAL_KEY', (text, overrides) => set(overrides, { auditSealKeyFile: text })],
   ...STORE_VARIABLES.map((name) => [name, ignore] as const),
-  ['GATEWAY_WORKERS', readWorkers],
+  ['GATEWAY_WORKERS', workersFault],
   ['GATEWAY_PROFILE', (text) => choiceFault(text, MEMORY_PROFILES)],
   ['GATEWAY_DRAIN_GRACE_MS', readDrainGrace],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
@@ -185,12 +184,10 @@ function readUpstreams(text: string, overrides: Overrides): string | undefined {
   return set(overrides, { upstreams })
 }
 
-function readWorkers(text: string, overrides: Overrides): string | undefined {
-  const count = text === 'auto' ? text : Number(/^\d{1,2}$/.test(text) ? text : Number.NaN)
-  if (count !== 'auto' && !(count >= 1 && count <= MAX_WORKERS)) {
-    return `must be auto or a whole number between 1 and ${MAX_WORKERS}, but is ${describeValue(text)}`
-  }
-  return set(overrides, { workers: workerCount(count) })
+/** One gateway is one event loop. */
+function workersFault(text: string): string | undefined {
+  if (text === '1') return undefined
+  return `must be 1 or unset, but is ${describeValue(text)}: a gateway has no workers; for more cores ${SEVERAL_GATEWAYS}`
 }
 
 function readDrainGrace(text: string, overrides: Overrides): string | undefined {

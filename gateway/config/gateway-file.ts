@@ -37,7 +37,6 @@ import {
   versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
-import { workerCount } from './rules/worker-count.ts'
 import type { DpopSettings, RouteAuth, Settings, SettingsAsWritten, Timeouts } from './settings.ts'
 import type { WrittenTracing } from './tracing-settings.ts'
 import { checkGroups, upstreamGroups, type WrittenGroups } from './upstreams/group-rules.ts'
@@ -99,7 +98,6 @@ interface Written
   readonly trustedProxies: readonly string[]
   readonly clientCertProxies: readonly string[]
   readonly allowedFieldNames: readonly string[]
-  readonly workers: number | 'auto'
   /** Default of the routes. */
   readonly maxBodyBytes: number
   readonly timeouts: Timeouts & { readonly drainGraceMs: number }
@@ -215,7 +213,6 @@ function gatewayFile(written: Written, read: Read, documented: DocumentedRoutes)
     ...auditSettings(audit),
     onJournalFailure: limits.onJournalFailure,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
-    workers: workerCount(written.workers),
     drainGraceMs,
     timeouts,
     openapi: documented.openapi,

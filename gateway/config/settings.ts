@@ -274,8 +274,6 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   readonly clientCertProxies: BlockList | undefined
   /** Names of request fields, in lower case, that pass although services fold them. */
   readonly allowedFieldNames: ReadonlySet<string>
-  /** Threads that serve requests; with 1 it is the main one. */
-  readonly workers: number
   readonly memoryProfile: MemoryProfile
   /** From SIGTERM until the public listeners close. Meanwhile the gateway is not ready, but serves requests. */
   readonly drainGraceMs: number

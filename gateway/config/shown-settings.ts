@@ -60,7 +60,6 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   clientCertProxies: true,
   allowedFieldNames: true,
   memoryProfile: true,
-  workers: true,
   drainGraceMs: true,
   timeouts: true,
   addresses: true,

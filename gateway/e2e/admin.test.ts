@@ -22,8 +22,6 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_refusals_total: ['code'],
   gateway_requests_abandoned_total: [],
   gateway_ready: [],
-  gateway_workers: [],
-  gateway_workers_died_total: [],
   gateway_event_loop_active_seconds_total: [],
   gateway_event_loop_lag_seconds: [],
   gateway_issuer_keys_age_seconds: ['issuer'],

@@ -58,15 +58,13 @@ describe('the seals of the audit trail', () => {
     assert.equal(rest[0]?.root, checkpoint.root.toString('base64'))
   })
 
-  it('go on at the next start, of whatever durability, with or without workers, and when the gateway was killed', async () => {
+  it('go on at the next start, of whatever durability, and when the gateway was killed', async () => {
     const seen: string[] = []
     const variants = [
-      { GATEWAY_WORKERS: '2', GATEWAY_AUDIT_DURABILITY: 'written' },
       // What it has not written yet may be lost; a seal over it may not.
       { GATEWAY_AUDIT_DURABILITY: 'buffered' },
       { GATEWAY_AUDIT_DURABILITY: 'synced' },
       { GATEWAY_AUDIT_DURABILITY: 'written' },
-      { GATEWAY_WORKERS: '2', GATEWAY_AUDIT_DURABILITY: 'synced' },
     ]
     for (let kill = 0; kill < KILLS; kill++) {
       const variant = variants[kill % variants.length]

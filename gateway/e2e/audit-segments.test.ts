@@ -30,13 +30,12 @@ function verify(dir: string, args: readonly string[]) {
   return spawnSync(process.execPath, command, { encoding: 'utf8' })
 }
 
-test('a gateway with workers rotates, compresses, ships and removes its trail under load, and loses nothing by kill -9', async (t) => {
+test('a gateway rotates, compresses, ships and removes its trail under load, and loses nothing by kill -9', async (t) => {
   const upstream = await startUpstream((_, response) => response.end('done'))
   t.after(() => upstream.close())
   const env = { GATEWAY_AUDIT_SEALS: 'on' }
   const config = {
     upstream: upstream.url,
-    workers: 2,
     routes: [{ path: '/open/*', auth: ['none'] }],
     audit: {
       rotation: { maxBytes: 65_536, compress: 'zstd' },

@@ -13,116 +13,107 @@ const LONG_GRACE_MS = '600000'
 /** For what takes a tenth of a second when the machine has nothing else to do. */
 const SOON_MS = 30_000
 
-for (const workers of ['1', '2']) {
-  describe(`the end of a gateway under load, with GATEWAY_WORKERS=${workers}`, () => {
-    let upstream: TestUpstream
-    let gateway: TestGateway
-    const held: ServerResponse[] = []
+describe('the end of a gateway under load', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const held: ServerResponse[] = []
 
-    const start = async (graceMs: string, drainMs = 5000) => {
-      held.length = 0
-      upstream = await startUpstream((req, res) => {
-        if (req.url === '/held') held.push(res)
-        else res.end('whole')
-      })
-      gateway = await startGateway({
-        config: { upstream: upstream.url, timeouts: { drainMs }, routes: [{ path: '/*', auth: ['none'] }] },
-        env: { GATEWAY_WORKERS: workers, GATEWAY_DRAIN_GRACE_MS: graceMs },
-      })
-    }
-    afterEach(() => {
-      gateway.process.child.kill('SIGKILL')
-      upstream.close()
+  const start = async (graceMs: string, drainMs = 5000) => {
+    held.length = 0
+    upstream = await startUpstream((req, res) => {
+      if (req.url === '/held') held.push(res)
+      else res.end('whole')
     })
-    /** Every worker has heard of it when each has said so. */
-    const draining = async () => {
-      const names = workers === '1' ? [undefined] : ['worker-1', 'worker-2']
-      for (const name of names)
-        await gateway.process.line(({ msg, worker }) => msg === 'draining' && worker === name)
-    }
-
-    /** One worker after the other no longer listens. */
-    const refuses = () =>
-      until(() =>
-        call(gateway.url).then(
-          () => undefined,
-          (error) => (/ECONNREFUSED/.test(String(error)) ? true : undefined),
-        ),
-      )
-
-    it('is not ready at once, and serves everybody for the grace, whose connections end with their responses', async () => {
-      await start(LONG_GRACE_MS)
-      const kept = await openWire(gateway.port)
-      kept.send(GET)
-      await kept.has('whole')
-      assert.equal(headerOf(kept.received, 'connection'), 'keep-alive')
-      gateway.process.child.kill('SIGTERM')
-      await draining()
-      assert.equal((await call(`${gateway.adminUrl}/readyz`)).status, 503)
-
-      kept.send(GET)
-      const [, second = ''] = (await kept.ended()).split('whole')
-      assert.deepEqual(statuses(kept.received), [200, 200])
-      assert.match(second, /Connection: close/)
-      assert.equal(kept.over, 'end')
-      for (let i = 0; i < 8; i++) {
-        const response = await call(gateway.url)
-        assert.deepEqual([response.status, response.headers.connection], [200, 'close'])
-      }
+    gateway = await startGateway({
+      config: { upstream: upstream.url, timeouts: { drainMs }, routes: [{ path: '/*', auth: ['none'] }] },
+      env: { GATEWAY_DRAIN_GRACE_MS: graceMs },
     })
-
-    it('comes after the grace, with what was admitted, and without waiting for connections on which nothing is asked', async () => {
-      await start('300')
-      const idle = await openWire(gateway.port)
-      idle.send(GET)
-      await idle.has('whole')
-      const slow = call(`${gateway.url}/held`)
-      await until(() => (held.length === 1 ? true : undefined))
-      const signalledMs = performance.now()
-      gateway.process.child.kill('SIGTERM')
-      await idle.ended()
-      assert.equal(idle.over, 'end')
-      assert.ok(performance.now() - signalledMs >= 300)
-      await refuses()
-      held[0]?.end('done')
-      assert.equal((await slow).body, 'done')
-      assert.equal(await gateway.process.ended, 0)
-      assert.equal(gateway.audit().at(-1)?.type, 'AUDIT_STOP')
-    })
-
-    it('serves who is connected when the grace is over and asks only then', async () => {
-      await start('0')
-      const first = await openWire(gateway.port)
-      first.send('GET /held HTTP/1.1\r\nHost: a\r\n\r\n')
-      const begun = await openWire(gateway.port)
-      begun.send(`${GET}GET / HTTP/1.1\r\n`)
-      // What stands behind the request has come with it.
-      await begun.has('whole')
-      await until(() => (held.length === 1 ? true : undefined))
-      gateway.process.child.kill('SIGTERM')
-      await draining()
-      await refuses()
-      begun.send('Host: a\r\n\r\n')
-      await begun.ended()
-      assert.deepEqual(statuses(begun.received), [200, 200])
-      held[0]?.end('done')
-      await first.ended()
-      assert.deepEqual(statuses(first.received), [200])
-      assert.equal(await gateway.process.ended, 0)
-    })
-
-    it('is not put off by the grace for SIGINT', async () => {
-      await start(LONG_GRACE_MS)
-      assert.equal(await withinBeats(SOON_MS, gateway.end('SIGINT')), 0)
-    })
-
-    it('is not put off by the grace for a signal that comes again', async () => {
-      await start(LONG_GRACE_MS)
-      gateway.process.child.kill('SIGTERM')
-      await draining()
-      // A second one within a second would be taken for the same.
-      await new Promise((resolve) => setTimeout(resolve, 1100))
-      assert.equal(await withinBeats(SOON_MS, gateway.end('SIGTERM')), 0)
-    })
+  }
+  afterEach(() => {
+    gateway.process.child.kill('SIGKILL')
+    upstream.close()
   })
-}
+  const draining = () => gateway.process.line(({ msg }) => msg === 'draining')
+  const refuses = () =>
+    until(() =>
+      call(gateway.url).then(
+        () => undefined,
+        (error) => (/ECONNREFUSED/.test(String(error)) ? true : undefined),
+      ),
+    )
+
+  it('is not ready at once, and serves everybody for the grace, whose connections end with their responses', async () => {
+    await start(LONG_GRACE_MS)
+    const kept = await openWire(gateway.port)
+    kept.send(GET)
+    await kept.has('whole')
+    assert.equal(headerOf(kept.received, 'connection'), 'keep-alive')
+    gateway.process.child.kill('SIGTERM')
+    await draining()
+    assert.equal((await call(`${gateway.adminUrl}/readyz`)).status, 503)
+
+    kept.send(GET)
+    const [, second = ''] = (await kept.ended()).split('whole')
+    assert.deepEqual(statuses(kept.received), [200, 200])
+    assert.match(second, /Connection: close/)
+    assert.equal(kept.over, 'end')
+    for (let i = 0; i < 8; i++) {
+      const response = await call(gateway.url)
+      assert.deepEqual([response.status, response.headers.connection], [200, 'close'])
+    }
+  })
+
+  it('comes after the grace, with what was admitted, and without waiting for connections on which nothing is asked', async () => {
+    await start('300')
+    const idle = await openWire(gateway.port)
+    idle.send(GET)
+    await idle.has('whole')
+    const slow = call(`${gateway.url}/held`)
+    await until(() => (held.length === 1 ? true : undefined))
+    const signalledMs = performance.now()
+    gateway.process.child.kill('SIGTERM')
+    await idle.ended()
+    assert.equal(idle.over, 'end')
+    assert.ok(performance.now() - signalledMs >= 300)
+    await refuses()
+    held[0]?.end('done')
+    assert.equal((await slow).body, 'done')
+    assert.equal(await gateway.process.ended, 0)
+    assert.equal(gateway.audit().at(-1)?.type, 'AUDIT_STOP')
+  })
+
+  it('serves who is connected when the grace is over and asks only then', async () => {
+    await start('0')
+    const first = await openWire(gateway.port)
+    first.send('GET /held HTTP/1.1\r\nHost: a\r\n\r\n')
+    const begun = await openWire(gateway.port)
+    begun.send(`${GET}GET / HTTP/1.1\r\n`)
+    // What stands behind the request has come with it.
+    await begun.has('whole')
+    await until(() => (held.length === 1 ? true : undefined))
+    gateway.process.child.kill('SIGTERM')
+    await draining()
+    await refuses()
+    begun.send('Host: a\r\n\r\n')
+    await begun.ended()
+    assert.deepEqual(statuses(begun.received), [200, 200])
+    held[0]?.end('done')
+    await first.ended()
+    assert.deepEqual(statuses(first.received), [200])
+    assert.equal(await gateway.process.ended, 0)
+  })
+
+  it('is not put off by the grace for SIGINT', async () => {
+    await start(LONG_GRACE_MS)
+    assert.equal(await withinBeats(SOON_MS, gateway.end('SIGINT')), 0)
+  })
+
+  it('is not put off by the grace for a signal that comes again', async () => {
+    await start(LONG_GRACE_MS)
+    gateway.process.child.kill('SIGTERM')
+    await draining()
+    // A second one within a second would be taken for the same.
+    await new Promise((resolve) => setTimeout(resolve, 1100))
+    assert.equal(await withinBeats(SOON_MS, gateway.end('SIGTERM')), 0)
+  })
+})

@@ -32,7 +32,7 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     upstream.close()
   })
 
-  const start = async (before?: TestGateway, workers = '1', config?: object) => {
+  const start = async (before?: TestGateway, config?: object) => {
     const gateway = await startGateway({
       config: {
         upstream: upstream.url,
@@ -48,7 +48,6 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
       env: {
         GATEWAY_DATA_DIR: join(disk.dir, 'data'),
         ACME_WEBHOOK_SECRET: SECRET,
-        GATEWAY_WORKERS: workers,
       },
       ...(before && { dir: before.dir }),
     })
@@ -76,101 +75,97 @@ describe('a data directory on a full disk', { skip: probe === undefined ? NO_SMA
     return `${status} ${body.trim()}`
   }
 
-  for (const workers of ['1', '2']) {
-    for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
-      for (const freed of [true, false]) {
-        // Every two of the three together; all three under `npm run test:long`.
-        const isPaired = ((workers === '1') === (signal === 'SIGTERM')) === freed
-        if (!isPaired && LONGER === 1) continue
-        const title = `${workers} worker(s), ${freed ? 'freed, ' : ''}${signal}`
-        it(`gives no session back and lets no delivery in twice: ${title}`, async () => {
-          disk = mountSmallDisk() as SmallDisk
-          try {
-            const gateway = await start(undefined, workers)
-            const atMs = Date.now()
-            assert.equal(await ask(gateway, 'sid-1'), 200)
-            assert.equal(await deliver(gateway, 'msg_before', atMs), 200)
-            // More than the pages that are begun would take.
-            for (let i = 0; i < 60; i++) assert.equal(await ask(gateway, 'sid-2', `old-${i}`), 200)
-            disk.fill()
-            for (let i = 0; i < 60; i++) await ask(gateway, 'sid-2', `full-${i}`)
-            assert.equal(await ask(gateway, 'sid-2', 'sid-1'), 200)
-            assert.equal(await ask(gateway, 'sid-1'), 401)
-            const deliveries = Array.from({ length: 60 }, (_, i) => `msg_${i}`)
-            const accepted: string[] = []
-            for (const id of deliveries) {
-              const status = await deliver(gateway, id, atMs)
-              assert.ok(status === 200 || status === 503, String(status))
-              if (status === 200) accepted.push(id)
-            }
-            assert.ok(accepted.length < deliveries.length)
-            await until(async () => (await ready(gateway)).startsWith('200 degraded: ') || undefined)
-            await until(() => recordOf(gateway, 'STORE_DEGRADED'))
-            assert.equal(await gateway.metric('gateway_store_writable{store="webhooks"}'), 0)
-            if (freed) {
-              disk.free()
-              await until(async () => (await ready(gateway)) === '200 ready' || undefined)
-              await until(() => recordOf(gateway, 'STORE_RESTORED'))
-              assert.equal(await gateway.metric('gateway_store_writable{store="webhooks"}'), 1)
-            }
-            await gateway.end(signal)
-            const next = await start(gateway, workers)
-            assert.equal(await ask(next, 'sid-1'), 401)
-            assert.equal(await ask(next, 'sid-2'), 200)
-            for (const id of ['msg_before', ...accepted]) assert.equal(await deliver(next, id, atMs), 409, id)
-            if (freed) assert.equal(await deliver(next, 'msg_59', atMs), 200)
-            await next.end('SIGKILL')
-          } finally {
-            disk.remove()
+  for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+    for (const freed of [true, false]) {
+      // Each of both once; all together under `npm run test:long`.
+      const isPaired = (signal === 'SIGTERM') === freed
+      if (!isPaired && LONGER === 1) continue
+      const title = `${freed ? 'freed, ' : ''}${signal}`
+      it(`gives no session back and lets no delivery in twice: ${title}`, async () => {
+        disk = mountSmallDisk() as SmallDisk
+        try {
+          const gateway = await start()
+          const atMs = Date.now()
+          assert.equal(await ask(gateway, 'sid-1'), 200)
+          assert.equal(await deliver(gateway, 'msg_before', atMs), 200)
+          // More than the pages that are begun would take.
+          for (let i = 0; i < 60; i++) assert.equal(await ask(gateway, 'sid-2', `old-${i}`), 200)
+          disk.fill()
+          for (let i = 0; i < 60; i++) await ask(gateway, 'sid-2', `full-${i}`)
+          assert.equal(await ask(gateway, 'sid-2', 'sid-1'), 200)
+          assert.equal(await ask(gateway, 'sid-1'), 401)
+          const deliveries = Array.from({ length: 60 }, (_, i) => `msg_${i}`)
+          const accepted: string[] = []
+          for (const id of deliveries) {
+            const status = await deliver(gateway, id, atMs)
+            assert.ok(status === 200 || status === 503, String(status))
+            if (status === 200) accepted.push(id)
           }
-        })
-      }
+          assert.ok(accepted.length < deliveries.length)
+          await until(async () => (await ready(gateway)).startsWith('200 degraded: ') || undefined)
+          await until(() => recordOf(gateway, 'STORE_DEGRADED'))
+          assert.equal(await gateway.metric('gateway_store_writable{store="webhooks"}'), 0)
+          if (freed) {
+            disk.free()
+            await until(async () => (await ready(gateway)) === '200 ready' || undefined)
+            await until(() => recordOf(gateway, 'STORE_RESTORED'))
+            assert.equal(await gateway.metric('gateway_store_writable{store="webhooks"}'), 1)
+          }
+          await gateway.end(signal)
+          const next = await start(gateway)
+          assert.equal(await ask(next, 'sid-1'), 401)
+          assert.equal(await ask(next, 'sid-2'), 200)
+          for (const id of ['msg_before', ...accepted]) assert.equal(await deliver(next, id, atMs), 409, id)
+          if (freed) assert.equal(await deliver(next, 'msg_59', atMs), 200)
+          await next.end('SIGKILL')
+        } finally {
+          disk.remove()
+        }
+      })
     }
   }
 
-  for (const workers of ['1', '2']) {
-    it(`lets no more through than a limit, over kill -9 and restarts, with ${workers} worker(s)`, async () => {
-      disk = mountSmallDisk() as SmallDisk
-      try {
-        const admit = async (gateway: TestGateway, count: number) => {
-          let admitted = 0
-          for (let i = 0; i < count; i++) {
-            const { status } = await call(`${gateway.url}/counted`)
-            if (status === 200) admitted++
-            else assert.ok(status === 429 || status === 503, String(status))
-          }
-          return admitted
+  it('lets no more through than a limit, over kill -9 and restarts', async () => {
+    disk = mountSmallDisk() as SmallDisk
+    try {
+      const admit = async (gateway: TestGateway, count: number) => {
+        let admitted = 0
+        for (let i = 0; i < count; i++) {
+          const { status } = await call(`${gateway.url}/counted`)
+          if (status === 200) admitted++
+          else assert.ok(status === 429 || status === 503, String(status))
         }
-        const first = await start(undefined, workers)
-        let admitted = await admit(first, 60)
-        assert.equal(admitted, 60)
-        disk.fill()
-        // The page that the segment has begun takes some more.
-        for (let i = 0; i < 4; i++) admitted += await admit(first, 35)
-        assert.ok(admitted < 200)
-        await until(() => first.audit().find(({ store }) => store === 'limits') || undefined)
-        assert.equal(await ready(first), '503 limits cannot be written')
-        assert.equal(await first.metric('gateway_store_writable{store="limits"}'), 0)
-        await first.end('SIGKILL')
-        const second = await start(first, workers)
-        admitted += await admit(second, 60)
-        await second.end('SIGTERM')
-        disk.free()
-        const third = await start(second, workers)
-        await until(async () => (await ready(third)) === '200 ready' || undefined)
-        admitted += await admit(third, 200 - admitted + 20)
-        assert.equal(admitted, 200)
-        await third.end('SIGKILL')
-      } finally {
-        disk.remove()
+        return admitted
       }
-    })
-  }
+      const first = await start()
+      let admitted = await admit(first, 60)
+      assert.equal(admitted, 60)
+      disk.fill()
+      // The page that the segment has begun takes some more.
+      for (let i = 0; i < 4; i++) admitted += await admit(first, 35)
+      assert.ok(admitted < 200)
+      await until(() => first.audit().find(({ store }) => store === 'limits') || undefined)
+      assert.equal(await ready(first), '503 limits cannot be written')
+      assert.equal(await first.metric('gateway_store_writable{store="limits"}'), 0)
+      await first.end('SIGKILL')
+      const second = await start(first)
+      admitted += await admit(second, 60)
+      await second.end('SIGTERM')
+      disk.free()
+      const third = await start(second)
+      await until(async () => (await ready(third)) === '200 ready' || undefined)
+      admitted += await admit(third, 200 - admitted + 20)
+      assert.equal(admitted, 200)
+      await third.end('SIGKILL')
+    } finally {
+      disk.remove()
+    }
+  })
 
   it('counts limits in memory and stays ready where the operator would have it so', async () => {
     disk = mountSmallDisk() as SmallDisk
     try {
-      const gateway = await start(undefined, '1', { onJournalFailure: 'degraded' })
+      const gateway = await start(undefined, { onJournalFailure: 'degraded' })
       disk.fill()
       let admitted = 0
       for (let i = 0; i < 250; i++) {

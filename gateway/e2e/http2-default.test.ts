@@ -20,8 +20,6 @@ const UPGRADE =
   'GET /ws HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n'
 const SWITCHED =
   'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n'
-/** Threads leave no source maps beside their coverage, and without these it would be added to the wrong lines. */
-const WITH_WORKERS = { GATEWAY_WORKERS: '2', NODE_V8_COVERAGE: '' }
 
 let tls: TlsSetup
 let upstream: TestUpstream
@@ -74,63 +72,62 @@ async function spokenBy(gateway: TestGateway): Promise<Spoken> {
   }
 }
 
-for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH_WORKERS }))
-  describe(`HTTP/2 with clients of a gateway of ${what}`, () => {
-    let gateway: TestGateway
-    const config = (http2?: boolean) => ({
-      upstream: upstream.url,
-      routes: [{ path: '/*', auth: ['none'] }],
-      ...(http2 !== undefined && { http2 }),
-    })
-
-    before(async () => {
-      gateway = await startGateway({ config: config(), env: { ...tls.env, ...env } })
-    })
-    after(() => {
-      gateway.kill()
-    })
-
-    it('is spoken by default with TLS when a client offers it, and without TLS not at all', async () => {
-      assert.deepEqual(await spokenBy(gateway), WITH_TLS)
-      const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
-      const { status } = await ask(session, { path: '/x' })
-      assert.equal(status, 200)
-      session.destroy()
-    })
-
-    it('offers no WebSockets (RFC 8441), which come over HTTP/1.1 on the same listener', async () => {
-      const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
-      const [settings] = await once(session, 'remoteSettings')
-      assert.equal(settings.enableConnectProtocol, false)
-      session.destroy()
-      const offer = { ...secureOptions(tls.ca), ALPNProtocols: ['http/1.1'] }
-      const socket = await secureSocket(gateway.tlsPort, offer)
-      let text = ''
-      socket.on('data', (bytes: Buffer) => {
-        text += bytes.toString('latin1')
-      })
-      socket.write(UPGRADE)
-      await until(() => (text.includes('\r\n\r\n') ? true : undefined))
-      assert.equal(statusOf(text), 101)
-      socket.write('through the tunnel')
-      await until(() => (text.endsWith('through the tunnel') ? true : undefined))
-      socket.destroy()
-    })
-
-    it('is spoken by those whom the file names, after a restart', async () => {
-      for (const [http2, expected] of [
-        [false, NOBODY],
-        [true, EVERYBODY],
-        [undefined, WITH_TLS],
-      ] as const) {
-        writeConfiguration(gateway.dir, { config: config(http2) })
-        const { restarted, text } = await until(async () => {
-          const report = await askRestart(join(gateway.dir, 'data'))
-          return /try again later/.test(report.text) ? undefined : report
-        })
-        assert.ok(restarted, text)
-        assert.deepEqual(await spokenBy(gateway), expected)
-      }
-      await until(() => (unpaired(gateway.audit()).length === 0 ? true : undefined))
-    })
+describe('HTTP/2 with clients of a gateway', () => {
+  let gateway: TestGateway
+  const config = (http2?: boolean) => ({
+    upstream: upstream.url,
+    routes: [{ path: '/*', auth: ['none'] }],
+    ...(http2 !== undefined && { http2 }),
   })
+
+  before(async () => {
+    gateway = await startGateway({ config: config(), env: tls.env })
+  })
+  after(() => {
+    gateway.kill()
+  })
+
+  it('is spoken by default with TLS when a client offers it, and without TLS not at all', async () => {
+    assert.deepEqual(await spokenBy(gateway), WITH_TLS)
+    const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
+    const { status } = await ask(session, { path: '/x' })
+    assert.equal(status, 200)
+    session.destroy()
+  })
+
+  it('offers no WebSockets (RFC 8441), which come over HTTP/1.1 on the same listener', async () => {
+    const session = connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca))
+    const [settings] = await once(session, 'remoteSettings')
+    assert.equal(settings.enableConnectProtocol, false)
+    session.destroy()
+    const offer = { ...secureOptions(tls.ca), ALPNProtocols: ['http/1.1'] }
+    const socket = await secureSocket(gateway.tlsPort, offer)
+    let text = ''
+    socket.on('data', (bytes: Buffer) => {
+      text += bytes.toString('latin1')
+    })
+    socket.write(UPGRADE)
+    await until(() => (text.includes('\r\n\r\n') ? true : undefined))
+    assert.equal(statusOf(text), 101)
+    socket.write('through the tunnel')
+    await until(() => (text.endsWith('through the tunnel') ? true : undefined))
+    socket.destroy()
+  })
+
+  it('is spoken by those whom the file names, after a restart', async () => {
+    for (const [http2, expected] of [
+      [false, NOBODY],
+      [true, EVERYBODY],
+      [undefined, WITH_TLS],
+    ] as const) {
+      writeConfiguration(gateway.dir, { config: config(http2) })
+      const { restarted, text } = await until(async () => {
+        const report = await askRestart(join(gateway.dir, 'data'))
+        return /try again later/.test(report.text) ? undefined : report
+      })
+      assert.ok(restarted, text)
+      assert.deepEqual(await spokenBy(gateway), expected)
+    }
+    await until(() => (unpaired(gateway.audit()).length === 0 ? true : undefined))
+  })
+})

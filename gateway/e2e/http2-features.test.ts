@@ -22,9 +22,6 @@ const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString
 const SAN = 'urn:test:bank-b'
 /** What clients call the gateway, whatever its port is. */
 const PUBLIC = 'https://api.bank.example'
-/** Threads leave no source maps beside their coverage, and without these it would be added to the wrong lines. */
-const WITH_WORKERS = { GATEWAY_WORKERS: '2', NODE_V8_COVERAGE: '' }
-/** With as many the system gives both workers some: the chance that it does not is one in 2³¹. */
 const SESSIONS = 32
 
 const ROUTES = [
@@ -45,11 +42,8 @@ function tally(responses: readonly Received[]): Record<number, number> {
   return counts
 }
 
-for (const [what, env] of Object.entries({
-  'one thread and durability synced': { GATEWAY_AUDIT_DURABILITY: 'synced' },
-  'two workers and durability buffered': { ...WITH_WORKERS, GATEWAY_AUDIT_DURABILITY: 'buffered' },
-}))
-  describe(`over HTTP/2, with ${what}`, () => {
+for (const durability of ['synced', 'buffered'])
+  describe(`over HTTP/2, with durability ${durability}`, () => {
     let tls: TlsSetup
     let upstream: TestUpstream
     let gateway: TestGateway
@@ -75,7 +69,7 @@ for (const [what, env] of Object.entries({
         },
         limits: LIMITS,
         clients: CLIENTS,
-        env: { ...tls.env, TEST_SECRET: SECRET, ...env },
+        env: { ...tls.env, TEST_SECRET: SECRET, GATEWAY_AUDIT_DURABILITY: durability },
       })
       sessions = Array.from({ length: SESSIONS }, () => open())
     })
@@ -215,116 +209,115 @@ for (const [what, env] of Object.entries({
         const id = `durable-${at}`
         await ask(session, { path: '/a', headers: { 'x-request-id': id } })
         const isWritten = gateway.audit().filter(({ requestId }) => requestId === id).length === 2
-        assert.ok(isWritten || env.GATEWAY_AUDIT_DURABILITY === 'buffered')
+        assert.ok(isWritten || durability === 'buffered')
         await gateway.pair(id)
       }
     })
   })
 
-for (const [what, env] of Object.entries({ 'one thread': {}, 'two workers': WITH_WORKERS }))
-  describe(`a restart of a gateway of ${what} with clients of HTTP/2`, () => {
-    let tls: TlsSetup
-    let upstream: TestUpstream
-    let gateway: TestGateway
-    const held: ServerResponse[] = []
+describe('a restart of a gateway with clients of HTTP/2', () => {
+  let tls: TlsSetup
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const held: ServerResponse[] = []
 
-    before(async () => {
-      tls = await makeTlsSetup()
-      upstream = await startUpstream((req, res) => {
-        if (req.url?.startsWith('/held')) held.push(res)
-        else res.end('whole')
-      })
-      gateway = await startGateway({
-        config: { upstream: upstream.url, http2: true, routes: [{ path: '/*', auth: ['none'] }] },
-        env: { ...tls.env, ...env },
-      })
+  before(async () => {
+    tls = await makeTlsSetup()
+    upstream = await startUpstream((req, res) => {
+      if (req.url?.startsWith('/held')) held.push(res)
+      else res.end('whole')
     })
-    after(() => {
-      upstream.close()
-      gateway.kill()
-    })
-
-    const restart = async () => {
-      const { restarted, text } = await until(async () => {
-        const report = await askRestart(join(gateway.dir, 'data'))
-        return /try again later/.test(report.text) ? undefined : report
-      })
-      assert.ok(restarted, text)
-    }
-    const open = (secure: boolean) =>
-      secure ? connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca)) : connect(gateway.url)
-
-    it('tells them to go, and finishes their streams', async () => {
-      const before = held.length
-      const clients = [false, true].map((secure, at) => {
-        const session = open(secure)
-        const goAway = once(session, 'goaway')
-        const id = `under-way-${at}`
-        const response = answered(session.request({ ':path': `/held/${at}`, 'x-request-id': id }))
-        return { id, goAway, response }
-      })
-      await until(() => (held.length === before + clients.length ? true : undefined))
-      await restart()
-      for (const { goAway } of clients) assert.equal((await goAway)[0], constants.NGHTTP2_NO_ERROR)
-      assert.equal((await call(`${gateway.url}/a`)).body, 'whole')
-      for (const res of held.splice(0)) res.end('at last')
-      for (const { response } of clients) assert.equal((await response).body, 'at last')
-      await gateway.process.line(({ msg }) => msg === 'replaced')
-      for (const { id } of clients) {
-        const [, { statusCode, recovered }] = await gateway.pair(id)
-        assert.deepEqual([statusCode, recovered], [200, undefined])
-      }
-    })
-
-    it('refuses no request of a client that sends again what GOAWAY disowned', async () => {
-      let over = false
-      let asked = 0
-      const seen = new Map<string, number>()
-      const statusOf = new Map<string, number>()
-      const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
-      /** Like browsers: requests of a stream beyond the last that GOAWAY names go to a new connection. */
-      const keeping = async (secure: boolean) => {
-        let session = open(secure)
-        session.on('error', () => {})
-        for (let at = 0; !over; at++) {
-          if (session.closed || session.destroyed) {
-            session = open(secure)
-            session.on('error', () => {})
-          }
-          const id = `keeping-${asked++}`
-          const stream = session.request({ ':path': `/${at}`, 'x-request-id': id })
-          const ended = once(stream, 'close').catch(() => {})
-          await answered(stream).then(
-            ({ status, body }) => {
-              count(`${status} ${body}`)
-              statusOf.set(id, status)
-            },
-            async () => {
-              await ended
-              count(stream.rstCode === constants.NGHTTP2_REFUSED_STREAM ? 'again' : `reset ${stream.rstCode}`)
-            },
-          )
-        }
-        session.destroy()
-      }
-      const clients = [false, true, false, true].map(keeping)
-      try {
-        await until(() => ((seen.get('200 whole') ?? 0) > 20 ? true : undefined))
-        for (let i = 0; i < 2; i++) {
-          await restart()
-          const sofar = seen.get('200 whole') ?? 0
-          await until(() => ((seen.get('200 whole') ?? 0) > sofar + 20 ? true : undefined))
-        }
-      } finally {
-        over = true
-      }
-      await Promise.all(clients)
-      seen.delete('again')
-      assert.deepEqual([...seen.keys()], ['200 whole'])
-      assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
-    })
-
-    it('pairs all audit records', async () => {
-      await until(() => (unpaired(gateway.audit()).length === 0 ? true : undefined))
+    gateway = await startGateway({
+      config: { upstream: upstream.url, http2: true, routes: [{ path: '/*', auth: ['none'] }] },
+      env: tls.env,
     })
   })
+  after(() => {
+    upstream.close()
+    gateway.kill()
+  })
+
+  const restart = async () => {
+    const { restarted, text } = await until(async () => {
+      const report = await askRestart(join(gateway.dir, 'data'))
+      return /try again later/.test(report.text) ? undefined : report
+    })
+    assert.ok(restarted, text)
+  }
+  const open = (secure: boolean) =>
+    secure ? connect(`https://localhost:${gateway.tlsPort}`, secureOptions(tls.ca)) : connect(gateway.url)
+
+  it('tells them to go, and finishes their streams', async () => {
+    const before = held.length
+    const clients = [false, true].map((secure, at) => {
+      const session = open(secure)
+      const goAway = once(session, 'goaway')
+      const id = `under-way-${at}`
+      const response = answered(session.request({ ':path': `/held/${at}`, 'x-request-id': id }))
+      return { id, goAway, response }
+    })
+    await until(() => (held.length === before + clients.length ? true : undefined))
+    await restart()
+    for (const { goAway } of clients) assert.equal((await goAway)[0], constants.NGHTTP2_NO_ERROR)
+    assert.equal((await call(`${gateway.url}/a`)).body, 'whole')
+    for (const res of held.splice(0)) res.end('at last')
+    for (const { response } of clients) assert.equal((await response).body, 'at last')
+    await gateway.process.line(({ msg }) => msg === 'replaced')
+    for (const { id } of clients) {
+      const [, { statusCode, recovered }] = await gateway.pair(id)
+      assert.deepEqual([statusCode, recovered], [200, undefined])
+    }
+  })
+
+  it('refuses no request of a client that sends again what GOAWAY disowned', async () => {
+    let over = false
+    let asked = 0
+    const seen = new Map<string, number>()
+    const statusOf = new Map<string, number>()
+    const count = (what: string) => seen.set(what, (seen.get(what) ?? 0) + 1)
+    /** Like browsers: requests of a stream beyond the last that GOAWAY names go to a new connection. */
+    const keeping = async (secure: boolean) => {
+      let session = open(secure)
+      session.on('error', () => {})
+      for (let at = 0; !over; at++) {
+        if (session.closed || session.destroyed) {
+          session = open(secure)
+          session.on('error', () => {})
+        }
+        const id = `keeping-${asked++}`
+        const stream = session.request({ ':path': `/${at}`, 'x-request-id': id })
+        const ended = once(stream, 'close').catch(() => {})
+        await answered(stream).then(
+          ({ status, body }) => {
+            count(`${status} ${body}`)
+            statusOf.set(id, status)
+          },
+          async () => {
+            await ended
+            count(stream.rstCode === constants.NGHTTP2_REFUSED_STREAM ? 'again' : `reset ${stream.rstCode}`)
+          },
+        )
+      }
+      session.destroy()
+    }
+    const clients = [false, true, false, true].map(keeping)
+    try {
+      await until(() => ((seen.get('200 whole') ?? 0) > 20 ? true : undefined))
+      for (let i = 0; i < 2; i++) {
+        await restart()
+        const sofar = seen.get('200 whole') ?? 0
+        await until(() => ((seen.get('200 whole') ?? 0) > sofar + 20 ? true : undefined))
+      }
+    } finally {
+      over = true
+    }
+    await Promise.all(clients)
+    seen.delete('again')
+    assert.deepEqual([...seen.keys()], ['200 whole'])
+    assert.deepEqual(contradicted(gateway.audit(), statusOf), [])
+  })
+
+  it('pairs all audit records', async () => {
+    await until(() => (unpaired(gateway.audit()).length === 0 ? true : undefined))
+  })
+})

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { Agent as HttpAgent, type ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { askRestart, type RestartReport } from '../process/restart/control-socket.ts'
-import { createIssuer } from '../testing/test-issuer.ts'
 import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
-import { evaluateInWorkers, INSPECTABLE } from './inspector.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, secureCall, secureOptions, secureSocket, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -185,7 +183,7 @@ describe('a restart', () => {
   })
 })
 
-describe('a restart of a gateway with workers and an HTTPS listener', () => {
+describe('a restart of a gateway with an HTTPS listener', () => {
   const uri = 'urn:test:bank-b'
   let tls: TlsSetup
   let upstream: TestUpstream
@@ -210,7 +208,7 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
       },
       clients: [{ id: 'bank-b', mtls: { sanUri: uri } }],
       limits: [{ path: '/hourly', limit: 20, window: '1h', purpose: 'a test' }],
-      env: { ...tls.env, GATEWAY_WORKERS: '2' },
+      env: tls.env,
     })
   })
   after(() => {
@@ -338,46 +336,6 @@ describe('a restart of a gateway with workers and an HTTPS listener', () => {
   it('pairs all audit records', () => {
     assert.deepEqual(unpaired(gateway.audit()), [])
   })
-})
-
-it('leaves no worker that comes later with the signing keys of the time of the restart', async () => {
-  const later = await createIssuer('later')
-  let document: object | undefined
-  let fetches = 0
-  const upstream = await startUpstream((req, res) => {
-    if (req.url !== '/keys') return void res.end('whole')
-    fetches++
-    if (document === undefined) res.statusCode = 500
-    res.end(JSON.stringify(document))
-  })
-  document = upstream.issuer.jwks
-  const gateway = await startGateway({
-    config: {
-      upstream: upstream.url,
-      jwksUri: `${upstream.url}/keys`,
-      routes: [{ path: '/*', auth: ['bearer'] }],
-    },
-    // Threads leave no source maps beside their coverage.
-    env: { GATEWAY_WORKERS: '2', NODE_V8_COVERAGE: '', ...INSPECTABLE },
-  })
-  const headers = { authorization: `Bearer ${await upstream.issuer.token()}` }
-  const ask = async () => (await call(gateway.url, { headers, agent: new HttpAgent() })).status
-  await until(async () => (fetches >= 2 && (await ask()) === 200 ? true : undefined))
-  document = later.jwks
-  await restarted(join(gateway.dir, 'data'))
-  try {
-    await until(async () => ((await ask()) === 401 ? true : undefined))
-    document = undefined
-    const done = await evaluateInWorkers(gateway, 'setTimeout(() => process.exit(7))')
-    for (const sample of ['gateway_workers_died_total', 'gateway_workers'])
-      await until(async () => ((await gateway.metric(sample)) === 2 ? true : undefined))
-    done()
-    const statuses = await Promise.all(Array.from({ length: 20 }, ask))
-    assert.deepEqual([...new Set(statuses)], [503])
-  } finally {
-    gateway.kill()
-    upstream.close()
-  }
 })
 
 /** A process that has taken over is not replaced before the one before it has gone. */

@@ -157,7 +157,7 @@ describe('an edit of gateway.json', () => {
   it('leaves what needs a restart as it is, names it, and is in force in all else', async () => {
     const from = gateway.process.lines.length
     const change = await edit({
-      workers: 3,
+      tracing: { endpoint: 'http://127.0.0.1:9' },
       audit: { file: 'other.ndjson' },
       dataDir: 'elsewhere',
       maxTunnels: 7,
@@ -165,14 +165,14 @@ describe('an edit of gateway.json', () => {
     assert.deepEqual([change.before, change.after], [[{ maxTunnels: 1024 }], [{ maxTunnels: 7 }]])
     const line = await logged(from, /started again/)
     // The audit file and the data directory are set by the environment, which goes on to override the file.
-    assert.deepEqual(line.keys, ['workers'])
+    assert.deepEqual(line.keys, ['tracing'])
     const reloaded = async () => {
       const { body } = await call(`${gateway.adminUrl}/reload`, { method: 'POST' })
       const { result, needsRestart } = JSON.parse(body).gateway
       return [result, needsRestart]
     }
-    assert.deepEqual(await reloaded(), ['unchanged', ['workers']])
-    config = { ...config, workers: 1, audit: undefined, dataDir: undefined }
+    assert.deepEqual(await reloaded(), ['unchanged', ['tracing']])
+    config = { ...config, tracing: undefined, audit: undefined, dataDir: undefined }
     writeFileSync(file, text({}))
     assert.deepEqual(await reloaded(), ['unchanged', []])
   })

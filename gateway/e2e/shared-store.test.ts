@@ -68,7 +68,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     if (req.url === '/api/logout') res.setHeader('X-Revoke-Session', String(req.headers['x-auth-session']))
     res.end('{}')
   }
-  const start = (workers = '1') =>
+  const start = () =>
     startGateway({
       config: {
         upstream: upstream.url,
@@ -85,7 +85,6 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
         GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
         GATEWAY_STORE_USER: 'countersign',
         GATEWAY_STORE_PASSWORD_FILE: join(dir, 'password'),
-        GATEWAY_WORKERS: workers,
       },
     })
   const ready = ({ adminUrl }: TestGateway) =>
@@ -98,8 +97,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
     dir = mkdtempSync(join(tmpdir(), 'shared-store-'))
     writeFileSync(join(dir, 'password'), 'a-password\n')
     upstream = await startUpstream(answering)
-    // One of them with workers.
-    gateways.push(...(await Promise.all([start(), start(), start('2')])))
+    gateways.push(...(await Promise.all([start(), start(), start()])))
     await Promise.all(gateways.map(ready))
     const headers = { authorization: `Bearer ${await upstream.issuer.token()}` }
     await onAll('/api/mine', { headers })

@@ -7,7 +7,6 @@ export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
   /** Value of `GATEWAY_STORE`. */
   readonly store: string
   readonly gateways?: number
-  readonly workers?: number
   /** Settings beside upstream and routes. */
   readonly config?: object
   /** Responds to each request that a gateway let through; otherwise `{}`. */
@@ -28,7 +27,7 @@ export interface StoreGroup {
 }
 
 export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
-  const { store, workers = 1, config = {}, env = {}, respond, ...rest } = options
+  const { store, config = {}, env = {}, respond, ...rest } = options
   const upstream = await startUpstream((req, res) => {
     if (respond !== undefined) respond(req, res)
     else res.end('{}')
@@ -37,7 +36,7 @@ export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
     startGateway({
       ...rest,
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }], ...config },
-      env: { GATEWAY_STORE: store, GATEWAY_WORKERS: `${workers}`, ...env },
+      env: { GATEWAY_STORE: store, ...env },
       ...(dir !== undefined && { dir }),
     })
   const gateways = await Promise.all(Array.from({ length: options.gateways ?? 3 }, () => start())).catch(

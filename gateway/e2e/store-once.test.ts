@@ -21,7 +21,7 @@ const COPIES = 2
 const AT_ONCE = 5
 const SECRET = `whsec_${Buffer.from('a webhook secret of 32 bytes, ok').toString('base64')}`
 
-describe('three gateways with two workers each and one store', { skip: NO_REDIS }, () => {
+describe('three gateways and one store', { skip: NO_REDIS }, () => {
   let redis: RedisServer
   let group: StoreGroup
   const agent = new Agent({ keepAlive: true, maxSockets: 16 })
@@ -30,7 +30,6 @@ describe('three gateways with two workers each and one store', { skip: NO_REDIS 
     redis = await startRedis()
     group = await startGroup({
       store: `redis://127.0.0.1:${redis.port}`,
-      workers: 2,
       config: {
         routes: [
           { path: '/api/logout', methods: ['POST'], auth: ['bearer'] },
@@ -74,8 +73,7 @@ describe('three gateways with two workers each and one store', { skip: NO_REDIS 
         while ((await ask(port, '/api/mine', { headers })).status !== 401)
           assert.ok(performance.now() - endedAtMs < 60_000)
       }
-      // Several connections, so that each worker is asked.
-      await Promise.all(others.flatMap((port) => Array.from({ length: 4 }, () => refusedAt(port))))
+      await Promise.all(others.map(refusedAt))
       tookMs.push(performance.now() - endedAtMs)
     }
     tookMs.sort((a, b) => a - b)

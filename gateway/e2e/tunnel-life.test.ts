@@ -18,168 +18,159 @@ const handshake = (path: string, token?: string) =>
 /** What the service is asked to end. */
 const sessionToEnd = ({ url }: IncomingMessage) => /^\/logout\/(.+)$/.exec(url ?? '')?.[1]
 
-// At the same time: most of it is waiting.
-describe('a tunnel', { concurrency: true }, () => {
-  for (const workers of [1, 2])
-    describe(`with ${workers} worker${workers === 1 ? '' : 's'}`, { concurrency: 1 }, () => {
-      let upstream: TestUpstream
-      let gateway: TestGateway
-      const served = new Set<Duplex>()
+describe('a tunnel', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  const served = new Set<Duplex>()
 
-      before(async () => {
-        upstream = await startUpstream((req, res) => {
-          const session = sessionToEnd(req)
-          if (session !== undefined) res.setHeader('X-Revoke-Session', session)
-          if (req.url === '/mine') {
-            const events = setInterval(() => res.write('event '), 100)
-            res.on('close', () => clearInterval(events))
-          } else res.end('done')
-        })
-        upstream.server.on('upgrade', (req: IncomingMessage, socket: Duplex) => {
-          served.add(socket)
-          socket.on('error', () => {})
-          socket.on('end', () => socket.end())
-          socket.on('close', () => served.delete(socket))
-          const key = createHash('sha1')
-            .update(`${req.headers['sec-websocket-key']}${MAGIC}`)
-            .digest('base64')
-          const session = sessionToEnd(req)
-          const ended = session === undefined ? '' : `X-Revoke-Session: ${session}\r\n`
-          socket.write(
-            `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${key}\r\n${ended}\r\n`,
-          )
-          socket.on('data', (bytes: Buffer) => socket.write(bytes))
-        })
-        gateway = await startGateway({
-          config: {
-            upstream: upstream.url,
-            maxInFlight: 2,
-            maxTunnels: MAX_TUNNELS,
-            timeouts: { drainMs: 500 },
-            routes: [
-              { path: '/mine', auth: ['bearer'] },
-              { path: '/token', auth: ['bearer'] },
-              { path: '/idle', auth: ['none'], idleTimeoutMs: 3000 },
-              { path: '/short', auth: ['none'], timeoutMs: 2000 },
-              { path: '/*', auth: ['none'] },
-            ],
-          },
-          env: { GATEWAY_WORKERS: String(workers) },
-        })
-      })
-      after(async () => {
-        await gateway.end()
-        upstream.close()
-      })
-
-      async function openTunnel(path: string, token?: string): Promise<Wire> {
-        const wire = await openWire(gateway.port)
-        wire.send(handshake(path, token))
-        await wire.has('\r\n\r\n')
-        assert.deepEqual(statuses(wire.received), [101])
-        return wire
-      }
-
-      async function echoes(wire: Wire, text: string): Promise<void> {
-        wire.send(text)
-        await wire.has(new RegExp(`${text}$`))
-      }
-
-      const settled = async () => {
-        for (const gauge of ['gateway_tunnels_open', 'gateway_http_requests_in_flight'])
-          await until(async () => ((await gateway.metric(gauge)) === 0 ? true : undefined))
-        await until(() => (served.size === 0 ? true : undefined))
-      }
-
-      it('ends soon when its session is revoked, by whichever worker, and others go on', async () => {
-        const mine = await openTunnel('/mine', await upstream.issuer.token({ sid: 'mine' }))
-        const others = await openTunnel('/mine', await upstream.issuer.token({ sid: 'others' }))
-        await echoes(mine, 'before')
-        const beats = startBeats()
-        // On connections of their own, so that each worker gets some.
-        for (let i = 0; i < 4; i++)
-          await call(`${gateway.url}/logout/mine`, { headers: { connection: 'close' } })
-        await mine.ended()
-        assert.ok(beats.elapsedMs() < 5000)
-        await echoes(others, 'after')
-        others.socket.destroy()
-        await settled()
-        assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="session_revoked"}'), 1)
-      })
-
-      it('ends the session that the head of its 101 names, and hides that from the client', async () => {
-        const authorization = `Bearer ${await upstream.issuer.token({ sid: 'named' })}`
-        const status = async () => (await call(`${gateway.url}/token`, { headers: { authorization } })).status
-        assert.equal(await status(), 200)
-        const wire = await openTunnel('/logout/named')
-        assert.doesNotMatch(wire.received, /revoke/i)
-        assert.equal(await status(), 401)
-        await echoes(wire, 'after')
-        wire.socket.destroy()
-        await settled()
-      })
-
-      it('is not alone in that: a response that streams on is broken off, and the trail says why', async () => {
-        const token = await upstream.issuer.token({ sid: 'streaming' })
-        const wire = await openWire(gateway.port)
-        wire.send(
-          `GET /mine HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: stream\r\nAuthorization: Bearer ${token}\r\n\r\n`,
-        )
-        await wire.has('event ')
-        await call(`${gateway.url}/logout/streaming`)
-        await wire.ended()
-        assert.equal(wire.over, 'ECONNRESET')
-        assert.equal((await gateway.pair('stream'))[1].statusCode, 401)
-      })
-
-      it('ends when its token expires', async () => {
-        const seconds = Math.floor(Date.now() / 1000)
-        const wire = await openTunnel('/mine', await upstream.issuer.token({ exp: seconds + 4 }))
-        await echoes(wire, 'before')
-        const beats = startBeats()
-        await wire.ended()
-        assert.ok(Date.now() >= (seconds + 4) * 1000)
-        assert.ok(beats.elapsedMs() < 20_000)
-        await settled()
-        assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
-      })
-
-      it('ends after the time of its route, however busy it is', async () => {
-        const beats = startBeats()
-        const from = performance.now()
-        const wire = await openTunnel('/short')
-        const busy = setInterval(() => wire.send('x'), 50)
-        await wire.ended()
-        clearInterval(busy)
-        // A timer may come a moment early.
-        assert.ok(performance.now() - from >= 1990)
-        assert.ok(beats.elapsedMs() < 20_000)
-        await settled()
-        assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="timeout"}'), 1)
-      })
-
-      it('ends when both sides have been silent for the time of its route, and not while one speaks', async () => {
-        const wire = await openTunnel('/idle')
-        const from = performance.now()
-        for (let i = 0; performance.now() - from < 3500; i++) {
-          await echoes(wire, `piece ${i}`)
-          await new Promise((resolve) => setTimeout(resolve, 200))
-        }
-        await wire.ended()
-        await settled()
-        assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="idle"}'), 1)
-      })
-
-      it('counts against a cap of tunnels, and takes no place of a request', async () => {
-        const wires: Wire[] = []
-        for (let i = 0; i < MAX_TUNNELS; i++) wires.push(await openTunnel('/open'))
-        assert.equal((await call(`${gateway.url}/open`)).status, 200)
-        const refused = await sendBytes(gateway.port, handshake('/open'))
-        assert.equal(statusOf(refused), 503)
-        assert.match(refused, /"code":"overloaded"/)
-        assert.match(refused, /\r\nretry-after: 1\r\n/i)
-        for (const wire of wires) wire.socket.destroy()
-        await settled()
-      })
+  before(async () => {
+    upstream = await startUpstream((req, res) => {
+      const session = sessionToEnd(req)
+      if (session !== undefined) res.setHeader('X-Revoke-Session', session)
+      if (req.url === '/mine') {
+        const events = setInterval(() => res.write('event '), 100)
+        res.on('close', () => clearInterval(events))
+      } else res.end('done')
     })
+    upstream.server.on('upgrade', (req: IncomingMessage, socket: Duplex) => {
+      served.add(socket)
+      socket.on('error', () => {})
+      socket.on('end', () => socket.end())
+      socket.on('close', () => served.delete(socket))
+      const key = createHash('sha1').update(`${req.headers['sec-websocket-key']}${MAGIC}`).digest('base64')
+      const session = sessionToEnd(req)
+      const ended = session === undefined ? '' : `X-Revoke-Session: ${session}\r\n`
+      socket.write(
+        `HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ${key}\r\n${ended}\r\n`,
+      )
+      socket.on('data', (bytes: Buffer) => socket.write(bytes))
+    })
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        maxInFlight: 2,
+        maxTunnels: MAX_TUNNELS,
+        timeouts: { drainMs: 500 },
+        routes: [
+          { path: '/mine', auth: ['bearer'] },
+          { path: '/token', auth: ['bearer'] },
+          { path: '/idle', auth: ['none'], idleTimeoutMs: 3000 },
+          { path: '/short', auth: ['none'], timeoutMs: 2000 },
+          { path: '/*', auth: ['none'] },
+        ],
+      },
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  async function openTunnel(path: string, token?: string): Promise<Wire> {
+    const wire = await openWire(gateway.port)
+    wire.send(handshake(path, token))
+    await wire.has('\r\n\r\n')
+    assert.deepEqual(statuses(wire.received), [101])
+    return wire
+  }
+
+  async function echoes(wire: Wire, text: string): Promise<void> {
+    wire.send(text)
+    await wire.has(new RegExp(`${text}$`))
+  }
+
+  const settled = async () => {
+    for (const gauge of ['gateway_tunnels_open', 'gateway_http_requests_in_flight'])
+      await until(async () => ((await gateway.metric(gauge)) === 0 ? true : undefined))
+    await until(() => (served.size === 0 ? true : undefined))
+  }
+
+  it('ends soon when its session is revoked, and others go on', async () => {
+    const mine = await openTunnel('/mine', await upstream.issuer.token({ sid: 'mine' }))
+    const others = await openTunnel('/mine', await upstream.issuer.token({ sid: 'others' }))
+    await echoes(mine, 'before')
+    const beats = startBeats()
+    await call(`${gateway.url}/logout/mine`)
+    await mine.ended()
+    assert.ok(beats.elapsedMs() < 5000)
+    await echoes(others, 'after')
+    others.socket.destroy()
+    await settled()
+    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="session_revoked"}'), 1)
+  })
+
+  it('ends the session that the head of its 101 names, and hides that from the client', async () => {
+    const authorization = `Bearer ${await upstream.issuer.token({ sid: 'named' })}`
+    const status = async () => (await call(`${gateway.url}/token`, { headers: { authorization } })).status
+    assert.equal(await status(), 200)
+    const wire = await openTunnel('/logout/named')
+    assert.doesNotMatch(wire.received, /revoke/i)
+    assert.equal(await status(), 401)
+    await echoes(wire, 'after')
+    wire.socket.destroy()
+    await settled()
+  })
+
+  it('is not alone in that: a response that streams on is broken off, and the trail says why', async () => {
+    const token = await upstream.issuer.token({ sid: 'streaming' })
+    const wire = await openWire(gateway.port)
+    wire.send(
+      `GET /mine HTTP/1.1\r\nHost: gateway\r\nX-Request-ID: stream\r\nAuthorization: Bearer ${token}\r\n\r\n`,
+    )
+    await wire.has('event ')
+    await call(`${gateway.url}/logout/streaming`)
+    await wire.ended()
+    assert.equal(wire.over, 'ECONNRESET')
+    assert.equal((await gateway.pair('stream'))[1].statusCode, 401)
+  })
+
+  it('ends when its token expires', async () => {
+    const seconds = Math.floor(Date.now() / 1000)
+    const wire = await openTunnel('/mine', await upstream.issuer.token({ exp: seconds + 4 }))
+    await echoes(wire, 'before')
+    const beats = startBeats()
+    await wire.ended()
+    assert.ok(Date.now() >= (seconds + 4) * 1000)
+    assert.ok(beats.elapsedMs() < 20_000)
+    await settled()
+    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
+  })
+
+  it('ends after the time of its route, however busy it is', async () => {
+    const beats = startBeats()
+    const from = performance.now()
+    const wire = await openTunnel('/short')
+    const busy = setInterval(() => wire.send('x'), 50)
+    await wire.ended()
+    clearInterval(busy)
+    // A timer may come a moment early.
+    assert.ok(performance.now() - from >= 1990)
+    assert.ok(beats.elapsedMs() < 20_000)
+    await settled()
+    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="timeout"}'), 1)
+  })
+
+  it('ends when both sides have been silent for the time of its route, and not while one speaks', async () => {
+    const wire = await openTunnel('/idle')
+    const from = performance.now()
+    for (let i = 0; performance.now() - from < 3500; i++) {
+      await echoes(wire, `piece ${i}`)
+      await new Promise((resolve) => setTimeout(resolve, 200))
+    }
+    await wire.ended()
+    await settled()
+    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="idle"}'), 1)
+  })
+
+  it('counts against a cap of tunnels, and takes no place of a request', async () => {
+    const wires: Wire[] = []
+    for (let i = 0; i < MAX_TUNNELS; i++) wires.push(await openTunnel('/open'))
+    assert.equal((await call(`${gateway.url}/open`)).status, 200)
+    const refused = await sendBytes(gateway.port, handshake('/open'))
+    assert.equal(statusOf(refused), 503)
+    assert.match(refused, /"code":"overloaded"/)
+    assert.match(refused, /\r\nretry-after: 1\r\n/i)
+    for (const wire of wires) wire.socket.destroy()
+    await settled()
+  })
 })

@@ -2,7 +2,6 @@ import { randomBytes } from 'node:crypto'
 import { createMetrics } from '../admin/metrics.ts'
 import { beginTrail } from '../audit/open-trail.ts'
 import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
-import type { Settings } from '../config/settings.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
@@ -16,7 +15,7 @@ import { saveMemory } from './startup/thread-memory.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
-/** A gateway in one thread. */
+/** The parts of a gateway. */
 interface Assembled {
   readonly inForce: GatewayInForce
   readonly state: SharedState
@@ -27,7 +26,7 @@ interface Assembled {
 }
 
 /**
- * Makes a gateway that runs in one thread, and recovers the state of an earlier run: open audit pairs, counts, revocations.
+ * Makes a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
  *
  * @param passed of the process that this one takes over from: the trail is then continued
  * @throws when a required file or directory cannot be opened; the message names it.
@@ -43,14 +42,13 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   const watch = new StoreWatch({ log, metrics, trail })
   const journal = new Journal(journalOptions(startup, watch))
   const secret = randomBytes(32)
-  const state = makeSharedState(startup, { journal, watch, gatewayId: gatewayIdOf(secret), threadId: 0 })
+  const state = makeSharedState(startup, { journal, watch, gatewayId: gatewayIdOf(secret) })
   const { limiter } = state
   const load = {
     tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
-    permits: new UpstreamPermits({ max: settings.maxInFlight, threads: 1 }),
+    permits: new UpstreamPermits(settings.maxInFlight),
   }
-  const alone = { ...startup, settings: inOneThread(settings) }
-  const inForce = new GatewayInForce(alone, { state, limiter, trail, metrics, secret, load })
+  const inForce = new GatewayInForce(startup, { state, limiter, trail, metrics, secret, load })
   // Last, because with the first table the snapshot of the last run is removed.
   limiter.replace(startup.limits.value)
   maintainState(state, watch)
@@ -59,9 +57,4 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
     inForce.restoreKeys(passed.keys)
   }
   return { inForce, state, watch, inherited }
-}
-
-/** Where ports cannot be shared, one thread has what several would have divided. */
-export function inOneThread(settings: Settings): Settings {
-  return { ...settings, workers: 1 }
 }

@@ -5,7 +5,7 @@ import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** Options of the audit trail. Its faults and records are reported to the log and the metrics of this thread. */
+/** Options of the audit trail. Its faults and records are reported to the log and the metrics. */
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
   const { auditFile: file, auditDurability: durability } = settings
   const repeated = new RepeatedFault()
@@ -30,10 +30,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
 }
 
 /** Options of the limit journal. Its faults are reported to `watch`. */
-export function journalOptions(
-  { settings, log }: StartupConfiguration,
-  watch: StoreWatch,
-): Omit<JournalOptions, 'flags'> {
+export function journalOptions({ settings, log }: StartupConfiguration, watch: StoreWatch): JournalOptions {
   return {
     directory: join(settings.dataDir, 'limits'),
     onFailure: settings.onJournalFailure,

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
+import { openTrail } from '../audit/open-trail.ts'
 import { ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
@@ -31,6 +32,31 @@ const OLDER: Readonly<Record<string, string>> = {
 `,
   // Later versions reserved room for revocations.
   'revocations.reserve.ndjson': '\n{"sid":"session-3","revokedAtMs":1763692800001}'.padEnd(16 * 1024, '\n'),
+}
+
+/**
+ * As commit 95d508b wrote them with two worker threads, ended by `kill -9` (times and ids shortened to what counts); byte for byte.
+ * The ids of the gateway's own end in the number of the thread. Each thread wrote to the files of all.
+ */
+const OF_WORKERS: Readonly<Record<string, string>> = {
+  [SEGMENT]: `{"format":"limits","version":1}
+{"rows":[{"id":1,"name":"login","path":"/api/login","methods":["POST"],"limit":5,"windowMs":60000,"horizonMs":null},{"id":2,"name":"transfer","path":"/api/transfer","methods":["POST"],"limit":3,"windowMs":3600000,"horizonMs":null}]}
+[2,1763692800000.592,"a:127.0.0.1"]
+[2,1763692800001.8438,"a:127.0.0.1"]
+`,
+  'revocations.ndjson': `{"format":"revocations","version":1}
+{"sid":"session-1","revokedAtMs":1763692800002.1396}
+`,
+  'revocations.reserve.ndjson': '{"format":"revocations","version":1}'.padEnd(16 * 1024, '\n'),
+  'webhooks.ndjson': `{"format":"webhooks","version":1}
+{"message":"CsRqHbecQ-IA9A2IxuPV0eHqsjfyFIc2IX66jvpv6Vg","seenAtMs":1763692800003.0068}
+`,
+  'audit.ndjson': `{"type":"AUDIT_START","timestamp":"2025-11-21T02:40:00.000Z","version":"0.1.0","pid":17638,"open":0,"cutBytes":0,"recovered":0,"damagedLines":0,"unresolved":0,"locked":true,"format":2}
+{"type":"API_REQUEST","requestId":"01a219cd-c25f-7650-a8ef-bd5fd3ea0001","timestamp":"2025-11-21T02:40:00.001Z","method":"GET","path":"/api/open","ip":"127.0.0.1","userAgent":""}
+{"type":"API_RESPONSE","requestId":"01a219cd-c25f-7650-a8ef-bd5fd3ea0001","timestamp":"2025-11-21T02:40:00.001Z","method":"GET","path":"/api/open","ip":"127.0.0.1","userAgent":"","statusCode":200,"duration":11.763}
+{"type":"API_REQUEST","requestId":"01a219cd-c2b3-7097-852f-0caff94a0001","timestamp":"2025-11-21T02:40:00.002Z","method":"GET","path":"/api/slow","ip":"127.0.0.1","userAgent":""}
+{"type":"API_REQUEST","requestId":"01a219cd-c2b4-7406-ba07-4c63b72e0002","timestamp":"2025-11-21T02:40:00.003Z","method":"GET","path":"/api/slow","ip":"127.0.0.1","userAgent":""}
+{"type":"API_REQUEST","requestId":"01a219cd-c2b4-75a9-9d07-f1ad69500001","timestamp":"2025-11-21T02:40:00.003Z","method":"GET","pa`,
 }
 
 function row(name: string, windowMs: number, limit: number): LimitRow {
@@ -102,6 +128,36 @@ describe('the files of the data directory', () => {
       }
       assert.equal(openDeliveries().take('key_acme\0msg_1', 'key_acme'), 'replayed')
     }
+  })
+
+  it('of a gateway that had worker threads are read: counts, sessions, webhooks, and requests of each thread left open', () => {
+    write(OF_WORKERS)
+    const limiter = openLimiter()
+    assert.deepEqual(
+      [...limiter.copy().hits].map(({ key }) => key),
+      ['a:127.0.0.1', 'a:127.0.0.1'],
+    )
+    assert.equal(limiter.take(TRANSFER, 'a:127.0.0.1').allowed, true)
+    assert.equal(limiter.take(TRANSFER, 'a:127.0.0.1').allowed, false)
+    assert.equal(openRevocations().isRevoked('session-1'), true)
+    assert.equal(openDeliveries().take('key_acme\0msg_1\x001795729244', 'key_acme'), 'replayed')
+    const file = join(dataDir, 'audit.ndjson')
+    openTrail({ file, onFault: (error) => assert.fail(error), onRecord: () => {} }).close('end')
+    const lines = readFileSync(file, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    assert.deepEqual(
+      lines
+        .slice(5)
+        .map(({ type, requestId, statusCode, recovered }) => [type, requestId, statusCode, recovered]),
+      [
+        ['API_RESPONSE', '01a219cd-c2b3-7097-852f-0caff94a0001', 0, true],
+        ['API_RESPONSE', '01a219cd-c2b4-7406-ba07-4c63b72e0002', 0, true],
+        ['AUDIT_START', undefined, undefined, 2],
+        ['AUDIT_STOP', undefined, undefined, undefined],
+      ],
+    )
   })
 
   it('say their format in their first line', () => {

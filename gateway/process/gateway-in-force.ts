@@ -24,13 +24,13 @@ import { makeTracer } from './startup/make-tracer.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
 
-/** The parts that the gateway of a thread is built on; with workers, most of them are shared. */
-export interface Foundation {
+/** The parts that the gateway is built on. */
+interface Foundation {
   readonly state: SharedState
   readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly trail: Trail
   readonly metrics: Metrics
-  /** At least 32 random bytes, the same in all threads. */
+  /** At least 32 random bytes. */
   readonly secret: Uint8Array
   readonly load: Pick<Load, 'tunnels' | 'permits'>
 }
@@ -41,7 +41,7 @@ const NO_RULES: Gateway['requestRules'] = new Map()
 type Fixed = Omit<Gateway, keyof Configured>
 
 /**
- * The gateway of a thread as it is configured now. An edit of gateway.json makes another `Gateway` and puts it in the place of
+ * The gateway as it is configured now. An edit of gateway.json makes another `Gateway` and puts it in the place of
  * this one, whole: a request that has begun goes on with the one that it began with.
  */
 export class GatewayInForce {

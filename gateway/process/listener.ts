@@ -9,13 +9,13 @@ import type { RequestFault } from '../http/server/request-fault.ts'
 import type { Http2Protocol } from '../http/server/served-connection.ts'
 import { handle, handleUnreadable, interrupt } from '../pipeline.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import { connectionRoom } from './open-files.ts'
+import { connectionRoom } from './startup/open-files.ts'
 
 /** At most one log line about abandoned requests in this time. */
 const LOG_ABANDONED_EVERY_MS = 1000
 
 /**
- * The client connections of a thread. Every request ends in the pipeline, also one that is malformed or incomplete, so that
+ * The client connections. Every request ends in the pipeline, also one that is malformed or incomplete, so that
  * every response has its headers, its audit pair and its metric.
  */
 export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exchange> {

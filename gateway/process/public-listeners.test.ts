@@ -1,25 +1,7 @@
 import assert from 'node:assert/strict'
 import { createServer } from 'node:http'
-import { platform } from 'node:os'
 import { it } from 'node:test'
-import { CannotListen, canSharePorts, listen, startFailure } from './public-listeners.ts'
-
-it('workers are possible where the system lets several listen on one port, and the log says where it does not', async () => {
-  const told: unknown[] = []
-  const log = { error: (...words: unknown[]) => told.push(words) }
-  assert.equal(await canSharePorts(log), platform() === 'linux')
-  told.length = 0
-  const refused = await canSharePorts(log, async (_server, place) => {
-    throw new CannotListen(place, new Error('listen ENOTSUP: operation not supported'))
-  })
-  assert.equal(refused, false)
-  assert.deepEqual(told, [
-    [
-      { cause: 'listen ENOTSUP: operation not supported' },
-      'this system cannot share a port among workers: one thread serves everything',
-    ],
-  ])
-})
+import { CannotListen, listen, startFailure } from './public-listeners.ts'
 
 it('a place that is taken is named with the reason', async () => {
   const [first, second] = [createServer(), createServer()]

@@ -1,6 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, createServer, type Server } from 'node:net'
-import type { Logger } from 'pino'
+import type { AddressInfo, Server } from 'node:net'
 import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { InForce } from '../gateway.ts'
@@ -27,7 +26,7 @@ const BACKLOG = 4096
 export interface Place {
   readonly host: string
   readonly port: number
-  /** Other threads listen there too (SO_REUSEPORT); the system distributes connections among them. */
+  /** Other processes listen there too (SO_REUSEPORT); the system distributes connections among them. */
   readonly shared?: boolean
   /** A socket that listens there already; undefined: one is opened. */
   readonly open?: ListeningSocket | undefined
@@ -54,7 +53,7 @@ export function startFailure(error: unknown): {
   return { what: 'cannot listen', host, port, cause }
 }
 
-/** The public listeners of one thread. */
+/** The public listeners. */
 export interface PublicListeners {
   readonly listeners: readonly HttpServer[]
   readonly connections: Connections<Exchange>
@@ -153,33 +152,4 @@ export async function listen(server: Server, place: Place): Promise<number> {
     throw new CannotListen(place, error)
   }
   return (server.address() as AddressInfo).port
-}
-
-/** The port that all workers will listen on; if others listened there, they would silently share connections. @throws CannotListen */
-export async function freePort(host: string, port: number): Promise<number> {
-  const probe = createServer()
-  const free = await listen(probe, { host, port })
-  probe.close()
-  return free
-}
-
-/**
- * Whether several workers can listen on the same port. Where the system does not support this, one thread serves
- * everything, and the log says so. `open` replaces `listen` in tests.
- */
-export async function canSharePorts(
-  log: Pick<Logger, 'error'>,
-  open: typeof listen = listen,
-): Promise<boolean> {
-  const trial = createServer()
-  try {
-    await open(trial, { host: '127.0.0.1', port: 0, shared: true })
-    return true
-  } catch (error) {
-    const cause = error instanceof Error ? error.message : String(error)
-    log.error({ cause }, 'this system cannot share a port among workers: one thread serves everything')
-    return false
-  } finally {
-    trial.close()
-  }
 }

@@ -4,23 +4,22 @@ import type { Trail } from '../audit/trail.ts'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations } from '../auth/revocations.ts'
-import { AuthThrottle, type ThrottleReplication } from '../auth/throttle.ts'
+import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
 import type { HitStore } from '../limits/journal/hit-store.ts'
 import { steadyClock } from '../limits/limit-clock.ts'
 import { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
-import type { KeyReplication } from '../storage/expiring-keys.ts'
 import type { StoreMember } from '../store/store-member.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** How long a new worker or process waits for the shared store before it serves without it. */
+/** How long a new process waits for the shared store before it serves without it. */
 const MAX_STORE_WAIT_MS = 2000
 const STORE_CHECK_MS = 10
 
-/** Counts and memories that all threads of a gateway share. With workers, each thread has an equal copy. */
+/** Counts and memories of a gateway, which it shares with others where there is a shared store. */
 export interface SharedState {
   readonly limiter: Limiter
   readonly revocations: Revocations
@@ -40,37 +39,25 @@ export interface SharedState {
   readonly guards: { readonly webhooks: ReplayGuard; readonly proofs: ReplayGuard }
 }
 
-/** Keeps the copy of one thread equal to those of the others. */
-export interface StateReplication {
-  readonly revocations: KeyReplication
-  readonly acceptedWebhooks: KeyReplication
-  readonly proofs: KeyReplication
-  readonly throttle: ThrottleReplication
-  /** Epoch milliseconds of the current step, or now. */
-  readonly clock: () => number
-}
-
 export interface SharedStateParts {
   readonly journal: HitStore
   /** Receives faults of the files. */
   readonly watch: StoreWatch
-  readonly replication?: StateReplication
-  /** The same in all threads of the gateway, and in no other gateway. */
+  /** In no other gateway. */
   readonly gatewayId: string
-  readonly threadId: number
 }
 
-/** Names this gateway among those that share a store: the same in all threads that have the secret. */
+/** Names this gateway among those that share a store. */
 export function gatewayIdOf(secret: Uint8Array): string {
   return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
 
 /** @throws when a file cannot be read, since starting without it would forget its content */
 export function makeSharedState(startup: StartupConfiguration, parts: SharedStateParts): SharedState {
-  const { journal, watch, replication } = parts
+  const { journal, watch } = parts
   const { settings } = startup
   const { dataDir } = settings
-  const clock = replication?.clock ?? steadyClock()
+  const clock = steadyClock()
   const { authThrottle } = settings
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)
   const member = joinStore(startup, { ...parts, clock, state: () => state })
@@ -84,13 +71,11 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
       onFault: (cause) => watch.fault('webhooks', cause),
       onRemoved: (cause) => watch.removed('webhooks', cause),
     },
-    replication: replication?.acceptedWebhooks,
   })
   const proofs = new ReplayMemory({
     lifetimeMs: PROOF_LIFETIME_MS,
     clock,
     wallClock: Date.now,
-    replication: replication?.proofs,
   })
   const state: SharedState = {
     limiter: new Limiter({ clock, journal }),
@@ -100,7 +85,6 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
       wallClock: Date.now,
       onFault: (cause) => watch.fault('revocations', cause),
       onRemoved: (cause) => watch.removed('revocations', cause),
-      replication: replication?.revocations,
       group: member?.sessions,
     }),
     acceptedWebhooks,
@@ -108,7 +92,6 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
     throttle: new AuthThrottle({
       counter: failures,
       clock,
-      replication: replication?.throttle,
       group: member?.failures,
     }),
     failures,
@@ -122,10 +105,7 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
   return state
 }
 
-/**
- * Puts edited `authThrottle` and `onStoreFailure` in force in one thread; failures counted so far stay. Another thread may go by
- * the old rules for a moment longer.
- */
+/** Puts edited `authThrottle` and `onStoreFailure` in force; failures counted so far stay. */
 export function changeState(
   { failures, clock, member }: SharedState,
   { authThrottle, onStoreFailure }: Settings,
@@ -143,14 +123,13 @@ interface Joining extends SharedStateParts {
 /** @returns undefined when no store is configured */
 function joinStore(
   { settings: { store, onStoreFailure }, storeModule }: StartupConfiguration,
-  { watch, clock, state, gatewayId, threadId }: Joining,
+  { watch, clock, state, gatewayId }: Joining,
 ): StoreMember | undefined {
   if (store === undefined || storeModule === undefined) return undefined
   const member = new storeModule.StoreMember({
     settings: store,
     onStoreFailure,
     gatewayId,
-    threadId,
     clock,
     ownSessions: () => state().revocations.entries(),
     onFailure: (caller) => state().throttle.apply(caller, clock()),
@@ -162,10 +141,7 @@ function joinStore(
   return member
 }
 
-/**
- * Retries what could not be written, and reports whether the files are writable. Called once a second and at the end, by the
- * thread that owns the files; with workers, within a step.
- */
+/** Retries what could not be written, and reports whether the files are writable. Called once a second and at the end. */
 export function maintainState(
   { limiter, revocations, acceptedWebhooks, member }: SharedState,
   watch: StoreWatch,

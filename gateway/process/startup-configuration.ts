@@ -15,10 +15,10 @@ export interface StartupConfiguration {
   readonly limits: LoadedFile<readonly LimitRow[]>
   readonly clients: LoadedFile<ClientTable> | undefined
   readonly tls: LoadedTls | undefined
-  /** Undefined: the admin listener asks for none. The main thread alone has it. */
+  /** Undefined: the admin listener asks for none. */
   readonly adminToken?: LoadedFile<string> | undefined
   readonly version: string
-  /** Undefined in workers, or when nobody tells it. */
+  /** Undefined when nobody tells it. */
   readonly clock?: ClockOffset | undefined
   readonly log: Logger
   /** Set when a shared store is configured: see `loadStoreModule`. */

@@ -18,7 +18,7 @@ export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
   before?: UpstreamGroups,
 ): UpstreamGroups {
-  const { timeouts, maxInFlight, workers } = settings
+  const { timeouts, maxInFlight } = settings
   const groups = groupsInUse(settings)
   metrics.beginGroups(groups)
   return new UpstreamGroups(
@@ -27,7 +27,6 @@ export function makeUpstreams(
       tls: settings.upstreamTls,
       connectMs: timeouts.connectMs,
       headersMs: timeouts.headersMs,
-      threads: workers,
       // A connection may still be closing when its exchange has ended.
       maxConnections: maxInFlight * 2,
       clock: () => performance.now(),

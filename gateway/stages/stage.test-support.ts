@@ -273,7 +273,7 @@ export function makeGateway({
       inFlight: new Slots(),
       orphans: new Set(),
       tunnels: { isFull: false, reserve: () => undefined },
-      permits: new UpstreamPermits({ max: maxInFlight, threads: 1 }),
+      permits: new UpstreamPermits(maxInFlight),
       phase: 'serving',
       refusalLog: new Map(),
       ...load,

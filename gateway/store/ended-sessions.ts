@@ -44,13 +44,6 @@ export interface EndedSessionsOptions {
   readonly own: () => Iterable<readonly [sid: string, atMs: number]>
 }
 
-/** What one thread of a gateway knows, for a new one. Plain data. */
-export interface EndedSessionsCopy {
-  readonly sessions: readonly (readonly [hash: string, endedAtMs: number])[]
-  /** Secret. The one in force first. */
-  readonly hashKeys: readonly string[]
-}
-
 /**
  * The sessions that ended at any gateway of the store. The store has them as keyed hashes, in a set that outlives gateways and
  * a stream that tells of new ones. A session that cannot be sent now is sent later.
@@ -92,18 +85,6 @@ export class EndedSessions {
   /** Another gateway has ended a session, perhaps again. */
   apply(hash: string, agoMs: number): void {
     this.#learn(hash, this.#options.clock() - agoMs)
-  }
-
-  copy(): EndedSessionsCopy {
-    this.#followKey()
-    return { sessions: [...this.#ended.entries()], hashKeys: this.#hashKeys }
-  }
-
-  /** Takes over what another thread of this gateway knows. To be called before anything else, with its key in force. */
-  restore({ sessions, hashKeys }: EndedSessionsCopy): void {
-    for (const [hash, endedAtMs] of sessions) this.#learn(hash, endedAtMs)
-    this.#hashKeys = hashKeys
-    this.#hashes.clear()
   }
 
   /** This gateway has ended a session: tells the others, now or as soon as the store can be reached. */

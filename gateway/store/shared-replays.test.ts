@@ -269,7 +269,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       const member = new StoreMember({
         settings: storeAt('single', [server.port]),
         onStoreFailure: { deadlineMs: PATIENT_MS, replays: 'local', revocations: 'local' },
-        ...{ gatewayId: name, threadId: 0, clock: Date.now, ownSessions: () => [] },
+        ...{ gatewayId: name, clock: Date.now, ownSessions: () => [] },
         ...{ onFailure: silent, onAway: silent, onBack: silent, onFault: silent },
       })
       members.push(member)

@@ -15,7 +15,7 @@ export interface SharedReplaysOptions {
   readonly lifetimeMs: number
   /** While the store is away: `deny` refuses every message, `local` asks this gateway's memory alone. */
   readonly onStoreFailure: 'deny' | 'local'
-  /** Unique among gateways and their threads. */
+  /** Unique among gateways. */
   readonly id: string
 }
 

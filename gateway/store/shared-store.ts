@@ -84,11 +84,6 @@ export class SharedStore {
     })
   }
 
-  /** Uses the key that another thread of this gateway uses. To be called before the connection is ready. */
-  adoptKey(hashKey: string): void {
-    if (!this.#isKeyGiven) this.keys.rekey(hashKey)
-  }
-
   close(): void {
     this.#agreement = 0
     this.breaker.close()

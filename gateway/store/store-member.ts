@@ -6,7 +6,7 @@ import type { StoreSettings } from '../config/rules/store-address.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import { openStoreConnection } from './connection/store-connection.ts'
-import { EndedSessions, type EndedSessionsCopy } from './ended-sessions.ts'
+import { EndedSessions } from './ended-sessions.ts'
 import { SharedFailures } from './shared-failures.ts'
 import { SharedLimits } from './shared-limits.ts'
 import { SharedReplays } from './shared-replays.ts'
@@ -17,10 +17,8 @@ import { StoreEvents } from './store-events.ts'
 export interface StoreMemberOptions {
   readonly settings: StoreSettings
   readonly onStoreFailure: Settings['onStoreFailure']
-  /** Of the gateway: the same in all its threads. */
+  /** Unique among the gateways. */
   readonly gatewayId: string
-  /** Among the threads of the gateway. */
-  readonly threadId: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   /** Every session that ended at this gateway. */
@@ -36,7 +34,7 @@ export interface StoreMemberOptions {
 /** By which two clocks may differ, and a command may be late. */
 const SLACK_MS = 1000
 
-/** One gateway, or one of its threads, among all that share a store. */
+/** One gateway among all that share a store. */
 export class StoreMember {
   readonly sessions: SessionGroup
   readonly failures: FailureGroup
@@ -110,19 +108,6 @@ export class StoreMember {
     return this.#store.breaker.isOpen
   }
 
-  /** The sessions that ended at any gateway, for a new thread of this one. */
-  endedSessions(): EndedSessionsCopy {
-    return this.#ended.copy()
-  }
-
-  /** Takes over what another thread of this gateway knows. To be called at once, before the store can be reached. */
-  restoreEndedSessions(copy: EndedSessionsCopy): void {
-    const [hashKey] = copy.hashKeys
-    // Otherwise what is known by hashes would be worth nothing until the store has been reached.
-    if (hashKey !== undefined) this.#store.adoptKey(hashKey)
-    this.#ended.restore(copy)
-  }
-
   /** Sessions that other gateways have still to be told of. */
   get unsentSessions(): number {
     return this.#ended.unsent
@@ -139,7 +124,7 @@ export class StoreMember {
 
   /** Accepted messages of one kind. @param space one for each kind */
   replays(space: string, memory: ReplayMemory, lifetimeMs: number): SharedReplays {
-    const { gatewayId, threadId } = this.#options
+    const { gatewayId } = this.#options
     const { breaker, keys } = this.#store
     const guard = new SharedReplays({
       memory,
@@ -149,7 +134,7 @@ export class StoreMember {
       space,
       lifetimeMs,
       onStoreFailure: this.#onStoreFailure.replays,
-      id: `${gatewayId}.${threadId}`,
+      id: gatewayId,
     })
     this.#guards.push(guard)
     return guard

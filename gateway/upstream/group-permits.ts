@@ -1,6 +1,6 @@
 import { isOverShare } from '../http/rules/fair-share.ts'
 
-/** Limits the exchanges that use one upstream group at a time, and what one caller may take of them. Each thread has its own. */
+/** Limits the exchanges that use one upstream group at a time, and what one caller may take of them. */
 export class GroupPermits<Caller extends { readonly isProxy: boolean }> {
   #max: number
   #taken = 0

@@ -7,7 +7,7 @@ import type { UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstre
 const MAX_BODY_BYTES = 64 * 1024
 /** The first check comes within this time, but not all at once. */
 const FIRST_MS = 1000
-/** Intervals differ by up to a tenth, so that gateways and workers do not check in step. */
+/** Intervals differ by up to a tenth, so that gateways do not check in step. */
 const JITTER = 0.1
 
 /** Time and chance, for tests to give their own. */

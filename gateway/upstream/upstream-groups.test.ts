@@ -58,7 +58,6 @@ async function start(t: TestContext, names: readonly string[]) {
     headersMs: 2000,
     maxConnections: 16,
     clock: () => performance.now(),
-    threads: 1,
     upstreamSecret: undefined,
     timers: {
       after: (_, run) => {

@@ -26,8 +26,6 @@ export interface GroupsOptions extends PoolBounds {
   /** What the files of their TLS hold, by name. */
   readonly tls: UpstreamTlsFiles
   readonly headersMs: number
-  /** Among which the bounds of the groups are divided. */
-  readonly threads: number
   /** Monotonic. */
   readonly clock: () => number
   readonly observer: GroupObserver
@@ -59,7 +57,7 @@ const TIMERS: CheckTimers = {
   random: Math.random,
 }
 
-/** The clients of all groups, by name, and the health checks of their targets. Each thread has its own. */
+/** The clients of all groups, by name, and the health checks of their targets. */
 export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
@@ -81,7 +79,7 @@ export class UpstreamGroups {
     for (const { name, maxInFlight } of options.groups) {
       if (maxInFlight === undefined) continue
       // What is in flight goes on to count.
-      const permits = before?.permitsOf(name) ?? new GroupPermits(this.#partOf(maxInFlight))
+      const permits = before?.permitsOf(name) ?? new GroupPermits(maxInFlight)
       this.#permits.set(name, permits)
     }
   }
@@ -121,7 +119,7 @@ export class UpstreamGroups {
       else client.handOver(next, successor.#options)
     }
     for (const { name, maxInFlight } of successor.#options.groups) {
-      if (maxInFlight !== undefined) successor.permitsOf(name)?.bound(successor.#partOf(maxInFlight))
+      if (maxInFlight !== undefined) successor.permitsOf(name)?.bound(maxInFlight)
     }
     const checked = new Map(
       successor.#options.groups.flatMap((group) => {
@@ -147,11 +145,6 @@ export class UpstreamGroups {
   async close(): Promise<void> {
     const checks = [...this.#checks.values()].map(({ check }) => check.stop())
     await Promise.all([...checks, ...[...this.#clients.values()].map((client) => client.close())])
-  }
-
-  /** Of each thread. */
-  #partOf(max: number): number {
-    return Math.max(1, Math.floor(max / this.#options.threads))
   }
 
   #startCheck(

@@ -5,10 +5,6 @@ import { type Share, UpstreamPermits } from './upstream-permits.ts'
 
 const caller = (isProxy = false): Share => ({ permits: 0, isProxy })
 
-function permitsFor(max: number, { threads = 1, takenByOthers = (): number => 0 } = {}) {
-  return new UpstreamPermits({ max, threads, takenByOthers })
-}
-
 /** As many as it can get. */
 function takeAll(permits: UpstreamPermits, share: Share): number {
   while (permits.take(share));
@@ -17,7 +13,7 @@ function takeAll(permits: UpstreamPermits, share: Share): number {
 
 describe('the permits to use the upstream', () => {
   it('are never all taken by one caller: the next one still gets some', () => {
-    const permits = permitsFor(16)
+    const permits = new UpstreamPermits(16)
     const greedy = caller()
     assert.equal(takeAll(permits, greedy), 12)
     assert.equal(permits.take(caller()), true)
@@ -27,13 +23,13 @@ describe('the permits to use the upstream', () => {
   })
 
   it('may all be taken by a proxy, which acts for many', () => {
-    const permits = permitsFor(16)
+    const permits = new UpstreamPermits(16)
     assert.equal(takeAll(permits, caller(true)), 16)
     assert.deepEqual([permits.areExhausted, permits.take(caller())], [true, false])
   })
 
   it('are counted for those whom a proxy names, and forgotten when they have none', () => {
-    const permits = permitsFor(16)
+    const permits = new UpstreamPermits(16)
     takeAll(permits, permits.shareOf('a'))
     assert.equal(permits.shareOf('a').permits, 12)
     assert.equal(permits.take(permits.shareOf('b')), true)
@@ -44,7 +40,7 @@ describe('the permits to use the upstream', () => {
   })
 
   it('stay those of an address whose connections are closed, until they are given back', () => {
-    const permits = permitsFor(8)
+    const permits = new UpstreamPermits(8)
     const networks = new ClientNetworks()
     const connect = () => {
       const activity = { isIdle: true, deadlineMs: 0 }
@@ -60,16 +56,5 @@ describe('the permits to use the upstream', () => {
     networks.remove(again)
     for (let i = 0; i < 6; i++) permits.release(first.network)
     assert.notEqual(connect().network, first.network)
-  })
-
-  it('are bounded with those of other threads, where a caller is taken to have as many', () => {
-    let takenByOthers = 0
-    const permits = permitsFor(16, { threads: 2, takenByOthers: () => takenByOthers })
-    takenByOthers = 6
-    assert.equal(takeAll(permits, caller()), 6)
-    takenByOthers = 10
-    assert.equal(permits.areExhausted, true)
-    assert.equal(permits.take(caller(true)), false)
-    assert.equal(permits.taken, 6)
   })
 })

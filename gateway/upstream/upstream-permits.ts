@@ -7,29 +7,18 @@ export interface Share {
   readonly isProxy: boolean
 }
 
-interface Options {
-  /** Exchanges at a time, in all workers together. */
-  readonly max: number
-  readonly threads: number
-  /** How many are in flight on other workers. Default 0. */
-  readonly takenByOthers?: () => number
-  /** Tells the other workers how many are taken here. */
-  readonly publish?: (count: number) => void
-}
-
 /**
  * Limits the exchanges that use the upstream at a time. When few permits are left, a caller that holds more than its
  * share is refused and others are not.
  */
 export class UpstreamPermits {
-  readonly #options: Options
   readonly #named = new Map<string, Share>()
   #max: number
   #taken = 0
 
-  constructor(options: Options) {
-    this.#options = options
-    this.#max = options.max
+  /** @param max exchanges at a time */
+  constructor(max: number) {
+    this.#max = max
   }
 
   /** More may be taken already: they are given back one by one. */
@@ -43,11 +32,7 @@ export class UpstreamPermits {
 
   /** Every new caller is refused. */
   get areExhausted(): boolean {
-    return this.#taken + this.#takenByOthers >= this.#max
-  }
-
-  get #takenByOthers(): number {
-    return this.#options.takenByOthers?.() ?? 0
+    return this.#taken >= this.#max
   }
 
   /** The share of a caller named by a proxy. Use it at once: it is only kept while it holds permits. */
@@ -60,28 +45,28 @@ export class UpstreamPermits {
     return share
   }
 
-  /** @returns false when refused. A worker knows only its own callers, and assumes the same number on each other worker. */
+  /** @returns false when refused */
   take(share: Share): boolean {
-    const { threads } = this.#options
     const max = this.#max
-    // Count first: two workers that race for the last permit may both be refused, but never both get it.
-    this.#change(share, 1)
-    const free = max - (this.#taken - 1 + this.#takenByOthers)
-    const isOver = !share.isProxy && isOverShare({ own: (share.permits - 1) * threads, free, max })
-    if (free > 0 && !isOver) return true
-    this.#change(share, -1)
-    return false
+    const free = max - this.#taken
+    const isRefused = free <= 0 || (!share.isProxy && isOverShare({ own: share.permits, free, max }))
+    if (isRefused) this.#forget(share)
+    else {
+      share.permits++
+      this.#taken++
+    }
+    return !isRefused
   }
 
   release(share: Share): void {
-    this.#change(share, -1)
+    share.permits--
+    this.#taken--
+    this.#forget(share)
   }
 
-  #change(share: Share, by: number): void {
-    share.permits += by
-    this.#taken += by
+  /** A share without permits need not be known by its name. */
+  #forget(share: Share): void {
     if (share.permits === 0 && share instanceof NamedShare) this.#named.delete(share.network)
-    this.#options.publish?.(this.#taken)
   }
 }
 

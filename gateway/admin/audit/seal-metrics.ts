@@ -17,7 +17,7 @@ export interface SealCounts {
 }
 
 export interface SealMetrics {
-  /** Exposes the seals from now on; without it there is no metric of them. Called once, in the main thread only. */
+  /** Exposes the seals from now on; without it there is no metric of them. Called once. */
   seals(state: SealState): SealCounts
 }
 

@@ -77,7 +77,7 @@ export class ConsoleFeed {
 
   /** Called by the timer. Never rejects. */
   async look(): Promise<void> {
-    // Metrics of a busy worker can take a second.
+    // A look at the last moment is not over yet.
     if (this.#isBusy) return
     this.#isBusy = true
     try {

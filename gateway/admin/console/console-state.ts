@@ -1,6 +1,6 @@
 import type { NearestCallers, RowUse } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
-import type { MetricsSnapshot } from '../merged-metrics.ts'
+import type { MetricsSnapshot } from '../metrics.ts'
 import { perSecond, quantileMs } from './rates.ts'
 import { type Totals, valuesOf } from './totals.ts'
 import type {
@@ -10,12 +10,12 @@ import type {
   ConsoleState,
   Count,
   LimitState,
+  ProcessState,
   RouteState,
   SharedStoreState,
   Shown,
   UpstreamState,
   VouchState,
-  WorkersState,
 } from './wire.ts'
 
 /** Rows of one table; what an operator has to see comes first. */
@@ -26,7 +26,7 @@ const MAX_FAULTS = 5
 
 /** What the console shows besides metrics. */
 export interface ConsoleSources {
-  /** The metrics of all threads. */
+  /** All metrics. */
   collect(): Promise<MetricsSnapshot>
   /** Why the gateway is not ready; undefined when it is. */
   readiness(): string | undefined
@@ -81,7 +81,7 @@ export function consoleState(look: Look): ConsoleState {
       issuer: String(labels.issuer),
       keysAgeSeconds: value,
     })),
-    workers: workersOf(config, look),
+    process: processOf(look),
   }
 }
 
@@ -246,14 +246,10 @@ function certificateOf(part: PartInForce | undefined): CertificateState | undefi
   return { subject, thumbprint, notAfterSeconds, clientAuthorities }
 }
 
-function workersOf({ parts }: ConfigReport, { totals, past }: Look): WorkersState {
-  const { workers = 1 } = { ...parts.gateway?.settings } as { workers?: number }
+function processOf({ totals, past }: Look): ProcessState {
   const { single } = totals
   const cpu = 'process_cpu_seconds_total'
   return {
-    serving: single.get('gateway_workers') ?? workers,
-    configured: workers,
-    died: single.get('gateway_workers_died_total') ?? 0,
     loopLagP99Ms: quantileMs(0.99, past.loopLag, totals.loopLag),
     cpuCores: perSecond(past.single.get(cpu), single.get(cpu), totals.atMs - past.atMs),
     memoryBytes: single.get('process_resident_memory_bytes') ?? 0,

@@ -1,4 +1,4 @@
-import type { MetricsSnapshot } from '../merged-metrics.ts'
+import type { MetricsSnapshot } from '../metrics.ts'
 
 /** Observations of a histogram: how many were at most `boundsSeconds[i]`, the last bound being infinity. */
 export interface Spread {

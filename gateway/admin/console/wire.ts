@@ -47,7 +47,7 @@ export interface ConsoleState {
   /** Client authorities and revocation lists that expire. */
   readonly clientTrust: readonly { readonly what: string; readonly untilSeconds: number }[]
   readonly issuers: readonly IssuerState[]
-  readonly workers: WorkersState
+  readonly process: ProcessState
 }
 
 /** Event `fault`: in place of a moment that could not be made. */
@@ -177,10 +177,7 @@ export interface IssuerState {
   readonly keysAgeSeconds: number
 }
 
-export interface WorkersState {
-  readonly serving: number
-  readonly configured: number
-  readonly died: number
+export interface ProcessState {
   readonly loopLagP99Ms: number | null
   readonly cpuCores: number
   readonly memoryBytes: number

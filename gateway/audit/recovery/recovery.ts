@@ -1,13 +1,11 @@
 import { closeSync, existsSync, fstatSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { isMadeBy } from '../../http/rules/request-id.ts'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
-import { ownIdOf, recoveredRecord } from '../audit-records.ts'
+import { recoveredRecord } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
 import type { TrailFile } from '../file/trail-file.ts'
-import { STANDARD_OUTPUT } from '../file/trail-sink.ts'
 import { OpenRequests } from './open-requests.ts'
 
 /** What a start found in the trail of the last run. */
@@ -74,16 +72,6 @@ export function openRequestsOf(file: string, trailFile: TrailFile): InUse {
   } catch (error) {
     throw unusable(file, error)
   }
-}
-
-/**
- * The open requests of a thread that has ended.
- *
- * @param thread its `threadId`. @throws Error as `openRequestsOf`.
- */
-export function linesLeftBy(thread: number, file: string, trailFile: TrailFile): string[] {
-  const open = file === STANDARD_OUTPUT ? [] : openRequestsOf(file, trailFile).lines
-  return open.filter((line) => isMadeBy(thread, ownIdOf(line)))
 }
 
 /** Reads back through rotated files, as far as needed and found. @returns these and `file`. */

@@ -6,21 +6,19 @@ import type { Contender, ContenderSetup, RunningContender } from '../contender.t
 import { freePort } from '../unused-port.ts'
 
 /** HAProxy with the same policy, its log written to a file as the gateway's audit trail is. */
-export function haproxy(threads: number): Contender {
-  return {
-    name: 'HAProxy',
-    work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
-    authenticates: true,
-    version: () => versionOf(['haproxy', '-v'], /version (\S+)/),
-    start: (setup) => start(threads, setup),
-  }
+export const haproxy: Contender = {
+  name: 'HAProxy',
+  work: 'token verified each time, exp, iss, aud, sub counted in a stick table, JSON log line, six headers, id',
+  authenticates: true,
+  version: () => versionOf(['haproxy', '-v'], /version (\S+)/),
+  start,
 }
 
-async function start(threads: number, setup: ContenderSetup): Promise<RunningContender> {
+async function start(setup: ContenderSetup): Promise<RunningContender> {
   const port = await freePort()
   const configFile = join(setup.dir, 'haproxy.cfg')
   const logFile = join(setup.dir, 'haproxy.log')
-  writeFileSync(configFile, haproxyConfig(setup, { port, threads }))
+  writeFileSync(configFile, haproxyConfig(setup, port))
   const child = startChild({
     command: ['haproxy', '-db', '-f', configFile],
     cpus: setup.cpus,
@@ -54,14 +52,14 @@ const RESPONSE_HEADERS = [
 /** HAProxy verifies a signature only; that the token is current, and meant for us, are rules of their own. */
 function haproxyConfig(
   setup: Pick<ContenderSetup, 'upstreamPort' | 'tokens' | 'tls' | 'http2' | 'upstreamCaFile'>,
-  { port, threads }: { readonly port: number; readonly threads: number },
+  port: number,
 ): string {
   const { publicKeyFiles } = setup.tokens
   const refusedUnless = (algorithm: 'RS256' | 'ES256') =>
     `    http-request deny deny_status 401 if { var(txn.alg) -m str ${algorithm} } !{ var(txn.bearer),jwt_verify("${algorithm}","${publicKeyFiles[algorithm]}") -m int 1 }`
   return `${[
     'global',
-    `    nbthread ${threads}`,
+    '    nbthread 1',
     '    maxconn 8192',
     '    log stdout format raw local0',
     'defaults',

@@ -6,7 +6,7 @@ import { plain } from '../shown-settings.ts'
 type PlainSettings = Readonly<Record<string, unknown>>
 
 /**
- * Keys that a running gateway cannot change: its addresses, its threads, and what its shared state and its trail were opened
+ * Keys that a running gateway cannot change: its addresses, and what its shared state and its trail were opened
  * with. All others are in force as soon as the file is.
  */
 export const NEEDS_RESTART = [
@@ -19,7 +19,6 @@ export const NEEDS_RESTART = [
   'adminNames',
   'tls',
   'http2',
-  'workers',
   'memoryProfile',
   'dataDir',
   'auditFile',

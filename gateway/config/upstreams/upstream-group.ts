@@ -16,7 +16,7 @@ export interface UpstreamPolicy {
   readonly retry: RetrySettings | undefined
   /** How long a target that has recovered gets less than its share. 0: not at all. */
   readonly slowStartMs: number
-  /** Exchanges at a time, over all workers. Undefined: only the bound of all groups holds. */
+  /** Exchanges at a time. Undefined: only the bound of all groups holds. */
   readonly maxInFlight: number | undefined
 }
 

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { threadId } from 'node:worker_threads'
 import { v7 } from 'uuid'
 import { HexText } from '../syntax/hex-text.ts'
 import { randomness } from '../syntax/randomness.ts'
@@ -29,7 +28,7 @@ export function acceptedRequestId(presented: string | undefined): string | undef
 
 /**
  * A new UUID (RFC 9562, version 7). The library alone would ask the system for randomness for every id, and format it more
- * slowly. In a worker thread the last two bytes are its `threadId` (section 6.4): see `isMadeBy`.
+ * slowly.
  */
 export function newRequestId(): string {
   const nowMs = Date.now()
@@ -40,14 +39,5 @@ export function newRequestId(): string {
     last = { msecs: seq === 0 ? last.msecs + 1 : last.msecs, seq }
   }
   v7({ random, msecs: last.msecs, seq: last.seq }, bytes)
-  if (threadId !== 0) {
-    bytes[14] = threadId >>> 8
-    bytes[15] = threadId
-  }
   return UUID.of(bytes)
-}
-
-/** True for ids that `newRequestId` made in that worker thread, or 65,536 threads before or after it. */
-export function isMadeBy(thread: number, id: string): boolean {
-  return id.endsWith((thread & 0xffff).toString(16).padStart(4, '0'))
 }

@@ -9,7 +9,6 @@ import { makeRow } from '../table/limit-row.test-support.ts'
 import type { LimitRow } from '../table/limit-row.ts'
 import type { OnJournalFailure } from './journal-options.ts'
 import { Journal } from './limit-journal.ts'
-import { SharedJournal } from './shared-journal.ts'
 
 const START_MS = 1_763_692_800_000
 const HOUR_MS = 3_600_000
@@ -147,36 +146,6 @@ describe('a journal that cannot be written', () => {
     nowMs += 1000
     limiter.maintain()
     assert.equal(limiter.isWritable, true)
-  })
-
-  it('has a worker refuse as well, which the main thread sees, and mends', () => {
-    const flags = { torn: { raised: false }, failing: { raised: false } }
-    const reports = { ignored() {}, failed() {} }
-    const journal = new Journal({ directory: dir, onFailure: 'unready', reports, write, flags })
-    const lead = new Limiter({ clock: () => nowMs, journal })
-    lead.replace([HOURLY])
-    const joined = new SharedJournal({
-      copy: { records: [], hits: [] },
-      descriptor: journal.descriptor,
-      onFailure: 'unready',
-      flags,
-      write,
-      onHit: (hit, written) => {
-        if (lead.count(hit)) journal.appendFromOther(hit, written)
-      },
-    })
-    const worker = new Limiter({ clock: () => nowMs, journal: joined })
-    worker.replace([HOURLY])
-    assert.equal(admit(worker, 60), 60)
-    roomBytes = 10
-    assert.equal(admit(worker, 60), 0)
-    assert.equal(lead.isWritable, false)
-    roomBytes = Number.POSITIVE_INFINITY
-    nowMs += 1000
-    lead.maintain()
-    assert.equal(lead.isWritable, true)
-    assert.equal(admit(worker, 60), 40)
-    lead.close()
   })
 
   it('is begun anew with every count when its files are removed under it', () => {

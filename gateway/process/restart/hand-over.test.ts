@@ -8,7 +8,7 @@ import { pino } from 'pino'
 import { openTrail } from '../../audit/open-trail.ts'
 import { Revocations } from '../../auth/revocations.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
-import { sessionNews } from '../single-process.ts'
+import { sessionNews } from '../serving-gateway.ts'
 import { HandOver } from './hand-over.ts'
 import type { Successor } from './successor.ts'
 

@@ -1,7 +1,6 @@
 import type { Server } from 'node:http'
 import type { Logger } from 'pino'
 import type { Settings } from '../../config/settings.ts'
-import type { ServingMode } from '../serving-mode.ts'
 import type { Restarted } from './control-socket.ts'
 import type { HandOver } from './hand-over.ts'
 import type { Places } from './messages.ts'
@@ -18,7 +17,7 @@ export class CannotRestart extends Error {}
 interface RestartParts {
   readonly settings: Settings
   readonly log: Logger
-  readonly serving: ServingMode
+  readonly serving: { readonly handOver: HandOver | undefined }
   readonly admin: Server
   /** This process took over from another, which still has requests in flight. */
   readonly predecessorIsHere: () => boolean
@@ -150,8 +149,9 @@ export class Restarts {
 
 /** What must be the same before and after, as the operator names it. */
 export function placesOf(settings: Settings): Places {
-  const { host, port, tls, adminHost, adminPort, dataDir, auditFile, workers } = settings
-  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile, workers }
+  const { host, port, tls, adminHost, adminPort, dataDir, auditFile } = settings
+  // Gateways that could have several threads compare that too.
+  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile, workers: 1 }
 }
 
 function differenceOf(ours: Places, theirs: Places): string | undefined {

@@ -8,10 +8,6 @@ export interface PassedSocket {
   close(): void
   /** Of a connection. */
   readStop?(): number
-  /** Of one that listens. */
-  getsockname?(out: { port?: number }): number
-  /** Of a connection. */
-  getpeername?(out: { address?: string; port?: number }): number
 }
 
 /** One that listens. `fd` alone is enough for `listen`. */
@@ -22,7 +18,7 @@ export type ListenerName = (typeof LISTENERS)[number]
 
 export type NamedSocket<S = PassedSocket> = readonly [name: ListenerName, socket: S]
 
-/** By listener: the sockets that it need not open; with workers there are several. */
+/** By listener: the sockets that it need not open. Gateways with threads had several for each. */
 export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, readonly S[]>>>
 
 /** What the other process cannot see of a connection whose TLS ends in this one. Certificates: base64 of the DER, the client's first. */
@@ -33,9 +29,9 @@ export interface ClearOrigin {
   readonly certificates: readonly string[]
 }
 
-/** A connection on its way to the other process. `socket`: also a descriptor, from one thread to another. */
-export interface PassedConnection<S = PassedSocket> {
-  readonly socket: S
+/** A connection on its way to the other process. */
+export interface PassedConnection {
+  readonly socket: PassedSocket
   /** What has been read of it, base64. */
   readonly unread: string | undefined
   /** Undefined: it is the client's own connection. */
@@ -55,31 +51,6 @@ export function socketOf(server: Server): PassedSocket | undefined {
   return (server as unknown as WithHandle)._handle ?? undefined
 }
 
-/**
- * A socket of another thread, so that the main thread can pass it to a process. The thread owns the descriptor: this object must
- * not be closed, and is left alone when that is.
- *
- * @throws Error when the descriptor is no socket, because the thread has ended
- */
-export function socketOfThread(fd: number): PassedSocket {
-  const options = { fd, readable: false, writable: false }
-  return (new Socket(options) as unknown as WithHandle)._handle as PassedSocket
-}
-
-/** Address and port of the other end; undefined when there is none. */
-export function peerOfSocket(socket: PassedSocket): string | undefined {
-  const name: { address?: string; port?: number } = {}
-  socket.getpeername?.(name)
-  return name.port === undefined ? undefined : `${name.address} ${name.port}`
-}
-
-/** @returns undefined when the system does not say. */
-export function portOfSocket(socket: PassedSocket | undefined): number | undefined {
-  const name: { port?: number } = {}
-  socket?.getsockname?.(name)
-  return name.port
-}
-
 /** A paused connection as it is passed on; undefined when it is closed. @param kept what has been read, if not in the stream */
 export function takeConnection(
   socket: Socket,
@@ -94,14 +65,9 @@ export function takeConnection(
   return { socket: handle, unread: unread?.toString('base64'), clear }
 }
 
-/** The connection in the process that it was passed to, and in the thread that is to have it. */
-export function adoptConnection({
-  socket: from,
-  unread,
-  clear,
-}: PassedConnection<PassedSocket | number>): Socket {
-  const source = typeof from === 'number' ? { fd: from } : { handle: from }
-  const options: object = { ...source, allowHalfOpen: true, readable: true, writable: true }
+/** The connection in the process that it was passed to. */
+export function adoptConnection({ socket: handle, unread, clear }: PassedConnection): Socket {
+  const options: object = { handle, allowHalfOpen: true, readable: true, writable: true }
   const socket = new Socket(options)
   if (clear !== undefined) lookSecure(socket, clear)
   if (unread !== undefined) socket.unshift(Buffer.from(unread, 'base64'))

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { socketsFromSystemd } from './activated-sockets.ts'
 
-const sockets = (env: Record<string, string>) => socketsFromSystemd(env, { pid: 7, withWorkers: false })
+const sockets = (env: Record<string, string>) => socketsFromSystemd(env, 7)
 
 test('sockets of systemd are known by their names, and one alone is that of HTTP', () => {
   assert.deepEqual(sockets({}), {})
@@ -27,13 +27,4 @@ test('sockets of systemd with other names stop the start', () => {
       /FileDescriptorName= must be each of http, https, admin once/,
     )
   }
-})
-
-test('workers cannot share sockets of systemd, except that of the admin listener', () => {
-  const env = { LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'admin' }
-  assert.deepEqual(socketsFromSystemd(env, { pid: 7, withWorkers: true }), { admin: [{ fd: 3 }] })
-  assert.throws(
-    () => socketsFromSystemd({ ...env, LISTEN_FDNAMES: 'http' }, { pid: 7, withWorkers: true }),
-    /set GATEWAY_WORKERS=1/,
-  )
 })

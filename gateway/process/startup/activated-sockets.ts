@@ -8,12 +8,9 @@ const FIRST_FD = 3
  * The sockets that systemd has opened for this process (`Sockets=`), by their `FileDescriptorName=`: `http`, `https`, `admin`.
  * One alone needs no name: it is `http`.
  *
- * @throws Error when one has another name, or workers would have to share it
+ * @throws Error when one has another name
  */
-export function socketsFromSystemd(
-  env: Environment,
-  { pid, withWorkers }: { readonly pid: number; readonly withWorkers: boolean },
-): ListeningSockets {
+export function socketsFromSystemd(env: Environment, pid: number): ListeningSockets {
   const count = env.LISTEN_PID === String(pid) ? Number(env.LISTEN_FDS) : 0
   const given = env.LISTEN_FDNAMES?.split(':') ?? []
   const names = count === 1 && !isListener(given[0]) ? ['http'] : given
@@ -24,8 +21,6 @@ export function socketsFromSystemd(
       throw new Error(
         `systemd passes a socket named "${name ?? ''}": FileDescriptorName= must be each of ${LISTENERS.join(', ')} once`,
       )
-    if (withWorkers && name !== 'admin')
-      throw new Error(`systemd passes the socket ${name}, which workers cannot share: set GATEWAY_WORKERS=1`)
     sockets[name] = [{ fd: FIRST_FD + at }]
   }
   return sockets

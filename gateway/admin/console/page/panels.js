@@ -213,19 +213,11 @@ function showStores({ stores, sharedStore }) {
 }
 
 /** @param {ConsoleState} state */
-function showProcess({ workers, node, uptimeSeconds }) {
-  const { serving, configured, died } = workers
-  showFacts('workers', [
-    [
-      'Workers',
-      serving < configured
-        ? { text: `${serving} of ${configured} serve`, is: 'bad' }
-        : `${serving}, all serve`,
-    ],
-    ['Died', died === 0 ? '0' : { text: whole(died), is: 'warn' }],
-    ['Event loop lag', `p99 ${milliseconds(workers.loopLagP99Ms)}`],
-    ['CPU', `${(workers.cpuCores * 100).toFixed(0)} % of a core`],
-    ['Memory', megabytes(workers.memoryBytes)],
+function showProcess({ process, node, uptimeSeconds }) {
+  showFacts('process', [
+    ['Event loop lag', `p99 ${milliseconds(process.loopLagP99Ms)}`],
+    ['CPU', `${(process.cpuCores * 100).toFixed(0)} % of a core`],
+    ['Memory', megabytes(process.memoryBytes)],
     ['Running for', duration(uptimeSeconds)],
     ['Node', node],
   ])

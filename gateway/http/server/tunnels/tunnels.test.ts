@@ -124,20 +124,13 @@ describe('a tunnel', () => {
 })
 
 describe('permits for tunnels', () => {
-  it('are those of all threads together, and come back with the end of each', () => {
-    let onOtherThreads = 1
-    const published: number[] = []
-    const tunnels = new Tunnels({
-      steadyClock: () => 0,
-      maxTunnels: 2,
-      publish: (count) => published.push(count),
-      onOtherThreads: () => onOtherThreads,
-    })
-    assert.ok(tunnels.reserve(undefined))
+  it('are given back with the end of each', () => {
+    const tunnels = new Tunnels({ steadyClock: () => 0, maxTunnels: 2 })
+    const [first] = [tunnels.reserve(undefined), tunnels.reserve(undefined)]
     assert.equal(tunnels.isFull, true)
     assert.equal(tunnels.reserve(undefined), undefined)
-    assert.deepEqual(published, [1, 2, 1])
-    onOtherThreads = 0
+    assert.equal(tunnels.size, 2)
+    first?.giveBack()
     assert.equal(tunnels.isFull, false)
   })
 })
@@ -153,17 +146,5 @@ describe('the share of a caller', () => {
     assert.deepEqual([place(tunnels, undefined), place(tunnels, 'c')], [true, false])
     tunnels.bound(16)
     assert.equal(place(tunnels, 'a'), true)
-  })
-
-  it('counts the tunnels that a caller is likely to have on other threads', () => {
-    const tunnels = new Tunnels({
-      steadyClock: () => 0,
-      maxTunnels: 8,
-      threads: 2,
-      onOtherThreads: () => 3,
-    })
-    const alone = Array.from({ length: 8 }, () => place(tunnels, 'a')).filter(Boolean)
-    assert.equal(alone.length, 3)
-    assert.equal(place(tunnels, 'b'), true)
   })
 })

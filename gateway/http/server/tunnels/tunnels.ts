@@ -29,15 +29,9 @@ export interface TunnelsOptions {
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
   readonly maxTunnels: number
-  /** Default 1. */
-  readonly threads?: number
-  /** Called with the number of tunnels of this thread, whenever it changes. */
-  readonly publish?: (count: number) => void
-  /** The number of tunnels in other threads. */
-  readonly onOtherThreads?: () => number
 }
 
-/** The tunnels of one thread. Their number is bounded over all threads; each ends when its caller may no longer use it. */
+/** All tunnels. Their number is bounded; each ends when its caller may no longer use it. */
 export class Tunnels {
   readonly #options: TunnelsOptions
   readonly #open: Deadlines<Tunnel>
@@ -59,7 +53,7 @@ export class Tunnels {
   }
 
   get isFull(): boolean {
-    return this.#count + this.#onOtherThreads() >= this.#max
+    return this.#count >= this.#max
   }
 
   /** Tunnels that are open stay open, also when they are more. */
@@ -75,17 +69,11 @@ export class Tunnels {
    * @returns undefined when there are too many
    */
   reserve(caller: string | undefined): TunnelReservation | undefined {
-    const { threads = 1 } = this.#options
     const max = this.#max
-    // A thread knows only its own callers, and assumes the same number on each other thread.
-    const own = (caller === undefined ? 0 : (this.#byCaller.get(caller) ?? 0)) * threads
+    const own = caller === undefined ? 0 : (this.#byCaller.get(caller) ?? 0)
+    const free = max - this.#count
+    if (free <= 0 || isOverShare({ own, free, max })) return undefined
     this.#change(caller, 1)
-    // Ours is counted already: two threads that race for the last tunnel may both be refused, but never both succeed.
-    const free = max - (this.#count - 1 + this.#onOtherThreads())
-    if (free <= 0 || isOverShare({ own, free, max })) {
-      this.#change(caller, -1)
-      return undefined
-    }
     return {
       open: (downstream, upstream, terms) => this.#begin(downstream, upstream, { ...terms, caller }),
       giveBack: () => this.#change(caller, -1),
@@ -112,10 +100,6 @@ export class Tunnels {
     if (this.#endedAll !== undefined) one.end(this.#endedAll)
   }
 
-  #onOtherThreads(): number {
-    return this.#options.onOtherThreads?.() ?? 0
-  }
-
   #change(caller: string | undefined, change: number): void {
     this.#count += change
     if (caller !== undefined) {
@@ -123,7 +107,6 @@ export class Tunnels {
       if (own === 0) this.#byCaller.delete(caller)
       else this.#byCaller.set(caller, own)
     }
-    this.#options.publish?.(this.#count)
   }
 }
 

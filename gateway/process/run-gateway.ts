@@ -12,25 +12,23 @@ import { clockOffset } from '../audit/clock-offset.ts'
 import { Rotation } from '../audit/segments/rotation.ts'
 import { SegmentThread } from '../audit/segments/segment-thread.ts'
 import { describeFault, type Fault, showFault } from '../config/faults.ts'
-import { certificateWarnings, fileWarnings, settingsWarnings } from '../process/config-warnings.ts'
-import { canSharePorts, listen, startFailure } from '../process/public-listeners.ts'
-import { watchAdminToken } from '../process/reload/admin-token.ts'
-import { ControlSocket } from '../process/restart/control-socket.ts'
-import { Predecessor } from '../process/restart/predecessor.ts'
-import { placesOf, Restarts } from '../process/restart/restarts.ts'
-import type { ListeningSocket } from '../process/restart/sockets.ts'
-import { trailWarnings } from '../process/seal-trail.ts'
-import { segmentReports } from '../process/segment-reports.ts'
-import type { ServingMode } from '../process/serving-mode.ts'
-import { serveAlone } from '../process/single-process.ts'
-import { socketsFromSystemd } from '../process/startup/activated-sockets.ts'
-import { readAgain, readConfiguration } from '../process/startup/read-configuration.ts'
-import { notifyServiceManager } from '../process/startup/service-manager.ts'
-import { startBanner } from '../process/startup/start-banner.ts'
-import { loadStoreModule, type StartupConfiguration } from '../process/startup-configuration.ts'
-import { vouchTrail } from '../process/vouch-trail.ts'
 import { isTerminal, operationalLog } from '../terminal/operational-log.ts'
-import { Primary, prepareWorkers } from './primary.ts'
+import { certificateWarnings, fileWarnings, settingsWarnings } from './config-warnings.ts'
+import { listen, startFailure } from './public-listeners.ts'
+import { watchAdminToken } from './reload/admin-token.ts'
+import { ControlSocket } from './restart/control-socket.ts'
+import { Predecessor } from './restart/predecessor.ts'
+import { placesOf, Restarts } from './restart/restarts.ts'
+import type { ListeningSocket } from './restart/sockets.ts'
+import { trailWarnings } from './seal-trail.ts'
+import { segmentReports } from './segment-reports.ts'
+import { type ServingGateway, serve } from './serving-gateway.ts'
+import { socketsFromSystemd } from './startup/activated-sockets.ts'
+import { readAgain, readConfiguration } from './startup/read-configuration.ts'
+import { notifyServiceManager } from './startup/service-manager.ts'
+import { startBanner } from './startup/start-banner.ts'
+import { loadStoreModule, type StartupConfiguration } from './startup-configuration.ts'
+import { vouchTrail } from './vouch-trail.ts'
 
 /** Exit code when the configuration is invalid or an address cannot be listened on. */
 const UNUSABLE = 1
@@ -105,14 +103,13 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   const vouching = vouchTrail(startup, serving.reports.metrics)
   const { host, adminHost, upstreams } = settings
   const { port, tlsPort, adminPort } = ports
-  const workers = serving instanceof Primary ? settings.workers : 1
-  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams, workers }, 'listening')
+  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams }, 'listening')
   if (isTerminal()) process.stderr.write(startBanner(startup, ports))
   return { serving, admin, vouching }
 }
 
 /** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */
-function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingMode): void {
+function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
   const { auditFile: file } = settings
   const onFault = ({ message: cause }: Error) => log.error({ cause }, 'the audit trail cannot be rotated')
@@ -132,27 +129,19 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
 /** With what a predecessor or systemd hands over, if there is one. */
 async function makeParts(read: StartupConfiguration, predecessor: Predecessor | undefined) {
   const { settings, log } = read
-  const withWorkers = settings.workers > 1 && (await canSharePorts(log))
-  const spare = withWorkers && predecessor !== undefined ? await prepareWorkers(settings.workers) : []
   const inheritance = await predecessor?.inherit(placesOf(settings))
   // Edits since then are in force at the process before.
   const startup = inheritance === undefined ? read : readAgain(read, process.env)
   const exiting = { log, predecessor }
   const sockets = await orExit(
     exiting,
-    () => inheritance?.listeners ?? socketsFromSystemd(process.env, { pid: process.pid, withWorkers }),
+    () => inheritance?.listeners ?? socketsFromSystemd(process.env, process.pid),
   )
-  const serving = await orExit(
-    exiting,
-    (): ServingMode =>
-      withWorkers
-        ? new Primary(startup, inheritance && { inheritance, spare })
-        : serveAlone(startup, { inheritance, sockets }),
-  )
+  const serving = await orExit(exiting, () => serve(startup, { inheritance, sockets }))
   return { serving, adminSocket: sockets.admin?.[0], startup }
 }
 
-function adminRoutes(serving: ServingMode): AdminRoute[] {
+function adminRoutes(serving: ServingGateway): AdminRoute[] {
   return [
     ...probeRoutes({ readiness: () => serving.notReady(), degradation: () => serving.degraded() }),
     metricsRoute(serving.metrics),
@@ -160,9 +149,9 @@ function adminRoutes(serving: ServingMode): AdminRoute[] {
   ]
 }
 
-function consoleFeed(serving: ServingMode): ConsoleFeed {
+function consoleFeed(serving: ServingGateway): ConsoleFeed {
   return new ConsoleFeed({
-    collect: () => serving.collect(),
+    collect: serving.metrics.snapshot,
     readiness: () => serving.notReady(),
     degradation: () => serving.degraded(),
     config: () => serving.reports.config.report(),
@@ -170,7 +159,7 @@ function consoleFeed(serving: ServingMode): ConsoleFeed {
   })
 }
 
-function adminGuard({ settings, adminToken }: StartupConfiguration, serving: ServingMode): AdminGuard {
+function adminGuard({ settings, adminToken }: StartupConfiguration, serving: ServingGateway): AdminGuard {
   const { adminHost, adminNames, adminTokenFile: file } = settings
   const guard = new AdminGuard({ names: [adminHost, ...adminNames], token: adminToken?.value })
   if (file !== undefined && adminToken !== undefined) {
@@ -183,7 +172,7 @@ function adminGuard({ settings, adminToken }: StartupConfiguration, serving: Ser
 /** Listens for probes first, then for requests. */
 async function begin(
   { settings, log }: StartupConfiguration,
-  serving: ServingMode,
+  serving: ServingGateway,
   { admin, socket: open }: { readonly admin: Server; readonly socket: ListeningSocket | undefined },
 ) {
   try {

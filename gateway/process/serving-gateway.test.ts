@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { pino } from 'pino'
-import { serveAlone } from './single-process.ts'
+import { serve } from './serving-gateway.ts'
 import { readConfiguration } from './startup/read-configuration.ts'
 
 const GROUP = 8
@@ -24,12 +24,11 @@ async function heldService(t: TestContext) {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** As where a port cannot be shared among the four workers that were asked for. */
-async function serveInOneThread(t: TestContext, config: object) {
-  const dir = mkdtempSync(join(tmpdir(), 'one-thread-'))
+async function serveGateway(t: TestContext, config: object) {
+  const dir = mkdtempSync(join(tmpdir(), 'serving-'))
   const [configFile, limitsFile] = [join(dir, 'gateway.json'), join(dir, 'limits.json')]
   const write = (edited: object) =>
-    writeFileSync(configFile, JSON.stringify({ workers: 4, trustedProxies: ['127.0.0.1'], ...edited }))
+    writeFileSync(configFile, JSON.stringify({ trustedProxies: ['127.0.0.1'], ...edited }))
   write(config)
   writeFileSync(limitsFile, '{"limits": []}')
   const env = {
@@ -45,8 +44,7 @@ async function serveInOneThread(t: TestContext, config: object) {
   const { value, faults } = readConfiguration(process.env)
   assert.deepEqual(faults, undefined)
   assert.ok(value)
-  assert.equal(value.settings.workers, 4)
-  const serving = serveAlone({ ...value, log: pino({ level: 'silent' }), storeModule: undefined }, {})
+  const serving = serve({ ...value, log: pino({ level: 'silent' }), storeModule: undefined }, {})
   const { port } = await serving.begin()
   t.after(async () => {
     await serving.drain({ reason: 'test', graceMs: 0, hurry: Promise.resolve() })
@@ -67,14 +65,14 @@ async function ask(port: number, caller: number): Promise<number | undefined> {
   return response.statusCode
 }
 
-test('one thread in the place of several has all of every bound, also after an edit', async (t) => {
+test('a group lets through as many requests at once as its bound says, also after an edit', async (t) => {
   const url = await heldService(t)
   const config = {
     upstream: url,
     upstreams: { held: { targets: [url], maxInFlight: GROUP } },
     routes: [{ path: '/held', auth: ['none'], upstream: 'held' }],
   }
-  const { port, write, serving } = await serveInOneThread(t, config)
+  const { port, write, serving } = await serveGateway(t, config)
   const askAll = () => Promise.all(Array.from({ length: GROUP }, (_, i) => ask(port, i + 1)))
   const all = Array.from({ length: GROUP }, () => 200)
   assert.deepEqual(await askAll(), all)

@@ -7,20 +7,16 @@ const ASSUMED_FILES = 10_240
 const LEAST_CONNECTIONS = 64
 
 /**
- * How many client connections one thread may have open: the limit on open files, less those for upstream connections (two
+ * How many client connections may be open: the limit on open files, less those for upstream connections (two
  * for each exchange, one for each tunnel) and for the process itself. Without this bound, idle clients could use up the
  * files that active ones need.
  */
 export function connectionRoom(
-  {
-    maxInFlight,
-    maxTunnels,
-    workers,
-  }: { readonly maxInFlight: number; readonly maxTunnels: number; readonly workers: number },
+  { maxInFlight, maxTunnels }: { readonly maxInFlight: number; readonly maxTunnels: number },
   files: number = openFiles(),
 ): number {
   const left = files - OWN_FILES - 2 * maxInFlight - maxTunnels
-  return Math.floor(Math.max(left, files / 4, LEAST_CONNECTIONS) / workers)
+  return Math.floor(Math.max(left, files / 4, LEAST_CONNECTIONS))
 }
 
 /** The soft limit of the process. Node raises it to the hard limit at start. */

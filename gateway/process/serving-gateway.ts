@@ -1,7 +1,7 @@
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
-import { assemble, inOneThread } from './assemble.ts'
-import { closeParts, drain } from './drain.ts'
+import { assemble } from './assemble.ts'
+import { closeParts, drain, type Stop } from './drain.ts'
 import type { GatewayInForce } from './gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import { watchFiles, watchTls } from './reload/config-reloads.ts'
@@ -11,7 +11,6 @@ import { takeState } from './restart/passed-state.ts'
 import type { Inheritance } from './restart/predecessor.ts'
 import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
 import { ThreadHandOver } from './restart/thread-hand-over.ts'
-import type { ServingMode } from './serving-mode.ts'
 import {
   maintainState,
   reachStore,
@@ -34,8 +33,11 @@ interface Origin {
   readonly sockets?: ListeningSockets | undefined
 }
 
-/** A gateway in this one thread. @throws what `assemble` throws */
-export function serveAlone(startup: StartupConfiguration, { inheritance, sockets }: Origin): ServingMode {
+/** A running gateway. */
+export type ServingGateway = ReturnType<typeof serve>
+
+/** Makes a gateway, which serves once `begin` resolves. @throws what `assemble` throws */
+export function serve(startup: StartupConfiguration, { inheritance, sockets }: Origin) {
   const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway
   const files = keepFiles(state, watch)
@@ -56,20 +58,24 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
     return trail.recheck() ? whyUnready(state, startup.settings) : 'the audit trail cannot be written'
   }
   const isReady = () => notReady() === undefined
-  metrics.state({ isReady, isTrailWritable: () => trail.writable, workers: () => 1 })
+  metrics.state({ isReady, isTrailWritable: () => trail.writable })
   return {
     trail,
     metrics,
-    collect: metrics.snapshot,
     limiter: state.limiter,
+    /** Where edits of files are reported. */
     reports,
-    watch: (file) => void watching.push(file),
+    /** Has another file read with those of the configuration, until they are no longer watched. */
+    watch: (file: Watching) => void watching.push(file),
+    /** In force now. */
     get settings() {
       return inForce.gateway.settings
     },
+    /** With it another process can take over; undefined: none can, or not yet. */
     get handOver() {
       return handOver
     },
+    /** Opens the public listeners; resolves when requests are served. @throws CannotListen */
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
@@ -91,10 +97,14 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
       })
       return open
     },
+    /** Why the gateway is not ready, for the probe; undefined when it is ready. */
     notReady,
+    /** What is degraded, for the probe; undefined when nothing is. */
     degraded: () => whyDegraded(state),
+    /** Reads the configuration files now, in place of at the next look; resolves when the results have been reported. */
     reload: () => checkNow(watching),
-    drain: async (stop) => {
+    /** Finishes what was admitted, admits nothing more, and closes everything. */
+    drain: async (stop: Stop) => {
       await drain(inForce, stop, {
         listeners: open?.listeners ?? [],
         graceOver: unwatch,
@@ -102,7 +112,8 @@ export function serveAlone(startup: StartupConfiguration, { inheritance, sockets
       })
       state.member?.close()
     },
-    abandon: async (reason) => {
+    /** Closes the parts of a gateway that could not start. */
+    abandon: async (reason: string) => {
       await closeParts(inForce, reason)
       state.member?.close()
     },
@@ -150,13 +161,13 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
       clients.table = table
     },
     settings: (settings: StartupConfiguration['settings']) => {
-      inForce.replace(inOneThread(settings))
+      inForce.replace(settings)
       whenBound()
     },
   }
 }
 
-/** For a process without workers. */
+/** What this process hears and tells of sessions while another has requests. */
 export function sessionNews({ revocations }: Pick<SharedState, 'revocations'>): SessionNews {
   return {
     tell: (other) => {
