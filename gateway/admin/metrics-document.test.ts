@@ -1,54 +1,67 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { it } from 'node:test'
-import { newStoreCounts } from '../store/store-counts.ts'
-import { countEverything } from './count-everything.test-support.ts'
-import { createMetrics } from './metrics.ts'
+import { fileURLToPath } from 'node:url'
+import { makeFamilies } from './metric-table.ts'
+import { metricsDocument } from './metrics-document.ts'
 
-const document = readFileSync(new URL('../../config/METRICS.md', import.meta.url), 'utf8')
-const rows = document.split('\n').filter((line) => line.startsWith('| `'))
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const read = (file: string) => readFileSync(join(ROOT, file), 'utf8')
+const families = Object.values(makeFamilies())
+const names: ReadonlySet<string> = new Set(families.map(({ name }) => name))
 
-/** A cell of a row; cells are counted from 1, and have no bar in them. */
-function cell(row: string, at: number): string {
-  return (row.split('|')[at] ?? '').trim()
-}
-
-function namesIn(text: string): string[] {
-  return [...text.matchAll(/`(\w+)`/g)].map((match) => match[1] as string)
-}
-
-it('every metric is in METRICS.md with its type, labels and help text, and nothing else is', async () => {
-  const metrics = createMetrics({ version: '1.2.3' })
-  countEverything(metrics)
-  metrics.sharedStore({ counts: newStoreCounts(), isAway: false, unsentSessions: 0 })
-  const documented = new Map(
-    rows.filter((row) => /^\w+_/.test(cell(row, 1).slice(1))).map((row) => [namesIn(row)[0], row]),
-  )
-  for (const { name, type, help, values } of await metrics.snapshot()) {
-    const row = documented.get(name)
-    const labels = [...new Set(values.flatMap((sample) => Object.keys(sample.labels)))].filter(
-      (label) => label !== 'le',
-    )
-    // What was not observed yet has no samples.
-    const named = values.length > 0 ? labels : namesIn(cell(row ?? '', 3))
-    const list = named.map((label) => `\`${label}\` `).join('')
-    assert.equal(row, `| \`${name}\` | ${type} | ${list}| ${help} |`, 'as it should be in METRICS.md')
-    documented.delete(name)
-  }
-  assert.deepEqual([...documented.keys()], [], 'metrics that do not exist')
+it('config/METRICS.md has the metrics of the table', async () => {
+  assert.equal(read('config/METRICS.md'), await metricsDocument(), 'run "npm run schemas"')
 })
 
 it('every label has its values in METRICS.md', () => {
-  const table = rows.filter((row) => !/^\w+_/.test(cell(row, 1).slice(1)))
   const explained = new Set(
-    table.filter((row) => row.split('|').length === 4).flatMap((row) => namesIn(cell(row, 1))),
+    [...read('config/METRICS.md').matchAll(/^\| ((?:`\w+` )+)\| [^|]+ \|$/gm)].flatMap(
+      ([, cell]) => cell?.match(/\w+/g) ?? [],
+    ),
   )
-  const used = new Set(
-    rows.filter((row) => row.split('|').length === 6).flatMap((row) => namesIn(cell(row, 3))),
-  )
-  assert.ok(used.size > 15)
+  const used = [...new Set(families.flatMap(({ labels }) => labels))]
+  assert.ok(used.length > 15)
   assert.deepEqual(
-    [...used].filter((label) => !explained.has(label)),
+    used.filter((label) => !explained.has(label)),
     [],
   )
+})
+
+it('names say what a metric is, in base units', () => {
+  for (const { name, type } of families) {
+    assert.match(name, /^gateway_[a-z_]+$/)
+    assert.equal(name.endsWith('_total'), type === 'counter', name)
+    if (type === 'histogram') assert.match(name, /_seconds$/)
+    assert.doesNotMatch(name, /_(?:ms|millis\w*|minutes|hours|kb|kilobytes|percent)(?:_|$)/)
+  }
+})
+
+it('every metric has a caller that sets it', () => {
+  const callers = globSync('gateway/**/*.ts', { cwd: ROOT }).filter(
+    (file) => !/\.test(-support)?\.ts$|\/(?:e2e|bench|console)\/|\/metric-table\.ts$/.test(file),
+  )
+  const code = callers.map(read).join('\n')
+  const used = new Set([...code.matchAll(/\.(gateway_\w+)\b/g)].map(([, name]) => name))
+  assert.deepEqual(
+    [...names].filter((name) => !used.has(name)),
+    [],
+  )
+})
+
+it('alerts, dashboard, console and documents name no metric that does not exist', () => {
+  const files = globSync(
+    ['config/**/*.{md,yml,yaml,json}', 'gateway/*.md', 'gateway/admin/console/**/*.{ts,js}'],
+    { cwd: ROOT },
+  )
+  const unknown = files.flatMap((file) =>
+    // The other is the name of a file.
+    [...read(file).matchAll(/(?<![\w:])gateway_(?!admin_token\b)[a-z_]+[a-z]\b(?!:)/g)]
+      .map(([name]) => name)
+      .filter((name) => !names.has(name) && !names.has(name.replace(/_(?:bucket|sum|count)$/, '')))
+      .map((name) => `${file}: ${name}`),
+  )
+  assert.ok(files.length > 30)
+  assert.deepEqual(unknown, [])
 })

@@ -8,6 +8,7 @@ import type { StoreWatch } from './store-watch.ts'
 /** Options of the audit trail. Its faults and records are reported to the log and the metrics. */
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
   const { auditFile: file, auditDurability: durability } = settings
+  metrics.gateway_audit_write_errors_total.begin()
   const repeated = new RepeatedFault()
   let isFailing = false
   return {
@@ -16,7 +17,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
     version,
     clock,
     onFault: ({ message: cause }: Error) => {
-      metrics.auditWriteError()
+      metrics.gateway_audit_write_errors_total.count()
       if (!repeated.isDue(cause)) return
       isFailing = true
       log.error({ file, cause }, 'the audit trail cannot be written')
@@ -25,7 +26,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       if (isFailing) log.info({ file }, 'the audit trail can be written again')
       isFailing = false
     },
-    onRecord: (type: string) => metrics.auditRecord(type),
+    onRecord: (type: string) => metrics.gateway_audit_records_total.count(type),
   }
 }
 

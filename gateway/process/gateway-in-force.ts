@@ -22,7 +22,7 @@ import type { GroupObserver } from '../upstream/upstream-groups.ts'
 import { changeState, type SharedState } from './shared-state.ts'
 import { makeTracer } from './startup/make-tracer.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
-import { makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
+import { exposeUpstreams, makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
 
 /** The parts that the gateway is built on. */
 interface Foundation {
@@ -62,8 +62,7 @@ export class GatewayInForce {
     this.#observer = observeUpstreams(this.#fixed, () => this.#gateway.upstreams)
     this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
     this.#gateway.upstreams.start()
-    foundation.metrics.watchUpstreams(() => this.#gateway.upstreams.targets)
-    foundation.metrics.issuerKeys(() => this.#keyAges())
+    this.#exposeState()
   }
 
   get gateway(): Gateway {
@@ -181,10 +180,18 @@ export class GatewayInForce {
     }
   }
 
-  /** In milliseconds, of the issuers whose keys are fetched. */
-  #keyAges(): readonly (readonly [issuer: string, ageMs: number])[] {
-    const { settings, verifier } = this.#gateway
-    return acceptsTokens(settings) ? verifier.issuers.map(({ issuer, keys }) => [issuer, keys.ageMs]) : []
+  /** What the metrics read at each scrape. */
+  #exposeState(): void {
+    const { metrics, load } = this.#fixed
+    metrics.gateway_http_requests_in_flight.read(() => load.inFlight.size)
+    metrics.gateway_tunnels_open.read(() => load.tunnels.size)
+    exposeUpstreams(metrics, () => this.#gateway.upstreams.targets)
+    metrics.gateway_issuer_keys_age_seconds.read(() => {
+      const { settings, verifier } = this.#gateway
+      return acceptsTokens(settings)
+        ? verifier.issuers.map(({ issuer, keys }) => [issuer, keys.ageMs / 1000])
+        : []
+    })
   }
 
   /** Without bearer tokens no keys are needed, and there may be no server for them. */

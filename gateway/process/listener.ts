@@ -57,9 +57,10 @@ function handlerOf(inForce: InForce): Handler<Exchange> {
  * counts all of them, the log names some of the clients.
  */
 function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string, requests: number) => void {
+  metrics.gateway_requests_abandoned_total.begin()
   let loggedSteadyMs = Number.NEGATIVE_INFINITY
   return (ip, requests) => {
-    metrics.abandoned(requests)
+    metrics.gateway_requests_abandoned_total.add(requests)
     const nowMs = steadyClock()
     if (nowMs - loggedSteadyMs < LOG_ABANDONED_EVERY_MS) return
     loggedSteadyMs = nowMs

@@ -146,6 +146,12 @@ export function sealTrail(
   { trail, metrics }: { readonly trail: Trail; readonly metrics: Metrics },
 ): Sealing | undefined {
   if (sealed === undefined) return undefined
+  const last = metrics.gateway_audit_last_seal_timestamp_seconds
+  const faults = metrics.gateway_audit_seal_faults_total
+  const gaps = metrics.gateway_audit_seal_gaps_total
+  last.set(0)
+  faults.begin()
+  gaps.begin()
   const repeated = new RepeatedFault(REPEAT_MS)
   let isFailing = false
   const sealing = new Sealing({
@@ -153,21 +159,23 @@ export function sealTrail(
     trail,
     now: Date.now,
     onSealed: (size) => {
-      counts.sealed(Date.now())
+      last.set(Date.now() / 1000)
       if (isFailing) log.info({ size }, 'the audit trail is sealed again')
       isFailing = false
     },
     onGap: ({ size, found }) => {
-      counts.gap()
+      gaps.count()
       log.error({ size, found }, 'sealed records are no longer in the audit trail')
     },
     onFault: (cause) => {
-      counts.fault()
+      faults.count()
       isFailing = true
       if (repeated.isDue(cause)) log.error({ cause }, 'the audit trail cannot be sealed')
     },
   })
-  const counts = metrics.seals(sealing)
+  metrics.gateway_audit_seal_lag_seconds.read(() => sealing.lagMs / 1000)
+  metrics.gateway_audit_unsealed_records.read(() => sealing.unsealedRecords)
+  metrics.gateway_audit_tree_size.read(() => sealing.sealedSize)
   trail.sealWith(sealing)
   return sealing
 }

@@ -57,8 +57,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     if (load.phase !== 'serving') return 'draining'
     return trail.recheck() ? whyUnready(state, startup.settings) : 'the audit trail cannot be written'
   }
-  const isReady = () => notReady() === undefined
-  metrics.state({ isReady, isTrailWritable: () => trail.writable })
+  metrics.gateway_ready.read(() => (notReady() === undefined ? 1 : 0))
   return {
     trail,
     metrics,

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import { pino } from 'pino'
-import { createMetrics } from '../admin/metrics.ts'
-import { newStoreCounts } from '../store/store-counts.ts'
+import { createMetrics, type Metrics } from '../admin/metrics.ts'
+import { countRoundTrip, newStoreCounts } from '../store/store-counts.ts'
 import { StoreWatch } from './store-watch.ts'
 
 function watching(now?: () => number) {
@@ -16,6 +16,10 @@ function watching(now?: () => number) {
     trail: { settle: (record: string) => void records.push(JSON.parse(record)) },
   })
   return { watch, metrics, lines, records }
+}
+
+async function storeLines(metrics: Metrics): Promise<string[]> {
+  return (await metrics.expose()).split('\n').filter((line) => line.startsWith('gateway_store_'))
 }
 
 it('a shared store that goes away and comes back has one log line and one record for each', () => {
@@ -54,10 +58,45 @@ it('a store that cannot be connected to again and again is one line until the ca
   assert.match(await metrics.expose(), /^gateway_store_write_errors_total\{store="shared"\} 101$/m)
 })
 
-it('a shared store shows in the metrics from the moment it is configured', async () => {
+it('a gateway without a shared store has no metric of it', async () => {
   const { watch, metrics } = watching()
-  watch.expose({ counts: newStoreCounts(), isAway: true, unsentSessions: 0 })
-  assert.match(await metrics.expose(), /^gateway_store_writable\{store="shared"\} 0$/m)
+  watch.observe('limits', true)
+  assert.deepEqual(await storeLines(metrics), [
+    'gateway_store_writable{store="limits"} 1',
+    'gateway_store_write_errors_total{store="limits"} 0',
+  ])
+})
+
+it('all metrics of a shared store are there from the moment it is configured, and say what it counts', async () => {
+  const { watch, metrics } = watching()
+  const state = { counts: newStoreCounts(), isAway: true, unsentSessions: 0 }
+  watch.expose(state)
+  watch.observe('shared', false)
+  const lines = (counts: readonly number[], buckets: readonly number[]) => [
+    `gateway_store_breaker_open ${counts[0]}`,
+    `gateway_store_outages_total ${counts[1]}`,
+    ...['0.00025', '0.0005', '0.001', '0.002', '0.005', '0.01', '0.025', '+Inf'].map(
+      (le, i) => `gateway_store_round_trip_duration_seconds_bucket{le="${le}"} ${buckets[i]}`,
+    ),
+    `gateway_store_round_trip_duration_seconds_sum ${counts[2]}`,
+    `gateway_store_round_trip_duration_seconds_count ${counts[3]}`,
+    `gateway_store_round_trips_total ${counts[3]}`,
+    `gateway_store_script_reloads_total ${counts[4]}`,
+    `gateway_store_takes_total{outcome="decided"} ${counts[5]}`,
+    `gateway_store_takes_total{outcome="undecided"} ${counts[6]}`,
+    `gateway_store_unsent_sessions ${counts[7]}`,
+    `gateway_store_writable{store="shared"} ${counts[8]}`,
+    'gateway_store_write_errors_total{store="shared"} 0',
+  ]
+  assert.deepEqual(await storeLines(metrics), lines([1, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0, 0]))
+  countRoundTrip(state.counts, 0.5)
+  countRoundTrip(state.counts, 32)
+  Object.assign(state.counts, { outages: 3, scriptReloads: 1, takes: 5, undecidedTakes: 2 })
+  Object.assign(state, { isAway: false, unsentSessions: 4 })
+  assert.deepEqual(
+    await storeLines(metrics),
+    lines([0, 3, 0.0325, 2, 1, 5, 2, 4, 1], [0, 1, 1, 1, 1, 1, 1, 2]),
+  )
 })
 
 it('what lasts is recorded again each hour, with its beginning, and not once it is over', () => {

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
-import type { SharedStoreState } from '../admin/store-metrics.ts'
 import { storeRecord } from '../audit/audit-records.ts'
 import type { Trail } from '../audit/trail.ts'
+import type { StoreCounts } from '../store/store-counts.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
@@ -15,10 +15,19 @@ const RECORD_AGAIN_MS = 3_600_000
 
 interface StoreWatchOptions {
   readonly log: Logger
-  readonly metrics: Pick<Metrics, 'storeWritable' | 'storeWriteError' | 'sharedStore'>
+  readonly metrics: Metrics
   readonly trail: Pick<Trail, 'settle'>
   /** Steady, milliseconds; another one in tests. */
   readonly now?: () => number
+}
+
+/** The shared store as this gateway sees it. */
+export interface SharedStoreState {
+  readonly counts: Readonly<StoreCounts>
+  /** Whether the breaker is open: then the store is not asked. */
+  readonly isAway: boolean
+  /** Ended sessions that other gateways have still to be told of. */
+  readonly unsentSessions: number
 }
 
 interface Degraded {
@@ -47,19 +56,35 @@ export class StoreWatch {
   /** Reports a fault of a store's files, or of the connection to the shared store. */
   fault(store: StoreName, cause: string): void {
     const { log, metrics } = this.#options
-    metrics.storeWriteError(store)
+    metrics.gateway_store_write_errors_total.count(store)
     if (this.#faults[store].isDue(cause))
       log.error({ store, cause }, store === 'shared' ? 'the shared store' : 'the data directory')
   }
 
-  /** Exposes the shared store in the metrics. */
+  /** Exposes the shared store in the metrics: without it there is no metric of it. Called once. */
   expose(shared: SharedStoreState): void {
-    this.#options.metrics.sharedStore(shared)
+    const { metrics } = this.#options
+    const { counts } = shared
+    metrics.gateway_store_writable.read(() => [['shared', shared.isAway ? 0 : 1]])
+    metrics.gateway_store_write_errors_total.begin('shared')
+    metrics.gateway_store_round_trips_total.read(() => counts.roundTrips)
+    metrics.gateway_store_round_trip_duration_seconds.read(() => ({
+      counts: counts.latency,
+      sum: counts.roundTripMs / 1000,
+    }))
+    metrics.gateway_store_breaker_open.read(() => (shared.isAway ? 1 : 0))
+    metrics.gateway_store_takes_total.read(() => [
+      ['decided', counts.takes],
+      ['undecided', counts.undecidedTakes],
+    ])
+    metrics.gateway_store_script_reloads_total.read(() => counts.scriptReloads)
+    metrics.gateway_store_outages_total.read(() => counts.outages)
+    metrics.gateway_store_unsent_sessions.read(() => shared.unsentSessions)
   }
 
   /** Reports that the shared store no longer responds, once until it is observed to be writable. */
   away(cause: string): void {
-    this.#options.metrics.storeWriteError('shared')
+    this.#options.metrics.gateway_store_write_errors_total.count('shared')
     this.#faults.shared.isDue(cause)
     this.observe('shared', false)
   }
@@ -73,7 +98,8 @@ export class StoreWatch {
   /** Reports whether the store is writable now. Called once a second. */
   observe(store: StoreName, writable: boolean): void {
     const { log, metrics, trail } = this.#options
-    metrics.storeWritable(store, writable)
+    if (store !== 'shared') metrics.gateway_store_writable.set(writable ? 1 : 0, store)
+    metrics.gateway_store_write_errors_total.begin(store)
     const degraded = this.#degraded.get(store)
     if (writable === (degraded === undefined)) return
     const timestamp = new Date().toISOString()

@@ -4,7 +4,8 @@ import type { ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { PathTable } from '../http/rules/path-table.ts'
 import type { Field } from '../http/syntax/field.ts'
-import { type GroupObserver, UpstreamGroups } from '../upstream/upstream-groups.ts'
+import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
+import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
 
 interface UpstreamParts {
   readonly settings: Settings
@@ -13,6 +14,8 @@ interface UpstreamParts {
   readonly metrics: Gateway['metrics']
 }
 
+const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
+
 /** @param before groups in force. Targets that stay keep connections and health, once they hand over. */
 export function makeUpstreams(
   { settings, upstreamSecret, observer, metrics }: UpstreamParts,
@@ -20,7 +23,12 @@ export function makeUpstreams(
 ): UpstreamGroups {
   const { timeouts, maxInFlight } = settings
   const groups = groupsInUse(settings)
-  metrics.beginGroups(groups)
+  for (const { name, targets, breaker, retry } of groups) {
+    if (breaker !== undefined)
+      for (const target of targets) metrics.gateway_upstream_breaker_opened_total.begin(target)
+    if (retry !== undefined)
+      for (const outcome of RETRY_OUTCOMES) metrics.gateway_upstream_retries_total.begin(name, outcome)
+  }
   return new UpstreamGroups(
     {
       groups,
@@ -64,9 +72,29 @@ export function observeUpstreams(
     onCheck: (group, upstream, { isUp, cause }) =>
       warn(group, upstream, isUp ? { isUp } : { isUp, cause }, 'upstream health check'),
     onBreaker: (group, upstream, state) => {
-      if (state === 'open') metrics.breakerOpened(upstream)
+      if (state === 'open') metrics.gateway_upstream_breaker_opened_total.count(upstream)
       warn(group, upstream, { state }, 'upstream circuit breaker')
     },
-    onRetry: (group, outcome) => metrics.upstreamRetry(group, outcome),
+    onRetry: (group, outcome) => metrics.gateway_upstream_retries_total.count(group, outcome),
   }
+}
+
+const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
+
+/** Exposes the upstreams in the metrics; one that is in two groups is as ill as the worse of them says. */
+export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
+  metrics.gateway_upstream_healthy.read(() => {
+    const healthy = new Map<string, number>()
+    for (const { url, health } of targets())
+      healthy.set(url, Math.min(healthy.get(url) ?? 1, health.isHealthy ? 1 : 0))
+    return healthy
+  })
+  metrics.gateway_upstream_breaker_state.read(() => {
+    const states = new Map<string, number>()
+    for (const { url, breaker } of targets()) {
+      if (breaker !== undefined)
+        states.set(url, Math.max(states.get(url) ?? 0, BREAKER_STATES[breaker.state]))
+    }
+    return states
+  })
 }

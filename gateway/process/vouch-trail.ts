@@ -1,6 +1,8 @@
+import type { Gauge } from '../admin/metric-families.ts'
 import type { Metrics } from '../admin/metrics.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
 import type { VouchNews } from '../audit/witness/vouch-thread.ts'
+import type { Progress } from '../audit/witness/vouched-progress.ts'
 import { Vouching } from '../audit/witness/vouching.ts'
 import type { WitnessesSettings } from '../config/witness-settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
@@ -8,6 +10,7 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 
 /** A witness that is away is logged this often. */
 const REPEAT_MS = 600_000
+const WITNESS_FAILURES = ['unreachable', 'refused', 'invalid', 'unprovable', 'conflict', 'internal'] as const
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
 export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): Vouching | undefined {
@@ -33,15 +36,21 @@ type Log = StartupConfiguration['log']
 
 function hearWitnesses(log: Log, metrics: Metrics, { members, everyMs }: WitnessesSettings): Hear {
   const names = members.map(({ key }) => key.slice(0, key.indexOf('+')))
-  const counts = metrics.vouching.witnesses(names, everyMs)
+  const failures = metrics.gateway_audit_witness_failures_total
+  for (const witness of names) for (const failure of WITNESS_FAILURES) failures.begin(witness, failure)
+  const follow = expose(everyMs, {
+    interval: metrics.gateway_audit_witness_interval_seconds,
+    lag: metrics.gateway_audit_witness_lag_seconds,
+    behind: metrics.gateway_audit_unwitnessed_records,
+  })
   const faults = new Map<string, RepeatedFault>()
   return {
-    witnessed: ({ progress }) => counts.progress(progress),
+    witnessed: ({ progress }) => follow(progress),
     cosigned: ({ witness }) => {
       if (faults.delete(witness)) log.info({ witness }, 'the witness signs the audit log again')
     },
     'witness-fault': ({ witness = '', failure, cause }) => {
-      if (names.includes(witness)) counts.failed(witness, failure)
+      if (names.includes(witness)) failures.count(witness, failure)
       const fault = faults.get(witness) ?? new RepeatedFault(REPEAT_MS)
       faults.set(witness, fault)
       if (!fault.isDue(cause)) return
@@ -52,12 +61,18 @@ function hearWitnesses(log: Log, metrics: Metrics, { members, everyMs }: Witness
 }
 
 function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
-  const counts = metrics.vouching.stamps(everyMs)
+  const failures = metrics.gateway_audit_stamp_failures_total
+  failures.begin()
+  const follow = expose(everyMs, {
+    interval: metrics.gateway_audit_stamp_interval_seconds,
+    lag: metrics.gateway_audit_stamp_lag_seconds,
+    behind: metrics.gateway_audit_unstamped_records,
+  })
   const fault = new RepeatedFault(REPEAT_MS)
   let stamped = Number.POSITIVE_INFINITY
   return {
     stamped: ({ progress }) => {
-      counts.progress(progress)
+      follow(progress)
       if (progress.vouched > stamped && fault.cause !== undefined) {
         log.info('the audit log is time-stamped again')
         fault.cause = undefined
@@ -65,8 +80,26 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
       stamped = progress.vouched
     },
     'stamp-fault': ({ cause }) => {
-      counts.failed()
+      failures.count()
       if (fault.isDue(cause)) log.warn({ cause }, 'the audit log is not time-stamped')
     },
+  }
+}
+
+interface FollowedBy {
+  readonly interval: Gauge<readonly []>
+  readonly lag: Gauge<readonly []>
+  /** Records that nobody has vouched for yet. */
+  readonly behind: Gauge<readonly []>
+}
+
+/** Exposes how far others have followed the log. @param everyMs to which the lag of one that works grows @returns what to call with each progress */
+function expose(everyMs: number, { interval, lag, behind }: FollowedBy): (progress: Progress) => void {
+  let last: Progress = { sealed: 0, vouched: 0, behindSinceMs: undefined }
+  interval.set(everyMs / 1000)
+  lag.read(() => (last.behindSinceMs === undefined ? 0 : Math.max(Date.now() - last.behindSinceMs, 0) / 1000))
+  behind.read(() => Math.max(last.sealed - last.vouched, 0))
+  return (progress) => {
+    last = progress
   }
 }

@@ -43,7 +43,7 @@ describe('authenticate', () => {
         outcome.headers.some((value) => value.startsWith(scheme)),
         scheme,
       )
-      assert.deepEqual(measured, [`authDecision ${method} missing`])
+      assert.deepEqual(measured, [`gateway_auth_decisions_total ${method} missing`])
     }
   })
 

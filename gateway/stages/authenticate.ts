@@ -55,7 +55,7 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
   if (accepted === undefined) return undefined
   if (accepted.has('bearer')) {
     if (exchange.query !== '' && hasTokenParameter(exchange.query)) {
-      gateway.metrics.authDecision('bearer', 'malformed')
+      gateway.metrics.gateway_auth_decisions_total.count('bearer', 'malformed')
       return TOKEN_IN_QUERY
     }
     const credential = presentedToken(exchange)
@@ -87,7 +87,7 @@ function presentedToken({
 
 function refuseMissing(gateway: Gateway, accepted: ReadonlySet<RouteAuth>): Refusal {
   const method = accepted.has('bearer') ? 'bearer' : accepted.has('hmac') ? 'hmac' : 'mtls'
-  gateway.metrics.authDecision(method, 'missing')
+  gateway.metrics.gateway_auth_decisions_total.count(method, 'missing')
   return MISSING[method]
 }
 

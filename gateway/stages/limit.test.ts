@@ -49,7 +49,7 @@ describe('limit', () => {
     const { refused, exchange, keys, measured } = limited()
     assert.equal(refused, undefined)
     assert.deepEqual(keys, ['p:user-1'])
-    assert.deepEqual(measured, ['limitDecision orders allowed'])
+    assert.deepEqual(measured, ['gateway_rate_limit_decisions_total orders allowed'])
     assert.equal(exchange.limitHeaders[0], 'RateLimit-Policy')
     assert.match(exchange.limitHeaders[3] ?? '', /r=2/)
   })
@@ -74,20 +74,23 @@ describe('limit', () => {
     assert.match(refused.detail, /At most 3 requests in 1m: orders are dear/)
     assert.deepEqual(refused.headers, ['Retry-After', '9'])
     assert.equal(exchange.limitHeaders.length, 4)
-    assert.deepEqual(measured, ['limitDecision orders refused'])
+    assert.deepEqual(measured, ['gateway_rate_limit_decisions_total orders refused'])
   })
 
   it('refuses nobody in shadow mode, and shows nothing, but measures', () => {
     const { refused, exchange, measured } = limited({ row: { mode: 'shadow' }, take: { allowed: false } })
     assert.deepEqual([refused, exchange.limitHeaders], [undefined, []])
-    assert.deepEqual(measured, ['limitDecision orders shadow_refused'])
+    assert.deepEqual(measured, ['gateway_rate_limit_decisions_total orders shadow_refused'])
   })
 
   it('refuses what cannot be counted, but not in shadow mode', () => {
     const take = { allowed: false, unrecorded: true } as const
     assert.equal(limited({ take }).refused?.code, 'limits_unavailable')
     const shadow = limited({ take, row: { mode: 'shadow' } })
-    assert.deepEqual([shadow.refused, shadow.measured], [undefined, ['limitDecision orders unavailable']])
+    assert.deepEqual(
+      [shadow.refused, shadow.measured],
+      [undefined, ['gateway_rate_limit_decisions_total orders unavailable']],
+    )
   })
 })
 
@@ -120,7 +123,10 @@ describe('limit with a shared store', () => {
     const allowed = asking()
     assert.deepEqual(allowed.known, [])
     allowed.settle({ allowed: true, remaining: 2, resetSeconds: 9 })
-    assert.deepEqual([allowed.known, allowed.measured], [[undefined], ['limitDecision orders allowed']])
+    assert.deepEqual(
+      [allowed.known, allowed.measured],
+      [[undefined], ['gateway_rate_limit_decisions_total orders allowed']],
+    )
     assert.match(allowed.exchange.limitHeaders[3] ?? '', /r=2/)
     const refused = asking()
     refused.settle({ allowed: false, remaining: 0, resetSeconds: 9 })
@@ -148,6 +154,6 @@ describe('limit with a shared store', () => {
     const { settle, known, exchange, measured } = asking()
     settle({ allowed: true, remaining: 0, resetSeconds: 1, uncounted: true })
     assert.deepEqual([known, exchange.limitHeaders], [[undefined], []])
-    assert.deepEqual(measured, ['limitDecision orders uncounted'])
+    assert.deepEqual(measured, ['gateway_rate_limit_decisions_total orders uncounted'])
   })
 })

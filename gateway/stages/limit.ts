@@ -53,14 +53,17 @@ function decide(gateway: Gateway, exchange: Exchange, { policy, take }: Decision
   const { row, policyField } = policy
   const isShadow = row.mode === 'shadow'
   if (take.unrecorded) {
-    gateway.metrics.limitDecision(row.name, 'unavailable')
+    gateway.metrics.gateway_rate_limit_decisions_total.count(row.name, 'unavailable')
     return isShadow ? undefined : LIMITS_UNAVAILABLE
   }
   if (take.uncounted) {
-    gateway.metrics.limitDecision(row.name, 'uncounted')
+    gateway.metrics.gateway_rate_limit_decisions_total.count(row.name, 'uncounted')
     return undefined
   }
-  gateway.metrics.limitDecision(row.name, take.allowed ? 'allowed' : isShadow ? 'shadow_refused' : 'refused')
+  gateway.metrics.gateway_rate_limit_decisions_total.count(
+    row.name,
+    take.allowed ? 'allowed' : isShadow ? 'shadow_refused' : 'refused',
+  )
   if (isShadow) return undefined
   exchange.limitHeaders = ['RateLimit-Policy', policyField, 'RateLimit', rateLimit(row, take)]
   if (take.allowed) return undefined

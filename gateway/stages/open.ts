@@ -35,7 +35,6 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
     exchange.trace = gateway.tracer.begin(req.fields, downstream.viaTrustedProxy)
   }
   gateway.load.inFlight.add(exchange)
-  gateway.metrics.opened()
   res.onClose(() => closeAbandoned(gateway, exchange))
   return exchange
 }

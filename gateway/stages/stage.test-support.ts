@@ -291,17 +291,14 @@ function noTake(): never {
   throw new Error('no limit was set for this request')
 }
 
-/** Every call of a metric, as `name argument argument`; exchanges are left out. */
+/** Every use of a metric, as `name argument argument`, without the method of the metric; exchanges are left out. */
 function recordingMetrics(measured: string[]): object {
-  return new Proxy(
-    {},
-    {
-      get:
-        (_, name) =>
-        (...values: unknown[]) => {
-          const shown = values.filter((value) => typeof value !== 'object')
-          measured.push([String(name), ...shown].join(' '))
-        },
-    },
-  )
+  const record = (name: string | symbol, values: readonly unknown[]) => {
+    measured.push([String(name), ...values.filter((value) => typeof value !== 'object')].join(' '))
+  }
+  const get = (_: object, name: string | symbol) => {
+    const call = (...values: unknown[]) => record(name, values)
+    return Object.assign(call, { count: call, add: call, observe: call })
+  }
+  return new Proxy({}, { get })
 }

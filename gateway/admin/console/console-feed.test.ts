@@ -33,7 +33,6 @@ function feedWith(collect?: () => Promise<never[]>) {
     await new Promise((done) => setImmediate(done))
   }
   const request = () => {
-    metrics.opened()
     metrics.closed({ method: 'GET', route: { path: '/a' } } as unknown as Exchange, 200, 0.01)
   }
   const end = () => {
@@ -187,10 +186,14 @@ it('tells how far seals and witnesses are, where there are any', async () => {
     [before.seals, before.witnesses, before.stamps, before.unshipped],
     [undefined, undefined, undefined, 0],
   )
-  metrics.seals({ lagMs: 3000, unsealedRecords: 7, sealedSize: 100 }).sealed(5000)
-  metrics.vouching.witnesses(['w'], 60_000)
-  metrics.vouching.stamps(3_600_000)
-  metrics.unshippedSegments(2, 0)
+  metrics.gateway_audit_seal_lag_seconds.set(3)
+  metrics.gateway_audit_tree_size.set(100)
+  metrics.gateway_audit_last_seal_timestamp_seconds.set(5)
+  metrics.gateway_audit_witness_lag_seconds.set(0)
+  metrics.gateway_audit_witness_interval_seconds.set(60)
+  metrics.gateway_audit_stamp_lag_seconds.set(0)
+  metrics.gateway_audit_stamp_interval_seconds.set(3600)
+  metrics.gateway_audit_unshipped_segments.set(2)
   await tick(1000)
   const { seals, witnesses, stamps, unshipped } = dataOf<Moment>(console.events.at(-1)).state.audit
   assert.deepEqual(seals, { records: 100, lastAtSeconds: 5, lagSeconds: 3, gaps: 0 })

@@ -193,8 +193,14 @@ function auditOf({ parts }: ConfigReport, { totals, past }: Look): AuditState {
 
 function sealsOf(single: Totals['single']): Pick<AuditState, 'seals' | 'witnesses' | 'stamps'> {
   const records = single.get('gateway_audit_tree_size')
-  const witnesses = vouchOf(single, 'gateway_audit_witness')
-  const stamps = vouchOf(single, 'gateway_audit_stamp')
+  const witnesses = vouchOf(
+    single.get('gateway_audit_witness_lag_seconds'),
+    single.get('gateway_audit_witness_interval_seconds'),
+  )
+  const stamps = vouchOf(
+    single.get('gateway_audit_stamp_lag_seconds'),
+    single.get('gateway_audit_stamp_interval_seconds'),
+  )
   return {
     ...(records !== undefined && {
       seals: {
@@ -209,9 +215,7 @@ function sealsOf(single: Totals['single']): Pick<AuditState, 'seals' | 'witnesse
   }
 }
 
-function vouchOf(single: Totals['single'], metric: string): VouchState | undefined {
-  const lagSeconds = single.get(`${metric}_lag_seconds`)
-  const everySeconds = single.get(`${metric}_interval_seconds`)
+function vouchOf(lagSeconds: number | undefined, everySeconds: number | undefined): VouchState | undefined {
   return lagSeconds === undefined || everySeconds === undefined ? undefined : { lagSeconds, everySeconds }
 }
 

@@ -8,7 +8,6 @@ import { totalsOf } from './totals.ts'
 const totals = async (metrics: Metrics, atMs: number) => totalsOf(await metrics.snapshot(), atMs)
 
 function close(metrics: Metrics, status: number, seconds: number, refusalCode?: string): void {
-  metrics.opened()
   const exchange = { method: 'GET', route: { path: '/a' }, refusalCode } as unknown as Exchange
   metrics.closed(exchange, status, seconds)
 }

@@ -196,6 +196,7 @@ function stapleSource(
 }
 
 function exposeExpiry(metrics: Reports['metrics'], { summary, trust }: TlsMaterial): void {
-  metrics.certificateExpiry(summary.certificate.notAfterSeconds)
-  if (trust !== undefined) metrics.clientTrustExpiry(trustGoodUntilMs(trust))
+  metrics.gateway_tls_certificate_expiry_timestamp_seconds.set(summary.certificate.notAfterSeconds)
+  for (const [what, ms] of Object.entries(trust === undefined ? {} : trustGoodUntilMs(trust)))
+    metrics.gateway_tls_client_trust_expiry_timestamp_seconds.set(ms / 1000, what)
 }

@@ -13,7 +13,10 @@ export function makeTracer(
   { metrics, secret }: { readonly metrics: Metrics; readonly secret: Uint8Array },
 ): Tracer | undefined {
   if (settings.tracing === undefined) return undefined
-  metrics.tracing()
+  const exported = metrics.gateway_trace_spans_exported_total
+  const dropped = metrics.gateway_trace_spans_dropped_total
+  exported.begin()
+  for (const reason of ['queue_full', 'refused', 'undelivered', 'stopped']) dropped.begin(reason)
   const fault = new RepeatedFault(REPEAT_MS)
   return new Tracer({
     settings: settings.tracing,
@@ -23,12 +26,12 @@ export function makeTracer(
     steadyClock: () => performance.now(),
     reports: {
       exported: (spans) => {
-        metrics.spansExported(spans)
+        exported.add(spans)
         if (fault.cause !== undefined) log.info('spans are exported again')
         fault.cause = undefined
       },
       dropped: (reason, spans) => {
-        metrics.spansDropped(reason, spans)
+        dropped.add(spans, reason)
         // Nobody will read the metric.
         if (reason === 'stopped') log.warn({ spans }, 'spans were lost at the stop')
       },

@@ -44,7 +44,7 @@ describe('shadow mode', () => {
       const { refused, principal, measured } = overlooked(code)
       if (refused !== undefined) continue
       assert.equal(principal !== undefined, code === 'insufficient_scope', code)
-      assert.deepEqual(measured, [`overlooked /shadow ${code}`])
+      assert.deepEqual(measured, [`gateway_shadow_refusals_total /shadow ${code}`])
     }
   })
 })

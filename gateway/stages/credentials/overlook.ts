@@ -39,7 +39,7 @@ export function overlook(
   const isProved = refused.code === 'insufficient_scope'
   if (!isProved && !OVERLOOKED.has(refused.code)) return refused
   if (!isProved) exchange.principal = undefined
-  gateway.metrics.overlooked(exchange.route?.path ?? '', refused.code)
+  gateway.metrics.gateway_shadow_refusals_total.count(exchange.route?.path ?? '', refused.code)
   logOverlooked(gateway, exchange, refused)
   return undefined
 }

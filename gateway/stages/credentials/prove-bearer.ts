@@ -135,6 +135,6 @@ function refuseToken({ reason, description, cause }: TokenFault, scheme: Scheme)
 }
 
 function decided(gateway: Gateway, outcome: string, refused: Refusal | undefined): Refusal | undefined {
-  gateway.metrics.authDecision('bearer', outcome)
+  gateway.metrics.gateway_auth_decisions_total.count('bearer', outcome)
   return refused
 }

@@ -30,12 +30,12 @@ export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal 
     return refused(gateway, 'unknown_client', `no client has ${namesOf(peer)}`)
   }
   exchange.needsCertificate = true
-  gateway.metrics.authDecision('mtls', 'accepted')
+  gateway.metrics.gateway_auth_decisions_total.count('mtls', 'accepted')
   return undefined
 }
 
 function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
-  gateway.metrics.authDecision('mtls', outcome)
+  gateway.metrics.gateway_auth_decisions_total.count('mtls', outcome)
   return refusal('invalid_certificate', { headers: CHALLENGE, cause })
 }
 

@@ -114,6 +114,6 @@ function refuseUnproved(cause: string): Refusal {
 }
 
 function decided<R extends Refusal | undefined>(gateway: Gateway, outcome: string, refused: R): R {
-  gateway.metrics.authDecision('hmac', outcome)
+  gateway.metrics.gateway_auth_decisions_total.count('hmac', outcome)
   return refused
 }

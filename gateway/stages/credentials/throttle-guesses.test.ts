@@ -57,11 +57,11 @@ describe('an address that has presented too many bad credentials', () => {
   it('gets in with a token that was verified before, and with nothing else', async () => {
     const { ask, measured, verified } = await blocked()
     assert.equal(await ask('Bearer known'), undefined)
-    assert.equal(measured.at(-1), 'authDecision bearer accepted')
+    assert.equal(measured.at(-1), 'gateway_auth_decisions_total bearer accepted')
     for (const token of ['new', 'forged']) {
       const refused = await ask(`Bearer ${token}`)
       assert.deepEqual([refused?.code, refused?.headers], ['too_many_failures', ['Retry-After', '60']], token)
-      assert.equal(measured.at(-1), 'authDecision bearer throttled')
+      assert.equal(measured.at(-1), 'gateway_auth_decisions_total bearer throttled')
     }
     assert.deepEqual(verified, [], 'no signature was checked')
     assert.equal(await ask('Bearer known'), undefined)

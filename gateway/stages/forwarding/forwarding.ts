@@ -108,9 +108,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#exchange.trace?.responded(status)
     if (this.#exchange.grpcStatus !== undefined)
       this.#exchange.grpcStatus = grpcStatusIn(fields) ?? grpcStatusOfHttp(status)
-    this.#gateway.metrics.upstreamAnswered(
-      this.#upstream(),
+    this.#gateway.metrics.gateway_upstream_request_duration_seconds.observe(
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
+      this.#upstream(),
     )
     const safe = this.#revoke(fields)
     if (this.#orphaned !== undefined) {

@@ -57,7 +57,7 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     wire.sendEnd()
     await turns(20)
     assert.equal(tunnels.size, 0)
-    assert.deepEqual(measured, ['closed 101 0', 'tunnelOpened', 'tunnelEnded closed'])
+    assert.deepEqual(measured, ['closed 101 0', 'gateway_tunnels_ended_total closed'])
     assert.equal(trail.records[1]?.statusCode, 101)
   })
 
@@ -122,6 +122,6 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     commit.finish(undefined)
     await turns()
     assert.deepEqual([tunnels.size, wire.destroyed, upstream.destroyed], [0, true, true])
-    assert.equal(measured.at(-1), 'tunnelEnded draining')
+    assert.equal(measured.at(-1), 'gateway_tunnels_ended_total draining')
   })
 })

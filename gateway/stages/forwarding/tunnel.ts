@@ -48,14 +48,13 @@ export function openTunnel(
       upstream.destroy()
       return
     }
-    gateway.metrics.tunnelOpened()
     if (unread !== undefined) upstream.write(unread)
     place.open(downstream, upstream, {
       idleMs: route.idleTimeoutMs,
       totalMs: route.timeoutMs,
       lapsed: () => lapseOf(gateway, exchange, hadCertificate),
       ended: (why) => {
-        gateway.metrics.tunnelEnded(why)
+        gateway.metrics.gateway_tunnels_ended_total.count(why)
         gateway.log.debug({ requestId, traceId, route: route.path, why }, 'tunnel ended')
       },
     })

@@ -1,0 +1,205 @@
+import { LATENCY_BOUNDS_MS } from '../store/store-counts.ts'
+import { Counter, Gauge, Histogram, type Labels } from './metric-families.ts'
+
+/* Upper bounds of the buckets of each histogram. */
+const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+const ROUND_TRIP_SECONDS = LATENCY_BOUNDS_MS.map((ms) => ms / 1000)
+const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
+
+/**
+ * Every metric of the gateway: its name, which ends with its unit, its type, help text, buckets in the unit, and labels. Names and labels
+ * are part of the public contract. The page for Prometheus, the console and config/METRICS.md read this table.
+ */
+export const METRICS = {
+  gateway_audit_last_seal_timestamp_seconds: gauge(
+    'When the last checkpoint of this run was made; 0: none yet.',
+  ),
+  gateway_audit_records_pending: gauge(
+    'Records that are not yet where the durability promises them: in the file, or on the disk.',
+  ),
+  gateway_audit_records_total: counter('Records handed to the audit trail, by type.', 'type'),
+  gateway_audit_seal_faults_total: counter('Times that sealing failed; it is tried again.'),
+  gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
+  gateway_audit_seal_lag_seconds: gauge(
+    'Age of the oldest record that no checkpoint covers yet, at most, counted from the start for what was left then; a second or two under load.',
+  ),
+  gateway_audit_ship_lag_seconds: gauge(
+    'How long ago the oldest audit segment was closed that is not shipped yet; 0 when there is none.',
+  ),
+  gateway_audit_tree_size: gauge('Records that the last checkpoint covers, since the log began.'),
+  gateway_audit_unsealed_records: gauge('Records that wait for the next checkpoint.'),
+  gateway_audit_unshipped_segments: gauge(
+    'Closed segments of the audit trail that are not yet where audit.ship copies them.',
+  ),
+  gateway_audit_stamp_failures_total: counter('How often no time stamp could be had.'),
+  gateway_audit_stamp_interval_seconds: gauge(
+    'How long apart time stamps are asked for at least: audit.stamps.every.',
+  ),
+  gateway_audit_stamp_lag_seconds: gauge(
+    'For how long there has been a checkpoint without a time stamp; 0: there is none.',
+  ),
+  gateway_audit_unstamped_records: gauge('Sealed records after the newest checkpoint that has a time stamp.'),
+  gateway_audit_unwitnessed_records: gauge(
+    'Sealed records after the newest checkpoint that enough witnesses have signed.',
+  ),
+  gateway_audit_witness_failures_total: counter(
+    'How often a witness was asked for its signature and gave none, by reason; conflict: it has seen another log.',
+    'witness',
+    'failure',
+  ),
+  gateway_audit_witness_interval_seconds: gauge(
+    'How long apart witnesses are asked for their signatures at least: audit.witnesses.every.',
+  ),
+  gateway_audit_witness_lag_seconds: gauge(
+    'For how long there has been a checkpoint that not enough witnesses have signed; 0: there is none.',
+  ),
+  gateway_audit_writable: gauge('1 unless the audit trail cannot be written; then requests get 503.'),
+  gateway_audit_write_errors_total: counter('Writes to the audit trail that failed.'),
+  gateway_audit_segments_total: counter(
+    'Closed segments of the audit trail that were compressed, shipped or pruned; prune_early are those of prune that went before their time.',
+    'task',
+  ),
+  gateway_audit_segment_errors_total: counter(
+    'Closed segments of the audit trail that could not be compressed, shipped or pruned; tried again later.',
+    'task',
+  ),
+  gateway_auth_decisions_total: counter(
+    'Credentials looked at, by authentication method and outcome.',
+    'method',
+    'outcome',
+  ),
+  gateway_shadow_refusals_total: counter(
+    'Requests that a route in shadow mode let through and would have refused, by route and code.',
+    'route',
+    'code',
+  ),
+  gateway_build_info: gauge('Always 1; the labels say what runs.', 'version', 'node'),
+  gateway_config_last_reload_successful: gauge(
+    '1 when the file as it is now is in force, but for what needs a restart, 0 when the last good one is.',
+    'file',
+  ),
+  gateway_config_reloads_total: counter('Configuration files read, by file and result.', 'file', 'result'),
+  gateway_event_loop_active_seconds_total: counter(
+    'Time that the event loop was not waiting; a gateway is at its limit when it grows by 1 each second.',
+  ),
+  gateway_event_loop_lag_seconds: histogram(
+    'How late a timer fired, four times a second: how long any event waits for its turn.',
+    LOOP_LAG_SECONDS,
+  ),
+  gateway_grpc_calls_total: counter(
+    'Calls of gRPC closed, by route and by the number of the status that they came to.',
+    'route',
+    'code',
+  ),
+  gateway_http_request_duration_seconds: histogram(
+    'Time from the request to the last byte of its answer.',
+    REQUEST_SECONDS,
+    'route',
+    'method',
+  ),
+  gateway_http_requests_in_flight: gauge('Requests begun and not closed.'),
+  gateway_http_requests_total: counter(
+    'Requests closed, by route, method and status; 499 is a client that went away.',
+    'route',
+    'method',
+    'status',
+  ),
+  gateway_issuer_keys_age_seconds: gauge(
+    "Time since the issuer's keys were last fetched, or since the start; they are fetched every 5 minutes.",
+    'issuer',
+  ),
+  gateway_rate_limit_decisions_total: counter(
+    'Requests counted against a limit, by its name and the decision.',
+    'limit',
+    'decision',
+  ),
+  gateway_ready: gauge('1 when /readyz is green.'),
+  gateway_refusals_total: counter('Answers made by the gateway instead of the upstream, by code.', 'code'),
+  gateway_requests_abandoned_total: counter(
+    'About how many requests were sent ahead and never begun, because their client went away.',
+  ),
+  gateway_store_breaker_open: gauge(
+    '1 while the shared store is away and not asked: rows are counted as their onStoreFailure says.',
+  ),
+  gateway_store_outages_total: counter('How often the shared store went away.'),
+  gateway_store_round_trip_duration_seconds: histogram(
+    'Time from sending a command to the shared store to its reply; late replies are not in it.',
+    ROUND_TRIP_SECONDS,
+  ),
+  gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
+  gateway_store_script_reloads_total: counter(
+    'How often the script of limits was sent because the server did not know it, as after its restart.',
+  ),
+  gateway_store_takes_total: counter(
+    'Hits on limits that the shared store was to decide; undecided: it was away, and onStoreFailure decided.',
+    'outcome',
+  ),
+  gateway_store_unsent_sessions: gauge('Ended sessions that other gateways have still to be told of.'),
+  gateway_store_writable: gauge(
+    '1 unless what protects cannot be written: limits, revocations and webhooks to the data directory, shared to the store of several gateways.',
+    'store',
+  ),
+  gateway_store_write_errors_total: counter(
+    'Faults of what is kept in the data directory, and of connections to the shared store, by store.',
+    'store',
+  ),
+  gateway_tls_certificate_expiry_timestamp_seconds: gauge(
+    'When the certificate of the HTTPS listener expires, in seconds since the epoch.',
+  ),
+  gateway_tls_client_trust_expiry_timestamp_seconds: gauge(
+    'When the first client authority, or the newest revocation list of one, expires: its clients are refused then.',
+    'what',
+  ),
+  gateway_trace_spans_dropped_total: counter(
+    'Spans that were lost, by reason: queue_full, refused by the receiver, undelivered, or stopped before they were sent.',
+    'reason',
+  ),
+  gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver took.'),
+  gateway_tunnels_ended_total: counter(
+    'Upgraded connections that have ended, by reason; closed is by either side.',
+    'reason',
+  ),
+  gateway_tunnels_open: gauge('Upgraded connections that are open.'),
+  gateway_upstream_breaker_opened_total: counter(
+    'How often the circuit breaker of the upstream opened.',
+    'upstream',
+  ),
+  gateway_upstream_breaker_state: gauge(
+    'Circuit breaker of the upstream: 0 closed, 1 half open, 2 open. No sample without a breaker.',
+    'upstream',
+  ),
+  gateway_upstream_healthy: gauge(
+    '0 when the last connection to the upstream failed or its health checks do, else 1.',
+    'upstream',
+  ),
+  gateway_upstream_request_duration_seconds: histogram(
+    "Time from sending a request upstream to the head of the upstream's answer; of one that is sent again, from its first attempt, with the upstream of the last.",
+    REQUEST_SECONDS,
+    'upstream',
+  ),
+  gateway_upstream_retries_total: counter(
+    'Requests sent again as the retries of their group ask, by outcome; denied: the budget had none left.',
+    'group',
+    'outcome',
+  ),
+}
+
+/** The metrics of a gateway, by name. */
+export type Families = { readonly [Name in keyof typeof METRICS]: ReturnType<(typeof METRICS)[Name]> }
+
+export function makeFamilies(): Families {
+  const families = Object.entries(METRICS).map(([name, make]) => [name, make(name)])
+  return Object.fromEntries(families) as Families
+}
+
+function counter<const Names extends Labels>(help: string, ...labels: Names) {
+  return (name: string) => new Counter({ name, help, labels })
+}
+
+function gauge<const Names extends Labels>(help: string, ...labels: Names) {
+  return (name: string) => new Gauge({ name, help, labels })
+}
+
+function histogram<const Names extends Labels>(help: string, bounds: readonly number[], ...labels: Names) {
+  return (name: string) => new Histogram({ name, help, labels }, bounds)
+}

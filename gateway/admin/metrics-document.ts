@@ -1,0 +1,43 @@
+import { readFileSync } from 'node:fs'
+import type { Labels } from './metric-families.ts'
+import { makeFamilies } from './metric-table.ts'
+import { processMetrics } from './metrics.ts'
+
+interface Described {
+  readonly name: string
+  readonly help: string
+  readonly type: string
+  readonly labels: Labels
+}
+
+const TABLE = '| metric | type | labels | |\n| --- | --- | --- | --- |\n'
+
+/** config/METRICS.md, with its tables of metrics as they are now; what stands above them is written by hand. */
+export async function metricsDocument(): Promise<string> {
+  const [byHand] = readFileSync(new URL('../../config/METRICS.md', import.meta.url), 'utf8').split(
+    '## The gateway',
+  )
+  const gateway = Object.values(makeFamilies()).map((family) =>
+    family.type === 'histogram'
+      ? { ...family, help: `${family.help} Buckets: ${family.bounds.join(' ')}.` }
+      : family,
+  )
+  return `${byHand}## The gateway\n\n${tableOf(gateway)}\n## The process\n\n${tableOf(await ofProcess())}`
+}
+
+async function ofProcess(): Promise<Described[]> {
+  const registry = processMetrics()
+  const metrics = await registry.getMetricsAsJSON()
+  return metrics.map(({ name, help, type }) => {
+    // The library's types leave out the names of labels.
+    const { labelNames = [] } = registry.getSingleMetric(name) as { labelNames?: Labels }
+    return { name, help, type: String(type), labels: labelNames }
+  })
+}
+
+function tableOf(metrics: readonly Described[]): string {
+  const rows = metrics.map(({ name, type, labels, help }) => {
+    return `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\` `).join('')}| ${help} |\n`
+  })
+  return TABLE + rows.join('')
+}
