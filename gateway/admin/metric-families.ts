@@ -64,7 +64,7 @@ function labelled(names: Labels, values: readonly LabelValue[]): Sample['labels'
   return Object.fromEntries(names.map((name, i) => [name, values[i] as LabelValue]))
 }
 
-/** A metric that a prom-client registry can expose. It has no samples, and is on no page, until it is first used. */
+/** A metric that a prom-client registry can expose. It is on no page until it is first used. */
 export abstract class Family<Names extends Labels> {
   readonly name: string
   readonly help: string
@@ -77,6 +77,8 @@ export abstract class Family<Names extends Labels> {
     this.labels = labels
   }
 
+  /** Whether anything has ever been counted, or is read. */
+  abstract get isUsed(): boolean
   abstract samples(): readonly Sample[]
 
   /** For the registry. */
@@ -98,6 +100,15 @@ abstract class NumberFamily<Names extends Labels> extends Family<Names> {
   /** Asks `source` at each scrape, for a number or for label values with their number. Called once. */
   read(source: () => number | Iterable<Reading<Names>>): void {
     this.#source = source
+  }
+
+  get isUsed(): boolean {
+    return this.#source !== undefined || this.cells.all.length > 0
+  }
+
+  /** The value of a metric without labels; undefined: it is not in use. */
+  get value(): number | undefined {
+    return this.samples()[0]?.value
   }
 
   samples(): readonly Sample[] {
@@ -176,6 +187,10 @@ export class Histogram<Names extends Labels> extends Family<Names> {
   /** Asks `source` at each scrape. Called once, of a histogram without labels. */
   read(source: () => Spread): void {
     this.#source = source
+  }
+
+  get isUsed(): boolean {
+    return this.#source !== undefined || this.#cells.all.length > 0
   }
 
   samples(): readonly Sample[] {

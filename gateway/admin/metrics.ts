@@ -1,10 +1,4 @@
-import {
-  collectDefaultMetrics,
-  type Metric,
-  type MetricObjectWithValues,
-  type MetricValue,
-  Registry,
-} from 'prom-client'
+import { collectDefaultMetrics, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
 import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
@@ -18,17 +12,12 @@ export interface Exposition {
   readonly contentType: string
 }
 
-/** All metrics at one moment, as data. */
-export type MetricsSnapshot = readonly MetricObjectWithValues<MetricValue<string>>[]
-
 /** All metrics by their names, and a method for each event that several of them count. */
 export interface Metrics extends Families, Exposition {
   /** An exchange is over. */
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   /** A file of the configuration was read. */
   configReload(file: string, result: 'success' | 'failure'): void
-  /** The metrics as data. */
-  snapshot(): Promise<MetricsSnapshot>
 }
 
 /** All other methods share one label value, so that callers cannot create new ones. */
@@ -84,24 +73,17 @@ export function processMetrics(): Registry {
 export function createMetrics({ version }: { readonly version: string }): Metrics {
   const registry = processMetrics()
   const families = makeFamilies()
-  // A metric without samples is left out. The registry accepts any object with `get`; the library's types do not say so.
-  const registerUsed = () => {
-    for (const family of Object.values(families)) {
-      if (family.samples().length > 0) registry.registerMetric(family as unknown as Metric)
-    }
-  }
   watchEventLoop(families)
   for (const code of Object.keys(REFUSALS)) families.gateway_refusals_total.begin(code)
   families.gateway_build_info.set(1, version, process.version)
   return {
     ...families,
     expose: () => {
-      registerUsed()
+      for (const family of Object.values(families)) {
+        // The registry accepts any object with `get`; the library's types do not say so.
+        if (family.isUsed) registry.registerMetric(family as unknown as Metric)
+      }
       return registry.metrics()
-    },
-    snapshot: () => {
-      registerUsed()
-      return registry.getMetricsAsJSON() as Promise<MetricsSnapshot>
     },
     contentType: registry.contentType,
     closed: (exchange, statusCode, durationSeconds) => {

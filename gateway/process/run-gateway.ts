@@ -151,7 +151,7 @@ function adminRoutes(serving: ServingGateway): AdminRoute[] {
 
 function consoleFeed(serving: ServingGateway): ConsoleFeed {
   return new ConsoleFeed({
-    collect: serving.metrics.snapshot,
+    metrics: serving.metrics,
     readiness: () => serving.notReady(),
     degradation: () => serving.degraded(),
     config: () => serving.reports.config.report(),

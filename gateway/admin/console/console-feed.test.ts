@@ -10,27 +10,25 @@ import type { History, Moment } from './wire.ts'
 const CONFIG: ConfigReport = { version: '1.2.3', hash: 'h', parts: {} }
 
 /** A feed with a clock of its own, whose timers fire when the test says. */
-function feedWith(collect?: () => Promise<never[]>) {
+function feedWith(readiness: () => string | undefined = () => undefined) {
   mock.timers.enable({ apis: ['setInterval'] })
   const metrics = createMetrics({ version: '1' })
   const time = { nowMs: 1_000_000 }
-  let collected = 0
+  let looks = 0
   const feed = new ConsoleFeed({
-    collect: () => {
-      collected++
-      return collect?.() ?? metrics.snapshot()
-    },
-    readiness: () => undefined,
+    metrics,
+    readiness,
     degradation: () => undefined,
     config: () => CONFIG,
     limiter: new Limiter({ clock: () => time.nowMs }),
-    clock: () => time.nowMs,
+    clock: () => {
+      looks++
+      return time.nowMs
+    },
   })
-  const tick = async (ms: number) => {
+  const tick = (ms: number) => {
     time.nowMs += ms
     mock.timers.tick(ms)
-    // What a look awaits is ready by then.
-    await new Promise((done) => setImmediate(done))
   }
   const request = () => {
     metrics.closed({ method: 'GET', route: { path: '/a' } } as unknown as Exchange, 200, 0.01)
@@ -42,7 +40,7 @@ function feedWith(collect?: () => Promise<never[]>) {
   const set = (byMs: number) => {
     time.nowMs += byMs
   }
-  return { feed, tick, set, request, metrics, collected: () => collected, end }
+  return { feed, tick, set, request, metrics, looks: () => looks, end }
 }
 
 function listener(takes = () => true) {
@@ -61,13 +59,13 @@ function listener(takes = () => true) {
 const dataOf = <T>(event: string | undefined): T =>
   JSON.parse(/^data: (.*)$/m.exec(event ?? '')?.[1] ?? '') as T
 
-it('shows a console that has just been opened what came before', async () => {
+it('shows a console that has just been opened what came before', () => {
   const { feed, tick, request, end } = feedWith()
   feed.start()
-  await tick(5000)
+  tick(5000)
   for (let i = 0; i < 10; i++) request()
-  await tick(5000)
-  await tick(5000)
+  tick(5000)
+  tick(5000)
   const console = listener()
   feed.add(console)
   const history = dataOf<History>(console.events[0])
@@ -78,12 +76,12 @@ it('shows a console that has just been opened what came before', async () => {
   end()
 })
 
-it('begins anew when the clock is set back, because a plot goes forward only', async () => {
+it('begins anew when the clock is set back, because a plot goes forward only', () => {
   const { feed, tick, set, end } = feedWith()
   feed.start()
-  for (let i = 0; i < 4; i++) await tick(5000)
+  for (let i = 0; i < 4; i++) tick(5000)
   set(-3_600_000)
-  for (let i = 0; i < 3; i++) await tick(5000)
+  for (let i = 0; i < 3; i++) tick(5000)
   const console = listener()
   feed.add(console)
   const history = dataOf<History>(console.events[0])
@@ -92,42 +90,42 @@ it('begins anew when the clock is set back, because a plot goes forward only', a
   end()
 })
 
-it('keeps a quarter of an hour, and no more', async () => {
+it('keeps a quarter of an hour, and no more', () => {
   const { feed, tick, end } = feedWith()
   feed.start()
-  for (let i = 0; i < 200; i++) await tick(5000)
+  for (let i = 0; i < 200; i++) tick(5000)
   const console = listener()
   feed.add(console)
   assert.equal(dataOf<History>(console.events[0]).length, 180)
   end()
 })
 
-it('tells each second what happens, computed once for all, and only while a console is open', async () => {
-  const { feed, tick, request, collected, end } = feedWith()
+it('tells each second what happens, computed once for all, and only while a console is open', () => {
+  const { feed, tick, request, looks, end } = feedWith()
   feed.start()
-  await tick(5000)
+  tick(5000)
   const consoles = [listener(), listener()] as const
   const forget = consoles.map((one) => feed.add(one))
-  await tick(0)
-  const before = collected()
+  tick(0)
+  const before = looks()
   for (let i = 0; i < 5; i++) request()
-  await tick(1000)
-  assert.equal(collected(), before + 1)
+  tick(1000)
+  assert.equal(looks(), before + 1)
   const [one, other] = consoles.map(({ events }) => events.at(-1))
   assert.equal(one, other)
   const { point, state } = dataOf<Moment>(one)
   assert.equal(point.ok, 5)
   assert.deepEqual([state.version, state.statuses[0]?.name, state.statuses[0]?.total], ['1.2.3', '200', 5])
   for (const stop of forget) stop()
-  const closed = collected()
-  await tick(4000)
-  assert.equal(collected(), closed)
-  await tick(1000)
-  assert.equal(collected(), closed + 1)
+  const closed = looks()
+  tick(4000)
+  assert.equal(looks(), closed)
+  tick(1000)
+  assert.equal(looks(), closed + 1)
   end()
 })
 
-it('drops a console that takes nothing more, and goes on with the others', async () => {
+it('drops a console that takes nothing more, and goes on with the others', () => {
   const { feed, tick, end } = feedWith()
   feed.start()
   let takes = true
@@ -136,10 +134,10 @@ it('drops a console that takes nothing more, and goes on with the others', async
   feed.add(stalled)
   feed.add(good)
   takes = false
-  await tick(1000)
-  await tick(1000)
+  tick(1000)
+  tick(1000)
   const seen = stalled.events.length
-  await tick(1000)
+  tick(1000)
   assert.deepEqual([stalled.isEnded(), stalled.events.length], [true, seen])
   assert.ok(!good.isEnded() && good.events.length > seen)
   end()
@@ -155,18 +153,19 @@ it('says that it is full, and has room again', () => {
   end()
 })
 
-it('tells what keeps it from looking, and looks again', async () => {
+it('tells what keeps it from looking, and looks again', () => {
   let fails = true
-  const { feed, tick, end } = feedWith(() =>
-    fails ? Promise.reject(new Error('no numbers')) : Promise.resolve([]),
-  )
+  const { feed, tick, end } = feedWith(() => {
+    if (fails) throw new Error('no numbers')
+    return undefined
+  })
   feed.start()
   const console = listener()
   feed.add(console)
-  await tick(1000)
+  tick(1000)
   assert.deepEqual(dataOf(console.events.at(-1)), { reason: 'Error: no numbers' })
   fails = false
-  await tick(1000)
+  tick(1000)
   // No metric at all: everything has a value nevertheless.
   const { state } = dataOf<Moment>(console.events.at(-1))
   assert.deepEqual(
@@ -176,11 +175,11 @@ it('tells what keeps it from looking, and looks again', async () => {
   end()
 })
 
-it('tells how far seals and witnesses are, where there are any', async () => {
+it('tells how far seals and witnesses are, where there are any', () => {
   const { feed, tick, metrics, end } = feedWith()
   const console = listener()
   feed.add(console)
-  await tick(1000)
+  tick(1000)
   const before = dataOf<Moment>(console.events.at(-1)).state.audit
   assert.deepEqual(
     [before.seals, before.witnesses, before.stamps, before.unshipped],
@@ -194,7 +193,7 @@ it('tells how far seals and witnesses are, where there are any', async () => {
   metrics.gateway_audit_stamp_lag_seconds.set(0)
   metrics.gateway_audit_stamp_interval_seconds.set(3600)
   metrics.gateway_audit_unshipped_segments.set(2)
-  await tick(1000)
+  tick(1000)
   const { seals, witnesses, stamps, unshipped } = dataOf<Moment>(console.events.at(-1)).state.audit
   assert.deepEqual(seals, { records: 100, lastAtSeconds: 5, lagSeconds: 3, gaps: 0 })
   assert.deepEqual(witnesses, { lagSeconds: 0, everySeconds: 60 })

@@ -45,7 +45,6 @@ export class ConsoleFeed {
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
   #isLive = false
-  #isBusy = false
 
   constructor(options: FeedOptions) {
     this.#options = options
@@ -75,30 +74,24 @@ export class ConsoleFeed {
     return () => this.#forget(listener)
   }
 
-  /** Called by the timer. Never rejects. */
-  async look(): Promise<void> {
-    // A look at the last moment is not over yet.
-    if (this.#isBusy) return
-    this.#isBusy = true
+  /** Called by the timer. Never throws. */
+  look(): void {
     try {
-      await this.#look()
+      this.#look()
     } catch (error) {
       this.#tell(eventOf('fault', { reason: String(error) } satisfies FeedFault))
     }
-    this.#isBusy = false
   }
 
-  async #look(): Promise<void> {
-    const { collect } = this.#options
-    const snapshot = await collect()
-    const totals = totalsOf(snapshot, this.#clock())
+  #look(): void {
+    const totals = totalsOf(this.#options.metrics, this.#clock())
     if (totals.atMs < (this.#last?.atMs ?? 0)) this.#beginAnew()
     this.#remember(totals)
     const callers = this.#callers
     if (this.#listeners.size > 0 && callers !== undefined) {
       const past = this.#past[0] ?? totals
       const point = pointBetween(this.#last ?? past, totals)
-      const state = consoleState({ sources: this.#options, callers, snapshot, totals, past })
+      const state = consoleState({ sources: this.#options, callers, totals, past })
       this.#tell(eventOf('moment', { point, state } satisfies Moment))
     }
     this.#last = totals
@@ -128,7 +121,7 @@ export class ConsoleFeed {
     this.#isLive = true
     this.#callers = new NearestCallers(this.#options.limiter)
     this.#setTimer(LIVE_MS)
-    void this.look()
+    this.look()
   }
 
   #forget(listener: Listener): void {
@@ -142,7 +135,7 @@ export class ConsoleFeed {
 
   #setTimer(intervalMs: number): void {
     clearInterval(this.#timer)
-    this.#timer = setInterval(() => void this.look(), intervalMs).unref()
+    this.#timer = setInterval(() => this.look(), intervalMs).unref()
   }
 }
 

@@ -17,7 +17,7 @@ describe('the paths of the console', () => {
   const metrics = createMetrics({ version: '1' })
   const guard = new AdminGuard({ names: [], token: TOKEN })
   const feed = new ConsoleFeed({
-    collect: metrics.snapshot,
+    metrics,
     readiness: () => undefined,
     degradation: () => undefined,
     config: () => ({ version: '1', hash: '', parts: {} }),

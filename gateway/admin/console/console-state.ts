@@ -1,8 +1,8 @@
 import type { NearestCallers, RowUse } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
-import type { MetricsSnapshot } from '../metrics.ts'
+import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs } from './rates.ts'
-import { type Totals, valuesOf } from './totals.ts'
+import type { Totals } from './totals.ts'
 import type {
   AuditState,
   CertificateState,
@@ -24,10 +24,9 @@ const MAX_ROWS = 50
 /** Of one edit. */
 const MAX_FAULTS = 5
 
-/** What the console shows besides metrics. */
+/** What the console shows. */
 export interface ConsoleSources {
-  /** All metrics. */
-  collect(): Promise<MetricsSnapshot>
+  readonly metrics: Metrics
   /** Why the gateway is not ready; undefined when it is. */
   readiness(): string | undefined
   degradation(): string | undefined
@@ -37,7 +36,6 @@ export interface ConsoleSources {
 interface Look {
   readonly sources: ConsoleSources
   readonly callers: NearestCallers
-  readonly snapshot: MetricsSnapshot
   readonly totals: Totals
   /** About a minute ago. */
   readonly past: Totals
@@ -45,9 +43,9 @@ interface Look {
 
 /** Everything but the plots. A metric that this gateway does not have is left out. */
 export function consoleState(look: Look): ConsoleState {
-  const { sources, callers, snapshot, totals, past } = look
+  const { sources, callers, totals, past } = look
+  const { metrics } = sources
   const config = sources.config()
-  const { single } = totals
   const unready = sources.readiness()
   const degraded = sources.degradation()
   const sharedStore = sharedStoreOf(look)
@@ -58,14 +56,14 @@ export function consoleState(look: Look): ConsoleState {
     uptimeSeconds: Math.floor(process.uptime()),
     ...(unready !== undefined && { unready }),
     ...(degraded !== undefined && { degraded }),
-    inFlight: single.get('gateway_http_requests_in_flight') ?? 0,
-    tunnels: single.get('gateway_tunnels_open') ?? 0,
+    inFlight: metrics.gateway_http_requests_in_flight.value ?? 0,
+    tunnels: metrics.gateway_tunnels_open.value ?? 0,
     statuses: countsOf(past, past.statuses, totals, totals.statuses),
     refusals: countsOf(past, past.refusals, totals, totals.refusals),
     routes: routesOf(look),
     limits: limitsOf(callers.look(), look),
     upstreams: upstreamsOf(look),
-    stores: valuesOf(snapshot, 'gateway_store_writable').map(({ labels, value }) => ({
+    stores: metrics.gateway_store_writable.samples().map(({ labels, value }) => ({
       store: String(labels.store),
       writable: value === 1,
     })),
@@ -73,11 +71,12 @@ export function consoleState(look: Look): ConsoleState {
     audit: auditOf(config, look),
     config: configOf(config),
     ...(certificate !== undefined && { certificate }),
-    clientTrust: valuesOf(snapshot, 'gateway_tls_client_trust_expiry_timestamp_seconds')
+    clientTrust: metrics.gateway_tls_client_trust_expiry_timestamp_seconds
+      .samples()
       // Infinity: it never expires.
       .filter(({ value }) => Number.isFinite(value))
       .map(({ labels, value }) => ({ what: String(labels.what), untilSeconds: value })),
-    issuers: valuesOf(snapshot, 'gateway_issuer_keys_age_seconds').map(({ labels, value }) => ({
+    issuers: metrics.gateway_issuer_keys_age_seconds.samples().map(({ labels, value }) => ({
       issuer: String(labels.issuer),
       keysAgeSeconds: value,
     })),
@@ -139,12 +138,12 @@ function nearness({ limit, nearest }: LimitState): number {
 /** By the values of `gateway_upstream_breaker_state`. */
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
-function upstreamsOf({ snapshot, totals, past }: Look): UpstreamState[] {
+function upstreamsOf({ sources: { metrics }, totals, past }: Look): UpstreamState[] {
   const ms = totals.atMs - past.atMs
   const breakers = new Map(
-    valuesOf(snapshot, 'gateway_upstream_breaker_state').map(({ labels, value }) => [labels.upstream, value]),
+    metrics.gateway_upstream_breaker_state.samples().map(({ labels, value }) => [labels.upstream, value]),
   )
-  return valuesOf(snapshot, 'gateway_upstream_healthy').map(({ labels, value }) => {
+  return metrics.gateway_upstream_healthy.samples().map(({ labels, value }) => {
     const upstream = String(labels.upstream)
     const latency = totals.upstreamLatency.get(upstream)
     const before = past.upstreamLatency.get(upstream)
@@ -159,9 +158,9 @@ function upstreamsOf({ snapshot, totals, past }: Look): UpstreamState[] {
   })
 }
 
-function sharedStoreOf({ totals, past }: Look): SharedStoreState | undefined {
-  const { single, storeLatency, atMs } = totals
-  const open = single.get('gateway_store_breaker_open')
+function sharedStoreOf({ sources: { metrics }, totals, past }: Look): SharedStoreState | undefined {
+  const { storeLatency, atMs } = totals
+  const open = metrics.gateway_store_breaker_open.value
   if (open === undefined) return undefined
   return {
     away: open > 0,
@@ -171,43 +170,42 @@ function sharedStoreOf({ totals, past }: Look): SharedStoreState | undefined {
       atMs - past.atMs,
     ),
     p95Ms: quantileMs(0.95, past.storeLatency, storeLatency),
-    outages: single.get('gateway_store_outages_total') ?? 0,
-    unsentSessions: single.get('gateway_store_unsent_sessions') ?? 0,
+    outages: metrics.gateway_store_outages_total.value ?? 0,
+    unsentSessions: metrics.gateway_store_unsent_sessions.value ?? 0,
   }
 }
 
-function auditOf({ parts }: ConfigReport, { totals, past }: Look): AuditState {
+function auditOf({ parts }: ConfigReport, { sources: { metrics }, totals, past }: Look): AuditState {
   const { auditFile, auditDurability } = { ...parts.gateway?.settings } as Record<string, unknown>
-  const { single } = totals
   return {
     file: String(auditFile ?? ''),
     durability: String(auditDurability ?? ''),
-    writable: single.get('gateway_audit_writable') !== 0,
+    writable: metrics.gateway_audit_writable.value !== 0,
     recordsPerSecond: perSecond(past.auditRecords, totals.auditRecords, totals.atMs - past.atMs),
-    pending: single.get('gateway_audit_records_pending') ?? 0,
-    writeErrors: single.get('gateway_audit_write_errors_total') ?? 0,
-    ...sealsOf(single),
-    unshipped: single.get('gateway_audit_unshipped_segments') ?? 0,
+    pending: metrics.gateway_audit_records_pending.value ?? 0,
+    writeErrors: metrics.gateway_audit_write_errors_total.value ?? 0,
+    ...sealsOf(metrics),
+    unshipped: metrics.gateway_audit_unshipped_segments.value ?? 0,
   }
 }
 
-function sealsOf(single: Totals['single']): Pick<AuditState, 'seals' | 'witnesses' | 'stamps'> {
-  const records = single.get('gateway_audit_tree_size')
+function sealsOf(metrics: Metrics): Pick<AuditState, 'seals' | 'witnesses' | 'stamps'> {
+  const records = metrics.gateway_audit_tree_size.value
   const witnesses = vouchOf(
-    single.get('gateway_audit_witness_lag_seconds'),
-    single.get('gateway_audit_witness_interval_seconds'),
+    metrics.gateway_audit_witness_lag_seconds.value,
+    metrics.gateway_audit_witness_interval_seconds.value,
   )
   const stamps = vouchOf(
-    single.get('gateway_audit_stamp_lag_seconds'),
-    single.get('gateway_audit_stamp_interval_seconds'),
+    metrics.gateway_audit_stamp_lag_seconds.value,
+    metrics.gateway_audit_stamp_interval_seconds.value,
   )
   return {
     ...(records !== undefined && {
       seals: {
         records,
-        lastAtSeconds: single.get('gateway_audit_last_seal_timestamp_seconds') ?? 0,
-        lagSeconds: single.get('gateway_audit_seal_lag_seconds') ?? 0,
-        gaps: single.get('gateway_audit_seal_gaps_total') ?? 0,
+        lastAtSeconds: metrics.gateway_audit_last_seal_timestamp_seconds.value ?? 0,
+        lagSeconds: metrics.gateway_audit_seal_lag_seconds.value ?? 0,
+        gaps: metrics.gateway_audit_seal_gaps_total.value ?? 0,
       },
     }),
     ...(witnesses !== undefined && { witnesses }),
@@ -251,11 +249,9 @@ function certificateOf(part: PartInForce | undefined): CertificateState | undefi
 }
 
 function processOf({ totals, past }: Look): ProcessState {
-  const { single } = totals
-  const cpu = 'process_cpu_seconds_total'
   return {
     loopLagP99Ms: quantileMs(0.99, past.loopLag, totals.loopLag),
-    cpuCores: perSecond(past.single.get(cpu), single.get(cpu), totals.atMs - past.atMs),
-    memoryBytes: single.get('process_resident_memory_bytes') ?? 0,
+    cpuCores: perSecond(past.cpuSeconds, totals.cpuSeconds, totals.atMs - past.atMs),
+    memoryBytes: process.memoryUsage.rss(),
   }
 }

@@ -1,4 +1,5 @@
-import type { MetricsSnapshot } from '../metrics.ts'
+import type { Sample } from '../metric-families.ts'
+import type { Metrics } from '../metrics.ts'
 
 /** Observations of a histogram: how many were at most `boundsSeconds[i]`, the last bound being infinity. */
 export interface Spread {
@@ -21,8 +22,8 @@ export interface Totals {
   readonly auditRecords: number
   readonly loopLag: Spread
   readonly storeLatency: Spread
-  /** Gauges and counters that have no labels, by name. */
-  readonly single: ReadonlyMap<string, number>
+  /** That this process has used. */
+  readonly cpuSeconds: number
 }
 
 interface RouteTotals {
@@ -31,41 +32,29 @@ interface RouteTotals {
   readonly latency: Spread
 }
 
-type Value = MetricsSnapshot[number]['values'][number]
-
-/** The values of a metric; none when there is no such metric. */
-export function valuesOf(snapshot: MetricsSnapshot, name: string): readonly Value[] {
-  return snapshot.find((metric) => metric.name === name)?.values ?? []
-}
-
-export function totalsOf(snapshot: MetricsSnapshot, atMs: number): Totals {
-  const requests = valuesOf(snapshot, 'gateway_http_requests_total')
-  const durations = valuesOf(snapshot, 'gateway_http_request_duration_seconds')
-  const upstream = valuesOf(snapshot, 'gateway_upstream_request_duration_seconds')
-  const decisions = valuesOf(snapshot, 'gateway_rate_limit_decisions_total')
-  const single = snapshot.flatMap(({ name, values }) => {
-    const [first] = values
-    const isSingle = values.length === 1 && Object.keys(first?.labels ?? {}).length === 0
-    return first !== undefined && isSingle ? [[name, first.value] as const] : []
-  })
+export function totalsOf(metrics: Metrics, atMs: number): Totals {
+  const requests = metrics.gateway_http_requests_total.samples()
+  const durations = metrics.gateway_http_request_duration_seconds.samples()
+  const decisions = metrics.gateway_rate_limit_decisions_total.samples()
+  const { user, system } = process.cpuUsage()
   return {
     atMs,
     statuses: summed(requests, 'status'),
-    refusals: summed(valuesOf(snapshot, 'gateway_refusals_total'), 'code'),
+    refusals: summed(metrics.gateway_refusals_total.samples(), 'code'),
     routes: routesOf(requests, durations),
     latency: spreadOf(durations),
-    upstreamLatency: spreadsBy(upstream, 'upstream'),
+    upstreamLatency: spreadsBy(metrics.gateway_upstream_request_duration_seconds.samples(), 'upstream'),
     decisions: new Map(
       [...groupedBy(decisions, 'limit')].map(([limit, values]) => [limit, summed(values, 'decision')]),
     ),
-    auditRecords: sum(valuesOf(snapshot, 'gateway_audit_records_total')),
-    loopLag: spreadOf(valuesOf(snapshot, 'gateway_event_loop_lag_seconds')),
-    storeLatency: spreadOf(valuesOf(snapshot, 'gateway_store_round_trip_duration_seconds')),
-    single: new Map(single),
+    auditRecords: sum(metrics.gateway_audit_records_total.samples()),
+    loopLag: spreadOf(metrics.gateway_event_loop_lag_seconds.samples()),
+    storeLatency: spreadOf(metrics.gateway_store_round_trip_duration_seconds.samples()),
+    cpuSeconds: (user + system) / 1e6,
   }
 }
 
-function routesOf(requests: readonly Value[], durations: readonly Value[]): Map<string, RouteTotals> {
+function routesOf(requests: readonly Sample[], durations: readonly Sample[]): Map<string, RouteTotals> {
   const latency = spreadsBy(durations, 'route')
   const routes = [...groupedBy(requests, 'route')].map(([route, values]) => {
     const errors = values.filter(({ labels }) => String(labels.status).startsWith('5'))
@@ -79,24 +68,24 @@ function routesOf(requests: readonly Value[], durations: readonly Value[]): Map<
   return new Map(routes)
 }
 
-function groupedBy(values: readonly Value[], label: string): Map<string, Value[]> {
+function groupedBy(values: readonly Sample[], label: string): Map<string, Sample[]> {
   return Map.groupBy(values, ({ labels }) => String(labels[label]))
 }
 
-function summed(values: readonly Value[], label: string): Map<string, number> {
+function summed(values: readonly Sample[], label: string): Map<string, number> {
   return new Map([...groupedBy(values, label)].map(([name, group]) => [name, sum(group)]))
 }
 
-function sum(values: readonly Value[]): number {
+function sum(values: readonly Sample[]): number {
   return values.reduce((total, { value }) => total + value, 0)
 }
 
-function spreadsBy(values: readonly Value[], label: string): Map<string, Spread> {
+function spreadsBy(values: readonly Sample[], label: string): Map<string, Spread> {
   return new Map([...groupedBy(values, label)].map(([name, group]) => [name, spreadOf(group)]))
 }
 
 /** Adds up the buckets of all series of a histogram. */
-function spreadOf(values: readonly Value[]): Spread {
+function spreadOf(values: readonly Sample[]): Spread {
   const buckets = new Map<number, number>()
   for (const { labels, value } of values) {
     if (labels.le === undefined) continue

@@ -15,10 +15,24 @@ export function byId(id, kind) {
 }
 
 /**
- * A cell: a text, a number with its text, how near something is to its limit, or a state.
+ * A text, with what it is: a state, or a number.
  *
- * @typedef {string | { number: string } | { near: number, of: number } | { text: string, is: 'good' | 'bad' | 'warn' }} Cell
+ * @typedef {string | { text: string, is: 'good' | 'bad' | 'warn' | 'number' }} Value
  */
+
+/**
+ * A cell of a table: a value, or how near something is to its limit.
+ *
+ * @typedef {Value | { near: number, of: number }} Cell
+ */
+
+/**
+ * @param {string} text
+ * @returns {Value}
+ */
+export function number(text) {
+  return { text, is: 'number' }
+}
 
 /**
  * Shows the rows in a table. What has not changed is left alone, so that a selection survives.
@@ -45,7 +59,7 @@ export function showTable(id, titles, rows, none, more = 0) {
 
 /** @param {Cell} cell */
 function isNumber(cell) {
-  return typeof cell === 'object' && 'number' in cell
+  return typeof cell === 'object' && 'is' in cell && cell.is === 'number'
 }
 
 /**
@@ -95,9 +109,17 @@ function showCell(cell, value, span) {
     showNear(cell, value)
     return
   }
-  cell.className =
-    span > 1 ? 'empty' : typeof value === 'string' ? '' : 'number' in value ? 'number' : value.is
-  setText(cell, typeof value === 'string' ? value : 'number' in value ? value.number : value.text)
+  showValue(cell, span > 1 && typeof value === 'string' ? { text: value, is: 'empty' } : value)
+}
+
+/**
+ * @param {HTMLElement} element
+ * @param {Value | { text: string, is: 'empty' }} value
+ */
+function showValue(element, value) {
+  const { text, is } = typeof value === 'string' ? { text: value, is: '' } : value
+  element.className = is
+  setText(element, text)
 }
 
 /**
@@ -119,11 +141,11 @@ function showNear(cell, { near, of }) {
   setText(/** @type {HTMLElement} */ (meter.nextElementSibling), text)
 }
 
+/** @typedef {readonly [name: string, value: Value]} Fact */
+
 /**
- * Names and their values.
- *
  * @param {string} id
- * @param {readonly (readonly [name: string, value: Cell])[]} facts
+ * @param {readonly Fact[]} facts
  */
 export function showFacts(id, facts) {
   const list = byId(id)
@@ -138,18 +160,7 @@ export function showFacts(id, facts) {
     const [term, definition] = /** @type {HTMLElement[]} */ ([...pair.children])
     if (term === undefined || definition === undefined) continue
     setText(term, name)
-    if (typeof value === 'object' && 'is' in value) definition.className = value.is
-    else definition.className = ''
-    setText(
-      definition,
-      typeof value === 'string'
-        ? value
-        : 'text' in value
-          ? value.text
-          : 'number' in value
-            ? value.number
-            : '',
-    )
+    showValue(definition, value)
   }
 }
 

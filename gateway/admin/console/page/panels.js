@@ -1,5 +1,6 @@
 /** @import { ConsoleState, Count, LimitState, PartState, VouchState } from '../wire.ts' */
-import { byId, setText, showFacts, showTable } from './elements.js'
+/** @import { Fact } from './elements.js' */
+import { byId, number, setText, showFacts, showTable } from './elements.js'
 import { duration, megabytes, milliseconds, rate, time, whole } from './words.js'
 
 /** A certificate that expires sooner is marked. */
@@ -55,9 +56,9 @@ function showLimits({ limits }) {
       path,
       `${whole(limit)} in ${window} per ${per}`,
       { near: nearest[0]?.hits ?? 0, of: limit },
-      { number: rate(row.allowedPerSecond) },
-      { number: rate(row.refusedPerSecond) },
-      { number: whole(row.callers) },
+      number(rate(row.allowedPerSecond)),
+      number(rate(row.refusedPerSecond)),
+      number(whole(row.callers)),
     ]),
     'No limits: requests are not counted.',
     limits.more,
@@ -87,7 +88,7 @@ function showNearest(rows) {
 /** @param {ConsoleState} state */
 function showTraffic({ statuses, refusals, routes, upstreams }) {
   const counts = (/** @type {readonly Count[]} */ rows) =>
-    rows.map(({ name, perSecond, total }) => [name, { number: rate(perSecond) }, { number: whole(total) }])
+    rows.map(({ name, perSecond, total }) => [name, number(rate(perSecond)), number(whole(total))])
   showTable('statuses', ['Status', 'Rate', 'Since start'], counts(statuses), 'No responses yet.')
   showTable('refusals', ['Code', 'Rate', 'Since start'], counts(refusals), 'Nothing has been refused.')
   showTable(
@@ -95,9 +96,9 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
     ['Route', 'Requests', '5xx', 'p95'],
     routes.rows.map(({ route, perSecond, errorsPerSecond, p95Ms }) => [
       route === 'none' ? 'none (no route matches)' : route,
-      { number: rate(perSecond) },
-      { number: rate(errorsPerSecond) },
-      { number: milliseconds(p95Ms) },
+      number(rate(perSecond)),
+      number(rate(errorsPerSecond)),
+      number(milliseconds(p95Ms)),
     ]),
     'No requests yet.',
     routes.more,
@@ -108,8 +109,8 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
     upstreams.map(({ upstream, perSecond, p95Ms, ...state }) => [
       upstream,
       upstreamState(state),
-      { number: rate(perSecond) },
-      { number: milliseconds(p95Ms) },
+      number(rate(perSecond)),
+      number(milliseconds(p95Ms)),
     ]),
     'No upstream.',
   )
@@ -140,10 +141,10 @@ function showTrail({ audit }) {
 
 /**
  * @param {ConsoleState['audit']} audit
- * @returns {Parameters<typeof showFacts>[1][number][]}
+ * @returns {Fact[]}
  */
 export function sealFacts({ seals, witnesses, stamps, unshipped }) {
-  /** @type {Parameters<typeof showFacts>[1][number][]} */
+  /** @type {Fact[]} */
   const facts = []
   if (seals === undefined) facts.push(['Seals', 'off'])
   else {
@@ -190,7 +191,7 @@ function lagOf({ pending, writable }) {
 
 /** @param {ConsoleState} state */
 function showStores({ stores, sharedStore }) {
-  /** @type {Parameters<typeof showFacts>[1][number][]} */
+  /** @type {Fact[]} */
   const facts = stores
     .filter(({ store }) => store !== 'shared')
     .map(({ store, writable }) => [
@@ -225,7 +226,7 @@ function showProcess({ process, node, uptimeSeconds }) {
 
 /** @param {ConsoleState} state */
 function showKeys({ certificate, clientTrust, issuers }) {
-  /** @type {Parameters<typeof showFacts>[1][number][]} */
+  /** @type {Fact[]} */
   const facts = []
   if (certificate === undefined) facts.push(['Certificate', 'no HTTPS listener'])
   else {
