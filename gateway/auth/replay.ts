@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { isOverShare } from '../http/rules/fair-share.ts'
-import { type KeyReplication, RememberedKeys } from '../storage/expiring-keys.ts'
+import { RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-lines.ts'
 import { SenderTally, withSender } from './sender-tally.ts'
 
@@ -15,8 +15,6 @@ export interface ReplayMemoryOptions {
   readonly wallClock?: (() => number) | undefined
   /** Undefined: in memory only, lost at a restart. */
   readonly store?: ReplayStore | undefined
-  /** Undefined: this thread is the only one. */
-  readonly replication?: KeyReplication | undefined
 }
 
 export interface ReplayStore {
@@ -68,22 +66,19 @@ export function digestOf(key: string, sender: string): string {
  * senders who have more than their share (`isOverShare`). So a flood of one sender leaves room for the others.
  */
 export class ReplayMemory {
-  readonly #options: ReplayMemoryOptions
   readonly #maxEntries: number
   readonly #senders = new SenderTally()
   readonly #seen: RememberedKeys
 
   /** @throws Error for a file that cannot be read, because replays would be accepted without it */
   constructor(options: ReplayMemoryOptions) {
-    const { lifetimeMs, clock, wallClock, store, replication } = options
-    this.#options = options
+    const { lifetimeMs, clock, wallClock, store } = options
     this.#maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES
     this.#seen = new RememberedKeys({
       lifetimeMs,
       clock,
       wallClock,
       store: store && { ...store, form: FORM, reserve: false },
-      replication,
       tally: this.#senders,
     })
   }
@@ -95,7 +90,7 @@ export class ReplayMemory {
 
   /**
    * Takes a message: undefined the first time. It is then remembered before this returns, so that of any number of
-   * simultaneous copies one passes, whichever thread each comes to. Call it when the message is known to be genuine, and
+   * simultaneous copies one passes. Call it when the message is known to be genuine, and
    * before anything is done with it. A message cannot be given back: who failed to deliver it sends another. Never throws.
    *
    * @param key unique over everything that this memory is for; parts joined by a character that none can hold
@@ -105,17 +100,11 @@ export class ReplayMemory {
     // Earlier versions remembered messages by this one.
     const former = hash('sha256', key, 'base64url')
     const digest = withSender(former, sender)
-    const { replication } = this.#options
-    replication?.enter()
-    try {
-      const sinceMs = this.#seen.since(digest) ?? this.#seen.since(former)
-      if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
-      const fault = this.#lackOfRoom(digest)
-      if (fault !== undefined) return fault
-      return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
-    } finally {
-      replication?.leave()
-    }
+    const sinceMs = this.#seen.since(digest) ?? this.#seen.since(former)
+    if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
+    const fault = this.#lackOfRoom(digest)
+    if (fault !== undefined) return fault
+    return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
   /** Whether the file can be written. */
@@ -123,12 +112,12 @@ export class ReplayMemory {
     return this.#seen.isWritable
   }
 
-  /** Maintains the file; to be called once a second and at the end, with several threads under their shared lock. */
+  /** Maintains the file; to be called once a second and at the end. */
   maintain(): void {
     this.#seen.maintain()
   }
 
-  /** Another thread accepted the message with this digest. @param written whether it is in the file */
+  /** The process before, or another gateway, accepted the message with this digest. @param written whether it is in the file */
   apply(digest: string, atMs: number, written: boolean): void {
     this.#seen.apply(digest, atMs, written)
   }

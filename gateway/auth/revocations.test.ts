@@ -21,7 +21,6 @@ import { type TestContext, test } from 'node:test'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
 import { revokedSessions } from '../http/rules/response-headers.ts'
 import { Field } from '../http/syntax/field.ts'
-import { ownFlags } from '../storage/key-files.ts'
 import { Revocations } from './revocations.ts'
 import { readClaims } from './tokens/claims.ts'
 import { AUDIENCE, goodClaims, NOW_MS } from './tokens/issuer.test-support.ts'
@@ -459,51 +458,6 @@ import { Revocations } from ${JSON.stringify(new URL('./revocations.ts', import.
     returned.filter((sid) => !after.isRevoked(sid)),
     [],
   )
-})
-
-test('what another thread has ended is refused at the next question, without a wait', (t) => {
-  const at = place(t)
-  at.open()
-  const unheard: [sid: string, atMs: number, written: boolean][] = []
-  const base = { dataDir: at.dataDir, clock: () => NOW_MS, onFault: (fault: string) => at.faults.push(fault) }
-  let depth = 0
-  const step = { enter: () => depth++, leave: () => depth--, flags: ownFlags() }
-  const first = new Revocations({
-    ...base,
-    replication: {
-      ...step,
-      copy: [],
-      catchUp: () => {},
-      publish: (...told) => {
-        assert.equal(depth, 1)
-        unheard.push(told)
-      },
-    },
-  })
-  const second: Revocations = new Revocations({
-    ...base,
-    replication: {
-      ...step,
-      copy: [['before', NOW_MS - 1]],
-      catchUp: () => {
-        for (const told of unheard.splice(0)) second.apply(...told)
-      },
-      publish: () => assert.fail(),
-    },
-  })
-  first.revoke('a')
-  assert.equal(depth, 0)
-  assert.equal(second.isRevoked('a'), true)
-  assert.equal(second.isRevoked('before'), true)
-  assert.equal(second.isRevoked('b'), false)
-  assert.deepEqual(
-    [...second.entries()],
-    [
-      ['before', NOW_MS - 1],
-      ['a', NOW_MS],
-    ],
-  )
-  assert.match(readFileSync(at.file, 'utf8'), /"a"/)
 })
 
 test('ten thousand sessions that end on a disk that takes nothing hold nobody up for long', (t) => {

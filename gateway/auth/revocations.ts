@@ -1,4 +1,4 @@
-import { type KeyReplication, RememberedKeys } from '../storage/expiring-keys.ts'
+import { RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-lines.ts'
 import { quote } from './tokens/quote.ts'
 import { isQualifiedId } from './visible-id.ts'
@@ -24,8 +24,6 @@ export interface RevocationsOptions {
   readonly onFault: (cause: string) => void
   /** Reports that the file was deleted while the gateway ran, and is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
-  /** Undefined: this thread is the only one. */
-  readonly replication?: KeyReplication | undefined
   /** Undefined: this gateway is the only one. */
   readonly group?: SessionGroup | undefined
 }
@@ -48,16 +46,14 @@ const FORM: KeyForm = {
 export class Revocations {
   readonly #onFault: (cause: string) => void
   readonly #sessions: RememberedKeys
-  readonly #replication: KeyReplication | undefined
   readonly #group: SessionGroup | undefined
   /** Told of each session that ends here: the process that takes over from this one, or the one before it. */
   otherProcess: ((sid: string) => void) | undefined
 
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
   constructor(options: RevocationsOptions) {
-    const { dataDir, clock, wallClock, onFault, onRemoved, replication, group } = options
+    const { dataDir, clock, wallClock, onFault, onRemoved, group } = options
     this.#onFault = onFault
-    this.#replication = replication
     this.#group = group
     const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
     this.#sessions = new RememberedKeys({
@@ -65,7 +61,6 @@ export class Revocations {
       clock,
       wallClock,
       store,
-      replication,
     })
   }
 
@@ -76,7 +71,6 @@ export class Revocations {
 
   /** Whether the session has ended; false without a session. */
   isRevoked(sid: string | undefined): boolean {
-    this.#replication?.catchUp()
     if (sid === undefined) return false
     return this.#sessions.since(sid) !== undefined || this.#group?.has(sid) === true
   }
@@ -97,7 +91,7 @@ export class Revocations {
   }
 
   /**
-   * Ends a session at once on every thread; it is on disk when this returns. An id that no token can have is reported and
+   * Ends a session at once; it is on disk when this returns. An id that no token can have is reported and
    * ignored. Never throws.
    *
    * @returns false when it could not be written, so that a crash would undo it; `maintain` tries again
@@ -109,20 +103,15 @@ export class Revocations {
     }
     this.#group?.publish(sid)
     this.otherProcess?.(sid)
-    this.#replication?.enter()
-    try {
-      return this.#sessions.add(sid)
-    } finally {
-      this.#replication?.leave()
-    }
+    return this.#sessions.add(sid)
   }
 
-  /** Retries failed writes; to be called once a second and at the end, with several threads under their shared lock. */
+  /** Retries failed writes; to be called once a second and at the end. */
   maintain(): void {
     this.#sessions.maintain()
   }
 
-  /** Another thread ended a session. @param written whether it is in the file */
+  /** Another process ended a session. @param written whether it is in the file */
   apply(sid: string, atMs: number, written: boolean): void {
     this.#sessions.apply(sid, atMs, written)
   }

@@ -13,7 +13,7 @@ export function withSender(digest: string, sender: string): string {
 }
 
 /**
- * How many messages of each sender are in memory. The digests tell senders apart, so that every thread can count. One count is
+ * How many messages of each sender are in memory. The digests tell senders apart, so that what is read from a file counts too. One count is
  * that of several senders when there are many: a map would cost each message of a rare sender a third more memory.
  */
 export class SenderTally implements KeyTally {

@@ -10,7 +10,7 @@ const NAME_CHARS = 22
 
 /**
  * What the audit trail calls a session: HMAC-SHA-256 of its id under a key in the data directory, in base64url. The records of
- * one session have the same name, in all threads and after a restart, and nobody gets the id from it.
+ * one session have the same name, also after a restart, and nobody gets the id from it.
  *
  * @throws Error when the key can neither be read nor made
  */

@@ -13,15 +13,6 @@ export interface FailureCounter {
   ): { readonly allowed: boolean; readonly remaining: number; readonly resetSeconds: number }
 }
 
-/** How several threads count the same failures, each in its own copy. */
-export interface ThrottleReplication {
-  enter(): void
-  leave(): void
-  catchUp(): void
-  /** Publishes a failure to the other threads. */
-  publish(key: string, atMs: number): void
-}
-
 /** The same failures seen by several gateways. */
 export interface FailureGroup {
   /** How all gateways name a caller. */
@@ -36,8 +27,6 @@ export interface ThrottleOptions {
   readonly clock: () => number
   /** Callers blocked at once; when full, the one blocked first is dropped. */
   readonly maxBlocked?: number
-  /** Undefined: this thread is the only one. */
-  readonly replication?: ThrottleReplication | undefined
   /** Undefined: this gateway is the only one. */
   readonly group?: FailureGroup | undefined
 }
@@ -61,7 +50,6 @@ export class AuthThrottle {
 
   /** To be called before a credential is checked. @returns `Retry-After` in seconds; undefined when not blocked */
   blockedSeconds(key: string): number | undefined {
-    this.#options.replication?.catchUp()
     if (this.#blocked.size === 0) return undefined
     const name = this.#nameOf(key)
     const untilMs = this.#blocked.get(name)
@@ -74,31 +62,24 @@ export class AuthThrottle {
 
   /** The caller presented a bad credential. */
   failed(key: string): void {
-    const { clock, replication, group } = this.#options
+    const { clock, group } = this.#options
     const name = this.#nameOf(key)
-    replication?.enter()
-    try {
-      const nowMs = clock()
-      this.apply(name, nowMs)
-      replication?.publish(name, nowMs)
-    } finally {
-      replication?.leave()
-    }
+    this.apply(name, clock())
     group?.publish(name)
   }
 
-  /** The same, seen by another thread or gateway at `nowMs`. @param name of the caller, in a group by `keyOf` */
+  /** The same, seen by another gateway at `nowMs`. @param name of the caller, in a group by `keyOf` */
   apply(name: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(name, nowMs)
     if (!allowed || remaining === 0) this.#blocked.set(name, nowMs + resetSeconds * 1000)
   }
 
-  /** Blocked callers and when each block ends, for the throttle of another thread. */
+  /** Blocked callers and when each block ends, for the process that takes over. */
   blocked(): [key: string, untilMs: number][] {
     return [...this.#blocked.entries()].reverse()
   }
 
-  /** Takes over the blocked callers of another thread. */
+  /** Takes over the blocked callers of the process before. */
   block(blocked: Iterable<readonly [key: string, untilMs: number]>): void {
     for (const [key, untilMs] of blocked) this.#blocked.set(key, untilMs)
   }

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { ReplayMemory } from '../auth/replay.ts'
 import { KeyBudget } from '../limits/windows/counters.ts'
-import { ownFlags } from '../storage/key-files.ts'
 import { fill } from './memory-fill.ts'
 import { MEMORIES, type Memory } from './memory-rooms.ts'
 
@@ -28,9 +27,9 @@ async function fillWithin(memory: Memory, offered: number): Promise<number> {
 
 /** With the default bound, and so many in it. */
 function replaysOf(count: number): ReplayMemory {
-  const copy = Array.from({ length: count }, (_, i) => [String(i), Date.now()] as const)
-  const alone = { enter() {}, leave() {}, catchUp() {}, publish() {}, flags: ownFlags() }
-  return new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now, replication: { copy, ...alone } })
+  const memory = new ReplayMemory({ lifetimeMs: 601_000, clock: Date.now })
+  for (let i = 0; i < count; i++) memory.apply(String(i), Date.now(), true)
+  return memory
 }
 
 describe('what the gateway remembers', () => {

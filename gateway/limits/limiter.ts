@@ -1,6 +1,5 @@
-import type { HitStore } from './journal/hit-store.ts'
 import type { Hit } from './journal/journal-records.ts'
-import { isDurable } from './journal/limit-journal.ts'
+import { isDurable, type Journal } from './journal/limit-journal.ts'
 import type { LimitRow } from './table/limit-row.ts'
 import { type LimitPolicy, LimitTable } from './table/limit-table.ts'
 import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-matching.ts'
@@ -17,14 +16,13 @@ const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unreco
  */
 export class Limiter {
   readonly #clock: () => number
-  readonly #journal: HitStore | undefined
+  readonly #journal: Journal | undefined
   readonly #budget: KeyBudget
   /** Includes rows of earlier tables that an exchange may still hold: they use the counters of the row that replaced them. */
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
   #rows: readonly LimitRow[] = []
-  #byId: ReadonlyMap<number, Counters> = new Map()
   #lastId = 0
   #closed = false
 
@@ -35,7 +33,7 @@ export class Limiter {
    * @param options.journal undefined: counts are lost when the process ends
    * @param options.maxKeys keys of all rows together
    */
-  constructor(options: { clock: () => number; journal?: HitStore | undefined; maxKeys?: number }) {
+  constructor(options: { clock: () => number; journal?: Journal | undefined; maxKeys?: number }) {
     this.#clock = options.clock
     this.#journal = options.journal
     this.#budget = new KeyBudget(options.maxKeys)
@@ -43,12 +41,13 @@ export class Limiter {
   }
 
   /**
-   * Puts a new table in force as of `nowMs`. A row keeps the counts of the old row with the same path and methods, else
+   * Puts a new table in force. A row keeps the counts of the old row with the same path and methods, else
    * those of the old row with the same name, else it starts empty.
    *
    * @throws TypeError for a row whose name no RateLimit field can hold; the old table stays in force
    */
-  replace(rows: readonly LimitRow[], nowMs: number = this.#clock()): void {
+  replace(rows: readonly LimitRow[]): void {
+    const nowMs = this.#clock()
     const table = new LimitTable(rows)
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
     const matched = matchRows([...olds.keys()], rows)
@@ -64,7 +63,6 @@ export class Limiter {
     })
     this.#table = table
     this.#rows = rows
-    this.#byId = new Map(this.#counters.map((counters) => [counters.record.id, counters]))
     this.#budget.divide(this.#counters)
     if (!this.#closed) this.#putTable(nowMs)
   }
@@ -90,29 +88,15 @@ export class Limiter {
     const take = counters.take(key, nowMs)
     if (take.allowed && this.#journal !== undefined) {
       const { record } = counters
-      if (isDurable(record)) {
-        if (this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })) return take
-        counters.giveBack(key)
-        return UNRECORDED
-      }
-      this.#journal.brief?.({ id: record.id, atMs: nowMs, key, count: 1 })
+      if (!isDurable(record) || this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 }))
+        return take
+      counters.giveBack(key)
+      return UNRECORDED
     }
     return take
   }
 
-  /**
-   * Counts a hit that another limiter with the same table allowed. Hits and tables must come in the order in which the
-   * other limiter had them. A hit of a removed row is ignored.
-   *
-   * @returns whether the row is durable
-   */
-  count({ id, key, atMs }: Hit): boolean {
-    const counters = this.#byId.get(id)
-    counters?.count(key, atMs)
-    return counters !== undefined && isDurable(counters.record)
-  }
-
-  /** All current counts, for another limiter with the same table. */
+  /** All current counts. */
   copy(): { readonly records: readonly RowRecord[]; readonly hits: Iterable<Hit> } {
     const records = this.#counters.map((counters) => counters.record)
     return { records, hits: hitsOf(this.#counters, this.#clock()) }
@@ -165,7 +149,7 @@ export class Limiter {
 
   /** Counts again after `close`; no other process has counted meanwhile. @throws Error when another has the journal now */
   reopen(): void {
-    this.#journal?.reopen?.()
+    this.#journal?.reopen()
     this.#closed = false
     this.#putTable(this.#clock())
   }

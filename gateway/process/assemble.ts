@@ -44,14 +44,13 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   const journal = new Journal(journalOptions(startup, watch))
   const secret = randomBytes(32)
   const state = makeSharedState(startup, { journal, watch, gatewayId: gatewayIdOf(secret) })
-  const { limiter } = state
   const load = {
     tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
     permits: new UpstreamPermits(settings.maxInFlight),
   }
-  const inForce = new GatewayInForce(startup, { state, limiter, trail, metrics, secret, load })
+  const inForce = new GatewayInForce(startup, { state, trail, metrics, secret, load })
   // Last, because with the first table the snapshot of the last run is removed.
-  limiter.replace(startup.limits.value)
+  state.limiter.replace(startup.limits.value)
   maintainState(state, watch)
   if (passed !== undefined) {
     restoreState(passed, state)

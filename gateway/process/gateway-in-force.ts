@@ -16,7 +16,6 @@ import { BodyRoom } from '../http/bodies/body-room.ts'
 import { loopMark } from '../http/rules/loop-mark.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
-import type { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
 import { changeState, type SharedState } from './shared-state.ts'
@@ -27,7 +26,6 @@ import { exposeUpstreams, makeUpstreams, observeUpstreams, servedRoutes } from '
 /** The parts that the gateway is built on. */
 interface Foundation {
   readonly state: SharedState
-  readonly limiter: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly trail: Trail
   readonly metrics: Metrics
   /** At least 32 random bytes. */
@@ -220,7 +218,7 @@ function nameSessions({ settings, log }: StartupConfiguration): ((session: strin
 
 function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixed {
   const { log, clients, tls } = startup
-  const { state, limiter, trail, metrics, secret, load } = foundation
+  const { state, trail, metrics, secret, load } = foundation
   return {
     clock: Date.now,
     steadyClock: () => performance.now(),
@@ -231,7 +229,7 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     clients: { table: clients?.value ?? NO_CLIENTS },
     acceptedWebhooks: state.guards.webhooks,
     tls: { trust: tls?.material.trust },
-    limiter: state.member?.limits(limiter) ?? limiter,
+    limiter: state.member?.limits(state.limiter) ?? state.limiter,
     tracer: makeTracer(startup, { metrics, secret }),
     load: {
       ...load,

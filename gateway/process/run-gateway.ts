@@ -196,7 +196,7 @@ async function readStartupConfiguration(predecessor: Predecessor | undefined): P
   const { settings } = read
   return {
     ...read,
-    log: operationalLog(settings.logLevel, null),
+    log: operationalLog(settings.logLevel),
     clock: await clock,
     storeModule: await loadStoreModule(settings),
   }

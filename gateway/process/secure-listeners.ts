@@ -21,7 +21,7 @@ export interface SecureTerms {
   readonly clock: () => number
 }
 
-/** The HTTPS listeners of one thread: one certificate for all of them, and one key of session tickets, which is new each day. */
+/** The HTTPS listeners: one certificate for all of them, and one key of session tickets, which is new each day. */
 export class SecureListeners {
   readonly #servers: SecureHttpServer[] = []
   readonly #terms: SecureTerms

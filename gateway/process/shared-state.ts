@@ -7,7 +7,7 @@ import { Revocations } from '../auth/revocations.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
-import type { HitStore } from '../limits/journal/hit-store.ts'
+import type { Journal } from '../limits/journal/limit-journal.ts'
 import { steadyClock } from '../limits/limit-clock.ts'
 import { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
@@ -40,7 +40,7 @@ export interface SharedState {
 }
 
 export interface SharedStateParts {
-  readonly journal: HitStore
+  readonly journal: Journal
   /** Receives faults of the files. */
   readonly watch: StoreWatch
   /** In no other gateway. */

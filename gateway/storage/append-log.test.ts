@@ -148,18 +148,17 @@ describe('an append log', () => {
       room.bytes -= part.length
       return writeSync(fd, part)
     }
-    const flags = { torn: { raised: false }, failing: { raised: false } }
-    const log = new AppendLog({ write, flags, retryMs: RETRY_MS, onFault: () => {} })
+    const log = new AppendLog({ write, retryMs: RETRY_MS, onFault: () => {} })
     log.moveTo(readOnly, 'header\n', 0)
     assert.equal(log.append('refused\n', 0), false)
-    assert.deepEqual([flags.torn.raised, flags.failing.raised, log.isWritable], [true, true, false])
+    assert.deepEqual([log.isTorn, log.isFailing, log.isWritable], [true, true, false])
     // As much as a full disk may have left in the last block of a file.
     room.bytes = 50
     log.maintain(RETRY_MS)
-    assert.deepEqual([flags.torn.raised, flags.failing.raised], [true, true])
+    assert.deepEqual([log.isTorn, log.isFailing], [true, true])
     room.bytes = 10_000
     log.maintain(2 * RETRY_MS)
-    assert.deepEqual([flags.torn.raised, flags.failing.raised, log.isWritable], [false, false, true])
+    assert.deepEqual([log.isTorn, log.isFailing, log.isWritable], [false, false, true])
     assert.equal(log.append('next\n', 2 * RETRY_MS), true)
     assert.equal(readFileSync(file, 'utf8').replaceAll(/\n+/g, '\n'), 'header\nrefus\nnext\n')
     log.close()

@@ -4,21 +4,11 @@ import { OWNER_ONLY } from './line-file.ts'
 /** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
-/** State of a file that several threads append to, one at a time. Only the one whose turn it is reads or sets it. */
-export interface LogFlags {
-  /** The file ends, or may end, in a part of a line. */
-  readonly torn: { raised: boolean }
-  /** The last attempt to write failed. */
-  readonly failing: { raised: boolean }
-}
-
 export interface AppendLogOptions {
-  /** Opened for each append, so that a moved file needs no care. Undefined: `moveTo` or `use` gives an open file. */
+  /** Opened for each append, so that a moved file needs no care. Undefined: `moveTo` gives an open file. */
   readonly file?: string
   /** First lines of a new `file`. */
   readonly header?: string
-  /** When other threads append as well. */
-  readonly flags?: LogFlags | undefined
   /** Called for each failed write. */
   readonly onFault: (error: unknown) => void
   /** After a failed write the next `append` tries again after this time. */
@@ -42,7 +32,10 @@ const PART_CHARACTERS = 64 * 1024
 export class AppendLog {
   readonly #options: AppendLogOptions
   readonly #write: Write
-  readonly #flags: LogFlags
+  /** The file ends, or may end, in a part of a line. */
+  isTorn = false
+  /** The last attempt to write failed. */
+  isFailing = false
   #fd: number | undefined
   #sizeBytes = 0
   #waiting: string[] = []
@@ -53,7 +46,6 @@ export class AppendLog {
   constructor(options: AppendLogOptions) {
     this.#options = options
     this.#write = options.write ?? (writeSync as Write)
-    this.#flags = options.flags ?? { torn: { raised: false }, failing: { raised: false } }
   }
 
   /** Bytes appended since `moveTo`. */
@@ -79,13 +71,13 @@ export class AppendLog {
   /** There is a file, everything is in it, and the last attempt succeeded. */
   get isWritable(): boolean {
     const hasFile = this.#fd !== undefined || this.#options.file !== undefined
-    return hasFile && this.#waitingBytes === 0 && !this.#flags.failing.raised
+    return hasFile && this.#waitingBytes === 0 && !this.isFailing
   }
 
   /** Writes whole lines, after those that are waiting. @returns false when nothing of them is in the file */
   append(lines: string, nowMs: number): boolean {
     const written = nowMs >= this.#retryAtMs && this.#flushed(nowMs) && this.#attempt(lines, nowMs)
-    this.#note(written)
+    this.isFailing = !written
     return written
   }
 
@@ -98,13 +90,13 @@ export class AppendLog {
 
   /** Tries to write what is waiting. */
   flush(nowMs: number): void {
-    if (this.#waitingBytes > 0) this.#note(this.#flushed(nowMs))
+    if (this.#waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
   }
 
   /** Once a second: retries. Tries blank lines if nothing is waiting, to notice without traffic that there is room again. */
   maintain(nowMs: number): void {
     if (this.#waitingBytes > 0) this.flush(nowMs)
-    else if (this.#flags.failing.raised) this.append(BLANK_BLOCK, nowMs)
+    else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
   }
 
   /** Continues in another open file, with `header` and then what is waiting; closes the old one. */
@@ -112,20 +104,10 @@ export class AppendLog {
     this.close()
     this.#fd = fd
     this.#sizeBytes = 0
-    this.#flags.torn.raised = false
+    this.isTorn = false
     this.#waiting.unshift(header)
     this.#waitingBytes += Buffer.byteLength(header)
     this.flush(nowMs)
-  }
-
-  /** Continues in a file that another thread opened and closes. */
-  use(fd: number | undefined): void {
-    this.#fd = fd
-  }
-
-  /** Another thread has appended so many bytes. */
-  grew(bytes: number): void {
-    this.#sizeBytes += bytes
   }
 
   /** Forgets what is waiting or lost: all of it is, or will be, in a new file. */
@@ -133,7 +115,7 @@ export class AppendLog {
     this.#waiting = []
     this.#waitingBytes = 0
     this.#lostLines = 0
-    this.#flags.torn.raised = false
+    this.isTorn = false
   }
 
   /** Closes the file; lines put later wait for the next one. */
@@ -145,11 +127,6 @@ export class AppendLog {
     } catch (error) {
       this.#options.onFault(error)
     }
-  }
-
-  #note(written: boolean): void {
-    const { failing } = this.#flags
-    if (failing.raised === written) failing.raised = !written
   }
 
   #wait(lines: string): void {
@@ -182,7 +159,7 @@ export class AppendLog {
       fd = openSync(file as string, 'a', OWNER_ONLY)
       try {
         const isNew = fstatSync(fd).size === 0
-        if (isNew) this.#flags.torn.raised = false
+        if (isNew) this.isTorn = false
         return this.#writeWhole(fd, isNew ? header + lines : lines)
       } finally {
         closeSync(fd)
@@ -190,7 +167,7 @@ export class AppendLog {
     } catch (error) {
       this.#retryAtMs = nowMs + retryMs
       // The next append opens the path again, and may find another file there, with a torn line.
-      if (file !== undefined) this.#flags.torn.raised = true
+      if (file !== undefined) this.isTorn = true
       onFault(error)
       return false
     }
@@ -198,13 +175,10 @@ export class AppendLog {
 
   /** @throws Error when not all was written. */
   #writeWhole(fd: number, lines: string): true {
-    const { torn } = this.#flags
-    const wasTorn = torn.raised
+    const wasTorn = this.isTorn
     const text = wasTorn ? `\n${lines}` : lines
     const length = Buffer.byteLength(text)
     let sent = 0
-    // A thread that dies in between may leave a part.
-    torn.raised = true
     try {
       do {
         const count = this.#write(fd, sent === 0 ? text : Buffer.from(text).subarray(sent))
@@ -212,10 +186,10 @@ export class AppendLog {
         sent += count
       } while (sent < length)
     } catch (error) {
-      torn.raised = !cutOff(fd, sent) || wasTorn
+      this.isTorn = !cutOff(fd, sent) || wasTorn
       throw error
     }
-    torn.raised = false
+    this.isTorn = false
     this.#sizeBytes += length
     return true
   }

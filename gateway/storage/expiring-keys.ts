@@ -1,16 +1,4 @@
-import { KeyFiles, type KeyStore, ownFlags, type StoreFlags } from './key-files.ts'
-
-/** For threads that remember the same keys, each in its own copy. */
-export interface KeyReplication {
-  /** The keys to start with; undefined in the thread that reads and maintains the files. */
-  readonly copy: Iterable<readonly [key: string, atMs: number]> | undefined
-  enter(): void
-  leave(): void
-  catchUp(): void
-  /** Sends a key to the other threads; `written`: it is in the file. */
-  publish(key: string, atMs: number, written: boolean): void
-  readonly flags: StoreFlags
-}
+import { KeyFiles, type KeyStore } from './key-files.ts'
 
 /** Learns which keys are in memory. */
 export interface KeyTally {
@@ -27,14 +15,11 @@ export interface RememberedKeysOptions {
   readonly wallClock?: (() => number) | undefined
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
-  /** Undefined: this thread is the only one. */
-  readonly replication?: KeyReplication | undefined
   readonly tally?: KeyTally | undefined
 }
 
 // More than one call adds, so that expired keys go faster than new ones come.
 const SWEPT_AT_ONCE = 8
-const IN_MEMORY = { written: true, safe: true }
 /** Smaller differences are those of two clocks that are read one after the other. */
 const NOISE_MS = 500
 /** Keys wait no longer for a clock that was set back: one that was ahead by a year would fill the memory for a year. */
@@ -49,12 +34,11 @@ const MAX_SET_BACK_MS = 24 * 3_600_000
  * gateway is down does not count.
  *
  * Where the wall clock is set back, by a day at most, what came before stays fresh for longer: its key is remembered until its
- * time is over by both clocks. A thread or process that starts meanwhile does not know that.
+ * time is over by both clocks. A process that starts meanwhile does not know that.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
   readonly #files: KeyFiles | undefined
-  readonly #flags: StoreFlags
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
   /** Keys whose time is over, but not by the wall clock, which was set back. */
@@ -67,15 +51,11 @@ export class RememberedKeys {
   /** @throws Error when a file cannot be read, or a newer gateway wrote it: going on would forget its keys. */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
-    const { store, replication, lifetimeMs, clock } = options
-    const copy = replication?.copy
-    this.#flags = replication?.flags ?? ownFlags()
+    const { store, lifetimeMs, clock } = options
     const nowMs = clock()
     this.#aheadMs = this.#aheadAt(nowMs)
-    const maintains = copy === undefined
-    this.#files = store && new KeyFiles(store, { flags: this.#flags, maintains, lifetimeMs, nowMs })
-    if (!maintains) for (const [key, atMs] of copy) this.#set(key, atMs)
-    else if (this.#files !== undefined) this.#load(this.#files, nowMs)
+    this.#files = store && new KeyFiles(store, { lifetimeMs, nowMs })
+    if (this.#files !== undefined) this.#load(this.#files, nowMs)
   }
 
   #load(files: KeyFiles, nowMs: number): void {
@@ -109,44 +89,42 @@ export class RememberedKeys {
 
   /** The last attempt to write succeeded. */
   get isWritable(): boolean {
-    return !this.#flags.failing.raised
+    return this.#files?.isWritable !== false
   }
 
   /** A crash would lose no key. */
   get isSafe(): boolean {
-    return !this.#flags.exposed.raised
+    return this.#files?.isSafe !== false
   }
 
   /**
-   * Remembers a key from now on: in memory, and in the file or its reserve if the disk takes it. With several threads it must
-   * be called under their shared lock. Never throws.
+   * Remembers a key from now on: in memory, and in the file or its reserve if the disk takes it. Never throws.
    *
    * @returns false when a crash would lose the key; it is then written as soon as possible (`maintain`).
    */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
-    const { written, safe } = this.#files?.put(key, nowMs) ?? IN_MEMORY
-    this.#remember(key, nowMs, written)
-    return safe
+    const isSafe = this.#files?.put(key, nowMs) !== false
+    this.#remember(key, nowMs)
+    return isSafe
   }
 
   /** As `add`, but only if the key is written to the file. @returns whether it was. */
   addIfWritten(key: string): boolean {
     const nowMs = this.#options.clock()
     if (this.#files?.append(key, nowMs) === false) return false
-    this.#remember(key, nowMs, true)
+    this.#remember(key, nowMs)
     return true
   }
 
-  /** Call once a second and at the end: writes what could not be written. With several threads, under their shared lock. */
+  /** Call once a second and at the end: writes what could not be written. */
   maintain(): void {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
-  /** Another thread has remembered a key; `written`: its line is in the file. */
+  /** A key came elsewhere, such as in the process before; `written`: its line is in the file. */
   apply(key: string, atMs: number, written: boolean): void {
-    this.#set(key, atMs)
-    this.sweep()
+    this.#remember(key, atMs)
     this.#files?.apply(key, atMs, written)
   }
 
@@ -206,10 +184,9 @@ export class RememberedKeys {
     return behindMs <= MAX_SET_BACK_MS && nowMs - behindMs < atMs + this.#options.lifetimeMs
   }
 
-  #remember(key: string, nowMs: number, written: boolean): void {
-    this.#set(key, nowMs)
+  #remember(key: string, atMs: number): void {
+    this.#set(key, atMs)
     this.sweep()
-    this.#options.replication?.publish(key, nowMs, written)
   }
 
   /** The newest key is the last. */

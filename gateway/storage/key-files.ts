@@ -1,6 +1,6 @@
 import { renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { AppendLog, type LogFlags } from './append-log.ts'
+import { AppendLog } from './append-log.ts'
 import { formatKey, type KeyForm, type RememberedKey, readKeys } from './key-lines.ts'
 import { type FileFormat, headerLine, replaceFile } from './line-file.ts'
 import { makeDirectory } from './make-directory.ts'
@@ -21,21 +21,7 @@ export interface KeyStore {
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/** State of a store's files that all threads share. */
-export interface StoreFlags extends LogFlags {
-  /** A crash would lose a key. */
-  readonly exposed: { raised: boolean }
-}
-
-/** Flags of a store that only one thread uses. */
-export function ownFlags(): StoreFlags {
-  return { torn: { raised: false }, failing: { raised: false }, exposed: { raised: false } }
-}
-
 interface KeyFilesOptions {
-  readonly flags: StoreFlags
-  /** Only one thread maintains the files. The others append to them, and leave to it what they could not write. */
-  readonly maintains: boolean
   readonly lifetimeMs: number
   readonly nowMs: number
 }
@@ -47,7 +33,6 @@ const LINES_AT_ONCE = 1000
 export class KeyFiles {
   readonly #store: KeyStore
   readonly #options: KeyFilesOptions
-  readonly #flags: StoreFlags
   readonly #format: FileFormat
   readonly #file: string
   readonly #oldFile: string
@@ -58,12 +43,12 @@ export class KeyFiles {
   #fileSinceMs: number
   /** The file has been written by this run, with every key that was remembered then. */
   #isComplete = false
+  #isExposed = false
 
   constructor(store: KeyStore, options: KeyFilesOptions) {
     const { dataDir, name } = store
     this.#store = store
     this.#options = options
-    this.#flags = options.flags
     this.#format = { name, version: VERSION }
     this.#file = join(dataDir, `${name}.ndjson`)
     this.#oldFile = join(dataDir, `${name}.old.ndjson`)
@@ -73,23 +58,31 @@ export class KeyFiles {
     this.#log = new AppendLog({
       file: this.#file,
       header,
-      flags: options.flags,
-      // The thread that maintains the files meets the same error, and reports it.
-      onFault: (error) => options.maintains && this.#fault('append', error),
+      onFault: (error) => this.#fault('append', error),
       retryMs: 0,
     })
+  }
+
+  /** The last attempt to write succeeded. */
+  get isWritable(): boolean {
+    return !this.#log.isFailing
+  }
+
+  /** A crash would lose no key. */
+  get isSafe(): boolean {
+    return !this.#isExposed
   }
 
   /** Every key of earlier runs, with its time. @throws Error when a file cannot be read, or a newer gateway wrote it. */
   *load(): Iterable<RememberedKey> {
     // Until a write has succeeded.
-    this.#flags.failing.raised = true
+    this.#log.isFailing = true
     for (const file of [this.#reserve?.file, this.#oldFile, this.#file]) {
       if (file === undefined) continue
       const { keys, faults, isTorn } = readKeys(this.#store.form, file, this.#format)
       yield* keys
       for (const fault of faults) this.#store.onFault(`${file}: ${fault}`)
-      this.#flags.torn.raised = isTorn
+      this.#log.isTorn = isTorn
     }
   }
 
@@ -99,8 +92,8 @@ export class KeyFiles {
       makeDirectory(this.#store.dataDir)
       replaceFile(this.#file, this.#contents(keys))
       this.#log.forget()
-      this.#flags.failing.raised = false
-      this.#flags.exposed.raised = false
+      this.#log.isFailing = false
+      this.#isExposed = false
       rmSync(this.#oldFile, { force: true })
       this.#inodes.clear()
       this.#noteInodes()
@@ -112,26 +105,24 @@ export class KeyFiles {
   /**
    * Writes the key to the file, or else to the reserve, and to the file later.
    *
-   * @returns `written`: it is in the file; `safe`: a crash would not lose it.
+   * @returns false when a crash would lose it
    */
-  put(key: string, atMs: number): { readonly written: boolean; readonly safe: boolean } {
+  put(key: string, atMs: number): boolean {
     const line = this.#line(key, atMs)
-    if (this.#options.maintains) this.#rotateWhenDue(atMs)
-    const written = this.#options.maintains ? this.#log.put(line, atMs) : this.#log.append(line, atMs)
-    const safe = written || this.#reserve?.put(line) === true
-    if (!safe) this.#flags.exposed.raised = true
-    return { written, safe }
+    this.#rotateWhenDue(atMs)
+    const isSafe = this.#log.put(line, atMs) || this.#reserve?.put(line) === true
+    if (!isSafe) this.#isExposed = true
+    return isSafe
   }
 
   /** Writes the key to the file, now or never. @returns whether it is there. */
   append(key: string, atMs: number): boolean {
-    if (this.#options.maintains) this.#rotateWhenDue(atMs)
+    this.#rotateWhenDue(atMs)
     return this.#log.append(this.#line(key, atMs), atMs)
   }
 
-  /** Another thread or process has written the key, or failed to; then it may be in the reserve, or have been. */
+  /** Another process has written the key, or failed to; then it may be in the reserve, or have been. */
   apply(key: string, atMs: number, written: boolean): void {
-    if (!this.#options.maintains) return
     if (written) this.#log.flush(atMs)
     else this.put(key, atMs)
     this.#rotateWhenDue(atMs)
@@ -139,12 +130,11 @@ export class KeyFiles {
 
   /** Call once a second and at the end: retries what failed, and makes removed files again. @param keys all that are remembered */
   maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
-    if (!this.#options.maintains) return
     if (this.#areFilesGone()) {
       this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
       // The keys are only in memory now.
-      this.#flags.exposed.raised = keys.size > 0
-      this.#flags.failing.raised = true
+      this.#isExposed = keys.size > 0
+      this.#log.isFailing = true
       this.#isComplete = false
     }
     if (!this.#isComplete && this.compact(keys)) return
@@ -153,7 +143,7 @@ export class KeyFiles {
     // Until the keys of the last run are in the file, the reserve may hold some of them.
     if (!this.#isComplete) return
     this.#attempt('keep a reserve', () => this.#reserve?.clear())
-    this.#flags.exposed.raised = false
+    this.#isExposed = false
     this.#noteInodes()
   }
 
@@ -163,7 +153,7 @@ export class KeyFiles {
     this.#attempt('start a new file', () => {
       renameSync(this.#file, this.#oldFile)
       this.#fileSinceMs = nowMs
-      this.#flags.torn.raised = false
+      this.#log.isTorn = false
       this.#inodes.clear()
     })
   }

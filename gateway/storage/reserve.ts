@@ -5,8 +5,7 @@ import { OWNER_ONLY } from './line-file.ts'
 const RESERVE_BYTES = 16 * 1024
 
 /**
- * Disk space reserved for lines that come when the disk is full: a file of blank lines, which are overwritten in place. With
- * several threads `put` and `clear` must be called under their shared lock.
+ * Disk space reserved for lines that come when the disk is full: a file of blank lines, which are overwritten in place.
  */
 export class Reserve {
   readonly file: string

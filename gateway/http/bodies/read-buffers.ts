@@ -8,7 +8,6 @@ const MAX_KEPT = 64
 /** What one read takes at most after so many full ones of a body in a row. */
 const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
-/** In one thread. */
 const MAX_LARGE = 32
 
 /** After a piece of so many bytes a connection reads into a buffer of its own, until the response is whole. */
@@ -43,7 +42,7 @@ export type Side = 'clients' | 'upstreams'
 const buffers = new BufferPool({ bytes: BUFFER_BYTES, kept: MAX_KEPT, most: Number.POSITIVE_INFINITY })
 const largeBuffers = new BufferPool({ bytes: LARGE_BYTES, kept: MAX_LARGE, most: MAX_LARGE })
 
-/** Bounds how many large buffers this thread has. */
+/** Bounds how many large buffers there are. */
 export function boundLargeBuffers(most: number): void {
   largeBuffers.bound(most)
 }

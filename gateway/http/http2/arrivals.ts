@@ -3,7 +3,7 @@ const BEGINS_OF_ONE = 10
 /** The most of all connections. */
 const BEGINS_OF_ALL = 64
 
-/** The turns of this thread's loop. */
+/** The turns of the event loop. */
 const turns = {
   /** Connections whose requests wait. They begin one each, again and again. */
   waiting: new Set<{ beginOne(): void }>(),

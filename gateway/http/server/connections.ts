@@ -23,7 +23,7 @@ const MAX_REFUSED_STREAMS = 256
 
 type Terms<E> = ConnectionTerms<E, Connection<E>>
 
-/** What all servers of a thread and their connections share. */
+/** What all servers and their connections share. */
 export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'timeouts' | 'keepAliveSeconds'> {
   readonly timeouts: ClientTimeouts
   /** Most open connections, TLS handshakes and tunnels included. */
@@ -74,7 +74,7 @@ export interface ParkedConnection {
   goOn(): void
 }
 
-/** The connections of all listeners of a thread, under one bound. */
+/** The connections of all listeners, under one bound. */
 export class Connections<E> {
   /** Changes for all connections; each request goes on with the time-outs that it began with. */
   readonly #terms: { -readonly [Key in keyof Terms<E>]: Terms<E>[Key] }

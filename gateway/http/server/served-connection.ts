@@ -24,7 +24,7 @@ export interface StreamRoom {
   refused(): void
 }
 
-/** What all connections of HTTP/2 of one thread share. `E`: the handler's record of a request. */
+/** What all connections of HTTP/2 share. `E`: the handler's record of a request. */
 export interface StreamTerms<E> extends DeadlineTerms {
   readonly handler: Handler<E>
   /** Wall time, milliseconds since the epoch. */

@@ -1,4 +1,4 @@
-import type { LogFlags, Write } from '../../storage/append-log.ts'
+import type { Write } from '../../storage/append-log.ts'
 import type { Ignored } from './journal-records.ts'
 
 /**
@@ -17,8 +17,6 @@ export interface JournalOptions {
   readonly onFailure?: OnJournalFailure
   /** In place of fs.writeSync. */
   readonly write?: Write
-  /** When other threads write to its files as well. */
-  readonly flags?: LogFlags | undefined
 }
 
 /** Reports of the journal. None of them stops the gateway. */

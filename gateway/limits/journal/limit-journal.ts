@@ -6,7 +6,6 @@ import { makeDirectory } from '../../storage/make-directory.ts'
 import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 import { ConservativeClock } from './conservative-clock.ts'
-import type { HitStore, RestoreTarget } from './hit-store.ts'
 import {
   type JournalOptions,
   type JournalReports,
@@ -24,6 +23,12 @@ const SEGMENT_BYTES = 16 * 1024 * 1024
 /** When a new segment cannot be opened, the old one is used on and the next attempt waits this long. */
 const REOPEN_MS = 10_000
 
+/** Receives stored counts: first the rows, then their hits, for each key oldest first. */
+interface RestoreTarget {
+  rows(records: readonly RowRecord[]): void
+  hit(hit: Hit): void
+}
+
 /** Whether the hits of a row are journalled one by one: windows of an hour and more. */
 export function isDurable(record: RowRecord): boolean {
   return record.windowMs >= DURABLE_WINDOW_MS
@@ -37,7 +42,7 @@ export function isDurable(record: RowRecord): boolean {
  * A wall clock that was wrong for one start erases nothing: a segment is removed only when a window has also passed since the
  * newest hit of earlier runs, while a gateway ran.
  */
-export class Journal implements HitStore {
+export class Journal {
   readonly #directory: string
   readonly #snapshot: string
   readonly #reports: JournalReports
@@ -58,7 +63,7 @@ export class Journal implements HitStore {
   #isIncomplete = false
 
   /** Makes the directory if missing. @throws Error when it cannot be made or locked, or another gateway has locked it */
-  constructor({ directory, reports, onFailure = 'degraded', write, flags }: JournalOptions) {
+  constructor({ directory, reports, onFailure = 'degraded', write }: JournalOptions) {
     this.#directory = directory
     this.#snapshot = join(directory, 'snapshot.ndjson')
     this.#reports = reports
@@ -66,7 +71,7 @@ export class Journal implements HitStore {
     makeDirectory(directory)
     const whenTaken = `${directory} is in use by another gateway`
     this.#lock = held(directory, takeProcessLock({ path: join(directory, 'lock'), whenTaken }))
-    this.#log = new AppendLog({ flags, write, retryMs: RETRY_MS, onFault: (error) => this.#fail(error) })
+    this.#log = new AppendLog({ write, retryMs: RETRY_MS, onFault: (error) => this.#fail(error) })
   }
 
   /** Whether every hit is written, and the next one can be. */
@@ -87,11 +92,6 @@ export class Journal implements HitStore {
   /** Hits that are in memory only, because too many others were waiting. */
   get lostHits(): number {
     return this.#log.lostLines
-  }
-
-  /** What `newId` gives next. */
-  get nextId(): number {
-    return this.#nextId
   }
 
   /** An id that occurs nowhere in the journal. */
@@ -156,19 +156,6 @@ export class Journal implements HitStore {
   }
 
   /**
-   * Takes over one hit of a durable row that another thread allowed. Never begins a new segment, because the others write to
-   * this one.
-   *
-   * @param written whether the other thread has written it
-   */
-  appendFromOther(hit: Hit, written: boolean): void {
-    const line = hitLine(hit)
-    if (written) this.#log.grew(Buffer.byteLength(line))
-    else this.#log.put(line, hit.atMs)
-    this.#segments.at(-1)?.note(hit.id, hit.atMs)
-  }
-
-  /**
    * Once a second: begins a new segment when it is due, retries failed writes, and makes removed files again.
    *
    * @param durable every current hit of durable rows
@@ -216,11 +203,6 @@ export class Journal implements HitStore {
     for (const { file } of before) rmSync(file, { force: true })
   }
 
-  /** Of the segment being written; undefined when none could be opened. Valid until `maintain` or `putTable`. */
-  get descriptor(): number | undefined {
-    return this.#log.descriptor
-  }
-
   /** Stores the hits of a row that got a new id; to be called before that id is declared. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void {
     for (const lines of batches(hits)) {
@@ -240,6 +222,7 @@ export class Journal implements HitStore {
     this.#lock.release()
   }
 
+  /** Goes on after `close`; `putTable` follows. @throws Error when another process has the directory */
   reopen(): void {
     this.#lock = held(this.#directory, this.#lock.renewed())
     this.#reopenAtMs = Number.NEGATIVE_INFINITY

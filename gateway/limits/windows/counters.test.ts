@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import fc from 'fast-check'
 import type { RowRecord } from '../table/row-matching.ts'
 import { Counters, countersOutsideTable, KeyBudget } from './counters.ts'
 
@@ -255,39 +254,4 @@ describe('the budget for keys', () => {
     for (let i = 0; i < 200; i++) other.take(`k${i}`, START)
     assert.deepEqual([row.size, other.size], [100, 25])
   })
-})
-
-test('a copy that counts what was let through elsewhere comes out the same, whatever the rule and its edits', () => {
-  const operation = fc.record({
-    key: fc.constantFrom('a', 'b'),
-    stepMs: fc.integer({ min: 0, max: 40 }),
-    limit: fc.option(fc.constantFrom(3, 50, 1001, 2000), { nil: undefined, freq: 8 }),
-  })
-  fc.assert(
-    fc.property(fc.array(operation, { minLength: 1, maxLength: 120 }), (operations) => {
-      const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 200, horizonMs: null }
-      const [taken, counted] = [new Counters(record, new KeyBudget()), new Counters(record, new KeyBudget())]
-      let nowMs = 1000
-      for (const { key, stepMs, limit } of operations) {
-        nowMs += stepMs
-        if (limit !== undefined) for (const counters of [taken, counted]) counters.edit({ ...record, limit })
-        if (taken.take(key, nowMs).allowed) counted.count(key, nowMs)
-        assert.deepEqual([...counted.entries(nowMs)].sort(), [...taken.entries(nowMs)].sort())
-      }
-    }),
-    { numRuns: 300 },
-  )
-})
-
-test('a key that was counted elsewhere is counted here too when there is no budget, and gives its budget back', () => {
-  const record = { id: 1, name: 'x', path: '/x', methods: null, limit: 5, windowMs: 100, horizonMs: null }
-  const budget = new KeyBudget(4)
-  const counters = new Counters(record, budget)
-  budget.divide([counters])
-  for (const key of ['a', 'b', 'c', 'd', 'e', 'f']) counters.count(key, 0)
-  assert.equal(counters.size, 6)
-  assert.equal(counters.take('g', 1).allowed, false)
-  assert.equal(counters.take('a', 1).remaining, 3)
-  for (let i = 0; i < 6; i++) counters.take('a', 200 + i)
-  assert.equal(counters.take('g', 300).allowed, true)
 })

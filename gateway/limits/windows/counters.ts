@@ -166,22 +166,6 @@ export class Counters {
     this.#windows.get(key)?.giveBack()
   }
 
-  /** Counts one hit that another copy of these counters allowed at `nowMs`, whatever the budget. */
-  count(key: string, nowMs: number): void {
-    this.dropIdle(SWEEP, nowMs)
-    let window = this.#windows.get(key)
-    if (window === undefined) {
-      this.#budget.occupy(this.#windows.size)
-      window = openWindow(this.#rule)
-      this.#windows.set(key, window)
-    } else if (window.sliced !== isSliced(this.#rule.limit)) {
-      window = this.#convert(key, window, nowMs)
-    }
-    // Drops expired hits, as a take does; otherwise a key that only other copies take would grow for ever.
-    window.hitsAt(nowMs, this.#rule)
-    window.add([nowMs, 1], this.#rule)
-  }
-
   /** Counts hits of an earlier run, whatever the budget. To be called oldest first. */
   restore(key: string, entry: Entry, nowMs: number): void {
     if (isExpired(entry[0], nowMs, this.#rule)) return

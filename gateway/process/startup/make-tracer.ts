@@ -7,7 +7,7 @@ import type { StartupConfiguration } from '../startup-configuration.ts'
 /** A receiver that is away is tried every half minute. */
 const REPEAT_MS = 60_000
 
-/** @param secret the same in all threads of the gateway */
+/** @param secret of this gateway */
 export function makeTracer(
   { settings, version, log }: StartupConfiguration,
   { metrics, secret }: { readonly metrics: Metrics; readonly secret: Uint8Array },
