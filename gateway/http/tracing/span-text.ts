@@ -1,15 +1,5 @@
 import { GRPC_STATUSES } from '../rules/grpc.ts'
-import {
-  authorityOf,
-  beginText,
-  inOnePiece,
-  number,
-  originOf,
-  Remembered,
-  rpcOf,
-  statusOf,
-  text,
-} from './attribute-text.ts'
+import { authorityOf, number, originOf, plain, text } from './attribute-text.ts'
 import type { Attempt, Trace } from './trace.ts'
 
 /*
@@ -66,7 +56,6 @@ const HAS_IS_REMOTE = 0x100
 const IS_REMOTE = 0x200
 const MAX_PATH_CHARS = 1024
 const MAX_USER_AGENT_CHARS = 256
-const REQUEST_ID = beginText('countersign.request_id', '')
 const MAX_METHOD_CHARS = 64
 const MAX_STATE_CHARS = 512
 
@@ -95,15 +84,17 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
       : undefined
   const common = commonOf(exchange, end)
   const attributes =
-    pathOf(exchange).attribute +
-    clientAddress.of(exchange.address) +
-    peerAddress.of(exchange.peer) +
-    (headers.userAgent === '' ? '' : userAgent.of(headers.userAgent)) +
-    statusOf(sentStatus) +
+    text('url.path', shownPath(exchange)) +
+    plain('client.address', exchange.address) +
+    plain('network.peer.address', exchange.peer) +
+    text(
+      'user_agent.original',
+      headers.userAgent.slice(0, MAX_USER_AGENT_CHARS).toWellFormed() || undefined,
+    ) +
+    number('http.response.status_code', sentStatus) +
     callOf(exchange, !gone && refusalCode === undefined) +
-    (refusalCode === undefined ? '' : text('countersign.refusal', refusalCode)) +
-    // Its characters need no escape.
-    `${REQUEST_ID}${exchange.requestId}"}}`
+    text('countersign.refusal', refusalCode) +
+    plain('countersign.request_id', exchange.requestId)
   return span(trace, {
     spanId: trace.spanId,
     parentId: trace.parentId,
@@ -116,23 +107,8 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   })
 }
 
-const clientAddress = new Remembered('client.address')
-const peerAddress = new Remembered('network.peer.address')
-const userAgent = new Remembered('user_agent.original', MAX_USER_AGENT_CHARS)
-
-let path = { of: '/', rest: '/', attribute: text('url.path', '/') }
-
-/** The path that came last: as an attribute, and as the rest of a URL in JSON. */
-function pathOf(exchange: TracedExchange): typeof path {
-  if (path.of !== exchange.path) {
-    const shown = exchange.path === '-' ? '/' : exchange.path.slice(0, MAX_PATH_CHARS)
-    path = {
-      of: exchange.path,
-      rest: JSON.stringify(shown).slice(1, -1),
-      attribute: inOnePiece(text('url.path', shown)),
-    }
-  }
-  return path
+function shownPath({ path }: TracedExchange): string {
+  return path === '-' ? '/' : path.slice(0, MAX_PATH_CHARS)
 }
 
 /** What the spans of a route have in common while it is asked in the same way. */
@@ -146,7 +122,7 @@ interface Common {
   readonly client: CommonText
 }
 
-/** Of one kind of spans: what stands before and behind their times. */
+/** The text before and behind the times of one kind of spans. */
 interface CommonText {
   /** Name and kind. */
   readonly before: string
@@ -172,7 +148,7 @@ function commonOf(exchange: TracedExchange, { knownMethods }: TracedEnd): Common
   const isSecure = secure !== undefined
   const ofServer =
     text('url.scheme', isSecure ? 'https' : 'http') +
-    (route === undefined ? '' : text('http.route', route.path)) +
+    text('http.route', route?.path) +
     authorityOf(host) +
     text('network.protocol.version', req.version)
   const common = {
@@ -190,8 +166,8 @@ function commonOf(exchange: TracedExchange, { knownMethods }: TracedEnd): Common
 
 function commonText(kind: number, name: string, attributes: string): CommonText {
   return {
-    before: inOnePiece(`,"name":${JSON.stringify(name)},"kind":${kind},"startTimeUnixNano":"`),
-    behind: inOnePiece(`","attributes":[${attributes.slice(1)}`),
+    before: `,"name":${JSON.stringify(name)},"kind":${kind},"startTimeUnixNano":"`,
+    behind: `","attributes":[${attributes.slice(1)}`,
   }
 }
 
@@ -204,11 +180,10 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   const isAnswered =
     attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
   const attributes =
-    (origin.url ?? beginText('url.full', `http://${exchange.host}`)) +
-    pathOf(exchange).rest +
+    text('url.full', (origin.url ?? `http://${exchange.host}`) + shownPath(exchange)) +
     origin.attributes +
-    (index === 0 ? '' : number('http.request.resend_count', index)) +
-    statusOf(attempt.status) +
+    number('http.request.resend_count', index || undefined) +
+    number('http.response.status_code', attempt.status) +
     (isAnswered ? callOf(exchange, true) : '')
   return span(trace, {
     spanId: attempt.spanId,
@@ -237,14 +212,17 @@ function errorOf(
   return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
 }
 
-const METHOD = beginText('rpc.method', '')
-
 /** Attributes of a call of gRPC. Callers make methods up: only one that the service knows is named. @param isAnswered by the service */
 function callOf(exchange: TracedExchange, isAnswered: boolean): string {
   const { grpcStatus } = exchange
   if (grpcStatus === undefined) return ''
-  const isKnown = isAnswered && GRPC_STATUSES[grpcStatus] !== 'UNIMPLEMENTED'
-  return `${rpcOf(grpcStatus)}${METHOD}${isKnown ? pathOf(exchange).rest.slice(1) : '_OTHER'}"}}`
+  const status = GRPC_STATUSES[grpcStatus]
+  const isKnown = isAnswered && status !== 'UNIMPLEMENTED'
+  return (
+    text('rpc.system.name', 'grpc') +
+    text('rpc.response.status_code', status) +
+    text('rpc.method', isKnown ? shownPath(exchange).slice(1) : '_OTHER')
+  )
 }
 
 /** The error that a call of gRPC came to; undefined: it is no call, or came to OK. */
@@ -287,19 +265,11 @@ function stateOf({ tracestates }: Trace): string {
   return state.length > MAX_STATE_CHARS ? '' : `,"traceState":${JSON.stringify(state)}`
 }
 
-/** The second that was asked for last, in text. */
-let second = 0
-let secondText = '0'
-
 /** Nanoseconds since the epoch, in text because they exceed the integers of a double. */
 export function nanoseconds(epochMs: number): string {
   const whole = Math.floor(epochMs / 1000)
-  if (whole !== second) {
-    second = whole
-    secondText = String(whole)
-  }
-  // Texts of small integers are much faster to make than those of others; the first digit is there for zeros behind it.
-  return secondText + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
+  // The first digit is there for zeros behind it.
+  return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 
 /** Callers make methods up, and each would be one more name of spans. */
