@@ -4,13 +4,13 @@ import { type AddressInfo, connect, type Socket } from 'node:net'
 import { it } from 'node:test'
 import { AdminGuard } from './admin-guard.ts'
 import { createAdminServer } from './admin-server.ts'
-import type { Exposition } from './metrics.ts'
+import type { Metrics } from './metrics.ts'
 import { createMetrics } from './metrics.ts'
 import { metricsRoute } from './metrics-route.ts'
 import { probeRoutes } from './probes.ts'
 
 interface Parts {
-  readonly metrics: Exposition
+  readonly metrics: Pick<Metrics, 'expose' | 'contentType'>
   readonly readiness: () => string | undefined
   readonly degradation: () => string | undefined
 }

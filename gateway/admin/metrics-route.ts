@@ -1,8 +1,8 @@
 import type { AdminRoute } from './admin-route.ts'
-import type { Exposition } from './metrics.ts'
+import type { Metrics } from './metrics.ts'
 
 /** /metrics, for Prometheus. A page is for all who ask while it is computed, or in the same turn of the event loop. */
-export function metricsRoute(metrics: Exposition): AdminRoute {
+export function metricsRoute(metrics: Pick<Metrics, 'expose' | 'contentType'>): AdminRoute {
   let page: Promise<Buffer> | undefined
   const compute = () => {
     const computed = metrics.expose().then((text) => Buffer.from(text))

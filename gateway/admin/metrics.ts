@@ -5,15 +5,11 @@ import { REFUSALS } from '../refusals.ts'
 import { watchEventLoop } from './event-loop.ts'
 import { type Families, makeFamilies } from './metric-table.ts'
 
-/** The page for Prometheus. */
-export interface Exposition {
-  /** In the exposition format that `contentType` names. */
+/** All metrics by their names, and a method for each event that several of them count. */
+export interface Metrics extends Families {
+  /** The page for Prometheus, in the exposition format that `contentType` names. */
   expose(): Promise<string>
   readonly contentType: string
-}
-
-/** All metrics by their names, and a method for each event that several of them count. */
-export interface Metrics extends Families, Exposition {
   /** An exchange is over. */
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   /** A file of the configuration was read. */

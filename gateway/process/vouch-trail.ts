@@ -10,7 +10,6 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 
 /** A witness that is away is logged this often. */
 const REPEAT_MS = 600_000
-const WITNESS_FAILURES = ['unreachable', 'refused', 'invalid', 'unprovable', 'conflict', 'internal'] as const
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
 export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): Vouching | undefined {
@@ -33,11 +32,21 @@ export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Met
 
 type Hear = { readonly [Type in VouchNews['type']]?: (news: Extract<VouchNews, { type: Type }>) => void }
 type Log = StartupConfiguration['log']
+type Failure = Extract<VouchNews, { type: 'witness-fault' }>['failure']
+
+const FAILURES: readonly Failure[] = [
+  'unreachable',
+  'refused',
+  'invalid',
+  'unprovable',
+  'conflict',
+  'internal',
+]
 
 function hearWitnesses(log: Log, metrics: Metrics, { members, everyMs }: WitnessesSettings): Hear {
   const names = members.map(({ key }) => key.slice(0, key.indexOf('+')))
   const failures = metrics.gateway_audit_witness_failures_total
-  for (const witness of names) for (const failure of WITNESS_FAILURES) failures.begin(witness, failure)
+  for (const witness of names) for (const failure of FAILURES) failures.begin(witness, failure)
   const follow = expose(everyMs, {
     interval: metrics.gateway_audit_witness_interval_seconds,
     lag: metrics.gateway_audit_witness_lag_seconds,

@@ -1,4 +1,5 @@
 import type { Metrics } from '../../admin/metrics.ts'
+import type { DropReason } from '../../http/tracing/span-exporter.ts'
 import { Tracer } from '../../http/tracing/tracer.ts'
 import { RepeatedFault } from '../repeated-fault.ts'
 import { gatewayIdOf } from '../shared-state.ts'
@@ -6,6 +7,7 @@ import type { StartupConfiguration } from '../startup-configuration.ts'
 
 /** A receiver that is away is tried every half minute. */
 const REPEAT_MS = 60_000
+const DROP_REASONS: readonly DropReason[] = ['queue_full', 'refused', 'undelivered', 'stopped']
 
 /** @param secret of this gateway */
 export function makeTracer(
@@ -16,7 +18,7 @@ export function makeTracer(
   const exported = metrics.gateway_trace_spans_exported_total
   const dropped = metrics.gateway_trace_spans_dropped_total
   exported.begin()
-  for (const reason of ['queue_full', 'refused', 'undelivered', 'stopped']) dropped.begin(reason)
+  for (const reason of DROP_REASONS) dropped.begin(reason)
   const fault = new RepeatedFault(REPEAT_MS)
   return new Tracer({
     settings: settings.tracing,
