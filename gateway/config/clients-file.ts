@@ -1,32 +1,18 @@
 import type { KeyObject } from 'node:crypto'
 import { keysOf, type Principal } from '../principal.ts'
-import { readSecret, type SecretPlace, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
+import type { CLIENT_KEYS, CLIENTS_FILE } from './keys/clients-keys.ts'
+import type { Written } from './keys/key-types.ts'
 import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './rules/client-rules.ts'
+import { readSecret, type SecretSources, THIS_MACHINE } from './rules/client-secrets.ts'
 import { canonicalName } from './rules/distinguished-name.ts'
 
 /** The kinds of credentials that a route can ask for. */
 export type CredentialKind = 'bearer' | 'mtls' | 'hmac'
 
-/** What identifies a client's certificate. */
-type CertificateIdentity = (
-  | { readonly thumbprint: string }
-  | { readonly sanDns: string }
-  | { readonly sanUri: string }
-  | { readonly subject: string }
-) & {
-  /** Subject or thumbprint of the authority that must have issued it; one of a list is enough. */
-  readonly issuer?: string | readonly string[]
-}
-
 /** One entry of config/clients.json as it was written. Without secrets, so the audit trail can record it. Immutable. */
-interface ClientRow {
-  readonly id: string
-  readonly scopes: readonly string[]
-  readonly mtls?: CertificateIdentity
-  readonly hmac?: { readonly keyId: string; readonly secrets: readonly SecretPlace[] }
-}
+type ClientRow = Written<typeof CLIENT_KEYS>
 
 /** The key that one client signs its webhooks with. Immutable. */
 export interface WebhookKey {
@@ -68,13 +54,9 @@ const emptyTables = () => ({
 
 export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
 
-interface Written {
-  readonly clients: readonly ClientRow[]
-}
-
 /** The table under construction, and the values that must be unique in it. */
 interface Draft {
-  readonly json: JsonFile<Written>
+  readonly json: JsonFile<Written<typeof CLIENTS_FILE>>
   readonly sources: SecretSources
   readonly tables: ReturnType<typeof emptyTables>
   /** What has been seen, by kind and value, with its path. */
@@ -88,7 +70,7 @@ interface Draft {
  * @param file its name, for the faults
  */
 export function parseClients(file: string, text: string, sources = THIS_MACHINE): Parsed<ClientTable> {
-  const json = new JsonFile<Written>(file, text, checkClientsSchema, { secret: true })
+  const json = new JsonFile<Written<typeof CLIENTS_FILE>>(file, text, checkClientsSchema, { secret: true })
   const rows = json.value?.clients
   if (!Array.isArray(rows)) return { faults: withoutSecrets(json.faults()) }
   const draft: Draft = { json, sources, tables: emptyTables(), owners: new Map() }
@@ -147,7 +129,7 @@ function plainHex(thumbprint: string): string {
 type Identity = readonly [key: string | undefined, table: Map<string, Principal>]
 
 /** The key that a certificate is looked up by, and its table. */
-function identityOf(draft: Draft, at: string, mtls: CertificateIdentity | undefined): Identity {
+function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity {
   const { json, tables } = draft
   if (mtls === undefined || !json.sound(at)) return [undefined, tables.bySubject]
   if (IDENTITIES.filter((kind) => kind in mtls).length !== 1) {
@@ -158,12 +140,11 @@ function identityOf(draft: Draft, at: string, mtls: CertificateIdentity | undefi
     claim(draft, { path: `${at}.${kind}`, kind, value })
     return [value, table]
   }
-  if ('thumbprint' in mtls) {
-    return own('thumbprint', plainHex(mtls.thumbprint), tables.byThumbprint)
-  }
-  if ('sanDns' in mtls) return own('sanDns', mtls.sanDns.toLowerCase(), tables.bySanDns)
-  if ('sanUri' in mtls) return own('sanUri', mtls.sanUri, tables.bySanUri)
-  const subject = canonicalName(mtls.subject)
+  const { thumbprint, sanDns, sanUri, subject: name = '' } = mtls
+  if (thumbprint !== undefined) return own('thumbprint', plainHex(thumbprint), tables.byThumbprint)
+  if (sanDns !== undefined) return own('sanDns', sanDns.toLowerCase(), tables.bySanDns)
+  if (sanUri !== undefined) return own('sanUri', sanUri, tables.bySanUri)
+  const subject = canonicalName(name)
   if (subject !== undefined) return own('subject', subject, tables.bySubject)
   json.refuse({ path: `${at}.subject`, reason: 'must be a name such as "CN=bank-b,O=Bank B,C=DE"' })
   return [undefined, tables.bySubject]

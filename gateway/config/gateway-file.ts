@@ -122,7 +122,7 @@ interface WrittenRoute extends WrittenRoutePolicy {
 
 /** What a row has that names no more than it must. */
 const ROUTE_DEFAULTS = Object.fromEntries(
-  Object.entries(schema.$defs.route.properties).flatMap(([key, property]) =>
+  Object.entries(schema.properties.routes.items.properties).flatMap(([key, property]) =>
     'default' in property ? [[key, property.default]] : [],
   ),
 ) as unknown as Pick<WrittenRoute, 'clientCert' | 'scopes' | 'mode'>

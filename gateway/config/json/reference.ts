@@ -5,20 +5,13 @@ import { REMOVED_HEADERS } from '../../http/rules/field-rules.ts'
 
 /** What the schemas use of JSON Schema 2020-12, as far as the reference shows it. */
 interface Schema {
-  readonly title?: string
   readonly description?: string
   readonly type?: string | readonly string[]
-  readonly $ref?: string
-  readonly $defs?: Readonly<Record<string, Schema>>
   readonly properties?: Readonly<Record<string, Schema>>
-  readonly patternProperties?: Readonly<Record<string, Schema>>
   readonly additionalProperties?: boolean | Schema
   readonly required?: readonly string[]
   readonly items?: Schema
-  readonly anyOf?: readonly Schema[]
-  readonly oneOf?: readonly Schema[]
   readonly enum?: readonly unknown[]
-  readonly const?: unknown
   readonly minimum?: number
   readonly maximum?: number
   readonly default?: unknown
@@ -59,69 +52,44 @@ function chapterOf(name: string): string {
   const file = new URL(`../../../config/schemas/${name}.schema.json`, import.meta.url)
   const root: Schema = JSON.parse(readFileSync(file, 'utf8'))
   const tables = new Map<string, Schema>()
-  collect(root, root, '', tables)
-  const parts = [...tables].map(([path, schema]) => tableOf(root, path, schema))
+  collect(root, '', tables)
+  const parts = [...tables].map(([path, schema]) => tableOf(path, schema))
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
 
 /** Finds every object with keys of its own, in the order of the file. */
-function collect(root: Schema, written: Schema, path: string, tables: Map<string, Schema>): void {
-  const schema = resolve(root, written)
+function collect(schema: Schema, path: string, tables: Map<string, Schema>): void {
+  const { properties = {}, items, additionalProperties: values } = schema
   if (schema.properties !== undefined) tables.set(path, schema)
-  for (const [key, value] of Object.entries(schema.properties ?? {}))
-    collect(root, value, join(path, key), tables)
-  if (schema.items !== undefined) collect(root, schema.items, `${path}[]`, tables)
-  for (const value of valuesOf(schema)) collect(root, value, join(path, '<name>'), tables)
-  for (const choice of schema.anyOf ?? schema.oneOf ?? []) collect(root, choice, path, tables)
-}
-
-/** Schemas of the values of keys that the operator names. */
-function valuesOf({ additionalProperties, patternProperties }: Schema): Schema[] {
-  const additional = typeof additionalProperties === 'object' ? [additionalProperties] : []
-  return [...additional, ...Object.values(patternProperties ?? {})]
+  for (const [key, value] of Object.entries(properties)) collect(value, join(path, key), tables)
+  if (items !== undefined) collect(items, `${path}[]`, tables)
+  if (typeof values === 'object') collect(values, join(path, '<name>'), tables)
 }
 
 function join(path: string, key: string): string {
   return path === '' ? key : `${path}.${key}`
 }
 
-function tableOf(root: Schema, path: string, { properties = {}, required = [] }: Schema): string {
-  const rows = Object.entries(properties).map(([key, written]) => {
-    const schema = resolve(root, written)
+function tableOf(path: string, { properties = {}, required = [] }: Schema): string {
+  const rows = Object.entries(properties).map(([key, schema]) => {
     const preset = required.includes(key) ? 'required' : codeOf(schema.default)
-    return `| \`${key}\` | ${shapeOf(root, schema)} | ${preset} | ${textOf(schema)} |\n`
+    return `| \`${key}\` | ${shapeOf(schema)} | ${preset} | ${textOf(schema)} |\n`
   })
   const heading = path === '' ? '' : `\n### \`${path}\`\n`
   return `${heading}\n| key | value | default | |\n| --- | --- | --- | --- |\n${rows.join('')}`
 }
 
-/** What stands beside a `$ref` takes precedence. */
-function resolve(root: Schema, schema: Schema): Schema {
-  if (schema.$ref === undefined) return schema
-  const name = schema.$ref.replace('#/$defs/', '')
-  const { $ref, ...beside } = schema
-  return { ...resolve(root, root.$defs?.[name] ?? {}), ...beside }
-}
-
-function shapeOf(root: Schema, written: Schema): string {
-  const schema = resolve(root, written)
-  const choices = schema.anyOf ?? schema.oneOf
+function shapeOf(schema: Schema): string {
   if (schema.enum !== undefined) return schema.enum.map(codeOf).join(' ')
-  if (schema.const !== undefined) return codeOf(schema.const)
-  if (schema.type === undefined && choices !== undefined) {
-    return [...new Set(choices.map((choice) => shapeOf(root, choice)))].join(' or ')
-  }
-  const types = typeof schema.type === 'string' ? [schema.type] : (schema.type ?? ['object'])
-  return types.map((type) => namedType(root, schema, type)).join(' or ')
+  return [schema.type ?? 'object']
+    .flat()
+    .map((type) => namedType(schema, type))
+    .join(' or ')
 }
 
-function namedType(root: Schema, schema: Schema, type: string): string {
-  if (type === 'array') return listOf(root, schema)
+function namedType(schema: Schema, type: string): string {
+  if (type === 'array') return schema.items === undefined ? 'list' : `list of ${shapeOf(schema.items)}`
   return type === 'integer' || type === 'number' ? type + boundsOf(schema) : type
-}
-
-function listOf(root: Schema, { items }: Schema): string {
-  return items === undefined ? 'list' : `list of ${shapeOf(root, items)}`
 }
 
 function boundsOf({ minimum, maximum }: Schema): string {

@@ -20,8 +20,6 @@ export interface SchemaReport {
 
 /** What a schema may say: JSON Schema 2020-12 as far as our schemas use it. */
 export interface Schema {
-  readonly $defs?: Readonly<Record<string, Schema>>
-  readonly $ref?: string
   readonly type?: string | readonly string[]
   readonly enum?: readonly unknown[]
   readonly minimum?: number
@@ -71,7 +69,7 @@ const TYPE_WORDS = new Map([
 /** Reads a value by a schema. Operators' editors use the same one. */
 export function schemaCheck(schema: Schema): SchemaCheck {
   return (value) => {
-    const inspection = new Inspection(schema)
+    const inspection = new Inspection()
     inspection.visit(schema, value)
     const { problems, unsound, more } = inspection
     return { problems, unsound: more > 0 ? ['$'] : unsound, more }
@@ -82,27 +80,16 @@ class Inspection {
   readonly problems: Problem[] = []
   readonly unsound: string[] = []
   more = 0
-  readonly #root: Schema
   /** Keys and indexes from the root to the value that is visited. */
   readonly #steps: (string | number)[] = []
 
-  constructor(root: Schema) {
-    this.#root = root
-  }
-
-  visit(written: Schema, value: unknown): void {
-    const schema = this.#resolved(written)
+  visit(schema: Schema, value: unknown): void {
     const reason = faultOf(schema, value)
     if (reason !== undefined) this.#refuse((path) => reason + removalHint(path, value))
     if (Array.isArray(value)) this.#visitEntries(schema, value)
     else if (typeof value === 'object' && value !== null) {
       this.#visitKeys(schema, value as Record<string, unknown>)
     }
-  }
-
-  #resolved(schema: Schema): Schema {
-    if (schema.$ref === undefined) return schema
-    return { ...this.#root.$defs?.[schema.$ref.slice('#/$defs/'.length)], ...schema }
   }
 
   #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {

@@ -1,8 +1,17 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { REFUSALS } from '../../refusals.ts'
+import { CLIENTS_FILE } from '../keys/clients-keys.ts'
+import { GATEWAY_FILE } from '../keys/gateway-keys.ts'
+import { LIMITS_FILE } from '../keys/limits-keys.ts'
 import { referenceText } from './reference.ts'
+import { schemaText } from './schema-text.ts'
 
-/* `npm run schemas`, after an edit in config/schemas or refusals.ts. */
+const FILES = { gateway: GATEWAY_FILE, limits: LIMITS_FILE, clients: CLIENTS_FILE }
+
+/* `npm run schemas`, after an edit in config/keys or refusals.ts. */
+for (const [name, declared] of Object.entries(FILES)) {
+  writeFileSync(new URL(`../../../config/schemas/${name}.schema.json`, import.meta.url), schemaText(declared))
+}
 writeFileSync(new URL('../../../config/REFERENCE.md', import.meta.url), referenceText())
 
 const document = new URL('../../REFUSALS.md', import.meta.url)

@@ -2,37 +2,25 @@ import schema from '../../../config/schemas/limits.schema.json' with { type: 'js
 import type { Parsed } from '../../config/faults.ts'
 import { JsonFile } from '../../config/json/json-file.ts'
 import { schemaCheck } from '../../config/json/schema-check.ts'
+import type { Written } from '../../config/keys/key-types.ts'
+import type { LIMITS_FILE } from '../../config/keys/limits-keys.ts'
 import { methodSet } from '../../config/rules/method-rules.ts'
 import { checkRows } from '../../config/rules/row-rules.ts'
 import { windowToMs } from '../../config/rules/window-rule.ts'
-import type { LimitMode, LimitPer, LimitRow, OnStoreFailure } from './limit-row.ts'
+import type { LimitRow } from './limit-row.ts'
 
-/** The file's content with the schema's defaults. */
-interface Written {
-  readonly limits: readonly WrittenRow[]
-}
-
-interface WrittenRow {
-  readonly path: string
-  readonly methods?: readonly string[]
-  readonly limit: number
-  readonly window: string
-  readonly purpose: string
-  readonly name?: string
-  readonly per: LimitPer
-  readonly mode: LimitMode
-  readonly onStoreFailure: OnStoreFailure
-}
+type WrittenLimits = Written<typeof LIMITS_FILE>
+type WrittenRow = WrittenLimits['limits'][number]
 
 const MAX_WINDOW = '366d'
 const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
-const NAME = new RegExp(schema.$defs.limit.properties.name.pattern, 'u')
+const NAME = new RegExp(schema.properties.limits.items.properties.name.pattern, 'u')
 
 const checkSchema = schemaCheck(schema)
 
 /** Parses config/limits.json: the rows in the order of the file. @param file its name, for the faults */
 export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
-  const json = new JsonFile<Written>(file, text, checkSchema)
+  const json = new JsonFile<WrittenLimits>(file, text, checkSchema)
   const rows = json.value?.limits
   if (!Array.isArray(rows)) return { faults: json.faults() }
   const sound = checkRows(json, '$.limits', rows)
@@ -64,7 +52,7 @@ function nameOf({ name, path }: WrittenRow): string {
   return last ?? (path.endsWith('*') ? 'all' : 'root')
 }
 
-function checkWindows(json: JsonFile<Written>, rows: readonly WrittenRow[]): void {
+function checkWindows(json: JsonFile<WrittenLimits>, rows: readonly WrittenRow[]): void {
   for (const [index, row] of rows.entries()) {
     const path = `$.limits[${index}].window`
     if (!json.sound(path) || windowToMs(row.window) <= MAX_WINDOW_MS) continue
@@ -73,7 +61,11 @@ function checkWindows(json: JsonFile<Written>, rows: readonly WrittenRow[]): voi
 }
 
 /** Names must be unique: they identify rows in the RateLimit fields and in metrics. */
-function checkNames(json: JsonFile<Written>, rows: readonly WrittenRow[], sound: ReadonlySet<number>): void {
+function checkNames(
+  json: JsonFile<WrittenLimits>,
+  rows: readonly WrittenRow[],
+  sound: ReadonlySet<number>,
+): void {
   const owners = new Map<string, number>()
   for (const [index, row] of rows.entries()) {
     const path = `$.limits[${index}].name`

@@ -1,0 +1,222 @@
+import { anyText, choice, flag, integer, key, keys, list, span, text } from './key-types.ts'
+
+const ROTATION = keys({
+  maxBytes: integer('Checked once a second, so a file grows beyond it by what a second brings.', {
+    range: [65_536],
+    examples: [268_435_456],
+  }),
+  maxAge: span('smhd', 'Since the first record of the file: a whole number followed by s, m, h or d.', {
+    examples: ['1d', '12h'],
+  }),
+  compress: choice(
+    ['none', 'zstd'],
+    'zstd: each file that the gateway has closed and sealed is replaced by `<file>.zst`, after the copy was read back and compared.',
+    { default: 'none' },
+  ),
+})
+
+const RETENTION = keys({
+  keep: span('smhd', 'After a file was closed: a whole number followed by s, m, h or d.', {
+    required: true,
+    examples: ['400d'],
+  }),
+  minFreeBytes: integer(
+    'While the disk of the audit files has less than this free, closed files are removed before their time, oldest first, by the same rules. Needs `rotation`, or there is nothing closed. Default: only time removes.',
+    { range: [1_048_576], examples: [10_737_418_240] },
+  ),
+  unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
+})
+
+const OBJECT_LOCK = keys({
+  mode: choice(
+    ['GOVERNANCE', 'COMPLIANCE'],
+    'COMPLIANCE: nobody can shorten it. GOVERNANCE: whoever has the right to.',
+    { required: true },
+  ),
+  retain: span('smhd', 'From the copy on: a whole number followed by s, m, h or d.', {
+    required: true,
+    examples: ['2190d'],
+  }),
+})
+
+const S3 = keys({
+  endpoint: anyText('URL of the server, without the bucket.', {
+    required: true,
+    examples: ['https://s3.eu-central-1.amazonaws.com'],
+  }),
+  bucket: anyText('Of the bucket.', {
+    required: true,
+    pattern: '^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$',
+    patternErrorMessage: 'must be a name that a bucket can have',
+    examples: ['evidence'],
+  }),
+  region: text('That requests are signed for.', { default: 'us-east-1', examples: ['eu-central-1'] }),
+  prefix: anyText('Stands before each name; one for each gateway.', {
+    default: '',
+    examples: ['gateway-1/'],
+  }),
+  credentialsFile: text(
+    'File with lines such as `aws_access_key_id = …`; read again for each request. Default: the AWS SDK finds the keys, in the environment, a profile, a web identity, the container or the instance.',
+    { examples: ['/run/secrets/evidence'] },
+  ),
+  objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.', {
+    examples: [{ mode: 'COMPLIANCE', retain: '2190d' }],
+  }),
+})
+
+const SHIP = keys({
+  directory: text('It must be there.', { examples: ['/mnt/evidence'] }),
+  s3: key(
+    S3,
+    'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The keys need s3:PutObject and s3:GetObject, with a lock s3:PutObjectRetention.',
+    {
+      examples: [
+        { endpoint: 'https://s3.eu-central-1.amazonaws.com', bucket: 'evidence', region: 'eu-central-1' },
+      ],
+    },
+  ),
+})
+
+const MEMBER = keys({
+  url: text('Its submission prefix; checkpoints are posted to `/add-checkpoint` below it.', {
+    required: true,
+    examples: ['https://witness.example.com'],
+  }),
+  key: text('Its verifier key as C2SP signed-note writes it, of Ed25519 or ML-DSA-44 cosignatures.', {
+    required: true,
+    examples: ['witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb'],
+  }),
+  caFile: text(
+    'PEM: the authorities that the certificate of the URL may be of. Default: those that Node knows.',
+    { examples: ['/run/tls/witness-ca.pem'] },
+  ),
+})
+
+const WITNESSES = keys({
+  policyFile: text(
+    'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, which may have groups; in the place of `quorum` and `members`. Auditors give the same file to `countersign audit verify --policy`.',
+    { examples: ['/etc/countersign/witnesses.policy'] },
+  ),
+  quorum: integer('How many of them must have signed a checkpoint for it to count as witnessed.', {
+    range: [1, 32],
+    examples: [2],
+  }),
+  every: span(
+    'smhd',
+    'Between two checkpoints that they are asked to sign, at least: a whole number followed by s, m, h or d.',
+    { default: '1m' },
+  ),
+  members: list(MEMBER, 'The witnesses, each with another key.', {
+    minItems: 1,
+    maxItems: 32,
+    examples: [
+      [
+        {
+          url: 'https://witness.example.com',
+          key: 'witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb',
+        },
+      ],
+    ],
+  }),
+})
+
+const STAMPS = keys({
+  url: text('Where requests are posted to. Responses are signed, so that http is enough.', {
+    required: true,
+    examples: ['http://tsa.example.com/'],
+  }),
+  every: span('smhd', 'Between two stamps, at least: a whole number followed by s, m, h or d.', {
+    default: '1h',
+  }),
+  authorityFile: text('PEM: the certificates that must have issued the one that signs the stamps.', {
+    required: true,
+    examples: ['/etc/countersign/tsa-ca.pem'],
+  }),
+  caFile: text(
+    'PEM: the authorities that the certificate of an https URL may be of. Default: those that Node knows.',
+    { examples: ['/run/tls/tsa-web-ca.pem'] },
+  ),
+  policy: anyText(
+    'Object identifier of the policy that stamps must have. Default: the one that the authority chooses.',
+    { pattern: '^[0-2](\\.(0|[1-9][0-9]{0,14})){1,20}$', examples: ['1.3.6.1.4.1.4146.2.3'] },
+  ),
+})
+
+const AUDIT = keys({
+  file: text('NDJSON file, relative to the working directory; `-` is standard output.', {
+    env: 'GATEWAY_AUDIT_FILE',
+    default: 'data/audit.ndjson',
+    examples: ['data/audit.ndjson', '-'],
+  }),
+  durability: choice(
+    ['written', 'synced', 'buffered'],
+    'How far a record has got when its request is forwarded, or its answer given. `written`: handed to the operating system. `synced`: on the disk, by fdatasync, in groups. `buffered`: in memory, for at most 5 ms.',
+    { env: 'GATEWAY_AUDIT_DURABILITY', default: 'written' },
+  ),
+  seals: choice(
+    ['on', 'off'],
+    '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed. More in AUDIT.md.',
+    { env: 'GATEWAY_AUDIT_SEALS', default: 'on' },
+  ),
+  sealKeyFile: text(
+    'PEM: the Ed25519 private key that signs the seals. Default: `audit-seal-key.pem` in the data directory, made at the first start.',
+    { env: 'GATEWAY_AUDIT_SEAL_KEY', examples: ['/run/secrets/audit-seal-key.pem'] },
+  ),
+  secondSealKey: choice(
+    ['ml-dsa-44'],
+    'A second key signs the seals too: `ml-dsa-44` is one of ML-DSA-44 (FIPS 204), against quantum computers. It lies beside the first, as `audit-seal-key-ml-dsa-44.pem` beside `audit-seal-key.pem`, and is made with it where the first is in the data directory; beside a key that is named, `countersign audit key --second` makes it. Default: none. More in AUDIT.md.',
+  ),
+  origin: anyText(
+    "Name of this gateway's log in its seals, without spaces and +; each gateway has another. Default: `countersign/` and the first 16 hexadecimal digits of the hash of its public key.",
+    {
+      pattern: '^[!-*,-~]{1,200}$',
+      patternErrorMessage:
+        'must be a name of 1 to 200 ASCII characters without spaces and +, such as audit.example.com/gateway-1',
+      examples: ['audit.example.com/gateway-1'],
+    },
+  ),
+  rotation: key(
+    ROTATION,
+    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. The closed one is renamed to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never. More in AUDIT.md.',
+    { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
+  ),
+  retention: key(
+    RETENTION,
+    'When the gateway removes audit files that it has closed, oldest first, and the tiles of the log that only they needed. Never what is not sealed, nor with `ship` what is not shipped. Each is named in the trail by AUDIT_PRUNE before. Default: never. More in AUDIT.md.',
+    { examples: [{ keep: '400d' }] },
+  ),
+  ship: key(
+    SHIP,
+    'Where closed audit files, the tiles and the checkpoint of the log are copied to: a directory, as a rule another mount, or a bucket. Names stay as they are. A copy counts when its checksum was compared. Default: nowhere. More in AUDIT.md.',
+    { examples: [{ directory: '/mnt/evidence' }] },
+  ),
+  witnesses: key(
+    WITNESSES,
+    'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness): whoever holds the gateway and its key cannot put an earlier or another trail in its place unnoticed. Default: nobody.',
+    {
+      examples: [
+        {
+          quorum: 1,
+          members: [
+            {
+              url: 'https://witness.example.com',
+              key: 'witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb',
+            },
+          ],
+        },
+      ],
+    },
+  ),
+  stamps: key(
+    STAMPS,
+    'An authority that says when a checkpoint of the seals was there at the latest (RFC 3161). Default: nobody.',
+    { examples: [{ url: 'http://tsa.example.com/', authorityFile: '/etc/countersign/tsa-ca.pem' }] },
+  ),
+})
+
+export const AUDIT_KEYS = {
+  audit: key(AUDIT, 'Where the two records of every request go.', {
+    default: {},
+    examples: [{ file: 'data/audit.ndjson' }],
+  }),
+}

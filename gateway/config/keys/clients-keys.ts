@@ -1,0 +1,113 @@
+import { Type } from 'typebox'
+import { anyText, file, key, keys, list, text } from './key-types.ts'
+import { SECRET } from './shared-keys.ts'
+
+const CLIENT_SCOPE = Type.String({
+  pattern: '^[\\x21\\x23-\\x5b\\x5d-\\x7e]{1,128}$',
+  patternErrorMessage: 'must be 1 to 128 visible ASCII characters without a space, \\ or "',
+})
+
+const MTLS = keys({
+  thumbprint: anyText(
+    'SHA-256 of the certificate, in hexadecimal; colons and letter case make no difference. `openssl x509 -noout -fingerprint -sha256 -in client.pem` prints it. Changes with every certificate.',
+    {
+      pattern: '^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$',
+      patternErrorMessage: 'must be the 64 hexadecimal digits of a SHA-256 thumbprint',
+      examples: ['60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752'],
+    },
+  ),
+  sanDns: anyText(
+    "A DNS name among the certificate's subject alternative names; letter case makes no difference, wildcards stand for nothing.",
+    {
+      maxLength: 253,
+      pattern:
+        '^(?:[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\\.)*[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$',
+      patternErrorMessage: 'must be a DNS name without a wildcard or a closing dot',
+      examples: ['client.bank-b.example'],
+    },
+  ),
+  sanUri: anyText(
+    "A URI among the certificate's subject alternative names, compared character by character.",
+    {
+      maxLength: 2048,
+      pattern: '^[A-Za-z][A-Za-z0-9+.-]*:[\\x21-\\x7e]+$',
+      patternErrorMessage: 'must be a URI with its scheme',
+      examples: ['spiffe://bank-b.example/payments'],
+    },
+  ),
+  subject: text(
+    'The whole distinguished name of the certificate, the most specific part first (RFC 4514). `openssl x509 -noout -subject -nameopt RFC2253 -in client.pem` prints it.',
+    { maxLength: 1024, examples: ['CN=bank-b,O=Bank B,C=DE'] },
+  ),
+  issuer: key(
+    Type.Unsafe<string | readonly string[]>({
+      type: ['string', 'array'],
+      minLength: 1,
+      maxLength: 1024,
+      minItems: 1,
+      maxItems: 8,
+      items: Type.String({ minLength: 1, maxLength: 1024 }),
+    }),
+    "The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. Two authorities of one subject are one to it; a thumbprint tells them apart. A list is for one that takes another's place: each of them will do.",
+    { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
+  ),
+})
+
+const HMAC = keys({
+  keyId: anyText('What the client sends as `X-API-Key`; unique. It is a name, not a secret.', {
+    required: true,
+    pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
+    patternErrorMessage:
+      'must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and must not be a secret (whsec_…)',
+    examples: ['key_acme'],
+  }),
+  secrets: list(
+    SECRET,
+    'Where the secrets are; each is `whsec_` and the base64 of 24 to 64 random bytes. Several are accepted at once, so that a new one can take the place of an old one. They are read when this file is.',
+    {
+      required: true,
+      minItems: 1,
+      maxItems: 8,
+      examples: [[{ env: 'ACME_WEBHOOK_SECRET' }, { file: '/run/secrets/acme' }]],
+    },
+  ),
+})
+
+/** An entry of clients.json. */
+export const CLIENT_KEYS = keys({
+  id: anyText(
+    'What the audit trail, the limits and the upstream (`X-Auth-Client`) call it; unique. The same as the percent-encoded `client_id` of its tokens, if it has any: both are one caller then.',
+    {
+      required: true,
+      pattern: '^[\\x21-\\x7e]{1,256}$',
+      patternErrorMessage: 'must be 1 to 256 visible ASCII characters without a space',
+      examples: ['bank-b', 'acme'],
+    },
+  ),
+  scopes: list(CLIENT_SCOPE, 'What it may do. Default: nothing that needs a scope.', {
+    maxItems: 100,
+    uniqueItems: true,
+    default: [],
+    examples: [['accounts:read']],
+  }),
+  mtls: key(
+    MTLS,
+    "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. `issuer` says whose certificate it must be, which several authorities in `tls.clientCaFile` make necessary for all but a thumbprint.",
+    { minProperties: 1, maxProperties: 2, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
+  ),
+  hmac: key(HMAC, 'The key with which the client signs its webhooks (Standard Webhooks 1.0).', {
+    examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],
+  }),
+})
+
+export const CLIENTS_FILE = file(
+  'clients',
+  'The machines that may call: by a client certificate (mTLS), by signed webhooks (HMAC), or both. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
+  {
+    clients: list(CLIENT_KEYS, 'One entry per client. An empty list knows no machine.', {
+      required: true,
+      maxItems: 10_000,
+      examples: [[{ id: 'acme', hmac: { keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] } }]],
+    }),
+  },
+)

@@ -1,0 +1,123 @@
+import { Type } from 'typebox'
+import { choice, integer, key, keys, list, span, TEXT, text } from './key-types.ts'
+import { SCOPE } from './shared-keys.ts'
+
+const ALGORITHMS = Type.Array(Type.Enum(['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']), {
+  minItems: 1,
+  uniqueItems: true,
+})
+const PROFILE = Type.Enum(['fapi'])
+
+export const ISSUER = keys({
+  issuer: text('Exactly the `iss` that its tokens carry.', {
+    required: true,
+    maxLength: 256,
+    examples: ['https://partner.example'],
+  }),
+  jwksUri: text('Where it publishes its keys.', {
+    required: true,
+    examples: ['https://partner.example/jwks.json'],
+  }),
+  audience: text('The `aud` that its tokens must carry: what it knows this API by.', {
+    required: true,
+    examples: ['https://bank.example/api'],
+  }),
+  algorithms: key(
+    ALGORITHMS,
+    'What its tokens may be signed by, as in `algorithms` of the file. Default: all; under the profile `fapi` all but RS256.',
+    { examples: [['PS256', 'EdDSA']] },
+  ),
+  profile: key(
+    PROFILE,
+    '`fapi`: its tokens are held to the FAPI 2.0 Security Profile, as by the `profile` of the file.',
+    { examples: ['fapi'] },
+  ),
+  scopes: list(
+    SCOPE,
+    'What its tokens may permit. Other scopes in them are dropped: they count for no route and do not go upstream. Default: none.',
+    { maxItems: 100, uniqueItems: true, default: [], examples: [['accounts:read']] },
+  ),
+})
+
+const DPOP = keys({
+  nonce: choice(
+    ['off', 'required'],
+    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes, so that none can be made in advance. It costs each client one more round trip now and then.',
+    { default: 'off' },
+  ),
+  publicUrls: list(
+    TEXT,
+    'The URLs that clients know the gateway by, with the path that is taken off before it gets here, if any. Proofs are made for the URL of the request; what Host and X-Forwarded-Host say is not believed, because whoever steals a proof can say what they like. Default: scheme, host and port of the issuer.',
+    { minItems: 1, uniqueItems: true, examples: [['https://api.bank.example']] },
+  ),
+})
+
+const AUTH_THROTTLE = keys({
+  failures: integer('Bad credentials that are let pass; 0 lets any number pass.', {
+    range: [0, 1000],
+    default: 20,
+    examples: [20, 0],
+  }),
+  window: span(
+    'smh',
+    'A whole number followed by s, m or h: seconds, minutes or hours. At most 24h. It slides.',
+    { default: '1m' },
+  ),
+})
+
+export const ISSUER_KEYS = {
+  issuer: text(
+    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; where routes accept bearer tokens and nobody has set an issuer, the start, `validate` and `explain route` warn.',
+    { env: 'GATEWAY_ISSUER', default: 'http://localhost:8080', examples: ['https://bank.example'] },
+  ),
+  jwksUri: text(
+    'Where the issuer publishes its keys. Default: the first http or https upstream + /.well-known/jwks.json.',
+    { env: 'GATEWAY_JWKS_URI', examples: ['https://bank.example/.well-known/jwks.json'] },
+  ),
+  audience: text('The `aud` that tokens must carry. Default: the issuer + /api.', {
+    env: 'GATEWAY_AUDIENCE',
+    examples: ['https://bank.example/api'],
+  }),
+  algorithms: key(
+    ALGORITHMS,
+    "What the issuer's tokens may be signed by. `Ed25519` and `EdDSA` are two names of one algorithm: either lets both through. Default: all; under the profile `fapi` all but RS256.",
+    { examples: [['ES256']] },
+  ),
+  profile: key(
+    PROFILE,
+    "`fapi`: the issuer's tokens are held to the FAPI 2.0 Security Profile. They must be bound to a DPoP key or a client certificate, RS256 is not accepted, and the keys come over https. Default: none.",
+    { examples: ['fapi'] },
+  ),
+  issuers: list(
+    ISSUER,
+    'Issuers whose tokens are accepted beside those of `issuer`. Which one a token is of is told by its `iss`; the keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`, so that none of them can be taken for one of ours.',
+    {
+      maxItems: 64,
+      default: [],
+      examples: [
+        [
+          {
+            issuer: 'https://partner.example',
+            jwksUri: 'https://partner.example/jwks.json',
+            audience: 'https://bank.example/api',
+            profile: 'fapi',
+            scopes: ['accounts:read'],
+          },
+        ],
+      ],
+    },
+  ),
+  jwksMaxStaleMs: integer(
+    "How long an issuer's keys are believed that could not be fetched again, in milliseconds. Then none of its tokens is accepted until they can. Keys that the issuer no longer publishes end at once. Default: 24 hours.",
+    { range: [60_000, 2_592_000_000], default: 86_400_000 },
+  ),
+  dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {
+    default: {},
+    examples: [{ nonce: 'required' }],
+  }),
+  authThrottle: key(
+    AUTH_THROTTLE,
+    'Slows down the guessing of credentials: after so many bad ones in the window, a new token, proof or webhook from the address is not looked at and the answer is 429. A token that was verified before and a client certificate pass. A good credential does not end it.',
+    { default: {}, examples: [{ failures: 20, window: '1m' }] },
+  ),
+}

@@ -1,0 +1,126 @@
+import { type Static, type TOptional, type TProperties, type TSchema, Type } from 'typebox'
+
+/* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference of the declarations. */
+
+/** What is said of a key beside its type and its description. */
+interface KeyOptions {
+  /** The environment variable that overrides the key. */
+  readonly env?: string
+  readonly required?: true
+  /** What a file without the key has. */
+  readonly default?: unknown
+  /** For editors and the reference. Left out where the default, the choices or the other of two values show enough. */
+  readonly examples?: readonly unknown[]
+  /** JSON Schema's words for a text, a list or an object. */
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly pattern?: string
+  /** The sentence for a text that the pattern refuses. */
+  readonly patternErrorMessage?: string
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly uniqueItems?: true
+  readonly minProperties?: number
+  readonly maxProperties?: number
+}
+
+/** A key is always there when it is required or has a default. */
+type Declared<T extends TSchema, O> = O extends { readonly default: unknown } | { readonly required: true }
+  ? T
+  : TOptional<T>
+
+type Frozen<T> = T extends object ? { readonly [Key in keyof T]: Frozen<T[Key]> } : T
+
+/** What is read from a file, with its defaults. Immutable. */
+export type Written<T extends TSchema> = Frozen<Static<T>>
+
+/** Declares a key of a type that has no function of its own here. */
+export function key<T extends TSchema, const O extends KeyOptions>(
+  type: T,
+  description: string,
+  options?: O,
+): Declared<T, O> {
+  const { required, ...words } = options ?? ({} as O)
+  const schema = { ...type, description, ...words } as unknown as T
+  const isThere = required === true || words.default !== undefined
+  return (isThere ? schema : Type.Optional(schema)) as Declared<T, O>
+}
+
+const keyOf =
+  <T extends TSchema>(type: T) =>
+  <const O extends KeyOptions>(description: string, options?: O) =>
+    key(type, description, options)
+
+export const flag = keyOf(Type.Boolean())
+/** A text that is not empty. */
+export const TEXT = Type.String({ minLength: 1 })
+export const text = keyOf(TEXT)
+export const share = keyOf(Type.Number({ minimum: 0, maximum: 1 }))
+export const anyText = keyOf(Type.String())
+export const port = keyOf(Type.Integer({ minimum: 0, maximum: 65_535 }))
+export const milliseconds = keyOf(Type.Integer({ minimum: 1, maximum: 86_400_000 }))
+export const bytes = keyOf(Type.Integer({ minimum: 0, maximum: 1_099_511_627_776 }))
+export const networks = keyOf(Type.Array(TEXT, { uniqueItems: true }))
+
+type Bounded = KeyOptions & { readonly range: readonly [min: number, max?: number] }
+
+/** A whole number within its range. */
+export function integer<const O extends Bounded>(
+  description: string,
+  { range: [minimum, maximum], ...options }: O,
+): Declared<ReturnType<typeof Type.Integer>, O> {
+  const type = Type.Integer({ minimum, ...(maximum !== undefined && { maximum }) })
+  return key(type, description, options as KeyOptions) as Declared<typeof type, O>
+}
+
+/** One of a few values. */
+export function choice<const V extends string | boolean, const O extends KeyOptions>(
+  values: readonly V[],
+  description: string,
+  options?: O,
+): Declared<ReturnType<typeof Type.Unsafe<V>>, O> {
+  return key(Type.Unsafe<V>({ enum: values }), description, options)
+}
+
+export function list<T extends TSchema, const O extends KeyOptions>(
+  entry: T,
+  description: string,
+  options?: O,
+): Declared<ReturnType<typeof Type.Array<T>>, O> {
+  return key(Type.Array(entry), description, options)
+}
+
+/** Values by names that the operator chooses. */
+export function byName<T extends TSchema>(value: T) {
+  return Type.Unsafe<Record<string, Static<T>>>({ type: 'object', additionalProperties: value })
+}
+
+/** A span of time: a whole number and one of the units. */
+export function span<const O extends KeyOptions>(
+  units: 'smh' | 'smhd',
+  description: string,
+  options: O,
+): Declared<ReturnType<typeof Type.String>, O> {
+  const sentence =
+    units === 'smh'
+      ? 'must be a whole number followed by s, m or h, such as "30s", "1m" or "1h"'
+      : 'must be a whole number followed by s, m, h or d, such as "30s", "1m", "1h" or "1d"'
+  const type = Type.String({ pattern: `^[1-9][0-9]*[${units}]$`, patternErrorMessage: sentence })
+  return key(type, description, options)
+}
+
+/** An object with these keys and no others. */
+export function keys<P extends TProperties>(
+  properties: P,
+  options: { readonly minProperties?: number } = {},
+) {
+  return Type.Object(properties, { additionalProperties: false, ...options })
+}
+
+/** A file of config/ with these keys, and `$schema` for editors. */
+export function file<P extends TProperties>(name: string, description: string, properties: P) {
+  const options = { description, title: `Countersign ${name}.json` }
+  const examples = [`./schemas/${name}.schema.json`]
+  const about = 'Where editors find the description of this file. The gateway does not read it.'
+  return { ...keys({ $schema: anyText(about, { examples }), ...properties }), ...options }
+}

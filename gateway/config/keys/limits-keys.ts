@@ -1,0 +1,73 @@
+import { anyText, choice, file, integer, keys, list, span, TEXT, text } from './key-types.ts'
+import { ONE_LINE } from './shared-keys.ts'
+
+/** A row of limits.json. */
+export const LIMIT_KEYS = keys({
+  path: text(
+    'An exact path, or a prefix that ends in `/*`. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
+    { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/*', '/*'] },
+  ),
+  limit: integer('Requests let through in any window. A refused request consumes nothing.', {
+    range: [1, 1_000_000_000],
+    required: true,
+    examples: [5, 60, 1000],
+  }),
+  window: span(
+    'smhd',
+    'A whole number followed by s, m, h or d: seconds, minutes, hours or days. At most 366d. It slides: it does not begin anew at the full minute or hour.',
+    { required: true, examples: ['30s', '1m', '1h', '1d'] },
+  ),
+  purpose: text('Why the limit is there, in words for the caller: a refused caller reads it in the answer.', {
+    required: true,
+    ...ONE_LINE,
+    examples: ['Slows down the guessing of passwords'],
+  }),
+  name: anyText(
+    'What the RateLimit header fields and the metrics call this limit; unique in the table. Default: the last segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
+    {
+      pattern: '^[A-Za-z0-9][A-Za-z0-9._~:@+-]{0,63}$',
+      patternErrorMessage:
+        'must be 1 to 64 characters of A-Z a-z 0-9 . _ ~ : @ + - and begin with a letter or a digit',
+      examples: ['login', 'users-read'],
+    },
+  ),
+  methods: list(TEXT, 'The methods that count. GET includes HEAD. Default: every method.', {
+    minItems: 1,
+    maxItems: 40,
+    uniqueItems: true,
+    examples: [['POST'], ['GET']],
+  }),
+  per: choice(
+    ['caller', 'address'],
+    'Whom the limit counts. `caller`: who the credential proves, or else the address. `address`: always the address.',
+    { default: 'caller' },
+  ),
+  mode: choice(
+    ['enforce', 'shadow'],
+    '`enforce` refuses what is over the limit with 429. `shadow` counts and measures but never refuses: for trying out a limit.',
+    { default: 'enforce' },
+  ),
+  onStoreFailure: choice(
+    ['local', 'deny', 'allow'],
+    'What happens when a shared store cannot be asked: count `local`ly, `deny` or `allow`. Without a shared store it has no effect.',
+    { default: 'local' },
+  ),
+})
+
+export const LIMITS_FILE = file(
+  'limits',
+  'How many requests a caller may make per window of time. Read again whenever the file changes; a bad file changes nothing.',
+  {
+    limits: list(
+      LIMIT_KEYS,
+      'One row per limit. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one. An empty list limits nothing.',
+      {
+        required: true,
+        maxItems: 10_000,
+        examples: [
+          [{ path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }],
+        ],
+      },
+    ),
+  },
+)

@@ -1,0 +1,82 @@
+import { choice, flag, key, keys, list, port, TEXT, text } from './key-types.ts'
+
+const TLS = keys({
+  port: port('Port of the listener; 0 takes any free one.', { env: 'GATEWAY_TLS_PORT', examples: [8443] }),
+  certFile: text("The server's certificate, then those that lead to its root.", {
+    env: 'GATEWAY_TLS_CERT',
+    examples: ['/run/tls/tls.crt'],
+  }),
+  keyFile: text("The certificate's private key, not encrypted: RSA of 2048 bits or more, or EC.", {
+    env: 'GATEWAY_TLS_KEY',
+    examples: ['/run/tls/tls.key'],
+  }),
+  clientCaFile: text(
+    'The authorities whose client certificates are accepted, each with those that issued it, up to the root. Default: clients are not asked for certificates.',
+    { env: 'GATEWAY_TLS_CLIENT_CA', examples: ['/run/tls/clients.pem'] },
+  ),
+  clientCrlFile: text('A revocation list of each of the authorities. Default: nothing is revoked.', {
+    env: 'GATEWAY_TLS_CLIENT_CRL',
+    examples: ['/run/tls/clients.crl'],
+  }),
+  ticketKeyFile: text(
+    'One line of 32 to 256 visible ASCII characters that gateways with one certificate share, so that a client can resume its TLS session with any of them. Only the gateway may read it: mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone, also after a restart that hands over.',
+    { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },
+  ),
+  ocspFile: text(
+    "What the certificate's authority says of it (RFC 6960), in DER, as `openssl ocsp -respout` or your renewal writes it. It is checked and sent to clients that ask (stapling) until it expires. A missing or bad file prevents nothing: none is sent, and the log says why.",
+    { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
+  ),
+  ocspFetch: flag(
+    'Whether the gateway gets that response itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`. Default: false.',
+    { env: 'GATEWAY_TLS_OCSP_FETCH', examples: [true] },
+  ),
+})
+
+export const LISTENER_KEYS = {
+  host: text('Address of the public listener.', {
+    env: 'GATEWAY_HOST',
+    default: '127.0.0.1',
+    examples: ['127.0.0.1', '0.0.0.0', '::'],
+  }),
+  port: port('Port of the public listener; 0 takes any free one.', { env: 'GATEWAY_PORT', default: 8080 }),
+  tls: key(
+    TLS,
+    'A second public listener, for TLS 1.2 and 1.3, on the host of the first. The files are PEM, relative to the working directory, and are read anew when they change. Default: there is none.',
+    {
+      examples: [
+        {
+          port: 8443,
+          certFile: '/run/tls/tls.crt',
+          keyFile: '/run/tls/tls.key',
+          clientCaFile: '/run/tls/clients.pem',
+        },
+      ],
+    },
+  ),
+  adminHost: text(
+    'Address of the admin listener (console, metrics, health). One that others than this machine reach needs adminTokenFile.',
+    { env: 'GATEWAY_ADMIN_HOST', default: '127.0.0.1' },
+  ),
+  adminPort: port('Port of the admin listener; 0 takes any free one.', {
+    env: 'GATEWAY_ADMIN_PORT',
+    default: 9090,
+  }),
+  adminTokenFile: text(
+    'A file whose one line of 32 to 256 visible ASCII characters is the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit is in force within a second. Default: no token is asked for, which is possible on loopback only.',
+    { env: 'GATEWAY_ADMIN_TOKEN_FILE', examples: ['/run/secrets/admin_token'] },
+  ),
+  adminOpen: flag(
+    'Lets the admin listener stand beyond loopback without a token: whoever reaches it can read metrics and console.',
+    { env: 'GATEWAY_ADMIN_OPEN', default: false },
+  ),
+  adminNames: list(
+    TEXT,
+    'Names under which browsers and other callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other name in Host is refused, so that no web page can reach the listener by a name that it controls (DNS rebinding). Environment: GATEWAY_ADMIN_NAMES, separated by commas.',
+    { maxItems: 64, default: [], examples: [['gateway.ops.example']] },
+  ),
+  http2: choice(
+    ['tls', true, false],
+    'Which clients may speak HTTP/2. `tls`: those of the HTTPS listener that ask for it (ALPN `h2`). `true`: also those without TLS that begin with its preface (prior knowledge). `false`: nobody. Each stream is a request like any other. What upstreams speak is said by their addresses.',
+    { default: 'tls' },
+  ),
+}

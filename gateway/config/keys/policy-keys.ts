@@ -1,0 +1,103 @@
+import { choice, flag, integer, key, keys, networks, text } from './key-types.ts'
+import { ONE_LINE } from './shared-keys.ts'
+
+/** Whom it concerns, by address. */
+export const ADDRESSES = keys(
+  {
+    allow: networks('Only these addresses and networks.', {
+      minItems: 1,
+      examples: [['10.0.0.0/8', '2001:db8::/32']],
+    }),
+    deny: networks('Not these addresses and networks.', { minItems: 1, examples: [['192.0.2.7']] }),
+  },
+  { minProperties: 1 },
+)
+
+export const MAINTENANCE = keys({
+  purpose: text('Why, and until when, in words for the caller.', {
+    required: true,
+    ...ONE_LINE,
+    examples: ['Transfers are back at 06:00 UTC'],
+  }),
+  retryAfterSeconds: integer('When callers are told to come again.', {
+    range: [1, 604_800],
+    default: 300,
+    examples: [3600],
+  }),
+  passes: networks(
+    'Addresses and networks that are served all the same, so that those who maintain it can try it. Default: none.',
+    { default: [], examples: [['10.0.0.0/8']] },
+  ),
+})
+
+const STRICT_TRANSPORT_SECURITY = keys({
+  maxAgeSeconds: integer('Seconds; at least the mandatory year.', {
+    range: [31_536_000, 315_360_000],
+    required: true,
+    examples: [63_072_000],
+  }),
+  preload: flag('Whether browsers may build the host into their lists.', { default: false }),
+})
+
+const RESPONSE_HEADERS = {
+  contentSecurityPolicy: text(
+    "Added to the service's responses beside its own policy: browsers enforce both.",
+    { maxLength: 4096, examples: ["default-src 'self'; frame-ancestors 'none'"] },
+  ),
+  referrerPolicy: choice(
+    ['no-referrer', 'same-origin', 'strict-origin', 'strict-origin-when-cross-origin'],
+    "Replaces the service's.",
+  ),
+  permissionsPolicy: text("Replaces the service's.", {
+    maxLength: 4096,
+    examples: ['camera=(), geolocation=(), microphone=()'],
+  }),
+  crossOriginOpenerPolicy: choice(
+    ['same-origin', 'same-origin-allow-popups', 'noopener-allow-popups'],
+    "Replaces the service's.",
+  ),
+  crossOriginEmbedderPolicy: choice(['require-corp', 'credentialless'], "Replaces the service's."),
+  crossOriginResourcePolicy: choice(['same-origin', 'same-site'], "Replaces the service's."),
+  altSvc: flag(
+    "Whether the service's `Alt-Svc` goes to the client. It sends clients to another server for up to a year, past the gateway, and is removed otherwise.",
+    { default: false },
+  ),
+}
+
+/** Of a route. */
+export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
+
+const FILE_RESPONSE_HEADERS = keys({
+  strictTransportSecurity: key(
+    STRICT_TRANSPORT_SECURITY,
+    'More than the mandatory year. It counts for the whole host, so it stands here only. `preload` asks browsers to build the host into their lists, which is hard to take back.',
+    { examples: [{ maxAgeSeconds: 63_072_000, preload: true }] },
+  ),
+  ...RESPONSE_HEADERS,
+})
+
+export const POLICY_KEYS = {
+  addresses: key(
+    ADDRESSES,
+    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`, and without `allow` everybody else may. An IPv4 address counts the same in its IPv6 form. Default: everybody.',
+    { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
+  ),
+  maintenance: key(
+    MAINTENANCE,
+    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. Open tunnels and requests go on. A route may give its own. Default: open.',
+    { examples: [{ purpose: 'Transfers are back at 06:00 UTC', retryAfterSeconds: 3600 }] },
+  ),
+  responseHeaders: key(
+    FILE_RESPONSE_HEADERS,
+    'Headers added to every response, besides the mandatory ones, which nothing takes away or weakens. A route may give its own. Default: none.',
+    {
+      minProperties: 1,
+      examples: [
+        {
+          contentSecurityPolicy: "default-src 'self'; frame-ancestors 'none'",
+          referrerPolicy: 'no-referrer',
+        },
+      ],
+    },
+  ),
+}

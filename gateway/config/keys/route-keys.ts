@@ -1,0 +1,207 @@
+import { type Static, Type } from 'typebox'
+import {
+  anyText,
+  byName,
+  bytes,
+  choice,
+  flag,
+  integer,
+  key,
+  keys,
+  list,
+  milliseconds,
+  TEXT,
+  text,
+} from './key-types.ts'
+import { ADDRESSES, MAINTENANCE, ROUTE_RESPONSE_HEADERS } from './policy-keys.ts'
+import { SCOPE } from './shared-keys.ts'
+
+/** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
+export const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac'])
+
+const CORS = keys({
+  origins: list(
+    Type.String({ minLength: 1, maxLength: 300 }),
+    'Scheme, host and perhaps port, as browsers send them in Origin. `https://*.app.example` is every host below app.example, `http://localhost:*` every port. `*` is every origin, without credentials.',
+    {
+      required: true,
+      minItems: 1,
+      maxItems: 1000,
+      uniqueItems: true,
+      examples: [['https://app.example', 'https://*.app.example'], ['*']],
+    },
+  ),
+  credentials: flag(
+    'Whether pages may send cookies and client certificates along. A bearer token that the page itself sends needs no such permission. Never together with `*`.',
+    { default: false },
+  ),
+  methods: list(
+    TEXT,
+    'Methods that pages may use, of those of the route. Default: all of them; where the route has no `methods`, GET, HEAD, POST, PUT, PATCH and DELETE.',
+    { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET', 'POST']] },
+  ),
+  headers: list(Type.String({ minLength: 1, maxLength: 256 }), 'Request headers that pages may send.', {
+    maxItems: 100,
+    uniqueItems: true,
+    default: ['Authorization', 'Content-Type', 'DPoP', 'Idempotency-Key', 'X-Request-ID'],
+    examples: [['Authorization', 'Content-Type']],
+  }),
+  exposedHeaders: list(
+    Type.String({ minLength: 1, maxLength: 256 }),
+    'Response headers that scripts may read.',
+    {
+      maxItems: 100,
+      uniqueItems: true,
+      default: [
+        'DPoP-Nonce',
+        'Link',
+        'Location',
+        'RateLimit',
+        'RateLimit-Policy',
+        'Retry-After',
+        'WWW-Authenticate',
+        'X-Request-ID',
+      ],
+      examples: [['RateLimit', 'X-Request-ID']],
+    },
+  ),
+  maxAgeSeconds: integer('Seconds for which browsers remember the answer to a preflight.', {
+    range: [0, 86_400],
+    default: 600,
+  }),
+})
+
+export const ROUTE = keys({
+  path: text(
+    'An exact path; a template, in which `{name}` stands for any one segment; or a prefix that ends in `/*`. `/x/*` covers everything below /x, but not /x itself.',
+    { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/{id}', '/api/users/*', '/*'] },
+  ),
+  methods: list(
+    TEXT,
+    'The methods let through; another one is refused with 405. GET includes HEAD. CONNECT and TRACE are never let through. Default: every other method.',
+    { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET'], ['GET', 'POST']] },
+  ),
+  auth: list(
+    AUTH,
+    'What is accepted as proof of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate and `hmac` a signed webhook of a client in config/clients.json; `none` lets anyone through, also beside another. A credential that is presented must be good.',
+    {
+      required: true,
+      minItems: 1,
+      uniqueItems: true,
+      examples: [['bearer'], ['bearer', 'mtls'], ['hmac'], ['none']],
+    },
+  ),
+  scopes: list(SCOPE, 'The caller must hold all of these; otherwise 403. Default: none is asked for.', {
+    uniqueItems: true,
+    default: [],
+    examples: [['transfers:write']],
+  }),
+  upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
+    default: 'default',
+    examples: ['payments'],
+  }),
+  timeoutMs: milliseconds(
+    "The whole exchange with the upstream, in milliseconds; a tunnel's life, too. Default: `timeouts.totalMs`, which has none.",
+    { examples: [5000] },
+  ),
+  idleTimeoutMs: milliseconds(
+    'Silence in the middle of an exchange, on either side, or of both sides of a tunnel, in milliseconds. Default: `timeouts.bodyIdleMs`.',
+    { examples: [60_000] },
+  ),
+  maxBodyBytes: bytes("Bytes that a request's body may have. Default: `maxBodyBytes` of the file.", {
+    examples: [65_536],
+  }),
+  validateRequests: choice(
+    [true, false, 'skip-patterns'],
+    'Whether requests must fit the operation of `openapi` with the same path and method; `skip-patterns` as in `openapi.validateRequests`. Default: what that says; it cannot be turned on here alone.',
+  ),
+  clientCert: flag(
+    "Whether the caller's client certificate goes upstream in `Client-Cert` (RFC 9440), when it is a good one. What a caller sends under that name never does.",
+    { default: false },
+  ),
+  mode: choice(
+    ['enforce', 'shadow'],
+    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody; a caller who is not proved is nobody to the service. For putting the gateway before a service that still authenticates by itself. All other rules hold.',
+    { default: 'enforce' },
+  ),
+  addresses: key(
+    ADDRESSES,
+    'Who may use the route, as `addresses` of the file says it for all; both must let the address pass. Default: everybody.',
+    { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
+  ),
+  maintenance: key(
+    MAINTENANCE,
+    'Closes the route: 503 with Retry-After and the purpose, before anybody is authenticated. Open tunnels and requests go on. Default: `maintenance` of the file.',
+    { examples: [{ purpose: 'Transfers are back at 06:00 UTC', retryAfterSeconds: 3600 }] },
+  ),
+  cors: key(
+    CORS,
+    "Which pages of other origins may use the route. The gateway answers preflights itself, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass as they are, and a preflight is a request like others.",
+    { examples: [{ origins: ['https://app.example'], credentials: true }] },
+  ),
+  responseHeaders: key(
+    ROUTE_RESPONSE_HEADERS,
+    "Headers added to the route's responses; each takes the place of the file's one of that name. The mandatory headers stay. Default: those of the file.",
+    {
+      minProperties: 1,
+      examples: [
+        {
+          contentSecurityPolicy: "default-src 'self'; frame-ancestors 'none'",
+          referrerPolicy: 'no-referrer',
+        },
+      ],
+    },
+  ),
+  encodedSlashes: flag(
+    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. It goes upstream as it is. Refused where the decoded path would be that of another row or limit, or has a dot segment.',
+    { default: false },
+  ),
+  pathParameters: flag(
+    'Whether `;` may be in the path. Refused where the path without its parameters would be that of another row or limit, or has a dot segment.',
+    { default: false },
+  ),
+  underscoreNames: flag(
+    'Whether names of request headers may have `_`. A name that services could take for a protected one, such as `X_Auth_Subject`, is removed.',
+    { default: false },
+  ),
+})
+
+export const OPENAPI = keys({
+  file: text('The document. References in it are followed within the document only.', {
+    required: true,
+    examples: ['./api.json'],
+  }),
+  basePath: anyText('What stands before every path of the document. Default: the path of its first server.', {
+    pattern: '^(/[^?#]*)?$',
+    patternErrorMessage: 'must be a path such as "/v1", or empty',
+    examples: ['/v1', ''],
+  }),
+  schemes: key(
+    byName(AUTH),
+    "What the document's security schemes are, by name, where they do not say so themselves: HTTP bearer, OAuth 2.0 and OpenID Connect are `bearer`, mutual TLS is `mtls`. Another scheme must be named here.",
+    { default: {}, examples: [{ webhook: 'hmac' }] },
+  ),
+  auth: list(
+    AUTH,
+    'What is accepted for operations of which neither they nor the document say anything under `security`. Default: such an operation is a fault.',
+    { minItems: 1, uniqueItems: true, examples: [['bearer']] },
+  ),
+  validateRequests: choice(
+    [true, false, 'skip-patterns'],
+    'Whether the parameters and JSON bodies of requests must fit the schemas of the document; otherwise they are refused with 400, and the problem names the place. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time (look-around in its midst, a reference to a group) says nothing; otherwise it is a fault.',
+    { default: false },
+  ),
+})
+
+export const ROUTE_KEYS = {
+  openapi: key(
+    Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
+    'An OpenAPI 3.0 or 3.1 document in JSON, or in YAML if its name ends so (`.yaml`, `.yml`), relative to the working directory, followed when it changes: its operations are let through as rows of `routes` would let them, for whom its `security` says. Rows of `routes` with the same path and method take their place. Its name alone, or an object. Default: none.',
+    { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
+  ),
+  routes: list(
+    ROUTE,
+    'What is let through; all else is refused with 404. For a request the row with the most specific path counts: an exact path before a template, and that before a prefix that ends before its first parameter; a longer prefix before a shorter one. Required unless `openapi` is there.',
+    { maxItems: 10_000, default: [], examples: [[{ path: '/*', auth: ['bearer'] }]] },
+  ),
+}

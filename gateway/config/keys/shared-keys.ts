@@ -1,0 +1,38 @@
+import { Type } from 'typebox'
+import { anyText, keys } from './key-types.ts'
+
+/** A scope (RFC 6749 section 3.3). */
+export const SCOPE = Type.String({
+  pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
+  patternErrorMessage: 'must be a scope of RFC 6749: visible ASCII without spaces, quotes and backslashes',
+})
+
+/** Words for a caller. */
+export const ONE_LINE = {
+  maxLength: 200,
+  pattern: '^(?=.*\\S)[^\\p{C}\\p{Zl}\\p{Zp}]*$',
+  patternErrorMessage: 'must be one line of printable text',
+} as const
+
+/** Where one secret is, never the secret itself: exactly one of the two. */
+export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
+  ...keys({
+    env: anyText(
+      "The variable that holds it, in capital letters. Its value is that of the gateway's start.",
+      {
+        pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
+        examples: ['PARTNER_SECRET'],
+      },
+    ),
+    file: anyText(
+      'The file that holds it, on one line: `/…`, or `./…` or `../…` from the working directory.',
+      {
+        maxLength: 1024,
+        pattern: '^(?:\\.{0,2}/)[^\\p{C}]+$',
+        examples: ['/run/secrets/partner'],
+      },
+    ),
+  }),
+  minProperties: 1,
+  maxProperties: 1,
+})

@@ -1,0 +1,60 @@
+import { Type } from 'typebox'
+import { byName, choice, integer, key, keys, share, text } from './key-types.ts'
+import { SECRET } from './shared-keys.ts'
+
+const TRACING = keys({
+  endpoint: text(
+    'The URL that spans are posted to, in the JSON of OTLP. Environment: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT; or OTEL_EXPORTER_OTLP_ENDPOINT, to which /v1/traces is added.',
+    { examples: ['http://127.0.0.1:4318/v1/traces'] },
+  ),
+  headers: key(
+    byName(SECRET),
+    'What is sent along, such as a key. Each value is in an environment variable or in a file of one line. Environment: OTEL_EXPORTER_OTLP_HEADERS.',
+    { maxProperties: 32, default: {}, examples: [{ Authorization: { file: '/run/secrets/otlp' } }] },
+  ),
+  caFile: text(
+    "PEM: the authorities that the endpoint's certificate may be of. Default: those that Node knows. Environment: OTEL_EXPORTER_OTLP_CERTIFICATE.",
+    { examples: ['/run/tls/collector-ca.pem'] },
+  ),
+  compression: choice(['none', 'gzip'], 'Of what is posted. Environment: OTEL_EXPORTER_OTLP_COMPRESSION.', {
+    default: 'none',
+  }),
+  timeoutMs: integer('For one post with its response. Environment: OTEL_EXPORTER_OTLP_TIMEOUT.', {
+    range: [1, 600_000],
+    default: 10_000,
+  }),
+  ratio: share(
+    'How many of the requests without a parent get spans, 0 to 1. Environment: OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG.',
+    { default: 1, examples: [0.1] },
+  ),
+  parents: choice(
+    ['all', 'trusted', 'none'],
+    "Whose `traceparent` decides whether a request gets spans. `all`: everybody's. `trusted`: that of requests from trustedProxies; others are sampled by the ratio. `none`: the ratio decides for every request. The trace itself goes on in each case.",
+    { default: 'all' },
+  ),
+  delayMs: integer(
+    'How long a span waits for others to be posted with. Environment: OTEL_BSP_SCHEDULE_DELAY.',
+    { range: [1, 600_000], default: 1000, examples: [5000] },
+  ),
+  maxQueue: integer(
+    'How many spans may wait while the endpoint takes none, at about 1 KiB each; more are dropped and counted. Environment: OTEL_BSP_MAX_QUEUE_SIZE.',
+    { range: [128, 65_536], default: 2048, examples: [8192] },
+  ),
+  serviceName: text('`service.name` of the resource. Default: countersign. Environment: OTEL_SERVICE_NAME.', {
+    maxLength: 256,
+    examples: ['payments-gateway'],
+  }),
+  resource: key(
+    byName(Type.String({ maxLength: 1024 })),
+    'Further attributes of the resource. Environment: OTEL_RESOURCE_ATTRIBUTES.',
+    { maxProperties: 64, default: {}, examples: [{ 'deployment.environment.name': 'production' }] },
+  ),
+})
+
+export const TRACING_KEYS = {
+  tracing: key(
+    TRACING,
+    "Where the spans of sampled requests go: a server span for the request and a client span for each time it is sent to an upstream, as OpenTelemetry's conventions for HTTP say. Default: there are none, unless the environment names an endpoint; OpenTelemetry's variables take the place of single keys.",
+    { examples: [{ endpoint: 'http://127.0.0.1:4318/v1/traces', ratio: 0.1 }] },
+  ),
+}

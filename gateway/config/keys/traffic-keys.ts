@@ -1,0 +1,154 @@
+import { Type } from 'typebox'
+import {
+  bytes,
+  choice,
+  flag,
+  integer,
+  key,
+  keys,
+  list,
+  milliseconds,
+  networks,
+  span,
+  text,
+} from './key-types.ts'
+
+const ON_STORE_FAILURE = keys({
+  deadlineMs: integer(
+    'How many milliseconds a response of the store is waited for. When it does not come the store counts as away, and no request waits for it until it responds again.',
+    { range: [1, 10_000], default: 25 },
+  ),
+  replays: choice(
+    ['deny', 'local'],
+    '`deny`: webhooks and DPoP proofs are refused with 503, because another gateway may have accepted them before. `local`: only what this gateway has accepted counts; it tells the others when the store is back.',
+    { default: 'deny' },
+  ),
+  revocations: choice(
+    ['local', 'deny'],
+    '`local`: tokens are accepted unless their session is known to have ended; a session that ends at another gateway meanwhile is not known, for as long as its access token lives. `deny`: access tokens are refused with 503.',
+    { default: 'local' },
+  ),
+})
+
+const ADDRESS_RATE = keys({
+  requests: integer('Requests that are let pass.', {
+    range: [1, 1_000_000_000],
+    required: true,
+    examples: [1000],
+  }),
+  window: span(
+    'smh',
+    'A whole number followed by s, m or h: seconds, minutes or hours. At most 24h. It slides.',
+    { required: true, examples: ['10s'] },
+  ),
+})
+
+const LIMITS = keys({
+  onJournalFailure: choice(
+    ['unready', 'degraded'],
+    'What becomes of requests under limits of an hour and more while the journal in dataDir cannot be written, on a full disk say. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, and /readyz says so with 200; a crash may then let more through than a limit.',
+    { default: 'unready' },
+  ),
+})
+
+const TIMEOUTS = keys({
+  connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
+  headersMs: milliseconds("From the request sent until the upstream's answer begins.", { default: 30_000 }),
+  bodyIdleMs: milliseconds(
+    'Silence in the middle of an exchange: the upstream sends nothing of its response, or takes nothing of the request; the client takes nothing of the response; or, in a tunnel, neither side sends anything. A route may give its own as `idleTimeoutMs`.',
+    { default: 300_000 },
+  ),
+  totalMs: milliseconds(
+    'The whole exchange with the upstream, for each route that has no `timeoutMs` of its own. Default: none, an exchange lasts as long as something moves.',
+    { examples: [60_000] },
+  ),
+  handshakeMs: milliseconds("Until the TLS handshake of a client's connection is complete.", {
+    default: 5000,
+  }),
+  requestHeadersMs: milliseconds("Until the header of a client's request is complete.", { default: 10_000 }),
+  requestMs: milliseconds(
+    "Until the body of a client's request is complete. Default: none, a body may take as long as it keeps the minimum rate.",
+    { examples: [60_000] },
+  ),
+  bodyGraceMs: milliseconds(
+    "How long nothing of a client's request body may come, and how far it may fall behind the minimum rate. Time in which the gateway does not take it does not count.",
+    { default: 20_000 },
+  ),
+  minBodyBytesPerSecond: integer(
+    "Bytes a second of a client's request body, beyond the grace; a slower one is refused with 408. 0: only silence of `bodyGraceMs` ends it.",
+    { range: [0, 1_000_000_000], default: 500 },
+  ),
+  keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
+  drainGraceMs: integer(
+    'After SIGTERM: how long everybody is still served while the gateway is not ready, so that those who balance the load notice; then its listeners close. SIGINT skips it.',
+    { range: [0, 86_400_000], default: 2000 },
+  ),
+  drainMs: milliseconds(
+    'After the grace of a stop, and at a restart: until what is still open is broken off. With the grace and half a second it must fit the time that the orchestrator gives: Docker 10 s, Kubernetes 30 s.',
+    { default: 6000 },
+  ),
+})
+
+export const TRAFFIC_KEYS = {
+  onStoreFailure: key(
+    ON_STORE_FAILURE,
+    'What the gateway does without the shared store (GATEWAY_STORE) with what no limit row decides: each row of limits.json has its own `onStoreFailure`.',
+    { default: {}, examples: [{ replays: 'local' }] },
+  ),
+  addressRate: key(
+    ADDRESS_RATE,
+    'How many requests one address may send in the window, whatever they ask for; more are answered 429 and the connection is closed. Counted before a route is looked up, so it bounds what refused requests cost, too. Left out: any number.',
+    { examples: [{ requests: 1000, window: '10s' }] },
+  ),
+  limits: key(LIMITS, 'How the limits of limits.json are kept.', {
+    default: {},
+    examples: [{ onJournalFailure: 'degraded' }],
+  }),
+  dataDir: text('Where the gateway keeps what must survive a restart, relative to the working directory.', {
+    env: 'GATEWAY_DATA_DIR',
+    default: 'data',
+    examples: ['data', '/var/lib/countersign'],
+  }),
+  logLevel: choice(
+    ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+    'The least important line of the operational log that is still written.',
+    { env: 'GATEWAY_LOG_LEVEL', default: 'info' },
+  ),
+  trustedProxies: networks(
+    "Addresses (IPv4 or IPv6) and networks (CIDR) whose word is believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls. Default: nobody's is.",
+    { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
+  ),
+  clientCertProxies: networks(
+    'Addresses and networks of proxies that end TLS and say in `Client-Cert` (RFC 9440) which certificate the client has shown. On routes with `clientCert` that field goes upstream as it came; to the gateway itself it proves nobody. Such a proxy must remove the field from what its clients send. Default: none.',
+    { default: [], examples: [['192.0.2.7']] },
+  ),
+  allowedFieldNames: list(
+    Type.String({ minLength: 1, maxLength: 256 }),
+    'Exact names of request headers that pass although they hold another character than letters, digits and hyphens. All others of that kind are refused with 400, because services take `X_Auth_Subject` or `X.Auth.Subject` for `X-Auth-Subject`. None may be taken for a name that the gateway guards.',
+    { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
+  ),
+  via: flag(
+    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3). Off, because some servers stop compressing when they see it; loops are noticed by `CDN-Loop` (RFC 8586) either way.',
+    { default: false },
+  ),
+  interactionId: flag(
+    "Whether every request has an `x-fapi-interaction-id`: the client's when it is a UUID, else a new one. It goes to the service, into the response and into both audit records. Default: `true` where an issuer has the profile `fapi`, else `false`.",
+    { examples: [true] },
+  ),
+  maxTunnels: integer(
+    'WebSocket tunnels open at once; one more is refused with 503. They take no place of a request. 0: none is let through.',
+    { range: [0, 1_000_000], default: 1024, examples: [256] },
+  ),
+  maxInFlight: integer(
+    'Requests that use the upstream at once; one more is refused with 503. One address alone gets three quarters.',
+    { range: [1, 1_000_000], default: 1024 },
+  ),
+  maxBodyBytes: bytes(
+    "Bytes that a request's body may have; more is refused with 413. A route may give its own.",
+    { default: 1_048_576 },
+  ),
+  timeouts: key(TIMEOUTS, 'Bounds on time, in milliseconds but where the name says otherwise.', {
+    default: {},
+    examples: [{ bodyIdleMs: 300_000 }],
+  }),
+}

@@ -1,0 +1,189 @@
+import { Type } from 'typebox'
+import { byName, choice, integer, key, keys, list, TEXT, text } from './key-types.ts'
+
+const HEALTH_CHECK = keys({
+  path: text('What is asked for, without a query.', {
+    required: true,
+    maxLength: 1024,
+    examples: ['/healthz'],
+  }),
+  host: text('The Host of the request. Default: host and port of the target.', {
+    maxLength: 255,
+    examples: ['bank.example'],
+  }),
+  intervalMs: integer('From the end of one check to the next, give or take a tenth, in milliseconds.', {
+    range: [100, 3_600_000],
+    default: 5000,
+  }),
+  timeoutMs: integer('Until the head of the response, connecting included, in milliseconds.', {
+    range: [50, 60_000],
+    default: 2000,
+  }),
+  healthyAfter: integer('Good checks in a row after which a target is up again.', {
+    range: [1, 100],
+    default: 2,
+  }),
+  unhealthyAfter: integer('Bad checks in a row after which a target is down.', {
+    range: [1, 100],
+    default: 3,
+  }),
+  statuses: list(
+    Type.Integer({ minimum: 200, maximum: 599 }),
+    'The statuses of a good check. A redirect is never followed. Default: every 2xx.',
+    { minItems: 1, maxItems: 100, uniqueItems: true, examples: [[200, 204]] },
+  ),
+})
+
+const BREAKER = keys({
+  failures: integer(
+    'Failures in a row that open it; 0: any number. A failure is one of `statuses`, no connection, or no whole response; one that was still coming when `timeoutMs` or `totalMs` was over is none.',
+    { range: [0, 10_000], default: 5 },
+  ),
+  failurePercent: integer('Percentage of failures in the window that opens it. Default: any.', {
+    range: [1, 100],
+    examples: [50],
+  }),
+  windowMs: integer('Time over which the percentage is taken, in milliseconds. It slides in tenths.', {
+    range: [100, 3_600_000],
+    default: 10_000,
+  }),
+  minRequests: integer('With fewer responses and failures in the window the percentage says nothing.', {
+    range: [1, 1_000_000],
+    default: 20,
+  }),
+  openMs: integer('How long it stays open before it lets probes through, in milliseconds.', {
+    range: [100, 3_600_000],
+    default: 5000,
+  }),
+  probes: integer(
+    'How many requests it lets through when half open. When all succeed it closes, when one fails it opens again.',
+    { range: [1, 1000], default: 1 },
+  ),
+  statuses: list(
+    Type.Integer({ minimum: 500, maximum: 599 }),
+    'The statuses that are failures. Default: every 5xx.',
+    { minItems: 1, maxItems: 100, uniqueItems: true, examples: [[502, 503, 504]] },
+  ),
+})
+
+const RETRY = keys({
+  statuses: list(
+    Type.Integer({ minimum: 500, maximum: 599 }),
+    'The statuses of responses that are not passed on when there may be a better one.',
+    { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
+  ),
+  budgetPercent: integer('Retries for every hundred requests of the group; up to ten of them are saved up.', {
+    range: [0, 100],
+    default: 20,
+  }),
+  minPerSecond: integer('Retries in each second that are allowed beside the budget.', {
+    range: [0, 10_000],
+    default: 1,
+  }),
+  attempts: integer('How often one request goes out again.', { range: [1, 5], default: 1 }),
+})
+
+const TLS = keys({
+  caFile: text(
+    'PEM file of the authorities that are trusted for this group, instead of those that Node knows.',
+    { examples: ['/run/secrets/upstream-ca.pem'] },
+  ),
+  certFile: text(
+    'PEM file of the certificate that the gateway shows when an upstream asks for one, with those between it and its authority. With `keyFile`.',
+    { examples: ['/run/secrets/upstream-client.pem'] },
+  ),
+  keyFile: text('PEM file of the private key of `certFile`, not encrypted.', {
+    examples: ['/run/secrets/upstream-client-key.pem'],
+  }),
+  serverName: text(
+    'The name that is asked for (SNI) and that the certificate must have. Default: the host of each target.',
+    { examples: ['pay.internal'] },
+  ),
+  minVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The lowest version of TLS that is spoken.', {
+    default: 'TLSv1.2',
+  }),
+  maxVersion: choice(
+    ['TLSv1.2', 'TLSv1.3'],
+    'The highest version of TLS that is spoken; with the same `minVersion` it is the only one.',
+    { default: 'TLSv1.3' },
+  ),
+})
+
+export const UPSTREAM_GROUP = keys({
+  targets: list(
+    TEXT,
+    'One service or several equal ones: http://host:port, https://host:port or unix:/path.sock; or all of HTTP/2, gRPC too, h2c://host:port or h2://host:port (TLS). A request goes to the one with the fewest in flight.',
+    { minItems: 1, maxItems: 64, examples: [['http://10.0.0.3:3000', 'http://10.0.0.4:3000']] },
+  ),
+  healthCheck: key(
+    HEALTH_CHECK,
+    'A GET request to each target at intervals. A target that is down by its checks gets requests only when all are. Default: there are no checks.',
+    { examples: [{ path: '/healthz' }] },
+  ),
+  breaker: key(
+    BREAKER,
+    'A target that fails too often gets no requests for a time, then a few to find out. When no target takes any, the answer is 503. Default: there is none.',
+    { examples: [{ failures: 0, failurePercent: 50 }] },
+  ),
+  retry: key(
+    RETRY,
+    'GET, HEAD and OPTIONS without a body go out again when the response has one of these statuses, and any request when no target can be connected to; to another target if there is one. Default: not beyond what is always done.',
+    { examples: [{ statuses: [503], budgetPercent: 10 }] },
+  ),
+  slowStartMs: integer(
+    'For so long after its recovery a target gets less than its share of requests, from a tenth up to all of it. 0: it gets its share at once.',
+    { range: [0, 3_600_000], default: 0, examples: [30_000] },
+  ),
+  maxInFlight: integer(
+    'Requests that use the group at once. One more is refused with 503 (`overloaded`). One address alone gets three quarters. Default: only the bound of the same name for all groups together.',
+    { range: [1, 1_000_000], examples: [200] },
+  ),
+  tls: key(
+    TLS,
+    'How TLS is spoken with `https://` and `h2://` targets. A certificate is always verified, and a change of the files is in force at once, for new connections. Default: the authorities that Node knows, TLS 1.2 and 1.3, no certificate of our own.',
+    { examples: [{ serverName: 'pay.internal', minVersion: 'TLSv1.3' }] },
+  ),
+})
+
+export const UPSTREAM_KEYS = {
+  upstream: key(
+    Type.Unsafe<string | readonly string[]>({
+      type: ['string', 'array'],
+      minLength: 1,
+      minItems: 1,
+      items: TEXT,
+    }),
+    'The service behind the gateway, or several equal ones: http://host:port, https://host:port or unix:/path.sock; or of HTTP/2, gRPC too, h2c://host:port or h2://host:port.',
+    {
+      env: 'GATEWAY_UPSTREAM',
+      default: 'http://127.0.0.1:3000',
+      examples: [
+        'http://127.0.0.1:3000',
+        'unix:/run/service.sock',
+        ['http://10.0.0.1:3000', 'http://10.0.0.2:3000'],
+      ],
+    },
+  ),
+  upstreams: key(
+    byName(UPSTREAM_GROUP),
+    'Further services, each a group of equal targets by a name that routes give as `upstream`. The group `default` has the targets of `upstream`, and may be given here for the other keys.',
+    {
+      default: {},
+      examples: [
+        {
+          payments: {
+            targets: ['http://10.0.0.3:3000', 'http://10.0.0.4:3000'],
+            healthCheck: { path: '/healthz' },
+            breaker: {},
+            retry: {},
+            slowStartMs: 30_000,
+          },
+        },
+      ],
+    },
+  ),
+  upstreamSecretFile: text(
+    'A file whose one line of 32 to 256 visible ASCII characters goes to the service in X-Gateway-Secret with every request, as proof that the gateway sends it. Read again when it changes. Default: nothing is sent.',
+    { env: 'GATEWAY_UPSTREAM_SECRET_FILE', examples: ['/run/secrets/gateway'] },
+  ),
+}
