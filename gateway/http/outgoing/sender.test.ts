@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import { createSender, type Receiver } from './sender.ts'
@@ -112,6 +113,30 @@ test('a caller that gives up ends the request, before the response and in its mi
   }
 })
 
+test('a request ends in its time, or with its caller, while a handshake of TLS hangs', async (t) => {
+  const silent = createTcpServer()
+  const { port } = await listening(t, silent)
+  const url = `https://localhost:${port}/`
+  const caller = new AbortController()
+  silent.once('connection', () => caller.abort())
+  const patient = createSender({ url, timeoutMs: 2000 })
+  await assert.rejects(patient({ ...GET, signal: caller.signal }), { message: 'This operation was aborted' })
+  await assert.rejects(patient({ ...GET, signal: caller.signal }), { message: 'This operation was aborted' })
+  await assert.rejects(createSender({ url, timeoutMs: 50 })(GET), { message: 'no response in time' })
+})
+
+test('a connection that is kept does not keep the process', { timeout: LONG_MS }, async (t) => {
+  const { url } = await receiver(t, (_request, response) => {
+    response.setHeader('keep-alive', 'timeout=600').end()
+  })
+  const script = `const { createSender } = await import(${JSON.stringify(import.meta.resolve('./sender.ts'))})
+    const { statusCode } = await createSender({ url: '${url}' })({ method: 'GET', headers: {} })
+    process.exitCode = statusCode === 200 ? 7 : 1`
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], { stdio: 'inherit' })
+  t.after(() => child.kill())
+  assert.deepEqual(await once(child, 'exit'), [7, null])
+})
+
 test('a connection that ends too early is a fault', async (t) => {
   const before = await receiver(t, (request) => void request.socket.end())
   await assert.rejects(before.send(GET), { message: 'other side closed', statusCode: undefined })
@@ -166,7 +191,7 @@ test('a certificate is accepted from the authorities that are given, and from no
 })
 
 async function receiver(t: TestContext, answer: RequestListener, bounds: Partial<Receiver> = {}) {
-  const server = createServer(answer)
+  const server = createServer({ keepAliveTimeout: 0 }, answer)
   let connections = 0
   server.on('connection', () => connections++)
   const { port } = await listening(t, server)

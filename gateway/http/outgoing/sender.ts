@@ -1,3 +1,4 @@
+import { addAbortListener } from 'node:events'
 import type { Client } from 'undici'
 
 const TIMEOUT_MS = 10_000
@@ -52,7 +53,8 @@ export function createSender(receiver: Receiver): Send {
   let client: Client | undefined
   return async ({ method, headers, body, signal }) => {
     const timeout = AbortSignal.timeout(timeoutMs)
-    const signals = signal === undefined ? [timeout] : [signal, timeout]
+    const given = signal === undefined ? timeout : AbortSignal.any([signal, timeout])
+    const ended = Promise.withResolvers<never>()
     let statusCode: number | undefined
     try {
       const { Client, request } = await loadUndici()
@@ -63,13 +65,16 @@ export function createSender(receiver: Receiver): Send {
         bodyTimeout: 0,
         maxResponseSize: maxResponseBytes,
       })
-      const response = await request.call(client, {
+      // undici looks at the signal only once it is connected.
+      addAbortListener(given, () => ended.reject(given.reason))
+      const requested = request.call(client, {
         path: pathname + search,
         method,
         headers,
         body: body ?? null,
-        signal: AbortSignal.any(signals),
+        signal: given,
       })
+      const response = await Promise.race([requested, ended.promise])
       statusCode = response.statusCode
       return { statusCode, headers: response.headers, body: Buffer.from(await response.body.arrayBuffer()) }
     } catch (error) {
