@@ -90,16 +90,12 @@ export async function openPublicListeners(
   const { material, tickets, shared = false, open = {} } = options
   const connections = connectionsOf(inForce, await loadHttp2(settings))
   const listening: [name: 'http' | 'https', listener: HttpServer][] = []
-  const listenAll = async (name: 'http' | 'https', port: number, make: () => HttpServer) => {
-    let bound = port
-    for (const socket of open[name] ?? [undefined]) {
-      const listener = make()
-      bound = await listen(listener.server, { host: settings.host, port: bound, shared, open: socket })
-      listening.push([name, listener])
-    }
+  const begin = async (name: 'http' | 'https', port: number, listener: HttpServer) => {
+    const bound = await listen(listener.server, { host: settings.host, port, shared, open: open[name] })
+    listening.push([name, listener])
     return bound
   }
-  const port = await listenAll('http', settings.port, () => createHttpServer(connections))
+  const port = await begin('http', settings.port, createHttpServer(connections))
   let secured: SecureListeners | undefined
   let tlsPort: number | undefined
   if (settings.tls !== undefined && material !== undefined) {
@@ -107,7 +103,7 @@ export async function openPublicListeners(
     const { http2 } = settings
     const staples = settings.tls.ocspFile !== undefined || settings.tls.ocspFetch
     const secure = new SecureListeners(material, { handshakeMs, http2, staples, tickets, clock })
-    tlsPort = await listenAll('https', settings.tls.port, () => secure.open(connections))
+    tlsPort = await begin('https', settings.tls.port, secure.open(connections))
     secured = secure
   }
   return {

@@ -138,7 +138,7 @@ async function makeParts(read: StartupConfiguration, predecessor: Predecessor | 
     () => inheritance?.listeners ?? socketsFromSystemd(process.env, process.pid),
   )
   const serving = await orExit(exiting, () => serve(startup, { inheritance, sockets }))
-  return { serving, adminSocket: sockets.admin?.[0], startup }
+  return { serving, adminSocket: sockets.admin, startup }
 }
 
 function adminRoutes(serving: ServingGateway): AdminRoute[] {

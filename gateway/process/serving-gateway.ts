@@ -6,11 +6,11 @@ import type { GatewayInForce } from './gateway-in-force.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import { watchFiles, watchTls } from './reload/config-reloads.ts'
 import { checkNow, type Watching } from './reload/reload-reports.ts'
-import { HandOver, type SessionNews, type StateFiles } from './restart/hand-over.ts'
+import { ConnectionHandOver } from './restart/connection-hand-over.ts'
+import { HandOver, type StateFiles } from './restart/hand-over.ts'
 import { takeState } from './restart/passed-state.ts'
 import type { Inheritance } from './restart/predecessor.ts'
 import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
-import { ThreadHandOver } from './restart/thread-hand-over.ts'
 import {
   maintainState,
   reachStore,
@@ -91,7 +91,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
       inheritance?.predecessor.serve({
         trail,
         inherited,
-        sessions: sessionNews(state),
+        revocations: state.revocations,
         adopt: (passed) => connections.accept(adoptConnection(passed), passed.clear !== undefined),
       })
       return open
@@ -130,14 +130,13 @@ interface HandedOver {
 
 function handOverOf({ inForce, state, open, files, tickets, unwatch }: HandedOver): HandOver {
   const { trail, log } = inForce.gateway
-  const thread = new ThreadHandOver(inForce, open)
   return new HandOver({
     log,
     trail,
-    threads: () => [thread],
+    connections: new ConnectionHandOver(inForce, open),
     files,
     tickets,
-    sessions: sessionNews(state),
+    revocations: state.revocations,
     obstacle: () => whyNotHandedOver(trail, state),
     unwatch,
     close: () => state.member?.close(),
@@ -166,16 +165,6 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
   }
 }
 
-/** What this process hears and tells of sessions while another has requests. */
-export function sessionNews({ revocations }: Pick<SharedState, 'revocations'>): SessionNews {
-  return {
-    tell: (other) => {
-      revocations.otherProcess = other
-    },
-    hear: (sid, isWritten) => revocations.apply(sid, Date.now(), isWritten),
-  }
-}
-
 /** Maintains the files of the shared state, except while another process may have them. */
 function keepFiles(state: SharedState, watch: StoreWatch): Pick<Watching, 'stop'> & StateFiles {
   const { limiter } = state
@@ -184,7 +173,7 @@ function keepFiles(state: SharedState, watch: StoreWatch): Pick<Watching, 'stop'
   let timer = start()
   return {
     stop: () => clearInterval(timer),
-    suspend: async (keys) => {
+    suspend: (keys) => {
       clearInterval(timer)
       maintain()
       limiter.close()

@@ -8,7 +8,6 @@ import { pino } from 'pino'
 import { openTrail } from '../../audit/open-trail.ts'
 import { Revocations } from '../../auth/revocations.ts'
 import { randomDayKey, TicketKeys } from '../../tls/listener/ticket-keys.ts'
-import { sessionNews } from '../serving-gateway.ts'
 import { HandOver } from './hand-over.ts'
 import type { Successor } from './successor.ts'
 
@@ -22,13 +21,18 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
   const handOver = new HandOver({
     log,
     trail,
-    threads: () => [],
+    connections: {
+      sockets: () => [],
+      suspend: async () => [],
+      goOn: () => {},
+      leave: async () => {},
+    },
     files: {
-      suspend: async (keys) => ({ proofs: [], failures: [], blocked: [], keys }),
+      suspend: (keys) => ({ proofs: [], failures: [], blocked: [], keys }),
       resume: () => {},
     },
     tickets: new TicketKeys(randomDayKey(Date.now())),
-    sessions: sessionNews({ revocations }),
+    revocations,
     obstacle: () => undefined,
     unwatch: () => {},
     close: () => revocations.revoke('last'),
@@ -118,16 +122,13 @@ test('what ends before a hand-over that fails is not told again at the next', as
   assert.deepEqual(other.told, ['last'])
 })
 
-test('a process that has taken over writes sessions that end in the one before, which does not write those that it hears of', (t) => {
-  const { dataDir, revocations } = handedOver(t)
-  const news = sessionNews({ revocations })
-  news.hear('before', false)
-  news.hear('after', true)
-  assert.deepEqual(
-    ['before', 'after'].map((sid) => revocations.isRevoked(sid)),
-    [true, true],
-  )
-  const file = readFileSync(join(dataDir, 'revocations.ndjson'), 'utf8')
-  assert.match(file, /"before"/)
-  assert.doesNotMatch(file, /"after"/)
+test('a process that leaves learns of sessions that end in the one that has taken over, which writes them', async (t) => {
+  const { dataDir, handOver, revocations } = handedOver(t)
+  await handOver.suspend()
+  const { sent, successor: other } = successor()
+  sent.resolve()
+  await handOver.leave(other, new Promise(() => {}))
+  other.onRevoked('there')
+  assert.equal(revocations.isRevoked('there'), true)
+  assert.doesNotMatch(readFileSync(join(dataDir, 'revocations.ndjson'), 'utf8'), /"there"/)
 })

@@ -1,9 +1,10 @@
 import type { Logger } from 'pino'
 import type { Trail } from '../../audit/trail.ts'
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { Revocations } from '../../auth/revocations.ts'
 import type { TicketKeys } from '../../tls/listener/ticket-keys.ts'
+import type { ConnectionHandOver } from './connection-hand-over.ts'
 import type { PassedState } from './messages.ts'
-import type { ServingThread } from './serving-thread.ts'
 import type { NamedSocket, PassedSocket } from './sockets.ts'
 import type { Successor } from './successor.ts'
 
@@ -17,33 +18,21 @@ const LAST_WORDS_MS = 2000
 /** The files of the shared state. */
 export interface StateFiles {
   /** Completes them and gives them up. @returns the state that is in no file */
-  suspend(keys: readonly LastGoodKeys[]): Promise<PassedState>
+  suspend(keys: readonly LastGoodKeys[]): PassedState
   /** Takes them back. @throws Error when another process has them */
   resume(): void
-}
-
-/** What two processes tell each other about sessions while both have requests. */
-export interface SessionNews {
-  /** Called for each session that ends here. */
-  tell(other: ((sid: string) => void) | undefined): void
-  /** A session has ended there. @param isWritten false: this process has the files, and it may be in none, or only in a reserve */
-  hear(sid: string, isWritten: boolean): void
 }
 
 export interface HandOverParts {
   readonly log: Logger
   readonly trail: Trail
-  /** Those that serve now. */
-  readonly threads: () => readonly ServingThread[]
+  readonly connections: Pick<ConnectionHandOver, 'sockets' | 'suspend' | 'goOn' | 'leave'>
   readonly files: StateFiles
   /** Of this process: clients resume their sessions with the other one. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
-  readonly sessions: SessionNews
+  readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
   /** Why it cannot be handed over now; undefined when it can. */
   readonly obstacle: () => string | undefined
-  /** Called when it begins, and when this process has all back. */
-  readonly begin?: () => void
-  readonly back?: () => void
   /** Stops watching the configuration files. */
   readonly unwatch: () => void
   /** Closes what is left at the end. */
@@ -52,13 +41,12 @@ export interface HandOverParts {
 
 /**
  * Hands a gateway over to another process, in steps: `sockets`, `suspend`, then `goOn` or `leave`. While it is suspended
- * nothing is accepted, no request begins, and the files belong to nobody. With one thread or with workers: first the threads
- * stop, then the files are closed, and last the audit trail; `goOn` takes all back in the opposite order.
+ * nothing is accepted, no request begins, and the files belong to nobody. First the connections wait, then the files are closed,
+ * and last the audit trail; `goOn` takes all back in the opposite order.
  */
 export class HandOver {
   readonly #parts: HandOverParts
-  #threads: readonly { readonly thread: ServingThread; readonly sockets: readonly NamedSocket[] }[] = []
-  #areThreadsSuspended = false
+  #areConnectionsSuspended = false
   #areFilesSuspended = false
   /** Sessions that have ended since the files were given up. */
   readonly #ended: string[] = []
@@ -72,10 +60,9 @@ export class HandOver {
     return this.#parts.obstacle()
   }
 
-  /** The sockets that listen; the threads that have them are those that are handed over. */
+  /** The sockets that listen. */
   sockets(): NamedSocket[] {
-    this.#threads = this.#parts.threads().map((thread) => ({ thread, sockets: thread.sockets() }))
-    return this.#threads.flatMap(({ sockets }) => sockets)
+    return this.#parts.connections.sockets()
   }
 
   /**
@@ -83,26 +70,18 @@ export class HandOver {
    * what clients send wait meanwhile.
    *
    * @returns the state that is in no file
-   * @throws Error when a thread or the files cannot be completed; the caller then calls `goOn`
+   * @throws Error when the files cannot be completed; the caller then calls `goOn`
    */
   async suspend(): Promise<PassedState> {
-    const { files, tickets, trail, sessions, begin, threads, obstacle } = this.#parts
-    begin?.()
-    const present = new Set(threads())
-    const isSame =
-      present.size === this.#threads.length && this.#threads.every(({ thread }) => present.has(thread))
-    const why = isSame ? obstacle() : 'a worker has been replaced meanwhile'
+    const { connections, files, tickets, trail, revocations, obstacle } = this.#parts
+    const why = obstacle()
     if (why !== undefined) throw new Error(why)
-    this.#areThreadsSuspended = true
-    // All, so that none is still about to when `goOn` is called.
-    const suspended = await Promise.allSettled(this.#threads.map(({ thread }) => thread.suspend()))
-    const failed = suspended.find(({ status }) => status === 'rejected')
-    if (failed !== undefined) throw (failed as PromiseRejectedResult).reason
-    const keys = suspended.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
+    this.#areConnectionsSuspended = true
+    const keys = await connections.suspend()
     // Before the other process reads the files: it may miss what is written from now on.
-    sessions.tell((sid) => this.#ended.push(sid))
+    revocations.otherProcess = (sid) => this.#ended.push(sid)
     this.#areFilesSuspended = true
-    const passed = await files.suspend(keys)
+    const passed = files.suspend(keys)
     const error = await trail.suspend('restart')
     if (error !== undefined) throw error
     return { ...passed, tickets: tickets.dayKey(Date.now()) }
@@ -110,7 +89,7 @@ export class HandOver {
 
   /** Serves again, after `suspend`. @param copies of the sockets, which do not listen yet, in the order of `sockets()` */
   goOn(copies: readonly PassedSocket[]): void {
-    const { files, trail, sessions, log, back } = this.#parts
+    const { connections, files, trail, revocations, log } = this.#parts
     const reopen = () => {
       try {
         files.resume()
@@ -119,20 +98,14 @@ export class HandOver {
         setTimeout(reopen, RETRY_MS)
       }
     }
-    sessions.tell(undefined)
+    revocations.otherProcess = undefined
     this.#ended.length = 0
     if (this.#areFilesSuspended) reopen()
     this.#areFilesSuspended = false
     trail.goOn()
-    // An unused copy would go on listening when its thread has ended, and nobody would accept from it.
-    if (!this.#areThreadsSuspended) for (const copy of copies) copy.close()
-    let at = 0
-    for (const { thread, sockets } of this.#areThreadsSuspended ? this.#threads : []) {
-      thread.goOn(copies.slice(at, at + sockets.length))
-      at += sockets.length
-    }
-    this.#areThreadsSuspended = false
-    back?.()
+    if (this.#areConnectionsSuspended) connections.goOn(copies)
+    else for (const copy of copies) copy.close()
+    this.#areConnectionsSuspended = false
   }
 
   /**
@@ -140,18 +113,17 @@ export class HandOver {
    * that have not by `timeouts.drainMs` are broken off. Resolves when nothing is left.
    */
   async leave(successor: Successor, hurry: Promise<unknown>): Promise<void> {
-    const { trail, sessions, unwatch, close } = this.#parts
+    const { connections, trail, revocations, unwatch, close } = this.#parts
     unwatch()
     trail.leaveTo((lines) => successor.record(lines))
-    successor.onRevoked = (sid) => sessions.hear(sid, true)
+    successor.onRevoked = (sid) => revocations.apply(sid, Date.now(), true)
     let isTold = Promise.resolve()
     const tell = (sid: string) => {
       isTold = successor.revoked(sid)
     }
     for (const sid of this.#ended.splice(0)) tell(sid)
-    sessions.tell(tell)
-    const late = Promise.race([hurry, successor.hurry])
-    await Promise.all(this.#threads.map(({ thread }) => thread.leave(successor, late)))
+    revocations.otherProcess = tell
+    await connections.leave(successor, Promise.race([hurry, successor.hurry]))
     close()
     // Messages go in their order: with the last one all are on their way.
     await this.#heard(isTold, hurry)

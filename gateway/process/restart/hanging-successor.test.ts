@@ -27,7 +27,7 @@ async function listening(t: TestContext): Promise<Server> {
   return server
 }
 
-/** A gateway of one thread that can be restarted, with what has happened to it. */
+/** A gateway that can be restarted, with what has happened to it. */
 async function serving(t: TestContext, events: { reach(moment: string): void }) {
   const [publicServer, admin] = [await listening(t), await listening(t)]
   const logged: string[] = []
@@ -35,7 +35,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
   t.after(() => {
     for (const copy of copies) copy.close()
   })
-  const thread = {
+  const connections = {
     sockets: () => {
       events.reach('giving')
       return [['http', socketOf(publicServer)]]
@@ -48,9 +48,9 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
   }
   const handOver = new HandOver({
     log: { error: () => {} },
-    threads: () => [thread],
+    connections,
     obstacle: () => undefined,
-    files: { suspend: async () => ({}), resume: () => logged.push('has the files') },
+    files: { suspend: () => ({}), resume: () => logged.push('has the files') },
     trail: {
       suspend: async () => {
         events.reach('suspended')
@@ -59,7 +59,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
       goOn: () => logged.push('has the trail'),
     },
     tickets: { dayKey: () => undefined },
-    sessions: { tell: () => {} },
+    revocations: {},
   } as unknown as HandOverParts)
   const restarts = new Restarts({
     predecessorIsHere: () => false,

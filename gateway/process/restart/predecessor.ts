@@ -1,7 +1,7 @@
 import type { SendHandle } from 'node:child_process'
 import type { InheritedRequests } from '../../audit/recovery/inherited-requests.ts'
 import type { Trail } from '../../audit/trail.ts'
-import type { SessionNews } from './hand-over.ts'
+import type { Revocations } from '../../auth/revocations.ts'
 import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'
 import type { ListenerName, ListeningSockets, PassedConnection, PassedSocket } from './sockets.ts'
 import { TAKES_OVER } from './successor.ts'
@@ -17,13 +17,13 @@ export interface Inheritance {
 interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
-  readonly sessions: SessionNews
+  readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
   adopt(connection: PassedConnection): void
 }
 
 /** The process that this one takes over from: its parent. */
 export class Predecessor {
-  readonly #listeners: Partial<Record<ListenerName, PassedSocket[]>> = {}
+  readonly #listeners: Partial<Record<ListenerName, PassedSocket>> = {}
   readonly #inheritance = Promise.withResolvers<Inheritance>()
   readonly #gone = Promise.withResolvers<void>()
   #followed: Followed | undefined
@@ -63,7 +63,7 @@ export class Predecessor {
   /** This process serves from now on, and does for the requests of the one before what they need. */
   serve(followed: Followed): void {
     this.#followed = followed
-    followed.sessions.tell((sid) => void this.#send({ type: 'revoked', sid }))
+    followed.revocations.otherProcess = (sid) => void this.#send({ type: 'revoked', sid })
     void this.#send({ type: 'serving' })
     if (!process.connected) this.#disconnected()
   }
@@ -85,8 +85,7 @@ export class Predecessor {
     const followed = this.#followed
     switch (message.type) {
       case 'listener':
-        this.#listeners[message.name] ??= []
-        this.#listeners[message.name]?.push(handle as PassedSocket)
+        this.#listeners[message.name] = handle as PassedSocket
         void this.#send(message, handle as PassedSocket)
         break
       case 'state':
@@ -100,7 +99,7 @@ export class Predecessor {
         if (followed !== undefined) this.#record(followed, message)
         break
       default:
-        followed?.sessions.hear(message.sid, false)
+        followed?.revocations.apply(message.sid, Date.now(), false)
     }
   }
 
@@ -116,7 +115,7 @@ export class Predecessor {
   #disconnected(): void {
     if (!this.#isFree) process.exit(1)
     if (this.#followed === undefined) return
-    this.#followed.sessions.tell(undefined)
+    this.#followed.revocations.otherProcess = undefined
     this.#followed.inherited?.end()
     this.#gone.resolve()
   }

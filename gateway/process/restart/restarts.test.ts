@@ -4,7 +4,6 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import { describe, it, type TestContext, test } from 'node:test'
 import { HandOver, type HandOverParts } from './hand-over.ts'
 import { CannotRestart, Restarts } from './restarts.ts'
-import type { ServingThread } from './serving-thread.ts'
 import { type PassedSocket, socketOf } from './sockets.ts'
 
 const parts = { predecessorIsHere: () => false, onSuspended: assert.fail, onBack: assert.fail }
@@ -61,7 +60,7 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
     it(when, async (t) => {
       const [publicServer, admin] = [await listening(t), await listening(t)]
       const ports = [publicServer, admin].map((server) => (server.address() as AddressInfo).port)
-      const thread: Partial<ServingThread> = {
+      const connections: Partial<HandOverParts['connections']> = {
         sockets: () => [['http', socketOf(publicServer) as PassedSocket]],
         suspend: () => Promise.reject(new Error('cannot be held up')),
         // As if it listened no more.
@@ -70,10 +69,10 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
         },
       }
       const handOver = new HandOver({
-        threads: () => [thread],
+        connections,
         obstacle: () => undefined,
         trail: { goOn: () => {} },
-        sessions: { tell: () => {} },
+        revocations: {},
       } as unknown as HandOverParts)
       const restarts = new Restarts({
         predecessorIsHere: () => false,

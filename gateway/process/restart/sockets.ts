@@ -16,10 +16,10 @@ export type ListeningSocket = Pick<PassedSocket, 'fd'>
 export const LISTENERS = ['http', 'https', 'admin'] as const
 export type ListenerName = (typeof LISTENERS)[number]
 
-export type NamedSocket<S = PassedSocket> = readonly [name: ListenerName, socket: S]
+export type NamedSocket = readonly [name: ListenerName, socket: PassedSocket]
 
-/** By listener: the sockets that it need not open. Gateways with threads had several for each. */
-export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, readonly S[]>>>
+/** By listener: the socket that it need not open. */
+export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, S>>>
 
 /** What the other process cannot see of a connection whose TLS ends in this one. Certificates: base64 of the DER, the client's first. */
 export interface ClearOrigin {

@@ -1,9 +1,7 @@
 import { type ChildProcess, type SendHandle, spawn } from 'node:child_process'
-import type { Commit } from '../../audit/commit/commit.ts'
+import { Commit } from '../../audit/commit/commit.ts'
 import type { Places, ToPredecessor, ToSuccessor } from './messages.ts'
-import type { Heir } from './serving-thread.ts'
 import type { NamedSocket, PassedConnection, PassedSocket } from './sockets.ts'
-import { UnacknowledgedRecords } from './unacknowledged-records.ts'
 
 /** In the environment of a process that takes over from its parent. */
 export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
@@ -12,18 +10,16 @@ export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
 export class SuccessorFailed extends Error {}
 
 /** The process that takes over from this one: the same command in the same environment, as the files are now. */
-export class Successor implements Heir {
+export class Successor {
   readonly #child: ChildProcess
   readonly #prepared = Promise.withResolvers<Places>()
   readonly #serving = Promise.withResolvers<void>()
   readonly #hurry = Promise.withResolvers<void>()
   /** Messages that wait for it to take a socket are never sent then. */
   readonly #gone = Promise.withResolvers<void>()
-  readonly #records = new UnacknowledgedRecords((id, lines) => {
-    const { connected } = this.#child
-    if (connected) this.send({ type: 'records', id, lines })
-    return connected
-  })
+  /** Of audit records that it has not acknowledged. */
+  readonly #commits = new Map<number, Commit>()
+  #lastRecordsId = 0
   #faults: readonly string[] = []
   #onCopy: (copy: PassedSocket) => void = () => {}
   /** A session has ended there. */
@@ -72,6 +68,7 @@ export class Successor implements Heir {
     return copy
   }
 
+  /** @param sent called when the connection is on its way, or never will be. */
   pass({ socket, ...rest }: PassedConnection, sent: () => void): void {
     this.send({ type: 'connection', ...rest }, socket, sent)
   }
@@ -88,8 +85,14 @@ export class Successor implements Heir {
     return Promise.race([sent, this.#gone.promise])
   }
 
+  /** Has it write audit records. */
   record(lines: readonly string[]): Commit {
-    return this.#records.record(lines)
+    const commit = new Commit()
+    const id = ++this.#lastRecordsId
+    this.#commits.set(id, commit)
+    if (this.#child.connected) this.send({ type: 'records', id, lines })
+    else setImmediate(() => this.#recorded(id, 'the process that has the audit trail has ended'))
+    return commit
   }
 
   /** Ends it, at once and however it feels. Resolves when it has gone. */
@@ -116,7 +119,7 @@ export class Successor implements Heir {
         this.#serving.resolve()
         break
       case 'recorded':
-        this.#records.acknowledge(message.id, message.fault)
+        this.#recorded(message.id, message.fault)
         break
       case 'revoked':
         this.onRevoked(message.sid)
@@ -126,11 +129,18 @@ export class Successor implements Heir {
     }
   }
 
+  /** @param fault why they were not written */
+  #recorded(id: number, fault: string | undefined): void {
+    const commit = this.#commits.get(id)
+    this.#commits.delete(id)
+    commit?.finish(fault === undefined ? undefined : new Error(fault))
+  }
+
   #ended(how: string): void {
     const error = new SuccessorFailed(this.#faults.length > 0 ? this.#faults.join('\n') : how)
     this.#prepared.reject(error)
     this.#serving.reject(error)
-    this.#records.giveUp(error.message)
+    for (const id of [...this.#commits.keys()]) this.#recorded(id, error.message)
     this.#gone.resolve()
     this.#hurry.resolve()
   }

@@ -7,16 +7,16 @@ const sockets = (env: Record<string, string>) => socketsFromSystemd(env, 7)
 test('sockets of systemd are known by their names, and one alone is that of HTTP', () => {
   assert.deepEqual(sockets({}), {})
   assert.deepEqual(sockets({ LISTEN_PID: '8', LISTEN_FDS: '1' }), {})
-  assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1' }), { http: [{ fd: 3 }] })
+  assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1' }), { http: { fd: 3 } })
   assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'countersign.socket' }), {
-    http: [{ fd: 3 }],
+    http: { fd: 3 },
   })
   assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'admin' }), {
-    admin: [{ fd: 3 }],
+    admin: { fd: 3 },
   })
   assert.deepEqual(sockets({ LISTEN_PID: '7', LISTEN_FDS: '2', LISTEN_FDNAMES: 'https:http' }), {
-    https: [{ fd: 3 }],
-    http: [{ fd: 4 }],
+    https: { fd: 3 },
+    http: { fd: 4 },
   })
 })
 

@@ -14,14 +14,14 @@ export function socketsFromSystemd(env: Environment, pid: number): ListeningSock
   const count = env.LISTEN_PID === String(pid) ? Number(env.LISTEN_FDS) : 0
   const given = env.LISTEN_FDNAMES?.split(':') ?? []
   const names = count === 1 && !isListener(given[0]) ? ['http'] : given
-  const sockets: Partial<Record<ListenerName, readonly { readonly fd: number }[]>> = {}
+  const sockets: Partial<Record<ListenerName, { readonly fd: number }>> = {}
   for (let at = 0; at < count; at++) {
     const name = names[at]
     if (!isListener(name) || sockets[name] !== undefined)
       throw new Error(
         `systemd passes a socket named "${name ?? ''}": FileDescriptorName= must be each of ${LISTENERS.join(', ')} once`,
       )
-    sockets[name] = [{ fd: FIRST_FD + at }]
+    sockets[name] = { fd: FIRST_FD + at }
   }
   return sockets
 }

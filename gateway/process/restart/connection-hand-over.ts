@@ -8,8 +8,14 @@ import { endOrphans, MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
 import { relay } from './relay.ts'
-import type { Heir, ServingThread } from './serving-thread.ts'
-import { type ClearOrigin, type ListeningSocket, originOf, takeConnection } from './sockets.ts'
+import {
+  type ClearOrigin,
+  type ListeningSocket,
+  type NamedSocket,
+  originOf,
+  takeConnection,
+} from './sockets.ts'
+import type { Successor } from './successor.ts'
 
 /** How long requests that have begun may take to be counted, while all others wait. */
 const DECIDE_MS = 1000
@@ -18,9 +24,11 @@ const LOOK_EVERY_MS = 2
 const LAST_WORDS_MS = 500
 
 type Unpassed = Omit<ParkedConnection, 'goOn'>
+/** The process that goes on. */
+type Heir = Pick<Successor, 'pass'>
 
-/** Hands over what this thread serves. */
-export class ThreadHandOver implements ServingThread {
+/** Hands over the listening sockets and the connections: `suspend`, then `goOn` or `leave`. */
+export class ConnectionHandOver {
   readonly #inForce: GatewayInForce
   readonly #open: PublicListeners
   #parked: ParkedConnection[] = []
@@ -35,10 +43,15 @@ export class ThreadHandOver implements ServingThread {
     this.#open = open
   }
 
-  sockets() {
+  /** Those that listen. */
+  sockets(): NamedSocket[] {
     return this.#open.sockets()
   }
 
+  /**
+   * Accepts nothing more and begins no request. Resolves when those that have begun are counted, to the last good signing keys.
+   * Connections and what clients send wait.
+   */
   async suspend(): Promise<readonly LastGoodKeys[]> {
     // The sockets stay open: the copies of the other process, and those to go back to.
     this.#open.stopAccepting()
@@ -47,12 +60,17 @@ export class ThreadHandOver implements ServingThread {
     return this.#inForce.lastGoodKeys()
   }
 
+  /** Serves again. @param sockets copies of those that listened, in their order */
   goOn(sockets: readonly ListeningSocket[]): void {
     this.#open.connections.unpark()
     this.#open.acceptAgain(sockets)
     for (const { goOn } of this.#parked.splice(0)) goOn()
   }
 
+  /**
+   * Gives the connections away and ends what is under way, for at most `timeouts.drainMs` or until `late`. Resolves when nothing
+   * is left.
+   */
   async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
     const { settings, load, upstreams, tracer } = this.#inForce.gateway
     this.#inForce.stopKeys()

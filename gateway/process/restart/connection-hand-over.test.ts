@@ -15,9 +15,8 @@ import { createHttpServer, createSecureHttpServer } from '../../http/server/http
 import { makeAuthority } from '../../tls/demo/throw-away-ca.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
-import type { Heir } from './serving-thread.ts'
+import { ConnectionHandOver } from './connection-hand-over.ts'
 import { adoptConnection, type PassedConnection } from './sockets.ts'
-import { ThreadHandOver } from './thread-hand-over.ts'
 
 const GET = 'GET / HTTP/1.1\r\n\r\n'
 const ENDLESS = 'GET /endless HTTP/1.1\r\n\r\n'
@@ -45,7 +44,7 @@ async function overfill({ res }: Seen): Promise<void> {
   res.end()
 }
 
-/** A thread that is handed over while it has clients. */
+/** What is handed over while it has clients. */
 async function serving(t: TestContext, secure: boolean, drainMs: number) {
   const filled = Promise.withResolvers<void>()
   const held = Promise.withResolvers<readonly [Seen, Socket]>()
@@ -96,14 +95,14 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
     Object.assign(connection.socket, { reading: false })
     passed.push(adoptConnection(connection))
   }
-  const heir = { pass: adopt } as Partial<Heir> as Heir
+  const heir = { pass: adopt }
   return {
     filled: filled.promise,
     held: held.promise,
     heir,
     passed,
     closed,
-    thread: new ThreadHandOver(inForce, open),
+    handOver: new ConnectionHandOver(inForce, open),
     async openRaw() {
       const raw = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
       opened.push(raw.on('error', () => {}))
@@ -132,16 +131,16 @@ async function received(client: Socket, text: string): Promise<void> {
   await until(() => all.includes(text))
 }
 
-describe('a thread that leaves', () => {
+describe('a process that leaves', () => {
   it('sends the spans that wait, after those of its last requests', async (t) => {
-    const { thread, heir, closed } = await serving(t, false, 60_000)
-    await thread.suspend()
-    await thread.leave(heir, NEVER)
+    const { handOver, heir, closed } = await serving(t, false, 60_000)
+    await handOver.suspend()
+    await handOver.leave(heir, NEVER)
     assert.deepEqual(closed, ['upstreams', 'spans'])
   })
 })
 
-describe('a thread whose time to leave is over', () => {
+describe('a process whose time to leave is over', () => {
   for (const secure of [false, true]) {
     it(`waits for no client that takes nothing of its last response, ${secure ? 'with' : 'without'} TLS`, async (t) => {
       const context = await serving(t, secure, 1)
@@ -149,8 +148,8 @@ describe('a thread whose time to leave is over', () => {
       client.pause()
       client.write(ENDLESS)
       await context.filled
-      await context.thread.suspend()
-      await context.thread.leave(context.heir, NEVER)
+      await context.handOver.suspend()
+      await context.handOver.leave(context.heir, NEVER)
     })
   }
 
@@ -160,15 +159,15 @@ describe('a thread whose time to leave is over', () => {
     idle.write(GET)
     await received(idle, '200 OK')
     const late = await context.openRaw()
-    await context.thread.suspend()
-    const left = context.thread.leave(context.heir, NEVER)
+    await context.handOver.suspend()
+    const left = context.handOver.leave(context.heir, NEVER)
     await once(idle, 'end')
     await secured(late).catch(() => {})
     await left
   })
 })
 
-describe('a thread that leaves', () => {
+describe('a process that leaves', () => {
   for (const secure of [false, true]) {
     it(`passes on the next request of a client that has closed its half, ${secure ? 'with' : 'without'} TLS`, async (t) => {
       const context = await serving(t, secure, 60_000)
@@ -180,13 +179,13 @@ describe('a thread that leaves', () => {
         // At once: the server takes a client for gone that it writes nothing for.
         res.writeHead({ status: 200, lines: '', contentLength: 2, dated: true })
         res.write(Buffer.from('a'))
-        suspended.resolve(context.thread.suspend().then(() => {}))
+        suspended.resolve(context.handOver.suspend().then(() => {}))
         res.write(Buffer.from('b'))
         res.end()
       })
       client.end()
       await suspended.promise
-      const left = context.thread.leave(context.heir, NEVER)
+      const left = context.handOver.leave(context.heir, NEVER)
       await received(client, 'ab')
       await until(() => context.passed.length === 1)
       const next = context.passed[0] as Socket
