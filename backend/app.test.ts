@@ -125,8 +125,10 @@ describe('the app', () => {
   })
 
   it('responds 404 on a path that only looks like a known one', async () => {
-    assert.equal((await service.send({ url: '/docs/reference.css' })).status, 200)
-    assert.equal((await service.send({ url: '/docs/referenceXcss' })).status, 404)
+    assert.equal((await service.send({ url: '/docs/static/index.css' })).status, 200)
+    assert.equal((await service.send({ url: '/docs/static/theme/docs.css' })).status, 200)
+    for (const url of ['/docs/static/indexXcss', '/docs/static/theme/docsXcss', '/docs/static/..%2findex.js'])
+      assert.equal((await service.send({ url })).status, 404, url)
     assert.equal((await service.send({ url: '/openapiXjson' })).status, 404)
   })
 

@@ -37,8 +37,8 @@ export async function bundleBackend(directory) {
     ...OPTIONS,
     entryPoints: [join(BACKEND, 'main.ts')],
     outdir: directory,
-    // The files of the database are beside its modules.
-    external: [...OPTIONS.external, '@electric-sql/*'],
+    // The files of the database, and of the page of the API, are beside their modules.
+    external: [...OPTIONS.external, '@electric-sql/*', '@fastify/swagger-ui'],
     plugins: [ownPlaces('ts', (path) => JSON.stringify(pathToFileURL(path).href))],
   })
   return finish(directory)

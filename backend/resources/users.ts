@@ -76,6 +76,7 @@ const ChangeBody = Type.Object(
     choiceOf: 'body',
     description: 'at least one of name (or nombre, not both), email and password',
     not: { required: ['name', 'nombre'] },
+    examples: [{ name: EXAMPLE.name }],
   },
 )
 

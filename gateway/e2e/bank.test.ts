@@ -220,6 +220,15 @@ describe('the service behind the gateway', () => {
     const page = await ask('/docs')
     assert.equal(page.status, 200)
     assert.match(String(page.headers['content-type']), /^text\/html/)
+    assert.match(String(page.headers['content-security-policy']), /^default-src 'none'; script-src 'self';/)
+    const loaded = [...page.body.matchAll(/(?:src|href)="([^"]+)"/g)].map((match) => match[1] ?? '')
+    for (const path of [...loaded, '/docs/', '/docs/json']) {
+      const { status, headers } = await ask(path)
+      assert.equal(status, 200, path)
+      for (const name of ['x-content-type-options', 'x-frame-options', 'strict-transport-security'])
+        assert.ok(headers[name], `${path}: ${name}`)
+    }
+    assert.ok(loaded.length >= 8)
     assert.equal((await ask('/.well-known/jwks.json')).status, 200)
   })
 })
