@@ -32,11 +32,8 @@ describe('until it listens', () => {
     const { files, builtins } = await start('https://127.0.0.1:9')
     assert.deepEqual(filesOf('undici', files), [])
     assert.equal(builtins.includes(BUILT_IN_UNDICI), false)
-    // What the schemas were compiled to needs little of the compiler.
-    assert.deepEqual(filesOf('ajv', files).toSorted(), [
-      'dist/runtime/equal.js',
-      'dist/runtime/ucs2length.js',
-    ])
+    // Files are read by their schemas without it.
+    assert.deepEqual(filesOf('ajv', files), [])
     // Signatures are verified by Node itself.
     assert.deepEqual([...filesOf('jose', files), ...filesOf('jsonwebtoken', files)], [])
     const packaged = files.filter((file) => file.includes('/node_modules/'))
