@@ -14,6 +14,12 @@ export interface Sample {
   readonly metricName?: string
 }
 
+/** What is counted under one set of label values. */
+interface Series<Cell> {
+  readonly labels: Sample['labels']
+  readonly cell: Cell
+}
+
 interface Described<Names extends Labels> {
   readonly name: string
   readonly help: string
@@ -21,22 +27,50 @@ interface Described<Names extends Labels> {
 }
 
 /**
- * One cell per set of label values, in nested maps, one level per label. Faster than prom-client's own metrics, which
- * build and hash an object of labels at every call.
+ * A metric that a prom-client registry can expose. It is on no page until it is first used. Label values are given in the order of
+ * the labels. There is one cell per set of them, in nested maps, one level per label: faster than prom-client's own metrics,
+ * which build and hash an object of labels at every call.
  */
-class Cells<Cell> {
-  readonly #labels: Labels
-  readonly #make: () => Cell
+abstract class Family<Names extends Labels, Cell> {
+  abstract readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly name: string
+  readonly help: string
+  readonly labels: Names
+  /** Asked at each scrape. */
+  protected source: (() => readonly Series<Cell>[]) | undefined
   readonly #root = new Map<LabelValue, unknown>()
-  readonly all: { readonly labels: Sample['labels']; readonly cell: Cell }[] = []
+  readonly #counted: Series<Cell>[] = []
 
-  constructor(labels: Labels, make: () => Cell) {
-    this.#labels = labels
-    this.#make = make
+  constructor({ name, help, labels }: Described<Names>) {
+    this.name = name
+    this.help = help
+    this.labels = labels
   }
 
-  /** One value per label. */
-  of(values: readonly LabelValue[]): Cell {
+  protected abstract makeCell(): Cell
+  protected abstract samplesOf(series: Series<Cell>): readonly Sample[]
+
+  /** Whether anything has ever been counted, or is read. */
+  get isUsed(): boolean {
+    return this.source !== undefined || this.#counted.length > 0
+  }
+
+  /** Exposes 0 until something is counted: what appears with its first event looks to Prometheus as if nothing had happened. */
+  begin(...values: Values<Names>): void {
+    this.cellOf(values)
+  }
+
+  samples(): readonly Sample[] {
+    return [...this.#counted, ...(this.source?.() ?? [])].flatMap((series) => this.samplesOf(series))
+  }
+
+  /** For the registry. */
+  get(): Promise<object> {
+    const { name, help, type } = this
+    return Promise.resolve({ name, help, type, values: this.samples() })
+  }
+
+  protected cellOf(values: Values<Names>): Cell {
     let level = this.#root
     const last = values.length - 1
     for (let i = 0; i < last; i++) {
@@ -48,62 +82,31 @@ class Cells<Cell> {
       }
       level = next
     }
-    const value = values[last] ?? ''
-    return (level.get(value) as Cell | undefined) ?? this.#add(level, values)
+    return (level.get(values[last] ?? '') as Cell | undefined) ?? this.#add(level, values)
   }
 
-  #add(level: Map<LabelValue, unknown>, values: readonly LabelValue[]): Cell {
-    const cell = this.#make()
+  #add(level: Map<LabelValue, unknown>, values: Values<Names>): Cell {
+    const cell = this.makeCell()
     level.set(values.at(-1) ?? '', cell)
-    this.all.push({ labels: labelled(this.#labels, values), cell })
+    this.#counted.push({ labels: this.labelled(values), cell })
     return cell
   }
-}
 
-function labelled(names: Labels, values: readonly LabelValue[]): Sample['labels'] {
-  return Object.fromEntries(names.map((name, i) => [name, values[i] as LabelValue]))
-}
-
-/** A metric that a prom-client registry can expose. It is on no page until it is first used. */
-export abstract class Family<Names extends Labels> {
-  readonly name: string
-  readonly help: string
-  readonly labels: Names
-  abstract readonly type: 'counter' | 'gauge' | 'histogram'
-
-  constructor({ name, help, labels }: Described<Names>) {
-    this.name = name
-    this.help = help
-    this.labels = labels
-  }
-
-  /** Whether anything has ever been counted, or is read. */
-  abstract get isUsed(): boolean
-  abstract samples(): readonly Sample[]
-
-  /** For the registry. */
-  get(): Promise<object> {
-    const { name, help, type } = this
-    return Promise.resolve({ name, help, type, values: this.samples() })
+  protected labelled(values: readonly LabelValue[]): Sample['labels'] {
+    return Object.fromEntries(this.labels.map((name, i) => [name, values[i] as LabelValue]))
   }
 }
 
-abstract class NumberFamily<Names extends Labels> extends Family<Names> {
-  protected readonly cells: Cells<{ value: number }>
-  #source: (() => number | Iterable<Reading<Names>>) | undefined
-
-  constructor(described: Described<Names>) {
-    super(described)
-    this.cells = new Cells(described.labels, () => ({ value: 0 }))
-  }
-
+abstract class NumberFamily<Names extends Labels> extends Family<Names, { value: number }> {
   /** Asks `source` at each scrape, for a number or for label values with their number. Called once. */
   read(source: () => number | Iterable<Reading<Names>>): void {
-    this.#source = source
-  }
-
-  get isUsed(): boolean {
-    return this.#source !== undefined || this.cells.all.length > 0
+    this.source = () => {
+      const found = source()
+      if (typeof found === 'number') return [{ labels: {}, cell: { value: found } }]
+      return [...found].map((reading) => {
+        return { labels: this.labelled(reading), cell: { value: Number(reading.at(-1)) } }
+      })
+    }
   }
 
   /** The value of a metric without labels; undefined: it is not in use. */
@@ -111,73 +114,53 @@ abstract class NumberFamily<Names extends Labels> extends Family<Names> {
     return this.samples()[0]?.value
   }
 
-  samples(): readonly Sample[] {
-    const samples: Sample[] = this.cells.all.map(({ labels, cell }) => ({ labels, value: cell.value }))
-    const found = this.#source?.() ?? []
-    if (typeof found === 'number') return [...samples, { labels: {}, value: found }]
-    for (const reading of found) {
-      samples.push({ labels: labelled(this.labels, reading), value: reading[reading.length - 1] as number })
-    }
-    return samples
+  protected makeCell() {
+    return { value: 0 }
+  }
+
+  protected samplesOf({ labels, cell: { value } }: Series<{ value: number }>): readonly Sample[] {
+    return [{ labels, value }]
   }
 }
 
-/** Label values are given in the order of the labels. */
 export class Counter<Names extends Labels> extends NumberFamily<Names> {
   readonly type = 'counter'
 
-  /** Exposes 0 until something is counted: what appears with its first event looks to Prometheus as if nothing had happened. */
-  begin(...values: Values<Names>): void {
-    this.cells.of(values)
-  }
-
   count(...values: Values<Names>): void {
-    this.cells.of(values).value++
+    this.cellOf(values).value++
   }
 
   add(amount: number, ...values: Values<Names>): void {
-    this.cells.of(values).value += amount
+    this.cellOf(values).value += amount
   }
 }
 
-/** Label values are given in the order of the labels. */
 export class Gauge<Names extends Labels> extends NumberFamily<Names> {
   readonly type = 'gauge'
 
   set(value: number, ...values: Values<Names>): void {
-    this.cells.of(values).value = value
+    this.cellOf(values).value = value
   }
 }
 
 interface Spread {
   /** Observations per bucket, not cumulative; the last is above all bounds. */
-  readonly counts: readonly number[]
-  readonly sum: number
+  readonly counts: number[]
+  sum: number
 }
 
-/** Bounds ascend. Label values are given in the order of the labels. */
-export class Histogram<Names extends Labels> extends Family<Names> {
+/** Bounds ascend. */
+export class Histogram<Names extends Labels> extends Family<Names, Spread> {
   readonly type = 'histogram'
   readonly bounds: readonly number[]
-  readonly #cells: Cells<{ readonly counts: number[]; sum: number }>
-  #source: (() => Spread) | undefined
 
   constructor(described: Described<Names>, bounds: readonly number[]) {
     super(described)
     this.bounds = bounds
-    this.#cells = new Cells(described.labels, () => ({
-      counts: new Array(bounds.length + 1).fill(0),
-      sum: 0,
-    }))
-  }
-
-  /** Exposes zeros until something is observed. */
-  begin(...values: Values<Names>): void {
-    this.#cells.of(values)
   }
 
   observe(observed: number, ...values: Values<Names>): void {
-    const spread = this.#cells.of(values)
+    const spread = this.cellOf(values)
     let at = 0
     while (at < this.bounds.length && observed > (this.bounds[at] as number)) at++
     spread.counts[at] = (spread.counts[at] ?? 0) + 1
@@ -186,19 +169,14 @@ export class Histogram<Names extends Labels> extends Family<Names> {
 
   /** Asks `source` at each scrape. Called once, of a histogram without labels. */
   read(source: () => Spread): void {
-    this.#source = source
+    this.source = () => [{ labels: {}, cell: source() }]
   }
 
-  get isUsed(): boolean {
-    return this.#source !== undefined || this.#cells.all.length > 0
+  protected makeCell() {
+    return { counts: new Array<number>(this.bounds.length + 1).fill(0), sum: 0 }
   }
 
-  samples(): readonly Sample[] {
-    const samples = this.#cells.all.flatMap(({ labels, cell }) => this.#samplesOf(labels, cell))
-    return this.#source === undefined ? samples : this.#samplesOf({}, this.#source())
-  }
-
-  #samplesOf(labels: Sample['labels'], { counts, sum }: Spread): Sample[] {
+  protected samplesOf({ labels, cell: { counts, sum } }: Series<Spread>): readonly Sample[] {
     let count = 0
     const samples: Sample[] = counts.map((own, i) => {
       count += own
