@@ -80,7 +80,7 @@ function lockTrail(file: string): ProcessLock {
   const path = `${realPathOf(file)}.lock`
   return takeProcessLock({
     path,
-    whenTaken: `audit file ${file} is being written by another process, which holds ${path}`,
+    whenTaken: `audit file ${file} is being written by another process, which holds ${path}: each gateway needs a GATEWAY_AUDIT_FILE of its own`,
   })
 }
 

@@ -46,6 +46,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_AUDIT_SEAL_KEY: '/run/secrets/seal.pem',
     GATEWAY_STORE: 'memory',
     GATEWAY_WORKERS: '1',
+    GATEWAY_REUSE_PORT: 'true',
     GATEWAY_PROFILE: 'small',
     GATEWAY_UPSTREAM_SECRET_FILE: '/run/secrets/gateway',
     GATEWAY_DRAIN_GRACE_MS: '0',

@@ -67,6 +67,7 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_AUDIT_SEAL_KEY', (text, overrides) => set(overrides, { auditSealKeyFile: text })],
   ...STORE_VARIABLES.map((name) => [name, ignore] as const),
   ['GATEWAY_WORKERS', workersFault],
+  ['GATEWAY_REUSE_PORT', (text) => choiceFault(text, ['true', 'false'])],
   ['GATEWAY_PROFILE', (text) => choiceFault(text, MEMORY_PROFILES)],
   ['GATEWAY_DRAIN_GRACE_MS', readDrainGrace],
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],

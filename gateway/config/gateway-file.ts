@@ -58,6 +58,7 @@ type Completed =
   | 'auditWitnesses'
   | 'auditStamps'
   | 'memoryProfile'
+  | 'reusePort'
 
 /** The settings of config/gateway.json, with every default that does not depend on the environment. Immutable. */
 export interface GatewayFile extends Omit<Settings, Completed> {

@@ -4,6 +4,7 @@ import type { Environment } from './environment.ts'
 import type { Parsed } from './faults.ts'
 import { describeFault } from './faults.ts'
 import { loadSettings } from './load-settings.ts'
+import { reusePortFaults } from './rules/reuse-port.ts'
 import type { Settings } from './settings.ts'
 
 const OPEN = [{ path: '/*', auth: ['none'] }]
@@ -258,4 +259,34 @@ test('a shared store is read, and a faulty one refused with what is wrong', () =
   assert.deepEqual(good({}, { GATEWAY_STORE: 'redis://x' }).store?.addresses, [{ host: 'x', port: 6379 }])
   assert.match(faults({}, { GATEWAY_STORE: 'redis://a:b@x' }).join(), /must not hold a user or a password/)
   assert.match(faults({}, { GATEWAY_STORE_PREFIX: 'a' }).join(), /GATEWAY_STORE_PREFIX: has no effect/)
+})
+
+test('a port is shared only with a shared store, under a number, and on Linux', () => {
+  const store = { GATEWAY_STORE: 'redis://127.0.0.1' }
+  const env = { ...store, GATEWAY_REUSE_PORT: 'true' }
+  const place = 'environment: GATEWAY_REUSE_PORT: '
+  assert.equal(good({}).reusePort, false)
+  assert.equal(good({}, { ...env, GATEWAY_REUSE_PORT: 'false' }).reusePort, false)
+  assert.deepEqual(faults({}, { GATEWAY_REUSE_PORT: 'yes' }), [
+    `${place}must be one of true, false, but is "yes"`,
+  ])
+  assert.deepEqual(reusePortFaults({ port: 8080, tls: undefined }, { env, platform: 'linux' }), [])
+  const reasons = (
+    listeners: Parameters<typeof reusePortFaults>[0],
+    given: Partial<Parameters<typeof reusePortFaults>[1]> = {},
+  ) => reusePortFaults(listeners, { env, platform: 'linux', ...given }).map(describeFault)
+  const [alone, ...more] = reasons({ port: 8080, tls: undefined }, { env: { GATEWAY_REUSE_PORT: 'true' } })
+  assert.deepEqual(more, [])
+  assert.match(
+    String(alone),
+    /^environment: GATEWAY_REUSE_PORT: needs GATEWAY_STORE: .* each gateway would .* limit/,
+  )
+  assert.deepEqual(reasons({ port: 8080, tls: undefined }, { env: { ...env, GATEWAY_STORE: 'memory' } }), [
+    alone,
+  ])
+  const numbered = (name: string) =>
+    `${place}needs a ${name} other than 0, with which each gateway would listen on a port of its own`
+  assert.deepEqual(reasons({ port: 0, tls: undefined }), [numbered('GATEWAY_PORT')])
+  assert.deepEqual(reasons({ port: 8080, tls: { port: 0 } }), [numbered('GATEWAY_TLS_PORT')])
+  assert.match(reasons({ port: 1, tls: undefined }, { platform: 'darwin' })[0] ?? '', /needs Linux: darwin /)
 })

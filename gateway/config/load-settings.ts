@@ -15,6 +15,7 @@ import { auditConflicts } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { remainingFaults } from './rules/remaining-faults.ts'
+import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
@@ -77,6 +78,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const conflicts = [
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
+    ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
     ...(vouching.faults ?? []),
     ...(upstreamTls.faults ?? []),
     ...(tracing.faults ?? tracingConflicts(endpointPlace(configFile, env), merged, tracing.value)),
@@ -101,6 +103,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       memoryProfile: memoryProfileOf(env),
       tls: tls.value,
       store: store.value,
+      reusePort: reusesPort(env),
       tracing: tracing.value,
       auditWitnesses: vouching.value?.auditWitnesses,
       auditStamps: vouching.value?.auditStamps,

@@ -275,6 +275,8 @@ export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSet
   /** Names of request fields, in lower case, that pass although services fold them. */
   readonly allowedFieldNames: ReadonlySet<string>
   readonly memoryProfile: MemoryProfile
+  /** Whether other gateways of this machine listen on the public ports too. */
+  readonly reusePort: boolean
   /** From SIGTERM until the public listeners close. Meanwhile the gateway is not ready, but serves requests. */
   readonly drainGraceMs: number
   readonly timeouts: Timeouts

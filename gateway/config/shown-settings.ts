@@ -60,6 +60,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   clientCertProxies: true,
   allowedFieldNames: true,
   memoryProfile: true,
+  reusePort: true,
   drainGraceMs: true,
   timeouts: true,
   addresses: true,

@@ -3,10 +3,11 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, test } from 'node:test'
 import { parseEnvironment } from '../config/environment.ts'
 
-const UNIT = readFileSync(new URL('../../config/systemd/countersign.service', import.meta.url), 'utf8')
+/** One gateway, and one of several on one port. */
+const UNITS = ['countersign.service', 'countersign@.service']
 /** Grace and `timeouts.drainMs`, both by default, half a second for the last refusals, and what comes after the requests. */
 const STOP_SECONDS = 8.5 + 7
 const NO_SYSTEMD =
@@ -14,29 +15,59 @@ const NO_SYSTEMD =
     ? false
     : 'NOT TESTED: systemd-analyze is not installed (apt-get install systemd)'
 
-function valuesOf(key: string): string[] {
-  return [...UNIT.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value = '']) => value)
+const read = (name: string) => readFileSync(new URL(`../../config/systemd/${name}`, import.meta.url), 'utf8')
+
+function valuesOf(unit: string, key: string): string[] {
+  return [...unit.matchAll(new RegExp(`^${key}=(.*)$`, 'gm'))].map(([, value = '']) => value)
 }
 
-describe('config/systemd/countersign.service', () => {
-  it('is a unit without a fault, and of little exposure', { skip: NO_SYSTEMD }, () => {
-    const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
-    const file = join(dir, 'countersign.service')
-    // The programs are not installed where the unit has them.
-    writeFileSync(file, UNIT.replaceAll(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
-    const verified = spawnSync('systemd-analyze', ['verify', file], { encoding: 'utf8' })
-    const safe = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', file], {
-      encoding: 'utf8',
+for (const name of UNITS) {
+  describe(`config/systemd/${name}`, () => {
+    it('is a unit without a fault, and of little exposure', { skip: NO_SYSTEMD }, () => {
+      const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
+      const file = join(dir, name.replace('@', '@1'))
+      // The programs are not installed where the unit has them.
+      writeFileSync(file, read(name).replaceAll(/^(Exec\w+)=\S+/gm, '$1=/bin/true'))
+      const verified = spawnSync('systemd-analyze', ['verify', file], { encoding: 'utf8' })
+      const safe = spawnSync('systemd-analyze', ['security', '--offline=true', '--threshold=20', file], {
+        encoding: 'utf8',
+      })
+      rmSync(dir, { recursive: true })
+      assert.equal(verified.stderr, '')
+      assert.equal(safe.status, 0, safe.stdout)
     })
-    rmSync(dir, { recursive: true })
-    assert.equal(verified.stderr, '')
-    assert.equal(safe.status, 0, safe.stdout)
-  })
 
-  it('sets variables that the gateway knows, and gives it the time to drain', () => {
-    const variables = valuesOf('Environment').map((text) => text.split('=') as [string, string])
-    assert.ok(variables.length > 4)
-    assert.equal(parseEnvironment(Object.fromEntries(variables)).faults, undefined)
-    assert.ok(Number(valuesOf('TimeoutStopSec')[0]) > STOP_SECONDS)
+    it('sets variables that the gateway knows, and gives it the time to drain', () => {
+      const unit = read(name)
+      const variables = valuesOf(unit, 'Environment').map(
+        (text) => text.replaceAll('%i', '1').split('=') as [string, string],
+      )
+      assert.ok(variables.length > 4)
+      assert.equal(parseEnvironment(Object.fromEntries(variables)).faults, undefined)
+      assert.ok(Number(valuesOf(unit, 'TimeoutStopSec')[0]) > STOP_SECONDS)
+    })
   })
+}
+
+test('one of several gateways differs from one alone in its port, its own places, and what all of them need', () => {
+  const [alone = [], several = []] = UNITS.map((name) =>
+    read(name)
+      .split('\n')
+      .filter((line) => !line.startsWith('#')),
+  )
+  assert.deepEqual(
+    several.filter((line) => !alone.includes(line)),
+    [
+      'Description=Countersign API gateway %i',
+      'Environment=GATEWAY_REUSE_PORT=true',
+      'Environment=GATEWAY_ADMIN_PORT=909%i',
+      'Environment=GATEWAY_DATA_DIR=%S/countersign-%i',
+      'Environment=GATEWAY_AUDIT_FILE=%S/countersign-%i/audit.ndjson',
+      // Without it there is no store.
+      'EnvironmentFile=/etc/countersign/environment',
+      'EnvironmentFile=-/etc/countersign/environment-%i',
+      'StateDirectory=countersign-%i',
+    ],
+  )
+  assert.equal(alone.filter((line) => !several.includes(line)).length, 5)
 })

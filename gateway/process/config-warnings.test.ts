@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { parseGatewayFile } from '../config/gateway-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
-import { fileWarnings, idleRowWarnings, limitWarnings, settingsWarnings } from './config-warnings.ts'
+import {
+  fileWarnings,
+  idleRowWarnings,
+  limitWarnings,
+  reusePortWarnings,
+  settingsWarnings,
+} from './config-warnings.ts'
 
 function warnings(routes: object[], limits: object[]): readonly string[] {
   const gateway = parseGatewayFile(
@@ -125,4 +133,17 @@ test('routes that refuse no caller, or everybody, are named', () => {
   const [shadow, closed, ...rest] = settingsWarnings(gateway.value!)
   assert.match(String(shadow), /^in shadow mode.*: \/a, \/c0, .* and 3 more$/)
   assert.deepEqual([closed, rest], ['closed for maintenance: /b', []])
+})
+
+test('a shared port is warned of where the system resets what a gateway has not accepted at its end', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'migrate-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const file = join(dir, 'tcp_migrate_req')
+  const shared = { reusePort: true }
+  assert.match(reusePortWarnings(shared, file).join(), /tcp_migrate_req=1 \(Linux 5\.14\)/)
+  writeFileSync(file, '0\n')
+  assert.equal(reusePortWarnings(shared, file).length, 1)
+  assert.deepEqual(reusePortWarnings({ reusePort: false }, file), [])
+  writeFileSync(file, '1\n')
+  assert.deepEqual(reusePortWarnings(shared, file), [])
 })

@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { configFiles, type Environment } from '../config/environment.ts'
 import { outOfTime } from '../config/rules/certificate-times.ts'
@@ -48,6 +49,20 @@ export function settingsWarnings(
 /** One sentence for each certificate of an upstream that is not valid now. */
 export function certificateWarnings(settings: Settings): readonly string[] {
   return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
+}
+
+/** Since Linux 5.14 (ip-sysctl). `1`: connections that a closing socket has not accepted go to another one on its port. */
+const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
+
+/** Warns when connections are lost at the end of one of several gateways on a port, which a setting of the system prevents. */
+export function reusePortWarnings(
+  { reusePort }: Pick<Settings, 'reusePort'>,
+  file = MIGRATE_FILE,
+): readonly string[] {
+  if (!reusePort || (existsSync(file) && readFileSync(file, 'utf8').trim() === '1')) return []
+  return [
+    'when one of the gateways on this port ends, Linux resets connections that it has not accepted yet: sysctl net.ipv4.tcp_migrate_req=1 (Linux 5.14) gives them to another',
+  ]
 }
 
 /** One text that names them, or none. */

@@ -13,6 +13,16 @@ it('a place that is taken is named with the reason', async () => {
   first.close()
 })
 
+it('a place may be shared by servers that all want it, and one that does not is told what to do', {
+  skip: process.platform !== 'linux' && 'only Linux distributes connections among them',
+}, async (t) => {
+  const [first, second, third] = [createServer(), createServer(), createServer()]
+  t.after(() => [first, second].map((server) => server.close()))
+  const place = { host: '127.0.0.1', port: await listen(first, { host: '127.0.0.1', port: 0, shared: true }) }
+  await listen(second, { ...place, shared: true })
+  await assert.rejects(listen(third, { ...place, whenTaken: 'do this' }), /listen EADDRINUSE.*: do this$/)
+})
+
 it('a start that fails is said to be one of listening only where it is', () => {
   const place = { host: '127.0.0.1', port: 1 }
   assert.deepEqual(startFailure(new CannotListen(place, new Error('listen EADDRINUSE'))), {

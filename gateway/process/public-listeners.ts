@@ -21,6 +21,8 @@ import { SecureListeners } from './secure-listeners.ts'
 
 /** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
 const BACKLOG = 4096
+const WHEN_PUBLIC_TAKEN =
+  'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all have the same user'
 
 /** Where to listen. */
 export interface Place {
@@ -30,6 +32,8 @@ export interface Place {
   readonly shared?: boolean
   /** A socket that listens there already; undefined: one is opened. */
   readonly open?: ListeningSocket | undefined
+  /** What to do when another program listens there. */
+  readonly whenTaken?: string
 }
 
 /** An address that cannot be listened on. */
@@ -37,7 +41,9 @@ export class CannotListen extends Error {
   readonly place: Place
 
   constructor(place: Place, cause: unknown) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    const { code, message = String(cause) } = Object(cause) as NodeJS.ErrnoException
+    const remedy = code === 'EADDRINUSE' && place.whenTaken
+    super(remedy ? `${message}: ${remedy}` : message, { cause })
     this.place = place
   }
 }
@@ -81,17 +87,18 @@ export async function openPublicListeners(
     readonly material: TlsMaterial | undefined
     /** Of this process. */
     readonly tickets: TicketKeys
-    readonly shared?: boolean
     /** Sockets that listen already; where there are none, one is opened. */
     readonly open?: ListeningSockets | undefined
   },
 ): Promise<PublicListeners> {
   const { settings, tls, clock } = inForce.gateway
-  const { material, tickets, shared = false, open = {} } = options
+  const { material, tickets, open = {} } = options
   const connections = connectionsOf(inForce, await loadHttp2(settings))
   const listening: [name: 'http' | 'https', listener: HttpServer][] = []
   const begin = async (name: 'http' | 'https', port: number, listener: HttpServer) => {
-    const bound = await listen(listener.server, { host: settings.host, port, shared, open: open[name] })
+    const { host, reusePort: shared } = settings
+    const place = { host, port, shared, open: open[name], whenTaken: WHEN_PUBLIC_TAKEN }
+    const bound = await listen(listener.server, place)
     listening.push([name, listener])
     return bound
   }

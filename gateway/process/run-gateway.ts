@@ -13,7 +13,7 @@ import { Rotation } from '../audit/segments/rotation.ts'
 import { SegmentThread } from '../audit/segments/segment-thread.ts'
 import { describeFault, type Fault, showFault } from '../config/faults.ts'
 import { isTerminal, operationalLog } from '../terminal/operational-log.ts'
-import { certificateWarnings, fileWarnings, settingsWarnings } from './config-warnings.ts'
+import { certificateWarnings, fileWarnings, reusePortWarnings, settingsWarnings } from './config-warnings.ts'
 import { listen, startFailure } from './public-listeners.ts'
 import { watchAdminToken } from './reload/admin-token.ts'
 import { ControlSocket } from './restart/control-socket.ts'
@@ -87,6 +87,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...settingsWarnings(settings),
     ...certificateWarnings(settings),
     ...trailWarnings(settings),
+    ...reusePortWarnings(settings),
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
   const { serving, adminSocket, startup } = await makeParts(read, predecessor)
@@ -176,7 +177,9 @@ async function begin(
   { admin, socket: open }: { readonly admin: Server; readonly socket: ListeningSocket | undefined },
 ) {
   try {
-    const adminPort = await listen(admin, { host: settings.adminHost, port: settings.adminPort, open })
+    const { adminHost: host, adminPort: port } = settings
+    const whenTaken = 'each gateway needs an admin port of its own: GATEWAY_ADMIN_PORT'
+    const adminPort = await listen(admin, { host, port, open, whenTaken })
     return { adminPort, ...(await serving.begin()) }
   } catch (error) {
     const { what, ...why } = startFailure(error)

@@ -78,7 +78,8 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     begin: async () => {
       const { settings, tls } = startup
       for (const warning of tls?.material.warnings ?? []) startup.log.warn({ warning }, 'tls')
-      if (inheritance !== undefined) await reachStore(state.member)
+      // Nobody asks for readiness before connections come: from a process before, or to a port where others listen.
+      if (inheritance !== undefined || settings.reusePort) await reachStore(state.member)
       open = await openPublicListeners(inForce, { material: tls?.material, tickets, open: sockets })
       if (settings.tls !== undefined && tls !== undefined) {
         const { enforce, staple } = open

@@ -47,10 +47,10 @@ export type SchemaCheck = (value: unknown) => SchemaReport
 
 /** Finding the words for a fault is slow, and a file may have one in each of 250,000 values. */
 const MAX_PROBLEMS = 10_000
-/** By JSON path: keys of earlier versions, with what to do instead. */
 /** What takes the place of worker threads. */
 export const SEVERAL_GATEWAYS =
   'start several gateways on one port, each with GATEWAY_REUSE_PORT=true and a data directory of its own, and all with one GATEWAY_STORE'
+/** By JSON path: keys of earlier versions, with what to do instead. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],

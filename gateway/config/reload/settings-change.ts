@@ -20,6 +20,7 @@ export const NEEDS_RESTART = [
   'tls',
   'http2',
   'memoryProfile',
+  'reusePort',
   'dataDir',
   'auditFile',
   'auditDurability',

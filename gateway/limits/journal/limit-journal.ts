@@ -69,7 +69,7 @@ export class Journal {
     this.#reports = reports
     this.#onFailure = onFailure
     makeDirectory(directory)
-    const whenTaken = `${directory} is in use by another gateway`
+    const whenTaken = `${directory} is in use by another gateway: each needs a GATEWAY_DATA_DIR of its own`
     this.#lock = held(directory, takeProcessLock({ path: join(directory, 'lock'), whenTaken }))
     this.#log = new AppendLog({ write, retryMs: RETRY_MS, onFault: (error) => this.#fail(error) })
   }

@@ -28,3 +28,12 @@ test('sockets of systemd with other names stop the start', () => {
     )
   }
 })
+
+test('a socket of systemd and a port that the gateway shares exclude each other, except for the admin listener', () => {
+  const env = { LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'admin', GATEWAY_REUSE_PORT: 'true' }
+  assert.deepEqual(sockets(env), { admin: { fd: 3 } })
+  assert.throws(
+    () => sockets({ ...env, LISTEN_FDNAMES: 'https' }),
+    /systemd passes the socket https, .* GATEWAY_REUSE_PORT/,
+  )
+})

@@ -1,4 +1,5 @@
 import type { Environment } from '../../config/environment.ts'
+import { reusesPort } from '../../config/rules/reuse-port.ts'
 import { LISTENERS, type ListenerName, type ListeningSockets } from '../restart/sockets.ts'
 
 /** The first descriptor that systemd passes (sd_listen_fds(3)). */
@@ -8,7 +9,7 @@ const FIRST_FD = 3
  * The sockets that systemd has opened for this process (`Sockets=`), by their `FileDescriptorName=`: `http`, `https`, `admin`.
  * One alone needs no name: it is `http`.
  *
- * @throws Error when one has another name
+ * @throws Error when one has another name, or is one that the gateway opens itself (`GATEWAY_REUSE_PORT`)
  */
 export function socketsFromSystemd(env: Environment, pid: number): ListeningSockets {
   const count = env.LISTEN_PID === String(pid) ? Number(env.LISTEN_FDS) : 0
@@ -20,6 +21,10 @@ export function socketsFromSystemd(env: Environment, pid: number): ListeningSock
     if (!isListener(name) || sockets[name] !== undefined)
       throw new Error(
         `systemd passes a socket named "${name ?? ''}": FileDescriptorName= must be each of ${LISTENERS.join(', ')} once`,
+      )
+    if (reusesPort(env) && name !== 'admin')
+      throw new Error(
+        `systemd passes the socket ${name}, and GATEWAY_REUSE_PORT has the gateway open it: stop the socket unit, or unset the variable and set ReusePort=yes in the unit`,
       )
     sockets[name] = { fd: FIRST_FD + at }
   }

@@ -1,0 +1,31 @@
+import type { Fault } from '../faults.ts'
+
+type ReuseEnvironment = Readonly<Record<string, string | undefined>>
+
+/** Whether other gateways of this machine listen on the public ports too: `GATEWAY_REUSE_PORT`, the environment alone, like the store. */
+export function reusesPort({ GATEWAY_REUSE_PORT: text }: ReuseEnvironment): boolean {
+  return text === 'true'
+}
+
+/** Why a gateway cannot share its public ports though it is to. */
+export function reusePortFaults(
+  { port, tls }: { readonly port: number; readonly tls: { readonly port: number } | undefined },
+  { env, platform }: { readonly env: ReuseEnvironment; readonly platform: NodeJS.Platform },
+): Fault[] {
+  if (!reusesPort(env)) return []
+  const reasons: string[] = []
+  if ((env.GATEWAY_STORE ?? 'memory') === 'memory')
+    reasons.push(
+      'needs GATEWAY_STORE: without a shared store each gateway would count for itself, and let the whole limit through',
+    )
+  for (const [name, number] of [
+    ['GATEWAY_PORT', port],
+    ['GATEWAY_TLS_PORT', tls?.port],
+  ]) {
+    if (number === 0)
+      reasons.push(`needs a ${name} other than 0, with which each gateway would listen on a port of its own`)
+  }
+  if (platform !== 'linux')
+    reasons.push(`needs Linux: ${platform} does not distribute connections among those who listen`)
+  return reasons.map((reason) => ({ file: 'environment', path: 'GATEWAY_REUSE_PORT', reason }))
+}
