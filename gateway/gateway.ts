@@ -62,7 +62,7 @@ export interface Load {
 /** The parts that settings decide. An edit of gateway.json replaces all of them together. */
 export interface Configured {
   readonly settings: Settings
-  /** Undefined: no rate limit per address. Each worker counts its own requests. */
+  /** Undefined: no rate limit per address. */
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<ServedRoute>
   /** What requests of operations must have. Empty unless requests are validated. */

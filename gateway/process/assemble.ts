@@ -2,10 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createMetrics } from '../admin/metrics.ts'
 import { beginTrail } from '../audit/open-trail.ts'
 import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
-import { Tunnels } from '../http/server/tunnels/tunnels.ts'
-import { Journal } from '../limits/journal/limit-journal.ts'
-import { UpstreamPermits } from '../upstream/upstream-permits.ts'
-import { journalOptions, trailOptions } from './data-files.ts'
+import { trailOptions } from './data-files.ts'
 import { GatewayInForce } from './gateway-in-force.ts'
 import type { PassedState } from './restart/messages.ts'
 import { restoreState } from './restart/passed-state.ts'
@@ -41,14 +38,9 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   metrics.gateway_audit_writable.read(() => (trail.writable ? 1 : 0))
   sealTrail(startup, seals, { trail, metrics })
   const watch = new StoreWatch({ log, metrics, trail })
-  const journal = new Journal(journalOptions(startup, watch))
   const secret = randomBytes(32)
-  const state = makeSharedState(startup, { journal, watch, gatewayId: gatewayIdOf(secret) })
-  const load = {
-    tunnels: new Tunnels({ steadyClock: () => performance.now(), maxTunnels: settings.maxTunnels }),
-    permits: new UpstreamPermits(settings.maxInFlight),
-  }
-  const inForce = new GatewayInForce(startup, { state, trail, metrics, secret, load })
+  const state = makeSharedState(startup, { watch, gatewayId: gatewayIdOf(secret) })
+  const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
   // Last, because with the first table the snapshot of the last run is removed.
   state.limiter.replace(startup.limits.value)
   maintainState(state, watch)

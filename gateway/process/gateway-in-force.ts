@@ -11,13 +11,15 @@ import { NO_CLIENTS } from '../config/clients-file.ts'
 import { OperationRules } from '../config/openapi/compiled-operations.ts'
 import { placesOf } from '../config/openapi/documented-routes.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Configured, Gateway, Load } from '../gateway.ts'
+import type { Configured, Gateway } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
 import { loopMark } from '../http/rules/loop-mark.ts'
+import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
+import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { changeState, type SharedState } from './shared-state.ts'
 import { makeTracer } from './startup/make-tracer.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
@@ -30,7 +32,6 @@ interface Foundation {
   readonly metrics: Metrics
   /** At least 32 random bytes. */
   readonly secret: Uint8Array
-  readonly load: Pick<Load, 'tunnels' | 'permits'>
 }
 
 const NO_RULES: Gateway['requestRules'] = new Map()
@@ -217,11 +218,12 @@ function nameSessions({ settings, log }: StartupConfiguration): ((session: strin
 }
 
 function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixed {
-  const { log, clients, tls } = startup
-  const { state, trail, metrics, secret, load } = foundation
+  const { settings, log, clients, tls } = startup
+  const steadyClock = () => performance.now()
+  const { state, trail, metrics, secret } = foundation
   return {
     clock: Date.now,
-    steadyClock: () => performance.now(),
+    steadyClock,
     log,
     metrics,
     trail,
@@ -232,7 +234,8 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     limiter: state.member?.limits(state.limiter) ?? state.limiter,
     tracer: makeTracer(startup, { metrics, secret }),
     load: {
-      ...load,
+      tunnels: new Tunnels({ steadyClock, maxTunnels: settings.maxTunnels }),
+      permits: new UpstreamPermits(settings.maxInFlight),
       inFlight: new Slots(),
       orphans: new Set(),
       bodyRoom: new BodyRoom(),

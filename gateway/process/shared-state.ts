@@ -7,11 +7,12 @@ import { Revocations } from '../auth/revocations.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
-import type { Journal } from '../limits/journal/limit-journal.ts'
+import { Journal } from '../limits/journal/limit-journal.ts'
 import { steadyClock } from '../limits/limit-clock.ts'
 import { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { StoreMember } from '../store/store-member.ts'
+import { journalOptions } from './data-files.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
@@ -39,8 +40,7 @@ export interface SharedState {
   readonly guards: { readonly webhooks: ReplayGuard; readonly proofs: ReplayGuard }
 }
 
-export interface SharedStateParts {
-  readonly journal: Journal
+interface SharedStateParts {
   /** Receives faults of the files. */
   readonly watch: StoreWatch
   /** In no other gateway. */
@@ -54,9 +54,11 @@ export function gatewayIdOf(secret: Uint8Array): string {
 
 /** @throws when a file cannot be read, since starting without it would forget its content */
 export function makeSharedState(startup: StartupConfiguration, parts: SharedStateParts): SharedState {
-  const { journal, watch } = parts
+  const { watch } = parts
   const { settings } = startup
   const { dataDir } = settings
+  // First: it locks the directory.
+  const journal = new Journal(journalOptions(startup, watch))
   const clock = steadyClock()
   const { authThrottle } = settings
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)

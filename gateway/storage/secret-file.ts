@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { threadId } from 'node:worker_threads'
 import { syncDirectory } from './line-file.ts'
 import { makeDirectory } from './make-directory.ts'
 
@@ -9,14 +8,14 @@ const BYTES = 32
 
 /**
  * A secret of 43 visible characters in a file of its own. A new file is created at once with its content, and survives a power
- * cut: records of the trail are made with it. If two threads or processes do so at the same time, the first one's file stays.
+ * cut: records of the trail are made with it. If two processes do so at the same time, the first one's file stays.
  *
  * @returns the file
  */
 export function existingOrNew(file: string): string {
   if (existsSync(file)) return file
   makeDirectory(dirname(file))
-  const draft = `${file}.${process.pid}.${threadId}`
+  const draft = `${file}.${process.pid}`
   try {
     writeFileSync(draft, `${randomBytes(BYTES).toString('base64url')}\n`, { mode: 0o600, flush: true })
     linkSync(draft, file)
