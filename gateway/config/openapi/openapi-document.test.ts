@@ -76,8 +76,53 @@ test('security says who may call, and schemes that do not say what they are must
     /\$\.paths\["\/a"\]\.get: asks for the scheme "key"/,
   )
   assert.match(read(secured([{ unknown: [] }])).faults.join(), /asks for the scheme "unknown"/)
-  assert.match(read(secured([{ token: [], key: [] }])).faults.join(), /asks for token and key together/)
+  assert.match(
+    read(secured([{ token: [], certificate: [] }])).faults.join(),
+    /asks for token and certificate together/,
+  )
   assert.match(read(secured([{ token: ['a'] }, { certificate: [] }])).faults.join(), /other scopes/)
+})
+
+test('schemes that are needed together are one kind to the gateway, or some are left to the service with their scopes', () => {
+  const securitySchemes = {
+    token: { type: 'http', scheme: 'bearer' },
+    oauth: { type: 'oauth2' },
+    key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+    app: { type: 'apiKey', in: 'header', name: 'X-App' },
+  }
+  const rowFor = (security: unknown, schemes: object) =>
+    read(api({ '/a': { get: { security } } }, { components: { securitySchemes } }), { schemes }).routes?.[0]
+  const open = { key: 'none', app: 'none' }
+  assert.equal(rowFor([{ key: [], app: [] }], open), '/a GET,HEAD none ')
+  assert.equal(rowFor([{ key: ['k'], oauth: ['a'] }], open), '/a GET,HEAD bearer a')
+  assert.equal(rowFor([{ token: ['b'], oauth: ['a', 'b'] }], open), '/a GET,HEAD bearer b,a')
+  assert.equal(rowFor([{ oauth: ['payments'] }], { oauth: 'none' }), '/a GET,HEAD none ')
+  assert.equal(rowFor([{ key: [], app: [] }], { key: 'hmac', app: 'hmac' }), '/a GET,HEAD hmac ')
+})
+
+test('the servers of an operation come before those of its path, and those before those of the document', () => {
+  const at = (url: string) => ({ servers: [{ url }, { url: '/other' }] })
+  const document = api(
+    {
+      '/a': { ...at('https://own.example/v2/'), get: OPEN, post: { ...OPEN, ...at('/v3') } },
+      '/b': { servers: [], get: OPEN },
+    },
+    at('https://api.example/v1'),
+  )
+  const pathsOf = (openapi: object) =>
+    read(document, openapi).settings?.routes.map(({ path, documentedAt }) => `${path} ${documentedAt}`)
+  assert.deepEqual(pathsOf({}), [
+    '/v2/a api.json#/paths/~1a/get',
+    '/v3/a api.json#/paths/~1a/post',
+    '/v1/b api.json#/paths/~1b/get',
+  ])
+  assert.deepEqual(pathsOf({ basePath: '/x' }), [
+    '/x/a api.json#/paths/~1a/get',
+    '/x/a api.json#/paths/~1a/post',
+    '/x/b api.json#/paths/~1b/get',
+  ])
+  const own = [{ path: '/v3/a', methods: ['POST'], auth: ['bearer'] }]
+  assert.equal(read(document, {}, own).settings?.routes.length, 3)
 })
 
 test('an operation of which nothing says who may call it is a fault, unless gateway.json says so', () => {
@@ -123,7 +168,10 @@ test('what the gateway cannot do is a fault that names its place', () => {
     [api({ '/files/{name}.json': { get: OPEN } }), /only as a whole segment, but has "\{name\}\.json"/],
     [api({ '/a/{x}/{x}': { get: OPEN } }), /must not have "\{x\}" twice/],
     [api({ '/a;b': { get: OPEN } }), /must not hold ";"/],
-    [api({ '/a': { servers: [], get: OPEN } }), /has servers of its own/],
+    [
+      api({ '/a': { get: { ...OPEN, servers: [{ url: '/{x}' }] } } }),
+      /\.get\.servers\[0\]\.url: has no path that can be read: set openapi\.basePath/,
+    ],
     [api({ '/a': { $ref: 'other.json' } }), /refers to "other\.json", and only what is in this document/],
     [api({ '/a': { $ref: '#/components/none' } }), /is not in this document/],
     [api({ '/a/{x}': { get: OPEN }, '/A/{y}': { get: OPEN } }), /may be taken for "\/a\/\{x\}"/],

@@ -17,7 +17,7 @@ export type ValidateRequests = boolean | 'skip-patterns'
 export interface OpenApiFile {
   /** Relative to the working directory. */
   readonly file: string
-  /** Before every path; undefined: the path of the document's first server. */
+  /** Before every path; undefined: the path of the first server of the operation, its path or the document. */
   readonly basePath?: string
   /** What security schemes are that do not say so themselves, by name. */
   readonly schemes: Readonly<Record<string, RouteAuth>>
@@ -54,10 +54,12 @@ const anyObject: SchemaCheck = (value) =>
     : { problems: [{ path: '$', reason: 'must be an object' }], unsound: ['$'], more: 0 }
 const MAX_OPERATIONS = 10_000
 
+type Servers = readonly { readonly url?: unknown }[]
+
 interface Written {
   readonly openapi?: unknown
   readonly swagger?: unknown
-  readonly servers?: readonly { readonly url?: unknown }[]
+  readonly servers?: Servers
   readonly paths?: Readonly<Record<string, unknown>>
   readonly security?: unknown
   readonly components?: { readonly securitySchemes?: Readonly<Record<string, unknown>> }
@@ -102,21 +104,20 @@ class Reading {
   readonly faults: Finding[] = []
   readonly #options: OpenApiFile
   readonly #document: Written
-  readonly #basePath: string
 
   constructor(options: OpenApiFile, document: Written) {
     this.#options = options
     this.#document = document
-    this.#basePath = options.basePath ?? this.#serverPath()
   }
 
   operations(): ApiOperation[] {
     const operations: ApiOperation[] = []
+    const base = this.#basePathOf(this.#document, '') ?? ''
     const paths = Object.entries(Object(this.#document.paths) as object)
     if (paths.length === 0) this.#refuse('/paths', 'must name a path: nothing would be let through')
     for (const [path, item] of paths) {
       if (path.startsWith('x-')) continue
-      const found = this.#operationsOf(path, item)
+      const found = this.#operationsOf(base, path, item)
       operations.push(...found)
       if (operations.length > MAX_OPERATIONS) {
         this.#refuse('/paths', `must not have more than ${MAX_OPERATIONS} operations`)
@@ -126,23 +127,20 @@ class Reading {
     return operations
   }
 
-  #operationsOf(written: string, value: unknown): ApiOperation[] {
+  #operationsOf(base: string, written: string, value: unknown): ApiOperation[] {
     const place = childPointer('/paths', written)
     const item = followed(this.#document, { value, pointer: place })
     if (typeof item === 'string') return this.#refuse(place, item)
-    const path = joined(this.#basePath, written)
-    const fault = routePathFault(path)
-    if (fault !== undefined) return this.#refuse(place, `the path ${JSON.stringify(path)} ${fault}`)
     const methods = Object(item.value) as Readonly<Record<string, unknown>>
-    if (methods.servers !== undefined) {
-      return this.#refuse(place, 'has servers of its own: only those of the document are followed')
-    }
+    const own = this.#basePathOf(methods, item.pointer) ?? base
+    const fault = pathFaultOf(joined(own, written))
+    if (fault !== undefined) return this.#refuse(place, fault)
     return METHODS.filter((method) => methods[method] !== undefined).flatMap((method) => {
       const pointer = childPointer(item.pointer, method)
-      const operation = Object(methods[method]) as { security?: unknown; servers?: unknown }
-      if (operation.servers !== undefined) {
-        return this.#refuse(pointer, 'has servers of its own: only those of the document are followed')
-      }
+      const operation = Object(methods[method]) as { security?: unknown; servers?: Servers }
+      const path = joined(this.#basePathOf(operation, pointer) ?? own, written)
+      const reason = pathFaultOf(path)
+      if (reason !== undefined) return this.#refuse(pointer, reason)
       const security = this.#securityOf(operation)
       if (typeof security === 'string') return this.#refuse(pointer, security)
       return [{ path, method: method.toUpperCase(), ...security, pointer }]
@@ -160,14 +158,15 @@ class Reading {
     return 'does not say who may call it: give it or the document "security" ([] lets anyone call it), or set openapi.auth'
   }
 
-  /** The path of the first server; templates of servers are not followed. */
-  #serverPath(): string {
-    const url = this.#document.servers?.[0]?.url
-    if (typeof url !== 'string') return ''
+  /** `basePath`, or the path of the first server of this part; templates of servers are not followed. Undefined: it has none. */
+  #basePathOf({ servers }: { readonly servers?: Servers }, pointer: string): string | undefined {
+    const { basePath } = this.#options
+    const url = servers?.[0]?.url
+    if (basePath !== undefined || typeof url !== 'string') return basePath
     const { pathname } = URL.parse(url, 'http://service/') ?? { pathname: undefined }
     if (pathname !== undefined && !url.includes('{')) return pathname
-    this.#refuse('/servers/0/url', 'has no path that can be read: set openapi.basePath')
-    return ''
+    this.#refuse(`${pointer}/servers/0/url`, 'has no path that can be read: set openapi.basePath')
+    return undefined
   }
 
   #refuse(pointer: string, reason: string): [] {
@@ -178,4 +177,9 @@ class Reading {
 
 function joined(base: string, path: string): string {
   return (base.endsWith('/') ? base.slice(0, -1) : base) + path
+}
+
+function pathFaultOf(path: string): string | undefined {
+  const fault = routePathFault(path)
+  return fault && `the path ${JSON.stringify(path)} ${fault}`
 }

@@ -32,21 +32,26 @@ export function readSecurity(security: unknown, rules: SecurityRules): Operation
   return { auth: [...new Set(all.flatMap(({ auth }) => auth))], scopes }
 }
 
+/** What is left to the service asks for nothing here, and its scopes neither. */
 function readRequirement(requirement: unknown, rules: SecurityRules): OperationSecurity | string {
   if (typeof requirement !== 'object' || requirement === null)
     return 'must be a list of security requirements'
-  const entries = Object.entries(requirement)
-  const [entry, another] = entries
-  if (entry === undefined) return { auth: ['none'], scopes: [] }
-  if (another !== undefined) {
-    return `asks for ${entries.map(([name]) => name).join(' and ')} together, and a route accepts any one of its kinds: write this one in "routes"`
+  const asked = Object.entries(requirement).map(([name, scopes]) => ({
+    name,
+    auth: authOf(name, rules),
+    scopes: Array.isArray(scopes) ? scopes.map(String) : [],
+  }))
+  const unknown = asked.find(({ auth }) => auth === undefined)
+  if (unknown !== undefined) {
+    return `asks for the scheme ${JSON.stringify(unknown.name)}, which is neither bearer, OAuth, OpenID Connect nor mutual TLS: say in openapi.schemes what it is`
   }
-  const [name, scopes] = entry
-  const auth = authOf(name, rules)
-  if (auth === undefined) {
-    return `asks for the scheme ${JSON.stringify(name)}, which is neither bearer, OAuth, OpenID Connect nor mutual TLS: say in openapi.schemes what it is`
+  const checked = asked.filter(({ auth }) => auth !== 'none')
+  const kinds = new Set(checked.map(({ auth }) => auth as RouteAuth))
+  if (kinds.size > 1) {
+    return `asks for ${checked.map(({ name }) => name).join(' and ')} together, and a route accepts any one of its kinds: write this one in "routes"`
   }
-  return { auth: [auth], scopes: Array.isArray(scopes) ? scopes.map(String) : [] }
+  if (kinds.size === 0) return { auth: ['none'], scopes: [] }
+  return { auth: [...kinds], scopes: [...new Set(checked.flatMap(({ scopes }) => scopes))] }
 }
 
 /** How the gateway itself checks a scheme (OpenAPI 3.1 section 4.8.27); undefined: not at all. */
