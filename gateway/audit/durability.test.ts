@@ -221,7 +221,6 @@ test('synced: a torn line stays torn when its completion is rolled back', async 
 
 test('synced: a rotation waits for the end of a commit', async (t) => {
   const disk = slowDisk(t)
-  t.mock.timers.enable({ apis: ['setTimeout'] })
   const { file, trail } = trailIn(temporaryDirectory(t), { durability: 'synced' })
   const outcome = outcomeOf(trail.append(requestLine('a')))
   await groupEnds()
@@ -230,7 +229,7 @@ test('synced: a rotation waits for the end of a commit', async (t) => {
   assert.equal(fs.existsSync(file), false)
   disk.finish()
   assert.equal(outcome.value, 'committed')
-  t.mock.timers.tick(5)
+  await groupEnds()
   assert.deepEqual(typesOf(linesOf(`${file}.1`)), ['AUDIT_START', 'API_REQUEST', 'AUDIT_STOP'])
   assert.deepEqual(typesOf(linesOf(file)), ['AUDIT_START'])
   assert.equal(disk.committedBytes, fs.statSync(file).size)

@@ -1,4 +1,5 @@
-import { statSync } from 'node:fs'
+import { renameSync, statSync } from 'node:fs'
+import { basename } from 'node:path'
 import { makeDirectory, realPathOf, syncDirectoryOf, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { ClockOffset } from './clock-offset.ts'
@@ -6,6 +7,8 @@ import { judgePlace } from './file/trail-place.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { InheritedRequests } from './recovery/inherited-requests.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
+import type { ForeignWrite } from './seal-records.ts'
+import { freePath } from './segments/rotation.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
 
@@ -25,8 +28,18 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
  * @throws Error that names the file, when it cannot be used, others own it, or another process is writing it.
  */
 export function openTrail(options: OpenOptions): Trail {
-  const { trail, recovery } = open(options)
-  return trail.begin({ ...recovery, ...options.clock })
+  const opened = open(options)
+  opened.trail.begin(factsOf(opened, options))
+  return sayForeign(opened)
+}
+
+function factsOf({ recovery, foreign }: Opened, { clock }: OpenOptions) {
+  return { ...recovery, ...clock, continues: foreign?.inode }
+}
+
+function sayForeign({ trail, foreign }: Opened): Trail {
+  if (foreign !== undefined) trail.sayForeign(foreign)
+  return trail
 }
 
 /**
@@ -37,8 +50,10 @@ export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
 } {
-  const { trail, recovery } = open(options)
-  trail.beginAfter({ ...recovery, ...options.clock })
+  const opened = open(options)
+  const { trail, recovery } = opened
+  trail.beginAfter(factsOf(opened, options))
+  sayForeign(opened)
   if (!trail.writable) {
     trail.close('cannot be written')
     throw unusable(options.file, new Error('it cannot be written'))
@@ -54,7 +69,13 @@ export function beginTrail(
   return continues ? continueTrail(options) : { trail: openTrail(options), inherited: undefined }
 }
 
-function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; readonly recovery: Recovery } {
+interface Opened {
+  readonly trail: Trail
+  readonly recovery: Recovery
+  readonly foreign?: ForeignWrite | undefined
+}
+
+function open(options: Omit<TrailOptions, 'lock'>): Opened {
   const { file, durability } = options
   if (!isRegularTrail(file)) {
     if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
@@ -66,13 +87,23 @@ function open(options: Omit<TrailOptions, 'lock'>): { readonly trail: Trail; rea
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)
+    const foreign = recovery.foreign && setAside(file, recovery.foreign, options.now?.() ?? Date.now())
     const trail = new Trail({ ...options, lock })
     if (durability === 'synced') syncDirectoryOf(file)
-    return { trail, recovery }
+    return { trail, recovery, foreign }
   } catch (error) {
     lock.release()
     throw error
   }
+}
+
+/** What others have written behind an orderly end stays where it is; the trail goes on in a new file. */
+function setAside(file: string, { at, found }: NonNullable<Recovery['foreign']>, nowMs: number): ForeignWrite {
+  const path = realPathOf(file)
+  const inode = statSync(path, { bigint: true }).ino.toString()
+  const aside = freePath(path, nowMs)
+  renameSync(path, aside)
+  return { file: basename(aside), inode, at, found, reason: 'behind the end' }
 }
 
 /** A second writer would close the open requests of the first as after a crash, and cut off a line that is being written. */

@@ -28,3 +28,33 @@ export function sealRecord({ timestamp, origin, size, root }: SealFacts): string
 export function sealGapRecord({ timestamp, origin, size, found }: SealGapFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_SEAL_GAP', timestamp, origin, size, found })}\n`
 }
+
+/** AUDIT_READ_BACK: these records were sealed as the files had them, because whoever had written them was gone. */
+export function readBackRecord(facts: {
+  readonly timestamp: string
+  readonly origin: string
+  readonly records: number
+}): string {
+  const { timestamp, origin, records } = facts
+  return `${JSON.stringify({ type: 'AUDIT_READ_BACK', timestamp, origin, records })}\n`
+}
+
+/** Bytes that others have written to the files of the trail. */
+export interface ForeignWrite {
+  /** Name of the file that holds them now, and its inode. */
+  readonly file: string
+  readonly inode: string
+  /** Bytes of it that the gateway wrote. */
+  readonly at: number
+  /** Bytes that it had when they were found. */
+  readonly found: number
+  /** `behind the end`: before a start, behind the last line of an orderly stop. */
+  readonly reason: 'grown' | 'shortened' | 'changed' | 'replaced' | 'behind the end'
+}
+
+export const FOREIGN_HEAD = '{"type":"AUDIT_FOREIGN",'
+
+/** AUDIT_FOREIGN: others have written to the trail; it goes on in a new file. */
+export function foreignRecord(timestamp: string, { file, inode, at, found, reason }: ForeignWrite): string {
+  return `${JSON.stringify({ type: 'AUDIT_FOREIGN', timestamp, file, inode, at, found, reason })}\n`
+}

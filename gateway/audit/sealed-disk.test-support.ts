@@ -5,9 +5,8 @@ import type { TestContext } from 'node:test'
 import type { Durability } from '../config/settings.ts'
 import { PowerDisk } from './commit/power.test-support.ts'
 import { type Chance, survivors, writeSurvivors } from './commit/survivors.test-support.ts'
-import { SharedTrail } from './file/shared-trail.ts'
 import { SealProgress } from './seals/seal-progress.ts'
-import { checkSeal, newSealKey } from './seals/sealed-trail.test-support.ts'
+import { checkSeal, newSealKey, sealsFor } from './seals/sealed-trail.test-support.ts'
 import { Sealer } from './seals/sealer.ts'
 import { endOf, requestLine, temporaryDirectory, trailIn } from './trail.test-support.ts'
 
@@ -30,14 +29,15 @@ export function sealedDisk(t: TestContext, onFault: (message: string) => void = 
     const sealer = new Sealer({
       file,
       directory: join(where, 'audit-log'),
-      trail: new SharedTrail(trail.handle.shared),
       key,
       progress: new SealProgress(),
       now: () => (nowMs += 1000),
       onSealed: ({ size }) => seals.push(size),
       onGap: () => assert.fail(),
+      onReadBack: () => {},
       onFault,
     })
+    trail.sealWith(sealsFor(sealer, trail, () => nowMs))
     t.after(() => sealer.close())
     const write = async (...ids: string[]) => {
       await Promise.all(ids.map((id) => endOf(trail.append(requestLine(id)))))

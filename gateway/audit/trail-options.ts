@@ -1,5 +1,6 @@
 import type { Durability } from '../config/settings.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
+import type { TrailFollower } from './file/trail-file.ts'
 import type { TrailListeners } from './trail-reports.ts'
 
 export interface TrailOptions extends TrailListeners {
@@ -15,10 +16,13 @@ export interface TrailOptions extends TrailListeners {
   readonly timeoutMs?: number
   /** Released when the trail is closed. */
   readonly lock?: ProcessLock
+  /** `sealWith` will be called: the lines are kept for it from the first on. */
+  readonly isSealed?: boolean
 }
 
 /** Seals the trail beside it. */
-export interface TrailSeals {
+export interface TrailSeals extends TrailFollower {
+  /** What it is told from now on stands behind the trail's `told`. */
   begin(): void
   /** Seals all that the file has, and ends until `begin`. @returns lines to append, which say so. */
   finish(): Promise<readonly string[]>

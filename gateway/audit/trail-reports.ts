@@ -1,4 +1,5 @@
 import { typeOf } from './audit-records.ts'
+import type { ForeignWrite } from './seal-records.ts'
 
 /** Where a trail reports what becomes of its records. */
 export interface TrailListeners {
@@ -6,6 +7,8 @@ export interface TrailListeners {
   onFault(error: Error): void
   /** Every record, once the operating system has all of it; with `synced`, once the disk has it. */
   onRecord(type: string): void
+  /** Others have written to the files of the trail. */
+  onForeign?(what: ForeignWrite): void
   /** Lines are written again after an outage. */
   onWritable?(): void
 }

@@ -1,26 +1,27 @@
+import { basename } from 'node:path'
+import { setTimeout as afterMs } from 'node:timers/promises'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
-import type { StartFacts } from './audit-records.ts'
+import { syncDirectoryOf } from '../storage/append-file.ts'
+import { type StartFacts, startRecord } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
-import { type Commit, type CommitPolicy, heldTooLong, type OnCommitted } from './commit/commit.ts'
+import type { Commit, CommitPolicy, OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
 import { Outage } from './commit/outage.ts'
-import { replaceSink, rotate } from './file/rotate-trail.ts'
-import { SharedTrail, type TrailHandle } from './file/shared-trail.ts'
-import { TrailFile } from './file/trail-file.ts'
+import { beginAnew, strangerAt } from './file/leave-foreign.ts'
+import { rotate } from './file/rotate-trail.ts'
+import { type FileEnd, type FilePlace, TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
 import type { Recovery } from './recovery/recovery.ts'
+import { type ForeignWrite, foreignRecord } from './seal-records.ts'
 import type { TrailOptions, TrailSeals } from './trail-options.ts'
 import { TrailReports } from './trail-reports.ts'
 
 /** Shorter than the timeout of clients and most proxies. */
 const RESPONSE_TIMEOUT_MS = 5000
-/** How often a rotation without a lock is retried. */
-const ROTATE_RETRY_MS = 5
 
 /**
- * The audit trail: a file of lines that several threads of this process may share. The thread that opens it (`openTrail`)
- * begins, rotates and ends it; others append to it by its `handle` (`joinTrail`).
+ * The audit trail: a file of lines, which this thread alone writes.
  *
  * `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the request.
  * `settle` is for what has already happened: a line that cannot be written now stays pending and is written before any
@@ -42,9 +43,6 @@ const ROTATE_RETRY_MS = 5
 export class Trail {
   readonly #options: TrailOptions
   #lock: ProcessLock | undefined
-  readonly #shared: SharedTrail
-  /** This thread opened the file. */
-  readonly #isOwner: boolean
   readonly #trailFile: TrailFile
   readonly #outage: Outage
   readonly #policy: CommitPolicy
@@ -56,29 +54,25 @@ export class Trail {
   /** Writes records in place of this process. */
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
-  /**
-   * Opens the file, or joins the threads that have; writes nothing. Use `openTrail` or `joinTrail`.
-   * @throws Error that names the file, when it cannot be opened.
-   */
-  constructor(options: TrailOptions, joined?: TrailHandle) {
+  /** Opens the file; writes nothing. Use `openTrail`. @throws Error that names the file, when it cannot be opened. */
+  constructor(options: TrailOptions) {
     this.#options = options
-    const { durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
-    const shared = joined === undefined ? SharedTrail.create() : new SharedTrail(joined.shared)
+    const { file, durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
     const syncs = durability === 'synced'
-    const sink = joined === undefined ? TrailSink.open(options.file) : undefined
-    if (sink !== undefined) shared.setFile(sink.fd, sink.sizeBytes)
     const reports = new TrailReports(options)
-    const trailFile = new TrailFile(shared, sink)
-    const outage = new Outage({ trailFile, shared, reports, syncs, version, now, timeoutMs })
+    const trailFile = new TrailFile(TrailSink.open(file), options.isSealed)
+    const outage = new Outage({ trailFile, reports, syncs, version, now, timeoutMs })
     this.#lock = lock
-    this.#shared = shared
-    this.#isOwner = joined === undefined
     this.#trailFile = trailFile
     this.#outage = outage
+    trailFile.onForeign = (at, found) => {
+      const reason = found > at ? 'grown' : 'shortened'
+      this.#leaveForeign({ file: basename(file), inode: trailFile.present().inode, at, found, reason })
+    }
     this.#policy =
       durability === 'buffered'
         ? new BufferedCommit({ trailFile, outage, reports })
-        : new GroupCommit({ trailFile, shared, outage, reports, syncs })
+        : new GroupCommit({ trailFile, outage, reports, syncs })
   }
 
   /** `false` from a write that failed until one succeeds again, and after `close`. */
@@ -90,20 +84,34 @@ export class Trail {
     return this.#policy.uncommitted + this.#outage.pending
   }
 
-  /** What another thread needs to join. */
-  get handle(): TrailHandle {
-    return { file: this.#options.file, shared: this.#shared.buffer }
+  get file(): string {
+    return this.#options.file
   }
 
-  /** From now on the trail is sealed. Only in the thread that opened the file. */
+  /** The file in use, its end, and the requests open there. */
+  present(): FileEnd & FilePlace {
+    return this.#trailFile.present()
+  }
+
+  /** Up to here its seals have been told of the file in use. */
+  get told(): FilePlace {
+    return this.#trailFile.told
+  }
+
+  /** Seals the lines that are written from now on, with `isSealed` those since it was opened. */
   sealWith(seals: TrailSeals): void {
     this.#seals = seals
-    seals.begin()
+    this.#beginSeals(seals)
   }
 
-  /** Of the file in use; undefined when it is not for this thread to rotate, or not now. */
+  #beginSeals(seals: TrailSeals): void {
+    seals.begin()
+    this.#trailFile.follow(seals)
+  }
+
+  /** Of the file in use; undefined when it is not ours to rotate, or not now. */
   get inode(): string | undefined {
-    const isOurs = this.#isOwner && !this.#closed && !this.#suspended
+    const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT
       ? this.#trailFile.sink.identity().inode
       : undefined
@@ -111,14 +119,14 @@ export class Trail {
 
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */
   begin({ records, ...found }: Recovery & Partial<StartFacts>): this {
-    this.#shared.open = records.length
+    this.#trailFile.open = records.length
     this.#outage.writeFirst(records, { ...found, locked: this.#lock?.held })
     return this
   }
 
   /** The same while the process before still has the open requests in flight: it will send their responses. */
   beginAfter({ records, ...found }: Recovery & Partial<StartFacts>): this {
-    this.#shared.open = records.length
+    this.#trailFile.open = records.length
     this.#outage.writeFirst([], { ...found, locked: this.#lock?.held }, records.length)
     return this
   }
@@ -163,8 +171,54 @@ export class Trail {
       if (this.#wantsBack) this.goOn()
       return
     }
-    if (!this.#closed && this.#isOwner) this.#replaceRemoved()
+    if (!this.#closed && this.#options.file !== STANDARD_OUTPUT) {
+      this.#findForeign()
+      this.#replaceRemoved()
+    }
     this.recheck()
+  }
+
+  /** Looks for what others have written to the file, or put in its place. */
+  #findForeign(): void {
+    if (this.#trailFile.isCommitting) return
+    this.#findStranger()
+    const error = this.#trailFile.check()
+    if (error !== undefined && this.writable) this.#outage.start(error)
+  }
+
+  #findStranger(): void {
+    const stranger = strangerAt(this.#options.file, this.#trailFile.present().inode)
+    if (stranger !== undefined) {
+      const { file, inode, sizeBytes: found } = stranger
+      this.#leaveForeign({ file, inode, at: 0, found, reason: 'replaced' })
+    }
+  }
+
+  /** Others have written to the file before this one. */
+  sayForeign(what: ForeignWrite): void {
+    const { now = Date.now, onForeign } = this.#options
+    this.settle(foreignRecord(new Date(now()).toISOString(), what))
+    onForeign?.(what)
+  }
+
+  /** Goes on in a new file, whose first lines say so. */
+  #leaveForeign(what: ForeignWrite): void {
+    const { file, durability, version, now = Date.now, onFault, onForeign } = this.#options
+    const trailFile = this.#trailFile
+    let told = what
+    try {
+      const { inode, open } = trailFile.present()
+      const { next, aside } = beginAnew(file, inode, now())
+      if (durability === 'synced') syncDirectoryOf(file)
+      told = { ...what, file: aside ?? what.file }
+      const timestamp = new Date(now()).toISOString()
+      const removed = trailFile.sink.isRemoved || undefined
+      const facts = { timestamp, version, pid: process.pid, open, continues: inode, removed }
+      trailFile.moveTo(next, [startRecord(facts), foreignRecord(timestamp, told)]).close()
+    } catch (error) {
+      onFault(error as Error)
+    }
+    onForeign?.(told)
   }
 
   #replaceRemoved(): void {
@@ -186,31 +240,32 @@ export class Trail {
   }
 
   /**
-   * Goes on in a new file of the same name, with all joined threads, after the present one was renamed (SIGHUP). If it cannot
-   * be opened, `onFault` is called and the trail stays in the old one. @param clockSetBackMs what the new one says of the old
+   * Goes on in a new file of the same name, after the present one was renamed (SIGHUP). If it cannot be opened, `onFault` is
+   * called and the trail stays in the old one. @param clockSetBackMs what the new one says of the old
    */
   reopen(clockSetBackMs?: number): void {
     const { file, durability } = this.#options
     const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']
-    if (this.#closed || this.#suspended || !this.#isOwner || file === STANDARD_OUTPUT) return
-    if (syncs && !this.#shared.takeCommitLock()) {
-      setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
+    if (this.#closed || this.#suspended || file === STANDARD_OUTPUT) return
+    if (!trailFile.takeCommit()) {
+      void trailFile.commitFreed().then(() => this.reopen(clockSetBackMs))
       return
     }
     this.#policy.flush()
+    trailFile.endCommit()
+    this.#findStranger()
     try {
-      const isDone = rotate({ file, trailFile, outage, syncs, clockSetBackMs })
-      if (!isDone) setTimeout(() => this.reopen(clockSetBackMs), ROTATE_RETRY_MS)
+      rotate({ file, trailFile, outage, syncs, clockSetBackMs })
     } catch (error) {
       this.#options.onFault(error as Error)
     }
-    this.#shared.releaseCommitLock()
+    trailFile.releaseCommit()
     this.recheck()
   }
 
   /**
    * Stops writing, with AUDIT_STOP, and gives up the lock, so that another process can go on. Until `goOn` or `leaveTo`
-   * requests cannot be recorded, and what has happened stays pending. Joined threads come first: they only stop writing.
+   * requests cannot be recorded, and what has happened stays pending.
    * @returns why it could not be; it then goes on
    */
   async suspend(reason: string): Promise<Error | undefined> {
@@ -225,23 +280,25 @@ export class Trail {
   async #stop(reason: string): Promise<Error | undefined> {
     const { timeoutMs = RESPONSE_TIMEOUT_MS } = this.#options
     const untilMs = performance.now() + timeoutMs
-    while (!this.#shared.takeCommitLock()) {
-      if (performance.now() >= untilMs) return heldTooLong()
-      await this.#shared.commitLockFreed()
+    const trailFile = this.#trailFile
+    while (!trailFile.takeCommit()) {
+      if (performance.now() >= untilMs) return new Error('the disk has not taken the last records in time')
+      await Promise.race([trailFile.commitFreed(), afterMs(untilMs - performance.now())])
     }
     const { lines, commit } = this.#policy.close()
     const failed = this.#outage.commit(lines)
-    const error = this.#outage.suspend(this.#isOwner ? reason : undefined) ?? failed
+    const error = this.#outage.suspend(reason) ?? failed
     this.#suspended = true
-    this.#shared.suspended = this.#isOwner
     commit.finish(failed)
+    trailFile.endCommit()
     const seals = await this.#seals?.finish()
+    trailFile.unfollow()
     if (error === undefined && seals !== undefined) this.#outage.appendSeals(seals)
-    this.#shared.releaseCommitLock()
+    trailFile.releaseCommit()
     return error
   }
 
-  /** Goes on after `suspend`, joined threads when the owner does. If it cannot have the lock, `maintain` tries again. */
+  /** Goes on after `suspend`. If it cannot have the lock, `maintain` tries again. */
   goOn(): void {
     const { file, onFault } = this.#options
     if (!this.#suspended) return
@@ -251,7 +308,8 @@ export class Trail {
       if (this.#lock !== undefined) {
         this.#lock = this.#lock.renewed()
         cutTornLine(file)
-        replaceSink(this.#trailFile, TrailSink.open(file))
+        // It may be the same file: another process has written to it.
+        this.#trailFile.moveTo(TrailSink.open(file)).close()
       }
     } catch (error) {
       onFault(error as Error)
@@ -259,9 +317,8 @@ export class Trail {
     }
     this.#suspended = false
     this.#wantsBack = false
-    if (this.#isOwner) this.#shared.suspended = false
-    this.#outage.unsuspend(this.#isOwner ? undefined : 'restart')
-    this.#seals?.begin()
+    this.#outage.unsuspend()
+    if (this.#seals !== undefined) this.#beginSeals(this.#seals)
     this.recheck()
   }
 
@@ -278,17 +335,17 @@ export class Trail {
     this.close(reason)
   }
 
-  /** Ends the trail with AUDIT_STOP; a joined thread only leaves it. Counts for `onFault` what could not be written. */
+  /** Ends the trail with AUDIT_STOP. Counts for `onFault` what could not be written. */
   close(reason: string): void {
     if (this.#closed) return
     const { lines, commit } = this.#policy.close()
     this.#outage.addPending(lines)
-    if (this.#isOwner && !this.#suspended) this.#outage.addStop(reason)
+    if (!this.#suspended) this.#outage.addStop(reason)
     const { left, error } = this.#outage.end()
     this.#closed = true
     if (left > 0)
       this.#options.onFault(new Error(`${left} audit records could not be written before the end`))
-    if (this.#isOwner) this.#closeFile()
+    this.#closeFile()
     this.#lock?.release()
     commit.finish(error)
   }

@@ -80,7 +80,7 @@ export class SealedTrail {
   }
 
   async seal(): Promise<void> {
-    const { origin, size, root } = await this.#log.seal(0, () => {})
+    const { origin, size, root } = await this.#log.seal(() => {})
     this.checkpoints.push(readFileSync(checkpointFile(this.directory)))
     const facts = {
       type: 'AUDIT_SEAL',

@@ -33,7 +33,8 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   saveMemory(settings.memoryProfile)
   const metrics = createMetrics({ version })
   const seals = prepareSeals(startup)
-  const { trail, inherited } = beginTrail(trailOptions(startup, metrics), passed !== undefined)
+  const options = { ...trailOptions(startup, metrics), isSealed: seals !== undefined }
+  const { trail, inherited } = beginTrail(options, passed !== undefined)
   metrics.gateway_audit_records_pending.read(() => trail.uncommittedRecords)
   metrics.gateway_audit_writable.read(() => (trail.writable ? 1 : 0))
   sealTrail(startup, seals, { trail, metrics })

@@ -167,6 +167,12 @@ export function sealTrail(
       gaps.count()
       log.error({ size, found }, 'sealed records are no longer in the audit trail')
     },
+    onReadBack: (records) => {
+      log.warn(
+        { records },
+        'records that a run before had written and not sealed were sealed as the audit files have them',
+      )
+    },
     onFault: (cause) => {
       faults.count()
       isFailing = true

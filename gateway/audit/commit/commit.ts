@@ -31,8 +31,3 @@ export interface CommitPolicy {
   /** Ends the policy. @returns what the caller has to write and finish. */
   close(): Group
 }
-
-/** The thread that holds the lock may be dead. */
-export function heldTooLong(): Error {
-  return new Error('another thread has held the audit file for too long')
-}

@@ -1,8 +1,7 @@
 import { fdatasync } from 'node:fs'
-import type { CommitStart, SharedTrail } from '../file/shared-trail.ts'
-import type { TrailFile } from '../file/trail-file.ts'
+import type { CommitStart, TrailFile } from '../file/trail-file.ts'
 import type { TrailReports } from '../trail-reports.ts'
-import { Commit, type CommitPolicy, type Group, heldTooLong } from './commit.ts'
+import { Commit, type CommitPolicy, type Group } from './commit.ts'
 import type { Outage } from './outage.ts'
 
 /** Before a sync the group waits for so many turns of the event loop at most, as long as each brings lines. */
@@ -10,7 +9,6 @@ const MAX_TURNS = 4
 
 export interface GroupCommitOptions {
   readonly trailFile: TrailFile
-  readonly shared: SharedTrail
   readonly outage: Outage
   readonly reports: TrailReports
   /** `synced`: lines are committed when the disk has them. `written`: when the operating system has. */
@@ -23,13 +21,13 @@ export interface GroupCommitOptions {
  *
  * With `synced` one `fdatasync` in the thread pool commits them; lines that come meanwhile are the next group. A group waits for
  * a few turns while it grows: under load that makes half as many syncs, and without load a turn takes microseconds. Only one
- * thread at a time writes and commits, so what is not committed is always the end of the file and can be cut off: after a
- * failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
+ * group at a time is written and committed, so what is not committed is always the end of the file and can be cut off: after
+ * a failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions
   readonly #onTurnEnd = () => this.#begin()
-  readonly #onLockFreed = () => this.#tryAgain()
+  readonly #onFreed = () => this.#tryAgain()
   #lines: string[] = []
   #next = new Commit()
   #scheduled = false
@@ -82,7 +80,7 @@ export class GroupCommit implements CommitPolicy {
     else if (this.#lines.length > 0) this.#beginSync()
   }
 
-  /** At once: the group has grown while it waited, and the lock would be idle for another wait, or another thread's again. */
+  /** At once: the group has grown while it waited. */
   #tryAgain(): void {
     this.#scheduled = false
     if (this.#lines.length > 0) this.#beginSync()
@@ -107,19 +105,19 @@ export class GroupCommit implements CommitPolicy {
   }
 
   #beginSync(): void {
-    const { trailFile, shared, outage } = this.#options
-    if (!shared.takeCommitLock()) {
+    const { trailFile, outage } = this.#options
+    if (!trailFile.takeCommit()) {
       this.#scheduled = true
-      void shared.commitLockFreed().then(this.#onLockFreed)
+      void trailFile.commitFreed().then(this.#onFreed)
       return
     }
     const unwritable = outage.resume()
-    const start = unwritable === undefined ? trailFile.startCommit() : undefined
+    const start = trailFile.startCommit()
     const group = this.#take()
-    const error = start === undefined ? (unwritable ?? heldTooLong()) : trailFile.put(group.lines)
-    if (error !== undefined || start === undefined) {
-      shared.releaseCommitLock()
-      this.#fail(error as Error, group, unwritable === undefined)
+    const error = unwritable ?? trailFile.put(group.lines)
+    if (error !== undefined) {
+      trailFile.releaseCommit()
+      this.#fail(error, group, unwritable === undefined)
       return
     }
     this.#syncing = true
@@ -128,11 +126,11 @@ export class GroupCommit implements CommitPolicy {
   }
 
   #endSync(error: Error | null, group: Group, start: CommitStart): void {
-    const { trailFile, shared } = this.#options
+    const { trailFile } = this.#options
     this.#syncing = false
     this.#underway = 0
     if (error !== null) trailFile.rollBackTo(start)
-    shared.releaseCommitLock()
+    trailFile.releaseCommit()
     if (error !== null) {
       this.#fail(error, group, true)
       return

@@ -1,14 +1,12 @@
 import { recoveredRecord, type StartFacts, startRecord } from '../audit-records.ts'
-import type { SharedTrail } from '../file/shared-trail.ts'
 import type { TrailFile } from '../file/trail-file.ts'
 import type { TrailReports } from '../trail-reports.ts'
-import { Commit, heldTooLong, type OnCommitted } from './commit.ts'
+import { Commit, type OnCommitted } from './commit.ts'
 import { sortFailed } from './failed-commit.ts'
 import { PendingRecords } from './pending-records.ts'
 
 export interface OutageOptions {
   readonly trailFile: TrailFile
-  readonly shared: SharedTrail
   readonly reports: TrailReports
   /** `synced`: records count when the disk has them. */
   readonly syncs: boolean
@@ -78,11 +76,8 @@ export class Outage {
    */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
-    const { shared } = this.#options
-    // Without it the lines would count as a commit that is not done.
-    shared.takeCommitLock()
     const error = this.#allOrNothing(() => this.#pending.flush())
-    shared.releaseCommitLock()
+    this.#options.trailFile.endCommit()
     if (error !== undefined) this.#pause(error)
   }
 
@@ -116,16 +111,16 @@ export class Outage {
     else if (this.#ended) reports.fault(error)
   }
 
-  /** With the commit lock, which is kept: commits a group after what is pending. @returns why that failed; it is then sorted */
+  /** With the right to commit, which is kept: commits a group after what is pending. @returns why that failed; it is then sorted */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
-    const { trailFile, shared, reports } = this.#options
+    const { trailFile, reports } = this.#options
     const unwritable = this.resume()
     const error = unwritable ?? this.#allOrNothing(() => trailFile.put(lines))
     if (error === undefined) reports.written(lines)
     else if (unwritable === undefined) this.commitFailed({ error, tried: lines, waiting: [] })
     else this.commitFailed({ error, tried: [], waiting: lines })
-    shared.endCommit()
+    trailFile.endCommit()
     return error
   }
 
@@ -180,19 +175,19 @@ export class Outage {
 
   /** Tries to end the outage, if there is one. @returns `writable` afterwards. */
   recheck(): boolean {
-    if (this.#writable || this.#ended || this.#isSuspended) return this.#writable
-    const { syncs, shared } = this.#options
-    if (syncs && !shared.takeCommitLock()) return false
+    if (this.#writable || this.#ended || this.#suspended) return this.#writable
+    const { syncs, trailFile } = this.#options
+    if (syncs && !trailFile.takeCommit()) return false
     this.resume()
-    shared.releaseCommitLock()
+    trailFile.releaseCommit()
     if (!this.#writable && this.#isTooLong()) this.#finishWaiting(this.fault)
     return this.#writable
   }
 
-  /** As `recheck`, for a caller that has the commit lock if it `syncs`. @returns why the trail still cannot be written. */
+  /** As `recheck`, for a caller that has the right to commit if it `syncs`. @returns why the trail still cannot be written. */
   resume(): Error | undefined {
     if (this.#writable) return undefined
-    if (!this.#ended && !this.#isSuspended)
+    if (!this.#ended && !this.#suspended)
       this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
     this.#writable = this.#fault === undefined
     if (this.#writable) {
@@ -202,19 +197,14 @@ export class Outage {
     return this.#fault
   }
 
-  /** Also after `unsuspend`, until the thread that opened the file has it back. */
-  get #isSuspended(): boolean {
-    return this.#suspended || this.#options.shared.suspended
-  }
-
   /**
    * Writes what is pending, and then nothing until `unsuspend`.
    *
-   * @param reason of an AUDIT_STOP; undefined: another thread writes that
+   * @param reason of an AUDIT_STOP
    * @returns why that failed
    */
-  suspend(reason: string | undefined): Error | undefined {
-    if (reason !== undefined) this.addStop(reason)
+  suspend(reason: string): Error | undefined {
+    this.addStop(reason)
     const error = this.#writeLast()
     this.#suspended = true
     this.#writable = false
@@ -230,13 +220,8 @@ export class Outage {
     reports.attempted(lines, trailFile.put(lines) ?? this.#sync())
   }
 
-  /**
-   * Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START.
-   *
-   * @param reason of an AUDIT_STOP before it, if `suspend` wrote none
-   */
-  unsuspend(reason: string | undefined): void {
-    if (reason !== undefined) this.addStop(reason)
+  /** Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START. */
+  unsuspend(): void {
     this.#suspended = false
   }
 
@@ -258,20 +243,15 @@ export class Outage {
     return { left: this.#pending.count, error }
   }
 
-  /** With `synced` only under the commit lock: otherwise a failed commit of another thread would cut the lines off. */
   #writeLast(): Error | undefined {
-    const { shared, syncs, timeoutMs } = this.#options
-    const needsLock = syncs && this.#pending.count > 0 && !shared.hasCommitLock
-    if (needsLock && !shared.awaitCommitLock(timeoutMs)) return heldTooLong()
-    const error = this.#pending.flush() ?? this.#sync()
-    if (needsLock) shared.releaseCommitLock()
-    return error
+    return this.#pending.flush() ?? this.#sync()
   }
 
   #putStart(): Error | undefined {
     const { trailFile, reports } = this.#options
     const facts = { refused: this.#refused, ...this.#moved }
-    const { line, error } = trailFile.putWithOpenCount((open) => this.#startLine(facts, open))
+    const line = this.#startLine(facts, trailFile.open)
+    const error = trailFile.put([line])
     reports.attempted([line], error)
     if (error === undefined) {
       this.#refused = 0
@@ -285,7 +265,6 @@ export class Outage {
     const { trailFile, syncs } = this.#options
     if (!syncs) return write()
     const start = trailFile.startCommit()
-    if (start === undefined) return heldTooLong()
     const before = { pending: this.#pending.copy(), refused: this.#refused, moved: this.#moved }
     const error = write() ?? this.#sync()
     if (error === undefined || trailFile.torn) return error

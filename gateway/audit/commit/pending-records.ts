@@ -57,8 +57,8 @@ export class PendingRecords {
   }
 
   #putStop({ reason, timestamp }: PendingStop, at: number): Error | undefined {
-    const make = (open: number) => stopRecord({ timestamp, pid: process.pid, open, reason })
-    const { line, error } = this.#trailFile.putWithOpenCount(make)
+    const line = stopRecord({ timestamp, pid: process.pid, open: this.#trailFile.open, reason })
+    const error = this.#trailFile.put([line])
     this.#reports.attempted([line], error)
     // A part of it is in the file: the rest must be of the same line.
     if (error !== undefined && this.#trailFile.torn) this.#records[at] = line

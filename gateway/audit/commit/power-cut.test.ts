@@ -7,13 +7,12 @@ import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { responseTo } from '../audit-records.ts'
-import { SharedTrail } from '../file/shared-trail.ts'
 import { openTrail } from '../open-trail.ts'
 import { recover } from '../recovery/recovery.ts'
 import { sealRecord } from '../seal-records.ts'
 import type { SealKey } from '../seals/seal-key.ts'
 import { SealProgress } from '../seals/seal-progress.ts'
-import { checkSeal, newSealKey } from '../seals/sealed-trail.test-support.ts'
+import { checkSeal, newSealKey, sealsFor } from '../seals/sealed-trail.test-support.ts'
 import { Sealer } from '../seals/sealer.ts'
 import { checkpointFile, logDirectory } from '../seals/tiles.ts'
 import { endOf, type Line, requestLine, temporaryDirectory } from '../trail.test-support.ts'
@@ -102,11 +101,10 @@ const silent = { onFault: () => {}, onRecord: () => {} }
 /** Seals at each look. It finds nothing missing: what it has sealed is there. */
 function sealerOf(trail: Trail, key: SealKey): Sealer {
   let nowMs = 0
-  const { file, shared } = trail.handle
-  return new Sealer({
+  const { file } = trail
+  const sealer = new Sealer({
     file,
     directory: logDirectory(file),
-    trail: new SharedTrail(shared),
     key,
     progress: new SealProgress(),
     now: () => (nowMs += 1000),
@@ -115,8 +113,11 @@ function sealerOf(trail: Trail, key: SealKey): Sealer {
       trail.settle(sealRecord({ timestamp, origin, size, root: root.toString('base64') }))
     },
     onGap: (gap) => assert.fail(`a gap: ${JSON.stringify(gap)}`),
+    onReadBack: () => {},
     onFault: assert.fail,
   })
+  trail.sealWith(sealsFor(sealer, trail, () => nowMs))
+  return sealer
 }
 
 /** Goes on with what a power cut has left. */

@@ -39,9 +39,9 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
       isSealed,
       nowMs: Date.UTC(2027, 0),
       wallMs: Date.UTC(2027, 0),
-      needed: () => new Set(),
+      needed: async () => new Set(),
       isShipped: undefined,
-      inUse: () => '',
+      inUse: async () => '',
       freeBytes: () => 0,
       record: (lines) => {
         const append = async (line: string) => {

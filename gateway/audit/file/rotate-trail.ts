@@ -7,7 +7,7 @@ export interface RotateOptions {
   readonly file: string
   readonly trailFile: TrailFile
   readonly outage: Outage
-  /** `synced`: the caller has the commit lock, and the old file is synced. */
+  /** `synced`: the caller has the right to commit, and the old file is synced. */
   readonly syncs: boolean
   /** The clock was set back while the old file was written. */
   readonly clockSetBackMs?: number | undefined
@@ -17,11 +17,10 @@ export interface RotateOptions {
  * Goes on in a new file of the same name, if the present one has been renamed. The old one ends with AUDIT_STOP; the new
  * one begins with AUDIT_START at the next `Outage.resume`. Lines that the old file did not take go to the new one whole.
  *
- * @returns false when another thread held the lock for too long: try again.
  * @throws Error that names the file, when it cannot be opened or its name cannot be synced, and the old one is kept; or the
  * system's, when the old one could not be synced or closed.
  */
-export function rotate(options: RotateOptions): boolean {
+export function rotate(options: RotateOptions): void {
   const { file, trailFile, outage, syncs, clockSetBackMs } = options
   const next = TrailSink.open(file)
   const current = trailFile.sink.identity()
@@ -29,29 +28,20 @@ export function rotate(options: RotateOptions): boolean {
   const isRemoved = trailFile.sink.isRemoved
   if (opened.device === current.device && opened.inode === current.inode) {
     next.close()
-    return true
+    return
   }
   if (syncs) syncName(file, next)
-  let old: TrailSink | undefined
-  trailFile.underLock(() => {
-    if (syncs ? outage.writable : outage.recheck()) {
-      outage.addStop(isRemoved ? 'removed' : 'rotated')
-      outage.flush()
-    }
-    old = trailFile.moveTo(next)
-    outage.moved({ continues: current.inode, removed: isRemoved || undefined, clockSetBackMs })
-    return undefined
-  })
-  if (old === undefined) {
-    next.close()
-    return false
+  if (syncs ? outage.writable : outage.recheck()) {
+    outage.addStop(isRemoved ? 'removed' : 'rotated')
+    outage.flush()
   }
+  const old = trailFile.moveTo(next)
+  outage.moved({ continues: current.inode, removed: isRemoved || undefined, clockSetBackMs })
   try {
     if (syncs) old.sync()
   } finally {
     old.close()
   }
-  return true
 }
 
 /** Before anything is committed to it: a power cut could take the whole file otherwise. */
@@ -62,14 +52,4 @@ function syncName(file: string, next: TrailSink): void {
     next.close()
     throw error
   }
-}
-
-/** Goes on in `next`, which may be the same file: another process has written to it. */
-export function replaceSink(trailFile: TrailFile, next: TrailSink): void {
-  let old: TrailSink | undefined
-  trailFile.underLock(() => {
-    old = trailFile.moveTo(next)
-    return undefined
-  })
-  ;(old ?? next).close()
 }

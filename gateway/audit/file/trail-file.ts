@@ -1,27 +1,63 @@
 import { openChangeOf } from '../audit-records.ts'
-import type { CommitStart, FileEnd, SharedTrail } from './shared-trail.ts'
-import { TrailSink } from './trail-sink.ts'
+import type { TrailSink } from './trail-sink.ts'
 
-/** How long to wait for the lock before a write fails. Longer than most stalls of a disk, in which its holder waits too. */
-const LOCK_TIMEOUT_MS = 1000
+/** The end of the file in bytes, and the number of requests open there. */
+export interface FileEnd {
+  readonly end: number
+  readonly open: number
+}
+
+/** Where a commit began: if it fails, it is rolled back to here. */
+export interface CommitStart extends FileEnd {
+  /** Bytes of a partial line before the end. */
+  readonly tornBytes: number
+}
+
+/** A place in the file in use. */
+export interface FilePlace {
+  readonly inode: string
+  /** Bytes before it. */
+  readonly end: number
+}
+
+/** Is told what the trail writes, so that nobody has to read it back from a file that others may change. */
+export interface TrailFollower {
+  /** Whole lines, committed, behind those before. The bytes are only lent until the call returns. */
+  wrote(lines: Buffer): void
+  /** The lines from now on stand in another file, which is empty. */
+  moved(inode: string): void
+}
 
 /**
- * Writes whole lines to the file that all threads share, under their lock, and counts the open requests. What a failed
- * write left is cut off before another thread can write after it.
+ * Writes whole lines to the file, counts the open requests, and knows where the file ends. What a failed write left is cut
+ * off. What is written between `startCommit` and `endCommit` can be rolled back.
  */
 export class TrailFile {
-  readonly #shared: SharedTrail
   #sink: TrailSink
-  #generation: number
-  #failing = false
+  #end: number
+  #open = 0
   #wholeLines = 0
+  #distrusted = false
+  #isCommitting = false
+  #freed = Promise.withResolvers<void>()
+  #isUncommitted = false
+  #follower: TrailFollower | undefined
+  /** Lines that the follower has not been told: they may be rolled back, or there is no follower yet. */
+  #untold: Buffer[] = []
+  readonly #isFollowed: boolean
+  /** Nobody else may write to the file. */
+  #isOwn: boolean
+  /** The first lines of a new file, until they are written. */
+  #first: readonly string[] = []
+  /** Others have written to the file: calls `moveTo`, if it can. */
+  onForeign: (at: number, found: number) => void = () => {}
 
-  /** @param sink the file of `shared`, in the thread that opened it. */
-  constructor(shared: SharedTrail, sink?: TrailSink) {
-    this.#shared = shared
-    // Before the descriptor: after a rotation between the two the file is opened anew, and never a closed one used.
-    this.#generation = shared.generation
-    this.#sink = sink ?? new TrailSink(shared.fd)
+  /** @param isFollowed `follow` will be called: it is told the lines from now on */
+  constructor(sink: TrailSink, isFollowed = false) {
+    this.#sink = sink
+    this.#end = sink.sizeBytes
+    this.#isFollowed = isFollowed
+    this.#isOwn = sink.isOwn
   }
 
   /** A partial line remains and could not be cut off: the next `put` must begin with the same line. */
@@ -36,128 +72,165 @@ export class TrailFile {
 
   /** The file in use now. */
   get sink(): TrailSink {
-    this.#follow()
     return this.#sink
+  }
+
+  /** Requests in the trail without their response. */
+  get open(): number {
+    return this.#open
+  }
+
+  set open(count: number) {
+    this.#open = count
   }
 
   /** Hands lines to the operating system by one write: all of them or none, unless `torn` (see `wholeLines`). */
   put(lines: readonly string[]): Error | undefined {
-    return this.underLock(() => this.#put(lines))
-  }
-
-  /** Writes a line that holds the number of open requests before it. @returns the line too, in case it is torn. */
-  putWithOpenCount(make: (open: number) => string): {
-    readonly line: string
-    readonly error: Error | undefined
-  } {
-    let line = ''
-    const error = this.underLock(() => {
-      line = make(this.#shared.open)
-      return this.#put([line])
-    })
-    return { line, error }
-  }
-
-  /** Runs `work` while no other thread can write. @returns its error, or one that says who held the lock. */
-  underLock(work: () => Error | undefined): Error | undefined {
     this.#wholeLines = 0
-    if (!this.#shared.enter(this.#failing ? 0 : LOCK_TIMEOUT_MS)) {
-      this.#failing = true
-      return new Error(`thread ${this.#shared.holder} has held the audit file for too long`)
-    }
-    try {
-      const error = work()
-      this.#failing = error !== undefined
-      return error
-    } finally {
-      this.#shared.leave()
-    }
-  }
-
-  /** With the commit lock: stores the end of the file, to which a failed commit is rolled back. */
-  startCommit(): CommitStart | undefined {
-    let start: CommitStart | undefined
-    this.underLock(() => {
-      const { sizeBytes, tornBytes } = this.sink
-      this.#shared.shortenTo(sizeBytes)
-      start = { ...this.#shared.startCommit(), tornBytes }
-      return undefined
-    })
-    return start
+    const error = this.#isUncommitted ? undefined : this.check()
+    return error ?? this.#put(lines)
   }
 
   /**
-   * With the commit lock: cuts off what was written since `start`. If that fails no thread writes to this file any more: the
-   * disk may have dropped some of it and would not report that again.
+   * Looks whether the file has the size that it was left with, and goes on in a new file otherwise. Foreign bytes never stand among ours.
+   *
+   * @returns why a new file cannot be begun
    */
-  rollBackTo(start: CommitStart): void {
-    this.underLock(() => {
-      const bytes = this.#shared.fileEnd().end - start.end
-      if (this.#sink.cutOff(bytes)) this.#shared.rollBackTo(start)
-      else this.#shared.distrust()
-      return undefined
-    })
-    if (!this.#shared.distrusted) this.#sink.tornBytes = start.tornBytes
-  }
-
-  /** The file in use, and the end of its last whole line. */
-  present(): FileEnd & { readonly inode: string } {
-    const read = () => ({ ...this.#shared.fileEnd(), inode: this.sink.identity().inode })
-    let present: ReturnType<typeof read> | undefined
-    this.underLock(() => {
-      present = read()
-      return undefined
-    })
-    // Whoever holds the lock for so long is dead, and cannot change the file.
-    return present ?? read()
-  }
-
-  /** Releases the locks of a dead thread; cuts off the line it was writing and what it had not committed. */
-  release(thread: number): void {
-    const shared = this.#shared
-    const left = shared.takeOver(thread, () => this.#sink.sizeBytes)
-    if (left !== undefined) {
-      this.#follow()
-      if (left.tornBytes > 0 && !this.#sink.cutOff(left.tornBytes)) this.#sink.endLine()
-      shared.leave()
+  check(): Error | undefined {
+    const found = this.#isOwn ? this.#sink.sizeBytes : this.#end
+    if (found !== this.#end) {
+      const at = this.#end
+      // Where there can be no new file, it is said once.
+      this.#end = found
+      this.onForeign(at, found)
     }
-    const start = shared.commitStartOf(thread)
-    if (start !== undefined) this.rollBackTo({ ...start, tornBytes: 0 })
-    shared.releaseCommitLockOf(thread)
-  }
-
-  /** Under the lock: all threads use this file from now on. @returns the one before, to be closed. */
-  moveTo(next: TrailSink): TrailSink {
-    const old = this.#sink
-    this.#sink = next
-    this.#shared.setFile(next.fd, next.sizeBytes)
-    this.#generation = this.#shared.generation
-    return old
-  }
-
-  #put(lines: readonly string[]): Error | undefined {
-    const shared = this.#shared
-    this.#follow()
-    if (shared.tornByAnother) return new Error('another thread has a line to finish first')
-    if (shared.distrusted) return new Error('the disk has refused to commit this file: rotate it')
-    const sink = this.#sink
-    const tornBefore = sink.tornBytes
-    shared.beforeWrite(sink.load(lines.join('')), openChangeIn(lines))
-    const error = sink.write()
-    if (error === undefined) shared.afterWrite()
-    else {
-      const addedBytes = sink.tornBytes - tornBefore
-      this.#wholeLines = sink.leaveWhole(lines)
-      const openChange = openChangeIn(lines.slice(0, this.#wholeLines))
-      shared.afterFailedWrite({ addedBytes, tornBytes: sink.tornBytes, openChange })
-    }
+    if (this.#first.length === 0) return undefined
+    const error = this.#put(this.#first)
+    this.#first = error === undefined ? [] : this.#first.slice(this.#wholeLines)
+    this.#wholeLines = 0
     return error
   }
 
-  #follow(): void {
-    if (this.#generation === this.#shared.generation) return
-    this.#generation = this.#shared.generation
-    this.#sink = new TrailSink(this.#shared.fd)
+  #put(lines: readonly string[]): Error | undefined {
+    if (this.#distrusted) return new Error('the disk has refused to commit this file: rotate it')
+    if (this.#isUncommitted && this.#first.length > 0) return new Error('a new file has not begun yet')
+    const sink = this.#sink
+    const tornBefore = sink.tornBytes
+    const bytes = sink.load(lines.join(''))
+    const error = sink.write()
+    if (error === undefined) {
+      this.#end += bytes.length - tornBefore
+      this.#open += openChangeIn(lines)
+      this.#tell(bytes)
+      return undefined
+    }
+    const written = sink.tornBytes
+    this.#end += written - tornBefore
+    this.#wholeLines = sink.leaveWhole(lines)
+    this.#open += openChangeIn(lines.slice(0, this.#wholeLines))
+    this.#tell(bytes.subarray(0, written - sink.tornBytes))
+    return error
+  }
+
+  /** Takes the right to commit, which may be kept over turns of the event loop. @returns false when it is taken */
+  takeCommit(): boolean {
+    if (this.#isCommitting) return false
+    this.#isCommitting = true
+    return true
+  }
+
+  /** What was written and not rolled back stays. */
+  releaseCommit(): void {
+    if (!this.#isCommitting) return
+    this.endCommit()
+    this.#isCommitting = false
+    this.#freed.resolve()
+    this.#freed = Promise.withResolvers()
+  }
+
+  get isCommitting(): boolean {
+    return this.#isCommitting
+  }
+
+  /** Resolves at the next `releaseCommit`. */
+  commitFreed(): Promise<void> {
+    return this.#freed.promise
+  }
+
+  /** What is put from here on is cut off again by `rollBackTo`. */
+  startCommit(): CommitStart {
+    this.endCommit()
+    this.check()
+    this.#isUncommitted = true
+    return { end: this.#end, open: this.#open, tornBytes: this.#sink.tornBytes }
+  }
+
+  /** What has been written stays. */
+  endCommit(): void {
+    this.#isUncommitted = false
+    this.#tellUntold()
+  }
+
+  /**
+   * Cuts off what was written since `start`. If that fails nothing more is written to this file: the disk may have dropped some
+   * of it and would not report that again.
+   */
+  rollBackTo(start: CommitStart): void {
+    if (!this.#sink.cutOff(this.#end - start.end)) {
+      this.#distrusted = true
+      return
+    }
+    this.#end = start.end
+    this.#open = start.open
+    this.#sink.tornBytes = start.tornBytes
+    this.#isUncommitted = false
+    this.#untold = []
+  }
+
+  /** The file in use, its end, and the requests open there. */
+  present(): FileEnd & FilePlace {
+    return { end: this.#end, open: this.#open, inode: this.#sink.identity().inode }
+  }
+
+  /** Goes on in this file. @param first its first lines @returns the one before, to be closed. */
+  moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
+    const old = this.#sink
+    this.endCommit()
+    this.#sink = next
+    this.#first = first
+    this.#end = next.sizeBytes
+    this.#isOwn = next.isOwn
+    this.#distrusted = false
+    this.#follower?.moved(next.identity().inode)
+    return old
+  }
+
+  /** Tells the lines from now on. @returns where they begin. */
+  follow(follower: TrailFollower): void {
+    this.#follower = follower
+    if (!this.#isUncommitted) this.#tellUntold()
+  }
+
+  unfollow(): void {
+    this.#follower = undefined
+    this.#untold = []
+  }
+
+  /** Up to here the follower has been told of the file in use, or it begins here. */
+  get told(): FilePlace {
+    const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
+    return { inode: this.#sink.identity().inode, end: this.#end - this.#sink.tornBytes - untold }
+  }
+
+  #tell(lines: Buffer): void {
+    if (lines.length === 0) return
+    if (this.#follower !== undefined && !this.#isUncommitted) this.#follower.wrote(lines)
+    else if (this.#follower !== undefined || this.#isFollowed) this.#untold.push(Buffer.from(lines))
+  }
+
+  #tellUntold(): void {
+    if (this.#follower === undefined) return
+    for (const lines of this.#untold.splice(0)) this.#follower.wrote(lines)
   }
 }
 

@@ -41,13 +41,13 @@ export class TrailSink {
   /**
    * Prepares the text for `write`. While `tornBytes` is not 0 it must begin with the torn line, whose rest is written.
    *
-   * @returns how many bytes the file will grow by.
+   * @returns its bytes, until the next call.
    */
-  load(text: string): number {
+  load(text: string): Buffer {
     const fits = text.length * UTF8_MAX_BYTES_PER_UNIT <= SCRATCH_BYTES
     this.#bytes = fits ? this.#scratch : Buffer.from(text)
     this.#length = fits ? this.#scratch.write(text) : this.#bytes.length
-    return this.#length - this.tornBytes
+    return this.#bytes.subarray(0, this.#length)
   }
 
   /** @returns undefined when the operating system has all of it. */
@@ -87,13 +87,9 @@ export class TrailSink {
     fdatasyncSync(this.fd)
   }
 
-  /** Ends the partial line that a dead thread left, if possible. */
-  endLine(): void {
-    try {
-      writeSync(this.fd, '\n')
-    } catch {
-      // It then forms one damaged line with the next one.
-    }
+  /** A regular file to which nobody else may write. */
+  get isOwn(): boolean {
+    return this.fd !== STANDARD_OUTPUT_FD && fstatSync(this.fd).isFile()
   }
 
   get sizeBytes(): number {

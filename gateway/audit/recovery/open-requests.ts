@@ -1,5 +1,6 @@
 import { detached, utf8 } from '../../storage/lines-backward.ts'
 import { pairKeyOf, RECORD_HEAD, RECORD_MAX_BYTES, TRAIL_FORMAT } from '../audit-records.ts'
+import { FOREIGN_HEAD } from '../seal-records.ts'
 
 /** Line heads as `audit-records.ts` writes them. */
 const REQUEST_HEAD = '{"type":"API_REQUEST",'
@@ -28,6 +29,9 @@ export class OpenRequests {
   /** Inode of the rotated file before the one being read. */
   continues: string | undefined = undefined
 
+  /** What the gateway wrote of files that others have written to, bytes by inode. */
+  readonly ends = new Map<unknown, unknown>()
+
   /** Number of responses by key whose requests have not been read yet. */
   readonly #responses = new Map<string, number>()
   #responseCount = 0
@@ -54,6 +58,7 @@ export class OpenRequests {
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
     else if (line.startsWith(START_HEAD) || line.startsWith(STOP_HEAD)) this.#readCount(line)
+    else if (line.startsWith(FOREIGN_HEAD)) this.#readForeign(line)
     else if (!line.startsWith(RECORD_HEAD) || !line.endsWith('}')) this.damagedLines++
   }
 
@@ -97,6 +102,11 @@ export class OpenRequests {
     const key = detached(slice)
     this.#responses.set(key, (this.#responses.get(key) ?? 0) + 1)
     this.#responseCount++
+  }
+
+  #readForeign(line: string): void {
+    const { inode, at }: { inode?: unknown; at?: unknown } = parsed(utf8(line)) ?? {}
+    this.ends.set(inode, at)
   }
 
   #readCount(line: string): void {

@@ -5,8 +5,12 @@ import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
 import { recoveredRecord } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
-import type { TrailFile } from '../file/trail-file.ts'
+import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { OpenRequests } from './open-requests.ts'
+
+const START_HEAD = '{"type":"AUDIT_START",'
+const STOP_HEAD = '{"type":"AUDIT_STOP",'
+const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 
 /** What a start found in the trail of the last run. */
 export interface Recovery {
@@ -18,6 +22,8 @@ export interface Recovery {
   readonly damagedLines: number
   /** Open requests that the trail has counted but that were in no file found. */
   readonly unresolved: number
+  /** Where the file ends for the gateway that stopped in order, and bytes that others have written behind it. */
+  readonly foreign?: { readonly at: number; readonly found: number } | undefined
 }
 
 /**
@@ -35,43 +41,65 @@ export interface Recovery {
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
   try {
-    const cutBytes = existsSync(file) ? cutTornLine(file) : 0
-    if (existsSync(file)) readTrail(file, requests)
+    const foreign = existsSync(file) ? bytesBehindEnd(file) : undefined
+    const cutBytes = existsSync(file) && foreign === undefined ? cutTornLine(file) : 0
+    if (existsSync(file)) readTrail(file, requests, foreign?.at)
     readRotated(realPathOf(file), requests)
     const records = requests.lines().map(recoveredRecord)
-    return { records, cutBytes, damagedLines: requests.damagedLines, unresolved: requests.missing() }
+    return { records, cutBytes, damagedLines: requests.damagedLines, unresolved: requests.missing(), foreign }
   } catch (error) {
     throw unusable(file, error)
   }
 }
 
-/** Of a trail in use: its open requests, and the files that tell them. */
-interface InUse {
-  /** API_REQUEST lines that have no API_RESPONSE, in order. */
-  readonly lines: readonly string[]
-  /** From the one in use back to the one with the first of them. */
-  readonly files: ReadonlySet<string>
-}
-
 /**
- * Reads back no further than the first open request. May be called in any thread.
+ * The files of a trail in use that tell its open requests: from the one in use back to the one with the first of them. Reads
+ * back no further. May be called in any thread.
  *
  * @param file its name; the file in use may have been renamed already.
  * @throws Error that names the file, when it cannot be read.
  */
-export function openRequestsOf(file: string, trailFile: TrailFile): InUse {
-  const { end, open, inode } = trailFile.present()
+export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   try {
     const own = realPathOf(file)
     const isPresent = statSync(own, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
     const path = isPresent ? own : rotatedFile(own, inode, new Set(), candidatesIn(dirname(own)))
-    if (path === undefined) return { lines: [], files: new Set() }
+    if (path === undefined) return new Set()
     readTrail(path, requests, end)
-    return { files: readRotated(path, requests), lines: requests.lines() }
+    return readRotated(path, requests)
   } catch (error) {
     throw unusable(file, error)
   }
+}
+
+/**
+ * What stands behind an orderly end, which is an AUDIT_STOP and the AUDIT_SEAL over it: only a start writes there, and its first line
+ * that is no `recovered` response is AUDIT_START. So this reads back to the last AUDIT_START or AUDIT_SEAL.
+ */
+function bytesBehindEnd(file: string): Recovery['foreign'] {
+  const fd = openSync(file, 'r')
+  try {
+    const found = fstatSync(fd).size
+    let end = endOfLastLine(fd, found)
+    /** Where the line after this one ends, if that is an AUDIT_SEAL. */
+    let sealEnd: number | undefined
+    for (const line of linesBackward(fd, end)) {
+      if (line.startsWith(START_HEAD)) return undefined
+      if (sealEnd !== undefined)
+        return isOrderlyStop(line) && sealEnd < found ? { at: sealEnd, found } : undefined
+      sealEnd = line.startsWith(SEAL_HEAD) ? end : undefined
+      end -= line.length + 1
+    }
+    return undefined
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** After one that a failed write made, others may follow before AUDIT_START. */
+export function isOrderlyStop(line: string): boolean {
+  return line.startsWith(STOP_HEAD) && !line.includes(',"reason":"write failed')
 }
 
 /** Reads back through rotated files, as far as needed and found. @returns these and `file`. */
@@ -83,7 +111,9 @@ function readRotated(file: string, requests: OpenRequests): Set<string> {
     if (before === undefined) break
     visited.add(before)
     requests.beginFile()
-    readTrail(before, requests)
+    const inode = statSync(before, { bigint: true, throwIfNoEntry: false })?.ino.toString()
+    const end = requests.ends.get(inode)
+    readTrail(before, requests, typeof end === 'number' ? end : undefined)
   }
   return visited
 }

@@ -6,7 +6,6 @@ import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import { type HashText, LEAF_PREFIX, sha256 } from './hashes.ts'
 import { leafOf } from './leaf.ts'
 import { LineHasher } from './line-hasher.ts'
-import { type Place, plain } from './segment-reader.ts'
 
 /** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */
 const LAST_LEAVES = 512
@@ -18,6 +17,14 @@ export interface SealGap {
   readonly size: number
   /** Leaves up to the last one that was found in the trail; undefined: none was. */
   readonly found: number | undefined
+}
+
+/** Where to go on reading. */
+export interface Place {
+  readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
+  readonly index: number
+  /** Bytes of its plain text. */
+  readonly position: number
 }
 
 /** Where a line of the tree stands in a segment. */
@@ -67,7 +74,7 @@ export async function placeToGoOn(
     onFault,
   }: { readonly file: string; onGap(gap: SealGap): void; onFault(message: string): void },
 ): Promise<Place> {
-  const open = [plain(file)]
+  const open = [{ path: file, compression: 'none' as const }]
   const { size } = log
   if (size === 0) {
     const segments = await segmentsOfTrail(file).catch((error: Error) => {
@@ -78,7 +85,7 @@ export async function placeToGoOn(
   }
   const last = log.lastLeaves(LAST_LEAVES)
   // As a rule it is the file in use, and no other needs to be looked at.
-  const found = await lastSealedLine(plain(file), last)
+  const found = await lastSealedLine({ path: file, compression: 'none' }, last)
   if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
   const segments = await segmentsOfTrail(file)
   const exact = await newestSealedLine(segments, last)

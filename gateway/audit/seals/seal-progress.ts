@@ -1,8 +1,9 @@
 /** What the thread that seals tells the others, in shared memory. */
 const SIZE = 0
 const UNSEALED = 1
-const SETTLED_AT = 2
-const FLOATS = 3
+const OLDEST_AT = 2
+const TAKEN = 3
+const FLOATS = 4
 
 /** Steady milliseconds: the same clock in all threads. */
 export function steadyMs(): number {
@@ -14,9 +15,10 @@ export class SealProgress {
   readonly buffer: SharedArrayBuffer
   readonly #floats: Float64Array
 
-  constructor(buffer = new SharedArrayBuffer(FLOATS * 8)) {
-    this.buffer = buffer
-    this.#floats = new Float64Array(buffer)
+  constructor(buffer?: SharedArrayBuffer) {
+    this.buffer = buffer ?? new SharedArrayBuffer(FLOATS * 8)
+    this.#floats = new Float64Array(this.buffer)
+    if (buffer === undefined) this.oldestAtMs = Number.POSITIVE_INFINITY
   }
 
   /** Leaves of the tree that its checkpoint covers. */
@@ -28,7 +30,7 @@ export class SealProgress {
     this.#floats[SIZE] = leaves
   }
 
-  /** Lines that were read and are not sealed, without AUDIT_SEAL lines. */
+  /** Lines that are in the thread and not sealed, without AUDIT_SEAL lines. */
   get unsealedRecords(): number {
     return this.#floats[UNSEALED] as number
   }
@@ -37,12 +39,21 @@ export class SealProgress {
     this.#floats[UNSEALED] = lines
   }
 
-  /** Everything that the trail had at this time is sealed: `steadyMs`. */
-  get settledAtMs(): number {
-    return this.#floats[SETTLED_AT] as number
+  /** No record that the thread has, or reads, and has not sealed was there before: `steadyMs`. Infinite: all are sealed. */
+  get oldestAtMs(): number {
+    return this.#floats[OLDEST_AT] as number
   }
 
-  set settledAtMs(ms: number) {
-    this.#floats[SETTLED_AT] = ms
+  set oldestAtMs(ms: number) {
+    this.#floats[OLDEST_AT] = ms
+  }
+
+  /** Bytes of lines that the thread has taken, of all that it was sent. */
+  get takenBytes(): number {
+    return this.#floats[TAKEN] as number
+  }
+
+  set takenBytes(bytes: number) {
+    this.#floats[TAKEN] = bytes
   }
 }

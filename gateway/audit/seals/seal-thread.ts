@@ -1,62 +1,69 @@
 import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
-import { SharedTrail } from '../file/shared-trail.ts'
 import type { SealGap } from './find-sealed.ts'
 import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
-import { Sealer } from './sealer.ts'
+import { Sealer, type TrailNews } from './sealer.ts'
 
 /** What the thread that `Sealing` starts is given. */
 export interface SealJob {
   readonly file: string
-  readonly trail: SharedArrayBuffer
   readonly progress: SharedArrayBuffer
   readonly directory: string
   readonly keys: PrivateSealKeys
   readonly origin: string
 }
 
-/** What it says. It ends when it has sealed everything after the one message that it gets. */
+/** What it is told: what the trail writes, and to seal it all and end. */
+export type ToSealer = TrailNews | 'finish'
+
+/** What it says. */
 export type SealNews =
   | { readonly type: 'sealed'; readonly size: number; readonly root: string }
   | ({ readonly type: 'gap' } & SealGap)
+  | { readonly type: 'read back'; readonly records: number }
   | { readonly type: 'fault'; readonly cause: string }
 
-/** How often it looks for new lines, and tries again what failed. */
-const POLL_MS = 200
+/** When it tries again what failed. */
 const RETRY_MS = 1000
-/** Between two of many reads, each of which takes 1 ms: requests that share the processor need not wait for all of them. */
+/** Between two steps, each of which takes some milliseconds: requests that share the processor need not wait for all of them. */
 const PAUSE_MS = 4
-/** So many reads have not reached the end: from here on without pauses. */
-const PACED_READS = 400
+/** So many steps have not reached the end: from here on without pauses. */
+const PACED_STEPS = 100
 /** The nice value of this thread: under full load on one processor about a seventh of it. */
 const PRIORITY = 8
 
 const job = workerData as SealJob
+const inbox: TrailNews[] = []
+let sealer: Sealer | undefined
 let finishing = false
 let wake = () => {}
 
-parentPort?.on('message', () => {
-  finishing = true
+parentPort?.on('message', (message: ToSealer) => {
+  if (message === 'finish') finishing = true
+  else if (sealer === undefined) inbox.push(message)
+  else sealer.hear(message)
   wake()
 })
 comeSecond()
-await run(makeSealer)
+await run()
 parentPort?.close()
 
 function makeSealer(): Sealer {
-  return new Sealer({
+  const made = new Sealer({
     file: job.file,
     directory: job.directory,
-    trail: new SharedTrail(job.trail),
     key: sealKeyOf(job.keys, job.origin),
     progress: new SealProgress(job.progress),
     now: steadyMs,
     onSealed: ({ size, root }) => tell({ type: 'sealed', size, root: root.toString('base64') }),
     onGap: (gap) => tell({ type: 'gap', ...gap }),
+    onReadBack: (records) => tell({ type: 'read back', records }),
     onFault: (cause) => tell({ type: 'fault', cause }),
   })
+  for (const news of inbox.splice(0)) made.hear(news)
+  return made
 }
 
 /** Requests come first where they share a processor with this thread. Linux gives each thread a priority of its own. */
@@ -69,38 +76,38 @@ function comeSecond(): void {
 }
 
 /** Seals until it is told to finish. What fails is tried again, but not at the end. */
-async function run(make: () => Sealer): Promise<void> {
-  let sealer: Sealer | undefined
-  let reads = 0
+async function run(): Promise<void> {
+  let steps = 0
   for (;;) {
     const isLast = finishing
     try {
-      sealer ??= make()
+      sealer ??= makeSealer()
       if (isLast) await sealer.finish()
       else {
-        reads = (await sealer.poll()) && sealer.isBehind ? reads + 1 : 0
-        await pauseAfter(reads)
+        steps = (await sealer.poll()) ? steps + 1 : 0
+        await pauseAfter(steps, sealer)
       }
     } catch (error) {
       tell({ type: 'fault', cause: (error as Error).message })
-      if (!isLast) await rest(RETRY_MS)
+      if (!isLast) await rest(RETRY_MS, false)
     }
     if (isLast) return
   }
 }
 
-/** @param reads without having reached the end. */
-function pauseAfter(reads: number): Promise<void> {
-  if (reads === 0) return rest(POLL_MS)
-  return reads < PACED_READS ? rest(PAUSE_MS) : turn()
+/** @param steps without having reached the end. */
+function pauseAfter(steps: number, { restMs }: Sealer): Promise<void> {
+  if (steps === 0) return rest(restMs, true)
+  return steps < PACED_STEPS ? rest(PAUSE_MS, false) : turn()
 }
 
-/** Resolves after that time, or when it is told to finish. */
-function rest(ms: number): Promise<void> {
-  if (finishing) return Promise.resolve()
+/** Resolves after that time, or when it is told to finish. @param isWoken by any news too */
+function rest(ms: number, isWoken: boolean): Promise<void> {
+  if (finishing || ms === 0) return Promise.resolve()
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms)
+    const timer = ms === Number.POSITIVE_INFINITY ? undefined : setTimeout(resolve, ms)
     wake = () => {
+      if (!isWoken && !finishing) return
       clearTimeout(timer)
       resolve()
     }

@@ -4,11 +4,14 @@ import { join } from 'node:path'
 import { linesIn } from '../segments/read-segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Line } from '../trail.test-support.ts'
+import type { Trail } from '../trail.ts'
+import type { TrailSeals } from '../trail-options.ts'
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
 import { leafHash } from './hashes.ts'
 import { leafOf } from './leaf.ts'
 import { rangeHash } from './proofs.ts'
 import { makeSealKey, readSealKey, type SealKey } from './seal-key.ts'
+import type { Sealer } from './sealer.ts'
 import { parseNote, signersOf } from './signed-note.ts'
 import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
@@ -55,5 +58,22 @@ export async function checkSeal(
     get rest() {
       return lines.slice(checkpoint.size).map((line) => JSON.parse(line.toString()))
     },
+  }
+}
+
+const PIECE_BYTES = 10_007
+
+/** What tells a sealer in this thread all that a trail writes. @param now steady, milliseconds */
+export function sealsFor(sealer: Pick<Sealer, 'hear'>, trail: Pick<Trail, 'told'>, now: () => number): TrailSeals {
+  return {
+    begin: () => sealer.hear({ type: 'begin', ...trail.told }),
+    wrote(lines) {
+      for (let at = 0; at < lines.length; at += PIECE_BYTES) {
+        const piece = Uint8Array.from(lines.subarray(at, at + PIECE_BYTES))
+        sealer.hear({ type: 'lines', lines: piece, atMs: now() })
+      }
+    },
+    moved: (inode) => sealer.hear({ type: 'moved', inode }),
+    finish: () => Promise.resolve([]),
   }
 }

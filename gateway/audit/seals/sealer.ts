@@ -1,5 +1,9 @@
+import { statSync } from 'node:fs'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
-import type { SharedTrail } from '../file/shared-trail.ts'
+import type { FilePlace } from '../file/trail-file.ts'
+import { FOREIGN_HEAD } from '../seal-records.ts'
+import { blocksOf, linesIn } from '../segments/read-segment.ts'
+import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { placeToGoOn, type SealGap } from './find-sealed.ts'
@@ -8,55 +12,55 @@ import { isSeal } from './leaf.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
+import { SealedFile } from './sealed-file.ts'
 import { SealedLog } from './sealed-log.ts'
-import {
-  type FileInUse,
-  fileInUse,
-  type Place,
-  plain,
-  readerOf,
-  type SegmentReader,
-  Truncated,
-} from './segment-reader.ts'
 import { TILE_WIDTH } from './tiles.ts'
 
 /** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
-/** Lines of a removed file that wait in memory for a checkpoint. */
-const MAX_LATER = 65_536
-const READ_BYTES = 128 * 1024
-const NO_END = Number.POSITIVE_INFINITY
-/** At the end, for tiles that the disk may not have. What is left comes at the next start. */
-const LAST_SYNCS_MS = 2000
+/** Of a file, in which it says what became of the one before. */
+const FIRST_BYTES = 16_384
 
-/** Of a line that was read. */
+/** Of a line that was taken. */
 interface Leaf {
   readonly hash: HashText
   readonly isRecord: boolean
 }
+
+/** What the writer of the trail says, in its order. */
+export type TrailNews =
+  /** The lines that come stand behind this place; those before it are read from the files. */
+  | ({ readonly type: 'begin' } & FilePlace)
+  /** The lines that come stand in a new file. */
+  | { readonly type: 'moved'; readonly inode: string }
+  /** Lines, or parts of them, and when the first was written: `steadyMs`. */
+  | { readonly type: 'lines'; readonly lines: Uint8Array; readonly atMs: number }
 
 export interface SealerOptions {
   /** The audit file. */
   readonly file: string
   /** Of the log. */
   readonly directory: string
-  readonly trail: Pick<SharedTrail, 'committed' | 'generation'>
   readonly key: SealKey
   readonly progress: SealProgress
   /** Milliseconds, steady. */
   readonly now: () => number
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
+  /** So many records were read from the files, because the process or the thread before had not sealed them. */
+  onReadBack(records: number): void
   /** Something was removed or changed that nobody but the gateway may touch. Sealing goes on. */
   onFault(message: string): void
 }
 
 /**
- * Seals the trail while it is written: reads its lines as far as they are committed, and makes a checkpoint when one has
- * waited for a second or 32,768 wait, at the end of each segment, and at the end. With 32,768 it waits for the next full tile of
- * leaves: a partial one would be a file more, soon to be removed. Where a run before left off is found by the last leaf of its
- * tree.
+ * Seals the trail while it is written: takes its lines from the writer, and makes a checkpoint when one has waited for a second
+ * or 32,768 wait, at the end of each segment, and at the end. With 32,768 it waits for the next full tile of leaves: a partial
+ * one would be a file more, soon to be removed.
+ *
+ * The files are read only for what no writer can hand over: what a process or thread before has written and not sealed. It is
+ * found by the last leaf of the tree.
  *
  * A checkpoint covers only lines that `fdatasync` has covered, so that a power failure never looks like tampering. The
  * AUDIT_SEAL lines that follow from checkpoints are leaves too, but no reason for another one.
@@ -65,37 +69,26 @@ export interface SealerOptions {
  */
 export class Sealer {
   readonly #options: SealerOptions
-  #log: SealedLog
+  readonly #log: SealedLog
   readonly #hasher: LineHasher
-  #reader: SegmentReader | undefined
-  /** Generation of the trail whose file is being read; a lower one for a segment that was closed before. */
-  #generation = 0
-  /** The file is in use, so its lines are read as far as they are committed. */
-  #isInUse = false
-  /** The file was removed, and closed when all of it was read. */
-  #hasLetGo = false
-  /** The last read has not reached the end of what is committed. */
-  #isBehind = false
-  /** All that the trail had at that time stands before that place, which has not been read yet. */
-  #goal: { readonly generation: number; readonly end: number; readonly atMs: number } | undefined
-  /** All that the trail had at this time is in the tree. */
-  #readAtMs = 0
-  /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first came. */
+  readonly #inbox: TrailNews[] = []
+  #file: SealedFile | undefined
+  /** What is read from the files; its end is the first of the inbox. */
+  #reading: AsyncGenerator<Buffer, void, undefined> | undefined
+  /** Records that were read so. */
+  #readRecords = 0
+  /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first was written, and taken. */
   #unsealed = 0
   #sinceMs = 0
-  /** The tree ends with a full tile, and is to be sealed: what was read behind it comes later. */
+  /** The tree ends with a full tile, and is to be sealed: what was taken behind it comes later. */
   #isFull = false
   #later: Leaf[] = []
-  /**
-   * A sync has failed, perhaps in a process before: what is not sealed yet is written again before it is. A log that begins
-   * has no such process before it.
-   */
-  #isDoubtful: boolean
-  /** A start only supposes that the disk has failed before, and says nothing. */
-  readonly #doubt = { onLasting: (fault: string) => this.#hasFailed && this.#options.onFault(fault) }
+  /** Of what is being taken. */
+  #atMs = 0
+  #laterAtMs = 0
+  /** A sync has failed; a start only supposes that one has, in a process before, and says nothing. */
   #hasFailed = false
-  /** A sync has failed: what was read since the last checkpoint is read again. */
-  #startsOver = false
+  readonly #isContinued: boolean
 
   /** @throws Error that names the file, when the log cannot be continued. */
   constructor(options: SealerOptions) {
@@ -103,44 +96,53 @@ export class Sealer {
     this.#log = SealedLog.open(options.directory, options.key)
     this.#hasher = new LineHasher((hash, bytes, start, end) => {
       this.#take({ hash, isRecord: !isSeal(bytes, start, end) })
-    }, READ_BYTES)
+    })
     options.progress.sealedSize = this.#log.sealedSize
-    this.#isDoubtful = this.#log.size > 0
+    options.progress.takenBytes = 0
+    this.#isContinued = this.#log.size > 0
   }
 
-  /** There is more to read than what was added meanwhile. */
-  get isBehind(): boolean {
-    return this.#isBehind
+  hear(news: TrailNews): void {
+    this.#inbox.push(news)
   }
 
-  /** Reads what is new, and seals what has waited. @returns whether there is more to read at once. */
+  /** In how long there is something to do without further news, milliseconds. */
+  get restMs(): number {
+    if (this.#inbox.length > 0) return 0
+    return this.#unsealed > 0
+      ? Math.max(0, this.#sinceMs + MAX_WAIT_MS - this.#options.now())
+      : Number.POSITIVE_INFINITY
+  }
+
+  /** Takes what is new, and seals what has waited. @returns whether there is more to do at once. */
   async poll(): Promise<boolean> {
-    if (this.#startsOver) this.#startOver()
-    const nowMs = this.#options.now()
-    const more = await this.#advance(nowMs)
-    const isDue = this.#isFull || (this.#unsealed > 0 && nowMs - this.#sinceMs >= MAX_WAIT_MS)
-    if (isDue && !(more && this.#isLeft)) {
-      await this.#seal()
-      this.#sinceMs = nowMs
-    }
+    const more = await this.#advance()
+    const isDue =
+      this.#isFull || (this.#unsealed > 0 && this.#options.now() - this.#sinceMs >= MAX_WAIT_MS)
+    if (isDue) await this.#seal()
     return more || isDue
   }
 
-  /** Seals everything that is committed. */
+  /** Seals everything. */
   async finish(): Promise<void> {
     while (await this.poll());
     while (this.#unsealed > 0) await this.#seal()
-    const endMs = this.#options.now() + LAST_SYNCS_MS
-    while (this.#log.syncLate(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
   }
 
   close(): void {
-    this.#reader?.close()
+    this.#file?.close()
   }
 
   #take(leaf: Leaf): void {
-    if (leaf.isRecord) this.#unsealed++
+    if (leaf.isRecord) {
+      if (this.#reading !== undefined) this.#readRecords++
+      if (this.#unsealed++ === 0) {
+        this.#sinceMs = this.#options.now()
+        this.#options.progress.oldestAtMs = Math.min(this.#options.progress.oldestAtMs, this.#atMs)
+      }
+    }
     if (this.#isFull) {
+      if (this.#later.length === 0) this.#laterAtMs = this.#atMs
       this.#later.push(leaf)
       return
     }
@@ -148,155 +150,153 @@ export class Sealer {
     this.#isFull = this.#unsealed >= MAX_LINES && this.#log.size % TILE_WIDTH === 0
   }
 
-  /** The file was removed, and another is in use: it is read before it is sealed, because it may hold the room for that. */
-  get #isLeft(): boolean {
-    const isOld = this.#options.trail.generation !== this.#generation
-    return isOld && this.#later.length < MAX_LATER && this.#reader?.isRemoved === true
-  }
-
   /** @returns whether something was done. */
-  async #advance(nowMs: number): Promise<boolean> {
-    const { trail, progress } = this.#options
-    if (this.#hasLetGo) return this.#beginNext()
+  async #advance(): Promise<boolean> {
+    const [news] = this.#inbox
     // While a checkpoint cannot be written, what waits in memory is bounded.
-    if (this.#isFull && !this.#isLeft) return false
-    const reader = this.#reader ?? (await this.#begin())
-    if (reader === undefined) return false
-    const { generation, end } = trail.committed()
-    if (generation !== this.#generation) this.#isInUse = false
-    this.#goal ??= { generation, end, atMs: nowMs }
-    const before = this.#unsealed
-    const count = await this.#read(reader, this.#isInUse ? end : NO_END)
-    if (before === 0 && this.#unsealed > 0) this.#sinceMs = nowMs
-    progress.unsealedRecords = this.#unsealed
-    if (reader === this.#reader) this.#reached(reader.position)
-    this.#isBehind = !this.#isInUse || reader.position < end
-    if (count > 0) return true
-    return this.#isInUse ? false : this.#beginNext()
-  }
-
-  /** The tree has everything up to here, but for lines that wait in memory. */
-  #reached(position: number): void {
-    const goal = this.#goal
-    if (goal === undefined || this.#later.length > 0 || this.#generation < goal.generation) return
-    if (this.#generation === goal.generation && position < goal.end) return
-    this.#goal = undefined
-    this.#readAtMs = goal.atMs
-    if (this.#unsealed === 0) this.#options.progress.settledAtMs = goal.atMs
-  }
-
-  async #read(reader: SegmentReader, end: number): Promise<number> {
-    try {
-      return await reader.read(this.#hasher, end)
-    } catch (error) {
-      if (!(error instanceof Truncated)) throw error
-      await this.#sealAll()
-      this.#options.onFault(error.message)
-      this.#close()
-      return 0
-    }
-  }
-
-  /** The segment has been read to its end: seals it, and goes on with the next. */
-  async #beginNext(): Promise<boolean> {
-    this.#hasLetGo ||= this.#isLeft
-    if (this.#hasLetGo) this.#close()
-    await this.#sealAll()
-    const { file } = this.#options
-    const inUse = fileInUse(this.#options.trail)
-    if (inUse === undefined) return false
-    const behind = inUse.generation - this.#generation
-    const segments = behind === 1 ? [plain(file)] : await segmentsOfTrail(file)
-    const own = segments.findIndex((one) => 'inode' in one && one.inode === this.#reader?.inode)
-    const index = own === -1 ? Math.max(0, segments.length - behind) : own + 1
-    return this.#goOnAt({ segments, index, position: 0 }, inUse)
-  }
-
-  /** @returns false when a rotation is under way: try again. */
-  #goOnAt({ segments, index, position }: Place, inUse: FileInUse): boolean {
-    const segment = segments[index]
-    if (segment === undefined || this.#options.trail.generation !== inUse.generation) return false
-    const reader = readerOf(segment, position, this.#isDoubtful ? this.#doubt : undefined)
-    const behind = segments.length - 1 - index
-    if (behind === 0 && reader.inode !== inUse.inode) {
-      reader.close()
-      return false
-    }
-    try {
-      // The name of a new file must survive a power failure as its lines do.
-      syncDirectoryOf(this.#options.file)
-    } catch (error) {
-      reader.close()
-      throw error
-    }
-    this.#close()
-    this.#reader = reader
-    this.#generation = inUse.generation - behind
-    this.#isInUse = behind === 0
-    this.#hasLetGo = false
-    if (this.#isInUse) this.#isDoubtful = false
+    if (news === undefined || this.#isFull) return false
+    if (news.type === 'begin') return this.#readTo(news)
+    if (news.type === 'moved') await this.#enter({ inode: news.inode, position: 0 }, false)
+    else this.#takeLines(news)
+    this.#inbox.shift()
     return true
   }
 
-  #startOver(): void {
-    const { directory, key } = this.#options
-    this.#close()
-    this.#log = SealedLog.open(directory, key)
-    this.#unsealed = 0
-    this.#isFull = false
-    this.#later = []
-    this.#isDoubtful = true
-    this.#startsOver = false
+  #takeLines({ lines, atMs }: { readonly lines: Uint8Array; readonly atMs: number }): void {
+    const { progress } = this.#options
+    this.#atMs = atMs
+    this.#hasher.push(lines)
+    if (this.#file !== undefined) this.#file.position += lines.length
+    progress.takenBytes += lines.length
+    progress.unsealedRecords = this.#unsealed
   }
 
-  #close(): void {
-    this.#reader?.close()
-    this.#reader = undefined
+  /** One block. */
+  async #readTo(place: FilePlace): Promise<boolean> {
+    const { progress, now, onReadBack } = this.#options
+    this.#reading ??= this.#blocksTo(place)
+    this.#atMs = progress.oldestAtMs === Number.POSITIVE_INFINITY ? now() : progress.oldestAtMs
+    try {
+      const { value: block } = await this.#reading.next()
+      if (block !== undefined) {
+        this.#hasher.push(block)
+        progress.unsealedRecords = this.#unsealed
+        return true
+      }
+    } catch (error) {
+      this.#reading = undefined
+      throw error
+    }
+    this.#reading = undefined
+    this.#inbox.shift()
+    if (this.#unsealed === 0) progress.oldestAtMs = Number.POSITIVE_INFINITY
+    if (this.#readRecords > 0 && this.#isContinued) onReadBack(this.#readRecords)
+    this.#readRecords = 0
+    return true
+  }
+
+  /** What stands in the files from where the tree leaves off to that place. */
+  async *#blocksTo(target: FilePlace): AsyncGenerator<Buffer, void, undefined> {
+    const { segments, index, position } = await this.#placeToRead(target)
+    const last = segments.length - 1
+    const ends = await foreignEnds(segments.slice(index + 1))
+    for (let i = index; i <= last; i++) {
+      const segment = segments[i] as Pick<Segment, 'path' | 'compression'>
+      const inode = i === last ? target.inode : inodeOf(segment.path)
+      const start = i === index ? position : 0
+      const end = i === last ? target.end : (ends.get(inode) ?? Number.POSITIVE_INFINITY)
+      if (this.#file === undefined || this.#file.inode !== inode)
+        await this.#enter({ inode, position: start }, this.#isContinued)
+      if (start >= end) continue
+      let at = start
+      for await (const block of blocksOf(segment, start)) {
+        const part = block.subarray(0, end - at)
+        at += part.length
+        if (this.#file !== undefined) this.#file.position = at
+        yield part
+        if (at >= end) break
+      }
+      this.#hasher.reset()
+    }
+    if (this.#file !== undefined) this.#file.position = target.end
+  }
+
+  /** @returns segments up to the file of the target, and the place in one of them. */
+  async #placeToRead({ inode }: FilePlace) {
+    const { file } = this.#options
+    const own = this.#file
+    const place = own === undefined ? await placeToGoOn(this.#log, this.#options) : undefined
+    if (place?.segments.length === 1 && inodeOf(file) === inode) return place
+    const segments = await segmentsOfTrail(file)
+    const path = place?.segments[place.index]?.path
+    const index = segments.findIndex((one) => (own === undefined ? one.path === path : one.inode === own.inode))
+    const last = segments.findIndex((one) => one.inode === inode)
+    if (last === -1) throw new Error(`the file in use is not among the files of ${file}`)
+    return {
+      segments: segments.slice(0, last + 1),
+      index: index === -1 ? last : index,
+      position: index === -1 ? 0 : (own?.position ?? place?.position ?? 0),
+    }
+  }
+
+  /** What comes stands in another file: the one before is sealed. */
+  async #enter(
+    { inode, position }: { readonly inode: string; readonly position: number },
+    isDoubtful: boolean,
+  ): Promise<void> {
+    const { file, onFault } = this.#options
+    // The room of a removed file may be what sealing waits for.
+    if (this.#file?.isRemoved) this.#file.close()
+    while (this.#log.size > this.#log.sealedSize) await this.#seal()
+    // The name of a new file must survive a power failure as its lines do.
+    syncDirectoryOf(file)
+    const onLasting = (fault: string) => this.#hasFailed && onFault(fault)
+    const next = new SealedFile({ file, inode, position }, { isDoubtful, onLasting })
+    this.#file?.close()
+    this.#file = next
     this.#hasher.reset()
   }
 
-  async #begin(): Promise<SegmentReader | undefined> {
-    const { trail, file, progress, onFault } = this.#options
-    const inUse = fileInUse(trail)
-    if (inUse === undefined) return undefined
-    this.#goal = undefined
-    this.#readAtMs = progress.settledAtMs
-    const fault = await this.#log.recover(file)
-    if (fault !== undefined) onFault(fault)
-    this.#goOnAt(await placeToGoOn(this.#log, this.#options), inUse)
-    return this.#reader
-  }
-
-  /** AUDIT_SEAL lines too. */
-  async #sealAll(): Promise<void> {
-    while (this.#log.size > this.#log.sealedSize) await this.#seal()
-  }
-
   async #seal(): Promise<void> {
-    const { progress, now, onSealed, onFault } = this.#options
-    const nowMs = now()
-    this.#sync(nowMs)
-    const checkpoint = await this.#log.seal(nowMs, (what) =>
+    const { progress, onSealed, onFault } = this.#options
+    try {
+      this.#file?.sync()
+    } catch (error) {
+      this.#hasFailed = true
+      throw error
+    }
+    const checkpoint = await this.#log.seal((what) =>
       onFault(`${what}, while the gateway ran; the tree goes on, older tiles may be missing`),
     )
     this.#unsealed = 0
     this.#isFull = false
+    if (this.#reading === undefined) progress.oldestAtMs = Number.POSITIVE_INFINITY
+    this.#atMs = this.#laterAtMs
     for (const leaf of this.#later.splice(0)) this.#take(leaf)
     progress.sealedSize = checkpoint.size
     progress.unsealedRecords = this.#unsealed
-    progress.settledAtMs = this.#readAtMs
     onSealed(checkpoint)
   }
+}
 
-  /** After an error nobody knows what the disk has dropped. */
-  #sync(nowMs: number): void {
-    try {
-      this.#log.syncLate(nowMs)
-      this.#reader?.sync()
-    } catch (error) {
-      this.#startsOver = true
-      this.#hasFailed = true
-      throw error
+function inodeOf(path: string): string {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString() ?? ''
+}
+
+/** Where the gateway's own bytes end in files that others have written to, by inode: the file after says so in its first lines. */
+async function foreignEnds(
+  segments: readonly Pick<Segment, 'path' | 'compression'>[],
+): Promise<ReadonlyMap<unknown, number>> {
+  const ends = new Map<unknown, number>()
+  for (const segment of segments) {
+    for await (const block of blocksOf(segment)) {
+      for (const line of linesIn(block.subarray(0, FIRST_BYTES))) {
+        if (!line.toString('latin1', 0, FOREIGN_HEAD.length).startsWith(FOREIGN_HEAD)) continue
+        const { inode, at } = JSON.parse(line.toString())
+        ends.set(inode, at)
+      }
+      break
     }
   }
+  return ends
 }

@@ -26,6 +26,7 @@ function sealedDirectory(t: TestContext, durability: Durability = 'written') {
   const keys = readKeyFiles(keyFile)
   const sealKey = sealKeyOf(keys)
   const faults: string[] = []
+  const readBack: number[] = []
   const seal = (trail: Trail) => {
     const sealing = new Sealing({
       trail,
@@ -37,6 +38,7 @@ function sealedDirectory(t: TestContext, durability: Durability = 'written') {
       finishMs: 60_000,
       onSealed: () => {},
       onGap: () => assert.fail(),
+      onReadBack: (records) => readBack.push(records),
       onFault: (cause) => faults.push(cause),
     })
     trail.sealWith(sealing)
@@ -47,7 +49,7 @@ function sealedDirectory(t: TestContext, durability: Durability = 'written') {
     linesOf(file)
       .map(({ type }) => type)
       .filter((type) => type.startsWith('AUDIT'))
-  return { options: { file, durability, ...silent }, file, seal, check, ends, faults }
+  return { options: { file, durability, isSealed: true, ...silent }, file, seal, check, ends, faults, readBack }
 }
 
 for (const durability of ['written', 'synced'] as const) {

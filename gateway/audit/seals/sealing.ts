@@ -1,16 +1,17 @@
 import { Worker } from 'node:worker_threads'
 import { THREAD_LIMITS } from '../../storage/memory/thread-limits.ts'
 import { typeOf } from '../audit-records.ts'
-import { sealGapRecord, sealRecord } from '../seal-records.ts'
+import { readBackRecord, sealGapRecord, sealRecord } from '../seal-records.ts'
 import type { Trail } from '../trail.ts'
 import type { TrailSeals } from '../trail-options.ts'
 import type { SealGap } from './find-sealed.ts'
 import type { PrivateSealKeys } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
 import type { SealJob, SealNews } from './seal-thread.ts'
+import type { TrailNews } from './sealer.ts'
 
 export interface SealingOptions {
-  readonly trail: Pick<Trail, 'handle' | 'settle'>
+  readonly trail: Pick<Trail, 'file' | 'settle' | 'told'>
   /** Of the log. */
   readonly directory: string
   readonly keys: PrivateSealKeys
@@ -23,6 +24,8 @@ export interface SealingOptions {
   onSealed(size: number): void
   /** Sealed lines are no longer in the trail. */
   onGap(gap: SealGap): void
+  /** So many records were read back from the files, because nobody was left who had written them. */
+  onReadBack(records: number): void
   /** Sealing has failed, and is tried again. */
   onFault(cause: string): void
 }
@@ -32,10 +35,37 @@ const FINISH_MS = 3000
 const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
-/** Seals a trail in a thread of its own, which is started again when it dies. */
+/** Lines go to the thread when so many bytes of them are there, or after that time. */
+const STAGE_BYTES = 64 * 1024
+const STAGE_MS = 200
+/** So much may wait for a thread that is held up by its disk. */
+const MAX_WAITING_BYTES = 32 * 1024 * 1024
+
+/** Lines that were sent to the thread. */
+interface Sent {
+  /** Of all that was sent to this thread, with these. */
+  readonly bytes: number
+  readonly atMs: number
+}
+
+/**
+ * Seals a trail in a thread of its own, which is started again when it dies. It is handed the lines as they are written.
+ *
+ * What waits for the thread is bounded. Beyond that nothing is handed over until it has taken everything, and it then reads the
+ * lines between from the file, as the next thread does after one that died, and says so.
+ */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
   readonly #progress = new SealProgress()
+  readonly #stage = Buffer.allocUnsafeSlow(STAGE_BYTES)
+  #staged = 0
+  /** When the first of them came. */
+  #stagedAtMs = 0
+  #timer: NodeJS.Timeout | undefined
+  #sentBytes = 0
+  #sent: Sent[] = []
+  /** Nothing is handed over: since when. */
+  #skippedAtMs: number | undefined
   #thread: Worker | undefined
   #restart: NodeJS.Timeout | undefined
   #restartMs = FIRST_RESTART_MS
@@ -48,15 +78,74 @@ export class Sealing implements TrailSeals {
 
   begin(): void {
     this.#lastLines = undefined
-    this.#progress.settledAtMs = steadyMs()
+    this.#skippedAtMs = steadyMs()
     this.#start()
   }
 
-  /** The lag goes on over threads that die. */
+  wrote(lines: Buffer): void {
+    for (let at = 0; at < lines.length && this.#skippedAtMs === undefined; ) {
+      if (this.#staged === 0) {
+        this.#stagedAtMs = steadyMs()
+        this.#timer ??= setTimeout(() => this.#onTime(), STAGE_MS).unref()
+      }
+      const count = lines.copy(this.#stage, this.#staged, at)
+      at += count
+      this.#staged += count
+      if (this.#staged === STAGE_BYTES) this.#flush()
+    }
+  }
+
+  moved(inode: string): void {
+    if (this.#skippedAtMs !== undefined) return
+    this.#flush()
+    this.#post({ type: 'moved', inode })
+  }
+
+  #onTime(): void {
+    this.#timer = undefined
+    this.#flush()
+    if (this.#skippedAtMs !== undefined && this.#thread !== undefined) this.#goOn()
+  }
+
+  #flush(): void {
+    if (this.#staged === 0) return
+    const lines = new Uint8Array(this.#stage.buffer.slice(0, this.#staged))
+    const atMs = this.#stagedAtMs
+    this.#staged = 0
+    this.#forgetTaken()
+    if (this.#sentBytes - this.#progress.takenBytes > MAX_WAITING_BYTES) {
+      this.#skippedAtMs = atMs
+      this.#timer ??= setTimeout(() => this.#onTime(), STAGE_MS).unref()
+      return
+    }
+    this.#sentBytes += lines.length
+    this.#sent.push({ bytes: this.#sentBytes, atMs })
+    this.#post({ type: 'lines', lines, atMs }, [lines.buffer])
+  }
+
+  #forgetTaken(): void {
+    const { takenBytes } = this.#progress
+    while ((this.#sent[0]?.bytes ?? Number.POSITIVE_INFINITY) <= takenBytes) this.#sent.shift()
+  }
+
+  /** Hands over again, once the thread has taken all. It reads what was left out. */
+  #goOn(): void {
+    if (this.#progress.takenBytes < this.#sentBytes) {
+      this.#timer ??= setTimeout(() => this.#onTime(), STAGE_MS).unref()
+      return
+    }
+    this.#progress.oldestAtMs = Math.min(this.#progress.oldestAtMs, this.#skippedAtMs ?? steadyMs())
+    this.#skippedAtMs = undefined
+    this.#post({ type: 'begin', ...this.#options.trail.told })
+  }
+
+  #post(news: TrailNews, transfer: ArrayBuffer[] = []): void {
+    this.#thread?.postMessage(news, transfer)
+  }
+
   #start(): void {
     const { trail, directory, keys, origin } = this.#options
-    const { file, shared } = trail.handle
-    const job: SealJob = { file, trail: shared, progress: this.#progress.buffer, directory, keys, origin }
+    const job: SealJob = { file: trail.file, progress: this.#progress.buffer, directory, keys, origin }
     const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: THREAD_LIMITS })
     thread.unref()
     thread.on('message', (news: SealNews) => this.#receive(news))
@@ -65,10 +154,19 @@ export class Sealing implements TrailSeals {
     )
     thread.on('exit', () => this.#ended())
     this.#thread = thread
+    this.#sentBytes = 0
+    this.#sent = []
+    this.#progress.takenBytes = 0
+    this.#goOn()
   }
 
   async finish(): Promise<readonly string[]> {
     clearTimeout(this.#restart)
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+    this.#flush()
+    if (this.#skippedAtMs !== undefined) this.#post({ type: 'begin', ...this.#options.trail.told })
+    this.#skippedAtMs = steadyMs()
     const lines: string[] = []
     this.#lastLines = lines
     const thread = this.#thread
@@ -99,22 +197,27 @@ export class Sealing implements TrailSeals {
     return this.#progress.unsealedRecords
   }
 
-  /**
-   * Age of the oldest record that no checkpoint covers, at most; what was left at the start counts from there. Below two seconds as
-   * a rule.
-   */
+  /** Age of the oldest record that no checkpoint covers; what was left at the start counts from there. Below two seconds as a rule. */
   get lagMs(): number {
-    return Math.max(0, steadyMs() - this.#progress.settledAtMs)
+    this.#forgetTaken()
+    const staged = this.#staged > 0 ? this.#stagedAtMs : Number.POSITIVE_INFINITY
+    const skipped = this.#skippedAtMs ?? Number.POSITIVE_INFINITY
+    const sent = this.#sent[0]?.atMs ?? Number.POSITIVE_INFINITY
+    const nowMs = steadyMs()
+    return Math.max(0, nowMs - Math.min(nowMs, this.#progress.oldestAtMs, sent, staged, skipped))
   }
 
   #receive(news: SealNews): void {
-    const { origin, now, onSealed, onGap, onFault } = this.#options
+    const { origin, now, onSealed, onGap, onReadBack, onFault } = this.#options
     const timestamp = new Date(now()).toISOString()
     if (news.type === 'fault') {
       onFault(news.cause)
     } else if (news.type === 'gap') {
       onGap(news)
       this.#append(sealGapRecord({ timestamp, origin, size: news.size, found: news.found }))
+    } else if (news.type === 'read back') {
+      onReadBack(news.records)
+      this.#append(readBackRecord({ timestamp, origin, records: news.records }))
     } else {
       this.#restartMs = FIRST_RESTART_MS
       onSealed(news.size)
@@ -128,8 +231,11 @@ export class Sealing implements TrailSeals {
   }
 
   #ended(): void {
+    const lagMs = this.lagMs
     this.#thread = undefined
+    this.#staged = 0
     if (this.#lastLines !== undefined) return
+    this.#skippedAtMs = steadyMs() - lagMs
     this.#restart = setTimeout(() => this.#start(), this.#restartMs).unref()
     this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
   }

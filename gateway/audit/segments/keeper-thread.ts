@@ -2,10 +2,8 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
 import { recordForGood } from '../commit/record-for-good.ts'
-import { SharedTrail } from '../file/shared-trail.ts'
-import { TrailFile } from '../file/trail-file.ts'
-import { TrailSink } from '../file/trail-sink.ts'
-import { openRequestsOf } from '../recovery/recovery.ts'
+import type { FileEnd, FilePlace } from '../file/trail-file.ts'
+import { filesOfOpenRequests } from '../recovery/recovery.ts'
 import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
 import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
 import { keepKnownTime, readKnownTime } from './known-time.ts'
@@ -13,10 +11,7 @@ import { SteadyWallClock } from './steady-wall-clock.ts'
 
 /** A thread that looks after closed segments. It ends with the process, at any step. */
 
-const { handle } = workerData as KeeperData
-const { file } = handle
-const shared = new SharedTrail(handle.shared)
-const trailFile = new TrailFile(shared, new TrailSink(shared.fd))
+const { file } = workerData as KeeperData
 
 /** How often the time is kept for the process after this one. */
 const KEEP_TIME_MS = 600_000
@@ -28,6 +23,7 @@ let isDoubtTold = false
 let wanted: AuditKeeping | undefined
 let isRunning = false
 let recorded: PromiseWithResolvers<void> | undefined
+let asked: PromiseWithResolvers<FileEnd & FilePlace> | undefined
 
 function tell(message: FromKeeper): void {
   parentPort?.postMessage(message)
@@ -39,10 +35,16 @@ function append(line: string): Promise<void> {
   return recorded.promise
 }
 
+function present(): Promise<FileEnd & FilePlace> {
+  asked = Promise.withResolvers()
+  tell({ type: 'ask' })
+  return asked.promise
+}
+
 const keeper = new SegmentKeeper({
   now: () => clock.now(),
-  needed: () => openRequestsOf(file, trailFile).files,
-  inUse: () => trailFile.present().inode,
+  needed: async () => filesOfOpenRequests(file, await present()),
+  inUse: async () => (await present()).inode,
   record: (lines, isSealed) => recordForGood(lines, { auditFile: file, isSealed, append }),
   reports: {
     info: (fields, message) => tell({ type: 'info', fields, message }),
@@ -119,6 +121,7 @@ parentPort?.on('message', (message: ToKeeper) => {
   if (message.type === 'round') {
     wanted = message.keeping
     void run()
-  } else if (message.error === undefined) recorded?.resolve()
+  } else if (message.type === 'present') asked?.resolve(message)
+  else if (message.error === undefined) recorded?.resolve()
   else recorded?.reject(new Error(message.error))
 })

@@ -76,8 +76,8 @@ function keeperOf(
   const told: string[] = []
   const keeper = new SegmentKeeper({
     now,
-    needed: () => new Set(),
-    inUse: () => '',
+    needed: async () => new Set(),
+    inUse: async () => '',
     record: async (lines) => fs.appendFileSync(file, lines.join('')),
     reports: {
       info: () => {},
@@ -129,7 +129,7 @@ test('a closed segment is compressed when it is sealed, to the same bytes', asyn
 test('a segment with a request that is still open is neither compressed nor removed', async (t) => {
   const { file } = await trailOfDays(t, { days: 1 })
   const [first = ''] = (await segmentsOfTrail(file)).map(({ path }) => path)
-  const { told, round } = keeperOf(file, () => BEGIN_MS + 9 * DAY_MS, { needed: () => new Set([first]) })
+  const { told, round } = keeperOf(file, () => BEGIN_MS + 9 * DAY_MS, { needed: async () => new Set([first]) })
   await round({ ...COMPRESS, ...keepDays(1, true) })
   assert.match(
     told.join(),
@@ -146,7 +146,7 @@ test('who has open requests is asked once a round for all segments, and less oft
   const needed = new Set(paths.slice(1))
   let looks = 0
   const { told, round } = keeperOf(file, () => BEGIN_MS + 99 * DAY_MS, {
-    needed: () => {
+    needed: async () => {
       looks++
       return needed
     },
@@ -369,8 +369,8 @@ test('a trail without seals is removed only if the configuration says so, and no
   clock.ms = BEGIN_MS + 400 * DAY_MS
   const full = new SegmentKeeper({
     now: () => clock.ms,
-    needed: () => new Set(),
-    inUse: () => '',
+    needed: async () => new Set(),
+    inUse: async () => '',
     record: () => Promise.reject(new Error('the audit trail cannot be written')),
     reports: {
       info: () => {},

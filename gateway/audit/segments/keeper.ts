@@ -42,9 +42,9 @@ export interface KeeperParts {
   /** By the clock of the machine, which all records bear; another one in tests. */
   readonly wallNow?: () => number
   /** Paths of the segments that a start would need to find open requests. */
-  readonly needed: () => ReadonlySet<string>
+  readonly needed: () => Promise<ReadonlySet<string>>
   /** Inode of the file in use, which may have been renamed already. */
-  readonly inUse: () => string
+  readonly inUse: () => Promise<string>
   /**
    * Appends lines to the trail for good; rejects when they may not be there.
    *
@@ -105,7 +105,7 @@ export class SegmentKeeper {
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.auditFile).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true
-    const needed = this.#parts.needed()
+    const needed = await this.#parts.needed()
     const free = plain.filter(({ path }) => !needed.has(path))
     for (const segment of free) {
       await this.#attempt('compress', segment.path, () => this.#compressOne(keeping, segment))
@@ -129,7 +129,8 @@ export class SegmentKeeper {
     shipper.forget(segments)
     const isFinal = ({ compression }: ClosedSegment) =>
       auditRotation?.compress !== 'zstd' || compression === 'zstd'
-    const due = segments.filter((one) => !shipper.isShipped(one) && one.inode !== inUse())
+    const inode = await inUse()
+    const due = segments.filter((one) => !shipper.isShipped(one) && one.inode !== inode)
     const waiting = new Set(due)
     const tellWaiting = () => {
       const [oldest] = waiting
@@ -161,7 +162,7 @@ export class SegmentKeeper {
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
     const shipping = auditShip === undefined ? undefined : isShipped
-    let files: ReadonlySet<string> | undefined
+    let files: Promise<ReadonlySet<string>> | undefined
     const options = {
       auditFile,
       retention,

@@ -19,14 +19,14 @@ export interface PruneOptions {
   /** By the clock of the machine, which all records bear. */
   readonly wallMs: number
   /** Paths of the segments that a start would need to find open requests. */
-  readonly needed: () => ReadonlySet<string>
+  readonly needed: () => Promise<ReadonlySet<string>>
   /**
    * Whether the copy of a segment is where it was shipped to, now, with a checkpoint over so many leaves; undefined: none is
    * shipped.
    */
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
   /** Of the file that is written, which may have been renamed already. */
-  readonly inUse: () => string
+  readonly inUse: () => Promise<string>
   /** On the disk of a file, for those who are not root. */
   readonly freeBytes: (file: string) => number
   /** Appends lines to the trail for good; rejects when they may not be there. */
@@ -120,8 +120,8 @@ async function mayGo(
   next: ClosedSegment | undefined,
   { auditFile, retention, isSealed, needed, inUse, isShipped }: PruneOptions,
 ): Promise<LeafRange | undefined | string> {
-  if (segment.inode === inUse()) return 'it is still written'
-  if (needed().has(segment.path)) return 'a request that began in it or before it is still open'
+  if (segment.inode === (await inUse())) return 'it is still written'
+  if ((await needed()).has(segment.path)) return 'a request that began in it or before it is still open'
   const tree = SealedTree.of(auditFile)
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'

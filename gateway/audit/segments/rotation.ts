@@ -138,7 +138,7 @@ function readAt(fd: number, at: number, bytes: number): Buffer {
 }
 
 /** A name that is later than those of all segments that lie there, also when the clock went backwards. */
-function freePath(file: string, nowMs: number): string {
+export function freePath(file: string, nowMs: number): string {
   const base = basename(file)
   let lastMs = 0
   for (const name of readdirSync(dirname(file))) {

@@ -33,7 +33,7 @@ export class SegmentThread {
   }
 
   #start(): Worker {
-    const data: KeeperData = { handle: this.#trail.handle }
+    const data: KeeperData = { file: this.#trail.file }
     const worker = new Worker(SCRIPT, { workerData: data, name: 'audit-segments' })
     worker.on('message', (message: FromKeeper) => this.#hear(message))
     worker.on('error', (error: Error) => this.#reports.failed('compress', error.message))
@@ -51,7 +51,8 @@ export class SegmentThread {
 
   #hear(message: FromKeeper): void {
     const reports = this.#reports
-    if (message.type === 'record') this.#record(message.line)
+    if (message.type === 'ask') this.#post({ type: 'present', ...this.#trail.present() })
+    else if (message.type === 'record') this.#record(message.line)
     else if (message.type === 'info') reports.info(message.fields, message.message)
     else if (message.type === 'warn') reports.warn(message.fields, message.message)
     else if (message.type === 'failed') reports.failed(message.task, message.cause)

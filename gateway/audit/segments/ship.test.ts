@@ -32,14 +32,14 @@ function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
   return { directory, file, paths }
 }
 
-function keeperOf(file: string, nowMs = BEGIN_MS, needed: () => ReadonlySet<string> = () => new Set()) {
+function keeperOf(file: string, nowMs = BEGIN_MS, needed = async (): Promise<ReadonlySet<string>> => new Set()) {
   const told: string[] = []
   const unshipped: number[] = []
   const oldest: (number | undefined)[] = []
   const keeper = new SegmentKeeper({
     now: () => nowMs,
     needed,
-    inUse: () => '',
+    inUse: async () => '',
     record: async (lines) => fs.appendFileSync(file, lines.join('')),
     reports: {
       info: () => {},
@@ -290,7 +290,7 @@ test('the age of what waits to be shipped is that of the oldest, also when a lat
   const { file, paths } = closedTrail(t)
   const [first = ''] = paths
   // The first has an open request, so it is not compressed, and only what is compressed is shipped.
-  const { unshipped, oldest, round } = keeperOf(file, BEGIN_MS, () => new Set([first]))
+  const { unshipped, oldest, round } = keeperOf(file, BEGIN_MS, async () => new Set([first]))
   await round({
     auditRotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
     auditShip: { directory: temporaryDirectory(t), s3: undefined },

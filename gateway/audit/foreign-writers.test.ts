@@ -1,0 +1,102 @@
+import assert from 'node:assert/strict'
+import { appendFileSync, copyFileSync, readdirSync, readFileSync, renameSync, truncateSync } from 'node:fs'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { openTrail } from './open-trail.ts'
+import type { ForeignWrite } from './seal-records.ts'
+import { endOf, linesOf, requestLine, temporaryDirectory } from './trail.test-support.ts'
+
+function trailOf(t: TestContext, durability: 'written' | 'synced' = 'written') {
+  const directory = temporaryDirectory(t)
+  const file = join(directory, 'audit.ndjson')
+  const foreign: ForeignWrite[] = []
+  const open = () =>
+    openTrail({ file, durability, onFault: assert.fail, onRecord: () => {}, onForeign: (what) => foreign.push(what) })
+  const asides = () => readdirSync(directory).filter((name) => /^audit.ndjson.\d{8}T/.test(name))
+  return { directory, file, foreign, open, asides, trail: open() }
+}
+
+const typesIn = (file: string) => linesOf(file).map(({ type }) => type)
+
+for (const durability of ['written', 'synced'] as const) {
+  test(`a line that an operator appends stays alone at the end of a file that is closed (${durability})`, async (t) => {
+    const { directory, file, foreign, asides, trail } = trailOf(t, durability)
+    await endOf(trail.append(requestLine('a')))
+    appendFileSync(file, 'note to self\n')
+    assert.equal(await endOf(trail.append(requestLine('b'))), undefined)
+    const [aside = ''] = asides()
+    assert.match(readFileSync(join(directory, aside), 'utf8'), /"a".*\nnote to self\n$/)
+    assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN', 'API_REQUEST'])
+    const { at = 0, found = 0, ...rest } = foreign[0] ?? {}
+    assert.deepEqual([found - at, rest.file, rest.reason, foreign.length], [13, aside, 'grown', 1])
+    const [start, named] = linesOf(file)
+    assert.deepEqual([start?.open, start?.continues, named?.inode, named?.at], [1, rest.inode, rest.inode, at])
+    trail.close('end')
+  })
+}
+
+test('a file that others make longer, shorter, or replace is noticed within a second without a request', async (t) => {
+  for (const [reason, change] of [
+    ['grown', (file: string) => appendFileSync(file, 'x')],
+    ['shortened', (file: string) => truncateSync(file, 10)],
+    ['shortened', (file: string) => truncateSync(file, 0)],
+    [
+      'replaced',
+      (file: string) => {
+        renameSync(file, `${file}.old`)
+        copyFileSync(`${file}.old`, file)
+      },
+    ],
+    [
+      'replaced',
+      (file: string) => {
+        copyFileSync(file, `${file}.tmp`)
+        renameSync(`${file}.tmp`, file)
+      },
+    ],
+  ] as const) {
+    const { file, foreign, trail } = trailOf(t)
+    await endOf(trail.append(requestLine('a')))
+    trail.maintain()
+    assert.deepEqual(foreign, [])
+    change(file)
+    trail.maintain()
+    trail.maintain()
+    assert.deepEqual(foreign.map((one) => one.reason), [reason])
+    assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
+    trail.close('end')
+  }
+})
+
+test('rotations by others are no foreign writes: a rename and SIGHUP, with a new empty file or without', async (t) => {
+  const { file, foreign, trail } = trailOf(t)
+  for (const name of ['.1', '.2']) {
+    await endOf(trail.append(requestLine(name)))
+    renameSync(file, `${file}${name}`)
+    if (name === '.2') appendFileSync(file, '')
+    trail.maintain()
+    await endOf(trail.append(requestLine('late')))
+    trail.reopen()
+    await endOf(trail.append(requestLine('new')))
+  }
+  trail.maintain()
+  assert.deepEqual(foreign, [])
+  trail.close('end')
+})
+
+test('what was appended behind an orderly end before a start is set aside, and makes no request that is open', async (t) => {
+  const { directory, file, foreign, asides, open, trail } = trailOf(t)
+  const sealed = '{"type":"AUDIT_SEAL","size":2}\n'
+  trail.close('end')
+  appendFileSync(file, sealed)
+  open().close('end')
+  assert.deepEqual([foreign, asides()], [[], []])
+  appendFileSync(file, `${sealed}${requestLine('forged')}no newline`)
+  const next = open()
+  const [aside = ''] = asides()
+  assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
+  assert.equal(foreign[0]?.reason, 'behind the end')
+  assert.equal((foreign[0]?.found ?? 0) - (foreign[0]?.at ?? 0), `${requestLine('forged')}no newline`.length + 1)
+  assert.match(readFileSync(join(directory, aside), 'utf8'), /no newline$/)
+  next.close('end')
+})

@@ -1,0 +1,124 @@
+import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { namesBeside } from '../segments/closed-segments.ts'
+
+const PIECE_BYTES = 128 * 1024
+
+/**
+ * A file of the trail, as far as its lines are taken for the tree: the disk must have them before a checkpoint covers them. It
+ * is found by its inode, whatever its name is by now. One that is nowhere cannot be lost by a power failure.
+ *
+ * After a failed `fdatasync` Linux keeps what it could not write in memory, takes it for written, and says so to each
+ * descriptor once: a later `fdatasync` succeeds without it. So what is doubtful is written again, byte for byte in its place.
+ * An error that comes after the opening is reported to this descriptor.
+ */
+export class SealedFile {
+  readonly inode: string
+  /** Bytes of the plain text up to the last line that was taken. */
+  position: number
+  #fd: number | undefined
+  readonly #auditFile: string
+  /** The disk has the bytes before it. */
+  #synced: number
+  /** What the disk may have dropped. */
+  #doubt: { from: number; readonly to: number } | undefined
+  readonly #onLasting: (fault: string) => void
+
+  /** @param place @param isDoubtful a sync may have failed before, and what stands behind the position is doubtful */
+  constructor(
+    place: { readonly file: string; readonly inode: string; readonly position: number },
+    { isDoubtful, onLasting }: { readonly isDoubtful: boolean; onLasting(fault: string): void },
+  ) {
+    this.inode = place.inode
+    this.position = place.position
+    this.#synced = place.position
+    const path = pathOf(place.file, place.inode)
+    this.#auditFile = place.file
+    this.#fd = path === undefined ? undefined : openSync(path, 'r')
+    this.#onLasting = onLasting
+    if (isDoubtful) this.#startDoubt()
+  }
+
+  /** It has no name any more: its room is free when nobody has it open. */
+  get isRemoved(): boolean {
+    return this.#fd === undefined || fstatSync(this.#fd).nlink === 0
+  }
+
+  /** Waits until the disk has what was taken. @throws Error of the system */
+  sync(): void {
+    if (this.#fd === undefined) return
+    try {
+      this.#writeAgain(this.#fd)
+      fdatasyncSync(this.#fd)
+      this.#synced = this.position
+    } catch (error) {
+      this.#startDoubt()
+      throw error
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd)
+    this.#fd = undefined
+  }
+
+  #startDoubt(): void {
+    if (this.#fd !== undefined) this.#doubt = { from: this.#synced, to: fstatSync(this.#fd).size }
+  }
+
+  #writeAgain(fd: number): void {
+    const doubt = this.#doubt
+    if (doubt === undefined) return
+    const end = Math.min(doubt.to, this.position)
+    if (doubt.from < end) {
+      const path = pathOf(this.#auditFile, this.inode)
+      const target = path === undefined ? undefined : openToMend(path)
+      if (target === undefined) this.#sayLasting(path)
+      else {
+        try {
+          copyInPlace(fd, target, doubt.from, end)
+        } finally {
+          closeSync(target)
+        }
+      }
+      doubt.from = end
+    }
+    if (doubt.from >= doubt.to) this.#doubt = undefined
+  }
+
+  #sayLasting(path: string | undefined): void {
+    if (path === undefined) return
+    this.#onLasting(
+      `${path} is append-only: what the disk may have dropped when it failed cannot be written again`,
+    )
+  }
+}
+
+function copyInPlace(source: number, target: number, from: number, to: number): void {
+  const bytes = Buffer.allocUnsafeSlow(PIECE_BYTES)
+  for (let at = from; at < to; ) {
+    const count = readSync(source, bytes, 0, Math.min(PIECE_BYTES, to - at), at)
+    if (count === 0) return
+    for (let done = 0; done < count; ) done += writeSync(target, bytes, done, count - done, at + done)
+    at += count
+  }
+}
+
+/** @returns undefined when the file is append-only (`chattr +a`). */
+function openToMend(path: string): number | undefined {
+  try {
+    return openSync(path, 'r+')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EPERM') return undefined
+    throw error
+  }
+}
+
+function pathOf(file: string, inode: string): string | undefined {
+  const isIt = (path: string) =>
+    statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
+  if (isIt(file)) return file
+  return namesBeside(file)
+    .map((name) => join(dirname(file), name))
+    .find(isIt)
+}
