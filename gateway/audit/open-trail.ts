@@ -1,14 +1,13 @@
-import { renameSync, statSync } from 'node:fs'
-import { basename } from 'node:path'
+import { statSync } from 'node:fs'
 import { makeDirectory, realPathOf, syncDirectoryOf, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
 import type { ClockOffset } from './clock-offset.ts'
+import { setAside } from './file/foreign-writers.ts'
 import { judgePlace } from './file/trail-place.ts'
 import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { InheritedRequests } from './recovery/inherited-requests.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
 import type { ForeignWrite } from './seal-records.ts'
-import { freePath } from './segments/rotation.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-options.ts'
 
@@ -87,7 +86,7 @@ function open(options: Omit<TrailOptions, 'lock'>): Opened {
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)
-    const foreign = recovery.foreign && setAside(file, recovery.foreign, options.now?.() ?? Date.now())
+    const foreign = recovery.foreign && leaveForeign(options, recovery.foreign)
     const trail = new Trail({ ...options, lock })
     if (durability === 'synced') syncDirectoryOf(file)
     return { trail, recovery, foreign }
@@ -97,13 +96,13 @@ function open(options: Omit<TrailOptions, 'lock'>): Opened {
   }
 }
 
-/** What others have written behind an orderly end stays where it is; the trail goes on in a new file. */
-function setAside(file: string, { at, found }: NonNullable<Recovery['foreign']>, nowMs: number): ForeignWrite {
-  const path = realPathOf(file)
-  const inode = statSync(path, { bigint: true }).ino.toString()
-  const aside = freePath(path, nowMs)
-  renameSync(path, aside)
-  return { file: basename(aside), inode, at, found, reason: 'behind the end' }
+/** What others have written behind an orderly end stays where it is, and the trail goes on in a new file. */
+function leaveForeign(
+  { file, now = Date.now }: Pick<TrailOptions, 'file' | 'now'>,
+  bytes: NonNullable<Recovery['foreign']>,
+): ForeignWrite {
+  const inode = statSync(file, { bigint: true }).ino.toString()
+  return { file: setAside(file, now()), inode, ...bytes, reason: 'behind the end' }
 }
 
 /** A second writer would close the open requests of the first as after a crash, and cut off a line that is being written. */

@@ -1,14 +1,12 @@
-import { basename } from 'node:path'
 import { setTimeout as afterMs } from 'node:timers/promises'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
-import { syncDirectoryOf } from '../storage/append-file.ts'
-import { type StartFacts, startRecord } from './audit-records.ts'
+import type { StartFacts } from './audit-records.ts'
 import { BufferedCommit } from './commit/buffered-commit.ts'
 import type { Commit, CommitPolicy, OnCommitted } from './commit/commit.ts'
 import { GroupCommit } from './commit/group-commit.ts'
 import { Outage } from './commit/outage.ts'
-import { beginAnew, strangerAt } from './file/leave-foreign.ts'
+import { ForeignWriters } from './file/foreign-writers.ts'
 import { rotate } from './file/rotate-trail.ts'
 import { type FileEnd, type FilePlace, TrailFile } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
@@ -45,6 +43,7 @@ export class Trail {
   #lock: ProcessLock | undefined
   readonly #trailFile: TrailFile
   readonly #outage: Outage
+  readonly #foreign: ForeignWriters
   readonly #policy: CommitPolicy
   #closed = false
   #suspended = false
@@ -65,10 +64,7 @@ export class Trail {
     this.#lock = lock
     this.#trailFile = trailFile
     this.#outage = outage
-    trailFile.onForeign = (at, found) => {
-      const reason = found > at ? 'grown' : 'shortened'
-      this.#leaveForeign({ file: basename(file), inode: trailFile.present().inode, at, found, reason })
-    }
+    this.#foreign = new ForeignWriters({ ...options, trailFile, now })
     this.#policy =
       durability === 'buffered'
         ? new BufferedCommit({ trailFile, outage, reports })
@@ -171,27 +167,11 @@ export class Trail {
       if (this.#wantsBack) this.goOn()
       return
     }
-    if (!this.#closed && this.#options.file !== STANDARD_OUTPUT) {
-      this.#findForeign()
+    if (!this.#closed && !this.#trailFile.isCommitting) {
+      this.#foreign.find()
       this.#replaceRemoved()
     }
     this.recheck()
-  }
-
-  /** Looks for what others have written to the file, or put in its place. */
-  #findForeign(): void {
-    if (this.#trailFile.isCommitting) return
-    this.#findStranger()
-    const error = this.#trailFile.check()
-    if (error !== undefined && this.writable) this.#outage.start(error)
-  }
-
-  #findStranger(): void {
-    const stranger = strangerAt(this.#options.file, this.#trailFile.present().inode)
-    if (stranger !== undefined) {
-      const { file, inode, sizeBytes: found } = stranger
-      this.#leaveForeign({ file, inode, at: 0, found, reason: 'replaced' })
-    }
   }
 
   /** Others have written to the file before this one. */
@@ -199,26 +179,6 @@ export class Trail {
     const { now = Date.now, onForeign } = this.#options
     this.settle(foreignRecord(new Date(now()).toISOString(), what))
     onForeign?.(what)
-  }
-
-  /** Goes on in a new file, whose first lines say so. */
-  #leaveForeign(what: ForeignWrite): void {
-    const { file, durability, version, now = Date.now, onFault, onForeign } = this.#options
-    const trailFile = this.#trailFile
-    let told = what
-    try {
-      const { inode, open } = trailFile.present()
-      const { next, aside } = beginAnew(file, inode, now())
-      if (durability === 'synced') syncDirectoryOf(file)
-      told = { ...what, file: aside ?? what.file }
-      const timestamp = new Date(now()).toISOString()
-      const removed = trailFile.sink.isRemoved || undefined
-      const facts = { timestamp, version, pid: process.pid, open, continues: inode, removed }
-      trailFile.moveTo(next, [startRecord(facts), foreignRecord(timestamp, told)]).close()
-    } catch (error) {
-      onFault(error as Error)
-    }
-    onForeign?.(told)
   }
 
   #replaceRemoved(): void {
@@ -253,7 +213,7 @@ export class Trail {
     }
     this.#policy.flush()
     trailFile.endCommit()
-    this.#findStranger()
+    this.#foreign.find()
     try {
       rotate({ file, trailFile, outage, syncs, clockSetBackMs })
     } catch (error) {

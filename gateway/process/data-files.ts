@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { Metrics } from '../admin/metrics.ts'
+import type { ForeignWrite } from '../audit/seal-records.ts'
 import type { JournalOptions } from '../limits/journal/journal-options.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
@@ -9,6 +10,7 @@ import type { StoreWatch } from './store-watch.ts'
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
   const { auditFile: file, auditDurability: durability } = settings
   metrics.gateway_audit_write_errors_total.begin()
+  metrics.gateway_audit_foreign_bytes_total.begin()
   const repeated = new RepeatedFault()
   let isFailing = false
   return {
@@ -21,6 +23,10 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       if (!repeated.isDue(cause)) return
       isFailing = true
       log.error({ file, cause }, 'the audit trail cannot be written')
+    },
+    onForeign: ({ file: name, at, found, reason }: ForeignWrite) => {
+      metrics.gateway_audit_foreign_bytes_total.add(Math.abs(found - at))
+      log.error({ file: name, at, found, reason }, 'others have written to the audit trail')
     },
     onWritable: () => {
       if (isFailing) log.info({ file }, 'the audit trail can be written again')

@@ -30,7 +30,7 @@ export class OpenRequests {
   continues: string | undefined = undefined
 
   /** What the gateway wrote of files that others have written to, bytes by inode. */
-  readonly ends = new Map<unknown, unknown>()
+  readonly ends = new Map<unknown, number>()
 
   /** Number of responses by key whose requests have not been read yet. */
   readonly #responses = new Map<string, number>()
@@ -106,7 +106,7 @@ export class OpenRequests {
 
   #readForeign(line: string): void {
     const { inode, at }: { inode?: unknown; at?: unknown } = parsed(utf8(line)) ?? {}
-    this.ends.set(inode, at)
+    if (typeof at === 'number') this.ends.set(inode, at)
   }
 
   #readCount(line: string): void {

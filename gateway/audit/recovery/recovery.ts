@@ -41,12 +41,19 @@ export interface Recovery {
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
   try {
-    const foreign = existsSync(file) ? bytesBehindEnd(file) : undefined
-    const cutBytes = existsSync(file) && foreign === undefined ? cutTornLine(file) : 0
-    if (existsSync(file)) readTrail(file, requests, foreign?.at)
+    const isThere = existsSync(file)
+    const foreign = isThere ? bytesBehindEnd(file) : undefined
+    const cutBytes = isThere && foreign === undefined ? cutTornLine(file) : 0
+    if (isThere) readTrail(file, requests, foreign?.at)
     readRotated(realPathOf(file), requests)
     const records = requests.lines().map(recoveredRecord)
-    return { records, cutBytes, damagedLines: requests.damagedLines, unresolved: requests.missing(), foreign }
+    const recovery = {
+      records,
+      cutBytes,
+      damagedLines: requests.damagedLines,
+      unresolved: requests.missing(),
+    }
+    return foreign === undefined ? recovery : { ...recovery, foreign }
   } catch (error) {
     throw unusable(file, error)
   }
@@ -97,9 +104,9 @@ function bytesBehindEnd(file: string): Recovery['foreign'] {
   }
 }
 
-/** After one that a failed write made, others may follow before AUDIT_START. */
+/** After one that a failed write or a rotation made, others may follow. */
 export function isOrderlyStop(line: string): boolean {
-  return line.startsWith(STOP_HEAD) && !line.includes(',"reason":"write failed')
+  return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }
 
 /** Reads back through rotated files, as far as needed and found. @returns these and `file`. */
@@ -111,9 +118,7 @@ function readRotated(file: string, requests: OpenRequests): Set<string> {
     if (before === undefined) break
     visited.add(before)
     requests.beginFile()
-    const inode = statSync(before, { bigint: true, throwIfNoEntry: false })?.ino.toString()
-    const end = requests.ends.get(inode)
-    readTrail(before, requests, typeof end === 'number' ? end : undefined)
+    readTrail(before, requests)
   }
   return visited
 }
@@ -121,7 +126,9 @@ function readRotated(file: string, requests: OpenRequests): Set<string> {
 function readTrail(file: string, requests: OpenRequests, sizeBytes?: number): void {
   const fd = openSync(file, 'r')
   try {
-    const size = Math.min(sizeBytes ?? Number.POSITIVE_INFINITY, fstatSync(fd).size)
+    const { ino, size: found } = fstatSync(fd, { bigint: true })
+    const end = sizeBytes ?? requests.ends.get(ino.toString()) ?? Number.POSITIVE_INFINITY
+    const size = Math.min(end, Number(found))
     for (const line of linesBackward(fd, endOfLastLine(fd, size))) {
       if (requests.found) return
       requests.read(line)

@@ -64,7 +64,11 @@ export async function checkSeal(
 const PIECE_BYTES = 10_007
 
 /** What tells a sealer in this thread all that a trail writes. @param now steady, milliseconds */
-export function sealsFor(sealer: Pick<Sealer, 'hear'>, trail: Pick<Trail, 'told'>, now: () => number): TrailSeals {
+export function sealsFor(
+  sealer: Pick<Sealer, 'hear'>,
+  trail: Pick<Trail, 'told'>,
+  now: () => number,
+): TrailSeals {
   return {
     begin: () => sealer.hear({ type: 'begin', ...trail.told }),
     wrote(lines) {

@@ -117,8 +117,7 @@ export class Sealer {
   /** Takes what is new, and seals what has waited. @returns whether there is more to do at once. */
   async poll(): Promise<boolean> {
     const more = await this.#advance()
-    const isDue =
-      this.#isFull || (this.#unsealed > 0 && this.#options.now() - this.#sinceMs >= MAX_WAIT_MS)
+    const isDue = this.#isFull || (this.#unsealed > 0 && this.#options.now() - this.#sinceMs >= MAX_WAIT_MS)
     if (isDue) await this.#seal()
     return more || isDue
   }
@@ -229,7 +228,9 @@ export class Sealer {
     if (place?.segments.length === 1 && inodeOf(file) === inode) return place
     const segments = await segmentsOfTrail(file)
     const path = place?.segments[place.index]?.path
-    const index = segments.findIndex((one) => (own === undefined ? one.path === path : one.inode === own.inode))
+    const index = segments.findIndex((one) =>
+      own === undefined ? one.path === path : one.inode === own.inode,
+    )
     const last = segments.findIndex((one) => one.inode === inode)
     if (last === -1) throw new Error(`the file in use is not among the files of ${file}`)
     return {

@@ -49,7 +49,15 @@ function sealedDirectory(t: TestContext, durability: Durability = 'written') {
     linesOf(file)
       .map(({ type }) => type)
       .filter((type) => type.startsWith('AUDIT'))
-  return { options: { file, durability, isSealed: true, ...silent }, file, seal, check, ends, faults, readBack }
+  return {
+    options: { file, durability, isSealed: true, ...silent },
+    file,
+    seal,
+    check,
+    ends,
+    faults,
+    readBack,
+  }
 }
 
 for (const durability of ['written', 'synced'] as const) {

@@ -32,7 +32,11 @@ function closedTrail(t: TestContext, { segments = 2, lines = 300 } = {}) {
   return { directory, file, paths }
 }
 
-function keeperOf(file: string, nowMs = BEGIN_MS, needed = async (): Promise<ReadonlySet<string>> => new Set()) {
+function keeperOf(
+  file: string,
+  nowMs = BEGIN_MS,
+  needed = async (): Promise<ReadonlySet<string>> => new Set(),
+) {
   const told: string[] = []
   const unshipped: number[] = []
   const oldest: (number | undefined)[] = []

@@ -8,7 +8,8 @@ import { segmentsSince } from '../../evidence/records/scan-trail.ts'
 import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
 import { keyOfPolicy, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
-import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
+import type { Verdict } from '../../evidence/verify/verdict.ts'
+import { verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
@@ -29,6 +30,10 @@ export const command: Command = {
     part: {
       about: 'FILE is a part of the trail, which may end before the log does: proves these lines only',
     },
+    'allow-unsealed': {
+      about:
+        'after a crash: lines that the gateway has written and not sealed are no fault, however old they are',
+    },
     since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
     ...LOG_FLAG,
     ...VOUCHED_FLAGS,
@@ -38,7 +43,7 @@ export const command: Command = {
     'Proves by the seals that nothing in the trail was changed, removed, added, reordered or cut since it was sealed, and names the first line where that is not so.',
     'It trusts no key that lies beside the trail: whoever can write the trail can write that too. Name the verifier key that you noted when the key was made: "audit key --show" prints it.',
     'Whoever holds the key can seal another trail in the place of this one. So name what is out of his reach: a checkpoint that was kept elsewhere, the witnesses that must have signed one, or the authority of the time stamps.',
-    'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. What the records say of one another (a response without a request) comes as warnings.',
+    'It says what the end of the trail is: sealed to the end, as after an orderly stop; unsealed lines, as a running or a crashed gateway leaves them; or cut. Unsealed lines are a fault behind an orderly end, and when they are more than 10 s older than the last line or the last change of the file. What the records say of one another (a response without a request) comes as warnings.',
     `${ABOUT_FILES} An audit file, a directory, or all segments that there are must begin where the log does, or where a sealed AUDIT_PRUNE says. Given some of the segments, it says which lines these are, and nothing of those before them; what follows them it calls missing, unless --part says that they were not given.`,
   ],
   examples: [
@@ -102,6 +107,7 @@ async function verify(
         segments: trail.isWhole ? listAgain : segments,
         isPart: !trail.beginsWhole || isPart || segments.length < trail.segments.length,
         endsEarly: isPart,
+        isUnsealedAllowed: flags['allow-unsealed'] === true,
         directory,
         key,
         kept,
@@ -142,7 +148,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
 
 /** A proof stands for itself: to take these and not use them would claim a check that nobody made. */
 function refuseBesideProof(words: readonly string[], flags: Given['flags']): void {
-  const unused = ['part', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
+  const unused = ['part', 'allow-unsealed', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
     (name) => flags[name] !== undefined,
   )
   if (unused !== undefined) throw new UsageFault(`--${unused} says nothing of a --proof`)

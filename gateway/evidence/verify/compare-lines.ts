@@ -9,6 +9,9 @@ import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 import { type MadeTile, MadeTiles } from './tile-compare.ts'
 
+/** So many places where lines were added are named. */
+const MAX_ADDITIONS = 100
+
 /** Not proven by the checkpoint, and not what the lines say: one of both was changed. */
 interface DoubtfulTile {
   readonly path: string
@@ -26,14 +29,18 @@ export class LineComparison {
   readonly #lines: ReadLines
   readonly #tiles: ProvenTiles
   readonly #checkpoint: Checkpoint
-  /** Leaf of line 0. */
-  readonly #first: number
-  readonly #edge: TreeEdge
-  readonly #made: MadeTiles
+  /** The first leaf that is compared. */
+  readonly #begin: number
+  /** Leaf of line 0, from that leaf on: less where lines were added. */
+  readonly #firsts: { readonly from: number; readonly first: number }[]
+  #edge: TreeEdge
+  #made: MadeTiles
+  /** As they were at the beginning of the last tile of leaves. */
+  #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
   readonly #doubtful: DoubtfulTile[] = []
   #isPart = false
-  /** The first line that differs. */
-  #brokenAt: number | undefined
+  /** The leaf of the first line that differs. */
+  #broken: number | undefined
   /** So many lines from there on, one of which differs: more than one where the tiles over them agree with them. */
   #brokenLines = 1
 
@@ -42,10 +49,28 @@ export class LineComparison {
     this.#lines = lines
     this.#tiles = tiles
     this.#checkpoint = checkpoint
-    this.#first = first
+    this.#begin = first
+    this.#firsts = [{ from: first, first }]
     lines.keepTo(checkpoint.size - first + LOOK_AHEAD)
     this.#made = new MadeTiles(first, (tile) => this.#compare(tile))
     this.#edge = TreeEdge.from(first, subtreesBefore(tiles, first), this.#made.add)
+    this.#saved = this.#copy({ edge: this.#edge, made: this.#made })
+  }
+
+  #copy({ edge, made }: { readonly edge: TreeEdge; readonly made: MadeTiles }) {
+    const copy = made.copy()
+    return { edge: edge.copy(copy.add), made: copy }
+  }
+
+  /** The line of a leaf. */
+  #lineOf(leaf: number): number {
+    const { first } = this.#firsts.findLast(({ from }) => from <= leaf) ?? { first: this.#begin }
+    return leaf - first
+  }
+
+  /** Lines that others have added among those of the tree. */
+  get addedLines(): number {
+    return this.#begin - (this.#firsts.at(-1)?.first ?? this.#begin)
   }
 
   /** Leaves compared, those before the first line too. */
@@ -59,26 +84,53 @@ export class LineComparison {
   }
 
   get isBroken(): boolean {
-    return this.#brokenAt !== undefined
+    return this.#broken !== undefined
   }
 
-  /** A difference was found, and enough lines behind it were read to say what it is. */
+  /** A difference was found behind which nothing can be proven, and enough lines were read to say what it is. */
   get isDecided(): boolean {
-    return this.#brokenAt !== undefined && this.#lines.count - this.#brokenAt >= LOOK_AHEAD
+    return this.#broken !== undefined && this.#isAhead(this.#broken)
+  }
+
+  #isAhead(leaf: number): boolean {
+    return this.#lines.count - this.#lineOf(leaf) >= LOOK_AHEAD
   }
 
   /** Lines that are as they were sealed. */
   get provenLines(): number {
-    return this.#brokenAt ?? Math.max(0, this.#edge.size - this.#first)
+    return Math.max(0, (this.#broken ?? this.#edge.size) - this.#begin)
   }
 
   /** Compares lines up to a tree of this size, as far as they were read and sealed. */
   compareTo(size: number): void {
-    const end = Math.min(size, this.#checkpoint.size, this.#first + this.#lines.count)
-    while (this.#edge.size < end && this.#brokenAt === undefined) {
-      this.#edge.append(this.#lines.hash(this.#edge.size - this.#first) as HashText)
+    this.#append(size)
+    while (this.#broken !== undefined && this.#isAhead(this.#broken) && this.#skipAdded()) this.#append(size)
+    this.#lines.forget(this.#lineOf(this.#edge.size))
+  }
+
+  #append(size: number): void {
+    const first = this.#firsts.at(-1)?.first ?? this.#begin
+    const end = Math.min(size, this.#checkpoint.size, first + this.#lines.count)
+    while (this.#edge.size < end && this.#broken === undefined) {
+      if (this.#edge.size % TILE_WIDTH === 0) this.#saved = this.#copy({ edge: this.#edge, made: this.#made })
+      this.#edge.append(this.#lines.hash(this.#lineOf(this.#edge.size)) as HashText)
     }
-    this.#lines.forget(this.#edge.size - this.#first)
+  }
+
+  /** Names lines that others have added, and goes on behind them. @returns false when the difference is another. */
+  #skipAdded(): boolean {
+    const leaf = this.#broken
+    if (leaf === undefined || this.findings.length >= MAX_ADDITIONS) return false
+    const finding = this.#difference(leaf)
+    if (finding.lines === undefined) return false
+    this.findings.push(finding)
+    this.#firsts.push({ from: leaf, first: leaf - this.#lineOf(leaf) - finding.lines })
+    this.#lines.keepTo(this.#checkpoint.size - this.#begin + this.addedLines + LOOK_AHEAD)
+    const { edge, made } = this.#copy(this.#saved)
+    this.#edge = edge
+    this.#made = made
+    this.#broken = undefined
+    return true
   }
 
   /** The root of a tree of this size, which `compareTo` has just reached, or of an earlier one. */
@@ -88,14 +140,16 @@ export class LineComparison {
 
   /** All lines were read. @param mayEndEarly the lines behind them were not given */
   end(mayEndEarly: boolean): void {
-    this.compareTo(this.#checkpoint.size)
-    if (this.#brokenAt === undefined) this.#compareEnd(mayEndEarly)
-    if (this.#brokenAt === undefined) this.#judgeDoubtful()
-    else this.findings.push(this.#difference(this.#brokenAt))
+    do {
+      this.#append(this.#checkpoint.size)
+      if (this.#broken === undefined) this.#compareEnd(mayEndEarly)
+    } while (this.#skipAdded())
+    if (this.#broken === undefined) this.#judgeDoubtful()
+    else this.findings.push(this.#difference(this.#broken))
   }
 
   #compare({ level, index, bytes, from, width }: MadeTile): void {
-    if (this.#brokenAt !== undefined) return
+    if (this.#broken !== undefined) return
     const tile = this.#tiles.tile(level, index)
     const start = from * HASH_BYTES
     const end = width * HASH_BYTES
@@ -103,9 +157,9 @@ export class LineComparison {
     let at = start
     while (tile?.compare(bytes, at, at + HASH_BYTES, at, at + HASH_BYTES) === 0) at += HASH_BYTES
     const leaf = (index * TILE_WIDTH + at / HASH_BYTES) * TILE_WIDTH ** level
-    const line = Math.max(0, leaf - this.#first)
+    const line = Math.max(0, this.#lineOf(leaf))
     if (tile !== undefined && this.#tiles.isProven(level, index)) {
-      this.#brokenAt = line
+      this.#broken = Math.max(leaf, this.#begin)
       this.#brokenLines = TILE_WIDTH ** level
       return
     }
@@ -122,9 +176,9 @@ export class LineComparison {
       if (isWhole ? tileWidth(size, tile.level, tile.index) === tile.width : tile.level === 0)
         this.#compare(tile)
     }
-    if (this.#brokenAt !== undefined) return
+    if (this.#broken !== undefined) return
     if (!isWhole && mayEndEarly && this.#isProvenByTiles()) this.#isPart = true
-    else if (!isWhole) this.#brokenAt = this.#edge.size - this.#first
+    else if (!isWhole) this.#broken = this.#edge.size
     else if (!this.#edge.root().equals(root) && this.#doubtful.length === 0) {
       this.findings.push({
         what: 'changed',
@@ -135,9 +189,9 @@ export class LineComparison {
 
   /** Each line is a leaf of a tile on the disk: whether these lead to the signed root. */
   #isProvenByTiles(): boolean {
-    if (this.#doubtful.length > 0 || this.#edge.size === this.#first) return false
+    if (this.#doubtful.length > 0 || this.#edge.size === this.#begin) return false
     const last = Math.floor((this.#edge.size - 1) / TILE_WIDTH)
-    for (let index = Math.floor(this.#first / TILE_WIDTH); index <= last; index++) {
+    for (let index = Math.floor(this.#begin / TILE_WIDTH); index <= last; index++) {
       if (!this.#tiles.isProven(0, index)) return false
     }
     return true
@@ -157,9 +211,9 @@ export class LineComparison {
     }
   }
 
-  #difference(at: number): Finding {
+  #difference(leaf: number): Finding {
     const sealed = (index: number) => this.#tiles.leaf(index)?.toString('latin1')
-    const leaf = this.#first + at
+    const at = this.#lineOf(leaf)
     const { size } = this.#checkpoint
     if (this.#brokenLines > 1) {
       const text = `one or more of the ${plural(this.#brokenLines, 'line')} from here on were changed, and the tiles with them`

@@ -41,6 +41,7 @@ export function differenceAt(
     return {
       what: 'added',
       place,
+      lines: added,
       text: `${plural(added, 'line')} from here on were not there when it was sealed`,
     }
   }

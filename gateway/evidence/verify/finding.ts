@@ -14,6 +14,7 @@ export interface Finding {
     | 'removed'
     | 'added'
     | 'reordered'
+    | 'unsealed'
     | 'truncated'
     | 'tile'
     | 'checkpoint'
@@ -22,6 +23,8 @@ export interface Finding {
   /** The first line that it concerns; none for files of the log. */
   readonly place?: Place | undefined
   readonly text: string
+  /** Of `added`, how many they are. */
+  readonly lines?: number
 }
 
 export function showFinding({ what, place, text }: Finding): string {

@@ -28,6 +28,11 @@ export class ReadLines {
     this.#files.push({ path, first: this.count })
   }
 
+  /** In the last file, the number that the next line has there. */
+  get lineAfter(): number {
+    return this.#count - (this.#files.at(-1)?.first ?? 0) + 1
+  }
+
   /** @param byte where the line begins in its file. */
   push(hash: HashText, byte: number): void {
     if (this.count % MARKED_LINES === 0) this.#marks.push(byte)

@@ -19,14 +19,21 @@ interface Level {
 
 /** Makes tiles from hashes as the tree grows. */
 export class MadeTiles {
-  readonly #levels: Level[] = []
+  readonly #levels: Level[]
   readonly #first: number
   readonly #onFull: (tile: MadeTile) => void
 
   /** @param first index of the first leaf. */
-  constructor(first: number, onFull: (tile: MadeTile) => void) {
+  constructor(first: number, onFull: (tile: MadeTile) => void, levels: Level[] = []) {
     this.#first = first
     this.#onFull = onFull
+    this.#levels = levels
+  }
+
+  /** Tiles that grow from here by themselves. */
+  copy(): MadeTiles {
+    const levels = this.#levels.map((level) => ({ ...level, bytes: Buffer.from(level.bytes) }))
+    return new MadeTiles(this.#first, this.#onFull, levels)
   }
 
   readonly add = (levelNumber: number, hash: HashText): void => {

@@ -27,7 +27,8 @@ import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
 import { ReadLines } from './read-lines.ts'
 import { trustedKey } from './trusted-key.ts'
-import { type Evidence, verifyTrail } from './verify-trail.ts'
+import type { Evidence } from './verdict.ts'
+import { verifyTrail } from './verify-trail.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'verify-trail-'))
 after(() => rmSync(home, { recursive: true }))
@@ -136,7 +137,7 @@ describe('verifying a trail', () => {
     })
     appendFileSync(trail.file, `${forged}\n`)
     const { findings } = await judge(trail)
-    assert.deepEqual([findings.map(({ what }) => what)], [['removed']])
+    assert.deepEqual([findings.map(({ what }) => what)], [['removed', 'added']])
     assert.match(findings[0]?.text ?? '', /no AUDIT_PRUNE that is sealed says/)
   })
 

@@ -4,8 +4,7 @@ import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
-import type { OnRead } from '../records/scan-trail.ts'
-import { compareKept, type KeptCheckpoint } from '../vouched/compare-kept.ts'
+import { compareKept } from '../vouched/compare-kept.ts'
 import { LineComparison } from './compare-lines.ts'
 import { feed } from './feed-lines.ts'
 import { type Finding, type Place, plural, rolledBack } from './finding.ts'
@@ -15,50 +14,9 @@ import { ProvenTiles } from './proven-tiles.ts'
 import { ReadLines } from './read-lines.ts'
 import { RecordOrder } from './record-order.ts'
 import { tailOf } from './trail-tail.ts'
-import type { TrustedKey } from './trusted-key.ts'
+import { judgeUnsealed } from './unsealed-lines.ts'
+import type { Evidence, Verdict } from './verdict.ts'
 import { Warnings } from './warnings.ts'
-
-export interface Evidence {
-  /**
-   * Oldest first. A function is called when the checkpoint has been read: what is sealed later, in a segment that is not
-   * in the list, is then not called missing.
-   */
-  readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
-  /** They are not all that there is of the trail: the log may begin before. */
-  readonly isPart: boolean
-  /** What follows them was not given either, and is not to be called missing. */
-  readonly endsEarly?: boolean | undefined
-  /** Of the log: checkpoint and tiles. */
-  readonly directory: string
-  readonly key: TrustedKey
-  /** Checkpoints of the same log that were kept elsewhere, or that others stand for. */
-  readonly kept?: readonly KeptCheckpoint[]
-  readonly onRead?: OnRead | undefined
-}
-
-export interface Verdict {
-  /** Undefined when there is none that the key has signed. */
-  readonly checkpoint: Checkpoint | undefined
-  /** Place of the first line in the log. */
-  readonly firstLeaf: number
-  /** Lines read. */
-  readonly lines: number
-  /** Of these, from the first on, as they were sealed. */
-  readonly provenLines: number
-  readonly pairs: number
-  /** Requests without a response. */
-  readonly open: number
-  /** Only these leaves were given, counted from 0: first and last. */
-  readonly part: { readonly first: number; readonly last: number } | undefined
-  /** What the end of the trail is. */
-  readonly tail: string
-  /** Empty: proven. */
-  readonly findings: readonly Finding[]
-  /** Said by the records of one another; no proof of anything. At most 20. */
-  readonly warnings: readonly string[]
-  /** Who else stands for the log, and up to where. */
-  readonly vouched: readonly string[]
-}
 
 interface Seal {
   readonly origin: unknown
@@ -121,6 +79,9 @@ class Verification {
   #firstLeaf = 0
   #comparison: LineComparison | undefined
   #tornBytes = 0
+  /** Where they begin. */
+  #torn: Place | undefined
+  #segments: readonly Segment[] = []
   /** Lines up to the last AUDIT_STOP, with the seal behind it. */
   #closedLines = 0
 
@@ -138,6 +99,7 @@ class Verification {
     const isClosed = this.#closedLines === this.#lines.count && this.#tornBytes === 0
     comparison.end(this.#evidence.endsEarly === true && isClosed)
     this.#findings.unshift(...this.#lineFindings(comparison.findings))
+    this.#findings.push(...(await this.#judgeRest(comparison)))
     this.#compareKept()
     return {
       checkpoint: this.#checkpoint,
@@ -149,11 +111,14 @@ class Verification {
       tail: tailOf({
         size: this.#checkpoint.size,
         firstLeaf: this.#firstLeaf,
-        lines: this.#lines.count,
+        lines: this.#lines.count - comparison.addedLines,
         provenLines: comparison.provenLines,
         isPart: comparison.isPart,
         tornBytes: this.#tornBytes,
-        lastSeal: this.#lastSeal,
+        lastSeal: this.#lastSeal && {
+          size: this.#lastSeal.size,
+          line: this.#lastSeal.line - comparison.addedLines,
+        },
       }),
       findings: this.#findings,
       warnings: this.#warnings.all(this.#evidence.isPart || this.#firstLeaf > 0),
@@ -162,7 +127,8 @@ class Verification {
     }
   }
 
-  #partOf({ isPart, provenLines }: LineComparison): Verdict['part'] {
+  #partOf({ isPart, provenLines, findings }: LineComparison): Verdict['part'] {
+    if (findings.length > 0) return undefined
     const first = this.#firstLeaf
     const beginsLate = this.#evidence.isPart && first > 0
     return isPart || beginsLate ? { first, last: first + provenLines - 1 } : undefined
@@ -174,8 +140,7 @@ class Verification {
     const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
     let doneBytes = 0
     for (const segment of segments) {
-      if (this.#tornBytes > 0)
-        this.#warnings.add(`${segment.path} follows a file whose last line is not whole`)
+      this.#nameTorn()
       this.#lines.beginFile(segment.path)
       let byte = 0
       const hasher = new LineHasher((hash, bytes, start, end, lineBytes) => {
@@ -188,9 +153,30 @@ class Verification {
         onRead?.(doneBytes + Math.min(byte, segment.sizeBytes), totalBytes)
       }
       this.#tornBytes = hasher.unfinishedBytes
+      this.#torn = { file: segment.path, line: this.#lines.lineAfter, byte }
+      this.#segments = segments
       doneBytes += segment.sizeBytes
     }
   }
+
+  /** The gateway cuts off what it could not write whole, and goes on. */
+  #nameTorn(): void {
+    if (this.#tornBytes === 0) return
+    const text = `${plural(this.#tornBytes, 'byte')} of a line that is not whole, in a file that is closed`
+    this.#findings.push({ what: 'added', place: this.#torn, text })
+  }
+
+  /** The lines behind the last one that is sealed. The gateway may have sealed more since this began: then it runs, and it will notice. */
+  async #judgeRest(comparison: LineComparison): Promise<readonly Finding[]> {
+    const { size } = this.#checkpoint
+    const from = this.#lines.place(size - this.#firstLeaf + comparison.addedLines - 1)
+    if (comparison.isBroken || comparison.isPart || this.#isRolledBack) return []
+    if (from === undefined || this.#hasGrownTo(size + 1)) return []
+    const { isUnsealedAllowed: isAllowed = false, now = Date.now } = this.#evidence
+    const segments = this.#segments.slice(this.#segments.findIndex(({ path }) => path === from.file))
+    return judgeUnsealed({ segments, from, size, isAllowed, nowMs: now() })
+  }
+
   #read(hash: HashText, bytes: Buffer, start: number, end: number, byte: number): void {
     this.#lines.push(hash, byte)
     const line = bytes.toString('latin1', start, bytes[end - 1] === NEWLINE ? end - 1 : end)

@@ -2,16 +2,23 @@ import assert from 'node:assert/strict'
 import { appendFileSync, copyFileSync, readdirSync, readFileSync, renameSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { openTrail } from './open-trail.ts'
-import type { ForeignWrite } from './seal-records.ts'
-import { endOf, linesOf, requestLine, temporaryDirectory } from './trail.test-support.ts'
+import { setImmediate as turn } from 'node:timers/promises'
+import { openTrail } from '../open-trail.ts'
+import type { ForeignWrite } from '../seal-records.ts'
+import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 
 function trailOf(t: TestContext, durability: 'written' | 'synced' = 'written') {
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   const foreign: ForeignWrite[] = []
   const open = () =>
-    openTrail({ file, durability, onFault: assert.fail, onRecord: () => {}, onForeign: (what) => foreign.push(what) })
+    openTrail({
+      file,
+      durability,
+      onFault: assert.fail,
+      onRecord: () => {},
+      onForeign: (what) => foreign.push(what),
+    })
   const asides = () => readdirSync(directory).filter((name) => /^audit.ndjson.\d{8}T/.test(name))
   return { directory, file, foreign, open, asides, trail: open() }
 }
@@ -27,10 +34,14 @@ for (const durability of ['written', 'synced'] as const) {
     const [aside = ''] = asides()
     assert.match(readFileSync(join(directory, aside), 'utf8'), /"a".*\nnote to self\n$/)
     assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN', 'API_REQUEST'])
-    const { at = 0, found = 0, ...rest } = foreign[0] ?? {}
+    assert.ok(foreign[0])
+    const { at, found, ...rest } = foreign[0]
     assert.deepEqual([found - at, rest.file, rest.reason, foreign.length], [13, aside, 'grown', 1])
     const [start, named] = linesOf(file)
-    assert.deepEqual([start?.open, start?.continues, named?.inode, named?.at], [1, rest.inode, rest.inode, at])
+    assert.deepEqual(
+      [start?.open, start?.continues, named?.inode, named?.at],
+      [1, rest.inode, rest.inode, at],
+    )
     trail.close('end')
   })
 }
@@ -58,11 +69,14 @@ test('a file that others make longer, shorter, or replace is noticed within a se
     const { file, foreign, trail } = trailOf(t)
     await endOf(trail.append(requestLine('a')))
     trail.maintain()
-    assert.deepEqual(foreign, [])
+    assert.equal(foreign.length, 0)
     change(file)
     trail.maintain()
     trail.maintain()
-    assert.deepEqual(foreign.map((one) => one.reason), [reason])
+    assert.deepEqual(
+      foreign.map((one) => one.reason),
+      [reason],
+    )
     assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
     trail.close('end')
   }
@@ -93,10 +107,14 @@ test('what was appended behind an orderly end before a start is set aside, and m
   assert.deepEqual([foreign, asides()], [[], []])
   appendFileSync(file, `${sealed}${requestLine('forged')}no newline`)
   const next = open()
+  await turn()
   const [aside = ''] = asides()
   assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
   assert.equal(foreign[0]?.reason, 'behind the end')
-  assert.equal((foreign[0]?.found ?? 0) - (foreign[0]?.at ?? 0), `${requestLine('forged')}no newline`.length + 1)
+  assert.equal(
+    (foreign[0]?.found ?? 0) - (foreign[0]?.at ?? 0),
+    `${requestLine('forged')}no newline`.length + 1,
+  )
   assert.match(readFileSync(join(directory, aside), 'utf8'), /no newline$/)
   next.close('end')
 })

@@ -1,0 +1,90 @@
+import { renameSync, statSync } from 'node:fs'
+import { basename } from 'node:path'
+import { realPathOf, syncDirectoryOf } from '../../storage/append-file.ts'
+import { startRecord } from '../audit-records.ts'
+import { type ForeignWrite, foreignRecord } from '../seal-records.ts'
+import { freePath } from '../segments/rotation.ts'
+import type { TrailOptions } from '../trail-options.ts'
+import type { TrailFile } from './trail-file.ts'
+import { STANDARD_OUTPUT, TrailSink } from './trail-sink.ts'
+
+interface ForeignWritersOptions
+  extends Pick<TrailOptions, 'file' | 'durability' | 'version' | 'onFault' | 'onForeign'> {
+  readonly trailFile: TrailFile
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+}
+
+/**
+ * Notices what others write to the trail: the file has another size than it was left with, or another file stands in its
+ * place. What they have written is set aside under the name of a closed segment, and the trail goes on in a new file, whose
+ * first lines are AUDIT_START and AUDIT_FOREIGN. So foreign bytes never stand among ours.
+ */
+export class ForeignWriters {
+  readonly #options: ForeignWritersOptions
+
+  constructor(options: ForeignWritersOptions) {
+    const { file, trailFile } = options
+    this.#options = options
+    trailFile.onForeign = (at, found) => {
+      const reason = found > at ? 'grown' : 'shortened'
+      this.#leave({ file: basename(file), inode: trailFile.present().inode, at, found, reason })
+    }
+  }
+
+  /** Looks at the file, and at its place. */
+  find(): void {
+    const { trailFile, onFault } = this.#options
+    this.#findStranger()
+    const error = trailFile.check()
+    if (error !== undefined) onFault(error)
+  }
+
+  /** An empty file in the place of ours, or none, is a rotation under way. */
+  #findStranger(): void {
+    const { file, trailFile } = this.#options
+    if (file === STANDARD_OUTPUT) return
+    const stats = statSync(file, { bigint: true, throwIfNoEntry: false })
+    const inode = stats?.ino.toString() ?? ''
+    if (stats?.isFile() !== true || stats.size === 0n || inode === trailFile.present().inode) return
+    this.#leave({ file: basename(file), inode, at: 0, found: Number(stats.size), reason: 'replaced' })
+  }
+
+  #leave(what: ForeignWrite): void {
+    const { file, trailFile, durability, version, now, onFault, onForeign } = this.#options
+    let named = what
+    try {
+      const { inode, open } = trailFile.present()
+      const { next, aside } = beginAnew(file, inode, now())
+      if (durability === 'synced') syncDirectoryOf(file)
+      named = { ...what, file: aside ?? what.file }
+      const timestamp = new Date(now()).toISOString()
+      const removed = trailFile.sink.isRemoved || undefined
+      const facts = { timestamp, version, pid: process.pid, open, continues: inode, removed }
+      trailFile.moveTo(next, [startRecord(facts), foreignRecord(timestamp, named)]).close()
+    } catch (error) {
+      onFault(error as Error)
+    }
+    onForeign?.(named)
+  }
+}
+
+/** Renames what stands in the place of the trail's file, and begins a new one. @throws Error of the system */
+function beginAnew(
+  file: string,
+  inode: string,
+  nowMs: number,
+): { readonly next: TrailSink; readonly aside: string | undefined } {
+  const path = realPathOf(file)
+  const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
+  const isThere = stats !== undefined && (stats.size > 0n || stats.ino.toString() === inode)
+  const aside = isThere ? setAside(path, nowMs) : undefined
+  return { next: TrailSink.open(file), aside }
+}
+
+/** Renames a file as a rotation would. @returns its new name @throws Error of the system */
+export function setAside(file: string, nowMs: number): string {
+  const aside = freePath(realPathOf(file), nowMs)
+  renameSync(realPathOf(file), aside)
+  return basename(aside)
+}

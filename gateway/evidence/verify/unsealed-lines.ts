@@ -1,0 +1,119 @@
+import { statSync } from 'node:fs'
+import { RECORD_HEAD } from '../../audit/audit-records.ts'
+import { isOrderlyStop } from '../../audit/recovery/recovery.ts'
+import { FOREIGN_HEAD } from '../../audit/seal-records.ts'
+import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
+import type { Segment } from '../../audit/segments/segment.ts'
+import { parseLine } from '../records/audit-line.ts'
+import { writtenMs } from '../records/written-at.ts'
+import { type Finding, type Place, plural } from './finding.ts'
+
+/** A gateway that runs seals its lines in a second or two. */
+const MAX_UNSEALED_MS = 10_000
+const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
+const START_HEAD = '{"type":"AUDIT_START",'
+const RECOVERED_END = ',"recovered":true'
+
+export interface UnsealedLines {
+  /** From the one with the last sealed line on. */
+  readonly segments: readonly Segment[]
+  /** Of the last sealed line. */
+  readonly from: Place
+  /** Leaves of the checkpoint that covers it. */
+  readonly size: number
+  /** The gateway has crashed, and has not started again. */
+  readonly isAllowed: boolean
+  /** Milliseconds since the epoch. */
+  readonly nowMs: number
+}
+
+/**
+ * Judges the lines behind the last sealed one. A gateway that runs, or has crashed, leaves some; but not behind an orderly
+ * end, not for long, and none that are no records.
+ *
+ * @throws Error that names a file, when it cannot be read.
+ */
+export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
+  const { segments, isAllowed, nowMs } = unsealed
+  const modifiedMs = modifiedAtMs(segments.at(-1))
+  let last = ''
+  let count = 0
+  let isEnd = false
+  /** When the first of them was written, at the earliest; undefined: there is none but the seal over those before. */
+  let first: { readonly ms: number; readonly place: Place; readonly line: string } | undefined
+  let latestMs = modifiedMs
+  let added: Finding | undefined
+  for await (const { place, bytes } of linesFrom(unsealed)) {
+    const line = bytes.toString('latin1')
+    const ms = writtenMs(bytes) ?? timeOf(bytes) ?? 0
+    if (place.byte === unsealed.from.byte && place.file === unsealed.from.file) {
+      latestMs = Math.max(latestMs, ms)
+      last = line
+      first = { ms, place, line: '' }
+      continue
+    }
+    count++
+    if (count === 1 && isSealOver(line, unsealed.size)) {
+      isEnd = isOrderlyStop(last)
+      continue
+    }
+    // As a crash leaves it, and the next start cuts it off.
+    if (!line.endsWith('\n') && !(isEnd && count === 2)) break
+    latestMs = Math.max(latestMs, ms)
+    if (first?.line === '') first = { ms: Math.max(first.ms, ms), place, line }
+    added ??= additionIn(line, place)
+  }
+  if (added !== undefined) return [added]
+  if (first === undefined || first.line === '') return []
+  const { place, line } = first
+  const isStart = line.startsWith(START_HEAD) || line.includes(RECOVERED_END)
+  if (isEnd && !(isStart && (isAllowed || nowMs - modifiedMs <= MAX_UNSEALED_MS))) {
+    return [
+      { what: 'added', place, text: 'this line and those after it stand behind the end that was sealed' },
+    ]
+  }
+  const ageMs = latestMs - first.ms
+  if (isAllowed || ageMs <= MAX_UNSEALED_MS) return []
+  const text = `${plural(count, 'line')} behind the last seal ${count === 1 ? 'is' : 'are'} not sealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
+  return [{ what: 'unsealed', place, text }]
+}
+
+/** What can be told from one line alone. */
+function additionIn(line: string, place: Place): Finding | undefined {
+  // A power failure leaves zeros.
+  if (line.includes('\0')) return undefined
+  if (!line.startsWith(RECORD_HEAD) || !line.trimEnd().endsWith('}'))
+    return { what: 'added', place, text: 'this is no record, and no seal covers it' }
+  if (!line.startsWith(FOREIGN_HEAD)) return undefined
+  const { file, at, found, reason } = parseLine(Buffer.from(line, 'latin1')) ?? {}
+  return {
+    what: 'added',
+    place,
+    text: `this record says that others have written to ${file}, from byte ${at} of ${found} on (${reason})`,
+  }
+}
+
+function isSealOver(line: string, size: number): boolean {
+  return line.startsWith(SEAL_HEAD) && parseLine(Buffer.from(line, 'latin1'))?.size === size
+}
+
+function modifiedAtMs(segment: Segment | undefined): number {
+  return (segment && statSync(segment.path, { throwIfNoEntry: false })?.mtimeMs) ?? 0
+}
+
+async function* linesFrom({
+  segments,
+  from,
+}: UnsealedLines): AsyncGenerator<{ readonly place: Place; readonly bytes: Buffer }> {
+  for (const [i, segment] of segments.entries()) {
+    let byte = i === 0 ? from.byte : 0
+    let line = i === 0 ? from.line : 1
+    for await (const block of blocksOf(segment, byte)) {
+      for (const bytes of linesIn(block)) {
+        yield { place: { file: segment.path, line, byte }, bytes }
+        byte += bytes.length
+        line++
+      }
+    }
+  }
+}
