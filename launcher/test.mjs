@@ -177,6 +177,7 @@ const LONG = [
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',
   'gateway/evidence/records/find-records.test.ts',
+  'gateway/evidence/verify/foreign-cases.test.ts',
   'gateway/evidence/verify/mutations.test.ts',
   'gateway/evidence/verify/verify-speed.test.ts',
   'gateway/http/server/conformance/differential.test.ts',

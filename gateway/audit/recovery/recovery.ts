@@ -42,9 +42,7 @@ export function recover(file: string): Recovery {
   const requests = new OpenRequests()
   try {
     const isThere = existsSync(file)
-    const foreign = isThere ? bytesBehindEnd(file) : undefined
-    const cutBytes = isThere && foreign === undefined ? cutTornLine(file) : 0
-    if (isThere) readTrail(file, requests, foreign?.at)
+    const { foreign, cutBytes } = isThere ? readOpen(file, requests) : { foreign: undefined, cutBytes: 0 }
     readRotated(realPathOf(file), requests)
     const records = requests.lines().map(recoveredRecord)
     const recovery = {
@@ -84,21 +82,28 @@ export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd 
  * What stands behind an orderly end, which is an AUDIT_STOP and the AUDIT_SEAL over it: only a start writes there, and its first line
  * that is no `recovered` response is AUDIT_START. So this reads back to the last AUDIT_START or AUDIT_SEAL.
  */
-function bytesBehindEnd(file: string): Recovery['foreign'] {
+function bytesBehindEnd(fd: number, found: number): Recovery['foreign'] {
+  let end = endOfLastLine(fd, found)
+  /** Where the line after this one ends, if that is an AUDIT_SEAL. */
+  let sealEnd: number | undefined
+  for (const line of linesBackward(fd, end)) {
+    if (line.startsWith(START_HEAD)) return undefined
+    if (sealEnd !== undefined)
+      return isOrderlyStop(line) && sealEnd < found ? { at: sealEnd, found } : undefined
+    sealEnd = line.startsWith(SEAL_HEAD) ? end : undefined
+    end -= line.length + 1
+  }
+  return undefined
+}
+
+/** Repairs and reads the file in use; what others have written behind an orderly end stays as it is. */
+function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign' | 'cutBytes'> {
   const fd = openSync(file, 'r')
   try {
-    const found = fstatSync(fd).size
-    let end = endOfLastLine(fd, found)
-    /** Where the line after this one ends, if that is an AUDIT_SEAL. */
-    let sealEnd: number | undefined
-    for (const line of linesBackward(fd, end)) {
-      if (line.startsWith(START_HEAD)) return undefined
-      if (sealEnd !== undefined)
-        return isOrderlyStop(line) && sealEnd < found ? { at: sealEnd, found } : undefined
-      sealEnd = line.startsWith(SEAL_HEAD) ? end : undefined
-      end -= line.length + 1
-    }
-    return undefined
+    const foreign = bytesBehindEnd(fd, fstatSync(fd).size)
+    const cutBytes = foreign === undefined ? cutTornLine(file) : 0
+    readLines(fd, requests, foreign?.at ?? fstatSync(fd).size)
+    return { foreign, cutBytes }
   } finally {
     closeSync(fd)
   }
@@ -128,12 +133,15 @@ function readTrail(file: string, requests: OpenRequests, sizeBytes?: number): vo
   try {
     const { ino, size: found } = fstatSync(fd, { bigint: true })
     const end = sizeBytes ?? requests.ends.get(ino.toString()) ?? Number.POSITIVE_INFINITY
-    const size = Math.min(end, Number(found))
-    for (const line of linesBackward(fd, endOfLastLine(fd, size))) {
-      if (requests.found) return
-      requests.read(line)
-    }
+    readLines(fd, requests, Math.min(end, Number(found)))
   } finally {
     closeSync(fd)
+  }
+}
+
+function readLines(fd: number, requests: OpenRequests, size: number): void {
+  for (const line of linesBackward(fd, endOfLastLine(fd, size))) {
+    if (requests.found) return
+    requests.read(line)
   }
 }

@@ -38,7 +38,7 @@ test('no line that somebody appends keeps the commands from a verdict', async (t
   await trail.seal()
   for (const line of LINES) appendFileSync(trail.file, `${JSON.stringify(line)}\n`)
   for (const [words, last] of [
-    [['verify', '--key', trail.vkey, trail.file], /^proven$/m],
+    [['verify', '--key', trail.vkey, trail.file], /^NOT PROVEN$/m],
     [['report', '--day', '2026-11-20', trail.file], /needs attention$/m],
     [['report', '--day', '2026-11-20', '--json', trail.file], /"attention":\[/],
     [['find', '--user', 'u', '--format', 'table', trail.file], /\(not a text\)/],

@@ -39,17 +39,20 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   let last = ''
   let count = 0
   let isEnd = false
-  /** When the first of them was written, at the earliest; undefined: there is none but the seal over those before. */
-  let first: { readonly ms: number; readonly place: Place; readonly line: string } | undefined
+  /** Behind the seal over those before; and the one that was written first. Before the last sealed line it cannot have been. */
+  let first: { readonly place: Place; readonly line: string } | undefined
+  let oldest: { readonly ms: number; readonly place: Place } | undefined
+  let sealedMs = 0
   let latestMs = modifiedMs
   let added: Finding | undefined
   for await (const { place, bytes } of linesFrom(unsealed)) {
     const line = bytes.toString('latin1')
-    const ms = writtenMs(bytes) ?? timeOf(bytes) ?? 0
+    const ms = writtenMs(bytes)
+    const latest = ms ?? timeOf(bytes) ?? 0
     if (place.byte === unsealed.from.byte && place.file === unsealed.from.file) {
-      latestMs = Math.max(latestMs, ms)
+      latestMs = Math.max(latestMs, latest)
+      sealedMs = latest
       last = line
-      first = { ms, place, line: '' }
       continue
     }
     count++
@@ -59,23 +62,29 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
     }
     // As a crash leaves it, and the next start cuts it off.
     if (!line.endsWith('\n') && !(isEnd && count === 2)) break
-    latestMs = Math.max(latestMs, ms)
-    if (first?.line === '') first = { ms: Math.max(first.ms, ms), place, line }
+    latestMs = Math.max(latestMs, latest)
+    if (first === undefined) oldest = { ms: Math.max(sealedMs, latest), place }
+    else if (ms !== undefined && ms < (oldest?.ms ?? 0)) oldest = { ms, place }
+    first ??= { place, line }
     added ??= additionIn(line, place)
   }
   if (added !== undefined) return [added]
-  if (first === undefined || first.line === '') return []
-  const { place, line } = first
+  if (first === undefined || oldest === undefined) return []
+  const { line } = first
   const isStart = line.startsWith(START_HEAD) || line.includes(RECOVERED_END)
   if (isEnd && !(isStart && (isAllowed || nowMs - modifiedMs <= MAX_UNSEALED_MS))) {
     return [
-      { what: 'added', place, text: 'this line and those after it stand behind the end that was sealed' },
+      {
+        what: 'added',
+        place: first.place,
+        text: 'this line and those after it stand behind the end that was sealed',
+      },
     ]
   }
-  const ageMs = latestMs - first.ms
+  const ageMs = latestMs - oldest.ms
   if (isAllowed || ageMs <= MAX_UNSEALED_MS) return []
   const text = `${plural(count, 'line')} behind the last seal ${count === 1 ? 'is' : 'are'} not sealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
-  return [{ what: 'unsealed', place, text }]
+  return [{ what: 'unsealed', place: oldest.place, text }]
 }
 
 /** What can be told from one line alone. */
