@@ -162,6 +162,7 @@ const LONG = [
   'gateway/audit/commit/power-cut.test.ts',
   'gateway/audit/durability.test.ts',
   'gateway/audit/recovery/recovery.test.ts',
+  'gateway/audit/seals/late-tiles.test.ts',
   'gateway/audit/trail.test.ts',
   'gateway/config/openapi/linear-pattern.test.ts',
   'gateway/config/openapi/public-patterns.test.ts',

@@ -94,7 +94,7 @@ export class SealedTrail {
   }
 
   async seal(): Promise<void> {
-    const { origin, size, root } = await this.#log.seal(() => {})
+    const { origin, size, root } = await this.#log.seal(0, () => {})
     this.checkpoints.push(readFileSync(checkpointFile(this.directory)))
     const facts = {
       type: 'AUDIT_SEAL',

@@ -4,6 +4,7 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
+import { LateTiles } from './late-tiles.ts'
 import { rangeHash } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
 import { parseNote, signersOf } from './signed-note.ts'
@@ -55,6 +56,7 @@ export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
   readonly #edge: TreeEdge
+  readonly #late: LateTiles
   readonly #tiles: TileWriter
   #checkpoint: Checkpoint | undefined
   /** The last that was to be written: if that failed, it may stand there all the same. */
@@ -62,8 +64,11 @@ export class SealedLog {
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
     const reader = new TileReader(directory, checkpoint?.size ?? 0)
-    const tiles = TileWriter.from(reader, new TileFiles(directory))
+    const files = new TileFiles(directory)
+    const late = new LateTiles(files)
+    const tiles = TileWriter.from(reader, files, late)
     this.#directory = directory
+    this.#late = late
     this.#key = key
     this.#checkpoint = checkpoint
     this.#tiles = tiles
@@ -94,6 +99,24 @@ export class SealedLog {
     this.#edge.append(hash)
   }
 
+  /**
+   * Before anything else: writes tiles again that a power failure may have destroyed.
+   *
+   * @param trail the audit file. @returns a fault in words, when some are lost. @throws Error of the system.
+   */
+  recover(trail: string): Promise<string | undefined> {
+    return this.#late.recover(new TileReader(this.#directory, this.sealedSize), trail)
+  }
+
+  /**
+   * Syncs tiles of checkpoints of before. After an error this log cannot go on: open it again, and `recover`.
+   *
+   * @param nowMs steady; infinite for all. @returns whether there are more. @throws Error of the system.
+   */
+  syncLate(nowMs: number): boolean {
+    return this.#late.sync(nowMs)
+  }
+
   /** The last leaves that are sealed: fewer, if tiles are missing. */
   lastLeaves(count: number): LastLeaves {
     const reader = new TileReader(this.#directory, this.sealedSize)
@@ -109,19 +132,21 @@ export class SealedLog {
   }
 
   /**
-   * Makes a checkpoint over all leaves: tiles first, then the checkpoint. The disk has them then. May be called again after a
-   * failure.
+   * Makes a checkpoint over all leaves: tiles first, then the checkpoint. The disk has what the log cannot go on without. May be
+   * called again after a failure.
    *
+   * @param nowMs steady
    * @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal: the file, and what became of it.
    * @throws Error of the system.
    */
-  async seal(onRemoved: (what: string) => void): Promise<Checkpoint> {
+  async seal(nowMs: number, onRemoved: (what: string) => void): Promise<Checkpoint> {
     if (!this.#hasOwnCheckpoint()) {
       onRemoved(`${checkpointFile(this.#directory)} was ${this.#whatHappened()}`)
+      this.#late.forget()
       this.#tiles.writeEdgeAgain()
     }
     makeDirectory(this.#directory)
-    const full = await this.#tiles.write()
+    const full = await this.#tiles.write(nowMs)
     const { size } = this.#edge
     const checkpoint = { origin: this.#key.origin, size, root: this.#edge.root() }
     this.#attempted = checkpoint

@@ -61,7 +61,7 @@ export async function checkSeal(
   }
 }
 
-const PIECE_BYTES = 10_007
+const PIECE_BYTES = 100_003
 
 /** What tells a sealer in this thread all that a trail writes. @param now steady, milliseconds */
 export function sealsFor(

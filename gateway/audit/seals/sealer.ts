@@ -19,6 +19,8 @@ import { TILE_WIDTH } from './tiles.ts'
 /** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
+/** At the end, for tiles that the disk may not have. What is left comes at the next start. */
+const LAST_SYNCS_MS = 2000
 /** Of a file, in which it says what became of the one before. */
 const FIRST_BYTES = 16_384
 
@@ -89,6 +91,8 @@ export class Sealer {
   /** A sync has failed; a start only supposes that one has, in a process before, and says nothing. */
   #hasFailed = false
   readonly #isContinued: boolean
+  /** The disk may have dropped tiles: a process before has ended, or a sync has failed. */
+  #isTreeDoubtful = true
 
   /** @throws Error that names the file, when the log cannot be continued. */
   constructor(options: SealerOptions) {
@@ -126,6 +130,8 @@ export class Sealer {
   async finish(): Promise<void> {
     while (await this.poll());
     while (this.#unsealed > 0) await this.#seal()
+    const endMs = this.#options.now() + LAST_SYNCS_MS
+    while (this.#log.syncLate(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
   }
 
   close(): void {
@@ -259,14 +265,22 @@ export class Sealer {
   }
 
   async #seal(): Promise<void> {
-    const { progress, onSealed, onFault } = this.#options
+    const { file, progress, now, onSealed, onFault } = this.#options
+    const nowMs = now()
+    if (this.#isTreeDoubtful) {
+      const fault = await this.#log.recover(file)
+      if (fault !== undefined) onFault(fault)
+      this.#isTreeDoubtful = false
+    }
     try {
+      this.#log.syncLate(nowMs)
       this.#file?.sync()
     } catch (error) {
       this.#hasFailed = true
+      this.#isTreeDoubtful = true
       throw error
     }
-    const checkpoint = await this.#log.seal((what) =>
+    const checkpoint = await this.#log.seal(nowMs, (what) =>
       onFault(`${what}, while the gateway ran; the tree goes on, older tiles may be missing`),
     )
     this.#unsealed = 0

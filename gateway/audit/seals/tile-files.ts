@@ -20,7 +20,7 @@ const MAX_DRAFTS = 64
  * the pool stay free for others while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
-/** The files of a log's tiles, written so that they survive a power failure. */
+/** The files of a log's tiles, written so that they survive a power failure, or later will. */
 export class TileFiles {
   readonly directory: string
   /** Directories with names that must still be synced. */
@@ -37,11 +37,28 @@ export class TileFiles {
     for (let at = 0; at < files.length; at += MAX_DRAFTS) {
       await this.#writeDrafts(files.slice(at, at + MAX_DRAFTS))
     }
-    this.#syncNames()
+    this.syncNames()
   }
 
-  /** The name of this file must survive a power failure: `#syncNames` sees to it. */
-  #addName(path: string): void {
+  /** A reader sees all of a tile or nothing, but a power failure may leave anything. @throws Error of the system. */
+  write(files: readonly TileFile[]): void {
+    for (const { name, bytes } of files) {
+      const path = join(this.directory, name)
+      const fd = openDraft(path)
+      try {
+        writeAll(fd, bytes)
+      } catch (error) {
+        rmSync(draftOf(path), { force: true })
+        throw error
+      } finally {
+        closeSync(fd)
+      }
+      renameSync(draftOf(path), path)
+    }
+  }
+
+  /** The name of this file must survive a power failure: `syncNames` sees to it. */
+  addName(path: string): void {
     const directory = dirname(path)
     this.#unsynced.add(directory)
     // The directory's own name may be of a process that ended before it had synced it.
@@ -53,7 +70,7 @@ export class TileFiles {
   }
 
   /** @throws Error of the system. */
-  #syncNames(): void {
+  syncNames(): void {
     for (const directory of this.#unsynced) {
       // One that was removed meanwhile must not fail each time.
       this.#unsynced.delete(directory)
@@ -90,7 +107,7 @@ export class TileFiles {
     }
     for (const { path } of drafts) {
       renameSync(draftOf(path), path)
-      this.#addName(path)
+      this.addName(path)
     }
   }
 }

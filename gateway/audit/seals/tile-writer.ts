@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { HASH_BYTES, type HashText } from './hashes.ts'
+import type { LateTiles } from './late-tiles.ts'
 import type { TileFiles } from './tile-files.ts'
 import { partialTiles, TILE_WIDTH, type TileReader, tilePath } from './tiles.ts'
 
@@ -25,16 +26,18 @@ interface FullTile {
 /** Writes the tiles of a growing tree. What could not be written stays in memory for the next `write`. */
 export class TileWriter {
   readonly #files: TileFiles
+  readonly #late: LateTiles
   readonly #edge: EdgeTile[] = []
   #full: FullTile[] = []
 
-  private constructor(files: TileFiles) {
+  private constructor(files: TileFiles, late: LateTiles) {
     this.#files = files
+    this.#late = late
   }
 
   /** Goes on with a tree. @throws TileFault when its last tiles are not there. */
-  static from(tiles: TileReader, files: TileFiles): TileWriter {
-    const writer = new TileWriter(files)
+  static from(tiles: TileReader, files: TileFiles, late: LateTiles): TileWriter {
+    const writer = new TileWriter(files, late)
     for (const { level, index, width } of partialTiles(tiles.size)) {
       const tile = writer.#tileOf(level)
       tiles.tile(level, index).copy(tile.bytes)
@@ -64,11 +67,18 @@ export class TileWriter {
     tile.hasPartial = false
   }
 
-  /** Writes the tiles of the present tree: the disk has them then. @returns the full ones. @throws Error of the system. */
-  async write(): Promise<readonly FullTile[]> {
+  /**
+   * Writes the tiles of the present tree. The disk has them then, but for the full ones of leaves, which `LateTiles` looks after.
+   *
+   * @param nowMs steady @returns the full ones. @throws Error of the system.
+   */
+  async write(nowMs: number): Promise<readonly FullTile[]> {
+    const leaves = this.#full.filter(({ level }) => level === 0)
+    const above = this.#full.filter(({ level }) => level > 0)
     const partial = [...this.#edge.entries()].filter(([, tile]) => tile.width !== tile.writtenWidth)
+    this.#late.write(leaves, nowMs)
     await this.#files.writeSynced([
-      ...this.#full.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
+      ...above.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
       ...partial.map(([level, { index, width, bytes }]) => ({
         name: tilePath(level, index, width),
         bytes: bytes.subarray(0, width * HASH_BYTES),

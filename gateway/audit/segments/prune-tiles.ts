@@ -2,6 +2,7 @@ import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { firstUnsynced } from '../seals/late-tiles.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { TILE_WIDTH, tilePath } from '../seals/tiles.ts'
 import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
@@ -17,7 +18,10 @@ const IN_A_DIRECTORY = 1000
  * @returns how many tiles were removed. @throws Error of the system
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
-  const bound = Math.min(firstLeaf, witnessedSize(directory))
+  const unsynced = firstUnsynced(directory)
+  // A start after a crash looks for all of them from there on.
+  const synced = unsynced === undefined ? Number.POSITIVE_INFINITY : unsynced * TILE_WIDTH
+  const bound = Math.min(firstLeaf, witnessedSize(directory), synced)
   let removed = 0
   for (const level of ['entries', ...levelsIn(directory)] as const) {
     const leavesInTile = TILE_WIDTH ** (level === 'entries' ? 1 : level + 1)

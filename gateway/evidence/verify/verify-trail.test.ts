@@ -222,7 +222,7 @@ describe('verifying a trail', () => {
     for (const line of lines.split(/(?<=\n)/)) log.append(sha256(Buffer.from(`\0${line}`)))
     log.append(sha256(Buffer.from('\0more\n')))
     log.append(sha256(Buffer.from('\0more\n')))
-    await log.seal(() => {})
+    await log.seal(0, () => {})
     writeFileSync(trail.file, `${lines}more\nmore\n`)
     assert.deepEqual((await judge(trail)).findings, [])
     const anew = await judge(trail, { kept })
@@ -323,7 +323,7 @@ describe('verifying a trail', () => {
     const kept = [{ file: 'kept', bytes: before, says: 'kept' }]
     assert.match((await judge(trail, { key: both })).findings[0]?.text ?? '', /not signed by the trusted key/)
 
-    await SealedLog.open(trail.directory, readSealKey(trail.keyFile)).seal(() => {})
+    await SealedLog.open(trail.directory, readSealKey(trail.keyFile)).seal(0, () => {})
     const after = readFileSync(file, 'utf8')
     for (const key of [both, trustedKey(trail.keyFile), trustedKey(trail.vkey)]) {
       assert.deepEqual((await judge(trail, { key, kept })).findings, [])

@@ -1,0 +1,276 @@
+import { closeSync, fsyncSync, openSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { replaceFile } from '../../storage/line-file.ts'
+import { readRegularFile } from '../../storage/regular-file.ts'
+import { blocksOf } from '../segments/read-segment.ts'
+import type { Segment } from '../segments/segment.ts'
+import { segmentsOfTrail } from '../segments/trail-segments.ts'
+import { LastLeaves, newestSealedLine } from './find-sealed.ts'
+import { HASH_BYTES, type HashText } from './hashes.ts'
+import { LineHasher } from './line-hasher.ts'
+import type { TileFile, TileFiles } from './tile-files.ts'
+import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
+import { rootOf } from './tree-edge.ts'
+
+/**
+ * After this time Linux has written a file to the disk as a rule (30 s, and up to 5 more), and a sync costs a fifth of what it
+ * does at once.
+ */
+const LATE_MS = 40_000
+/** At once, so that sealing goes on; twice as many as a checkpoint has of new ones, so that none falls behind. */
+const MAX_SYNCS = 256
+/** The file that says where to begin need not be exact: it is replaced after so many tiles. */
+const STRIDE = 1024
+/** Before a lost tile: by their leaves its place in the trail is found. */
+const TILES_BEFORE = 2
+/** So many of them are tried as places from which to count lines. */
+const MAX_PLACES = 3
+
+interface LateTile {
+  readonly index: number
+  readonly writtenAtMs: number
+}
+
+/**
+ * Full tiles of leaves, of which 32,768 lines make 128, and a sync of each would be a quarter of what sealing costs. A power
+ * failure may destroy those of the last minute. Their lines are in the trail, which was synced before the checkpoint, and
+ * their roots in the tiles above, so the next start makes them again: `recover`. Where to begin is in the file
+ * `unsynced-tiles`, which is on the disk before the first of them is written.
+ */
+export class LateTiles {
+  readonly #files: TileFiles
+  #waiting: LateTile[] = []
+  /** What the file says; undefined: there is none. */
+  #markedFrom: number | undefined
+
+  constructor(files: TileFiles) {
+    this.#files = files
+  }
+
+  /** @param nowMs steady @throws Error of the system. */
+  write(tiles: readonly { readonly index: number; readonly bytes: Buffer }[], nowMs: number): void {
+    const [first] = tiles
+    if (first === undefined) return
+    if (this.#markedFrom === undefined) this.#mark(first.index)
+    this.#files.write(tiles.map(({ index, bytes }) => ({ name: tilePath(0, index), bytes })))
+    const last = this.#waiting.at(-1)?.index ?? -1
+    for (const { index } of tiles) if (index > last) this.#waiting.push({ index, writtenAtMs: nowMs })
+  }
+
+  /** The directory was removed. The next tile is marked again. */
+  forget(): void {
+    this.#markedFrom = undefined
+  }
+
+  /**
+   * Syncs those that have waited, at most a few. After an error what the disk has dropped is not known: `recover` then.
+   *
+   * @param nowMs steady; infinite for all that wait.
+   * @returns whether there are more. @throws Error of the system.
+   */
+  sync(nowMs: number): boolean {
+    const due = this.#waiting.slice(0, MAX_SYNCS).filter(({ writtenAtMs }) => nowMs - writtenAtMs >= LATE_MS)
+    if (due.length === 0) return false
+    for (const { index } of due) {
+      const path = join(this.#files.directory, tilePath(0, index))
+      if (syncIfThere(path)) this.#files.addName(path)
+    }
+    this.#files.syncNames()
+    this.#waiting.splice(0, due.length)
+    const next = this.#waiting[0]
+    if (next === undefined) this.#unmark()
+    else if (next.index - (this.#markedFrom ?? 0) >= STRIDE) this.#mark(next.index)
+    return due.length === MAX_SYNCS
+  }
+
+  /**
+   * Writes the tiles again that the disk may not have: a process before has ended without having synced them, or a sync has
+   * failed. What is on the disk counts only if the tile above has its root, and comes from the trail otherwise.
+   *
+   * @param tree that the checkpoint covers. @param trail the audit file.
+   * @returns a fault in words, when some cannot be made again. @throws Error of the system.
+   */
+  async recover(tree: TileReader, trail: string): Promise<string | undefined> {
+    const from = firstUnsynced(this.#files.directory)
+    if (from === undefined) return undefined
+    const lost = new Set<number>()
+    let found: TileFile[] = []
+    for (let index = from; index < Math.floor(tree.size / TILE_WIDTH); index++) {
+      const bytes = readTile(tree, index)
+      if (bytes === undefined) lost.add(index)
+      else found.push({ name: tilePath(0, index), bytes })
+      if (found.length < MAX_SYNCS) continue
+      await this.#files.writeSynced(found)
+      found = []
+    }
+    await this.#files.writeSynced(found)
+    const fault = await this.#makeAgain(tree, trail, lost)
+    this.#waiting = []
+    this.#unmark()
+    return fault
+  }
+
+  async #makeAgain(tree: TileReader, trail: string, lost: Set<number>): Promise<string | undefined> {
+    if (lost.size === 0) return undefined
+    let cause = 'their lines are not there'
+    const tiles = tilesOfTrail(tree, trail, [...lost])
+    for (;;) {
+      const next = await tiles.next().catch((error: Error) => {
+        cause = error.message
+      })
+      if (next === undefined || next.done) break
+      const { index, bytes } = next.value
+      await this.#files.writeSynced([{ name: tilePath(0, index), bytes }])
+      lost.delete(index)
+    }
+    if (lost.size === 0) return undefined
+    const names = [...lost].map((index) => tilePath(0, index))
+    const some = `${names.slice(0, 3).join(', ')}${names.length > 3 ? ` and ${names.length - 3} more` : ''}`
+    return `the disk has not kept ${some}, and the trail cannot replace them: ${cause}`
+  }
+
+  #mark(index: number): void {
+    replaceFile(markFile(this.#files.directory), [`${index}\n`])
+    this.#markedFrom = index
+  }
+
+  /** If it comes back after a power failure, tiles are checked that need not be. */
+  #unmark(): void {
+    rmSync(markFile(this.#files.directory), { force: true })
+    this.#markedFrom = undefined
+  }
+}
+
+function markFile(directory: string): string {
+  return join(directory, 'unsynced-tiles')
+}
+
+/** The tile of leaves from which on the disk may not have all. @returns undefined when all are synced. */
+export function firstUnsynced(directory: string): number | undefined {
+  try {
+    const index = Number(readRegularFile(markFile(directory)).toString())
+    // Whatever else it says, more tiles are checked than need be.
+    return Number.isSafeInteger(index) && index >= 0 ? index : 0
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+/** @returns false when somebody has removed it. */
+function syncIfThere(path: string): boolean {
+  let fd: number
+  try {
+    fd = openSync(path, 'r')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
+    throw error
+  }
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+  return true
+}
+
+/** @returns undefined when it is missing or another. */
+function readTile(tree: TileReader, index: number): Buffer | undefined {
+  try {
+    const bytes = tree.tile(0, index)
+    return hasRoot(tree, index, bytes) ? bytes : undefined
+  } catch (error) {
+    if (error instanceof TileFault) return undefined
+    throw error
+  }
+}
+
+/** Compares with the tile above, which was synced. */
+function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
+  try {
+    return rootOf(hashesIn(bytes)).equals(tree.subtree(TILE_HEIGHT, index))
+  } catch (error) {
+    if (error instanceof TileFault) return false
+    throw error
+  }
+}
+
+interface MadeTile {
+  readonly index: number
+  readonly bytes: Buffer
+}
+
+/** Where a leaf ends in the trail. */
+type LeafPlace = NonNullable<Awaited<ReturnType<typeof newestSealedLine>>>
+
+/**
+ * Tiles as the lines of the trail make them, as far as these are there and have the right root. The lines of the first ones may
+ * be gone: then the place of a later one is sought.
+ *
+ * @throws Error that names a file.
+ */
+async function* tilesOfTrail(
+  tree: TileReader,
+  trail: string,
+  indexes: readonly number[],
+): AsyncGenerator<MadeTile> {
+  const segments = await segmentsOfTrail(trail)
+  let tries = 0
+  for (const index of indexes) {
+    const place = await placeBefore(tree, segments, index)
+    if (place === undefined) continue
+    let isRight = false
+    for await (const tile of tilesBehind(tree, segments, place, indexes)) {
+      isRight = true
+      yield tile
+    }
+    // Each try may read the whole trail.
+    if (isRight || ++tries === MAX_PLACES) return
+  }
+}
+
+async function* tilesBehind(
+  tree: TileReader,
+  segments: readonly Segment[],
+  place: LeafPlace,
+  indexes: readonly number[],
+): AsyncGenerator<MadeTile> {
+  const wanted = new Set(indexes)
+  const endLeaf = (Math.max(...indexes) + 1) * TILE_WIDTH
+  const made: MadeTile[] = []
+  let leaf = place.leaf + 1
+  let hashes: HashText[] = []
+  const hasher = new LineHasher((hash) => {
+    if (leaf % TILE_WIDTH === 0) hashes = []
+    hashes.push(hash)
+    leaf++
+    const index = leaf / TILE_WIDTH - 1
+    if (wanted.has(index) && hashes.length === TILE_WIDTH)
+      made.push({ index, bytes: Buffer.from(hashes.join(''), 'latin1') })
+  })
+  for (const [i, segment] of segments.slice(place.index).entries()) {
+    for await (const block of blocksOf(segment, i === 0 ? place.position : 0)) {
+      hasher.push(block)
+      for (const tile of made.splice(0)) if (hasRoot(tree, tile.index, tile.bytes)) yield tile
+      if (leaf >= endLeaf) return
+    }
+    hasher.reset()
+  }
+}
+
+/** Where the leaves before this tile end in the trail, if it knows them. */
+async function placeBefore(
+  tree: TileReader,
+  segments: readonly Segment[],
+  index: number,
+): Promise<LeafPlace | undefined> {
+  if (index === 0) return { index: 0, position: 0, leaf: -1 }
+  const leaves = new LastLeaves()
+  for (let tile = index - 1; tile >= Math.max(0, index - TILES_BEFORE); tile--) {
+    const hashes = readTile(tree, tile)?.toString('latin1') ?? ''
+    for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
+      leaves.add(tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES))
+    }
+  }
+  return leaves.isEmpty ? undefined : newestSealedLine(segments, leaves)
+}
