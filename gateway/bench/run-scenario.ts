@@ -147,7 +147,10 @@ function membersOf({ pids }: RunningContender): readonly number[] {
 async function takeTurns(run: Run): Promise<void> {
   const { scenario, runners } = run
   const { loads } = scenario
-  if (typeof loads === 'number') return takeRounds(`${loads} requests a second`, () => loads, run)
+  if (typeof loads !== 'string') {
+    for (const rate of loads) await takeRounds(`${rate} requests a second`, () => rate, run)
+    return
+  }
   await takeRounds(SATURATION, () => undefined, run)
   if (loads === 'saturation') return
   const saturation = new Map(runners.map((runner) => [runner, saturationOf(runner)]))

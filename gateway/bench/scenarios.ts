@@ -52,8 +52,8 @@ export interface Scenario {
   readonly pinned: boolean
   /** How often all are restarted within the rounds: the speed of some programs differs from start to start. */
   readonly starts: number
-  /** Saturation only; that and shares of it, to measure latency; or so many requests a second. */
-  readonly loads: 'saturation' | 'rates' | number
+  /** Saturation only; that and shares of it, to measure latency; or rates in requests a second. */
+  readonly loads: 'saturation' | 'rates' | readonly number[]
 }
 
 /** The rows that decide between this gateway and a C proxy. */
@@ -158,6 +158,7 @@ export function scenariosOf(trees: {
       common.filter(({ contender }) => contender !== bytePump),
     ),
     manyConnections(one, trees.root),
+    one('tails', 'Latency at fixed rates', { loads: [1000, 3000, 5000] }),
     one('synced', 'Audit trail on the disk before the response', {
       entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
     }),
@@ -189,7 +190,7 @@ function manyConnections(
   const additions = { config: { maxInFlight: 2000 } }
   return one('connections-10000', '10,000 connections, one request a second on each', {
     connections: 10_000,
-    loads: 10_000,
+    loads: [10_000],
     entries: [entry(gateway({ name: 'gateway', root, additions })), entry(nginx)],
   })
 }
