@@ -1,5 +1,6 @@
 import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { giveWay } from '../../storage/give-way.ts'
 import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
 
 /** A tile as a file; `name` is its path in the directory of the log. */
@@ -113,6 +114,7 @@ export class TileFiles {
 }
 
 function openDraft(path: string): number {
+  giveWay()
   try {
     return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
   } catch (error) {
