@@ -95,6 +95,7 @@ const BALANCE: ScenarioRequest = {
   responseBytes: RESPONSE_BYTES,
 }
 
+const UNLIMITED = { path: '/api/accounts' }
 const DISTINCT = { tokens: DISTINCT_TOKENS, order: 'cyclic' } as const
 const TRANSFERRING = { method: 'POST', path: '/api/transfer', body: TRANSFER } as const
 const HUGE = { path: HUGE_PATH, tokens: 16, responseBytes: HUGE_BYTES }
@@ -162,14 +163,14 @@ export function scenariosOf(trees: {
     one('synced', 'Audit trail on the disk before the response', {
       entries: [...settings(own, 'GATEWAY_AUDIT_DURABILITY', { synced: 'synced' }), ...common.slice(1)],
     }),
-    one('unlimited', 'Unlimited path', { request: { path: '/api/accounts' } }),
+    one('unlimited', 'Unlimited path', { request: UNLIMITED }),
     one('idle', '1,000 idle connections beside the 64', { idleConnections: 1000 }),
     one('store', 'Limits in a shared store, 64 callers', { entries: stored, loads: 'rates' }),
     one('store-callers', 'Limits in a shared store, 10,000 callers, each hit kept', {
       entries: stored,
       request: { path: PAYMENTS_PATH, tokens: CALLERS, order: 'random' },
     }),
-    one('store-gateways', 'One, two and four gateways with one store', gatewaysWithStore(own.contender)),
+    ...onOnePort(one, own.contender),
     one('features', 'What each feature costs', features(trees.root, TRANSFERRING)),
     one('audit', 'Durability of the audit trail', {
       entries: settings(own, 'GATEWAY_AUDIT_DURABILITY', DURABILITIES),
@@ -178,6 +179,14 @@ export function scenariosOf(trees: {
       entries: settings(own, 'GATEWAY_AUDIT_SEALS', SEALS),
       loads: 'rates',
     }),
+  ]
+}
+
+function onOnePort(one: (id: string, title: string, change: Change) => Scenario, own: Contender): Scenario[] {
+  const several = gatewaysWithStore(own)
+  return [
+    one('gateways', 'One, two and four gateways on one port, with one store', several),
+    one('gateways-unlimited', 'The same, unlimited path', { ...several, request: UNLIMITED }),
   ]
 }
 

@@ -23,7 +23,7 @@ export function storedEntries(of: {
   ]
 }
 
-/** As many gateways as processors and more, with one store: each counts exactly. */
+/** As many gateways on one port as processors, and more, with one store: each counts exactly. */
 export function gatewaysWithStore(gateway: Contender) {
   const processes = (count: number, name: string): Entry => ({
     ...entry(name, withStore(severalProcesses(count, gateway))),
@@ -39,7 +39,7 @@ export function gatewaysWithStore(gateway: Contender) {
     references: [one],
     pinned: false,
     starts: 3,
-    loads: 'rates',
+    loads: 'saturation',
   } satisfies Partial<Scenario>
 }
 

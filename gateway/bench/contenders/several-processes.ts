@@ -1,8 +1,9 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Contender, ContenderSetup, RunningContender } from '../contender.ts'
+import { freePort } from '../unused-port.ts'
 
-/** The same contender in several processes that share nothing but what the environment names. */
+/** Several gateways on one port, which share nothing but what the environment names. */
 export function severalProcesses(count: number, contender: Contender): Contender {
   return { ...contender, start: (setup) => start(count, contender, setup) }
 }
@@ -12,18 +13,20 @@ async function start(count: number, contender: Contender, setup: ContenderSetup)
   const end = async () => {
     await Promise.all(all.map((one) => one.end()))
   }
+  const port = await freePort()
+  const gatewayEnv = { ...setup.gatewayEnv, GATEWAY_REUSE_PORT: 'true', GATEWAY_PORT: `${port}` }
   try {
     for (let i = 0; i < count; i++) {
       const dir = join(setup.dir, String(i))
       mkdirSync(dir)
-      all.push(await contender.start({ ...setup, dir }))
+      all.push(await contender.start({ ...setup, dir, gatewayEnv }))
     }
   } catch (error) {
     await end()
     throw error
   }
   return {
-    ports: all.flatMap(({ ports }) => ports) as [number, ...number[]],
+    ports: [port],
     pids: all.flatMap(({ pids }) => pids) as [number, ...number[]],
     tidy: () => {
       for (const one of all) one.tidy()
