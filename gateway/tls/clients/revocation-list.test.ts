@@ -135,10 +135,10 @@ interface Wish {
 
 /** A list whose issuer and signature are empty. */
 function unsignedList({ times = [utcTime('260101000000Z')], entries = [], extensions = [] }: Wish): Buffer {
-  const fields = [der(0x02, '01'), der(0x30), der(0x30), ...times]
+  const fields = [der(0x02, '01'), der(0x30, der(0x06, '2a03')), der(0x30), ...times]
   if (entries.length > 0) fields.push(der(0x30, ...entries))
   if (extensions.length > 0) fields.push(der(0xa0, der(0x30, ...extensions)))
-  return der(0x30, der(0x30, ...fields), der(0x30), der(0x03, '00'))
+  return der(0x30, der(0x30, ...fields), der(0x30, der(0x06, '2a03')), der(0x03, '00'))
 }
 
 function entry(...extensions: readonly Buffer[]): Buffer {

@@ -1,4 +1,4 @@
-import { type KeyObject, verify } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import {
   BIT_STRING,
   BOOLEAN,
@@ -14,7 +14,8 @@ import {
   timeOf,
   UTC_TIME,
 } from '../../asn1/der.ts'
-import { type PssParameters, readPssParameters, withPss } from './pss-parameters.ts'
+import { readDer } from '../../asn1/der-elements.ts'
+import { readSignatureAlgorithm, type SignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
 
 /** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
 export interface RevocationList {
@@ -28,20 +29,6 @@ export interface RevocationList {
   /** Whether the signature is good and of this key. */
   readonly checkSignature: (key: KeyObject) => 'good' | 'bad' | 'unknown algorithm'
 }
-
-/** Hash by the signature algorithm's OID (DER, in hex); undefined for Ed25519, which has its own. */
-const HASHES: ReadonlyMap<string, string | undefined> = new Map([
-  ['2a864886f70d01010b', 'sha256'],
-  ['2a864886f70d01010c', 'sha384'],
-  ['2a864886f70d01010d', 'sha512'],
-  ['2a8648ce3d040302', 'sha256'],
-  ['2a8648ce3d040303', 'sha384'],
-  ['2a8648ce3d040304', 'sha512'],
-  ['2b6570', undefined],
-])
-
-/** RSASSA-PSS, whose parameters name the hash (RFC 4055). */
-const PSS = '2a864886f70d01010a'
 
 /** By the OID of an extension (DER, in hex): why a list with it must not be used (RFC 5280 section 5.2). */
 const UNUSABLE: ReadonlyMap<string, string> = new Map([
@@ -73,7 +60,7 @@ export function readRevocationList(der: Buffer): RevocationList {
   }
   const fields = [...derIn(der, signed)]
   if (fields[0]?.tag === INTEGER) fields.shift()
-  const [signedAlgorithm, issuer, thisUpdate, ...more] = fields
+  const [, issuer, thisUpdate, ...more] = fields
   const nextUpdate = isTime(more[0]) ? more.shift() : undefined
   const revoked = more[0]?.tag === SEQUENCE ? more.shift() : undefined
   const extensions = more[0]?.tag === EXPLICIT_0 ? more.shift() : undefined
@@ -85,7 +72,7 @@ export function readRevocationList(der: Buffer): RevocationList {
     thisUpdateMs: timeOf(der, thisUpdate),
     nextUpdateMs: nextUpdate === undefined ? undefined : timeOf(der, nextUpdate),
     serials: revoked === undefined ? new Set() : serialsOf(der, revoked),
-    checkSignature: signatureCheck(der, { signed, algorithm, signedAlgorithm, signature }),
+    checkSignature: signatureCheck(der, signed, algorithm, signature),
   }
 }
 
@@ -143,43 +130,25 @@ function isCritical(der: Buffer, extension: DerSpan): boolean {
   return tag === BOOLEAN && der[contentAt] !== 0
 }
 
-interface SignedParts {
-  readonly signed: DerSpan
-  readonly algorithm: DerSpan
-  /** The same, within what is signed. */
-  readonly signedAlgorithm: DerSpan | undefined
-  readonly signature: DerSpan
-}
-
-function signatureCheck(der: Buffer, parts: SignedParts): RevocationList['checkSignature'] {
-  const [oid] = derIn(der, parts.algorithm)
-  const name = oid?.tag === OBJECT_IDENTIFIER ? der.toString('hex', oid.contentAt, oid.end) : ''
-  const pss = name === PSS ? pssParametersOf(der, parts) : undefined
-  // Lists are not trusted by SHA-1.
-  if (pss?.hash === 'sha1' || (pss === undefined && !HASHES.has(name))) return () => 'unknown algorithm'
-  const hash = pss === undefined ? HASHES.get(name) : pss.hash
-  const data = Buffer.from(der.subarray(parts.signed.at, parts.signed.end))
+function signatureCheck(
+  der: Buffer,
+  signed: DerSpan,
+  algorithm: DerSpan,
+  signature: DerSpan,
+): RevocationList['checkSignature'] {
+  const { verifies } = algorithmIn(der, algorithm)
+  if (verifies === undefined) return () => 'unknown algorithm'
+  const data = Buffer.from(der.subarray(signed.at, signed.end))
   // The first byte of a BIT STRING is the number of unused bits: 0.
-  const signature = Buffer.from(der.subarray(parts.signature.contentAt + 1, parts.signature.end))
-  return (key) => {
-    try {
-      return verify(hash, data, pss === undefined ? key : withPss(key, pss), signature) ? 'good' : 'bad'
-    } catch {
-      // The key does not fit the signature algorithm.
-      return 'bad'
-    }
-  }
+  const bits = Buffer.from(der.subarray(signature.contentAt + 1, signature.end))
+  return (key) => (verifies(key, data, bits) ? 'good' : 'bad')
 }
 
-/** @throws UnusableList where `node:crypto` cannot verify by them */
-function pssParametersOf(der: Buffer, { algorithm, signedAlgorithm }: SignedParts): PssParameters {
-  const bytesOf = ({ at, end }: DerSpan) => der.subarray(at, end)
+function algorithmIn(der: Buffer, { at, end }: DerSpan): SignatureAlgorithm {
+  const algorithm = readDer(der.subarray(at, end))
   try {
-    if (signedAlgorithm === undefined || !bytesOf(signedAlgorithm).equals(bytesOf(algorithm)))
-      throw new Error('they are not the same within what is signed')
-    return readPssParameters(bytesOf(algorithm))
+    return readSignatureAlgorithm(algorithm)
   } catch (error) {
-    const { message } = error as Error
-    throw new UnusableList(`is signed by RSASSA-PSS with parameters that are not supported: ${message}`)
+    throw new UnusableList((error as Error).message.replace(/^it /, ''))
   }
 }

@@ -79,12 +79,10 @@ describe('a revocation list that openssl has signed with RSASSA-PSS', () => {
     const short = derOf(ca.list('sha224', ''))
     const reason = 'the hash 2.16.840.1.101.3.4.2.4 is not known'
     assert.throws(() => readRevocationList(short), because(reason))
-    // Outside of what is signed stands another salt than inside.
+    // Other parameters than those that it was signed with.
     const bytes = derOf(ca.list('sha256', '-sigopt rsa_pss_saltlen:32'))
-    const at = bytes.lastIndexOf(Buffer.from('a203020120', 'hex')) + 4
-    const two = Buffer.from(bytes)
-    two[at] = 31
-    assert.throws(() => readRevocationList(two), because('they are not the same within what is signed'))
+    bytes[bytes.lastIndexOf(Buffer.from('a203020120', 'hex')) + 4] = 31
+    assert.equal(readRevocationList(bytes).checkSignature(ca.publicKey()), 'bad')
   })
 
   it('counts in the handshakes of clients whose certificates are signed by RSASSA-PSS too', async (t) => {

@@ -1,8 +1,8 @@
 import { hash, type X509Certificate } from 'node:crypto'
 import { der, derOid, TAG } from '../../asn1/der-elements.ts'
+import { SHA_1 } from '../../asn1/signature-algorithm.ts'
 import { type IssuedCertificate, keyBytes, namesOf } from './ocsp-response.ts'
 
-const SHA_1 = '1.3.14.3.2.26'
 const RESPONDER = /^OCSP - URI:(.+)$/m
 
 /** An OCSPRequest (RFC 6960 section 4.1.1) about one certificate. Names are hashed by SHA-1, which every responder knows. */

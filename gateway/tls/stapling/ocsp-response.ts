@@ -1,7 +1,7 @@
-import { hash, type KeyObject, verify, X509Certificate } from 'node:crypto'
+import { hash, type KeyObject, X509Certificate } from 'node:crypto'
 import { BIT_STRING, derAt, timeOf } from '../../asn1/der.ts'
 import { type Der, expectTag, membersIn, membersOf, oidOf, readDer, TAG } from '../../asn1/der-elements.ts'
-import { type PssParameters, readPssParameters, withPss } from '../clients/pss-parameters.ts'
+import { HASHES, readSignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
 
 /** A certificate, and the one of the authority that has issued it. */
 export interface IssuedCertificate {
@@ -40,25 +40,6 @@ const STATUS: ReadonlyMap<number, string> = new Map([
   [5, 'sigRequired'],
   [6, 'unauthorized'],
 ])
-/** Of the name and the key of the issuer. */
-const DIGESTS: ReadonlyMap<string, string> = new Map([
-  ['1.3.14.3.2.26', 'sha1'],
-  ['2.16.840.1.101.3.4.2.1', 'sha256'],
-  ['2.16.840.1.101.3.4.2.2', 'sha384'],
-  ['2.16.840.1.101.3.4.2.3', 'sha512'],
-])
-/** Undefined: the algorithm has its own. */
-const SIGNATURES: ReadonlyMap<string, string | undefined> = new Map([
-  ['1.2.840.113549.1.1.11', 'sha256'],
-  ['1.2.840.113549.1.1.12', 'sha384'],
-  ['1.2.840.113549.1.1.13', 'sha512'],
-  ['1.2.840.10045.4.3.2', 'sha256'],
-  ['1.2.840.10045.4.3.3', 'sha384'],
-  ['1.2.840.10045.4.3.4', 'sha512'],
-  ['1.3.101.112', undefined],
-])
-/** RSASSA-PSS, whose parameters name the hash (RFC 4055). */
-const PSS = '1.2.840.113549.1.1.10'
 
 /**
  * Checks that an OCSPResponse (RFC 6960) says of this certificate that it is good, now, and that its authority has signed it,
@@ -112,7 +93,7 @@ function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der
 }
 
 function isOf([algorithm, name, key, serial]: readonly Der[], { leaf, issuer }: IssuedCertificate): boolean {
-  const digest = DIGESTS.get(oidOf(membersIn(algorithm, TAG.sequence)[0]))
+  const digest = HASHES.get(oidOf(membersIn(algorithm, TAG.sequence)[0]))
   const names = namesOf(leaf)
   if (digest === undefined || !expectTag(serial, TAG.integer).bytes.equals(names.serial)) return false
   const isSame = (found: Der | undefined, bytes: Buffer) =>
@@ -150,43 +131,13 @@ interface Signed {
 }
 
 function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): void {
-  const { hash, pss } = algorithmOf(expectTag(signed.algorithm, TAG.sequence))
+  const { name, verifies } = readSignatureAlgorithm(signed.algorithm)
+  if (verifies === undefined) throw new Error(`the signature algorithm ${name} is not accepted`)
   const data = expectTag(signed.data, TAG.sequence).bytes
   const signature = bitsOf(signed.signature)
-  const isSignedBy = ({ publicKey }: X509Certificate) => {
-    try {
-      return verify(hash, data, pss === undefined ? publicKey : withPss(publicKey, pss), signature)
-    } catch {
-      // The key is not one for that algorithm.
-      return false
-    }
-  }
   const signers = [issuer, ...delegates(signed.certificates, issuer, nowMs)]
-  if (!signers.some(isSignedBy)) {
+  if (!signers.some(({ publicKey }) => verifies(publicKey, data, signature))) {
     throw new Error('neither the issuer of the certificate has signed it, nor somebody in its name')
-  }
-}
-
-interface SignatureAlgorithm {
-  readonly hash: string | undefined
-  readonly pss?: PssParameters
-}
-
-function algorithmOf(algorithm: Der): SignatureAlgorithm {
-  const name = oidOf(membersOf(algorithm)[0])
-  if (SIGNATURES.has(name)) return { hash: SIGNATURES.get(name) }
-  if (name !== PSS) throw new Error(`the signature algorithm ${name} is not accepted`)
-  const pss = pssParametersOf(algorithm)
-  if (pss.hash === 'sha1') throw new Error('the signature algorithm RSASSA-PSS with SHA-1 is not accepted')
-  return { hash: pss.hash, pss }
-}
-
-function pssParametersOf({ bytes }: Der): PssParameters {
-  try {
-    return readPssParameters(bytes)
-  } catch (error) {
-    const { message } = error as Error
-    throw new Error(`it is signed by RSASSA-PSS with parameters that are not supported: ${message}`)
   }
 }
 

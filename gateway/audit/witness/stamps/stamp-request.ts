@@ -1,6 +1,5 @@
 import { der, derInteger, derOid, TAG } from '../../../asn1/der-elements.ts'
-
-export const SHA_256 = '2.16.840.1.101.3.4.2.1'
+import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 
 /**
  * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the authority's certificate too.

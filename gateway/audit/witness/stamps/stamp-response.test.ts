@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { hash, randomBytes, X509Certificate } from 'node:crypto'
+import { constants, hash, randomBytes, sign, X509Certificate } from 'node:crypto'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { type Der, der, derInteger, derOid, membersOf, readDer, TAG } from '../../../asn1/der-elements.ts'
+import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import { makeStampAuthority, type StampAuthority } from './stamp-authority.test-support.ts'
 import { stampRequest } from './stamp-request.ts'
 import { checkStamp, type ExpectedStamp } from './stamp-response.ts'
@@ -59,6 +61,29 @@ describe('a time stamp', () => {
     assert.throws(() => checkStamp(reply, expected), /no trusted authority/)
   })
 
+  it('with RSASSA-PSS is accepted only where its parameters say how it was signed', async () => {
+    const rsa = authorityIn('pss', 'RSA -pkeyopt rsa_keygen_bits:2048')
+    const reply = await rsa.respond(stampRequest(digest, nonce, undefined))
+    const key = readFileSync(join(folder, 'pss', 'tsa-key.pem'))
+    const check = (pss: Buffer) =>
+      checkStamp(signedAgain(reply, key, pss), { ...expected, authorities: [certificateIn(rsa.caFile)] })
+    const sha256 = der(TAG.sequence, derOid(SHA_256))
+    const sha384 = der(TAG.sequence, derOid('2.16.840.1.101.3.4.2.2'))
+    const mask = (of: Buffer) => der(TAG.sequence, derOid('1.2.840.113549.1.1.8'), of)
+    const parameters = (hashOf: Buffer, maskOf: Buffer, salt: number) =>
+      der(
+        TAG.sequence,
+        der(0xa0, hashOf),
+        der(0xa1, mask(maskOf)),
+        der(0xa2, derInteger(Buffer.from([salt]))),
+      )
+    check(parameters(sha256, sha256, 32))
+    assert.throws(() => check(parameters(sha256, sha256, 20)), /the signature of the time stamp is wrong/)
+    assert.throws(() => check(parameters(sha384, sha384, 32)), /the signature of the time stamp is wrong/)
+    assert.throws(() => check(parameters(sha256, sha384, 32)), /signed by RSASSA-PSS with parameters that/)
+    assert.throws(() => check(der(TAG.sequence)), /RSASSA-PSS with SHA-1 is not accepted/)
+  })
+
   it('is refused for another hash, another request, or when it is not granted', async () => {
     assert.throws(() => checkStamp(response, { ...expected, hash: randomBytes(32) }), /another hash/)
     assert.throws(() => checkStamp(response, { ...expected, nonce: randomBytes(8) }), /its nonce differs/)
@@ -104,4 +129,29 @@ describe('a time stamp', () => {
 
 function certificateIn(file: string): X509Certificate {
   return new X509Certificate(readFileSync(file))
+}
+
+/** The response with its last signature made anew: RSASSA-PSS with SHA-256 and 32 bytes of salt, whatever `parameters` say. */
+function signedAgain(response: Buffer, key: Buffer, parameters: Buffer): Buffer {
+  const algorithm = der(TAG.sequence, derOid('1.2.840.113549.1.1.10'), parameters)
+  const lastOf = (one: Der, change: (last: Der) => Buffer): Buffer => {
+    const members = membersOf(one)
+    const before = members.slice(0, -1).map(({ bytes }) => bytes)
+    return der(one.tag, ...before, change(members.at(-1) as Der))
+  }
+  const resign = (signerInfo: Der) => {
+    const members = membersOf(signerInfo)
+    const attributes = members[3] as Der
+    const data = Buffer.concat([Buffer.from([TAG.set]), attributes.bytes.subarray(1)])
+    const padding = constants.RSA_PKCS1_PSS_PADDING
+    const signature = sign('sha256', data, { key, padding, saltLength: 32 })
+    const kept = members.slice(0, 4).map(({ bytes }) => bytes)
+    return der(signerInfo.tag, ...kept, algorithm, der(TAG.octets, signature))
+  }
+  // TimeStampResp, ContentInfo, its content, SignedData and the set of signatures.
+  const within =
+    (depth: number) =>
+    (one: Der): Buffer =>
+      depth === 0 ? resign(one) : lastOf(one, within(depth - 1))
+  return within(5)(readDer(response))
 }

@@ -8,7 +8,7 @@ import {
   readDer,
   TAG,
 } from '../../../asn1/der-elements.ts'
-import { SHA_256 } from './stamp-request.ts'
+import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import { verifySigned } from './stamp-signature.ts'
 
 /** A time stamp whose signature and contents have been checked. */

@@ -1,5 +1,6 @@
-import { constants, hash, verify, X509Certificate } from 'node:crypto'
+import { hash, X509Certificate } from 'node:crypto'
 import { type Der, expectTag, membersIn, membersOf, oidOf, TAG } from '../../../asn1/der-elements.ts'
+import { HASHES, readSignatureAlgorithm } from '../../../asn1/signature-algorithm.ts'
 
 interface SignedContent {
   readonly content: Buffer
@@ -16,21 +17,8 @@ const OID = {
   signingCertificate: '1.2.840.113549.1.9.16.2.12',
   signingCertificateV2: '1.2.840.113549.1.9.16.2.47',
   timeStamping: '1.3.6.1.5.5.7.3.8',
-  pss: '1.2.840.113549.1.1.10',
 } as const
 
-/** By the object identifiers of digests, and of signatures that name theirs. */
-const DIGESTS: ReadonlyMap<string, string> = new Map([
-  ['2.16.840.1.101.3.4.2.1', 'sha256'],
-  ['2.16.840.1.101.3.4.2.2', 'sha384'],
-  ['2.16.840.1.101.3.4.2.3', 'sha512'],
-  ['1.2.840.113549.1.1.11', 'sha256'],
-  ['1.2.840.113549.1.1.12', 'sha384'],
-  ['1.2.840.113549.1.1.13', 'sha512'],
-  ['1.2.840.10045.4.3.2', 'sha256'],
-  ['1.2.840.10045.4.3.3', 'sha384'],
-  ['1.2.840.10045.4.3.4', 'sha512'],
-])
 /** Of certificates, in RFC 5652: `[0]` implicit; the same tag has the signed attributes. */
 const IMPLICIT_0 = TAG.explicit0
 const MAX_CERTIFICATES = 16
@@ -62,35 +50,19 @@ export function verifySigned(signedData: readonly Der[], signed: SignedContent):
   }
   const certificates = certificatesIn(signedData)
   const signer = signerAmong(certificates, byType)
-  const [algorithm] = membersIn(signatureAlgorithm, TAG.sequence)
+  const { name, verifies } = readSignatureAlgorithm(signatureAlgorithm, digest)
+  if (verifies === undefined) throw new Error(`the signature algorithm ${name} is not accepted`)
   // What is signed has the tag of a set (RFC 5652 section 5.4).
   const data = Buffer.concat([Buffer.from([TAG.set]), attributeSet.bytes.subarray(1)])
-  const isSigned = verifies(signer, oidOf(algorithm), digest, data, expectTag(signature, TAG.octets).content)
-  if (!isSigned) throw new Error('the signature of the time stamp is wrong')
+  if (!verifies(signer.publicKey, data, expectTag(signature, TAG.octets).content))
+    throw new Error('the signature of the time stamp is wrong')
   checkChain(signer, certificates, signed)
-}
-
-function verifies(
-  { publicKey }: X509Certificate,
-  algorithm: string,
-  contentDigest: string,
-  data: Buffer,
-  signature: Buffer,
-): boolean {
-  const digest = DIGESTS.get(algorithm) ?? contentDigest
-  const type = publicKey.asymmetricKeyType
-  if (type === 'ed25519') return verify(null, data, publicKey, signature)
-  if (type === 'ec') return verify(digest, data, publicKey, signature)
-  const isPss = algorithm === OID.pss
-  if (type !== 'rsa' && !(type === 'rsa-pss' && isPss)) throw new Error(`keys of type ${type} are not known`)
-  const padding = isPss ? constants.RSA_PKCS1_PSS_PADDING : constants.RSA_PKCS1_PADDING
-  return verify(digest, data, { key: publicKey, padding }, signature)
 }
 
 function digestOf(algorithm: Der | undefined): string {
   const [name] = membersIn(algorithm, TAG.sequence)
-  const digest = DIGESTS.get(oidOf(name))
-  if (digest === undefined) throw new Error(`the hash ${oidOf(name)} is not accepted`)
+  const digest = HASHES.get(oidOf(name))
+  if (digest === undefined || digest === 'sha1') throw new Error(`the hash ${oidOf(name)} is not accepted`)
   return digest
 }
 
