@@ -36,7 +36,6 @@ export interface ExchangeStart extends ReceivedRequest {
 
 /** The upstream side of an exchange. */
 export interface OngoingForwarding {
-  /** Cancels it. */
   abort(): void
   /** The client has disconnected. Called before `close`. */
   clientGone(): void

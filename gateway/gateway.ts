@@ -41,7 +41,6 @@ export interface RefusalLogBudget {
  */
 type Phase = 'serving' | 'draining' | 'over'
 
-/** What the gateway is doing now. */
 export interface Load {
   /** Exchanges opened and not closed. Written by open and close. */
   readonly inFlight: Slots<Exchange>

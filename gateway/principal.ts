@@ -25,7 +25,6 @@ export interface Principal {
   readonly limitKey: string
 }
 
-/** Both keys of a principal. */
 export function keysOf(key: string): Pick<Principal, 'key' | 'limitKey'> {
   return { key, limitKey: `p:${key}` }
 }

@@ -28,7 +28,6 @@ export class AdminGuard {
     this.#digest = token === undefined ? undefined : digestOf(token)
   }
 
-  /** Puts another token in force at once. */
   replaceToken(token: string): void {
     this.#digest = digestOf(token)
   }

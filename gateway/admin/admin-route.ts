@@ -18,7 +18,6 @@ export interface AdminResponse {
   readonly headers?: readonly string[] | undefined
 }
 
-/** One path of the admin listener. */
 export interface AdminRoute {
   readonly path: string
   /** `GET` responds to HEAD as well. */

@@ -187,7 +187,6 @@ export const METRICS = {
   ),
 }
 
-/** The metrics of a gateway, by name. */
 export type Families = { readonly [Name in keyof typeof METRICS]: ReturnType<(typeof METRICS)[Name]> }
 
 export function makeFamilies(): Families {

@@ -10,9 +10,7 @@ export interface Metrics extends Families {
   /** The page for Prometheus, in the exposition format that `contentType` names. */
   expose(): Promise<string>
   readonly contentType: string
-  /** An exchange is over. */
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
-  /** A file of the configuration was read. */
   configReload(file: string, result: 'success' | 'failure'): void
 }
 
@@ -65,7 +63,6 @@ export function processMetrics(): Registry {
   return registry
 }
 
-/** Creates the metrics in their own registry. */
 export function createMetrics({ version }: { readonly version: string }): Metrics {
   const registry = processMetrics()
   const families = makeFamilies()

@@ -65,7 +65,6 @@ export function oidOf(element: Der | undefined): string {
   return dotted(expectTag(element, TAG.oid).content)
 }
 
-/** Writes an element. */
 export function der(tag: number, ...content: readonly Uint8Array[]): Buffer {
   const length = content.reduce((sum, { byteLength }) => sum + byteLength, 0)
   const digits: number[] = []

@@ -91,7 +91,6 @@ export function timeOf(bytes: Buffer, { tag, contentAt, end }: DerSpan): number 
   return date.getTime()
 }
 
-/** Two digits. */
 function pairAt(bytes: Buffer, at: number): number {
   const tens = bytes.readUInt8(at) - 0x30
   const ones = bytes.readUInt8(at + 1) - 0x30

@@ -1,4 +1,4 @@
-import { constants, type KeyObject, verify } from 'node:crypto'
+import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
 import { type Der, expectTag, membersIn, oidOf, readDer, TAG } from './der-elements.ts'
 
 /** The algorithm of a signature, as its AlgorithmIdentifier says (RFC 5280 section 4.1.1.2). */
@@ -54,7 +54,12 @@ export function readSignatureAlgorithm(algorithm: Der | undefined, contentHash?:
 }
 
 /** @returns false when the key does not fit the algorithm, too */
-function isSigned(...[hash, data, key, signature]: Parameters<typeof verify>): boolean {
+function isSigned(
+  hash: string | null,
+  data: Buffer,
+  key: KeyObject | VerifyKeyObjectInput,
+  signature: Buffer,
+): boolean {
   try {
     return verify(hash, data, key, signature)
   } catch {

@@ -39,7 +39,6 @@ export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away
 export interface ReplayGuard {
   /** See ReplayMemory.take. A promise when the shared store is asked; it never rejects. */
   take(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
-  /** See ReplayMemory.maintain. */
   maintain(): void
 }
 
@@ -83,7 +82,6 @@ export class ReplayMemory {
     })
   }
 
-  /** Messages in memory. */
   get size(): number {
     return this.#seen.size
   }
@@ -107,7 +105,6 @@ export class ReplayMemory {
     return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
-  /** Whether the file can be written. */
   get isWritable(): boolean {
     return this.#seen.isWritable
   }

@@ -5,7 +5,6 @@ import { isQualifiedId } from './visible-id.ts'
 
 /** Sessions that ended at other gateways. */
 export interface SessionGroup {
-  /** Whether the session has ended at any of them. */
   has(sid: string): boolean
   /** Tells the others that a session has ended here. */
   publish(sid: string): void
@@ -64,7 +63,6 @@ export class Revocations {
     })
   }
 
-  /** Sessions remembered. */
   get size(): number {
     return this.#sessions.size
   }

@@ -2,7 +2,6 @@ const VISIBLE_ASCII = /^[\x21-\x7e]{1,256}$/
 /** Without half a surrogate pair, which UTF-8 cannot encode. */
 const ANY_TEXT = /^\P{Surrogate}{1,256}$/u
 
-/** The greatest length of an id, in characters. */
 export const MAX_ID_CHARS = 256
 
 /** Tells whether a value can be the id of a user or client: any text of 1 to 256 characters. `visibleId` makes it safe. */

@@ -15,7 +15,6 @@ export const TOKEN_FLAG: Readonly<Record<string, Flag>> = {
     about: 'token of the admin listener; default $GATEWAY_ADMIN_TOKEN_FILE, or that of gateway.json',
   },
 }
-/** Flags of every command that asks a running gateway. */
 export const ADMIN_FLAGS: Readonly<Record<string, Flag>> = {
   admin: {
     value: 'URL',
@@ -32,7 +31,6 @@ const RELOAD_TIMEOUT_MS = 30_000
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const DEFAULTS = schema.properties
 
-/** What a running gateway responded. */
 export interface AdminAnswer {
   readonly url: string
   readonly status: number

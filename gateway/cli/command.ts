@@ -1,10 +1,8 @@
 import { parseArgs } from 'node:util'
 import { closestTo } from '../config/json/did-you-mean.ts'
 
-/** What a command ends with. */
 export const EXIT = { good: 0, fault: 1, usage: 2 } as const
 
-/** A flag of a command. */
 export interface Flag {
   /** What stands behind it: `FILE`; undefined: nothing, it is on or off. */
   readonly value?: string
@@ -30,14 +28,12 @@ export interface Command {
   run(given: Given): number | Promise<number>
 }
 
-/** What stands on the command line. */
 export interface Given {
   readonly words: readonly string[]
   /** Values of flags by name; those without a value are `true`. */
   readonly flags: Readonly<Record<string, string | true | undefined>>
 }
 
-/** A flag's value. */
 export function flagValue(flags: Given['flags'], name: string): string | undefined {
   const value = flags[name]
   return value === true ? undefined : value

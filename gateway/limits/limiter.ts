@@ -96,7 +96,6 @@ export class Limiter {
     return take
   }
 
-  /** All current counts. */
   copy(): { readonly records: readonly RowRecord[]; readonly hits: Iterable<Hit> } {
     const records = this.#counters.map((counters) => counters.record)
     return { records, hits: hitsOf(this.#counters, this.#clock()) }

@@ -18,7 +18,6 @@ export interface RowUse {
   readonly nearest: readonly NearCaller[]
 }
 
-/** Callers shown for each row. */
 const NEAREST = 10
 /** Callers looked at by one look, all rows together: measured 1.5 ms. */
 const KEYS_PER_LOOK = 5000

@@ -53,7 +53,6 @@ export class AppendLog {
     return this.#sizeBytes
   }
 
-  /** The open file, if there is one. */
   get descriptor(): number | undefined {
     return this.#fd
   }
@@ -88,7 +87,6 @@ export class AppendLog {
     return written
   }
 
-  /** Tries to write what is waiting. */
   flush(nowMs: number): void {
     if (this.#waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
   }

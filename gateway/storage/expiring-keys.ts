@@ -87,12 +87,10 @@ export class RememberedKeys {
     return !this.#isHeld(atMs, nowMs)
   }
 
-  /** The last attempt to write succeeded. */
   get isWritable(): boolean {
     return this.#files?.isWritable !== false
   }
 
-  /** A crash would lose no key. */
   get isSafe(): boolean {
     return this.#files?.isSafe !== false
   }

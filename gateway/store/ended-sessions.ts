@@ -36,7 +36,6 @@ return 1
 export interface EndedSessionsOptions {
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
-  /** See StoreEventsOptions. */
   readonly id: string
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number

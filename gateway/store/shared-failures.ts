@@ -6,7 +6,6 @@ import type { StoreKeys } from './store-keys.ts'
 export interface SharedFailuresOptions {
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
-  /** See StoreEventsOptions. */
   readonly id: string
 }
 

@@ -25,7 +25,6 @@ export class SharedLimits {
     this.#takes = takes
   }
 
-  /** See Limiter.find. */
   find(path: string, method: string): LimitPolicy | undefined {
     return this.#local.find(path, method)
   }

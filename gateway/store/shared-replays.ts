@@ -92,7 +92,6 @@ export class SharedReplays implements ReplayGuard {
     })
   }
 
-  /** See ReplayMemory.maintain. */
   maintain(): void {
     this.#options.memory.maintain()
   }

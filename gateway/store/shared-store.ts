@@ -8,7 +8,6 @@ import { StoreKeys } from './store-keys.ts'
 import { REAL_TIMERS } from './store-timers.ts'
 
 export interface SharedStoreObserver extends BreakerObserver {
-  /** Receives each failure to connect, and each loss of a connection. */
   onFault(cause: string): void
   /** The store has been reached, and was not before or has lost its data since. */
   onNewData?(): void

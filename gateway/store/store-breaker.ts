@@ -22,9 +22,7 @@ export interface StoreCall {
 }
 
 export interface BreakerObserver {
-  /** The store no longer responds. */
   onAway(cause: string): void
-  /** The store responds again. */
   onBack(awayMs: number): void
 }
 
@@ -48,7 +46,6 @@ interface Pending {
   excused: boolean
 }
 
-/** Used when no other is given. */
 const DEFAULT_DEADLINE_MS = 25
 /** A timer that fires so much later than it should shows that our own event loop was busy. */
 const LATE_MS = 3
@@ -101,7 +98,6 @@ export class StoreBreaker {
     return this.#wasReached
   }
 
-  /** Commands without a reply. */
   get pending(): number {
     return this.#pending.size
   }

@@ -27,7 +27,6 @@ export interface StoreMemberOptions {
   readonly onFailure: (caller: string) => void
   readonly onAway: (cause: string) => void
   readonly onBack: (awayMs: number) => void
-  /** Receives each fault of a connection. */
   readonly onFault: (cause: string) => void
 }
 
@@ -108,7 +107,6 @@ export class StoreMember {
     return this.#store.breaker.isOpen
   }
 
-  /** Sessions that other gateways have still to be told of. */
   get unsentSessions(): number {
     return this.#ended.unsent
   }

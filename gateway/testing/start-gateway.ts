@@ -28,7 +28,6 @@ export interface GatewayOptions extends Configuration {
   readonly https?: boolean
 }
 
-/** What a token says. */
 export interface TokenOptions {
   /** `sub`: the user. Default: `user-1`, or the client when only that is given. */
   readonly subject?: string

@@ -4,7 +4,6 @@ import { isOverShare } from '../http/rules/fair-share.ts'
 export class GroupPermits<Caller extends { readonly isProxy: boolean }> {
   #max: number
   #taken = 0
-  /** Callers that hold permits. */
   readonly #held = new Map<Caller, number>()
 
   constructor(max: number) {

@@ -14,12 +14,10 @@ export class ConnectError extends Error {
   }
 }
 
-/** What a connection is made with. */
 export interface ConnectionTarget {
   readonly address: Address
   /** Of an `https://` address, else undefined. */
   readonly tls: UpstreamTls | undefined
-  /** Milliseconds. */
   readonly connectMs: number
 }
 

@@ -59,9 +59,7 @@ export abstract class PooledExchange<
   }
 
   protected abstract fieldsChanged(): void
-  /** Sends the request on a leased connection. */
   protected abstract use(connection: Connection): void
-  /** The request body is still being sent. */
   protected abstract get isSending(): boolean
   /** The sender of the request body must act next. */
   protected abstract get awaitsSender(): boolean

@@ -11,15 +11,12 @@ import type {
 } from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
 
-/** How a pool makes connections. */
 export interface PoolBounds {
-  /** For making one, milliseconds. */
   readonly connectMs: number
   /** Connecting, in use or idle. */
   readonly maxConnections: number
 }
 
-/** The connections to one upstream. */
 export interface Pool<Connection> {
   /**
    * @param fresh prefer a new connection to an idle one.
@@ -85,7 +82,6 @@ export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implement
     return this.#state.choice.origins
   }
 
-  /** The upstreams that exchanges are sent to. */
   get state(): State {
     return this.#state
   }

@@ -1,4 +1,3 @@
-/** Where an upstream listens. */
 export interface Address {
   /** As configured; used in metrics and messages. */
   readonly url: string

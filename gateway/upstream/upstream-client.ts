@@ -33,7 +33,6 @@ export interface UpstreamRequest {
   readonly trailers?: (() => readonly Field[]) | undefined
 }
 
-/** Learns how often a request is sent. */
 export interface Attempts {
   /** The request is about to be sent to this upstream. @returns whether `fields` have changed since they were sent last */
   began(upstream: string): boolean
@@ -91,7 +90,6 @@ export interface UpstreamResponse {
   fault(fault: UpstreamFault): void
 }
 
-/** A request in flight. */
 export interface UpstreamCall {
   /** Continues after `data` returned `false`. */
   resume(): void

@@ -102,7 +102,6 @@ export class UpstreamGroups {
     )
   }
 
-  /** Begins the health checks. */
   start(): void {
     for (const group of this.#options.groups) {
       for (const { url, health } of this.of(group.name).targets) {

@@ -1,6 +1,5 @@
 import { isOverShare } from '../http/rules/fair-share.ts'
 
-/** The permits that one caller holds. */
 export interface Share {
   permits: number
   /** A proxy acts for many callers, so its share is not limited. */

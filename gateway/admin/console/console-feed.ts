@@ -5,7 +5,6 @@ import { pointBetween } from './rates.ts'
 import { type Totals, totalsOf } from './totals.ts'
 import type { FeedFault, Moment, Point } from './wire.ts'
 
-/** Receives the events of a console. */
 export interface Listener {
   /** @returns whether it still takes events; one that does not is forgotten */
   receive(event: string): boolean
@@ -61,7 +60,6 @@ export class ConsoleFeed {
     this.#listeners.clear()
   }
 
-  /** Whether another listener would be one too many. */
   get isFull(): boolean {
     return this.#listeners.size >= MAX_LISTENERS
   }

@@ -24,7 +24,6 @@ const MAX_ROWS = 50
 /** Of one edit. */
 const MAX_FAULTS = 5
 
-/** What the console shows. */
 export interface ConsoleSources {
   readonly metrics: Metrics
   /** Why the gateway is not ready; undefined when it is. */

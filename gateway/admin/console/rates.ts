@@ -6,7 +6,6 @@ export function perSecond(before: number | undefined, after: number | undefined,
   return ms <= 0 ? 0 : (Math.max(0, (after ?? 0) - (before ?? 0)) * 1000) / ms
 }
 
-/** What happened between two moments. */
 export function pointBetween(before: Totals, after: Totals): Point {
   const ms = after.atMs - before.atMs
   const rate = (matches: (status: string) => boolean) =>

@@ -51,7 +51,6 @@ export class KeySet {
   #publishedAtMs: number
   #reported: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | undefined
-  /** Whether it fetches in the background. */
   #started = false
   /** As last fetched with success. */
   #document: unknown
@@ -93,7 +92,6 @@ export class KeySet {
     return this.#load()
   }
 
-  /** Where the issuer publishes them. */
   get uri(): string {
     return this.#options.uri
   }

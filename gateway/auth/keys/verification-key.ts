@@ -12,7 +12,6 @@ export interface VerificationKey {
   /** What it may verify: one algorithm, or PS256 and RS256 for an RSA key whose JWK names no `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
-  /** One for each of the algorithms. */
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
 }
 

@@ -32,7 +32,6 @@ export class Nonces {
     return this.#around()[1] as string
   }
 
-  /** Whether the value is a nonce that has not expired. */
   accepts(nonce: unknown): boolean {
     return this.#around().includes(nonce as string)
   }

@@ -5,7 +5,6 @@ import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
 
-/** What is required of an issuer's tokens. */
 export interface ClaimRules {
   /** Must equal `iss`. */
   readonly issuer: string

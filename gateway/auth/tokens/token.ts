@@ -13,7 +13,6 @@ export interface ParsedToken {
   readonly jws: Jws
 }
 
-/** The longest accepted token. */
 export const MAX_TOKEN_CHARS = 8 * 1024
 
 const MAX_KID_CHARS = 256

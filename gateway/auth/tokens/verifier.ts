@@ -13,7 +13,6 @@ import { type TokenFault, tokenFault } from './token-fault.ts'
 
 export type { TokenFault } from './token-fault.ts'
 
-/** The principal of a good token. */
 export interface VerifiedToken {
   readonly principal: Principal
   readonly binding: Binding | undefined

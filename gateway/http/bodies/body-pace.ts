@@ -1,4 +1,3 @@
-/** How fast a client must send a request body. */
 export interface BodyPaceRule {
   /** Longest silence, and how far the client may fall behind the rate, milliseconds. */
   readonly graceMs: number

@@ -6,7 +6,6 @@ const MAX_BYTES = 64 * MIB
 const MAX_OF_KEY_BYTES = 16 * MIB
 const MAX_OF_NETWORK_BYTES = 8 * MIB
 
-/** A body that is being buffered in memory. */
 export interface WaitingBody {
   readonly keyId: string
   readonly network: string

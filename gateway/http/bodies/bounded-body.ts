@@ -38,7 +38,6 @@ export abstract class BoundedBody extends Readable {
     return super.read(size)
   }
 
-  /** Nothing has come so far. */
   get isEmpty(): boolean {
     return this.#bytes === 0
   }
@@ -52,7 +51,6 @@ export abstract class BoundedBody extends Readable {
     return false
   }
 
-  /** The body was cut at its bound. */
   protected get isExceeded(): boolean {
     return this.#bytes > this.#maxBytes
   }
@@ -82,7 +80,6 @@ export abstract class BoundedBody extends Readable {
     return this.push(piece)
   }
 
-  /** The last piece has come. */
   protected enterEnd(): void {
     this.pushGathered()
     this.push(null)

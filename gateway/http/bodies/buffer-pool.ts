@@ -1,4 +1,3 @@
-/** Who takes the pieces of a body. */
 export interface PieceHolder {
   /** Pieces have not been written yet: their buffers must stay as they are. */
   readonly isHolding: boolean

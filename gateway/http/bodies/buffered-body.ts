@@ -42,7 +42,6 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
   })
 }
 
-/** A buffered body as a stream. */
 export function bodyOf(buffered: Buffer): Readable {
   const body = new Readable({ read: () => {} })
   body.push(buffered)

@@ -13,13 +13,11 @@ const MAX_LARGE = 32
 /** After a piece of so many bytes a connection reads into a buffer of its own, until the response is whole. */
 export const BULK_BYTES = 16 * 1024
 
-/** Takes a body. */
 export interface BodyReceiver extends PieceHolder {
   /** @returns `false` to pause. */
   data(piece: Buffer, nowMs: number): boolean
 }
 
-/** Part of what was read. */
 export interface Piece {
   readonly bytes: Buffer
   readonly from: number
@@ -36,7 +34,6 @@ const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
 }
 
-/** Who is at the other end of a connection. */
 export type Side = 'clients' | 'upstreams'
 
 const buffers = new BufferPool({ bytes: BUFFER_BYTES, kept: MAX_KEPT, most: Number.POSITIVE_INFINITY })
@@ -47,7 +44,6 @@ export function boundLargeBuffers(most: number): void {
   largeBuffers.bound(most)
 }
 
-/** Frees the buffers that were not needed since the last call. */
 export function trimBuffers(): void {
   buffers.trim()
   largeBuffers.trim()
@@ -70,7 +66,6 @@ export function lendBuffer(copy: Buffer, holder: PieceHolder): void {
   if (copy.length === BUFFER_BYTES) buffers.lend(copy, holder)
 }
 
-/** What one connection reads into. */
 export class ReadBuffer {
   bytes: Buffer
   /** A large body is being received. */

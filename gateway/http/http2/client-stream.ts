@@ -46,7 +46,6 @@ export interface StreamCarrier<E> extends Origin, ResponseCarrier {
   ended(stream: ClientStream<E>, how: StreamEnd, code: number | undefined): void
 }
 
-/** One stream: a request and its response. */
 export class ClientStream<E> implements ResponseStream {
   readonly id: number
   readonly req: IncomingRequest

@@ -57,7 +57,6 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     return this.#user.isOver
   }
 
-  /** The rest of a head is awaited. */
   get isInHead(): boolean {
     return this.#block !== undefined
   }

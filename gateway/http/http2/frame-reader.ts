@@ -11,7 +11,6 @@ export interface FrameHeader {
 /** Takes the frames of one connection. After a fault it says that it `isOver`, and gets no more. */
 export interface FrameSink {
   readonly isOver: boolean
-  /** Its length is more than we allow. */
   tooLong(header: FrameHeader): void
   /** A frame begins whose payload comes in pieces, as `data`. */
   beginData(header: FrameHeader): void
@@ -23,7 +22,6 @@ export interface FrameSink {
 
 /** Cuts what a client sends into frames (RFC 9113 section 4.1), in pieces of any size. Keeps at most one payload. */
 export class FrameReader {
-  /** How many frames have begun. */
   begun = 0
   readonly #sink: FrameSink
   readonly #start = Buffer.alloc(HEADER_BYTES)

@@ -9,7 +9,6 @@ const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 /** A longer piece is passed on by itself: copying it would cost more. */
 const MAX_JOINED_BYTES = 4096
 
-/** What a body needs of its stream. */
 interface BodyStream {
   /** Lets the client send so many bytes more. */
   credit(bytes: number): void
@@ -87,7 +86,6 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     this.#deadline.endPace()
   }
 
-  /** The last piece has come. */
   complete(): void {
     this.passJoined()
     this.#uncredited = 0

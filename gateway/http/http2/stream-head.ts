@@ -77,7 +77,6 @@ export class StreamHead implements HeadSink {
     else this.fields.push(field)
   }
 
-  /** The last field has come. */
   complete(): void {
     if (this.#cookie !== undefined) this.fields.push(new Field('cookie', this.#cookie))
     this.#readMethod()
@@ -122,7 +121,6 @@ export class StreamHead implements HeadSink {
   }
 }
 
-/** Fields behind the body. */
 export class Trailers implements HeadSink {
   readonly fields: Field[] = []
   isMalformed = false

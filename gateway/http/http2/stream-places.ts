@@ -1,7 +1,6 @@
 import type { ClientNetwork } from '../server/client-networks.ts'
 import type { StreamRoom } from '../server/served-connection.ts'
 
-/** How many streams a connection may have. */
 export const MAX_STREAMS = 100
 
 /**
@@ -14,11 +13,9 @@ export function isWithoutPlace(place: StreamPlace): boolean {
   return place === 'beyond share' || place === 'beyond settings'
 }
 
-/** The places of the streams of one connection. */
 export class StreamPlaces {
   readonly #room: StreamRoom
   readonly #network: ClientNetwork
-  /** Streams that have a place. */
   #held = 0
 
   constructor(room: StreamRoom, network: ClientNetwork) {

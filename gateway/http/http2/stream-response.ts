@@ -16,7 +16,6 @@ import { encodeFields, encodeHead, TABLE_UNUSED } from './hpack/head-encoder.ts'
 const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 
-/** What a response needs of its connection. */
 export interface ResponseCarrier {
   /** Written, and not taken by the client. */
   readonly unsentBytes: number
@@ -37,7 +36,6 @@ export interface ResponseCarrier {
   dataSent(bytes: number, isWhole: boolean): void
 }
 
-/** What a response needs of its stream. */
 export interface ResponseStream {
   readonly id: number
   readonly method: string

@@ -1,4 +1,3 @@
-/** How a stream came to its end. */
 export type StreamEnd = 'complete' | 'reset by us' | 'reset by client'
 
 /** Frames for an older one are answered as a fault of the connection. */

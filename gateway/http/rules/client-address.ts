@@ -1,7 +1,6 @@
 import { type BlockList, isIP } from 'node:net'
 import { withoutSpaceAround } from '../syntax/characters.ts'
 
-/** Where a request comes from. */
 export interface Downstream {
   /** Textual IP address. */
   readonly address: string

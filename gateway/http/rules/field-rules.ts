@@ -179,7 +179,6 @@ const FAMILIES = CLAIM_PREFIXES.map((prefix) => ({
   rule: { ...ORDINARY, upstream: 'dropped', removedAs: `${prefix}*` } satisfies FieldRule,
 }))
 
-/** A row of the table of request headers that are removed. */
 interface Removed {
   /** In lower case; `*` stands for any ending. */
   readonly names: readonly string[]

@@ -14,7 +14,6 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   n: 1e-6,
 }
 
-/** Names of the statuses, by number. */
 export const GRPC_STATUSES = [
   'OK',
   'CANCELLED',

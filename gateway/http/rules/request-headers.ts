@@ -56,7 +56,6 @@ export class RequestHeaders {
   made: object | undefined = undefined
 }
 
-/** Reads the fields of one request. */
 export function readRequestHeaders(fields: readonly Field[], version: HttpVersion): RequestHeaders {
   const headers = new RequestHeaders()
   if (fields.length > MAX_HEADERS) {

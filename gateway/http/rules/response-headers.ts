@@ -22,7 +22,6 @@ const PARTS: ReadonlyMap<string, 'dropped' | 'alternative' | 'limit' | 'interact
 
 /** What the gateway says itself in the response to an exchange, so that the service's own is dropped. */
 interface OwnFields {
-  /** RateLimit fields. */
   readonly limitHeaders: readonly string[]
   readonly interactionId: string | undefined
 }

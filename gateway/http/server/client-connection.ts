@@ -20,7 +20,6 @@ import { WriteWatch } from './sockets/write-watch.ts'
 export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1
   readonly socket: Socket
-  /** The client's address. */
   readonly peer: string
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>

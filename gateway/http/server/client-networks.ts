@@ -16,7 +16,6 @@ export interface Activity {
 export interface AcceptedConnection extends Slotted {
   readonly network: ClientNetwork
   activity: Activity
-  /** Closes the connection at once. */
   close(): void
 }
 
@@ -72,7 +71,6 @@ export class ClientNetworks {
   /** Where the next search begins, so that it does not always see the same ones. */
   #cursor = 0
 
-  /** The number of all connections. */
   get size(): number {
     return this.#size
   }

@@ -7,7 +7,6 @@ import type { IncomingRequest } from './incoming-request.ts'
 /** A longer body is written in several parts: copying it into the text of its head would cost more. */
 const MAX_TEXT_BYTES = 16 * 1024
 
-/** What all responses of one listener share. */
 export interface ResponseTerms {
   /** Wall time, milliseconds since the epoch. */
   readonly clock: () => number
@@ -22,7 +21,6 @@ export interface DetachedSocket {
   readonly unread: Buffer | undefined
 }
 
-/** What a response needs of its connection. */
 export interface ResponseConnection {
   readonly socket: Socket
   readonly terms: ResponseTerms
@@ -30,7 +28,6 @@ export interface ResponseConnection {
   watchWrites(idleMs: number | undefined): void
   /** The last byte of the response has been written. */
   responseWritten(response: ClientResponse): void
-  /** Gives the socket away. */
   detach(): DetachedSocket
 }
 

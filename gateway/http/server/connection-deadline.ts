@@ -17,7 +17,6 @@ export interface ClientTimeouts {
   readonly idleMs: number
 }
 
-/** Time-outs with what checks the pace. */
 export interface PacedTimeouts extends ClientTimeouts {
   readonly pace: BodyPace
 }
@@ -47,7 +46,6 @@ export class ConnectionDeadline {
   /** The body of the current request has another bound. */
   #isUnpaced = false
 
-  /** The connection begins. */
   constructor(terms: DeadlineTerms) {
     this.#terms = terms
     this.#timeouts = terms.timeouts

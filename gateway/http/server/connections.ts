@@ -23,7 +23,6 @@ const MAX_REFUSED_STREAMS = 256
 
 type Terms<E> = ConnectionTerms<E, Connection<E>>
 
-/** What all servers and their connections share. */
 export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'timeouts' | 'keepAliveSeconds'> {
   readonly timeouts: ClientTimeouts
   /** Most open connections, TLS handshakes and tunnels included. */
@@ -70,7 +69,6 @@ export interface ParkedConnection {
   readonly socket: Socket
   /** What has come of the next requests, where its client has closed its half; otherwise the socket has it. */
   readonly unread: Buffer | undefined
-  /** Serves it again. */
   goOn(): void
 }
 

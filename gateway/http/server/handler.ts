@@ -55,7 +55,6 @@ export interface OutgoingResponse {
   breakOff(isLate?: boolean): void
 }
 
-/** A request as the handler gets it. */
 export interface ReceivedRequest {
   readonly req: IncomingRequest
   readonly res: OutgoingResponse

@@ -18,7 +18,6 @@ export interface HttpServer {
   closeAllConnections(): void
 }
 
-/** The same with TLS. */
 export interface SecureHttpServer extends HttpServer {
   /** For new connections. */
   setSecureContext: SecureServer['setSecureContext']

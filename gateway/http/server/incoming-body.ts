@@ -14,7 +14,6 @@ import { ClientSocket } from './sockets/client-socket.ts'
 
 /** The body of a request, whatever its version of HTTP. */
 export interface IncomingBody extends BoundedBody {
-  /** The last piece has come. */
   complete(): void
   /** The client may take any time for the rest: the reader has another bound. */
   endPace(): void
@@ -76,7 +75,6 @@ export class RequestBody extends BoundedBody implements IncomingBody {
     this.#early.length = 0
   }
 
-  /** The next piece has come. */
   receive(piece: Piece): void {
     if (this.destroyed || !this.takes(piece.to - piece.from)) return
     if (this.#pass(piece) || this.#socket.isPaused()) return
@@ -122,7 +120,6 @@ export class RequestBody extends BoundedBody implements IncomingBody {
     return copy.subarray(0, to - from)
   }
 
-  /** The last piece has come. */
   complete(): void {
     if (this.#buffer !== undefined) this.#buffer.isBulk = false
     if (!this.isExceeded) this.enterEnd()

@@ -4,10 +4,8 @@ import type { Field } from '../syntax/field.ts'
 import type { ClientNetwork } from './client-networks.ts'
 import type { IncomingBody } from './incoming-body.ts'
 
-/** Where a request came from. */
 export interface Origin {
   readonly socket: Socket
-  /** The client's address. */
   readonly peer: string
   readonly network: ClientNetwork
 }
@@ -32,7 +30,6 @@ export class IncomingRequest {
   readonly target: string
   readonly version: HttpVersion
   readonly fields: readonly Field[]
-  /** The fields that the gateway itself needs. */
   readonly headers: RequestHeaders
   /** Null when the request announces none. */
   body: IncomingBody | null = null

@@ -31,7 +31,6 @@ export class Lingering {
     }
   }
 
-  /** Something came. */
   throwAway(nowMs: number): void {
     this.deadlineMs = Math.min(nowMs + IDLE_MS, this.#endMs)
     if (this.#socket.bytesRead - this.#fromBytes > MAX_BYTES) this.#socket.destroy()

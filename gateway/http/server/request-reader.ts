@@ -73,7 +73,6 @@ export class RequestReader {
     this.deadline.idle()
   }
 
-  /** The connection is closed. */
   close(): void {
     this.#buffer?.release()
   }

@@ -2,9 +2,7 @@ import { Slots, type Slotted } from './slots.ts'
 
 const SWEEP_MS = 50
 
-/** Something with a deadline. */
 export interface Timed extends Slotted {
-  /** Acts when the time is up. */
   checkTime(nowMs: number): void
 }
 
@@ -22,7 +20,6 @@ export class Deadlines<T extends Timed = Timed> {
     this.#clock = clock
   }
 
-  /** How many are under way. */
   get size(): number {
     return this.#timed.size
   }

@@ -12,14 +12,12 @@ export interface ExporterOptions {
   readonly post: Post
   /** How long a span waits for others. */
   readonly delayMs: number
-  /** How many spans may wait. */
   readonly maxQueue: number
   /** Default 1 s; it doubles with each retry. */
   readonly firstRetryMs?: number
   readonly reports: ExportReports
 }
 
-/** What is told of exports. */
 export interface ExportReports {
   exported(spans: number): void
   dropped(reason: DropReason, spans: number): void

@@ -71,7 +71,6 @@ export class SpanQueue {
     this.#maxBatches = Math.max(2, Math.ceil(maxSpans / USUAL_SPANS))
   }
 
-  /** Spans that wait. */
   get spans(): number {
     return this.#waiting
   }

@@ -7,7 +7,6 @@ import type { Attempt, Trace } from './trace.ts'
  * enumerations as numbers. Attributes are those of the HTTP and RPC semantic conventions 1.44; never a query, a credential, a body.
  */
 
-/** What a span needs of an exchange. */
 export interface TracedExchange {
   readonly requestId: string
   readonly method: string
@@ -26,7 +25,6 @@ export interface TracedExchange {
   readonly secure: object | undefined
 }
 
-/** How an exchange ended. */
 export interface TracedEnd {
   /** As in its audit record: 499 when the client went away. */
   readonly statusCode: number

@@ -9,7 +9,6 @@ const TWO_SPAN_IDS = new HexText('##'.repeat(16))
 /** In a traceparent. */
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
-/** Bits of its flags. */
 export const SAMPLED = 1
 /** Trace Context level 2: the low 56 bits of the trace id are random. Its maker says so, and everybody passes it on. */
 const RANDOM = 2

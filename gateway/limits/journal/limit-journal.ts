@@ -79,7 +79,6 @@ export class Journal {
     return this.#log.isWritable && !this.#isIncomplete
   }
 
-  /** Writes and removals that failed in this run. */
   get failures(): number {
     return this.#failures
   }

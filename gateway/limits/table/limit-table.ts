@@ -7,7 +7,6 @@ export interface LimitPolicy {
   readonly path: string
   readonly methods: ReadonlySet<string> | undefined
   readonly row: LimitRow
-  /** The value of the RateLimit-Policy response field. */
   readonly policyField: string
 }
 

@@ -14,7 +14,6 @@ export interface RowRecord {
   readonly horizonMs: number | null
 }
 
-/** The record of a new row. */
 export function recordOf(row: LimitRow, id: number): RowRecord {
   const methods = row.methods === undefined ? null : [...row.methods].sort()
   const { name, path, limit, windowMs } = row

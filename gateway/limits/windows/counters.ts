@@ -23,7 +23,6 @@ const ROWS_FOR_ROOM = 64
 
 /** A row, as the budget sees it. */
 interface KeyHolder {
-  /** Keys in memory. */
   readonly size: number
   /** Drops the idle ones among the next few keys, in rotation. */
   dropIdle(keys: number, nowMs: number): void
@@ -101,7 +100,6 @@ export class Counters {
     this.#cursor = this.#windows.entries()
   }
 
-  /** The row, as the journal has it. */
   get record(): RowRecord {
     return this.#record
   }
@@ -136,7 +134,6 @@ export class Counters {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
 
-  /** Hits refused because there was no memory for their new key. */
   get refusedForCapacity(): number {
     return this.#refusedForCapacity
   }

@@ -35,7 +35,6 @@ export interface Window {
   add(hits: Entry, rule: WindowRule): void
   /** Removes the newest hit. */
   giveBack(): void
-  /** How many hits count now. */
   hitsAt(nowMs: number, rule: WindowRule): number
   /** The same, without dropping the expired hits: for who only looks. */
   countAt(nowMs: number, rule: WindowRule): number
@@ -53,7 +52,6 @@ export const MAX_LOGGED = 1_000
 /** Slices per window. */
 const SLICES = 100
 
-/** Whether windows under `limit` count in slices. */
 export function isSliced(limit: number): boolean {
   return limit > MAX_LOGGED
 }

@@ -63,7 +63,6 @@ const NEVER = Number.POSITIVE_INFINITY
 interface CachedPeer {
   /** The verdict of the handshake; replaced by a later refusal that no reload can undo. */
   readonly base: PeerCertificate
-  /** The present verdict. */
   readonly peer: PeerCertificate
   readonly chain: SentChain
   /** When the trusted path must be checked again. */

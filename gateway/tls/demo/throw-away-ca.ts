@@ -62,7 +62,6 @@ export interface CertificateOptions {
   readonly keys?: webcrypto.CryptoKeyPair
 }
 
-/** Makes a certificate authority, self-signed or signed by `issuer`. */
 export function makeAuthority(options: CertificateOptions): Promise<Authority> {
   const usages = KeyUsageFlags.keyCertSign | KeyUsageFlags.cRLSign
   return make(options, [
@@ -71,7 +70,6 @@ export function makeAuthority(options: CertificateOptions): Promise<Authority> {
   ])
 }
 
-/** Makes the certificate of a server or a client. */
 export function makeCertificate(options: CertificateOptions): Promise<Issued> {
   const { san = [], extendedKeyUsages = [] } = options
   const extensions: Extension[] = [

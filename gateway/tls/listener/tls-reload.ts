@@ -12,7 +12,6 @@ export interface LoadedTls {
   readonly material: TlsMaterial
 }
 
-/** The result of an edit of the files. */
 export type TlsReload =
   | {
       readonly result: 'success'

@@ -46,13 +46,11 @@ export class Stapler {
     this.check()
   }
 
-  /** Another certificate is in force. */
   replaceCertificate(chain: Chain): void {
     this.#chain = chain
     this.check()
   }
 
-  /** Looks at the time. */
   check(): void {
     const nowMs = this.#options.clock()
     const judged = judgeStaple(this.#offered, this.#chain, nowMs)

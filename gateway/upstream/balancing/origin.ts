@@ -10,13 +10,10 @@ export interface Origin<Pool = unknown> {
   /** As configured. */
   readonly url: string
   readonly health: Health
-  /** Its connections. */
   readonly pool: Pool
-  /** What its connections are made with. */
   readonly tls: UpstreamsOptions['tls']
   /** Exchanges in flight. Written by the exchanges. */
   inFlight: number
-  /** What it is guarded by. */
   readonly policy: UpstreamsOptions['policy']
   readonly breaker: CircuitBreaker | undefined
   readonly slowStart: SlowStart | undefined

@@ -38,7 +38,6 @@ export class RetryBudget {
     this.#onOutcome = onOutcome
   }
 
-  /** Whether it is what these settings ask for. */
   isOf(settings: RetrySettings): boolean {
     return isDeepStrictEqual(this.#settings, settings)
   }

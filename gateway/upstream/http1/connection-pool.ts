@@ -13,7 +13,6 @@ interface Options extends PoolBounds {
   readonly deadlines: Deadlines
 }
 
-/** The connections to one upstream. */
 export class ConnectionPool implements Pool<Http1Connection>, ConnectionOwner {
   readonly address: Address
   readonly tls: UpstreamTls | undefined

@@ -24,14 +24,12 @@ export interface ConnectionOwner extends ConnectionTarget {
   free(connection: Http1Connection): void
   /** The connection takes no further exchange. */
   retired(connection: Http1Connection): void
-  /** A socket was closed. */
   closed(): void
 }
 
 /** The exchange that uses a connection. `nowMs`: the connection's clock, read once for each piece received. */
 export interface ConnectionUser extends PendingRequest, BodyReceiver {
   readonly hasBody: boolean
-  /** The request may be written. */
   connected(): void
   /** The connection could not be made; nothing was sent. */
   connectFailed(error: ConnectError): void
@@ -40,7 +38,6 @@ export interface ConnectionUser extends PendingRequest, BodyReceiver {
   /** The response is complete, and the connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: UpgradedStream): void
-  /** The connection is lost. */
   failed(kind: UpstreamFaultKind, cause: string): void
 }
 
@@ -61,7 +58,6 @@ export class Http1Connection implements Timed, ResponseReader {
   /** The upstream may not have read the whole last request: no other may follow it. */
   #leftUnread = false
   #paused = false
-  /** The upstream has closed its side. */
   #hasEnded = false
   readonly #buffer = new ReadBuffer('upstreams')
   /** What was read while the receiver held the body back. */
@@ -70,7 +66,6 @@ export class Http1Connection implements Timed, ResponseReader {
   #upgraded: UpgradedStream | undefined = undefined
   #error: NodeJS.ErrnoException | undefined = undefined
 
-  /** Begins to connect. */
   constructor(owner: ConnectionOwner) {
     this.#owner = owner
     this.#socket = openConnection(owner, {
@@ -126,7 +121,6 @@ export class Http1Connection implements Timed, ResponseReader {
     }
   }
 
-  /** The whole request has been written. */
   sent(): void {
     this.#sending = false
   }
@@ -253,7 +247,6 @@ export class Http1Connection implements Timed, ResponseReader {
     this.#socket.resume()
   }
 
-  /** The upstream has closed its side. */
   #ended(): void {
     if (this.#upgraded !== undefined) return
     this.#hasEnded = true

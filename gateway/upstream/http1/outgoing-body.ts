@@ -5,7 +5,6 @@ import type { BodyReceiver } from '../../http/bodies/read-buffers.ts'
 
 /** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
 export interface BodySender {
-  /** A piece has come from the client. */
   bodyPassed(): void
   /** The connection takes no more for now. */
   bodyHeldBack(): void
@@ -13,7 +12,6 @@ export interface BodySender {
   bodyTaken(): void
   /** The last byte has been handed to the connection. */
   bodySent(): void
-  /** The body cannot be completed. */
   bodyFailed(cause: string): void
 }
 

@@ -17,7 +17,6 @@ export class ResponseLines implements HeadReader {
   minor = 1
   /** Bytes; -1 when there is no Content-Length. */
   contentLength = NO_LENGTH
-  /** Transfer-Encoding is `chunked`. */
   chunked = false
   /** Connection has the option `close`. */
   closes = false

@@ -68,7 +68,6 @@ export class ResponseParser {
     this.phase = 'stopped'
   }
 
-  /** The reader takes data again. */
   release(): void {
     this.held = false
   }
@@ -83,7 +82,6 @@ export class ResponseParser {
     return this.#lines.keepAliveSeconds
   }
 
-  /** The fields of the last head. */
   get fields(): readonly Field[] {
     return this.#head.fields
   }

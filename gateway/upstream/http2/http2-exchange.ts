@@ -16,7 +16,6 @@ import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 /** Each may have opened a connection. */
 const MAX_TIMES_TURNED_AWAY = 3
 
-/** An exchange on a stream of HTTP/2. */
 export class Http2Exchange
   extends PooledExchange<UpstreamSession, SessionPool, ClientState<SessionPool>>
   implements SessionUser, StreamUser, BodySender

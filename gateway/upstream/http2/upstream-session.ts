@@ -31,13 +31,10 @@ export interface SessionOwner extends ConnectionTarget {
   connectFailed(): void
   /** The session takes no further exchange. */
   retired(session: UpstreamSession): void
-  /** Its socket was closed. */
   closed(): void
 }
 
-/** How a stream begins. */
 export interface OpenOptions {
-  /** The request has no body. */
   readonly endStream: boolean
   /** The end of its body is told by its trailers, which may be none. */
   readonly waitForTrailers: boolean
@@ -73,7 +70,6 @@ export class UpstreamSession implements Timed {
   #closeTimer: NodeJS.Timeout | undefined = undefined
   #idleUntilMs = NEVER
 
-  /** Begins to connect. */
   constructor(owner: SessionOwner) {
     this.#owner = owner
     this.#socket = openConnection(owner, {

@@ -40,7 +40,6 @@ export interface StreamUser {
   lost(kind: UpstreamFaultKind, cause: string, wasRefused: boolean): void
 }
 
-/** One request and its response on a session. */
 export class UpstreamStream {
   readonly stream: ClientHttp2Stream
   /** At least the head of a response has come. */
@@ -84,7 +83,6 @@ export class UpstreamStream {
     stream.on('close', () => this.#closed())
   }
 
-  /** Goes on with the pieces after a pause. */
   resume(): void {
     this.#isPaused = false
     this.#tell(() => this.#giveRest())

@@ -1,7 +1,6 @@
 import type { BlockList } from 'node:net'
 import { isTrusted } from '../client-address.ts'
 
-/** Who may come, by address. Plain data. */
 export interface AddressList {
   /** Undefined: everybody. */
   readonly allow: BlockList | undefined

@@ -117,7 +117,6 @@ export interface TunnelReservation {
 
 class Tunnel implements Timed {
   slot = -1
-  /** Why it ended. */
   why: TunnelEnd = 'closed'
   readonly #downstream: Socket
   readonly #upstream: Duplex
