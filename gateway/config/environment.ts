@@ -5,7 +5,6 @@ import { closestTo } from './json/did-you-mean.ts'
 import { describeValue, SEVERAL_GATEWAYS } from './json/schema-check.ts'
 import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
-import type { TlsKeys } from './rules/tls-rules.ts'
 import {
   hostFault,
   issuerFault,
@@ -14,7 +13,7 @@ import {
   urlFault,
   versionFault,
 } from './rules/value-rules.ts'
-import type { Durability, Settings } from './settings.ts'
+import type { Durability, Settings, TlsKeys } from './settings.ts'
 
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
@@ -73,7 +72,8 @@ const VARIABLES: ReadonlyMap<string, Read> = new Map<string, Read>([
   ['GATEWAY_DATA_DIR', (text, overrides) => set(overrides, { dataDir: text })],
   [
     'GATEWAY_LOG_LEVEL',
-    (text, overrides) => choiceFault(text, LOG_LEVELS) ?? set(overrides, { logLevel: text }),
+    (text, overrides) =>
+      choiceFault(text, LOG_LEVELS) ?? set(overrides, { logLevel: text as Settings['logLevel'] }),
   ],
   ['GATEWAY_TLS_PORT', (text, overrides) => portFault(text) ?? setTls(overrides, { port: Number(text) })],
   ['GATEWAY_TLS_CERT', (text, overrides) => setTls(overrides, { certFile: text })],

@@ -2,30 +2,16 @@ import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
+import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
-import { type DocumentedRoutes, documentedRoutes, type WrittenOpenApi } from './openapi/documented-routes.ts'
-import type { ValidateRequests } from './openapi/openapi-document.ts'
-import { auditSettings, checkAudit, type WrittenAudit } from './rules/audit-rules.ts'
-import {
-  algorithmsAndProfile,
-  checkAlgorithms,
-  checkIssuers,
-  issuerSettings,
-  type WrittenIssuer,
-  type WrittenProfile,
-} from './rules/issuer-rules.ts'
+import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
+import { auditSettings, checkAudit } from './rules/audit-rules.ts'
+import { algorithmsAndProfile, checkAlgorithms, checkIssuers, issuerSettings } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
-import {
-  checkPolicies,
-  filePolicy,
-  routePolicy,
-  type WrittenFilePolicy,
-  type WrittenRoutePolicy,
-} from './rules/policy-rules.ts'
+import { checkPolicies, filePolicy, routePolicy } from './rules/policy-rules.ts'
 import { checkRows } from './rules/row-rules.ts'
 import { checkGatewaySchema } from './rules/secret-rules.ts'
-import type { TlsKeys } from './rules/tls-rules.ts'
 import {
   addNetwork,
   fieldNameFault,
@@ -37,10 +23,8 @@ import {
   versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
-import type { DpopSettings, RouteAuth, Settings, SettingsAsWritten, Timeouts } from './settings.ts'
-import type { WrittenTracing } from './tracing-settings.ts'
-import { checkGroups, upstreamGroups, type WrittenGroups } from './upstreams/group-rules.ts'
-import type { WrittenStamps, WrittenWitnesses } from './witness-settings.ts'
+import type { Settings } from './settings.ts'
+import { checkGroups, upstreamGroups } from './upstreams/group-rules.ts'
 
 /** Settings that need the environment, or another file, to be complete. */
 type Completed =
@@ -61,65 +45,16 @@ type Completed =
   | 'reusePort'
 
 /** The settings of config/gateway.json, with every default that does not depend on the environment. Immutable. */
-export interface GatewayFile extends Omit<Settings, Completed> {
-  /** The keys that are missing may be in the environment. */
-  readonly tls?: TlsKeys
-  /** Default: derived from the upstream in force. */
-  readonly jwksUri?: string
-  /** Default: derived from the issuer in force. */
-  readonly audience?: string
-  readonly dpop: {
-    readonly nonce: DpopSettings['nonce']
-    /** Default: derived from the issuer in force. */
-    readonly publicUrls?: readonly string[]
-  }
-  readonly upstreamSecretFile?: string
-  readonly tracing?: WrittenTracing
-  readonly auditWitnesses: WrittenWitnesses | undefined
-  readonly auditStamps: WrittenStamps | undefined
+export interface GatewayFile
+  extends Omit<Settings, Completed>,
+    // What is missing may be in the environment, or follows from the upstream and the issuer in force.
+    Pick<WrittenGateway, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile' | 'tracing'> {
+  readonly auditWitnesses: WrittenGateway['audit']['witnesses']
+  readonly auditStamps: WrittenGateway['audit']['stamps']
 }
 
-/** The file as the schema allows it, with the schema's defaults. */
-interface Written
-  extends SettingsAsWritten,
-    WrittenProfile,
-    WrittenFilePolicy,
-    Pick<GatewayFile, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile' | 'tracing'> {
-  readonly $schema?: string
-  readonly upstream: string | readonly string[]
-  readonly upstreams: WrittenGroups
-  readonly issuer: string
-  readonly issuers: readonly WrittenIssuer[]
-  readonly authThrottle: { readonly failures: number; readonly window: string }
-  readonly addressRate?: { readonly requests: number; readonly window: string }
-  /** Default: whether an issuer has the profile FAPI. */
-  readonly interactionId?: boolean
-  readonly audit: WrittenAudit
-  readonly limits: Pick<Settings, 'onJournalFailure'>
-  readonly trustedProxies: readonly string[]
-  readonly clientCertProxies: readonly string[]
-  readonly allowedFieldNames: readonly string[]
-  /** Default of the routes. */
-  readonly maxBodyBytes: number
-  readonly timeouts: Timeouts & { readonly drainGraceMs: number }
-  readonly routes: readonly WrittenRoute[]
-  readonly openapi?: WrittenOpenApi
-}
-
-interface WrittenRoute extends WrittenRoutePolicy {
-  readonly path: string
-  readonly methods?: readonly string[]
-  readonly auth: readonly RouteAuth[]
-  readonly scopes: readonly string[]
-  readonly upstream: string
-  readonly timeoutMs?: number
-  readonly idleTimeoutMs?: number
-  readonly maxBodyBytes?: number
-  readonly clientCert: boolean
-  readonly validateRequests?: ValidateRequests
-  /** Not of this file. */
-  readonly documentedAt?: string
-}
+/** A row of the file, or one that an operation of `openapi` stands for. */
+type WrittenRoute = WrittenGateway['routes'][number] & { readonly documentedAt?: string }
 
 /** What a row has that names no more than it must. */
 const ROUTE_DEFAULTS = Object.fromEntries(
@@ -142,7 +77,7 @@ export function parseGatewayFile(
   text: string,
   readFile: ReadFile = readText,
 ): Parsed<GatewayFile> {
-  const json = new JsonFile<Written>(file, text, checkGatewaySchema)
+  const json = new JsonFile<WrittenGateway>(file, text, checkGatewaySchema)
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
   json.check('$.host', written.host, hostFault)
@@ -179,7 +114,7 @@ type Proxies = Pick<GatewayFile, 'trustedProxies' | 'clientCertProxies'>
 /** What the text says besides the written values. */
 type Read = Proxies & Pick<GatewayFile, 'issuerIsDefault'>
 
-function gatewayFile(written: Written, read: Read, documented: DocumentedRoutes): GatewayFile {
+function gatewayFile(written: WrittenGateway, read: Read, documented: DocumentedRoutes): GatewayFile {
   const {
     $schema: _,
     upstream,
@@ -235,7 +170,7 @@ function gatewayFile(written: Written, read: Read, documented: DocumentedRoutes)
   }
 }
 
-function allRows({ routes }: Written, { rows }: DocumentedRoutes): readonly WrittenRoute[] {
+function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readonly WrittenRoute[] {
   return [...routes, ...rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)]
 }
 
@@ -243,7 +178,7 @@ function windowFault(window: string): string | undefined {
   return windowToMs(window) <= MAX_WINDOW_MS ? undefined : `must be at most "24h", but is "${window}"`
 }
 
-function checkUpstreams(json: JsonFile<unknown>, { upstream }: Written): void {
+function checkUpstreams(json: JsonFile<unknown>, { upstream }: WrittenGateway): void {
   if (typeof upstream === 'string') {
     json.check('$.upstream', upstream, upstreamFault)
     return
@@ -260,7 +195,7 @@ function checkUpstreams(json: JsonFile<unknown>, { upstream }: Written): void {
   )
 }
 
-function checkTimeouts(json: JsonFile<unknown>, { timeouts }: Written): void {
+function checkTimeouts(json: JsonFile<unknown>, { timeouts }: WrittenGateway): void {
   if (!json.sound('$.timeouts')) return
   const { totalMs = NEVER, requestMs = NEVER, requestHeadersMs } = timeouts
   // A default longer than the total does no harm; a written value longer than it is a mistake.
@@ -275,7 +210,7 @@ function checkTimeouts(json: JsonFile<unknown>, { timeouts }: Written): void {
   }
 }
 
-function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: Written): void {
+function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: WrittenGateway): void {
   if (!Array.isArray(routes)) return
   if (routes.length === 0 && openapi === undefined) {
     const reason = json.wrote('$.routes') ? 'must not be empty' : 'is missing'
@@ -290,7 +225,7 @@ function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: Written): voi
   }
 }
 
-function readNetworks(json: JsonFile<Written>, key: keyof Proxies): BlockList | undefined {
+function readNetworks(json: JsonFile<WrittenGateway>, key: keyof Proxies): BlockList | undefined {
   const networks = json.value?.[key]
   const list = new BlockList()
   json.checkEach(`$.${key}`, networks, (network) => addNetwork(list, network))

@@ -5,6 +5,7 @@ import type { Leniency } from '../http/rules/policy/path-readings.ts'
 import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients-file.ts'
+import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 import type { TracingSettings } from './tracing-settings.ts'
@@ -76,108 +77,56 @@ export interface OpenApiSettings {
   readonly document: object | undefined
 }
 
-/** Bounds on time, and one rate. */
-export interface Timeouts {
-  /** Until the connection to the upstream is open. */
-  readonly connectMs: number
-  /** From the request sent until the upstream's response begins. */
-  readonly headersMs: number
-  /** Silence in the middle of an exchange, on either side; a route's `idleTimeoutMs` takes its place. */
-  readonly bodyIdleMs: number
-  /** Whole upstream exchange, where a route has no `timeoutMs` of its own; undefined: no limit. */
-  readonly totalMs: number | undefined
-  /** Until the TLS handshake of a downstream connection is complete. */
-  readonly handshakeMs: number
-  /** Until a downstream request's header is complete. */
-  readonly requestHeadersMs: number
-  /** Until a downstream request's body is complete; undefined: no limit while it keeps the minimum rate. */
-  readonly requestMs: number | undefined
-  /** How long a request body may pause, and how far it may fall behind the minimum rate. */
-  readonly bodyGraceMs: number
-  /** Minimum rate of a request body. 0: only a pause of `bodyGraceMs` ends it. */
-  readonly minBodyBytesPerSecond: number
-  /** How long an idle downstream connection is kept. */
-  readonly keepAliveMs: number
-  /** After the grace of a stop, until open requests are broken off. */
-  readonly drainMs: number
-}
+export type Timeouts = Omit<WrittenGateway['timeouts'], 'drainGraceMs'>
 
 /** The signature algorithms that tokens may have. */
-export type TokenAlgorithm = 'ES256' | 'PS256' | 'EdDSA' | 'Ed25519' | 'RS256'
-
-/** An issuer whose tokens are accepted, with every default filled in. Immutable. */
-export interface IssuerSettings {
-  /** Exactly the `iss` of its tokens. */
-  readonly issuer: string
-  readonly jwksUri: string
-  readonly audience: string
-  readonly algorithms: readonly TokenAlgorithm[]
-  /** `fapi`: FAPI 2.0 section 5; its tokens must be bound to a key or certificate, and RS256 is none of `algorithms`. */
-  readonly profile: 'fapi' | undefined
-}
+export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
 /** An issuer besides our own. Immutable. */
-export interface FurtherIssuer extends IssuerSettings {
-  /** The scopes that its tokens can grant; others are dropped. */
-  readonly scopes: readonly string[]
+export interface FurtherIssuer extends Omit<WrittenGateway['issuers'][number], 'algorithms'> {
+  readonly algorithms: readonly TokenAlgorithm[]
 }
 
+/** An issuer whose tokens are accepted, with every default filled in. Immutable. */
+export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
+
 /** What DPoP proofs must have (RFC 9449). */
-export interface DpopSettings {
-  /** Whether a proof needs a nonce that the gateway gave out. */
-  readonly nonce: 'off' | 'required'
-  /** The URLs that clients know the gateway by. With the path of a request they must give the `htu` of its proof. */
+export interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
+  /** With the path of a request they must give the `htu` of its proof. */
   readonly publicUrls: readonly string[]
 }
 
+/** The keys of the HTTPS listener that either the file or the environment sets. */
+export type TlsKeys = NonNullable<WrittenGateway['tls']>
+
 /** The public HTTPS listener. Files are relative to the working directory. Immutable. */
-export interface TlsSettings {
+export interface TlsSettings extends TlsKeys {
   readonly port: number
-  /** PEM: the server's certificate, then its chain. */
   readonly certFile: string
   readonly keyFile: string
-  /** Undefined: clients are not asked for certificates. */
-  readonly clientCaFile: string | undefined
-  /** Undefined: nothing is revoked. Never without `clientCaFile`. */
-  readonly clientCrlFile: string | undefined
-  /** The secret that the keys of session tickets are made of. Undefined: each process makes its own. Never with `clientCaFile`. */
-  readonly ticketKeyFile: string | undefined
-  /** DER: what the certificate's authority says of it, for clients (OCSP stapling). Undefined: nothing is sent. */
-  readonly ocspFile: string | undefined
-  /** Whether the authority is asked for it over http. Never with `ocspFile`. */
   readonly ocspFetch: boolean
 }
 
+type WrittenAudit = WrittenGateway['audit']
+
 /** How durable an audit record must be before its request continues. */
-export type Durability = 'written' | 'synced' | 'buffered'
+export type Durability = WrittenAudit['durability']
 
 /** When the gateway closes the audit file and begins a new one; undefined members: never. */
-export interface AuditRotation {
-  readonly maxBytes: number | undefined
+export interface AuditRotation extends Omit<NonNullable<WrittenAudit['rotation']>, 'maxAge'> {
   readonly maxAgeMs: number | undefined
-  /** What becomes of closed files. */
-  readonly compress: 'none' | 'zstd'
 }
 
 /** When closed audit files are removed. */
-export interface AuditRetention {
+export interface AuditRetention extends Omit<NonNullable<WrittenAudit['retention']>, 'keep'> {
   /** After they were closed. */
   readonly keepMs: number
-  /** While less is free on their disk they are removed earlier; undefined: they are not. */
-  readonly minFreeBytes?: number | undefined
-  /** Also where nothing is sealed. */
-  readonly unsealed: boolean
 }
 
+type WrittenShip = NonNullable<WrittenAudit['ship']>
+
 /** A bucket of a server that speaks the S3 protocol. */
-export interface AuditBucket {
-  readonly endpoint: string
-  readonly bucket: string
-  readonly region: string
-  /** Before each name; empty or ends in `/`, as a rule. */
-  readonly prefix: string
-  /** Undefined: the environment has the keys. */
-  readonly credentialsFile: string | undefined
+export interface AuditBucket extends Omit<NonNullable<WrittenShip['s3']>, 'objectLock'> {
   /** Undefined: objects are not locked. */
   readonly objectLock: { readonly mode: 'GOVERNANCE' | 'COMPLIANCE'; readonly retainMs: number } | undefined
 }
@@ -188,41 +137,38 @@ export interface AuditShip {
   readonly s3: AuditBucket | undefined
 }
 
-/** Keys of config/gateway.json that are settings as they stand there. Immutable. */
-export interface SettingsAsWritten {
-  readonly host: string
-  readonly port: number
-  readonly adminHost: string
-  readonly adminPort: number
-  /** Its one line is the bearer token of the admin listener. Undefined: whoever reaches that listener may read it. */
-  readonly adminTokenFile?: string
-  /** The admin listener needs no token although it is not on loopback. */
-  readonly adminOpen: boolean
-  /** Names that browsers may know the admin listener by, besides its address and `adminHost`. */
-  readonly adminNames: readonly string[]
-  /** How long signing keys stay in force when they cannot be fetched again. */
-  readonly jwksMaxStaleMs: number
-  readonly dataDir: string
-  readonly logLevel: string
-  /** Which clients may speak HTTP/2: none, those with TLS (by ALPN), or also those without (by prior knowledge). */
-  readonly http2: false | 'tls' | true
-  /** Whether the gateway adds itself to Via. */
-  readonly via: boolean
-  /** Exchanges open at once; one more is refused with 503. */
-  readonly maxInFlight: number
-  /** Tunnels open at once; one more is refused with 503. */
-  readonly maxTunnels: number
-  /** What happens while the shared store is away to what no limit row decides. */
-  readonly onStoreFailure: {
-    /** How long a response of the store is waited for before it counts as away. */
-    readonly deadlineMs: number
-    readonly replays: 'deny' | 'local'
-    readonly revocations: 'deny' | 'local'
-  }
-}
+/** Keys of config/gateway.json that are other settings, or of another form, or not settings at all. */
+type Reshaped =
+  | '$schema'
+  | 'upstream'
+  | 'upstreams'
+  | 'upstreamSecretFile'
+  | 'tls'
+  | 'jwksUri'
+  | 'audience'
+  | 'algorithms'
+  | 'profile'
+  | 'issuers'
+  | 'dpop'
+  | 'authThrottle'
+  | 'addressRate'
+  | 'interactionId'
+  | 'audit'
+  | 'limits'
+  | 'trustedProxies'
+  | 'clientCertProxies'
+  | 'allowedFieldNames'
+  | 'addresses'
+  | 'maintenance'
+  | 'responseHeaders'
+  | 'maxBodyBytes'
+  | 'timeouts'
+  | 'tracing'
+  | 'openapi'
+  | 'routes'
 
 /** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
-export interface Settings extends SettingsAsWritten, IssuerSettings, VouchingSettings {
+export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings, VouchingSettings {
   readonly configFile: string
   readonly limitsFile: string
   /** Undefined: no route accepts machine clients, and GATEWAY_CLIENTS is not set. */

@@ -1,5 +1,8 @@
+import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import { isText, isToken } from '../http/syntax/characters.ts'
 import { describeFault, type Fault, type Parsed } from './faults.ts'
+import { schemaCheck } from './json/schema-check.ts'
+import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { endpointVariable, parseTracingVariables, type TracingVariables } from './rules/tracing-variables.ts'
 import { urlFault } from './rules/value-rules.ts'
@@ -39,29 +42,12 @@ export interface TracingSettings {
   readonly knownMethods: ReadonlySet<string>
 }
 
-/** The key `tracing` of gateway.json with its defaults. */
-export interface WrittenTracing extends Sampling, Pick<ReceiverSettings, 'compression' | 'timeoutMs'> {
-  /** Default: from the environment; without either there is no tracing. */
-  readonly endpoint?: string
-  readonly headers: Readonly<Record<string, { readonly env: string } | { readonly file: string }>>
-  readonly caFile?: string
-  readonly delayMs: number
-  readonly maxQueue: number
-  readonly serviceName?: string
-  readonly resource: Readonly<Record<string, string>>
-}
+type WrittenTracing = NonNullable<WrittenGateway['tracing']>
 
 /** What is in force without the key in gateway.json. */
-const NOTHING_WRITTEN: WrittenTracing = {
-  headers: {},
-  compression: 'none',
-  timeoutMs: 10_000,
-  ratio: 1,
-  parents: 'all',
-  delayMs: 1000,
-  maxQueue: 2048,
-  resource: {},
-}
+const NOTHING_WRITTEN = {} as WrittenTracing
+schemaCheck(schema.properties.tracing)(NOTHING_WRITTEN)
+
 const NO_NAME = 'must have the name of a header field'
 const SERVICE_NAME = 'countersign'
 /** RFC 9110, PATCH, and QUERY: those of the HTTP semantic conventions. */

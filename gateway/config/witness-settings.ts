@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { describeFault, type Fault, type Parsed } from './faults.ts'
+import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { urlFault } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
@@ -41,30 +42,9 @@ export interface StampsSettings {
   readonly policy: string | undefined
 }
 
-/** `audit.witnesses` of gateway.json, with its defaults. */
-export interface WrittenWitnesses {
-  /** Such as `1m`. */
-  readonly every: string
-  /** Name of a C2SP tlog-policy file, in the place of the others. */
-  readonly policyFile?: string
-  readonly quorum?: number
-  readonly members?: readonly WrittenWitness[]
-}
-
-interface WrittenWitness {
-  readonly url: string
-  readonly key: string
-  readonly caFile?: string
-}
-
-/** `audit.stamps`, likewise. */
-export interface WrittenStamps {
-  readonly url: string
-  readonly every: string
-  readonly authorityFile: string
-  readonly caFile?: string
-  readonly policy?: string
-}
+type WrittenAudit = WrittenGateway['audit']
+type WrittenWitnesses = NonNullable<WrittenAudit['witnesses']>
+type WrittenWitness = NonNullable<WrittenWitnesses['members']>[number]
 
 export interface VouchingSettings {
   readonly auditWitnesses: WitnessesSettings | undefined
@@ -77,8 +57,8 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE----
 interface Sources {
   readonly configFile: string
   readonly written: {
-    readonly auditWitnesses: WrittenWitnesses | undefined
-    readonly auditStamps: WrittenStamps | undefined
+    readonly auditWitnesses: WrittenAudit['witnesses']
+    readonly auditStamps: WrittenAudit['stamps']
   }
   readonly readFile: ReadFile | undefined
 }
@@ -99,7 +79,10 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
   const { auditWitnesses: witnesses, auditStamps: stamps } = written
   const named = witnesses?.policyFile === undefined ? witnesses : fromPolicy(witnesses.policyFile, readFile)
   if (named !== undefined && 'fault' in named) check('witnesses.policyFile', named.fault)
-  const { quorum, members = [] }: Pick<WrittenWitnesses, 'members'> & { readonly quorum?: number | Quorum } =
+  const {
+    quorum,
+    members = [],
+  }: { members?: WrittenWitnesses['members']; quorum?: number | Quorum | undefined } =
     named === undefined || 'fault' in named ? {} : named
   const asked = members.map(({ url, key, caFile }, index) => {
     const path = `witnesses.members[${index}]`

@@ -6,7 +6,7 @@ import {
   type SecureContext,
   type TLSSocket,
 } from 'node:tls'
-import type { TlsVersion } from '../config/upstreams/upstream-group.ts'
+import type { UpstreamTlsSettings } from '../config/upstreams/upstream-group.ts'
 import type { Address } from './upstream-address.ts'
 
 /** What TLS is spoken with; PEM. Plain data. */
@@ -17,8 +17,8 @@ export interface UpstreamTlsTerms {
   readonly key: string | undefined
   /** Undefined: the host of the address. */
   readonly serverName: string | undefined
-  readonly minVersion: TlsVersion
-  readonly maxVersion: TlsVersion
+  readonly minVersion: UpstreamTlsSettings['minVersion']
+  readonly maxVersion: UpstreamTlsSettings['maxVersion']
 }
 
 /**

@@ -1,6 +1,6 @@
 import { AUDIT_KEYS } from './audit-keys.ts'
 import { ISSUER_KEYS } from './issuer-keys.ts'
-import { file } from './key-types.ts'
+import { file, type Written } from './key-types.ts'
 import { LISTENER_KEYS } from './listener-keys.ts'
 import { POLICY_KEYS } from './policy-keys.ts'
 import { ROUTE_KEYS } from './route-keys.ts'
@@ -22,3 +22,6 @@ export const GATEWAY_FILE = file(
     ...ROUTE_KEYS,
   },
 )
+
+/** config/gateway.json as it is read, with its defaults. */
+export type WrittenGateway = Written<typeof GATEWAY_FILE>

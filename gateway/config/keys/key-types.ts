@@ -29,7 +29,9 @@ type Declared<T extends TSchema, O> = O extends { readonly default: unknown } | 
   ? T
   : TOptional<T>
 
-type Frozen<T> = T extends object ? { readonly [Key in keyof T]: Frozen<T[Key]> } : T
+type Frozen<T> = T extends object
+  ? { readonly [Key in keyof T]: Frozen<T[Key]> | (object extends Pick<T, Key> ? undefined : never) }
+  : T
 
 /** What is read from a file, with its defaults. Immutable. */
 export type Written<T extends TSchema> = Frozen<Static<T>>

@@ -1,28 +1,16 @@
 import { withoutNames } from '../../http/rules/path-template.ts'
 import type { Fault } from '../faults.ts'
 import { pathOfPointer } from '../json/json-path.ts'
+import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import { foldedPattern } from '../rules/row-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
-import {
-  type ApiDescription,
-  type ApiOperation,
-  type OpenApiFile,
-  parseOpenApi,
-  type ValidateRequests,
-} from './openapi-document.ts'
-
-/** `openapi` as it may be written: the name of the file alone is the short form. */
-export type WrittenOpenApi = string | (Partial<OpenApiFile> & Pick<OpenApiFile, 'file'>)
+import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
 
 /** The keys of a row that decide which operations it covers. */
-interface OwnRow {
-  readonly path: string
-  readonly methods?: readonly string[]
-  readonly validateRequests?: ValidateRequests
-}
+type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
 
 /** A row that an operation stands for. */
 export interface DocumentedRow {
@@ -47,7 +35,7 @@ export interface DocumentedRoutes {
 
 /** Reads the document that gateway.json names, and what rows it stands for besides those of the file. */
 export function documentedRoutes(
-  written: WrittenOpenApi | undefined,
+  written: WrittenGateway['openapi'],
   own: readonly OwnRow[],
   readFile: ReadFile,
 ): DocumentedRoutes {

@@ -3,6 +3,8 @@ import type { Fault, Parsed } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
 import { pathOfPointer } from '../json/json-path.ts'
 import type { SchemaCheck } from '../json/schema-check.ts'
+import type { Written as Declared } from '../keys/key-types.ts'
+import type { OPENAPI } from '../keys/route-keys.ts'
 import { routePathFault } from '../rules/path-rules.ts'
 import type { RouteAuth } from '../settings.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
@@ -10,21 +12,8 @@ import { readYaml } from './read-yaml.ts'
 import { childPointer, followed } from './references.ts'
 import { readSecurity } from './request-security.ts'
 
-/** `skip-patterns`: as true, but patterns that cannot be matched in bounded time say nothing; otherwise they are faults. */
-export type ValidateRequests = boolean | 'skip-patterns'
-
 /** `openapi` of gateway.json, with its defaults. */
-export interface OpenApiFile {
-  /** Relative to the working directory. */
-  readonly file: string
-  /** Before every path; undefined: the path of the first server of the operation, its path or the document. */
-  readonly basePath?: string
-  /** What security schemes are that do not say so themselves, by name. */
-  readonly schemes: Readonly<Record<string, RouteAuth>>
-  /** Who may call operations of which the document says nothing. Undefined: such an operation is a fault. */
-  readonly auth?: readonly RouteAuth[]
-  readonly validateRequests: ValidateRequests
-}
+export type OpenApiFile = Declared<typeof OPENAPI>
 
 /** One method of one path. */
 export interface ApiOperation {

@@ -1,6 +1,6 @@
 import { isIPv4 } from 'node:net'
 import type { Fault } from '../faults.ts'
-import type { SettingsAsWritten } from '../settings.ts'
+import type { Settings } from '../settings.ts'
 
 /** Whether only programs of this machine reach a listener at this address. */
 export function isLoopback(host: string): boolean {
@@ -9,7 +9,7 @@ export function isLoopback(host: string): boolean {
 
 /** An admin listener that others reach asks for a token, unless the operator says that it need not. */
 export function adminFaults(
-  { adminHost, adminTokenFile, adminOpen }: SettingsAsWritten,
+  { adminHost, adminTokenFile, adminOpen }: Pick<Settings, 'adminHost' | 'adminTokenFile' | 'adminOpen'>,
   place: Pick<Fault, 'file' | 'path'>,
 ): Fault[] {
   if (isLoopback(adminHost) || adminTokenFile !== undefined || adminOpen) return []

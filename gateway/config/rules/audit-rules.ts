@@ -1,32 +1,12 @@
 import type { Fault } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
-import type { AuditBucket, AuditRetention, AuditRotation, Settings } from '../settings.ts'
-import type { WrittenStamps, WrittenWitnesses } from '../witness-settings.ts'
+import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { AuditBucket, Settings } from '../settings.ts'
 import { urlFault } from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
 
-/** `audit` of config/gateway.json as the schema allows it. */
-export interface WrittenAudit {
-  readonly file: string
-  readonly durability: Settings['auditDurability']
-  readonly seals: Settings['auditSeals']
-  readonly sealKeyFile?: string
-  readonly secondSealKey?: 'ml-dsa-44'
-  readonly origin?: string
-  readonly rotation?: Pick<AuditRotation, 'compress'> & {
-    readonly maxBytes?: number
-    readonly maxAge?: string
-  }
-  readonly retention?: Pick<AuditRetention, 'unsealed' | 'minFreeBytes'> & { readonly keep: string }
-  readonly ship?: { readonly directory?: string; readonly s3?: WrittenBucket }
-  readonly witnesses?: WrittenWitnesses
-  readonly stamps?: WrittenStamps
-}
-
-interface WrittenBucket extends Pick<AuditBucket, 'endpoint' | 'bucket' | 'region' | 'prefix'> {
-  readonly credentialsFile?: string
-  readonly objectLock?: { readonly mode: 'GOVERNANCE' | 'COMPLIANCE'; readonly retain: string }
-}
+type WrittenAudit = WrittenGateway['audit']
+type WrittenBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
 type AuditSettings = Pick<
   Settings,

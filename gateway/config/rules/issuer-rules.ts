@@ -1,19 +1,10 @@
 import type { JsonFile } from '../json/json-file.ts'
+import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { FurtherIssuer, IssuerSettings, Settings, TokenAlgorithm } from '../settings.ts'
 import { issuerFault, urlFault } from './value-rules.ts'
 
-/** An issuer as the operator wrote it. */
-export interface WrittenIssuer extends WrittenProfile {
-  readonly issuer: string
-  readonly jwksUri: string
-  readonly audience: string
-  readonly scopes: readonly string[]
-}
-
-export interface WrittenProfile {
-  readonly algorithms?: readonly TokenAlgorithm[]
-  readonly profile?: 'fapi'
-}
+type WrittenIssuer = WrittenGateway['issuers'][number]
+type WrittenProfile = Pick<WrittenIssuer, 'algorithms' | 'profile'>
 
 /** FAPI 2.0 section 5.4.1. */
 const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']

@@ -1,51 +1,20 @@
 import { BlockList } from 'node:net'
 import type { AddressList } from '../../http/rules/policy/address-list.ts'
-import { type CorsTerms, corsOf, originFault } from '../../http/rules/policy/cors.ts'
+import { corsOf, originFault } from '../../http/rules/policy/cors.ts'
 import type { Leniency } from '../../http/rules/policy/path-readings.ts'
-import {
-  forwardedPolicy,
-  type ResponseHeaders,
-  responseLines,
-} from '../../http/rules/policy/response-policy.ts'
+import { forwardedPolicy, responseLines } from '../../http/rules/policy/response-policy.ts'
 import { isText, isToken } from '../../http/syntax/characters.ts'
 import { refusal } from '../../refusals.ts'
 import type { JsonFile } from '../json/json-file.ts'
-import type { Maintenance, Route, RouteAuth, Screening, Settings } from '../settings.ts'
+import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { Maintenance, Route, Screening, Settings } from '../settings.ts'
 import { methodFault, methodSet } from './method-rules.ts'
 import { addNetwork } from './value-rules.ts'
 
-interface WrittenAddresses {
-  readonly allow?: readonly string[]
-  readonly deny?: readonly string[]
-}
-
-interface WrittenMaintenance {
-  readonly purpose: string
-  readonly retryAfterSeconds: number
-  readonly passes: readonly string[]
-}
-
-/** As in gateway.json: what it says for all routes. */
-export interface WrittenFilePolicy {
-  readonly addresses?: WrittenAddresses
-  readonly maintenance?: WrittenMaintenance
-  readonly responseHeaders?: ResponseHeaders
-}
-
-/** As in gateway.json: what a row says. */
-export interface WrittenRoutePolicy extends Leniency {
-  readonly auth: readonly RouteAuth[]
-  readonly methods?: readonly string[]
-  readonly addresses?: WrittenAddresses
-  readonly cors?: Omit<CorsTerms, 'methods'> & { readonly methods?: readonly string[] }
-  readonly maintenance?: WrittenMaintenance
-  readonly mode: 'enforce' | 'shadow'
-  readonly responseHeaders?: Omit<ResponseHeaders, 'strictTransportSecurity'>
-}
-
-interface Written extends WrittenFilePolicy {
-  readonly routes: readonly WrittenRoutePolicy[]
-}
+type WrittenRoute = WrittenGateway['routes'][number]
+/** What the file and its routes both say. */
+type WrittenPolicy = Pick<WrittenGateway, 'addresses' | 'maintenance' | 'responseHeaders'>
+type Written = Pick<WrittenGateway, 'routes'> & WrittenPolicy
 
 /** For a CORS route that lets every method through. */
 const COMMON_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
@@ -63,7 +32,7 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
   }
 }
 
-function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenFilePolicy): void {
+function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenPolicy): void {
   const { addresses, maintenance, responseHeaders } = policy
   json.checkEach(`${at}.addresses.allow`, addresses?.allow, networkFault)
   json.checkEach(`${at}.addresses.deny`, addresses?.deny, networkFault)
@@ -73,7 +42,7 @@ function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenFilePol
   }
 }
 
-function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: WrittenRoutePolicy): void {
+function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: WrittenRoute): void {
   if (cors === undefined) return
   json.checkEach(`${at}.cors.origins`, cors.origins, originFault)
   json.check(`${at}.cors.credentials`, cors, ({ credentials, origins }) =>
@@ -90,7 +59,7 @@ function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: Writt
   json.checkEach(`${at}.cors.exposedHeaders`, cors.exposedHeaders, nameFault)
 }
 
-function shadowFault({ mode, auth }: WrittenRoutePolicy): string | undefined {
+function shadowFault({ mode, auth }: WrittenRoute): string | undefined {
   if (mode !== 'shadow' || !Array.isArray(auth) || auth.some((kind) => kind !== 'none')) return undefined
   return 'must not be "shadow" where "auth" has only "none": nothing is decided there'
 }
@@ -118,7 +87,7 @@ function nameFault(name: string): string | undefined {
 type FilePolicy = Pick<Settings, 'addresses' | 'leniency' | 'responseLines'>
 
 /** @param written without faults */
-export function filePolicy({ addresses, responseHeaders = {}, routes }: Written): FilePolicy {
+export function filePolicy({ addresses, responseHeaders, routes }: Written): FilePolicy {
   return {
     addresses: addressList(addresses),
     leniency: leniencyOf({
@@ -126,14 +95,14 @@ export function filePolicy({ addresses, responseHeaders = {}, routes }: Written)
       pathParameters: routes.some((route) => route.pathParameters),
       underscoreNames: routes.some((route) => route.underscoreNames),
     }),
-    responseLines: responseLines(responseHeaders),
+    responseLines: responseLines(responseHeaders ?? {}),
   }
 }
 
 type RoutePolicy = Pick<Route, 'screening' | 'isShadow' | 'leniency' | 'cors' | 'forwarded' | 'responseLines'>
 
 /** @param file without faults; its maintenance and headers hold where the route has none of its own */
-export function routePolicy(route: WrittenRoutePolicy, file: Written): RoutePolicy {
+export function routePolicy(route: WrittenRoute, file: Written): RoutePolicy {
   const headers = { ...file.responseHeaders, ...route.responseHeaders }
   const cors = route.cors && corsOf({ ...route.cors, methods: corsMethods(route) })
   const screening: Screening = {
@@ -151,7 +120,7 @@ export function routePolicy(route: WrittenRoutePolicy, file: Written): RoutePoli
   }
 }
 
-function corsMethods({ cors, methods }: WrittenRoutePolicy): readonly string[] {
+function corsMethods({ cors, methods }: WrittenRoute): readonly string[] {
   return cors?.methods ?? [...(methodSet(methods) ?? COMMON_METHODS)]
 }
 
@@ -161,7 +130,7 @@ function leniencyOf({ encodedSlashes, pathParameters, underscoreNames }: Lenienc
     : undefined
 }
 
-function addressList(written: WrittenAddresses | undefined): AddressList | undefined {
+function addressList(written: WrittenPolicy['addresses']): AddressList | undefined {
   return written && { allow: networks(written.allow), deny: networks(written.deny) }
 }
 
@@ -172,7 +141,7 @@ function networks(written: readonly string[] | undefined): BlockList | undefined
   return list
 }
 
-function maintenanceOf(written: WrittenMaintenance | undefined): Maintenance | undefined {
+function maintenanceOf(written: WrittenPolicy['maintenance']): Maintenance | undefined {
   return (
     written && {
       refusal: refusal('maintenance', {

@@ -1,8 +1,5 @@
 import type { Fault, Parsed } from '../faults.ts'
-import type { TlsSettings } from '../settings.ts'
-
-/** The keys of the HTTPS listener that either the file or the environment sets. */
-export type TlsKeys = { readonly [Key in keyof TlsSettings]?: Exclude<TlsSettings[Key], undefined> }
+import type { TlsKeys, TlsSettings } from '../settings.ts'
 
 export const TLS_VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
   port: 'GATEWAY_TLS_PORT',

@@ -2,35 +2,13 @@ import { isIP } from 'node:net'
 import type { JsonFile } from '../json/json-file.ts'
 import { childPath } from '../json/json-path.ts'
 import { describeValue } from '../json/schema-check.ts'
+import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { pathFault } from '../rules/path-rules.ts'
 import { hostFault, tidyUpstream, upstreamFault, versionFault } from '../rules/value-rules.ts'
-import {
-  type BreakerSettings,
-  DEFAULT_GROUP,
-  type HealthCheckSettings,
-  NO_POLICY,
-  type RetrySettings,
-  type UpstreamGroup,
-  type UpstreamTlsSettings,
-} from './upstream-group.ts'
+import { DEFAULT_GROUP, type HealthCheckSettings, NO_POLICY, type UpstreamGroup } from './upstream-group.ts'
 
-/** The key `upstreams` as the schema allows it, with the schema's defaults. */
-export type WrittenGroups = Readonly<Record<string, WrittenGroup>>
-
-interface WrittenGroup {
-  readonly targets?: readonly string[]
-  readonly healthCheck?: Partial<HealthCheckSettings> & Pick<HealthCheckSettings, 'path'>
-  readonly breaker?: BreakerSettings
-  readonly retry?: RetrySettings
-  readonly slowStartMs: number
-  readonly maxInFlight?: number
-  readonly tls?: Partial<UpstreamTlsSettings> & Pick<UpstreamTlsSettings, 'minVersion' | 'maxVersion'>
-}
-
-interface Written {
-  readonly upstreams: WrittenGroups
-  readonly routes: readonly { readonly upstream: string }[]
-}
+type WrittenGroup = WrittenGateway['upstreams'][string]
+type Written = Pick<WrittenGateway, 'upstreams' | 'routes'>
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 const MAX_GROUPS = 256
@@ -61,7 +39,7 @@ export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Writ
 }
 
 /** The groups with every default filled in. The targets of the default group are those of `upstream`. */
-export function upstreamGroups(written: WrittenGroups): readonly UpstreamGroup[] {
+export function upstreamGroups(written: WrittenGateway['upstreams']): readonly UpstreamGroup[] {
   return Object.entries(written).map(
     ([name, { targets = [], healthCheck, breaker, retry, slowStartMs, maxInFlight, tls }]) => ({
       name,

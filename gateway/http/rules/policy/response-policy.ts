@@ -4,15 +4,15 @@ import { CORS_RESPONSE_FIELDS } from './cors.ts'
 /** What gateway.json adds to responses. No key of it can take a mandatory header away or weaken it. */
 export interface ResponseHeaders {
   /** Seconds, at least those of the mandatory header. */
-  readonly strictTransportSecurity?: { readonly maxAgeSeconds: number; readonly preload: boolean }
-  readonly contentSecurityPolicy?: string
-  readonly referrerPolicy?: string
-  readonly permissionsPolicy?: string
-  readonly crossOriginOpenerPolicy?: string
-  readonly crossOriginEmbedderPolicy?: string
-  readonly crossOriginResourcePolicy?: string
+  readonly strictTransportSecurity?: { readonly maxAgeSeconds: number; readonly preload: boolean } | undefined
+  readonly contentSecurityPolicy?: string | undefined
+  readonly referrerPolicy?: string | undefined
+  readonly permissionsPolicy?: string | undefined
+  readonly crossOriginOpenerPolicy?: string | undefined
+  readonly crossOriginEmbedderPolicy?: string | undefined
+  readonly crossOriginResourcePolicy?: string | undefined
   /** The service may send clients elsewhere. */
-  readonly altSvc?: boolean
+  readonly altSvc?: boolean | undefined
 }
 
 /** What happens to the fields of a service's response, besides what happens everywhere. Plain data. */
