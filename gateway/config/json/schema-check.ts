@@ -84,18 +84,18 @@ class Inspection {
   readonly #steps: (string | number)[] = []
 
   visit(schema: Schema, value: unknown): void {
+    const isObject = isOfType('object', value)
+    if (isObject) fillDefaults(schema, value as Record<string, unknown>)
     const reason = faultOf(schema, value)
     if (reason !== undefined) this.#refuse((path) => reason + removalHint(path, value))
-    if (Array.isArray(value)) this.#visitEntries(schema, value)
-    else if (typeof value === 'object' && value !== null) {
-      this.#visitKeys(schema, value as Record<string, unknown>)
-    }
+    if (isObject) this.#visitKeys(schema, value as Record<string, unknown>)
+    else if (Array.isArray(value)) this.#visitEntries(schema, value)
   }
 
   #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {
-    if (list.length > maxItems) {
-      // Rules are not to look at each of its rows either.
-      if (this.#steps.length === 1) this.unsound.push('$')
+    if (list.length > maxItems && this.#steps.length === 1) {
+      // Nor are rules to look at each of its rows.
+      this.unsound.push('$')
       return
     }
     if (items === undefined) return
@@ -116,9 +116,7 @@ class Inspection {
       else this.#refuse(() => 'is missing', key)
     }
     for (const key in properties) {
-      const part = properties[key] as Schema
-      if (value[key] === undefined && part.default !== undefined) value[key] = copyOf(part.default)
-      if (value[key] !== undefined) this.#visitAt(key, part, value[key])
+      if (value[key] !== undefined) this.#visitAt(key, properties[key] as Schema, value[key])
     }
   }
 
@@ -154,8 +152,12 @@ class Inspection {
   }
 }
 
-function copyOf(value: unknown): unknown {
-  return typeof value === 'object' ? structuredClone(value) : value
+function fillDefaults({ properties = {} }: Schema, value: Record<string, unknown>): void {
+  for (const key in properties) {
+    const preset = properties[key]?.default
+    if (value[key] !== undefined || preset === undefined) continue
+    value[key] = typeof preset === 'object' ? structuredClone(preset) : preset
+  }
 }
 
 /** The first thing that is wrong with a value itself, whatever is below it. */
