@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
-import { NEEDS_RESTART, nameInFile } from '../config/reload/settings-change.ts'
+import { nameInFile } from '../config/json/key-names.ts'
+import { NEEDS_RESTART } from '../config/reload/settings-change.ts'
 
 type Row = Readonly<Record<string, unknown>>
 

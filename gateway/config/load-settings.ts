@@ -8,6 +8,7 @@ import {
 } from './environment.ts'
 import type { Fault, Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+import { nameInFile, variableOf } from './json/key-names.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { adminFaults } from './rules/admin-rules.ts'
@@ -26,28 +27,15 @@ import { loadTracing, type TracingSettings } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadVouching } from './witness-settings.ts'
 
-/** Where each key that can be in conflict with another is set: in the file, and in the environment. */
-const PLACES = {
-  port: ['$.port', 'GATEWAY_PORT'],
-  adminHost: ['$.adminHost', 'GATEWAY_ADMIN_HOST'],
-  adminPort: ['$.adminPort', 'GATEWAY_ADMIN_PORT'],
-  upstreams: ['$.upstream', 'GATEWAY_UPSTREAM'],
-  issuer: ['$.issuer', 'GATEWAY_ISSUER'],
-  jwksUri: ['$.jwksUri', 'GATEWAY_JWKS_URI'],
-  auditFile: ['$.audit.file', 'GATEWAY_AUDIT_FILE'],
-  auditDurability: ['$.audit.durability', 'GATEWAY_AUDIT_DURABILITY'],
-  auditSeals: ['$.audit.seals', 'GATEWAY_AUDIT_SEALS'],
-} as const
-
 /** What the environment has overridden already. */
 type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'auditWitnesses' | 'auditStamps'> & {
   readonly auditWitnesses: unknown
   readonly auditStamps: unknown
 }
 
-/** Which of two conflicting keys a fault names: the one set by the environment, else the first. */
+/** Which of two conflicting settings a fault names: the one set by the environment, else the first. */
 type Place = (
-  ...keys: readonly [keyof typeof PLACES, ...(keyof typeof PLACES)[]]
+  ...settings: readonly [keyof GatewayFile, ...(keyof GatewayFile)[]]
 ) => Pick<Fault, 'file' | 'path'>
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
@@ -136,11 +124,11 @@ export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'ro
 }
 
 function placeIn(configFile: string, overrides: Overrides): Place {
-  return (...keys) => {
-    const overridden = keys.find((key) => key in overrides)
+  return (...settings) => {
+    const overridden = settings.find((setting) => setting in overrides)
     return overridden === undefined
-      ? { file: configFile, path: PLACES[keys[0]][0] }
-      : { file: ENVIRONMENT, path: PLACES[overridden][1] }
+      ? { file: configFile, path: `$.${nameInFile(settings[0])}` }
+      : { file: ENVIRONMENT, path: variableOf(nameInFile(overridden)) }
   }
 }
 

@@ -1,41 +1,28 @@
 import { BlockList } from 'node:net'
+import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { Settings } from './settings.ts'
 
 /**
- * Whether a setting is shown as it is: `false` where it may hold a secret, or is shown in another place or form. Names of files are
- * no secrets; that of the seals' key is left out all the same.
+ * Whether a setting is shown as it is: `false` where it may hold a secret, or is shown in another place or form. Keys of gateway.json
+ * are shown unless this says otherwise: they name files of secrets, and never hold one.
  */
-const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
+const SHOWN: Readonly<
+  Record<Exclude<keyof Settings, keyof WrittenGateway>, boolean> &
+    Partial<Record<keyof WrittenGateway, boolean>>
+> = {
   configFile: false,
   limitsFile: false,
   clientsFile: false,
   upstreamSecret: false,
+  upstreamSecretFile: false,
   upstreamTls: false,
   store: false,
   tracing: false,
   routes: false,
   openapi: false,
-  host: true,
-  port: true,
-  adminHost: true,
-  adminPort: true,
-  adminNames: true,
   adminTokenFile: false,
-  adminOpen: true,
-  tls: true,
-  upstreams: true,
   upstreamGroups: true,
-  issuer: true,
   issuerIsDefault: false,
-  jwksUri: true,
-  audience: true,
-  algorithms: true,
-  profile: true,
-  issuers: true,
-  jwksMaxStaleMs: true,
-  dpop: true,
-  authThrottle: true,
-  addressRate: true,
   auditFile: true,
   auditDurability: true,
   auditSeals: true,
@@ -47,23 +34,10 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
   auditStamps: true,
   auditRetention: true,
   auditShip: true,
-  dataDir: true,
-  logLevel: true,
-  http2: true,
-  via: true,
-  interactionId: true,
-  maxInFlight: true,
-  maxTunnels: true,
-  onStoreFailure: true,
   onJournalFailure: true,
-  trustedProxies: true,
-  clientCertProxies: true,
-  allowedFieldNames: true,
   memoryProfile: true,
   reusePort: true,
   drainGraceMs: true,
-  timeouts: true,
-  addresses: true,
   leniency: true,
   responseLines: true,
 }
@@ -71,7 +45,7 @@ const SHOWN: Readonly<Record<keyof Settings, boolean>> = {
 /** The settings as JSON, without secrets: of those it says only whether they are set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
   const { store, upstreamSecret } = settings
-  const shown = Object.entries(settings).filter(([key]) => SHOWN[key as keyof Settings])
+  const shown = Object.entries(settings).filter(([key]) => SHOWN[key as keyof Settings] ?? true)
   return plain({
     ...Object.fromEntries(shown),
     openapi: settings.openapi && { file: settings.openapi.file, hash: settings.openapi.hash },

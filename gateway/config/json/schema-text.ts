@@ -26,7 +26,10 @@ function published(declaration: Declaration): object {
   const needed = required?.filter((name) => properties?.[name]?.default === undefined)
   return {
     ...(description !== undefined && {
-      description: env === undefined ? description : `${description} Environment: ${env}.`,
+      description:
+        env === undefined
+          ? description
+          : `${description} Environment: ${env}${items === undefined ? '' : ', separated by commas'}.`,
     }),
     ...(env !== undefined && { environment: env }),
     ...words,

@@ -71,8 +71,8 @@ export const LISTENER_KEYS = {
   ),
   adminNames: list(
     TEXT,
-    'Names under which browsers and other callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other name in Host is refused, so that no web page can reach the listener by a name that it controls (DNS rebinding). Environment: GATEWAY_ADMIN_NAMES, separated by commas.',
-    { maxItems: 64, default: [], examples: [['gateway.ops.example']] },
+    'Names under which browsers and other callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other name in Host is refused, so that no web page can reach the listener by a name that it controls (DNS rebinding).',
+    { env: 'GATEWAY_ADMIN_NAMES', maxItems: 64, default: [], examples: [['gateway.ops.example']] },
   ),
   http2: choice(
     ['tls', true, false],

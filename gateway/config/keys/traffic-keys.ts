@@ -81,7 +81,7 @@ const TIMEOUTS = keys({
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
     'After SIGTERM: how long everybody is still served while the gateway is not ready, so that those who balance the load notice; then its listeners close. SIGINT skips it.',
-    { range: [0, 86_400_000], default: 2000 },
+    { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
     'After the grace of a stop, and at a restart: until what is still open is broken off. With the grace and half a second it must fit the time that the orchestrator gives: Docker 10 s, Kubernetes 30 s.',

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
+import { nameInFile } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
@@ -36,26 +37,6 @@ export const NEEDS_RESTART = [
   'limitsFile',
   'configFile',
 ] as const satisfies readonly (keyof Settings)[]
-
-/** Keys that have another name in the file. */
-const NAMES_IN_FILE: Readonly<Record<string, string>> = {
-  upstreams: 'upstream',
-  upstreamGroups: 'upstreams',
-  upstreamTls: 'upstreams.*.tls',
-  auditFile: 'audit.file',
-  auditDurability: 'audit.durability',
-  auditSeals: 'audit.seals',
-  auditSealKeyFile: 'audit.sealKeyFile',
-  auditSecondSealKey: 'audit.secondSealKey',
-  auditOrigin: 'audit.origin',
-  auditRotation: 'audit.rotation',
-  auditWitnesses: 'audit.witnesses',
-  auditStamps: 'audit.stamps',
-  auditRetention: 'audit.retention',
-  auditShip: 'audit.ship',
-  onJournalFailure: 'limits.onJournalFailure',
-  drainGraceMs: 'timeouts.drainGraceMs',
-}
 
 const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreamTls', 'store', 'tracing'])
 
@@ -97,11 +78,6 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   const shown = (one: Settings, other: Settings) =>
     Object.fromEntries(keys.map((key) => [nameInFile(key), shownValue(key, one[key], other[key])]))
   return { keys: keys.map(nameInFile), before: shown(before, after), after: shown(after, before) }
-}
-
-/** What gateway.json calls a key of the settings. */
-export function nameInFile(key: string): string {
-  return NAMES_IN_FILE[key] ?? key
 }
 
 /** Of the API's description which one it is. */

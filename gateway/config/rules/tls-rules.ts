@@ -1,16 +1,6 @@
 import type { Fault, Parsed } from '../faults.ts'
+import { variableOf } from '../json/key-names.ts'
 import type { TlsKeys, TlsSettings } from '../settings.ts'
-
-export const TLS_VARIABLES: Readonly<Record<keyof TlsSettings, string>> = {
-  port: 'GATEWAY_TLS_PORT',
-  certFile: 'GATEWAY_TLS_CERT',
-  keyFile: 'GATEWAY_TLS_KEY',
-  clientCaFile: 'GATEWAY_TLS_CLIENT_CA',
-  clientCrlFile: 'GATEWAY_TLS_CLIENT_CRL',
-  ticketKeyFile: 'GATEWAY_TLS_TICKET_KEY',
-  ocspFile: 'GATEWAY_TLS_OCSP',
-  ocspFetch: 'GATEWAY_TLS_OCSP_FETCH',
-}
 
 /** The keys from the file and from the environment. */
 export interface TlsSources {
@@ -66,5 +56,5 @@ export function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Faul
   const inFile = environment === undefined || (written?.[key] !== undefined && environment[key] === undefined)
   return inFile
     ? { file: configFile, path: `$.tls.${key}` }
-    : { file: 'environment', path: TLS_VARIABLES[key] }
+    : { file: 'environment', path: variableOf(`tls.${key}`) }
 }

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
+import { variableOf } from '../../config/json/key-names.ts'
 import { loadFile, type ReadFile, readLenient, readPrivate, unreadable } from '../../config/load-file.ts'
 import { type Disk, FileWatch, LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
 import { lapses } from '../../config/rules/certificate-times.ts'
-import { TLS_VARIABLES } from '../../config/rules/tls-rules.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
 /** The texts of the files, and the material made from them. */
@@ -78,7 +78,7 @@ export function loadTls(files: TlsFiles, nowMs: number, readFile: ReadFile = rea
 /** For the fault of a file that cannot be read. */
 function namedBy(part: Part): string {
   const key = FILE_OF[part]
-  return `"tls.${key}" (${TLS_VARIABLES[key]})`
+  return `"tls.${key}" (${variableOf(`tls.${key}`)})`
 }
 
 /** Each file that was loaded, and what was in it. */
