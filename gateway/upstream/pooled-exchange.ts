@@ -5,7 +5,9 @@ import { CountedAttempts } from './balancing/counted-attempts.ts'
 import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, mayRetry } from './balancing/retry.ts'
 import type { RetryBudget } from './balancing/retry-budget.ts'
-import type { ClientState, Pool } from './pooled-upstreams.ts'
+import type { ConnectError } from './open-connection.ts'
+import type { Pool } from './pool.ts'
+import type { ClientState } from './pooled-upstreams.ts'
 import { stepTimeout, totalTimeout, type WaitedFor } from './timeout-faults.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
@@ -19,7 +21,7 @@ const NONE_TRIED: readonly never[] = []
  * sender holds and what its connection reports to: one allocation for each request.
  */
 export abstract class PooledExchange<
-    Connection,
+    Connection extends Timed,
     OwnPool extends Pool<Connection>,
     State extends ClientState<OwnPool>,
   >
@@ -58,7 +60,8 @@ export abstract class PooledExchange<
     this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
   }
 
-  protected abstract fieldsChanged(): void
+  /** Writes the head of the request, at first and when its fields have changed. @throws Error when it cannot be sent */
+  protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
   protected abstract get isSending(): boolean
   /** The sender of the request body must act next. */
@@ -71,6 +74,12 @@ export abstract class PooledExchange<
   }
 
   begin(): void {
+    try {
+      this.writeHead()
+    } catch (error) {
+      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${error}` })
+      return
+    }
     this.state.deadlines.add(this)
     this.state.retries?.deposit()
     if (this.state.closed) this.failLater(CLOSED)
@@ -142,7 +151,7 @@ export abstract class PooledExchange<
       const connection = origin.pool.lease(this.#retried, this.nowMs)
       if (connection !== undefined) {
         this.attemptBegan()
-        if (this.request.attempts?.began(origin.url) === true) this.fieldsChanged()
+        if (this.request.attempts?.began(origin.url) === true) this.writeHead()
         return connection
       }
       skipped = [...skipped, origin]
@@ -151,10 +160,11 @@ export abstract class PooledExchange<
   }
 
   /** The connection could not be made; nothing was sent. Tries another upstream. */
-  protected connectionRefused(fault: UpstreamFault): void {
+  connectFailed({ code, message }: ConnectError): void {
     const { retries, choice } = this.state
+    const kind = code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
     this.attemptRefused()
-    this.request.attempts?.failed(fault.kind)
+    this.request.attempts?.failed(kind)
     this.#tried = [...this.#tried, this.chosenOrigin]
     this.detach()
     if (retries !== undefined && !choice.hasAny(this.#tried)) {
@@ -162,7 +172,7 @@ export abstract class PooledExchange<
       if (this.#mayResend(retries, NONE_TRIED)) this.#tried = NONE_TRIED
     }
     this.nowMs = this.state.clock()
-    this.attempt(fault)
+    this.attempt({ kind, cause: `${code}: ${message}` })
   }
 
   protected connectionLost(
@@ -183,6 +193,16 @@ export abstract class PooledExchange<
   /** The upstream must send its head now, unless it has. */
   protected awaitHead(): void {
     if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.state.headersMs
+  }
+
+  bodyHeldBack(): void {
+    if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+  }
+
+  /** May be called inside `send`, so the fault is reported later. */
+  bodyFailed(cause: string): void {
+    this.dropConnection()
+    this.failLater({ kind: 'broken', cause })
   }
 
   /** After an early head the upstream may send nothing more until it has the body. Not while its response is held back. */
@@ -270,10 +290,10 @@ export abstract class PooledExchange<
 
   /** `send` may not have returned yet. */
   protected failLater(fault: UpstreamFault): void {
-    process.nextTick(reportFault, this, fault)
+    process.nextTick(() => this.reportFault(fault))
   }
 
-  reportFault(fault: UpstreamFault): void {
+  protected reportFault(fault: UpstreamFault): void {
     if (this.over) return
     this.finish()
     this.response.fault(fault)
@@ -293,10 +313,6 @@ export abstract class PooledExchange<
     this.attemptOver()
     return connection
   }
-}
-
-function reportFault(exchange: { reportFault(fault: UpstreamFault): void }, fault: UpstreamFault): void {
-  exchange.reportFault(fault)
 }
 
 function continueReading(exchange: { continueReading(): void }): void {

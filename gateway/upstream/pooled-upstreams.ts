@@ -1,7 +1,8 @@
-import type { Deadlines } from '../http/syntax/deadlines.ts'
+import type { Deadlines, Timed } from '../http/syntax/deadlines.ts'
 import { Choice } from './balancing/choice.ts'
 import type { Origin } from './balancing/origin.ts'
 import { RetryBudget } from './balancing/retry-budget.ts'
+import type { Pool, PoolBounds } from './pool.ts'
 import type {
   UpstreamCall,
   UpstreamClient,
@@ -10,25 +11,6 @@ import type {
   UpstreamTarget,
 } from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
-
-export interface PoolBounds {
-  readonly connectMs: number
-  /** Connecting, in use or idle. */
-  readonly maxConnections: number
-}
-
-export interface Pool<Connection> {
-  /**
-   * @param fresh prefer a new connection to an idle one.
-   * @param nowMs the clock.
-   * @returns undefined when all connections are in use.
-   */
-  lease(fresh: boolean, nowMs: number): Connection | undefined
-  /** Changes its bounds, for connections that are made from now on. */
-  bound(bounds: PoolBounds): void
-  /** Closes idle connections at once and the others when they are free; resolves when all are closed. */
-  close(): Promise<void>
-}
 
 /** What all exchanges of an upstream client share. Times in milliseconds. */
 export interface ClientState<OwnPool> {
@@ -66,7 +48,7 @@ type ExchangeClass<State> = new (
 ) => UpstreamCall & { begin(): void }
 
 /** A client whose exchanges take their connections from the pools of the upstreams. */
-export class PooledUpstreams<State extends ClientState<Pool<unknown>>> implements UpstreamClient {
+export class PooledUpstreams<State extends ClientState<Pool<Timed>>> implements UpstreamClient {
   readonly #state: State
   readonly #Exchange: ExchangeClass<State>
   readonly speaksHttp2: boolean

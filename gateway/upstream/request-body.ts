@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream'
+import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../http/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
@@ -40,4 +40,117 @@ export function mayLeaveBody(method: string, hasBody: boolean): boolean {
 /** Whether the status proves that the body was read. A service may refuse a request after its head alone. */
 export function hasReadBody(method: string, status: number): boolean {
   return METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
+}
+
+/** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
+export interface BodySender {
+  bodyPassed(): void
+  /** The connection takes no more for now. */
+  bodyHeldBack(): void
+  /** The connection takes more again. */
+  bodyTaken(): void
+  /** The last byte has been handed to the connection. */
+  bodySent(): void
+  bodyFailed(cause: string): void
+}
+
+/**
+ * Streams a downstream body to an upstream, as fast as that takes it. The source is never destroyed here, only paused:
+ * its connection is still needed for the response. A body that breaks off, or does not have the length it announced, is
+ * never sent as complete (RFC 9112 section 8).
+ */
+export abstract class StreamedBody<To extends Writable> {
+  protected readonly source: Readable
+  protected readonly to: To
+  protected readonly sender: BodySender
+  /** Bytes still to come; undefined: not known. */
+  protected left: number | undefined
+  /** The upstream takes no more for now; otherwise the source is waited for. */
+  heldBack = false
+  protected isOver = false
+
+  /** @param bytes its length; undefined: not known. */
+  constructor(
+    source: Readable,
+    bytes: number | undefined,
+    to: { readonly stream: To; readonly sender: BodySender },
+  ) {
+    this.source = source
+    this.left = bytes
+    this.to = to.stream
+    this.sender = to.sender
+  }
+
+  /** @returns whether more may follow at once */
+  protected abstract write(piece: Buffer): boolean
+  /** All has been written: calls `detach`, and tells the sender. */
+  protected abstract finish(): void
+
+  start(): void {
+    const { source } = this
+    if (source.readableEnded) {
+      this.#end()
+      return
+    }
+    source.on('data', this.onData)
+    source.on('end', this.#onEnd)
+    source.on('error', this.#onError)
+    source.on('close', this.#onClose)
+    this.to.on('drain', this.#onDrain)
+    source.resume()
+  }
+
+  /** Stops sending and leaves the source paused. */
+  stop(): void {
+    if (this.isOver) return
+    this.detach()
+    this.source.pause()
+  }
+
+  protected readonly onData = (piece: Buffer): void => {
+    if (this.left !== undefined) {
+      this.left -= piece.length
+      if (this.left < 0) {
+        this.#fail('a body longer than its Content-Length')
+        return
+      }
+    }
+    const takesMore = this.write(piece)
+    if (this.isOver) return
+    this.sender.bodyPassed()
+    if (takesMore || this.heldBack || this.isOver) return
+    this.heldBack = true
+    this.source.pause()
+    this.sender.bodyHeldBack()
+  }
+
+  readonly #onEnd = (): void => this.#end()
+  readonly #onError = (error: Error): void => this.#fail(`the body: ${error.message}`)
+  readonly #onClose = (): void => this.#fail('the body was broken off')
+  readonly #onDrain = (): void => {
+    if (!this.heldBack) return
+    this.heldBack = false
+    this.source.resume()
+    this.sender.bodyTaken()
+  }
+
+  #end(): void {
+    if (this.left !== undefined && this.left > 0) this.#fail('a body shorter than its Content-Length')
+    else this.finish()
+  }
+
+  #fail(cause: string): void {
+    this.stop()
+    this.sender.bodyFailed(cause)
+  }
+
+  protected detach(): void {
+    this.isOver = true
+    const { source } = this
+    source.off('data', this.onData)
+    source.off('end', this.#onEnd)
+    source.off('error', this.#onError)
+    source.off('close', this.#onClose)
+    this.to.off('drain', this.#onDrain)
+  }
 }

@@ -1,14 +1,13 @@
 import type { Duplex } from 'node:stream'
 import type { Field } from '../../http/syntax/field.ts'
-import type { ConnectError } from '../open-connection.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
 import type { ClientState } from '../pooled-upstreams.ts'
-import { contentLength, takeWhole } from '../request-body.ts'
+import { type BodySender, contentLength, takeWhole } from '../request-body.ts'
 import { switchesTo } from '../response-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import type { ConnectionPool } from './connection-pool.ts'
 import type { ConnectionUser, Http1Connection } from './http1-connection.ts'
-import { type BodySender, RequestBody } from './outgoing-body.ts'
+import { RequestBody } from './outgoing-body.ts'
 import { requestHead } from './outgoing-head.ts'
 
 /** An exchange over our own client. On an open connection the request is written before `send` returns. */
@@ -33,16 +32,6 @@ export class Http1Exchange
     return this.request.upgrade
   }
 
-  override begin(): void {
-    try {
-      this.#requestHead = requestHead(this.request)
-    } catch (error) {
-      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${error}` })
-      return
-    }
-    super.begin()
-  }
-
   override continueReading(): boolean {
     const mayRead = super.continueReading()
     if (mayRead) this.connection?.resume()
@@ -57,7 +46,7 @@ export class Http1Exchange
     return this.#body?.heldBack === false
   }
 
-  protected fieldsChanged(): void {
+  protected writeHead(): void {
     this.#requestHead = requestHead(this.request)
   }
 
@@ -77,7 +66,7 @@ export class Http1Exchange
       this.#wholeBody ??= takeWhole(source, bytes)
       this.#write(connection, this.#wholeBody)
       if (this.#wholeBody !== undefined || !this.sent) return
-      this.#body = new RequestBody(source, bytes, { socket: connection.socket, sender: this })
+      this.#body = new RequestBody(source, bytes, { stream: connection.socket, sender: this })
       this.#body.start()
     }
   }
@@ -88,25 +77,10 @@ export class Http1Exchange
     if (this.sent && (body !== undefined || this.request.body === null)) this.bodySent()
   }
 
-  connectFailed(error: ConnectError): void {
-    const kind = error.code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
-    this.connectionRefused({ kind, cause: `${error.code}: ${error.message}` })
-  }
-
-  bodyHeldBack(): void {
-    if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
-  }
-
   bodySent(): void {
     this.#body = undefined
     this.connection?.sent()
     this.awaitHead()
-  }
-
-  /** May be called inside `send`, so the fault is reported later. */
-  bodyFailed(cause: string): void {
-    this.dropConnection()
-    this.failLater({ kind: 'broken', cause })
   }
 
   failed(kind: UpstreamFaultKind, cause: string): void {

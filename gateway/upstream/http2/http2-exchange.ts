@@ -1,10 +1,8 @@
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../http/rules/grpc.ts'
 import type { Field } from '../../http/syntax/field.ts'
-import type { BodySender } from '../http1/outgoing-body.ts'
-import type { ConnectError } from '../open-connection.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import type { ClientState } from '../pooled-upstreams.ts'
-import { contentLength, takeWhole } from '../request-body.ts'
+import { type BodySender, contentLength, takeWhole } from '../request-body.ts'
 import { stepTimeout } from '../timeout-faults.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
 import { SentBody } from './sent-body.ts'
@@ -33,16 +31,6 @@ export class Http2Exchange
   /** Its head is all of the response, whatever comes behind (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
-  override begin(): void {
-    try {
-      this.fieldsChanged()
-    } catch (error) {
-      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${error}` })
-      return
-    }
-    super.begin()
-  }
-
   override continueReading(): boolean {
     const mayRead = super.continueReading()
     if (mayRead) this.#stream?.resume()
@@ -57,7 +45,7 @@ export class Http2Exchange
     return this.#body?.heldBack === false
   }
 
-  protected fieldsChanged(): void {
+  protected writeHead(): void {
     this.#head = requestHead(this.request)
   }
 
@@ -141,11 +129,6 @@ export class Http2Exchange
     else this.failLater(ALL_IN_USE)
   }
 
-  connectFailed(error: ConnectError): void {
-    const kind = error.code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
-    this.connectionRefused({ kind, cause: `${error.code}: ${error.message}` })
-  }
-
   responded(status: number, fields: readonly Field[]): void {
     const isBodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
@@ -180,10 +163,6 @@ export class Http2Exchange
     else this.idleDeadlineMs = this.state.clock() + idleMs
   }
 
-  bodyHeldBack(): void {
-    if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
-  }
-
   override bodyTaken(): void {
     if (this.request.isDuplex !== true) super.bodyTaken()
     else this.bodyPassed()
@@ -213,12 +192,6 @@ export class Http2Exchange
     // Before the fault is told: its receiver may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()
     super.abortWith(fault)
-  }
-
-  /** May be called inside `send`, so the fault is reported later. */
-  bodyFailed(cause: string): void {
-    this.dropConnection()
-    this.failLater({ kind: 'broken', cause })
   }
 
   protected dropConnection(): void {
