@@ -132,6 +132,8 @@ class Compiler {
     this.#ajv = new Ajv2020({
       // OpenAPI has keywords of its own.
       strict: false,
+      // Errors name the branches that they come from.
+      verbose: true,
       logger: false,
       validateSchema: false,
       ownProperties: true,

@@ -133,8 +133,11 @@ function targetOf(document: object, schema: unknown): unknown {
 function allowNull(schema: Record<string, unknown>): void {
   const applied = BESIDE_NULL.filter((keyword) => Object.hasOwn(schema, keyword))
   if (applied.length > 0) {
-    const branch = Object.fromEntries(applied.map((keyword) => [keyword, schema[keyword]]))
-    for (const keyword of applied) delete schema[keyword]
+    const branch: Record<string, unknown> = {}
+    for (const keyword of [...applied, 'discriminator']) {
+      if (Object.hasOwn(schema, keyword)) branch[keyword] = schema[keyword]
+      delete schema[keyword]
+    }
     schema.anyOf = [{ type: 'null' }, branch]
   }
   if (typeof schema.type === 'string') schema.type = [schema.type, 'null']

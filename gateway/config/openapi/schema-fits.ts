@@ -1,16 +1,6 @@
-import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import type { ValidateFunction } from 'ajv/dist/2020.js'
 import { beginSteps, TooComplex } from './check-steps.ts'
-import { childPointer } from './references.ts'
-
-const MAX_POINTER = 200
-
-/** What is wrong with a value, in words for the caller. */
-export interface Misfit {
-  /** A JSON pointer within the value. */
-  readonly pointer: string
-  /** Without the value itself. */
-  readonly reason: string
-}
+import { type Misfit, misfitOf } from './misfit.ts'
 
 /** @returns undefined when the value fits */
 export type Fits = (value: unknown) => Misfit | undefined
@@ -33,12 +23,15 @@ export function fitsBy(validate: ValidateFunction): Fits {
   return (value) => {
     beginSteps()
     try {
-      return validate(value) ? undefined : misfitOf(validate.errors?.[0])
+      return validate(value) ? undefined : misfitOf(validate.errors ?? [])
     } catch (error) {
       // A stack has an end where a schema applies itself to the same value again and again.
       if (error instanceof TooComplex || error instanceof RangeError)
         return { pointer: '', reason: 'is too complex to be checked' }
       throw error
+    } finally {
+      // They hold the value.
+      validate.errors = null
     }
   }
 }
@@ -60,14 +53,4 @@ export function eachFitsBy(validate: ValidateFunction): EachFits {
       }
     })
   }
-}
-
-function misfitOf(error: ErrorObject | undefined): Misfit {
-  const { instancePath = '', params = {}, message = 'does not fit', keyword } = error ?? {}
-  const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
-  const pointer = key === undefined ? instancePath : childPointer(instancePath, key)
-  const said = keyword === 'uniqueItems' ? 'must not have equal entries' : message
-  const isMissing = params.missingProperty !== undefined
-  const reason = isMissing ? 'is missing' : key === undefined ? said : 'is not among the known members'
-  return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
 }

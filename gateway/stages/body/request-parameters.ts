@@ -1,5 +1,5 @@
 import type { RequestParameter, RequestRules } from '../../config/openapi/compiled-operations.ts'
-import type { Misfit } from '../../config/openapi/schema-fits.ts'
+import type { Misfit } from '../../config/openapi/misfit.ts'
 import type { Exchange } from '../../exchange.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
 import { segmentsOf } from '../../http/rules/path-template.ts'

@@ -3,7 +3,7 @@ import {
   type RequestContent,
   type RequestRules,
 } from '../../config/openapi/compiled-operations.ts'
-import type { Misfit } from '../../config/openapi/schema-fits.ts'
+import type { Misfit } from '../../config/openapi/misfit.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'

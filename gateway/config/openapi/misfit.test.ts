@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { OperationRules } from './compiled-operations.ts'
+import { asJsonSchemas } from './openapi-schemas.ts'
+
+/** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
+function checker(schema: object, schemas: object = SCHEMAS) {
+  const document = {
+    paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
+    components: { schemas },
+  }
+  const place = { path: '/a', pointer: '/paths/~1a/post' }
+  const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
+  return (value: unknown) => {
+    const misfit = rules?.content?.[0]?.fits?.(value)
+    return misfit && `${misfit.pointer} ${misfit.reason}`
+  }
+}
+
+const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` })
+const kind = (name: string) => ({ type: 'string', enum: [name] })
+const SCHEMAS = {
+  Order: {
+    type: 'object',
+    required: ['id', 'total'],
+    properties: { id: { type: 'string' }, total: { type: 'number' } },
+  },
+  Cat: { type: 'object', required: ['kind', 'lives'], properties: { kind: kind('cat') } },
+  Dog: {
+    type: 'object',
+    required: ['kind', 'breed'],
+    properties: {
+      kind: kind('dog'),
+      breed: { anyOf: [{ type: 'integer' }, { type: 'string', maxLength: 3 }] },
+    },
+  },
+}
+const PET = {
+  oneOf: [ref('Cat'), ref('Dog')],
+  discriminator: { propertyName: 'kind', mapping: { cat: '#/components/schemas/Cat', dog: 'Dog' } },
+}
+
+test('under a reference that may be null, what is missing is named, not that null is meant', () => {
+  for (const order of [
+    { nullable: true, allOf: [ref('Order')] },
+    { nullable: true, ...ref('Order') },
+    { oneOf: [ref('Order'), { type: 'null' }] },
+  ]) {
+    const check = checker({ properties: { order } })
+    assert.equal(check({ order: { id: 'a' } }), '/order/total is missing')
+    assert.equal(check({ order: { id: 1, total: 1 } }), '/order/id must be string')
+    assert.equal(check({ order: null }), undefined)
+  }
+})
+
+test('a discriminator says which alternative was meant, with a mapping, by the name of a schema, and beside null', () => {
+  for (const pet of [PET, { ...PET, nullable: true }, { ...PET, oneOf: undefined, anyOf: PET.oneOf }]) {
+    const check = checker({ properties: { pet } })
+    assert.equal(check({ pet: { kind: 'dog' } }), '/pet/breed is missing')
+    assert.equal(check({ pet: { kind: 'cat' } }), '/pet/lives is missing')
+    assert.equal(
+      check({ pet: { kind: 'dog', breed: 'long' } }),
+      '/pet/breed must NOT have more than 3 characters',
+    )
+    assert.equal(check({ pet: { kind: 'cow' } }), '/pet/kind must be equal to one of the allowed values')
+    assert.equal(check({ pet: {} }), '/pet/kind is missing')
+    assert.equal(check({ pet: { kind: 'cat', lives: 9 } }), undefined)
+  }
+  const implicit = checker({ ...PET, discriminator: { propertyName: 'type' } })
+  assert.equal(implicit({ type: 'Dog' }), '/kind is missing')
+  assert.equal(implicit({ type: 'Dog', kind: 'dog' }), '/breed is missing')
+  const byDefault = checker({ ...PET, discriminator: { propertyName: 'type', defaultMapping: 'Dog' } })
+  assert.equal(byDefault({ kind: 'dog' }), '/breed is missing')
+})
+
+test('without a discriminator the alternative is meant that fails deepest in the value', () => {
+  const check = checker({
+    type: 'array',
+    items: {
+      oneOf: [
+        { type: 'string' },
+        { type: 'array', contains: { type: 'object', required: ['x'] } },
+        { type: 'object', required: ['a'], properties: { a: { anyOf: [{ type: 'null' }, ref('Order')] } } },
+      ],
+    },
+  })
+  assert.equal(check([{ a: { id: 'x' } }]), '/0/a/total is missing')
+  assert.equal(check(['x', { a: { id: 'x', total: '1' } }]), '/1/a/total must be number')
+  assert.equal(check([{}]), '/0/a is missing')
+  assert.equal(check([5]), '/0 must be string or array or object')
+})
+
+test('a value that fits several alternatives of which one is allowed is told so', () => {
+  const check = checker({ properties: { a: { oneOf: [{ type: 'null' }, { minimum: 1 }, { maximum: 9 }] } } })
+  assert.equal(check({ a: 5 }), '/a fits more than one of the alternatives, and must fit exactly one')
+  const inBranch = checker({
+    anyOf: [
+      { properties: { a: { oneOf: [{ type: 'null' }, { minimum: 1 }, { maximum: 9 }] } } },
+      { properties: { a: { properties: { b: { type: 'string' } }, required: ['b'] } }, required: ['b'] },
+    ],
+  })
+  assert.equal(inBranch({ a: 5 }), '/a fits more than one of the alternatives, and must fit exactly one')
+})
+
+test('the schema behind "if" and the names of members are told of by what they ask for', () => {
+  const check = checker({
+    if: { maxProperties: 0 },
+    else: { required: ['b'] },
+    propertyNames: { maxLength: 3 },
+  })
+  assert.equal(check({ a: 1 }), '/b is missing')
+  assert.equal(check({ long: 1 }), ' must NOT have more than 3 characters')
+})
+
+test('whatever alternatives are nested, a value that does not fit gets a sentence about one of its places', () => {
+  const { schema: SCHEMA } = fc.letrec<{ schema: object }>((tie) => ({
+    schema: fc.oneof(
+      { maxDepth: 4 },
+      fc.constantFrom({ type: 'string' }, { type: 'null' }, { minimum: 2 }, { required: ['a'] }),
+      fc.record({ oneOf: fc.array(tie('schema'), { minLength: 1, maxLength: 3 }) }),
+      fc.record({ anyOf: fc.array(tie('schema'), { minLength: 1, maxLength: 3 }) }),
+      fc.record({ type: fc.constant('object'), properties: fc.record({ a: tie('schema') }) }),
+      fc.record({ type: fc.constant('array'), contains: tie('schema') }),
+      fc.record({ not: tie('schema') }),
+    ),
+  }))
+  const VALUE = fc.jsonValue({ maxDepth: 3 }).map((a) => ({ a }))
+  fc.assert(
+    fc.property(SCHEMA, VALUE, (schema, value) => {
+      const check = checker(schema)
+      for (const one of [value, value.a, [value], null, 'x', 1]) {
+        const said = check(one)
+        assert.ok(said === undefined || /^(?:\/\S*)? \S/.test(said), String(said))
+      }
+    }),
+  )
+})
