@@ -73,7 +73,7 @@ const CORS = keys({
 
 export const ROUTE = keys({
   path: text(
-    'An exact path; a template, in which `{name}` stands for any one segment; or a prefix that ends in `/*`. `/x/*` covers everything below /x, but not /x itself.',
+    'An exact path; a template, in which `{name}` stands for any one segment or a part of one (`{id}.json`); or a prefix that ends in `/*`. `/x/*` covers everything below /x, but not /x itself.',
     { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/{id}', '/api/users/*', '/*'] },
   ),
   methods: list(

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
-import { parametersOf } from '../../http/rules/path-template.ts'
+import { type ParameterPlace, parametersOf } from '../../http/rules/path-template.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
 import { DocumentPatterns } from './document-patterns.ts'
 import { replaceKeywords } from './keywords.ts'
@@ -17,8 +17,8 @@ export interface RequestParameter {
   readonly name: string
   readonly required: boolean
   readonly form: ParameterForm
-  /** Of `path`: which segment, from 0. */
-  readonly segment: number
+  /** Of `path`. */
+  readonly at: ParameterPlace | undefined
   /** The types that its text, or each of its texts, may stand for; empty: a text. */
   readonly types: ReadonlySet<string>
   readonly fits: Fits
@@ -209,8 +209,9 @@ class Compiler {
     const media = Object.keys(Object(written.content))[0]
     const schema =
       media === undefined ? `${pointer}/schema` : `${childPointer(`${pointer}/content`, media)}/schema`
-    const segment = parametersOf(path).find((one) => one.name === name)?.at ?? -1
-    if (place === 'path' && segment === -1) throw new Unusable(pointer, 'is not in the template of its path')
+    const inPath = place === 'path' ? parametersOf(path).find((one) => one.name === name) : undefined
+    if (place === 'path' && inPath === undefined)
+      throw new Unusable(pointer, 'is not in the template of its path')
     const known = this.#typesOf(schema)
     const form =
       media === undefined ? formOf(written, known) : JSON_TYPE.test(bareMediaType(media)) ? 'json' : 'unread'
@@ -223,7 +224,7 @@ class Compiler {
         name,
         required: place === 'path' || (written.required === true && !isSpread(written, known)),
         form,
-        segment,
+        at: inPath,
         types,
         fits:
           at(this.#document, schema) === undefined || form === 'unread'

@@ -165,7 +165,9 @@ test('what the gateway cannot do is a fault that names its place', () => {
     [{ openapi: '2.0', paths: {} }, /\$\.openapi: must be a version 3\.0 or 3\.1/],
     [{ swagger: '2.0', paths: {} }, /but is that of Swagger 2\.0/],
     [api({}), /\$\.paths: must name a path/],
-    [api({ '/files/{name}.json': { get: OPEN } }), /only as a whole segment, but has "\{name\}\.json"/],
+    [api({ '/files/{name': { get: OPEN } }), /must have its parameters as "\{name\}", but has "\{name"/],
+    [api({ '/{a}{b}': { get: OPEN } }), /must have something between "\{a\}" and "\{b\}"/],
+    [api({ '/{a}-{a}': { get: OPEN } }), /must not have "\{a\}" twice/],
     [api({ '/a/{x}/{x}': { get: OPEN } }), /must not have "\{x\}" twice/],
     [api({ '/a;b': { get: OPEN } }), /must not hold ";"/],
     [

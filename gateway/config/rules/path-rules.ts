@@ -1,5 +1,5 @@
 import { canonicalPath, standsForItself } from '../../http/rules/canonical-path.ts'
-import { isParameter, isTemplate, parametersOf, segmentsOf } from '../../http/rules/path-template.ts'
+import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../http/rules/path-template.ts'
 
 /** What RFC 3986 allows in a path (`pchar` and `/`), except `;` and `*`. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/
@@ -30,20 +30,17 @@ export function pathFault(path: string, varying = 'a closing "/*"'): string | un
 /** The same for the path of a route, which may have segments such as `{id}`. */
 export function routePathFault(path: string): string | undefined {
   if (!isTemplate(path) || !path.startsWith('/')) return pathFault(path, PARAMETER_FORM)
-  const odd = segmentsOf(path).find((segment) => segment.includes('{') && !isParameter(segment))
-  if (odd !== undefined) {
-    return `must have "{name}" only as a whole segment, but has ${JSON.stringify(odd)}`
-  }
+  const parts = segmentsOf(path).map(partsOf)
+  const fixed = parts.map((part) => part.fixed)
+  const odd = fixed.flat().find((text) => /[{}]/.test(text))
+  if (odd !== undefined) return `must have its parameters as "{name}", but has ${JSON.stringify(odd)}`
+  const close = parts.find((part) => part.fixed.slice(1, -1).includes(''))?.names
+  if (close !== undefined) return `must have something between "{${close.join('}" and "{')}}"`
   if (path.endsWith('/*')) return 'must not have both "{name}" and a closing "/*"'
   const names = parametersOf(path).map(({ name }) => name)
   const twice = names.find((name, index) => names.indexOf(name) < index)
   if (twice !== undefined) return `must not have "{${twice}}" twice`
-  return pathFault(
-    `/${segmentsOf(path)
-      .map((segment) => (isParameter(segment) ? 'x' : segment))
-      .join('/')}`,
-    PARAMETER_FORM,
-  )
+  return pathFault(`/${fixed.map((texts) => texts.join('x')).join('/')}`, PARAMETER_FORM)
 }
 
 function characterFault(path: string): string | undefined {

@@ -1,4 +1,4 @@
-import { fixedLength, isTemplate, TemplateTree, templateRank, withoutNames } from './path-template.ts'
+import { compareTemplates, fixedLength, isTemplate, TemplateTree, withoutNames } from './path-template.ts'
 
 /** A row that applies to a path: a route or a limit. */
 interface PathRow {
@@ -37,8 +37,11 @@ export class PathTable<Row extends PathRow> {
       this.#templates = new TemplateTree()
       this.#foldedTemplates = new TemplateTree()
     }
-    for (const [path, same] of templates) {
-      const weight = withoutClosingSlash(path.slice(0, fixedLength(path))).length + templateRank(path)
+    // Among those that are fixed for equally long from the left, the last is the most specific.
+    const ordered = [...templates].sort(([one], [other]) => compareTemplates(other, one))
+    for (const [index, [path, same]] of ordered.entries()) {
+      const rank = (ordered.length + index) / (2 * ordered.length)
+      const weight = withoutClosingSlash(path.slice(0, fixedLength(path))).length + rank
       this.#templates?.add(path, { rows: same, weight })
       this.#foldedTemplates?.add(foldTemplate(path), { rows: same, weight })
     }

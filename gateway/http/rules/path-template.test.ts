@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { PathTable } from './path-table.ts'
-import { withoutNames } from './path-template.ts'
+import { parametersOf, segmentsOf, textOf, withoutNames } from './path-template.ts'
 
 function row(path: string, ...methods: string[]) {
   return { path, methods: methods.length === 0 ? undefined : new Set(methods) }
@@ -84,15 +84,56 @@ test('templates that differ in nothing but names share their rows', () => {
   assert.equal(table.find('/users/5')?.rows.length, 2)
 })
 
+test('a parameter may be a part of a segment, and is one letter at least', () => {
+  const { found } = finder(
+    '/{id}.json',
+    '/v1/{name}:close',
+    '/v1/{name}',
+    '/r/{from}-{to}',
+    '/r/{from}-{to}.csv',
+    '/p/v{n}',
+  )
+  assert.equal(found('/a.json'), '/{id}.json')
+  assert.equal(found('/v1/a:close'), '/v1/{name}:close')
+  assert.equal(found('/v1/a:open'), '/v1/{name}')
+  assert.equal(found('/r/a-b'), '/r/{from}-{to}')
+  assert.equal(found('/r/a-b.csv'), '/r/{from}-{to}.csv')
+  assert.equal(found('/p/v12'), '/p/v{n}')
+  for (const path of ['/.json', '/a.jso', '/r/-b', '/r/a-', '/r/ab', '/p/v', '/p/w1', '/r/a-/b'])
+    assert.equal(found(path), undefined, path)
+  assert.equal(found('/v1/:close'), '/v1/{name}')
+})
+
+test('what is more specific only by a part of a segment is known by letter case too', () => {
+  const { isAlias } = finder(
+    '/v1/{name}',
+    '/v1/{name}:close',
+    '/v1/{name}:close:now',
+    '/r/{a}-{b}',
+    '/r/{a}x{b}-{c}',
+  )
+  for (const path of ['/v1/a:CLOSE', '/v1/a:close/', '/v1/a:close:NOW', '/r/aXb-c'])
+    assert.ok(isAlias(path), path)
+  for (const path of ['/v1/a:close', '/v1/a', '/r/a-c', '/r/axb-c']) assert.ok(!isAlias(path), path)
+})
+
+test('the text of a parameter ends before the first place where what follows may be', () => {
+  const texts = (template: string, path: string) =>
+    parametersOf(template).map((place) => `${place.name}=${textOf(place, segmentsOf(path))}`)
+  assert.deepEqual(texts('/a/{id}', '/a/5'), ['id=5'])
+  assert.deepEqual(texts('/{id}.json/{v}:x', '/a.json.json/b:x'), ['id=a.json', 'v=b'])
+  assert.deepEqual(texts('/v{a}-{b}.x', '/v1-2-3.x'), ['a=1', 'b=2-3'])
+})
+
 test('what is found is what a comparison of all rows segment by segment finds', () => {
-  const segment = fc.constantFrom('a', 'b', '{x}')
+  const segment = fc.constantFrom('a', 'ab', '{x}', 'a{x}', '{x}b', '{x}-{x}', '{x}-{x}b')
   const template = fc.array(segment, { minLength: 1, maxLength: 4 }).map((parts) => `/${parts.join('/')}`)
-  const path = fc.array(fc.constantFrom('a', 'b', 'c'), { minLength: 1, maxLength: 4 })
+  const path = fc.array(fc.constantFrom('a', 'ab', 'abb', 'a-b', 'c-cb'), { minLength: 1, maxLength: 4 })
   fc.assert(
     fc.property(fc.uniqueArray(template, { maxLength: 12 }), path, (templates, parts) => {
       const matches = templates.filter((one) => {
         const own = one.slice(1).split('/')
-        return own.length === parts.length && own.every((part, at) => part === '{x}' || part === parts[at])
+        return own.length === parts.length && own.every((part, at) => matcher(part).test(parts[at] ?? ''))
       })
       const [best] = matches.sort((one, other) => (rank(one) < rank(other) ? -1 : 1))
       assert.equal(finder(...templates).found(`/${parts.join('/')}`), best)
@@ -100,7 +141,18 @@ test('what is found is what a comparison of all rows segment by segment finds', 
   )
 })
 
-/** The most specific first. */
+function matcher(segment: string): RegExp {
+  return new RegExp(`^${segment.replaceAll('{x}', '.+')}$`)
+}
+
+/** The most specific first: what is fixed before a parameter, then how much is fixed. */
 function rank(template: string): string {
-  return template.replaceAll('{x}', '~')
+  const ranks = template
+    .slice(1)
+    .split('/')
+    .map((segment) => {
+      const begin = segment.includes('{') ? segment.indexOf('{') : 9
+      return `${9 - begin}${9 - segment.replaceAll('{x}', '').length}`
+    })
+  return ranks.join('/')
 }

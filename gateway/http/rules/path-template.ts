@@ -1,19 +1,66 @@
-/** A segment that stands for any one segment, such as `{id}`. */
-const PARAMETER = /^\{[A-Za-z_][A-Za-z0-9_.-]*\}$/
+const PARAMETER = /\{([A-Za-z_][A-Za-z0-9_.-]*)\}/
 
 /** Whether a path has segments such as `{id}`. */
 export function isTemplate(path: string): boolean {
   return path.includes('{')
 }
 
-export function isParameter(segment: string): boolean {
-  return PARAMETER.test(segment)
+/** Where a parameter of a template stands. */
+export interface ParameterPlace {
+  readonly name: string
+  /** The segment, from 0. */
+  readonly at: number
+  /** Which of the parameters of its segment, from 0. */
+  readonly index: number
+  /** What stands before, between and after the parameters of its segment. */
+  readonly fixed: readonly string[]
 }
 
-/** The names of its parameters and at which segment each stands, from 0. */
-export function parametersOf(path: string): readonly { readonly name: string; readonly at: number }[] {
-  const segments = segmentsOf(path)
-  return segments.flatMap((segment, at) => (isParameter(segment) ? [{ name: segment.slice(1, -1), at }] : []))
+export function parametersOf(path: string): readonly ParameterPlace[] {
+  return segmentsOf(path).flatMap((segment, at) => {
+    const { names, fixed } = partsOf(segment)
+    return names.map((name, index) => ({ name, at, index, fixed }))
+  })
+}
+
+/** What a segment such as `{a}-{b}.json` consists of. */
+export function partsOf(segment: string): { readonly names: string[]; readonly fixed: string[] } {
+  const parts = segment.split(PARAMETER)
+  return { names: parts.filter((_, at) => at % 2 === 1), fixed: parts.filter((_, at) => at % 2 === 0) }
+}
+
+/** The text of a parameter in the segments of a path that its template matches. */
+export function textOf({ at, index, fixed }: ParameterPlace, segments: readonly string[]): string {
+  const segment = segments[at] ?? ''
+  let from = fixed[0]?.length ?? 0
+  for (let place = 0; ; place++) {
+    const end = endOf(segment, fixed, { place, from })
+    if (place === index) return segment.slice(from, end)
+    from = end + (fixed[place + 1]?.length ?? 0)
+  }
+}
+
+/** Whether a segment has these texts in it, and a letter at least for each parameter between them. */
+function isBetween(segment: string, fixed: readonly string[]): boolean {
+  const [first = '', last = ''] = [fixed[0], fixed.at(-1)]
+  if (!segment.startsWith(first) || !segment.endsWith(last)) return false
+  let from = first.length
+  for (let place = 0; place < fixed.length - 1; place++) {
+    const end = endOf(segment, fixed, { place, from })
+    if (end <= from) return false
+    from = end + (fixed[place + 1]?.length ?? 0)
+  }
+  return from === segment.length
+}
+
+/** Where a parameter ends: before the first place where what follows it may be. -1: nowhere. */
+function endOf(
+  segment: string,
+  fixed: readonly string[],
+  { place, from }: { readonly place: number; readonly from: number },
+): number {
+  const next = fixed[place + 1] ?? ''
+  return place === fixed.length - 2 ? segment.length - next.length : segment.indexOf(next, from + 1)
 }
 
 /** Of `/a/b`: `a` and `b`. */
@@ -34,28 +81,26 @@ export function withoutNames(path: string): string {
 
 interface Node<Entry> {
   readonly fixed: Map<string, Node<Entry>>
-  parameter: Node<Entry> | undefined
+  /** Segments with parameters, the more specific ones first. */
+  varying: readonly {
+    readonly segment: string
+    readonly fixed: readonly string[]
+    readonly node: Node<Entry>
+  }[]
   entry: Entry | undefined
 }
 
 /**
- * Finds entries by templates. Where several match, the one that is fixed at the first segment in which they differ. A look-up
- * visits each segment of the templates once at most, however long the path is.
+ * Finds entries by templates. Where several match, the one that is fixed for longer at the first segment in which they differ. A
+ * look-up visits each segment of the templates once at most, however long the path is.
  */
 export class TemplateTree<Entry> {
   readonly #root: Node<Entry> = node()
 
   add(path: string, entry: Entry): void {
     let at = this.#root
-    for (const segment of segmentsOf(path)) {
-      let next = isParameter(segment) ? at.parameter : at.fixed.get(segment)
-      if (next === undefined) {
-        next = node()
-        if (isParameter(segment)) at.parameter = next
-        else at.fixed.set(segment, next)
-      }
-      at = next
-    }
+    for (const segment of segmentsOf(path))
+      at = isTemplate(segment) ? varyingOf(at, segment) : fixedOf(at, segment)
     at.entry = entry
   }
 
@@ -65,30 +110,66 @@ export class TemplateTree<Entry> {
 }
 
 function node<Entry>(): Node<Entry> {
-  return { fixed: new Map(), parameter: undefined, entry: undefined }
+  return { fixed: new Map(), varying: [], entry: undefined }
+}
+
+function fixedOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {
+  const next = at.fixed.get(segment) ?? node()
+  at.fixed.set(segment, next)
+  return next
+}
+
+function varyingOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {
+  const known = at.varying.find((one) => one.segment === segment)
+  if (known !== undefined) return known.node
+  const next: Node<Entry> = node()
+  at.varying = [...at.varying, { segment, fixed: partsOf(segment).fixed, node: next }].sort((one, other) =>
+    compareSegments(one.segment, other.segment),
+  )
+  return next
 }
 
 /** @param from where the next segment begins; beyond the path when there is none */
 function search<Entry>(at: Node<Entry>, path: string, from: number): Entry | undefined {
   if (from > path.length) return at.entry
-  if (at.parameter === undefined && at.fixed.size === 0) return undefined
+  if (at.varying.length === 0 && at.fixed.size === 0) return undefined
   const slash = path.indexOf('/', from)
   const end = slash === -1 ? path.length : slash
-  const fixed = at.fixed.get(path.slice(from, end))
+  const segment = path.slice(from, end)
+  const fixed = at.fixed.get(segment)
   const found = fixed && search(fixed, path, end + 1)
-  if (found !== undefined || at.parameter === undefined) return found
-  // No parameter is empty: `/users/` is not a user.
-  return end === from ? undefined : search(at.parameter, path, end + 1)
+  if (found !== undefined) return found
+  for (const one of at.varying) {
+    const below = isBetween(segment, one.fixed) ? search(one.node, path, end + 1) : undefined
+    if (below !== undefined) return below
+  }
+  return undefined
 }
 
-/** Between 0.5 and 1: the greater, the more specific after the first parameter. */
-export function templateRank(path: string): number {
-  const segments = segmentsOf(path.slice(fixedLength(path) - 1))
-  let rank = 0.5
-  let step = 0.25
-  for (const segment of segments.slice(1)) {
-    if (!isParameter(segment)) rank += step
-    step /= 2
+/** Orders templates: the one that is fixed for longer comes first, segment by segment. */
+export function compareTemplates(one: string, other: string): number {
+  const [segments, others] = [segmentsOf(one), segmentsOf(other)]
+  for (const [at, segment] of segments.entries()) {
+    const against = others[at]
+    const order = against === undefined ? 0 : compareSegments(segment, against)
+    if (order !== 0) return order
   }
-  return rank
+  return segments.length - others.length
+}
+
+/** By what stands before the first parameter, then by all that is fixed. Letter case makes no difference, as in folded paths. */
+function compareSegments(one: string, other: string): number {
+  const [begin, otherBegin] = [beginOf(one), beginOf(other)]
+  if (begin !== otherBegin) return otherBegin - begin
+  const [length, otherLength] = [one, other].map((segment) => partsOf(segment).fixed.join('').length) as [
+    number,
+    number,
+  ]
+  if (length !== otherLength) return otherLength - length
+  const [text, otherText] = [one.toLowerCase(), other.toLowerCase()]
+  return text < otherText ? -1 : Number(text > otherText)
+}
+
+function beginOf(segment: string): number {
+  return isTemplate(segment) ? fixedLength(segment) : Number.POSITIVE_INFINITY
 }

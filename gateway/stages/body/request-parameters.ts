@@ -2,7 +2,7 @@ import type { RequestParameter, RequestRules } from '../../config/openapi/compil
 import type { Misfit } from '../../config/openapi/misfit.ts'
 import type { Exchange } from '../../exchange.ts'
 import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
-import { segmentsOf } from '../../http/rules/path-template.ts'
+import { segmentsOf, textOf } from '../../http/rules/path-template.ts'
 import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 import type { Field } from '../../http/syntax/field.ts'
 
@@ -29,9 +29,9 @@ export function parameterMisfit(
   let search: URLSearchParams | undefined
   for (const parameter of parameters) {
     let texts: readonly string[]
-    if (parameter.in === 'path') {
+    if (parameter.at !== undefined) {
       segments ??= segmentsOf(path)
-      texts = [decodeURIComponent(segments[parameter.segment] ?? '')]
+      texts = [decodeURIComponent(textOf(parameter.at, segments))]
     } else if (parameter.in === 'query') {
       search ??= new URLSearchParams(query)
       texts = search.getAll(parameter.name)

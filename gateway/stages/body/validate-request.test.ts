@@ -13,7 +13,7 @@ const RULES: RequestRules = {
       name: 'limit',
       required: true,
       form: 'single',
-      segment: -1,
+      at: undefined,
       types: new Set(['integer']),
       fits: () => undefined,
     },
