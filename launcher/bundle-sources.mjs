@@ -22,7 +22,7 @@ export async function bundleSources(directory) {
   }
   await build({
     ...OPTIONS,
-    // Almost 500 files, which each thread of a gateway with a store loads: 0.05 s of CPU.
+    // Almost 500 files, which each gateway with a store loads: 0.05 s of CPU.
     external: OPTIONS.external.filter((name) => name !== '@redis/client'),
     entryPoints: ['main', 'start', ...PROGRAMS.flat()].map((name) => join(GATEWAY, `${name}.ts`)),
     outdir: directory,

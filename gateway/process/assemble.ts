@@ -8,7 +8,7 @@ import type { PassedState } from './restart/messages.ts'
 import { restoreState } from './restart/passed-state.ts'
 import { prepareSeals, sealTrail } from './seal-trail.ts'
 import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
-import { saveMemory } from './startup/thread-memory.ts'
+import { saveMemory } from './startup/save-memory.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 

@@ -1,7 +1,7 @@
-import { giveWay } from '../../storage/give-way.ts'
 import { replaceFile } from '../../storage/line-file.ts'
 import { makeDirectory } from '../../storage/make-directory.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
+import { giveWay } from '../give-way.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'

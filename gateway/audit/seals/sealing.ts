@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
-import { THREAD_LIMITS } from '../../storage/memory/thread-limits.ts'
 import { typeOf } from '../audit-records.ts'
 import { readBackRecord, sealGapRecord, sealRecord } from '../seal-records.ts'
+import { THREAD_LIMITS } from '../thread-limits.ts'
 import type { Trail } from '../trail.ts'
 import type { TrailSeals } from '../trail-options.ts'
 import type { SealGap } from './find-sealed.ts'

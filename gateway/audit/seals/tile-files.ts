@@ -1,7 +1,7 @@
 import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { giveWay } from '../../storage/give-way.ts'
 import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
+import { giveWay } from '../give-way.ts'
 
 /** A tile as a file; `name` is its path in the directory of the log. */
 export interface TileFile {

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads'
-import { THREAD_LIMITS } from '../../storage/memory/thread-limits.ts'
+import { THREAD_LIMITS } from '../thread-limits.ts'
 import type { VouchJob, VouchNews } from './vouch-thread.ts'
 
 export interface VouchingOptions extends VouchJob {

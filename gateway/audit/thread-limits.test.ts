@@ -33,7 +33,7 @@ function collectionsIn(limits: object): number {
 
 /** As the gateway is started. */
 function youngOptions(): string[] {
-  const { scripts } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'))
+  const { scripts } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
   const options = (scripts.gateway as string).match(/--\w+-semi-space-size=\d+/g)
   assert.ok(options)
   return options

@@ -4,7 +4,7 @@ import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
 import { boundLargeBuffers, trimBuffers } from '../../http/bodies/read-buffers.ts'
 
 const TICK_MS = 10_000
-/** A thread that works for a smaller share of the time is idle. */
+/** A gateway that works for a smaller share of the time is idle. */
 const IDLE_SHARE = 0.01
 /** By then a gateway has started. */
 const STARTED_MS = 1000
@@ -13,10 +13,10 @@ const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small
 
 /** What {@link MemorySaver} needs. */
 interface SaverParts {
-  /** The share of the time since its last call in which the thread has worked. */
+  /** The share of the time since its last call in which the main thread has worked. */
   readonly utilization: () => number
   readonly trim: () => void
-  /** Collects all garbage, and gives free memory back to the system. Stops the thread meanwhile. */
+  /** Collects all garbage, and gives free memory back to the system. Stops the gateway meanwhile. */
   readonly collect: (() => void) | undefined
 }
 
@@ -34,13 +34,13 @@ export class MemorySaver {
     const { utilization, trim, collect } = this.#parts
     trim()
     const isBusy = utilization() >= IDLE_SHARE
-    // Once after each busy time: V8 collects when there is something new, so not in a thread that is idle.
+    // Once after each busy time: V8 collects when there is something new, so not in a gateway that is idle.
     if (this.#wasBusy && !isBusy) collect?.()
     this.#wasBusy = isBusy
   }
 }
 
-/** Bounds the memory of this thread as its profile says, and gives back what it does not need. */
+/** Bounds the memory of the gateway as its profile says, and gives back what it does not need. */
 export function saveMemory(profile: MemoryProfile): void {
   boundLargeBuffers(LARGE_BUFFERS[profile])
   let [lastMs, lastUs] = [performance.now(), threadCpuUs()]

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { MemorySaver } from './thread-memory.ts'
+import { MemorySaver } from './save-memory.ts'
 
 it('trims buffers at every tick, and collects garbage once after each busy time', () => {
   const did: string[] = []

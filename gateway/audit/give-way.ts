@@ -1,9 +1,10 @@
+/** Nobody wakes who waits on it. */
 const never = new Int32Array(new SharedArrayBuffer(4))
 /** The kernel makes some 0.1 ms of it. */
 const SLEEP_MS = 0.05
 
 /**
- * Sleeps for a moment, so that requests whose thread shares a processor with this one need not wait: a scheduler lets a thread
+ * Sleeps for a moment, so that requests need not wait where they share a processor with this thread: a scheduler lets a thread
  * that works go on for some milliseconds, whatever its priority is.
  */
 export function giveWay(): void {
