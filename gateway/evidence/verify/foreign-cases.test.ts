@@ -186,8 +186,8 @@ const rewrite = (file: string, lines: readonly string[]) => writeFileSync(file, 
 
 /** What others do to a file. The gateway can notice all of them at once but one that leaves the size as it was. */
 const DEEDS: Readonly<Record<string, (file: string, random: Random, end: number) => void>> = {
-  'appends a note': (file, random) =>
-    fs.appendFileSync(file, random.of(['note\n', 'no end of line', '{"type":"API_REQ'])),
+  'appends a note': (file, random) => fs.appendFileSync(file, random.of(['note\n', 'no end of line'])),
+  'appends a torn record': (file) => fs.appendFileSync(file, '{"type":"API_REQ'),
   'appends a copied pair with a new id': (file) => {
     const pair = linesIn(file)
       .filter((line) => line.includes('"request-0"') || line.includes('"request-1"'))
@@ -281,6 +281,8 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
   for (let i = 0; i < CASES; i++) {
     const [what, deed] = random.of(Object.entries(DEEDS))
     const [when, moment] = random.of(Object.entries(MOMENTS))
+    // The gateway's own last line looks like that then, and the next start cuts it off.
+    if (what === 'appends a torn record' && when === 'after a crash') continue
     const run = await begun(random)
     const isRunning = await moment(run, (file, end) => deed(file, random, end ?? linesIn(file).length - 1))
     const { findings } = await run.verify()
@@ -295,6 +297,19 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
     rmSync(join(run.file, '..'), { recursive: true })
   }
   assert.deepEqual(missed, [])
+})
+
+it('a note that an operator appends costs no seal: what stands behind it is proven', async () => {
+  const run = await begun(randomFrom(SEED))
+  fs.appendFileSync(run.file, 'note\n')
+  const at = linesIn(run.file).length
+  await goOn(run)
+  const { findings, tail, lines, provenLines } = await run.verify()
+  assert.deepEqual(
+    findings.map(({ what, place }) => [what, place?.line]),
+    [['added', at]],
+  )
+  assert.deepEqual([tail, provenLines], ['sealed to the end', lines - 2])
 })
 
 it('a trail that nobody has touched is proven, whatever its gateway went through', { timeout }, async () => {

@@ -61,7 +61,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
       continue
     }
     // As a crash leaves it, and the next start cuts it off.
-    if (!line.endsWith('\n') && !(isEnd && count === 2)) break
+    if (!line.endsWith('\n') && isTorn(line) && !(isEnd && count === 2)) break
     latestMs = Math.max(latestMs, latest)
     if (first === undefined) oldest = { ms: Math.max(sealedMs, latest), place }
     else if (ms !== undefined && ms < (oldest?.ms ?? 0)) oldest = { ms, place }
@@ -85,6 +85,11 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   if (isAllowed || ageMs <= MAX_UNSEALED_MS) return []
   const text = `${plural(count, 'line')} behind the last seal ${count === 1 ? 'is' : 'are'} not sealed after ${Math.round(ageMs / 1000)} s: somebody has added them, or the gateway crashed before it sealed them (--allow-unsealed)`
   return [{ what: 'unsealed', place: oldest.place, text }]
+}
+
+/** The beginning of a record, or what a power failure leaves of one. */
+function isTorn(line: string): boolean {
+  return line.startsWith(RECORD_HEAD) || RECORD_HEAD.startsWith(line) || line.includes('\0')
 }
 
 /** What can be told from one line alone. */

@@ -70,6 +70,8 @@ class Verification {
   /** AUDIT_SEAL lines that are not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
+  /** Behind a difference, or with another root. */
+  #wrongSeals: Seal[] = []
   /** The first AUDIT_SEAL over more than there is has been named. */
   #isRolledBack = false
   /** Of the first AUDIT_SEAL with a wrong root. */
@@ -98,6 +100,7 @@ class Verification {
     // A file that somebody has cut ends otherwise, as a rule.
     const isClosed = this.#closedLines === this.#lines.count && this.#tornBytes === 0
     comparison.end(this.#evidence.endsEarly === true && isClosed)
+    if (!comparison.isBroken && comparison.addedLines > 0) this.#checkAgain(comparison)
     this.#findings.unshift(...this.#lineFindings(comparison.findings))
     this.#findings.push(...(await this.#judgeRest(comparison)))
     this.#compareKept()
@@ -254,7 +257,10 @@ class Verification {
   }
 
   #checkSeal(comparison: LineComparison, seal: Seal, place: Place | undefined): void {
-    if (comparison.isBroken) return
+    if (comparison.isBroken) {
+      this.#wrongSeals.push(seal)
+      return
+    }
     // No tree of ours is empty, and no gateway writes so.
     if (!(Number.isInteger(seal.size) && seal.size > 0)) {
       this.#sealFinding ??= {
@@ -265,12 +271,24 @@ class Verification {
       return
     }
     const root = comparison.rootAt(seal.size)?.toString('base64')
-    if (root === undefined || root === seal.root) this.#lastSeal = seal
-    else if (this.#sealFinding === undefined) {
+    if (root === undefined || root === seal.root) {
+      this.#lastSeal = seal
+      return
+    }
+    this.#wrongSeals.push(seal)
+    if (this.#sealFinding === undefined) {
       const after = this.#lastSeal === undefined ? 'the first line' : `line ${this.#lastSeal.size} of the log`
       const text = `the root that this AUDIT_SEAL names is not that of the lines before it: one after ${after} is not what it was`
       this.#sealFinding = { what: 'changed', place, text }
     }
+  }
+
+  /** Their roots are those of the tree without the lines that others have added. */
+  #checkAgain(comparison: LineComparison): void {
+    this.#sealFinding = undefined
+    this.#seals = this.#wrongSeals
+    this.#wrongSeals = []
+    this.#checkSeals(comparison)
   }
 
   #lineFindings(found: readonly Finding[]): readonly Finding[] {
