@@ -70,8 +70,7 @@ class Verification {
   /** AUDIT_SEAL lines that are not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
-  /** Behind a difference, or with another root. */
-  #wrongSeals: Seal[] = []
+  readonly #wrongSeals: Seal[] = []
   /** The first AUDIT_SEAL over more than there is has been named. */
   #isRolledBack = false
   /** Of the first AUDIT_SEAL with a wrong root. */
@@ -100,7 +99,11 @@ class Verification {
     // A file that somebody has cut ends otherwise, as a rule.
     const isClosed = this.#closedLines === this.#lines.count && this.#tornBytes === 0
     comparison.end(this.#evidence.endsEarly === true && isClosed)
-    if (!comparison.isBroken && comparison.addedLines > 0) this.#checkAgain(comparison)
+    if (!comparison.isBroken && comparison.addedLines > 0) {
+      this.#sealFinding = undefined
+      this.#seals = this.#wrongSeals.splice(0)
+      this.#checkSeals(comparison)
+    }
     this.#findings.unshift(...this.#lineFindings(comparison.findings))
     this.#findings.push(...(await this.#judgeRest(comparison)))
     this.#compareKept()
@@ -169,12 +172,12 @@ class Verification {
     this.#findings.push({ what: 'added', place: this.#torn, text })
   }
 
-  /** The lines behind the last one that is sealed. The gateway may have sealed more since this began: then it runs, and it will notice. */
+  /** Behind the last sealed line. If the gateway has sealed more since this began, it runs, and will notice. */
   async #judgeRest(comparison: LineComparison): Promise<readonly Finding[]> {
     const { size } = this.#checkpoint
     const from = this.#lines.place(size - this.#firstLeaf + comparison.addedLines - 1)
-    if (comparison.isBroken || comparison.isPart || this.#isRolledBack) return []
-    if (from === undefined || this.#hasGrownTo(size + 1)) return []
+    const isJudged = !(comparison.isBroken || comparison.isPart || this.#isRolledBack)
+    if (!isJudged || from === undefined || this.#hasGrownTo(size + 1)) return []
     const { isUnsealedAllowed: isAllowed = false, now = Date.now } = this.#evidence
     const segments = this.#segments.slice(this.#segments.findIndex(({ path }) => path === from.file))
     return judgeUnsealed({ segments, from, size, isAllowed, nowMs: now() })
@@ -281,14 +284,6 @@ class Verification {
       const text = `the root that this AUDIT_SEAL names is not that of the lines before it: one after ${after} is not what it was`
       this.#sealFinding = { what: 'changed', place, text }
     }
-  }
-
-  /** Their roots are those of the tree without the lines that others have added. */
-  #checkAgain(comparison: LineComparison): void {
-    this.#sealFinding = undefined
-    this.#seals = this.#wrongSeals
-    this.#wrongSeals = []
-    this.#checkSeals(comparison)
   }
 
   #lineFindings(found: readonly Finding[]): readonly Finding[] {
