@@ -270,7 +270,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         path: '/a',
         methods: new Set(['GET', 'HEAD', 'POST']),
         auth: new Set(['bearer']),
-        scopes: ['x:y', 'z'],
+        scopes: [['x:y', 'z']],
         upstream: 'default',
         timeoutMs: 6,
         idleTimeoutMs: 7,
@@ -484,6 +484,18 @@ test('scopes are a fault where anyone is let through', () => {
   const sentence = /^\$\.routes\[0\]\.scopes: must not be asked for where "auth" has "none"/
   assert.match(onlyOfRoutes({ path: '/a', auth: ['none'], scopes: ['x'] }), sentence)
   assert.match(onlyOfRoutes({ path: '/a', auth: ['bearer', 'none'], scopes: ['x'] }), sentence)
+})
+
+test('scopes are one set, or several as lists, and not both', () => {
+  const scopesOf = (scopes: unknown) =>
+    good({ routes: [{ path: '/a', auth: ['bearer'], scopes }] }).routes[0]?.scopes
+  assert.deepEqual(scopesOf(['a', 'b']), [['a', 'b']])
+  assert.deepEqual(scopesOf([['a', 'b'], ['c']]), [['a', 'b'], ['c']])
+  assert.deepEqual(scopesOf([]), [])
+  const faultOf = (scopes: unknown) => onlyOfRoutes({ path: '/a', auth: ['bearer'], scopes })
+  assert.match(faultOf(['a', ['b']]), /scopes: must be a list of scopes, or a list of lists of scopes/)
+  assert.match(faultOf([[]]), /scopes\[0\]: must not be empty/)
+  assert.match(faultOf([['a b']]), /scopes\[0\]\[0\]: must be a scope/)
 })
 
 test('two routes with one path must not share a method', () => {

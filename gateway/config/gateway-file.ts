@@ -157,7 +157,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       path: route.path,
       methods: methodSet(route.methods),
       auth: new Set(route.auth),
-      scopes: route.scopes,
+      scopes: scopeSets(route.scopes),
       upstream: route.upstream,
       timeoutMs: route.timeoutMs ?? timeouts.totalMs,
       idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
@@ -172,6 +172,12 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
 
 function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readonly WrittenRoute[] {
   return [...routes, ...rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)]
+}
+
+/** A list of scopes is one set. */
+function scopeSets(scopes: WrittenRoute['scopes']): Settings['routes'][number]['scopes'] {
+  const sets = scopes.filter((one) => typeof one !== 'string')
+  return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
 }
 
 function windowFault(window: string): string | undefined {
@@ -220,6 +226,8 @@ function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: WrittenGatewa
   for (const [index, route] of routes.entries()) {
     const path = `$.routes[${index}].scopes`
     if (!json.sound(path) || !json.sound(`$.routes[${index}].auth`)) continue
+    if (new Set(route.scopes.map(Array.isArray)).size > 1)
+      json.refuse({ path, reason: 'must be a list of scopes, or a list of lists of scopes' })
     if (route.scopes.length === 0 || !route.auth.includes('none')) continue
     json.refuse({ path, reason: 'must not be asked for where "auth" has "none": anyone passes without them' })
   }

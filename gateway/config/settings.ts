@@ -38,8 +38,8 @@ export interface Route {
   /** Undefined: every method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
   readonly auth: ReadonlySet<RouteAuth>
-  /** All of them are needed (RFC 6750 section 3.1, `insufficient_scope`). */
-  readonly scopes: readonly string[]
+  /** Sets of which the caller must hold one whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: none is asked for. */
+  readonly scopes: readonly (readonly string[])[]
   /** Name of the group that its requests go to. */
   readonly upstream: string
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */

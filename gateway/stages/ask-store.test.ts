@@ -33,7 +33,7 @@ function asked({ scopes = [], complete = true, path = '/api/x', alone = false, o
   const { gateway } = makeGateway({ limiter: alone ? limiter : { ...limiter, ask } })
   const { exchange } = makeExchange({ complete })
   exchange.path = path
-  exchange.route = makeRoute({ scopes, operations })
+  exchange.route = makeRoute({ scopes: [scopes], operations })
   exchange.principal = makePrincipal({ key: 'user-1', scopes: new Set(['read']) })
   askStore(gateway, exchange)
   return { keys, pending: exchange.pendingTake }

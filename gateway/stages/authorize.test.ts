@@ -3,9 +3,10 @@ import { describe, it } from 'node:test'
 import { authorize } from './authorize.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute } from './stage.test-support.ts'
 
-function authorized(needed: readonly string[], held: readonly string[] | undefined) {
+function authorized(needed: readonly (string | readonly string[])[], held: readonly string[] | undefined) {
   const { exchange } = makeExchange({ headers: { Authorization: 'DPoP x' } })
-  exchange.route = makeRoute({ scopes: needed })
+  const sets = needed.filter((one) => typeof one !== 'string')
+  exchange.route = makeRoute({ scopes: sets.length > 0 || needed.length === 0 ? sets : [needed as string[]] })
   if (held !== undefined) {
     exchange.principal = makePrincipal({ scopes: new Set(held), scope: held.join(' ') })
   }
@@ -28,6 +29,15 @@ describe('authorize', () => {
     const challenge = refused.headers.join(' ')
     assert.match(challenge, /DPoP [^,]*.*error="insufficient_scope"/)
     assert.match(challenge, /scope="read write"/)
+  })
+
+  it('lets a caller through who holds one of several sets whole, and names the first when none is', () => {
+    const sets = [['read', 'write'], ['admin']]
+    assert.equal(authorized(sets, ['admin']), undefined)
+    assert.equal(authorized(sets, ['write', 'read']), undefined)
+    const refused = authorized(sets, ['read'])
+    assert.match(refused?.cause ?? '', /no scope write/)
+    assert.match(refused?.headers.join(' ') ?? '', /scope="read write"/)
   })
 
   it('refuses a scope that is only part of one that is held', () => {

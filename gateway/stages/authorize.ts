@@ -6,16 +6,16 @@ import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 
-/** Checks that the caller holds every scope of the route (RFC 6750 section 3.1). In shadow mode nobody is refused. */
+/** Checks that the caller holds every scope of one of the route's sets (RFC 6750 section 3.1). In shadow mode nobody is refused. */
 export function authorize(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const needed = exchange.route?.scopes ?? []
-  const missing = missingScope(exchange.principal, needed)
+  const sets = exchange.route?.scopes
+  const missing = missingScope(exchange.principal, sets)
   if (missing === undefined) return undefined
   const refused = refusal('insufficient_scope', {
     cause: `no scope ${missing} among ${quote(exchange.principal?.scope)}`,
     headers: challenges({
       error: 'insufficient_scope',
-      scope: needed.join(' '),
+      scope: sets?.[0]?.join(' ') ?? '',
       scheme: schemeOf(exchange.headers.authorization),
     }),
   })

@@ -95,7 +95,7 @@ function describeRoute(row: Route, settings: Settings): string {
     ['methods', methodsOf(row)],
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
     ...(row.auth.has('bearer') ? [['tokens', `of ${issuersOf(settings)}`] as [string, string]] : []),
-    ['scopes', row.scopes.length === 0 ? 'none needed' : row.scopes.join(' and ')],
+    ['scopes', row.scopes.map((set) => set.join(' and ')).join(', or ') || 'none needed'],
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', group?.targets.join(', ') ?? row.upstream],

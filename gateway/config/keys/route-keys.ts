@@ -91,11 +91,21 @@ export const ROUTE = keys({
       examples: [['bearer'], ['bearer', 'mtls'], ['hmac'], ['none']],
     },
   ),
-  scopes: list(SCOPE, 'The caller must hold all of these; otherwise 403. Default: none is asked for.', {
-    uniqueItems: true,
-    default: [],
-    examples: [['transfers:write']],
-  }),
+  scopes: list(
+    Type.Unsafe<string | readonly string[]>({
+      ...SCOPE,
+      type: ['string', 'array'],
+      items: SCOPE,
+      minItems: 1,
+      uniqueItems: true,
+    }),
+    'The caller must hold all of these; of a list of lists, all of one of the lists. Otherwise 403. Default: none is asked for.',
+    {
+      uniqueItems: true,
+      default: [],
+      examples: [['transfers:write'], [['transfers:write', 'accounts:read'], ['admin']]],
+    },
+  ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
     default: 'default',
     examples: ['payments'],

@@ -17,7 +17,7 @@ export interface DocumentedRow {
   readonly path: string
   readonly methods: readonly string[]
   readonly auth: readonly RouteAuth[]
-  readonly scopes: readonly string[]
+  readonly scopes: readonly (readonly string[])[]
   readonly documentedAt: string
 }
 

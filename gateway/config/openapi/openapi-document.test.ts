@@ -17,7 +17,9 @@ function read(document: object | string, openapi: object = {}, routes?: readonly
     faults: faults?.map(describeFault) ?? [],
     settings: value,
     routes: value?.routes.map(({ path, methods, auth, scopes }) =>
-      [path, [...(methods ?? [])].join(), [...auth].join(), scopes.join()].join(' '),
+      [path, [...(methods ?? [])].join(), [...auth].join(), scopes.map((set) => set.join()).join('|')].join(
+        ' ',
+      ),
     ),
   }
 }
@@ -98,6 +100,32 @@ test('schemes that are needed together are one kind to the gateway, or some are 
   assert.equal(rowFor([{ token: ['b'], oauth: ['a', 'b'] }], open), '/a GET,HEAD bearer b,a')
   assert.equal(rowFor([{ oauth: ['payments'] }], { oauth: 'none' }), '/a GET,HEAD none ')
   assert.equal(rowFor([{ key: [], app: [] }], { key: 'hmac', app: 'hmac' }), '/a GET,HEAD hmac ')
+})
+
+test('alternatives with different scopes ask for any of their sets, and one without scopes for none', () => {
+  const securitySchemes = {
+    token: { type: 'http', scheme: 'bearer' },
+    oauth: { type: 'oauth2' },
+    certificate: { type: 'mutualTLS' },
+    key: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+  }
+  const readOne = (security: unknown) =>
+    read(api({ '/a': { get: { security } } }, { components: { securitySchemes } }), {
+      schemes: { key: 'none' },
+    })
+  for (const [security, row] of [
+    [[{ oauth: ['a', 'b'] }, { oauth: ['c'] }], 'bearer a,b|c'],
+    [[{ oauth: ['a'] }, { token: ['b'] }], 'bearer a|b'],
+    [[{ oauth: ['a', 'b'] }, { oauth: ['b'] }, { oauth: ['b', 'c'] }, { token: ['b'] }], 'bearer b'],
+    [[{ oauth: ['a'] }, { oauth: [] }], 'bearer '],
+    [[{ oauth: ['a'] }, { certificate: ['b'] }, { oauth: ['b'] }, { certificate: ['a'] }], 'bearer,mtls a|b'],
+    [[{ oauth: ['a'] }, {}], 'bearer,none '],
+    [[{ oauth: ['a'] }, { key: [] }], 'bearer,none '],
+  ] as const)
+    assert.equal(readOne(security).routes?.[0], `/a GET,HEAD ${row}`)
+  const unequal = /asks for other scopes with one kind of credential than with another/
+  assert.match(readOne([{ oauth: ['a'] }, { certificate: ['b'] }]).faults.join(), unequal)
+  assert.match(readOne([{ oauth: ['a'] }, { certificate: [] }]).faults.join(), unequal)
 })
 
 test('the servers of an operation come before those of its path, and those before those of the document', () => {

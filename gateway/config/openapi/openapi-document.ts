@@ -21,7 +21,8 @@ export interface ApiOperation {
   readonly path: string
   readonly method: string
   readonly auth: readonly RouteAuth[]
-  readonly scopes: readonly string[]
+  /** Sets of which one must be held whole. */
+  readonly scopes: readonly (readonly string[])[]
   /** Where it stands in the document. */
   readonly pointer: string
 }

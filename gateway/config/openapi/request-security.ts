@@ -3,7 +3,14 @@ import type { RouteAuth } from '../settings.ts'
 /** Who may call an operation. */
 export interface OperationSecurity {
   readonly auth: readonly RouteAuth[]
-  readonly scopes: readonly string[]
+  /** Sets of which one must be held whole. */
+  readonly scopes: readonly (readonly string[])[]
+}
+
+/** What one entry of `security` asks for. */
+interface Alternative {
+  readonly kind: RouteAuth
+  readonly scopes: ReadonlySet<string>
 }
 
 export interface SecurityRules {
@@ -24,16 +31,39 @@ export function readSecurity(security: unknown, rules: SecurityRules): Operation
   const alternatives = security.map((requirement) => readRequirement(requirement, rules))
   const fault = alternatives.find((one) => typeof one === 'string')
   if (fault !== undefined) return fault
-  const all = alternatives as OperationSecurity[]
-  const scopes = all[0]?.scopes ?? []
-  if (all.some((one) => [...one.scopes].sort().join(' ') !== [...scopes].sort().join(' '))) {
-    return 'asks for other scopes in one alternative than in another, and a route has the same for all: write this one in "routes"'
+  const all = alternatives as Alternative[]
+  const auth = [...new Set(all.map(({ kind }) => kind))]
+  // Whoever is let through without proof needs no scopes either.
+  if (auth.includes('none')) return { auth, scopes: [] }
+  const [first = [], ...others] = auth.map((kind) => leastSets(all.filter((one) => one.kind === kind)))
+  if (others.some((sets) => nameOf(sets) !== nameOf(first))) {
+    return 'asks for other scopes with one kind of credential than with another, and a route has the same for all: write this one in "routes"'
   }
-  return { auth: [...new Set(all.flatMap(({ auth }) => auth))], scopes }
+  return { auth, scopes: first.map((set) => [...set]) }
+}
+
+/** The sets of scopes that hold no other of them. Empty where one alternative asks for no scope. */
+function leastSets(alternatives: readonly Alternative[]): readonly ReadonlySet<string>[] {
+  const sets = alternatives.map(({ scopes }) => scopes)
+  if (sets.some(({ size }) => size === 0)) return []
+  return sets.filter((set, index) =>
+    sets.every(
+      (other, place) =>
+        [...other].some((scope) => !set.has(scope)) || (other.size === set.size && place >= index),
+    ),
+  )
+}
+
+/** Equal for the same sets in any order. */
+function nameOf(sets: readonly ReadonlySet<string>[]): string {
+  return sets
+    .map((set) => [...set].sort().join(' '))
+    .sort()
+    .join(',')
 }
 
 /** What is left to the service asks for nothing here, and its scopes neither. */
-function readRequirement(requirement: unknown, rules: SecurityRules): OperationSecurity | string {
+function readRequirement(requirement: unknown, rules: SecurityRules): Alternative | string {
   if (typeof requirement !== 'object' || requirement === null)
     return 'must be a list of security requirements'
   const asked = Object.entries(requirement).map(([name, scopes]) => ({
@@ -50,8 +80,8 @@ function readRequirement(requirement: unknown, rules: SecurityRules): OperationS
   if (kinds.size > 1) {
     return `asks for ${checked.map(({ name }) => name).join(' and ')} together, and a route accepts any one of its kinds: write this one in "routes"`
   }
-  if (kinds.size === 0) return { auth: ['none'], scopes: [] }
-  return { auth: [...kinds], scopes: [...new Set(checked.flatMap(({ scopes }) => scopes))] }
+  const [kind = 'none'] = kinds
+  return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }
 }
 
 /** How the gateway itself checks a scheme (OpenAPI 3.1 section 4.8.27); undefined: not at all. */
