@@ -49,27 +49,23 @@ type ExchangeClass<State> = new (
 
 /** A client whose exchanges take their connections from the pools of the upstreams. */
 export class PooledUpstreams<State extends ClientState<Pool<Timed>>> implements UpstreamClient {
-  readonly #state: State
+  readonly state: State
   readonly #Exchange: ExchangeClass<State>
   readonly speaksHttp2: boolean
   #closing: Promise<void> | undefined = undefined
 
   constructor(state: State, Exchange: ExchangeClass<State>, speaksHttp2: boolean) {
     this.speaksHttp2 = speaksHttp2
-    this.#state = state
+    this.state = state
     this.#Exchange = Exchange
   }
 
   get targets(): readonly UpstreamTarget[] {
-    return this.#state.choice.origins
-  }
-
-  get state(): State {
-    return this.#state
+    return this.state.choice.origins
   }
 
   send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
-    const exchange = new this.#Exchange(this.#state, request, response)
+    const exchange = new this.#Exchange(this.state, request, response)
     exchange.begin()
     return exchange
   }
@@ -77,19 +73,19 @@ export class PooledUpstreams<State extends ClientState<Pool<Timed>>> implements 
   handOver(successor: UpstreamClient, bounds: PoolBounds): void {
     const kept: readonly Origin[] = successor instanceof PooledUpstreams ? successor.state.choice.origins : []
     const pools = new Set(kept.map(({ pool }) => pool))
-    for (const { pool } of this.#state.choice.origins) {
+    for (const { pool } of this.state.choice.origins) {
       if (pools.has(pool)) pool.bound(bounds)
       else void pool.close()
     }
   }
 
   retire(): void {
-    for (const { pool } of this.#state.choice.origins) void pool.close()
+    for (const { pool } of this.state.choice.origins) void pool.close()
   }
 
   close(): Promise<void> {
-    const { choice } = this.#state
-    this.#state.closed = true
+    const { choice } = this.state
+    this.state.closed = true
     this.#closing ??= Promise.all(choice.origins.map(({ pool }) => pool.close())).then(() => undefined)
     return this.#closing
   }

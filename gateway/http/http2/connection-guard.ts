@@ -1,5 +1,3 @@
-import { Allowance } from './allowance.ts'
-
 /** Streams that the client resets. Browsers cancel many at once, when one navigates. */
 const RESETS = { burst: 200, perSecond: 20 }
 /** Frames that are no progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or late DATA, late heads, refused streams, unknown types. */
@@ -14,6 +12,35 @@ const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
 /** As many as a request may have. A byte of a head can mean one, so more of them count as more noise. */
 const USUAL_FIELDS = 100
+
+/** How often something may happen: a bucket that is full at first, and fills with time. */
+class Allowance {
+  readonly #burst: number
+  readonly #perMs: number
+  #left: number
+  #atMs: number
+
+  constructor({ burst, perSecond }: { readonly burst: number; readonly perSecond: number }, nowMs: number) {
+    this.#burst = burst
+    this.#perMs = perSecond / 1000
+    this.#left = burst
+    this.#atMs = nowMs
+  }
+
+  /** @returns false when not as much is left. */
+  spend(nowMs: number, times = 1): boolean {
+    if (this.#left < times) this.earn((nowMs - this.#atMs) * this.#perMs, nowMs)
+    if (this.#left < times) return false
+    this.#left -= times
+    return true
+  }
+
+  /** Something has happened that goes with it. */
+  earn(times: number, nowMs = this.#atMs): void {
+    this.#left = Math.min(this.#burst, this.#left + times)
+    this.#atMs = nowMs
+  }
+}
 
 /** Bounds what a client may ask of us that serves no request. */
 export class ConnectionGuard {

@@ -28,10 +28,11 @@ interface OwnFields {
 
 const NO_OWN_FIELDS: OwnFields = { limitHeaders: [], interactionId: undefined }
 
-/** The head of an upstream response, as it goes downstream. */
+/** The head of a response, as it goes downstream. */
 export interface FilteredHead {
   /** Lines `Name: value`, each with its CR LF, without hop-by-hop fields and those that the gateway sets itself. */
   readonly lines: string
+  /** As the lines say it; undefined when they do not. */
   readonly contentLength: number | undefined
   /** The lines name Date. */
   readonly dated: boolean

@@ -1,17 +1,12 @@
 import type { Socket } from 'node:net'
+import type { FilteredHead } from '../rules/response-headers.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 import type { RequestFault } from './request-fault.ts'
 import type { Upgrade } from './tunnels/websocket.ts'
 
 /** The head of a response, without the fields about the connection. */
-export interface ResponseHead {
+export interface ResponseHead extends FilteredHead {
   readonly status: number
-  /** Lines `Name: value`, each with its CR LF; none of Connection, Keep-Alive, Transfer-Encoding. */
-  readonly lines: string
-  /** As the lines say it; undefined when they do not. */
-  readonly contentLength: number | undefined
-  /** The lines name Date. */
-  readonly dated: boolean
 }
 
 /** The response to one request, whatever its version of HTTP. Writes to a client that is gone are ignored. */

@@ -14,14 +14,15 @@ const MAX_BYTES_OF_CHARACTER = 3
 /** The body of one request, as it grows. */
 export class SpanBatch {
   spans = 0
-  readonly #bytes: Buffer
+  /** For another batch once this one is done with. */
+  readonly memory: Buffer
   readonly #tail: string
   readonly #maxSpans: number
   #used: number
 
   /** @param bytes memory of its own, of BATCH_BYTES */
   constructor({ head, tail }: Envelope, maxSpans: number, bytes: Buffer) {
-    this.#bytes = bytes
+    this.memory = bytes
     this.#maxSpans = maxSpans
     this.#tail = tail
     this.#used = bytes.write(head)
@@ -30,23 +31,18 @@ export class SpanBatch {
   /** @returns false when it has no room left */
   add(text: string, spans: number): boolean {
     const needed = (text.length + this.#tail.length + 1) * MAX_BYTES_OF_CHARACTER
-    if (this.#used + needed > this.#bytes.length) return false
+    if (this.#used + needed > this.memory.length) return false
     if (this.spans > 0 && this.spans + spans > this.#maxSpans) return false
     const separated = this.spans === 0 ? text : `,${text}`
-    this.#used += this.#bytes.write(separated, this.#used)
+    this.#used += this.memory.write(separated, this.#used)
     this.spans += spans
     return true
   }
 
-  /** Its memory, for another batch once this one is done with. */
-  get memory(): Buffer {
-    return this.#bytes
-  }
-
   /** The whole body. Nothing can be added afterwards. */
   body(): Buffer {
-    const end = this.#used + this.#bytes.write(this.#tail, this.#used)
-    return this.#bytes.subarray(0, end)
+    const end = this.#used + this.memory.write(this.#tail, this.#used)
+    return this.memory.subarray(0, end)
   }
 }
 

@@ -1,13 +1,12 @@
-import type { TracingSettings } from '../../config/tracing-settings.ts'
+import type { Sampling, TracingSettings } from '../../config/tracing-settings.ts'
 import { withoutNominated } from '../rules/hop-by-hop.ts'
 import type { Field } from '../syntax/field.ts'
 import { receivedTraceparent } from '../syntax/traceparent.ts'
-import { Sampler } from './sampler.ts'
 import { type ExportReports, SpanExporter } from './span-exporter.ts'
 import { createPost, type Post } from './span-post.ts'
 import type { Envelope } from './span-queue.ts'
 import { spansOf, type TracedExchange } from './span-text.ts'
-import { newTraceId, Trace } from './trace.ts'
+import { flagsIn, newTraceId, SAMPLED, Trace } from './trace.ts'
 
 export interface TracerOptions {
   readonly settings: TracingSettings
@@ -27,11 +26,13 @@ export interface TracerOptions {
 const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
 /** The wall clock was set, or has drifted. Smaller differences are those of its resolution. */
 const CLOCK_CHANGE_MS = 2
+/** The digits of a trace id that decide: its last, which Trace Context level 2 wants random. */
+const DECIDING_DIGITS = 12
+const DECIDING_VALUES = 2 ** 48
 
 /** Makes the spans of sampled exchanges, after they are over, and exports them. */
 export class Tracer {
   readonly #options: TracerOptions
-  readonly #sampler: Sampler
   readonly #exporter: SpanExporter
   /** Epoch milliseconds when the steady clock was at 0. */
   #epochOffsetMs: number
@@ -39,7 +40,6 @@ export class Tracer {
   constructor(options: TracerOptions) {
     const { settings, clock, steadyClock, reports, post = createPost(settings.receiver) } = options
     this.#options = options
-    this.#sampler = new Sampler(settings.sampling)
     this.#exporter = new SpanExporter({ ...settings, envelope: envelopeOf(options), post, reports })
     this.#epochOffsetMs = clock() - steadyClock()
   }
@@ -49,16 +49,16 @@ export class Tracer {
    * @returns undefined when the request is not sampled: then it costs nothing more
    */
   begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
-    const { steadyClock } = this.#options
+    const { steadyClock, settings } = this.#options
     const passedOn = withoutNominated(fields)
     const traceparent = receivedTraceparent(passedOn)
     if (traceparent !== undefined) {
-      if (!this.#sampler.takesChild(traceparent, viaTrustedProxy)) return undefined
+      if (!takesChild(settings.sampling, traceparent, viaTrustedProxy)) return undefined
       const tracestates = passedOn.filter(({ lower }) => lower === 'tracestate')
       return new Trace(steadyClock, { traceparent, tracestates })
     }
     const traceId = newTraceId()
-    return this.#sampler.takesRoot(traceId) ? new Trace(steadyClock, { traceId }) : undefined
+    return takesRoot(settings.sampling, traceId) ? new Trace(steadyClock, { traceId }) : undefined
   }
 
   /** The exchange is over. @param statusCode as in its audit record: 499 when the client went away */
@@ -90,6 +90,18 @@ export class Tracer {
     if (Math.abs(offsetMs - this.#epochOffsetMs) > CLOCK_CHANGE_MS) this.#epochOffsetMs = offsetMs
     return this.#epochOffsetMs
   }
+}
+
+function takesChild({ parents, ratio }: Sampling, traceparent: string, viaTrustedProxy: boolean): boolean {
+  if (parents === 'all' || (parents === 'trusted' && viaTrustedProxy))
+    return (flagsIn(traceparent) & SAMPLED) !== 0
+  // Not by the trace id: the caller made it, and could choose one that is always taken.
+  return Math.random() < ratio
+}
+
+/** For the first span of a trace: by its id, so that others with the same rule and ratio decide alike. */
+function takesRoot({ ratio }: Sampling, traceId: string): boolean {
+  return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
 }
 
 /** What stands around the spans of every batch: ExportTraceServiceRequest with one resource and one scope. */

@@ -6,8 +6,10 @@ import { isKeptOut } from '../../http/rules/policy/address-list.ts'
 import { allowsOrigin, preflightIn, whyNotAllowed, whyNotPermitted } from '../../http/rules/policy/cors.ts'
 import { endsHere } from '../../http/rules/policy/max-forwards.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { answer } from '../response/answer.ts'
+import { close } from '../close.ts'
+import { recordAtEnd } from '../record.ts'
 import { logBrowserRefusal } from '../response/log-refusal.ts'
+import { writeHead } from '../response/write-response.ts'
 import { ADDRESS_REFUSED } from './screen-address.ts'
 
 /**
@@ -39,4 +41,21 @@ function screen(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   if (maintenance === undefined) return undefined
   const { refusal: closed, passes } = maintenance
   return passes !== undefined && isTrusted(address, passes) ? undefined : closed
+}
+
+/**
+ * Ends an exchange with a 204 of the gateway itself.
+ *
+ * @param lines header lines, each with its CR LF
+ * @returns a refusal when it cannot be recorded; nothing has been sent then
+ */
+function answer(gateway: Gateway, exchange: Exchange, lines: string): Refusal | undefined {
+  const refused = recordAtEnd(gateway, exchange)
+  if (refused !== undefined) return refused
+  // The rest of an unread body would be parsed as the next request.
+  if (!exchange.req.complete || gateway.load.phase !== 'serving') exchange.res.keepAlive = false
+  close(gateway, exchange, 204)
+  writeHead(gateway, exchange, 204, { lines, contentLength: undefined, dated: false })
+  exchange.res.end()
+  return undefined
 }

@@ -1,6 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
-import { dialCluster, dialMaster, dialServer, type StoreLink, type StoreReply } from './store-link.ts'
+import {
+  dialCluster,
+  dialMaster,
+  dialServer,
+  retryAfterMs,
+  type StoreLink,
+  type StoreReply,
+} from './store-link.ts'
 
 /**
  * A connection to the shared store that renews itself. Commands go out in order, those of one turn of the event loop in
@@ -29,18 +36,10 @@ export interface StoreConnection {
   close(): void
 }
 
-export interface StoreConnectionOptions {
-  /** Receives each failure to connect, and each loss of a connection. */
-  readonly onFault?: (cause: string) => void
-}
-
-const FIRST_RETRY_MS = 50
-const MAX_RETRY_MS = 1000
-
-/** Connects in the background; `onReady` says when. */
+/** Connects in the background; `onReady` says when. @param onFault receives each failure to connect, and each loss of a connection */
 export function openStoreConnection(
   settings: StoreSettings,
-  { onFault }: StoreConnectionOptions = {},
+  { onFault }: { readonly onFault?: (cause: string) => void } = {},
 ): StoreConnection {
   const [first] = settings.addresses
   if (first === undefined) throw new TypeError('a store needs an address')
@@ -128,9 +127,7 @@ class RenewedConnection implements StoreConnection {
         if (signal.aborted) return
         this.#onFault?.(error instanceof Error ? error.message : String(error))
       }
-      // Jitter, so that many gateways do not come back in the same moment.
-      const waitMs = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** tries++) * (0.5 + Math.random() / 2)
-      await delay(waitMs, undefined, { signal, ref: false }).catch(() => undefined)
+      await delay(retryAfterMs(tries++), undefined, { signal, ref: false }).catch(() => undefined)
     }
   }
 

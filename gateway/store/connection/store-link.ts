@@ -180,7 +180,8 @@ function socketOptions({ tls }: StoreSettings) {
   return { connectTimeout, tls: true as const, ...defined({ ca: tls.ca }) }
 }
 
-function retryAfterMs(retries: number): number {
+/** With jitter, so that many gateways do not come back in the same moment. @param retries before this one */
+export function retryAfterMs(retries: number): number {
   return Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** retries) * (0.5 + Math.random() / 2)
 }
 

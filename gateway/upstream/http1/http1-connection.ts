@@ -48,7 +48,7 @@ export class Http1Connection implements Timed, ResponseReader {
   idleUntilMs = Number.POSITIVE_INFINITY
   readonly #owner: ConnectionOwner
   readonly #parser = new ResponseParser(this)
-  readonly #socket: Socket
+  readonly socket: Socket
   #user: ConnectionUser | undefined = undefined
   #connected = false
   /** Takes no further exchange. */
@@ -68,7 +68,7 @@ export class Http1Connection implements Timed, ResponseReader {
 
   constructor(owner: ConnectionOwner) {
     this.#owner = owner
-    this.#socket = openConnection(owner, {
+    this.socket = openConnection(owner, {
       onread: { buffer: () => this.#buffer.next(), callback: (length) => this.#received(length) },
       connected: () => {
         this.#connected = true
@@ -77,15 +77,11 @@ export class Http1Connection implements Timed, ResponseReader {
       },
       failed: (error) => this.#connectFailed(error),
     })
-    this.#socket.on('error', (error) => {
+    this.socket.on('error', (error) => {
       this.#error = error
     })
-    this.#socket.on('end', () => this.#ended())
-    this.#socket.on('close', () => this.#closed())
-  }
-
-  get socket(): Socket {
-    return this.#socket
+    this.socket.on('end', () => this.#ended())
+    this.socket.on('close', () => this.#closed())
   }
 
   /** At least one byte of a response to the present request has come. */
@@ -95,7 +91,7 @@ export class Http1Connection implements Timed, ResponseReader {
 
   /** The first write failed at once, because the upstream had closed: not a byte was taken. */
   get tookNothing(): boolean {
-    return this.#socket.errored !== null
+    return this.socket.errored !== null
   }
 
   /** Serves an exchange. Calls its `connected`, now or once the connection is made. */
@@ -111,13 +107,13 @@ export class Http1Connection implements Timed, ResponseReader {
     if (user === undefined) return
     this.#parser.expect(user)
     this.#sending = true
-    if (body === undefined) this.#socket.write(head, 'latin1')
-    else if (body.length <= 4096) this.#socket.write(head + body.toString('latin1'), 'latin1')
+    if (body === undefined) this.socket.write(head, 'latin1')
+    else if (body.length <= 4096) this.socket.write(head + body.toString('latin1'), 'latin1')
     else {
-      this.#socket.cork()
-      this.#socket.write(head, 'latin1')
-      this.#socket.write(body)
-      this.#socket.uncork()
+      this.socket.cork()
+      this.socket.write(head, 'latin1')
+      this.socket.write(body)
+      this.socket.uncork()
     }
   }
 
@@ -140,7 +136,7 @@ export class Http1Connection implements Timed, ResponseReader {
   destroy(): void {
     this.#user = undefined
     this.#retire()
-    this.#socket.destroy()
+    this.socket.destroy()
   }
 
   checkTime(nowMs: number): void {
@@ -159,7 +155,7 @@ export class Http1Connection implements Timed, ResponseReader {
 
   /** A response that comes before the whole request was written responds to its head only. */
   #isLeftUnread(method: string, status: number): boolean {
-    return this.#sending || this.#socket.writableLength > 0 || !hasReadBody(method, status)
+    return this.#sending || this.socket.writableLength > 0 || !hasReadBody(method, status)
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
@@ -234,7 +230,7 @@ export class Http1Connection implements Timed, ResponseReader {
     }
     this.#user = undefined
     this.#retire()
-    const upgraded = new UpgradedStream(this.#socket)
+    const upgraded = new UpgradedStream(this.socket)
     this.#upgraded = upgraded
     if (from < to) upgraded.receive(bytes, from, to)
     this.#owner.closed()
@@ -244,7 +240,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #resumeSocket(): void {
     if (!this.#paused) return
     this.#paused = false
-    this.#socket.resume()
+    this.socket.resume()
   }
 
   #ended(): void {
