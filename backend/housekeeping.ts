@@ -10,7 +10,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 
 /** So many rows are deleted at once. */
 export const STEP_ROWS = 1_000
-/** Of webhooks, whose bodies are up to 1 MiB. */
+/** Webhooks that are removed in one step; each has a body of up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
 /**

@@ -14,9 +14,9 @@ import type { Share } from './upstream/upstream-permits.ts'
 
 /** A route with what is looked up for it at load. */
 export interface ServedRoute extends Route {
-  /** Of its upstream group. */
+  /** Client of its upstream group. */
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
-  /** Of its upstream group; undefined: the group has no bound of its own. */
+  /** Permits of its upstream group; undefined: the group has no bound of its own. */
   readonly permits: GroupPermits<Share> | undefined
 }
 

@@ -126,7 +126,7 @@ function from<Code extends string>(
 
 const NO_HEADERS: readonly string[] = []
 
-/** Of a body longer than this many bytes, which a caller may know. */
+/** Refusal of a body longer than this many bytes, which a caller may know. */
 export function bodyTooLarge(maxBytes: number): Refusal {
   return refusal('body_too_large', {
     detail: `The request body is larger than ${maxBytes} bytes, which is the most that this path accepts.`,

@@ -17,7 +17,7 @@ export interface PartInForce {
   readonly hash: string
   /** Epoch milliseconds. */
   readonly sinceMs: number
-  /** Of gateway.json, with what the environment overrides. */
+  /** The keys of gateway.json, with what the environment overrides. */
   readonly settings?: object
   /** Routes, limits, clients, the certificate, or the fingerprint of the admin token. */
   readonly rows: readonly object[]
@@ -32,7 +32,7 @@ export interface LastReload {
   readonly changed: boolean
   /** Sentences; empty after a success. */
   readonly faults: readonly string[]
-  /** Of gateway.json: keys that the file has other values for, which come into force when the gateway is started again. */
+  /** Keys whose values in gateway.json come into force when the gateway is started again. */
   readonly needsRestart: readonly string[]
 }
 

@@ -75,7 +75,7 @@ interface PruneFacts {
   /** Time of its first record, and when it was closed; ISO 8601. */
   readonly from?: string | undefined
   readonly until: string
-  /** Of a removal before its time. */
+  /** Why it was removed before its time. */
   readonly reason?: 'space' | undefined
 }
 
@@ -93,7 +93,7 @@ interface StoreFacts {
 export const RECORD_HEAD = '{"type":"'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
-/** Of the trail, last in AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread the lines. */
+/** Format of the trail, the last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread the lines. */
 export const TRAIL_FORMAT = 2
 
 const PATH_MAX_CHARS = 4096

@@ -8,7 +8,7 @@ export interface TrailOptions extends TrailListeners {
   readonly file: string
   /** How far a record must have got before the request goes on; `written` by default. `synced` needs a regular file. */
   readonly durability?: Durability
-  /** Of the gateway, for AUDIT_START. */
+  /** Version of the gateway, for AUDIT_START. */
   readonly version?: string
   /** Milliseconds since the epoch. */
   readonly now?: () => number

@@ -105,7 +105,7 @@ export class Trail {
     this.#trailFile.follow(seals)
   }
 
-  /** Of the file in use; undefined when it is not ours to rotate, or not now. */
+  /** Inode of the file in use; undefined when it is not ours to rotate, or not now. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT

@@ -88,7 +88,7 @@ interface Place {
   readonly adminTokenFile?: string
 }
 
-/** Of a file that may be in the middle of an edit, and that a probe need not check. */
+/** Reads the address of the admin listener only: the file may be in the middle of an edit, and a probe need not check it. */
 function readPlace(env: Environment): Place {
   try {
     const { adminHost, adminPort, adminTokenFile } = JSON.parse(

@@ -34,7 +34,7 @@ const WITNESS_KEYS: ReadonlyMap<number, number> = new Map([
   [0x04, 32],
   [0x06, 1312],
 ])
-/** Of the signatures that a checkpoint may have, as many as `members` in gateway.json. */
+/** Witnesses at most: a checkpoint may have so many signatures, as many as `members` in gateway.json. */
 const WITNESSES_MAX = 32
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a policy must not contain them
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f]/

@@ -22,7 +22,7 @@ export interface ReceiverSettings {
 
 /** Which requests get spans. Immutable. */
 export interface Sampling {
-  /** Of requests that no parent decides, 0 to 1. */
+  /** Sampled share of the requests that no parent decides, 0 to 1. */
   readonly ratio: number
   /** Whose word counts that a request is sampled or not: everybody's, that of trusted proxies, or nobody's. */
   readonly parents: 'all' | 'trusted' | 'none'

@@ -21,7 +21,7 @@ export interface RowUse {
 const NEAREST = 10
 /** Callers looked at by one look, all rows together: measured 1.5 ms. */
 const KEYS_PER_LOOK = 5000
-/** Of each row at least, however many rows there are. */
+/** Callers of each row that one look sees at least, however many rows there are. */
 const MIN_KEYS = 20
 const HASH_LENGTH = 12
 

@@ -120,7 +120,7 @@ function baseOf(path: string): string {
   return folded.endsWith('/') ? folded : `${folded}/`
 }
 
-/** Of `/a/b/`: `/`, `/a/` and itself. */
+/** Prefixes of a path: `/`, `/a/` and `/a/b/` of `/a/b/`. */
 function* prefixesOf(base: string): Iterable<string> {
   for (let slash = base.indexOf('/'); slash >= 0; slash = base.indexOf('/', slash + 1)) {
     yield base.slice(0, slash + 1)

@@ -85,7 +85,7 @@ export async function openPublicListeners(
   inForce: InForce,
   options: {
     readonly material: TlsMaterial | undefined
-    /** Of this process. */
+    /** Ticket keys of this process. */
     readonly tickets: TicketKeys
     /** Sockets that listen already; where there are none, one is opened. */
     readonly open?: ListeningSockets | undefined

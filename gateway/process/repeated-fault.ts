@@ -2,7 +2,7 @@
 export class RepeatedFault {
   readonly #repeatMs: number
   #loggedAtMs = Number.NEGATIVE_INFINITY
-  /** Of the fault logged last. */
+  /** Cause of the fault logged last. */
   cause: string | undefined = undefined
 
   /** @param repeatMs after this time the same fault is logged again */

@@ -27,7 +27,7 @@ const MAINTAIN_MS = 1000
 
 /** Where a process begins. */
 interface Origin {
-  /** Of the process that it takes over from; undefined: it starts by itself. */
+  /** What the process before has left to it; undefined: it starts by itself. */
   readonly inheritance?: Inheritance | undefined
   /** Sockets that listen already. */
   readonly sockets?: ListeningSockets | undefined

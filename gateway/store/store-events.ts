@@ -9,7 +9,7 @@ export interface StoreEventsOptions {
   /** A connection of its own: its commands block. */
   readonly connection: StoreConnection
   readonly keys: StoreKeys
-  /** Of this gateway: its own events are not passed on. */
+  /** Id of this gateway, whose own events are not passed on. */
   readonly id: string
   /** Reads what the stream cannot tell, each time before it is followed. */
   readonly beforeFollowing: () => Promise<void>

@@ -45,9 +45,9 @@ export interface TokenOptions {
 
 /** A gateway that serves. */
 export interface TestGateway {
-  /** Of the public listener. */
+  /** Address of the public listener. */
   readonly url: string
-  /** Of the HTTPS listener; undefined without one. */
+  /** Address of the HTTPS listener; undefined without one. */
   readonly httpsUrl: string | undefined
   /** Metrics and health. */
   readonly adminUrl: string

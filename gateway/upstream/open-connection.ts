@@ -16,7 +16,7 @@ export class ConnectError extends Error {
 
 export interface ConnectionTarget {
   readonly address: Address
-  /** Of an `https://` address, else undefined. */
+  /** TLS options of an `https://` address; undefined for others. */
   readonly tls: UpstreamTls | undefined
   readonly connectMs: number
 }

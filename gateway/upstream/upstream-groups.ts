@@ -61,7 +61,7 @@ const TIMERS: CheckTimers = {
 export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
-  /** Of groups with a bound. */
+  /** Permits of the groups with a bound. */
   readonly #permits = new Map<string, GroupPermits<Share>>()
   /** By what they judge. Begun by `start`. */
   readonly #checks = new Map<Health, Checked>()

@@ -37,7 +37,7 @@ export class ConsoleFeed {
   readonly #clock: () => number
   readonly #listeners = new Set<Listener>()
   readonly #history: Point[] = []
-  /** Of the last minute, oldest first. */
+  /** Totals of the last minute, oldest first. */
   readonly #past: Totals[] = []
   #last: Totals | undefined
   /** Only while a console is open, because it holds on to the callers that it has looked at. */

@@ -21,7 +21,7 @@ import type {
 /** Rows of one table; what an operator has to see comes first. */
 const MAX_ROWS = 50
 
-/** Of one edit. */
+/** Faults of one edit that are shown. */
 const MAX_FAULTS = 5
 
 export interface ConsoleSources {

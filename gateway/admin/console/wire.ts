@@ -90,7 +90,7 @@ export interface LimitState {
 export interface UpstreamState {
   readonly upstream: string
   readonly healthy: boolean
-  /** Of its circuit breaker, if it has one. */
+  /** State of its circuit breaker, if it has one. */
   readonly breaker?: 'closed' | 'half open' | 'open'
   readonly perSecond: number
   readonly p95Ms: number | null
@@ -121,7 +121,7 @@ export interface AuditState {
   readonly seals?: SealsState
   /** Undefined: no witnesses are asked. */
   readonly witnesses?: VouchState
-  /** Of time stamps, likewise. */
+  /** The same of time stamps. */
   readonly stamps?: VouchState
   /** Closed segments that are not where they are copied to. */
   readonly unshipped: number

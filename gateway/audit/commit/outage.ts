@@ -10,7 +10,7 @@ export interface OutageOptions {
   readonly reports: TrailReports
   /** `synced`: records count when the disk has them. */
   readonly syncs: boolean
-  /** Of the gateway, for AUDIT_START. */
+  /** Version of the gateway, for AUDIT_START. */
   readonly version: string | undefined
   /** Milliseconds since the epoch. */
   readonly now: () => number

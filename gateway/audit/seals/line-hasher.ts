@@ -20,9 +20,9 @@ const BUFFER_BYTES = 256 * 1024
 export class LineHasher {
   readonly #onLeaf: OnLeaf
   readonly #buffer: Buffer
-  /** Of the line that is not whole yet, which begins at 1. */
+  /** End of the line that is not whole yet; the line begins at 1. */
   #end = 1
-  /** Of a line that is too long to be kept. */
+  /** Hash of a line that is too long to be kept. */
   #oversize: Hash | undefined
   #oversizeBytes = 0
 

@@ -21,9 +21,9 @@ import { ED25519, type VerifierKey, verifierKey } from './verifier-key.ts'
 export interface SealKey {
   /** Name of the log, and of the keys in its signatures. */
   readonly origin: string
-  /** Of the Ed25519 key. */
+  /** Verifier key of the Ed25519 key. */
   readonly verifier: VerifierKey
-  /** Of the ML-DSA-44 key, if there is one. */
+  /** Verifier key of the ML-DSA-44 key, if there is one. */
   readonly mlDsaVerifier: VerifierKey | undefined
   /** @returns the checkpoint as a signed note, as it stands in its file. */
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string

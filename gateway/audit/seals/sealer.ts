@@ -21,10 +21,10 @@ const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
 /** At the end, for tiles that the disk may not have. What is left comes at the next start. */
 const LAST_SYNCS_MS = 2000
-/** Of a file, in which it says what became of the one before. */
+/** The first bytes of a file, which say what became of the file before. */
 const FIRST_BYTES = 16_384
 
-/** Of a line that was taken. */
+/** A line that was taken. */
 interface Leaf {
   readonly hash: HashText
   readonly isRecord: boolean
@@ -42,7 +42,7 @@ export type TrailNews =
 export interface SealerOptions {
   /** The audit file. */
   readonly file: string
-  /** Of the log. */
+  /** Directory of the log. */
   readonly directory: string
   readonly key: SealKey
   readonly progress: SealProgress
@@ -85,7 +85,7 @@ export class Sealer {
   /** The tree ends with a full tile, and is to be sealed: what was taken behind it comes later. */
   #isFull = false
   #later: Leaf[] = []
-  /** Of what is being taken. */
+  /** Since when the lines that are being taken may have been there; steady. */
   #atMs = 0
   #laterAtMs = 0
   /** A sync has failed; a start only supposes that one has, in a process before, and says nothing. */

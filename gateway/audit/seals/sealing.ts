@@ -12,7 +12,7 @@ import type { TrailNews } from './sealer.ts'
 
 export interface SealingOptions {
   readonly trail: Pick<Trail, 'file' | 'settle' | 'told'>
-  /** Of the log. */
+  /** Directory of the log. */
   readonly directory: string
   readonly keys: PrivateSealKeys
   readonly origin: string
@@ -43,7 +43,7 @@ const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
 /** Lines that were sent to the thread. */
 interface Sent {
-  /** Of all that was sent to this thread, with these. */
+  /** Bytes that this thread was sent, these included. */
   readonly bytes: number
   readonly atMs: number
 }

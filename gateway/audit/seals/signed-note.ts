@@ -8,7 +8,7 @@ export interface Note {
 }
 
 export interface NoteSignature {
-  /** Of the key. */
+  /** Name of the key. */
   readonly name: string
   /** Eight hexadecimal digits. */
   readonly keyId: string

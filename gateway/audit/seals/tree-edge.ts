@@ -14,9 +14,9 @@ export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
   /** The hashes one after the other, behind one byte for the prefix of a node. */
   readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
-  /** Of a node in the stack, what is hashed: its prefix and the hashes below it. Made once for each place. */
+  /** What is hashed for each node in the stack: its prefix and the two hashes below it. Made once for each place. */
   readonly #nodes: Buffer[] = []
-  /** Of the subtrees, by their place in the stack. */
+  /** Heights of the subtrees, by their place in the stack. */
   readonly #heights: number[] = []
   #size = 0
 

@@ -67,7 +67,7 @@ const TREE_MS = 900_000
  */
 export class SegmentKeeper {
   readonly #parts: KeeperParts
-  /** Of tasks that failed, by task and path: when they are tried again, by the steady clock, and how long that was. */
+  /** When tasks that failed are tried again, by the steady clock, and after what delay; by task and path. */
   readonly #retries = new Map<string, { readonly atMs: number; readonly delayMs: number }>()
   /** What `#shipper` is made for. */
   #shipTo: AuditKeeping['auditShip']

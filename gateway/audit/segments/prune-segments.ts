@@ -25,7 +25,7 @@ export interface PruneOptions {
    * shipped.
    */
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
-  /** Of the file that is written, which may have been renamed already. */
+  /** Inode of the file that is written, which may have been renamed already. */
   readonly inUse: () => Promise<string>
   /** On the disk of a file, for those who are not root. */
   readonly freeBytes: (file: string) => number
@@ -44,7 +44,7 @@ interface Due {
 /** What a run has done, and why it has stopped before a segment that is due. */
 export interface Pruned {
   readonly segments: readonly ClosedSegment[]
-  /** Of these, removed before their time because the disk was full. */
+  /** Those of them that were removed before their time because the disk was full. */
   readonly early: readonly ClosedSegment[]
   /** Room that the disk still lacks; 0 and below: none. */
   readonly missingBytes: number

@@ -29,7 +29,7 @@ const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 
 const TIMESTAMP_KEY = '"timestamp":"'
-/** Of the lines of a trail; the timestamp stands behind type and request id, which have at most 128 characters. */
+/** The beginning of a line with its timestamp, which stands behind type and request id of at most 128 characters. */
 export const HEAD_BYTES = 512
 
 /**

@@ -10,7 +10,7 @@ type RotationLimits = Pick<AuditRotation, 'maxBytes' | 'maxAgeMs'>
 interface RotationOptions {
   readonly file: string
   readonly trail: {
-    /** Of the file in use; undefined when this thread may not rotate it. */
+    /** Inode of the file in use; undefined when it may not be rotated. */
     readonly inode: string | undefined
     /** @param clockSetBackMs the clock was set back while the old file was written */
     reopen(clockSetBackMs: number | undefined): void
@@ -32,10 +32,10 @@ const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
  */
 export class Rotation {
   readonly #options: RotationOptions
-  /** Of the file that was seen last, and since when it has been written. */
+  /** Inode of the file that was seen last, and since when it has been written. */
   #inode: string | undefined
   #sinceMs = 0
-  /** Of the times in that file. */
+  /** The latest time in that file. */
   #latestMs = 0
   /** By how much the clock was set back while that file was written; undefined: not at all. */
   #setBackMs: number | undefined
@@ -92,7 +92,7 @@ export class Rotation {
     return bytes > 0 && (isOld || bytes >= maxBytes)
   }
 
-  /** Of the file in use; 0 when it was renamed, by us or by somebody else, who will send SIGHUP. */
+  /** Size of the file in use; 0 when it was renamed, by us or by somebody else, who will send SIGHUP. */
   get #sizeBytes(): number {
     const stats = statSync(this.#options.file, { bigint: true, throwIfNoEntry: false })
     return stats?.isFile() && stats.ino.toString() === this.#inode ? Number(stats.size) : 0

@@ -28,7 +28,7 @@ export class SealedTree {
     this.#tiles = new TileReader(directory, size)
   }
 
-  /** Of the trail as it is sealed now; undefined: nothing is sealed yet. @throws Error when the checkpoint cannot be read. */
+  /** The tree of the trail as it is sealed now; undefined: nothing is sealed yet. @throws Error when the checkpoint cannot be read. */
   static of(auditFile: string): SealedTree | undefined {
     const directory = logDirectory(auditFile)
     const file = checkpointFile(directory)

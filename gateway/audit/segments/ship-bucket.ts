@@ -163,7 +163,7 @@ function isCopy(seen: Seen, digest: Digest): boolean {
     : checksumsOf(digest).includes(seen.ChecksumSHA256)
 }
 
-/** Of an object that came in parts it is made of those of the parts; not every server says how many they were. */
+/** Checksums that an object may have. That of an object in parts is made of those of the parts; not every server says how many they were. */
 function checksumsOf({ sha256, parts }: Digest): string[] {
   if (parts === undefined) return [base64(sha256)]
   const joined = base64(joinedDigest(parts).sha256)

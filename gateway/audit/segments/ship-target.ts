@@ -11,7 +11,7 @@ export interface Digest {
   readonly sha256: string
   /** Hexadecimal; an ETag is often this. */
   readonly md5: string
-  /** Of its parts, if it is sent in parts. */
+  /** Digests of its parts, if it is sent in parts. */
   readonly parts?: readonly Digest[]
 }
 

@@ -19,7 +19,7 @@ import { SealedTree } from './sealed-tree.ts'
 import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 
-/** Of what is kept: some hundred bytes a segment, and a part of a large one. */
+/** Greatest size of the file that says what was shipped: some hundred bytes a segment, more of a large one. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 
 /** How often at most it is kept while segments are copied. */

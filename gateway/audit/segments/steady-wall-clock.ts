@@ -13,7 +13,7 @@ export class SteadyWallClock {
   /** A time that is believed, and when that was by the steady clock. */
   #believedMs: number
   #believedAtMs: number
-  /** Of the clock of the machine to the steady one, since it has last jumped. */
+  /** Distance of the machine's clock to the steady one, since it has last jumped. */
   #offsetMs: number
   #offsetSinceMs: number
 

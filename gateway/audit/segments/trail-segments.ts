@@ -9,7 +9,7 @@ import { compressionOf, type NamePlace, placeOf, plainPath, type Segment } from 
 /** A segment with what tells its place. */
 interface Headed extends Segment {
   readonly place: NamePlace | undefined
-  /** Of the first line, as a rule AUDIT_START. */
+  /** Time of the first line, as a rule AUDIT_START. */
   readonly timeMs: number
   /** Inode of the segment before. */
   readonly continues: string | undefined

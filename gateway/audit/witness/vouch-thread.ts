@@ -16,7 +16,7 @@ import { WitnessRounds } from './witness-rounds.ts'
 
 /** What the thread that `Vouching` starts is given. */
 export interface VouchJob {
-  /** Of the log. */
+  /** Directory of the log. */
   readonly directory: string
   readonly witnesses: WitnessesSettings | undefined
   readonly stamps: StampsSettings | undefined

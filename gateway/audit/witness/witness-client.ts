@@ -36,7 +36,7 @@ export interface Submission {
   /** What is signed of it. */
   readonly text: string
   readonly checkpoint: Checkpoint
-  /** Of the log, where its tiles are. */
+  /** Directory of the log, where its tiles are. */
   readonly directory: string
 }
 
@@ -55,7 +55,7 @@ const REFUSALS: Readonly<Record<number, string>> = {
 export class WitnessClient {
   readonly verifier: NoteVerifier
   readonly #send: Send
-  /** Of the tree that the witness cosigned last, as far as we know. */
+  /** Size of the tree that the witness cosigned last, as far as we know. */
   #size = 0
 
   constructor(verifier: NoteVerifier, send: Send) {

@@ -24,7 +24,7 @@ export interface WitnessReports {
 }
 
 export interface WitnessRoundsOptions {
-  /** Of the log. */
+  /** Directory of the log. */
   readonly directory: string
   readonly clients: readonly WitnessClient[]
   /** Who must have cosigned a checkpoint. */
@@ -52,7 +52,7 @@ export class WitnessRounds {
   readonly #aborted = new AbortController()
   #signal = this.#aborted.signal
   #round: Round | undefined
-  /** Of the round or retry that was begun last. */
+  /** Result of the round or retry that was begun last. */
   #done: Promise<boolean> | undefined
   /** Called when enough have signed. */
   #onQuorum = () => {}

@@ -17,7 +17,7 @@ export interface Presentation {
   readonly token: string
   /** The value of the `DPoP` header field, several of them joined by a comma; undefined without one. */
   readonly proof: string | undefined
-  /** Of this TLS connection; undefined without one. */
+  /** Certificate of this TLS connection; undefined without one. */
   readonly certificate: ShownCertificate | undefined
   readonly method: string
   /** Normalised, without the query. */

@@ -89,11 +89,11 @@ export function scanJson(text: string): JsonScan | JsonSyntaxFault {
 /** An object or array that has begun and not ended. */
 interface Open {
   readonly path: string
-  /** Of an object: path of each key so far → its offset. */
+  /** Path of each key so far → its offset; for an object. */
   readonly keys: Map<string, number> | undefined
-  /** Of an object: path of the last key. */
+  /** Path of the last key; for an object. */
   child: string
-  /** Of an array: how many values have begun. */
+  /** How many values have begun; for an array. */
   count: number
 }
 

@@ -26,7 +26,7 @@ export interface Schema {
   readonly maximum?: number
   readonly minLength?: number
   readonly maxLength?: number
-  /** Of Unicode. */
+  /** A regular expression, read with the flag `u`. */
   readonly pattern?: string
   /** The sentence for a text that the pattern refuses; editors know it too. */
   readonly patternErrorMessage?: string

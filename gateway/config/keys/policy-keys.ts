@@ -64,7 +64,7 @@ const RESPONSE_HEADERS = {
   ),
 }
 
-/** Of a route. */
+/** What a route may say of headers of its responses. */
 export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
 
 const FILE_RESPONSE_HEADERS = keys({

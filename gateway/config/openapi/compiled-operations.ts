@@ -13,16 +13,16 @@ export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
 
 export interface RequestParameter {
   readonly in: 'path' | 'query' | 'header'
-  /** Of a header in lower case. */
+  /** Name; that of a header in lower case. */
   readonly name: string
   readonly required: boolean
   readonly form: ParameterForm
-  /** Of `path`. */
+  /** Where it stands; only for a parameter in the path. */
   readonly at: ParameterPlace | undefined
   /** The types that its text, or each of its texts, may stand for; empty: a text. */
   readonly types: ReadonlySet<string>
   readonly fits: Fits
-  /** Of a list whose items may be a text or something else: tells for each item whether it fits. */
+  /** Tells for each item of a list whether it fits; for lists whose items may be a text or something else. */
   readonly eachFits?: EachFits
 }
 
@@ -31,7 +31,7 @@ export interface RequestContent {
   readonly type: string
   /** Which a body must have where several entries have this type. Undefined: they cannot be read. */
   readonly parameters: MediaParameters | undefined
-  /** Of a body that is JSON. Undefined: none is looked at, because the type is not JSON or has no schema. */
+  /** Tells whether a body of JSON fits. Undefined: none is looked at, because the type is not JSON or has no schema. */
   readonly fits: Fits | undefined
 }
 

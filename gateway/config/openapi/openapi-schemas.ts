@@ -41,7 +41,7 @@ const FEW_VALUES = 8
 const VALUE_STEPS = 2
 /** Keywords that apply to the same value, beside which the library does not take `nullable` for itself. */
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
-/** Of schemas that are looked at for what they say of the members of one value. */
+/** How deep schemas are followed for what they say of the members of one value. */
 const MAX_DEPTH = 8
 
 interface Schema {

@@ -49,7 +49,7 @@ export interface RereadOptions {
   readonly env: Environment
   /** In force now, as read from the files. */
   readonly running: Settings
-  /** Of config/gateway.json. */
+  /** Text of gateway.json. */
   readonly text: string
 }
 

@@ -80,14 +80,14 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   return { keys: keys.map(nameInFile), before: shown(before, after), after: shown(after, before) }
 }
 
-/** Of the API's description which one it is. */
+/** Shortens the API's description to which one it is. */
 function shortened(key: string, value: unknown): unknown {
   if (key !== 'openapi' || value === undefined) return value
   const { file, hash, document } = value as NonNullable<Settings['openapi']>
   return { file, hash, validated: document !== undefined }
 }
 
-/** Of what JSON shows: Node takes any two lists of networks for equal. */
+/** Compares what JSON shows: Node takes any two lists of networks for equal. */
 function isSame(one: unknown, other: unknown): boolean {
   return isDeepStrictEqual(plain({ value: one }), plain({ value: other }))
 }

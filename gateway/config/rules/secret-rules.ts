@@ -2,7 +2,7 @@ import schema from '../../../config/schemas/gateway.schema.json' with { type: 'j
 import { isToken } from '../../http/syntax/characters.ts'
 import { type Problem, type SchemaReport, schemaCheck } from '../json/schema-check.ts'
 
-/** Of a place that has the form of `$defs/secret`. */
+/** Fault of a place that has not the form of `$defs/secret`. */
 const SECRET_BELONGS =
   'must be {"env": "VARIABLE"} or {"file": "/path"}: a secret stands in the environment or in a file of its own, never in this one'
 const FOUND = /, but is .*$/su

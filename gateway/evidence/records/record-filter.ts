@@ -2,7 +2,7 @@ import type { AuditLine } from './audit-line.ts'
 
 /** What `audit find` looks for: all that is given must hold. */
 export interface RecordFilter {
-  /** Of the client or of the gateway. */
+  /** Request id, of the client or of the gateway. */
   readonly request?: string | undefined
   readonly user?: string | undefined
   readonly client?: string | undefined

@@ -6,7 +6,7 @@ const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
 const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
 /** The last time that a `Date` can have. */
 const LAST_MS = 8_640_000_000_000_000
-/** Of a response; no value can hold the keys, because quotes inside values are escaped. */
+/** Duration in the record of a response; no value can hold the keys, because quotes inside values are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
 /**

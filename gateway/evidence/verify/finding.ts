@@ -23,7 +23,7 @@ export interface Finding {
   /** The first line that it concerns; none for files of the log. */
   readonly place?: Place | undefined
   readonly text: string
-  /** Of `added`, how many they are. */
+  /** How many lines were added; only with `added`. */
   readonly lines?: number
 }
 

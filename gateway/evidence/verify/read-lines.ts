@@ -60,7 +60,7 @@ export class ReadLines {
     this.#first += count
   }
 
-  /** Of a line, or one shortly before that is known. */
+  /** Place of a line, or of one shortly before that is known. */
   place(line: number): Place | undefined {
     const file = this.#files.findLast(({ first }) => first <= line)
     if (file === undefined || line >= this.count) return undefined

@@ -17,7 +17,7 @@ export class RecordOrder {
   readonly #warnings: Warnings
   /** Keys of requests without their responses yet. */
   readonly #open = new Set<string>()
-  /** Of clients that repeat their ids: how many more requests have the same key. */
+  /** How many more requests have the same key, because clients repeat their ids. */
   readonly #repeated = new Map<string, number>()
   readonly #openMax: number
   /** Requests without their responses that are counted only. */

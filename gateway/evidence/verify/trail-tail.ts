@@ -3,15 +3,15 @@ import { plural } from './finding.ts'
 export interface TrailTail {
   /** Leaves of the checkpoint. */
   readonly size: number
-  /** Of the first line. */
+  /** Leaf of the first line. */
   readonly firstLeaf: number
   readonly lines: number
   /** From the first on. */
   readonly provenLines: number
   readonly isPart: boolean
-  /** Of a last line that is not whole. */
+  /** Bytes of a last line that is not whole. */
   readonly tornBytes: number
-  /** Of the last AUDIT_SEAL whose root is right: the leaves that it names, and its own line. */
+  /** The last AUDIT_SEAL whose root is right: the leaves that it names, and its own line. */
   readonly lastSeal: { readonly size: number; readonly line: number } | undefined
 }
 

@@ -17,7 +17,7 @@ const RECOVERED_END = ',"recovered":true'
 export interface UnsealedLines {
   /** From the one with the last sealed line on. */
   readonly segments: readonly Segment[]
-  /** Of the last sealed line. */
+  /** Place of the last sealed line. */
   readonly from: Place
   /** Leaves of the checkpoint that covers it. */
   readonly size: number

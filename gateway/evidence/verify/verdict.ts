@@ -16,7 +16,7 @@ export interface Evidence {
   readonly isPart: boolean
   /** What follows them was not given either, and is not to be called missing. */
   readonly endsEarly?: boolean | undefined
-  /** Of the log: checkpoint and tiles. */
+  /** Directory of the log: checkpoint and tiles. */
   readonly directory: string
   readonly key: TrustedKey
   /** Checkpoints of the same log that were kept elsewhere, or that others stand for. */
@@ -36,7 +36,7 @@ export interface Verdict {
   readonly firstLeaf: number
   /** Lines read. */
   readonly lines: number
-  /** Of these, from the first on, as they were sealed. */
+  /** Those of them, from the first on, that are as they were sealed. */
   readonly provenLines: number
   readonly pairs: number
   /** Requests without a response. */

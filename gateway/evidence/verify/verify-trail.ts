@@ -73,7 +73,7 @@ class Verification {
   readonly #wrongSeals: Seal[] = []
   /** The first AUDIT_SEAL over more than there is has been named. */
   #isRolledBack = false
-  /** Of the first AUDIT_SEAL with a wrong root. */
+  /** Finding about the first AUDIT_SEAL with a wrong root. */
   #sealFinding: Finding | undefined
   /** Leaves at which a segment begins whose predecessor was pruned, and the first line that says so. */
   readonly #prunedTo = new Map<number, number>()

@@ -7,7 +7,7 @@ const MAX = 20
 export class Warnings {
   readonly #lines: ReadLines
   readonly #texts: string[] = []
-  /** Of lines that are in order where something stood before the first line. */
+  /** Warnings about lines that are in order where something stood before the first line. */
   readonly #doubtful: string[] = []
 
   constructor(lines: ReadLines) {

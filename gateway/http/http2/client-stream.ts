@@ -63,7 +63,7 @@ export class ClientStream<E> implements ResponseStream {
   readonly #carrier: StreamCarrier<E>
   readonly #body: StreamBody | undefined
   readonly #deadline: ConnectionDeadline | undefined
-  /** Of the body so far. */
+  /** Bytes of the body so far. */
   #received = 0
   /** When the rest of the request is no longer awaited; infinite until the response is written. */
   #answeredEndMs = NEVER

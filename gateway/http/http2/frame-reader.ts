@@ -28,7 +28,7 @@ export class FrameReader {
   #startBytes = 0
   /** The frame whose payload is awaited. */
   #header: FrameHeader | undefined = undefined
-  /** Of DATA that is passed on in pieces. */
+  /** Bytes left of a DATA frame that is passed on in pieces. */
   #dataLeft = 0
   #payload: Buffer | undefined = undefined
   #payloadBytes = 0

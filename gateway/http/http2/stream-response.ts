@@ -68,7 +68,7 @@ export class StreamResponse implements OutgoingResponse {
   /** Bytes of the body that have not been written; undefined when the length is not announced. */
   #bytesLeft: number | undefined = undefined
   #queue: Buffer[] = []
-  /** Of the first piece in the queue. */
+  /** Offset in the first piece of the queue. */
   #queuedFrom = 0
   #held = false
   #ended = false

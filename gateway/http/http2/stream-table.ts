@@ -22,7 +22,7 @@ export class StreamTable<S extends { readonly id: number }> {
     this.#open.set(stream.id, stream)
   }
 
-  /** Of those open at the call; `visit` may end any. */
+  /** Visits the streams that are open at the call; `visit` may end any. */
   visitAll(visit: (stream: S) => void): void {
     for (const stream of this.#open.values()) visit(stream)
   }

@@ -34,7 +34,7 @@ export type Send = (request: OutgoingRequest) => Promise<IncomingResponse>
 
 /** Why there is no response, or none that is whole. */
 export class SendFault extends Error {
-  /** Of the response that began. */
+  /** Status of the response that began. */
   readonly statusCode: number | undefined
 
   constructor(message: string, statusCode: number | undefined) {

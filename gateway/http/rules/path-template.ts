@@ -63,7 +63,7 @@ function endOf(
   return place === fixed.length - 2 ? segment.length - next.length : segment.indexOf(next, from + 1)
 }
 
-/** Of `/a/b`: `a` and `b`. */
+/** Segments of a path: `a` and `b` of `/a/b`. */
 export function segmentsOf(path: string): string[] {
   return path.slice(1).split('/')
 }

@@ -13,7 +13,7 @@ let last = { msecs: Number.NEGATIVE_INFINITY, seq: 0 }
 
 const ANY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Of FAPI, in requests to services and in every response. */
+/** Header of FAPI, in requests to services and in every response. */
 export const INTERACTION_ID = 'x-fapi-interaction-id'
 
 /** The client's own interaction id when it is a UUID, in either case of letters; else a new one. */

@@ -70,7 +70,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return this.#reader.deadline.idleSinceMs
   }
 
-  /** Of two idle connections, the one with the earlier deadline has been idle for longer. */
+  /** When it is closed for being idle: of two idle connections the one with the earlier deadline has been idle for longer. */
   get deadlineMs(): number {
     return this.#lingering?.deadlineMs ?? this.#reader.deadline.atMs
   }

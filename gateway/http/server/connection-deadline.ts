@@ -33,7 +33,7 @@ export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
   readonly #terms: DeadlineTerms
-  /** Of the current request. */
+  /** Timeouts of the current request. */
   #timeouts: PacedTimeouts
   /** The time that an idle connection was given last. */
   #idleAllowanceMs: number

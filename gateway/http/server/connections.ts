@@ -85,7 +85,7 @@ export class Connections<E> {
   readonly #open: Deadlines<Connection<E> | ServedConnection>
   readonly #networks = new ClientNetworks()
   readonly #whenClosed: (() => void)[] = []
-  /** Of all connections of HTTP/2: under way, and without a place. */
+  /** Streams of all connections of HTTP/2 that are under way without a place. */
   #refusedStreams = 0
 
   constructor({

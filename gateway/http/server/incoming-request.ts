@@ -35,7 +35,7 @@ export class IncomingRequest {
   body: IncomingBody | null = null
   /** Every byte has come. */
   complete = false
-  /** Of HTTP/2; known when it is complete. */
+  /** Trailers, of HTTP/2 only; known when the request is complete. */
   trailers: readonly Field[] = NO_FIELDS
   readonly network: ClientNetwork
   #whenComplete: (() => void) | undefined = undefined

@@ -6,7 +6,7 @@ export type MediaParameters = ReadonlyMap<string, string>
 /** `;name=value` or `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). A quoted value with backslashes is not read alike everywhere. */
 const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
 
-/** Of `Application/JSON; v=1`: `application/json`. */
+/** Media type without parameters, in lower case: `application/json` of `Application/JSON; v=1`. */
 export function bareMediaType(text: string): string {
   return withoutSpaceAround(text.split(';')[0] ?? '').toLowerCase()
 }

@@ -57,7 +57,7 @@ export class SpanQueue {
   readonly #full: SpanBatch[] = []
   #last: SpanBatch | undefined = undefined
   #waiting = 0
-  /** Of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
+  /** Memory of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
   #spare: Buffer | undefined = undefined
 
   /** @param maxSpans how many may wait */

@@ -21,7 +21,7 @@ export interface Attempt {
   readonly startMs: number
   /** Undefined until it failed. */
   endMs: number | undefined
-  /** Of the upstream's final response. */
+  /** Status of the upstream's final response. */
   status: number | undefined
   /** Why it failed, as an `error.type`. */
   error: string | undefined
@@ -43,7 +43,7 @@ export class Trace {
   readonly spanId: string
   /** Undefined for the first span of a trace. */
   readonly parentId: string | undefined
-  /** Of W3C Trace Context: sampled, and random if the caller said so or the trace id is ours. */
+  /** Flags of W3C Trace Context: sampled, and random if the caller said so or the trace id is ours. */
   readonly flags: number
   readonly tracestates: readonly Field[]
   readonly attempts: Attempt[] = []

@@ -10,9 +10,9 @@ import { flagsIn, newTraceId, SAMPLED, Trace } from './trace.ts'
 
 export interface TracerOptions {
   readonly settings: TracingSettings
-  /** Of the gateway. */
+  /** Version of the gateway. */
   readonly version: string
-  /** Of this running gateway. */
+  /** Id of this running gateway. */
   readonly instanceId: string
   /** Wall time in epoch milliseconds. */
   readonly clock: () => number

@@ -38,7 +38,7 @@ export class KeyBudget {
   #common = 0
   #used = 0
   #rows: readonly KeyHolder[] = []
-  /** Of the rows: the one that was looked at last for room. */
+  /** Number of the row that was looked at last for room. */
   #turn = 0
 
   constructor(max: number = MAX_KEYS) {

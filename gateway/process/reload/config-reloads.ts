@@ -85,7 +85,7 @@ function warnOfLimits({ log }: WatchedFiles, settings: Settings, rows: readonly 
 
 interface LimitEdits {
   limits(rows: readonly LimitRow[]): void
-  /** Of what is probably a mistake in the table in force. */
+  /** Warns of what is probably a mistake in the table in force. */
   warn(): void
 }
 

@@ -40,7 +40,7 @@ interface Accepted {
   /** What is in force until now and from now on, as the audit trail has it. */
   readonly before: readonly object[]
   readonly after: readonly object[]
-  /** Of an edit of gateway.json, with the keys that differ. */
+  /** Settings before and after an edit of gateway.json, with the keys that differ. */
   readonly settings?: {
     readonly inForce: Settings
     readonly keys: readonly string[]

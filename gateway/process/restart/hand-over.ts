@@ -28,7 +28,7 @@ export interface HandOverParts {
   readonly trail: Trail
   readonly connections: Pick<ConnectionHandOver, 'sockets' | 'suspend' | 'goOn' | 'leave'>
   readonly files: StateFiles
-  /** Of this process: clients resume their sessions with the other one. */
+  /** Ticket keys of this process: with them clients resume their sessions at the other one. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
   /** Why it cannot be handed over now; undefined when it can. */

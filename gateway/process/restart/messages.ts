@@ -11,7 +11,7 @@ export interface PassedState {
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
   readonly blocked: readonly (readonly [key: string, untilMs: number])[]
   readonly keys: readonly LastGoodKeys[]
-  /** Of sessions of TLS; older gateways do not pass it. */
+  /** Key of TLS session tickets; older gateways do not pass it. */
   readonly tickets?: DayKey
 }
 

@@ -6,7 +6,7 @@ import type { TLSSocket } from 'node:tls'
 export interface PassedSocket {
   readonly fd: number
   close(): void
-  /** Of a connection. */
+  /** Stops reading from a connection. */
   readStop?(): number
 }
 

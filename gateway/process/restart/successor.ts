@@ -17,7 +17,7 @@ export class Successor {
   readonly #hurry = Promise.withResolvers<void>()
   /** Messages that wait for it to take a socket are never sent then. */
   readonly #gone = Promise.withResolvers<void>()
-  /** Of audit records that it has not acknowledged. */
+  /** Commits of audit records that it has not acknowledged. */
   readonly #commits = new Map<number, Commit>()
   #lastRecordsId = 0
   #faults: readonly string[] = []

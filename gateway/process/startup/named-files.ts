@@ -31,7 +31,7 @@ export function filesNamedAnyway(env: Environment): NamedFiles {
   return { clientsFile: namedClients(env, file), adminTokenFile, tls }
 }
 
-/** Of a gateway.json with faults it is not known whether a route takes clients: then the table beside it counts. */
+/** The file of clients that counts. With faults in gateway.json it is not known whether a route takes clients: then the table beside it counts. */
 function namedClients(env: Environment, file: GatewayFile | undefined): string | undefined {
   const { configFile, clientsFile } = configFiles(env)
   const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)

@@ -6,7 +6,7 @@ import { segmentsOf, textOf } from '../../http/rules/path-template.ts'
 import { withoutSpaceAround } from '../../http/syntax/characters.ts'
 import type { Field } from '../../http/syntax/field.ts'
 
-/** Of an integer services read digits alone; some take `1e2` or `1.0` for 1. */
+/** An integer in digits alone: services differ on `1e2` and `1.0`. */
 const INTEGER = /^-?(?:0|[1-9]\d*)$/
 /** A number as JSON has it: what services may read otherwise, such as `0x10`, is a text. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/

@@ -58,7 +58,7 @@ export interface CertificateOptions {
   readonly keyIdentifiers?: boolean
   /** Default: ECDSA on P-256. */
   readonly rsaBits?: number
-  /** Of a certificate that this one renews; default: new ones. */
+  /** Keys of a certificate that this one renews; default: new ones. */
   readonly keys?: webcrypto.CryptoKeyPair
 }
 

@@ -116,7 +116,7 @@ export function keyBytes(key: KeyObject): Buffer {
   return bitsOf(bits)
 }
 
-/** Of a BIT STRING of whole bytes, whose first byte says so. */
+/** Content of a BIT STRING of whole bytes, whose first byte says so. */
 function bitsOf(bits: Der | undefined): Buffer {
   const { content } = expectTag(bits, BIT_STRING)
   if (content[0] !== 0) throw new Error('not the DER that was expected: bits that are no whole bytes')

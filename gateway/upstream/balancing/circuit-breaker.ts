@@ -3,7 +3,7 @@ import { FailureWindow } from './failure-window.ts'
 
 export type BreakerState = 'closed' | 'half-open' | 'open'
 
-/** Of an exchange that began while the breaker was closed. */
+/** Number of no probe: the exchange began while the breaker was closed. */
 export const NO_PROBE = 0
 
 /**

@@ -6,11 +6,11 @@ import type { Origin } from './origin.ts'
  * breaker. A base class, so that an exchange stays one object.
  */
 export abstract class CountedAttempts<Pool> {
-  /** Of the present attempt, or else of the last one. */
+  /** Origin of the present attempt, or else of the last one. */
   protected chosenOrigin: Origin<Pool>
   /** What the circuit breaker of the chosen upstream counts the present attempt as. */
   #probe = NO_PROBE
-  /** Of the final head that the present attempt has got; 0: none, or its result has been counted. */
+  /** Status of the final head that the present attempt has got; 0: none, or its result has been counted. */
   #status = 0
 
   constructor(first: Origin<Pool>) {

@@ -13,7 +13,7 @@ export class SlowStart {
     this.#clock = clock
   }
 
-  /** Of a target that recovered then: from 0.1 to 1. */
+  /** Share of a target that recovered then: from 0.1 to 1. */
   share(recoveredAtMs: number): number {
     const share = (this.#clock() - recoveredAtMs) / this.#durationMs
     return share >= 1 ? 1 : Math.max(SMALLEST_SHARE, share)

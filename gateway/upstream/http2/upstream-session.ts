@@ -5,13 +5,13 @@ import { ConnectError, type ConnectionTarget, openConnection } from '../open-con
 import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Of one session, however many more the upstream allows: the next gets a connection of its own. */
+/** Streams of one session at most, even if the upstream allows more: the next gets a connection of its own. */
 export const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
 /** What an upstream may send beyond what the client takes: of one response, and of all of a session. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** Of all streams, with what waits to be read. */
+/** Memory of all streams of a session, with what waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** For an upstream to close its side as well. All exchanges are over by then. */
@@ -61,7 +61,7 @@ export class UpstreamSession implements Timed {
   #session: ClientHttp2Session | undefined = undefined
   #isConnected = false
   #isRetired = false
-  /** Of exchanges, those that wait for the connection too. */
+  /** Exchanges that use it, those that wait for the connection too. */
   #users = 0
   /** The upstream may have handled streams up to this one. */
   #lastHandled = NEVER

@@ -56,7 +56,7 @@ export class UpstreamStream {
   #isJoining = false
   /** Pieces that wait to be joined, or for the end of a pause where the response is complete: Node drops it with the connection. */
   #rest: Buffer[] = []
-  /** Of a complete response Node has given everything. */
+  /** Node has given everything of a complete response. */
   #isRead = false
   #error: Error | undefined = undefined
   /** The user has what it is told last. */

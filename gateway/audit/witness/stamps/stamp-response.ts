@@ -16,7 +16,7 @@ export interface Stamp {
   /** Milliseconds since the epoch. */
   readonly timeMs: number
   readonly policy: string
-  /** Of the stamp at its authority, hexadecimal. */
+  /** Serial number of the stamp at its authority, hexadecimal. */
   readonly serial: string
 }
 

@@ -17,7 +17,7 @@ export interface StampReports {
 }
 
 export interface StampRoundsOptions {
-  /** Of the log. */
+  /** Directory of the log. */
   readonly directory: string
   readonly send: Send
   readonly authorities: readonly X509Certificate[]

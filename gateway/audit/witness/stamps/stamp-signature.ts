@@ -19,7 +19,7 @@ const OID = {
   timeStamping: '1.3.6.1.5.5.7.3.8',
 } as const
 
-/** Of certificates, in RFC 5652: `[0]` implicit; the same tag has the signed attributes. */
+/** Tag of the certificates (RFC 5652): `[0]` implicit; the signed attributes have the same. */
 const IMPLICIT_0 = TAG.explicit0
 const MAX_CERTIFICATES = 16
 

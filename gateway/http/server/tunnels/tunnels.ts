@@ -35,7 +35,7 @@ export interface TunnelsOptions {
 export class Tunnels {
   readonly #options: TunnelsOptions
   readonly #open: Deadlines<Tunnel>
-  /** Of each caller that has any. */
+  /** Tunnels of each caller that has any. */
   readonly #byCaller = new Map<string, number>()
   #max: number
   #count = 0
