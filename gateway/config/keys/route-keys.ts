@@ -206,7 +206,7 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0 or 3.1 document in JSON, or in YAML if its name ends so (`.yaml`, `.yml`), relative to the working directory, followed when it changes: its operations are let through as rows of `routes` would let them, for whom its `security` says. Rows of `routes` with the same path and method take their place. Its name alone, or an object. Default: none.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON, or in YAML if its name ends so (`.yaml`, `.yml`), relative to the working directory, followed when it changes: its operations are let through as rows of `routes` would let them, for whom its `security` says. Rows of `routes` with the same path and method take their place. Its name alone, or an object. Default: none.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(

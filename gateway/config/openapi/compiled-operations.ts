@@ -164,10 +164,10 @@ class Compiler {
     const content = Object(Object(body.value).content) as Readonly<Record<string, unknown>>
     return Object.entries(content).map(([name, media]) => {
       const type = bareMediaType(name)
-      const pointer = childPointer(`${body.pointer}/content`, name)
-      const schema = `${pointer}/schema`
+      const found = this.#followed({ value: media, pointer: childPointer(`${body.pointer}/content`, name) })
+      const schema = `${found.pointer}/schema`
       const isJson = JSON_TYPE.test(type) || (JSON_RANGES.has(type) && this.#isStructure(schema))
-      const isChecked = isJson && Object(media).schema !== undefined
+      const isChecked = isJson && Object(found.value).schema !== undefined
       return {
         type,
         parameters: mediaParametersOf(name),
@@ -184,7 +184,7 @@ class Compiler {
 
   /** Those of the operation before those of the path that have the same name. */
   #parametersOf(path: string, pointer: string): RequestParameter[] {
-    const item = pointer.slice(0, pointer.lastIndexOf('/'))
+    const item = pointer.replace(/(?:\/additionalOperations)?\/[^/]*$/, '')
     const own = this.#listOf(`${pointer}/parameters`)
     const common = this.#listOf(`${item}/parameters`)
     const nameOf = ({ value }: Located) => `${Object(value).in} ${Object(value).name}`

@@ -65,13 +65,21 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   const operations: ValidatedOperations[] = []
   const faults: Fault[] = []
   const seen = new Map<string, ApiOperation>()
+  const shared = new Set<string>()
   for (const operation of api.operations) {
     const { path, method, auth, scopes, pointer } = operation
+    const request = requestOf(path, method)
+    const first = seen.get(request)
+    seen.set(request, first ?? operation)
+    if (first !== undefined && isSameRequest(operation, first)) {
+      shared.add(request)
+      continue
+    }
     const place = { path, pointer, skipsPatterns: validateRequests === 'skip-patterns' }
     const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
       methodsMeet(methodSet(own[index]?.methods), new Set([method])),
     )
-    const reason = sameElsewhere(operation, seen) ?? nearlySame(path, own, covering)
+    const reason = sameElsewhere(first) ?? nearlySame(path, own, covering)
     if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
     if (covering === undefined) {
       rows.push({ path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
@@ -81,11 +89,17 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
       validated[covering] = { ...validated[covering], [method]: { ...place, skipsPatterns } }
     }
   }
+  // Which of several operations is meant is not known.
+  for (const [index, row] of rows.entries())
+    if (shared.has(requestOf(row.path, row.methods[0] ?? ''))) operations[index] = {}
+  for (const [index, one] of validated.entries())
+    for (const method of Object.keys(one))
+      if (shared.has(requestOf(own[index]?.path ?? '', method))) delete one[method]
   if (validateRequests === false || faults.length > 0) {
     const openapi = { file, hash: api.hash, document: undefined }
     return { openapi, rows, operations: [], faults }
   }
-  const all = [...validated.map((one) => (Object.keys(one).length > 0 ? one : undefined)), ...operations]
+  const all = [...validated, ...operations].map((one) => (Object.keys(one).length > 0 ? one : undefined))
   const compileFaults = compileFaultsOf(file, api, all)
   const openapi = { file, hash: api.hash, document: api.document }
   return { openapi, rows, operations: all, faults: compileFaults }
@@ -97,11 +111,23 @@ export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'pa
   return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
 }
 
+/** Equal for operations that an upstream may take for one. */
+function requestOf(path: string, method: string): string {
+  return `${method} ${foldedPattern(path)}`
+}
+
+/** Operations that differ in nothing but what stands behind "#" are one row, if the same callers may call them. */
+function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
+  const callersOf = ({ auth, scopes }: ApiOperation) => JSON.stringify([auth, scopes])
+  return (
+    (one.fragment ?? other.fragment) !== undefined &&
+    withoutNames(one.path) === withoutNames(other.path) &&
+    callersOf(one) === callersOf(other)
+  )
+}
+
 /** Two paths that an upstream may take for one, or one operation twice. */
-function sameElsewhere(operation: ApiOperation, seen: Map<string, ApiOperation>): string | undefined {
-  const key = `${operation.method} ${foldedPattern(operation.path)}`
-  const other = seen.get(key)
-  seen.set(key, operation)
+function sameElsewhere(other: ApiOperation | undefined): string | undefined {
   return other && `has a path that may be taken for ${JSON.stringify(other.path)}, which has this method too`
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { describeFault } from '../faults.ts'
 import { parseGatewayFile } from '../gateway-file.ts'
+import { type OperationPlace, OperationRules } from './compiled-operations.ts'
 
 const OPEN = { responses: {} }
 
@@ -153,6 +154,67 @@ test('the servers of an operation come before those of its path, and those befor
   assert.equal(read(document, {}, own).settings?.routes.length, 3)
 })
 
+test('a document of version 3.2 may have QUERY, further methods and media types that are referred to', () => {
+  const content = { 'application/json': { $ref: '#/components/mediaTypes/example' } }
+  const search = { requestBody: { required: true, content } }
+  const document = {
+    ...api(
+      {
+        '/a/{id}': {
+          parameters: [{ name: 'id', in: 'path', required: true, schema: { type: 'integer' } }],
+          query: search,
+          additionalOperations: { LINK: search },
+        },
+      },
+      { components: { mediaTypes: { example: { schema: { type: 'object', required: ['x'] } } } } },
+    ),
+    openapi: '3.2.0',
+  }
+  const { routes, settings, faults } = read(document, { validateRequests: true })
+  assert.deepEqual(faults, [])
+  assert.deepEqual(routes, ['/a/{id} QUERY none ', '/a/{id} LINK none '])
+  const places = settings!.routes.map(
+    ({ operations }) => Object.values(operations ?? {})[0] as OperationPlace,
+  )
+  const rules = new OperationRules(settings!.openapi!.document!, places)
+  for (const place of places) {
+    const { content: [body] = [], parameters } = rules.get(place)!
+    assert.deepEqual(body?.fits?.({}), { pointer: '/x', reason: 'is missing' })
+    assert.deepEqual(
+      parameters.map(({ name }) => name),
+      ['id'],
+    )
+  }
+  const odd = { ...document, paths: { '/a': { additionalOperations: { TRACE: OPEN, Foo: OPEN } } } }
+  assert.match(
+    read(odd).faults.join(),
+    /additionalOperations\.TRACE: must not be "TRACE".*\.Foo: must be a method/,
+  )
+})
+
+test('operations that differ only behind "#" are one row, of which requests are not validated', () => {
+  const post = { requestBody: { content: { 'application/json': { schema: { type: 'object' } } } } }
+  const document = api({
+    '/#A': { post },
+    '/#B': { post },
+    '/tags/{x}#keys': { post, get: OPEN },
+    '/tags/{y}': { get: OPEN },
+  })
+  const { routes, settings } = read(document, { validateRequests: true })
+  assert.deepEqual(routes, ['/ POST none ', '/tags/{x} GET,HEAD none ', '/tags/{x} POST none '])
+  assert.deepEqual(
+    settings!.routes.map(({ operations }) => operations && Object.keys(operations)),
+    [undefined, undefined, ['POST']],
+  )
+  const own = [{ path: '/', methods: ['POST'], auth: ['none'] }]
+  assert.equal(read(document, { validateRequests: true }, own).settings!.routes[0]!.operations, undefined)
+  const others = api(
+    { '/#A': { post }, '/#B': { post: { ...post, security: [{ token: [] }] } } },
+    { components: { securitySchemes: { token: { type: 'http', scheme: 'bearer' } } } },
+  )
+  assert.match(read(others).faults.join(), /\["\/#B"\]\.post: has a path that may be taken for "\/"/)
+})
+
 test('an operation of which nothing says who may call it is a fault, unless gateway.json says so', () => {
   const silent = { ...api({ '/a': { get: OPEN } }), security: undefined }
   assert.match(
@@ -190,7 +252,7 @@ test('what the gateway cannot do is a fault that names its place', () => {
   const cases: [document: object | string, fault: RegExp][] = [
     ['openapi: 3.1.0', /^api\.json: line 1 column 1/],
     ['1', /\$: must be an object/],
-    [{ openapi: '2.0', paths: {} }, /\$\.openapi: must be a version 3\.0 or 3\.1/],
+    [{ openapi: '2.0', paths: {} }, /\$\.openapi: must be a version 3\.0, 3\.1 or 3\.2/],
     [{ swagger: '2.0', paths: {} }, /but is that of Swagger 2\.0/],
     [api({}), /\$\.paths: must name a path/],
     [api({ '/files/{name': { get: OPEN } }), /must have its parameters as "\{name\}", but has "\{name"/],

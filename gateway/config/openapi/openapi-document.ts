@@ -5,12 +5,13 @@ import { pathOfPointer } from '../json/json-path.ts'
 import type { SchemaCheck } from '../json/schema-check.ts'
 import type { Written as Declared } from '../keys/key-types.ts'
 import type { OPENAPI } from '../keys/route-keys.ts'
+import { methodFault } from '../rules/method-rules.ts'
 import { routePathFault } from '../rules/path-rules.ts'
 import type { RouteAuth } from '../settings.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 import { readYaml } from './read-yaml.ts'
-import { childPointer, followed } from './references.ts'
-import { readSecurity } from './request-security.ts'
+import { childPointer, followed, type Located } from './references.ts'
+import { type OperationSecurity, readSecurity } from './request-security.ts'
 
 /** `openapi` of gateway.json, with its defaults. */
 export type OpenApiFile = Declared<typeof OPENAPI>
@@ -20,6 +21,8 @@ export interface ApiOperation {
   /** With the base path; a template where the document has one. */
   readonly path: string
   readonly method: string
+  /** What stands behind "#" in its path, which is in no request: several operations may stand for one. */
+  readonly fragment: string | undefined
   readonly auth: readonly RouteAuth[]
   /** Sets of which one must be held whole. */
   readonly scopes: readonly (readonly string[])[]
@@ -37,7 +40,7 @@ export interface ApiDescription {
 }
 
 /** HEAD first: a row for GET covers it too, and the first row that does counts. */
-const METHODS = ['head', 'get', 'put', 'post', 'delete', 'options', 'patch'] as const
+const METHODS = ['head', 'get', 'put', 'post', 'delete', 'options', 'patch', 'query'] as const
 const anyObject: SchemaCheck = (value) =>
   typeof value === 'object' && value !== null
     ? { problems: [], unsound: [], more: 0 }
@@ -61,7 +64,7 @@ export function openApiFile(file: string, text: string): JsonFile<Written> {
   return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})
 }
 
-/** Reads an OpenAPI 3.0 or 3.1 document. */
+/** Reads an OpenAPI document of version 3.0, 3.1 or 3.2. */
 export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDescription> {
   const { file } = options
   const json = openApiFile(file, text)
@@ -79,9 +82,9 @@ export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDesc
 }
 
 function versionFault({ openapi, swagger }: Written): string | undefined {
-  if (typeof openapi === 'string' && /^3\.[01]\.\d+/.test(openapi)) return undefined
+  if (typeof openapi === 'string' && /^3\.[0-2]\.\d+/.test(openapi)) return undefined
   const found = swagger === undefined ? JSON.stringify(openapi) : `that of Swagger ${String(swagger)}`
-  return `must be a version 3.0 or 3.1 of OpenAPI, but is ${found ?? 'missing'}`
+  return `must be a version 3.0, 3.1 or 3.2 of OpenAPI, but is ${found ?? 'missing'}`
 }
 
 interface Finding {
@@ -123,17 +126,16 @@ class Reading {
     if (typeof item === 'string') return this.#refuse(place, item)
     const methods = Object(item.value) as Readonly<Record<string, unknown>>
     const own = this.#basePathOf(methods, item.pointer) ?? base
-    const fault = pathFaultOf(joined(own, written))
+    const [path = '', fragment] = written.split('#')
+    const fault = pathFaultOf(joined(own, path))
     if (fault !== undefined) return this.#refuse(place, fault)
-    return METHODS.filter((method) => methods[method] !== undefined).flatMap((method) => {
-      const pointer = childPointer(item.pointer, method)
-      const operation = Object(methods[method]) as { security?: unknown; servers?: Servers }
-      const path = joined(this.#basePathOf(operation, pointer) ?? own, written)
-      const reason = pathFaultOf(path)
-      if (reason !== undefined) return this.#refuse(pointer, reason)
+    return writtenOperations(item).flatMap(({ method, operation, pointer }) => {
+      const full = joined(this.#basePathOf(operation, pointer) ?? own, path)
       const security = this.#securityOf(operation)
-      if (typeof security === 'string') return this.#refuse(pointer, security)
-      return [{ path, method: method.toUpperCase(), ...security, pointer }]
+      const reason =
+        pathFaultOf(full) ?? methodFault(method) ?? (typeof security === 'string' ? security : undefined)
+      if (reason !== undefined) return this.#refuse(pointer, reason)
+      return [{ path: full, method, fragment, ...(security as OperationSecurity), pointer }]
     })
   }
 
@@ -167,6 +169,22 @@ class Reading {
 
 function joined(base: string, path: string): string {
   return (base.endsWith('/') ? base.slice(0, -1) : base) + path
+}
+
+/** Those of a path item, of `additionalOperations` too. */
+function writtenOperations({ value, pointer }: Located) {
+  const item = Object(value)
+  const inCapitals = METHODS.filter((key) => item[key] !== undefined)
+  const own = inCapitals.map((key) => [key.toUpperCase(), item[key], childPointer(pointer, key)] as const)
+  const below = childPointer(pointer, 'additionalOperations')
+  const more = Object.entries(Object(item.additionalOperations) as object)
+  return [...own, ...more.map(([key, operation]) => [key, operation, childPointer(below, key)] as const)].map(
+    ([method, operation, at]) => ({
+      method,
+      operation: Object(operation) as { security?: unknown; servers?: Servers },
+      pointer: at,
+    }),
+  )
 }
 
 function pathFaultOf(path: string): string | undefined {

@@ -7,7 +7,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
 /** Below them are names, of which one may be `example`. */
 const NAMES: ReadonlySet<string> = new Set(
   ['properties', 'patternProperties', 'dependentSchemas', 'dependentRequired', '$defs', 'definitions'].concat(
-    ['paths', 'schemas', 'parameters', 'requestBodies', 'pathItems'],
+    ['paths', 'schemas', 'parameters', 'requestBodies', 'pathItems', 'mediaTypes'],
   ),
 )
 
