@@ -21,7 +21,7 @@ export interface ServedRoute extends Route {
 }
 
 /** What is known of a request before the first stage. */
-export interface ExchangeStart extends ReceivedRequest {
+interface ExchangeStart extends ReceivedRequest {
   readonly requestId: string
   readonly gatewayId: string | undefined
   readonly interactionId: string | undefined

@@ -26,7 +26,7 @@ import type { UpstreamGroups } from './upstream/upstream-groups.ts'
 import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
 /** How many log lines the refusals of one code may still write. */
-export interface RefusalLogBudget {
+interface RefusalLogBudget {
   /** Lines that may be written now. */
   left: number
   /** When `left` was last increased, on the steady clock. */

@@ -1,5 +1,5 @@
 /** Who caused a refusal: the caller, the gateway, or the service behind it. */
-export type RefusalSource = 'downstream' | 'gateway' | 'upstream'
+type RefusalSource = 'downstream' | 'gateway' | 'upstream'
 
 interface RefusalKind {
   readonly status: number

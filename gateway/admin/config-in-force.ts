@@ -25,7 +25,7 @@ export interface PartInForce {
   readonly lastReload: LastReload | undefined
 }
 
-export interface LastReload {
+interface LastReload {
   readonly atMs: number
   readonly result: 'success' | 'failure'
   /** Whether something else is in force since. */

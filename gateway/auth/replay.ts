@@ -4,7 +4,7 @@ import { RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-lines.ts'
 import { SenderTally, withSender } from './sender-tally.ts'
 
-export interface ReplayMemoryOptions {
+interface ReplayMemoryOptions {
   /** How long a message is remembered: at least as long as it could still be accepted. */
   readonly lifetimeMs: number
   /** Messages remembered at once, about 180 bytes each; more are refused. Default 500,000. */
@@ -17,7 +17,7 @@ export interface ReplayMemoryOptions {
   readonly store?: ReplayStore | undefined
 }
 
-export interface ReplayStore {
+interface ReplayStore {
   /** Created when missing. */
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */

@@ -12,7 +12,7 @@ export interface SessionGroup {
   readonly isKnown: boolean
 }
 
-export interface RevocationsOptions {
+interface RevocationsOptions {
   /** Created when missing. */
   readonly dataDir: string
   /** Epoch milliseconds. */

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { TokenFaultReason } from './tokens/token-fault.ts'
 
 /** A sliding window per key, for example the Counters of a limit. */
-export interface FailureCounter {
+interface FailureCounter {
   /**
    * Counts one hit of `key`. `remaining`: how many more are allowed; `resetSeconds`: whole seconds, rounded up, until one
    * more is. Times are milliseconds that never go back.

@@ -2,7 +2,7 @@ import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { quote } from './tokens/quote.ts'
 
 /** The headers `webhook-id`, `webhook-timestamp` and `webhook-signature`; undefined when a request has none. */
-export interface WebhookHeaders {
+interface WebhookHeaders {
   readonly id: string | undefined
   readonly timestamp: string | undefined
   readonly signature: string | undefined
@@ -21,7 +21,7 @@ export interface WebhookMessage {
  * `missing`: a header is missing. `malformed`: a header breaks the format. `stale`: the timestamp differs from our clock
  * by more than the tolerance. `unsupported`: there is no `v1` signature. `mismatch`: no signature is right.
  */
-export type WebhookFaultReason = 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
+type WebhookFaultReason = 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
 
 /** Why a webhook was not accepted. Immutable. */
 export interface WebhookFault {
@@ -32,7 +32,7 @@ export interface WebhookFault {
   readonly cause: string
 }
 
-export type WebhookReading =
+type WebhookReading =
   | { readonly message: WebhookMessage; readonly fault?: never }
   | { readonly fault: WebhookFault; readonly message?: never }
 

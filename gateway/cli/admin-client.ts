@@ -31,7 +31,7 @@ const RELOAD_TIMEOUT_MS = 30_000
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const DEFAULTS = schema.properties
 
-export interface AdminAnswer {
+interface AdminAnswer {
   readonly url: string
   readonly status: number
   readonly body: string

@@ -4,7 +4,7 @@ import type { LimitRow } from './table/limit-row.ts'
 import type { Counters } from './windows/counters.ts'
 
 /** A caller of a row, under a name that tells nothing else. */
-export interface NearCaller {
+interface NearCaller {
   /** `caller 3f2a…` or `address 09bc…`: the hash differs in each run of the gateway. */
   readonly caller: string
   readonly hits: number

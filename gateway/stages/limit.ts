@@ -22,7 +22,7 @@ export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   if (policy === undefined) return undefined
   const key = limitKey(policy.row.per, exchange.principal, exchange.address)
   if (limiter.ask !== undefined) return whenTaken(gateway, exchange, limiter.ask(policy, key))
-  return decide(gateway, exchange, { policy, take: limiter.take(policy.row, key) })
+  return decide(gateway, exchange, policy, limiter.take(policy.row, key))
 }
 
 function whenTaken(
@@ -31,25 +31,20 @@ function whenTaken(
   pending: PendingTake,
 ): Refusal | undefined | PendingRefusal {
   const { policy, take } = pending
-  if (take !== undefined) return decide(gateway, exchange, { policy, take })
+  if (take !== undefined) return decide(gateway, exchange, policy, take)
   return { whenKnown: (run) => pending.whenKnown(() => run(decideLate(gateway, exchange, pending))) }
 }
 
 /** Returns what `decide` throws: other requests wait for the same reply of the store. */
 function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake): Refusal | Error | undefined {
   try {
-    return decide(gateway, exchange, { policy: pending.policy, take: pending.take as Take })
+    return decide(gateway, exchange, pending.policy, pending.take as Take)
   } catch (fault) {
     return fault instanceof Error ? fault : new Error(String(fault))
   }
 }
 
-interface Decision {
-  readonly policy: LimitPolicy
-  readonly take: Take
-}
-
-function decide(gateway: Gateway, exchange: Exchange, { policy, take }: Decision): Refusal | undefined {
+function decide(gateway: Gateway, exchange: Exchange, policy: LimitPolicy, take: Take): Refusal | undefined {
   const { row, policyField } = policy
   const isShadow = row.mode === 'shadow'
   if (take.unrecorded) {

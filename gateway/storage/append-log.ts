@@ -4,7 +4,7 @@ import { OWNER_ONLY } from './line-file.ts'
 /** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
-export interface AppendLogOptions {
+interface AppendLogOptions {
   /** Opened for each append, so that a moved file needs no care. Undefined: `moveTo` gives an open file. */
   readonly file?: string
   /** First lines of a new `file`. */

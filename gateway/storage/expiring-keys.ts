@@ -6,7 +6,7 @@ export interface KeyTally {
   removed(key: string): void
 }
 
-export interface RememberedKeysOptions {
+interface RememberedKeysOptions {
   /** How long each key is remembered; the same for all, so that the oldest always expires first. */
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */

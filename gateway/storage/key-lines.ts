@@ -21,7 +21,7 @@ export interface RememberedKey {
   readonly atMs: number
 }
 
-export interface KeysReading {
+interface KeysReading {
   /** In the order of the file. */
   readonly keys: readonly RememberedKey[]
   /** What was skipped, as messages. */

@@ -13,7 +13,7 @@ export interface ProcessLock {
   release(): void
 }
 
-export interface ProcessLockOptions {
+interface ProcessLockOptions {
   /** The lock file: empty, mode 0600, made when missing. Its directory must exist. */
   readonly path: string
   /** Message of the error thrown when another process holds the lock. */

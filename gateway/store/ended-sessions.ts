@@ -33,7 +33,7 @@ redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ${REVOCATION_LIFETIME_MS})
 return 1
 `
 
-export interface EndedSessionsOptions {
+interface EndedSessionsOptions {
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
   readonly id: string

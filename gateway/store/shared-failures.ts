@@ -3,7 +3,7 @@ import type { StoreBreaker } from './store-breaker.ts'
 import { MAX_STREAM, streamKey } from './store-events.ts'
 import type { StoreKeys } from './store-keys.ts'
 
-export interface SharedFailuresOptions {
+interface SharedFailuresOptions {
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
   readonly id: string

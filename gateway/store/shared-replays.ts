@@ -3,7 +3,7 @@ import type { StoreReply } from './connection/store-link.ts'
 import type { StoreBreaker } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
-export interface SharedReplaysOptions {
+interface SharedReplaysOptions {
   /** What this gateway itself has accepted. */
   readonly memory: Pick<ReplayMemory, 'take' | 'maintain' | 'entries'>
   /** The clock of the memory. */

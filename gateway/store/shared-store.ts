@@ -7,7 +7,7 @@ import { newStoreCounts, type StoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
 import { REAL_TIMERS } from './store-timers.ts'
 
-export interface SharedStoreObserver extends BreakerObserver {
+interface SharedStoreObserver extends BreakerObserver {
   onFault(cause: string): void
   /** The store has been reached, and was not before or has lost its data since. */
   onNewData?(): void

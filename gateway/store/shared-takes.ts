@@ -10,7 +10,7 @@ import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 /** Must not throw. @param take undefined: the store is away and has perhaps counted the hit; the row's `onStoreFailure` decides */
 export type TakeDone = (take: Take | undefined) => void
 
-export interface SharedTakesOptions {
+interface SharedTakesOptions {
   readonly breaker: StoreBreaker
   readonly keys: StoreKeys
   readonly counts: StoreCounts

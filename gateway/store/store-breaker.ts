@@ -26,7 +26,7 @@ export interface BreakerObserver {
   onBack(awayMs: number): void
 }
 
-export interface StoreBreakerOptions {
+interface StoreBreakerOptions {
   readonly connection: Pick<StoreConnection, 'send' | 'reset' | 'onReady'>
   readonly counts: StoreCounts
   readonly timers: StoreTimers

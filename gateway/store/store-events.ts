@@ -5,7 +5,7 @@ import type { StoreKeys } from './store-keys.ts'
 /** What one gateway tells the others. `ended`: a session has ended. `failed`: a bad credential was presented. */
 export type EventKind = 'ended' | 'failed'
 
-export interface StoreEventsOptions {
+interface StoreEventsOptions {
   /** A connection of its own: its commands block. */
   readonly connection: StoreConnection
   readonly keys: StoreKeys

@@ -14,7 +14,7 @@ import { SharedStore } from './shared-store.ts'
 import type { StoreCounts } from './store-counts.ts'
 import { StoreEvents } from './store-events.ts'
 
-export interface StoreMemberOptions {
+interface StoreMemberOptions {
   readonly settings: StoreSettings
   readonly onStoreFailure: Settings['onStoreFailure']
   /** Unique among the gateways. */

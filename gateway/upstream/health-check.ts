@@ -18,7 +18,7 @@ export interface CheckTimers {
   random(): number
 }
 
-export interface HealthCheckOptions {
+interface HealthCheckOptions {
   readonly url: string
   readonly settings: HealthCheckSettings
   /** Sent with each check; the only credential that is. */

@@ -22,7 +22,7 @@ export interface ConnectionTarget {
 }
 
 /** Gets exactly one of the two calls, once, after `openConnection` has returned. */
-export interface ConnectionOpening {
+interface ConnectionOpening {
   /** Reads into this buffer instead of a stream, if given. */
   readonly onread?: OnReadOpts
   connected(socket: Socket): void

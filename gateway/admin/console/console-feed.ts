@@ -12,7 +12,7 @@ export interface Listener {
   end(): void
 }
 
-export interface FeedOptions extends ConsoleSources {
+interface FeedOptions extends ConsoleSources {
   readonly limiter: Pick<Limiter, 'inForce'>
   /** Epoch milliseconds. */
   readonly clock?: () => number

@@ -96,7 +96,7 @@ export interface UpstreamState {
   readonly p95Ms: number | null
 }
 
-export interface StoreState {
+interface StoreState {
   readonly store: string
   readonly writable: boolean
 }
@@ -134,7 +134,7 @@ export interface VouchState {
   readonly everySeconds: number
 }
 
-export interface SealsState {
+interface SealsState {
   /** Records that the last checkpoint covers. */
   readonly records: number
   /** When it was made, epoch seconds; 0: none since the start. */
@@ -171,7 +171,7 @@ export interface CertificateState {
   readonly clientAuthorities: readonly string[]
 }
 
-export interface IssuerState {
+interface IssuerState {
   readonly issuer: string
   /** Seconds since its keys were last fetched, or since the start. */
   readonly keysAgeSeconds: number

@@ -3,7 +3,7 @@ import { fetchJwks } from './jwks-fetch.ts'
 import type { Algorithm } from './signature.ts'
 import { isSameKey, kidOf, readKey, type VerificationKey } from './verification-key.ts'
 
-export interface KeySetOptions {
+interface KeySetOptions {
   /** Where the issuer publishes its JWK Set. */
   readonly uri: string
   /** Fetches and parses the document. Throws when that fails or the signal aborts. */
@@ -19,7 +19,7 @@ export interface KeySetOptions {
 }
 
 /** `refreshed`: the keys are up to date. `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
-export type Refreshed = 'refreshed' | 'cooling' | 'failed'
+type Refreshed = 'refreshed' | 'cooling' | 'failed'
 
 export interface LastGoodKeys {
   readonly uri: string

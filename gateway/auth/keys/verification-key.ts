@@ -16,7 +16,7 @@ export interface VerificationKey {
 }
 
 /** A key, or why it cannot be used. */
-export type KeyReading =
+type KeyReading =
   | { readonly key: VerificationKey; readonly fault?: never }
   | { readonly fault: string; readonly key?: never }
 

@@ -7,7 +7,7 @@ import { quote } from '../tokens/quote.ts'
 export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519']
 
 /** The content of a proof, each member with the right type. */
-export interface ParsedProof {
+interface ParsedProof {
   readonly jws: Jws
   readonly algorithm: Algorithm
   readonly jwk: JsonObject

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 
-export interface NonceOptions {
+interface NonceOptions {
   /** At least 32 bytes that nobody can guess; processes that serve the same address must share them. They may change. */
   readonly secret: () => Uint8Array
   /** Epoch milliseconds. */

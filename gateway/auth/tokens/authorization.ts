@@ -45,7 +45,7 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
 }
 
 /** Why a request is refused, in the words of RFC 6750 section 3.1 and RFC 9449 section 7.1. */
-export interface ChallengeError {
+interface ChallengeError {
   readonly error:
     | 'invalid_request'
     | 'invalid_token'

@@ -23,7 +23,7 @@ export interface ClaimRules {
   readonly scopes: ReadonlySet<string> | undefined
 }
 
-export type ClaimsReading =
+type ClaimsReading =
   | {
       readonly principal: Principal
       /** What the caller must prove with every use of the token. */

@@ -22,7 +22,7 @@ export interface TrustOptions {
 }
 
 /** What the fetching of keys depends on, besides their URI. */
-export interface KeySources {
+interface KeySources {
   readonly upstreams: readonly string[]
   readonly upstreamGroups: readonly { readonly targets: readonly string[] }[]
   /** How long keys stay in force that cannot be fetched again. */

@@ -24,7 +24,7 @@ const TYPES: ReadonlySet<string> = new Set(['at+jwt', 'application/at+jwt'])
 // compression (RFC 8725 section 3.6).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
-export type TokenParsing =
+type TokenParsing =
   | { readonly token: ParsedToken; readonly fault?: never }
   | { readonly fault: TokenFault; readonly token?: never }
 

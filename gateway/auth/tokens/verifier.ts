@@ -27,7 +27,7 @@ export type Verification =
   | VerifiedToken
   | { readonly fault: TokenFault; readonly principal?: never; readonly binding?: never }
 
-export interface TokenVerifierOptions {
+interface TokenVerifierOptions {
   /** The accepted issuers; their names differ. */
   readonly issuers: readonly TrustedIssuer[]
   readonly revocations: Revocations

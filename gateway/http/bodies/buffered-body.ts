@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 
-export interface BufferOptions {
+interface BufferOptions {
   /** A longer body is refused. */
   readonly maxBytes: number
   /** Bytes announced by Content-Length; undefined when the length is not known beforehand. */

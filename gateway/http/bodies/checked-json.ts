@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 
 /** A JSON value, or why a body is none that every service reads in the same way. */
-export type CheckedJson = { readonly value: unknown } | { readonly fault: string }
+type CheckedJson = { readonly value: unknown } | { readonly fault: string }
 
 /** Deeper than any request; shallower than the stack of who walks through the value. */
 const MAX_DEPTH = 64

@@ -15,7 +15,7 @@ export interface Receiver {
   readonly maxResponseBytes?: number
 }
 
-export interface OutgoingRequest {
+interface OutgoingRequest {
   readonly method: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
   readonly body?: Buffer

@@ -1,7 +1,7 @@
 import { type BlockList, isIP } from 'node:net'
 import { withoutSpaceAround } from '../syntax/characters.ts'
 
-export interface Downstream {
+interface Downstream {
   /** Textual IP address. */
   readonly address: string
   /** The address of the connection itself. */

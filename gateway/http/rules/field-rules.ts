@@ -5,7 +5,7 @@
  * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
  * kept unless the gateway sends one of its own.
  */
-export type UpstreamPart =
+type UpstreamPart =
   | 'copied'
   | 'dropped'
   | 'length'
@@ -17,7 +17,7 @@ export type UpstreamPart =
   | 'interaction'
 
 /** What the gateway does with a request's field, by its name. Immutable. */
-export interface FieldRule {
+interface FieldRule {
   /** A bit of its own when the field must not be repeated, else 0. */
   readonly once: number
   /** Repeats count as one field with a list. */

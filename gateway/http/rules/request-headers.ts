@@ -14,7 +14,7 @@ const BEYOND_ASCII = /[\x80-\xff]/
 
 export type HttpVersion = '1.0' | '1.1' | '2'
 
-export interface HeaderFault {
+interface HeaderFault {
   readonly code: RefusalCode
   readonly detail: string
 }

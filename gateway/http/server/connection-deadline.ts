@@ -17,7 +17,7 @@ export interface ClientTimeouts {
   readonly idleMs: number
 }
 
-export interface PacedTimeouts extends ClientTimeouts {
+interface PacedTimeouts extends ClientTimeouts {
   readonly pace: BodyPace
 }
 

@@ -23,7 +23,7 @@ export interface HeadReader {
   field(field: Field): string | undefined
 }
 
-export interface HeadBounds {
+interface HeadBounds {
   readonly maxBytes: number
   readonly maxFields: number
 }

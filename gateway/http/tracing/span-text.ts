@@ -25,7 +25,7 @@ export interface TracedExchange {
   readonly secure: object | undefined
 }
 
-export interface TracedEnd {
+interface TracedEnd {
   /** As in its audit record: 499 when the client went away. */
   readonly statusCode: number
   /** On the steady clock. */

@@ -8,7 +8,7 @@ import type { Envelope } from './span-queue.ts'
 import { spansOf, type TracedExchange } from './span-text.ts'
 import { flagsIn, newTraceId, SAMPLED, Trace } from './trace.ts'
 
-export interface TracerOptions {
+interface TracerOptions {
   readonly settings: TracingSettings
   /** Version of the gateway. */
   readonly version: string

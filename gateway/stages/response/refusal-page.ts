@@ -6,7 +6,7 @@ import type { Field } from '../../http/syntax/field.ts'
 const MAX_ACCEPT_CHARACTERS = 1024
 
 /** The members of a problem (RFC 9457) that the page shows. */
-export interface ShownProblem {
+interface ShownProblem {
   readonly title: string
   readonly status: number
   readonly detail: string

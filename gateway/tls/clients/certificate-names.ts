@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
 
 /** The subject alternative names that can identify a client. */
-export interface AlternativeNames {
+interface AlternativeNames {
   /** `dNSName`s in lower case; a wildcard is kept as it is. */
   readonly dns: readonly string[]
   /** `uniformResourceIdentifier`s, unchanged. */

@@ -3,7 +3,7 @@ import { expectTag, membersIn, membersOf, readDer, TAG } from '../../asn1/der-el
 import type { RevocationList } from './revocation-list.ts'
 
 /** Lists of one authority, by what says that they are. */
-export interface ListsOfAuthority {
+interface ListsOfAuthority {
   /** It has signed them. */
   readonly proved: readonly RevocationList[]
   /** They have its name; their signature algorithm is not known here. */

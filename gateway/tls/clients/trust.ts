@@ -17,7 +17,7 @@ export interface SentChain {
 }
 
 /** A path from a certificate to a trusted root. Immutable. */
-export interface TrustedPath {
+interface TrustedPath {
   /** Nearest first. */
   readonly authorities: readonly X509Certificate[]
   /** When the first certificate or revocation list on the path expires. */

@@ -45,7 +45,7 @@ export interface TlsMaterial {
 }
 
 /** The parts that may go into the log and the audit trail. */
-export interface TlsSummary {
+interface TlsSummary {
   readonly certificate: {
     readonly subject: string
     /** SHA-256 of the DER, in hex. */

@@ -23,7 +23,7 @@ export type TlsReload =
     }
   | { readonly result: 'failure'; readonly faults: readonly Fault[] }
 
-export interface TlsReloadOptions {
+interface TlsReloadOptions {
   readonly files: TlsFiles
   readonly loaded: LoadedTls
   /** Wall time in milliseconds. */

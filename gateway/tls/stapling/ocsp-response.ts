@@ -10,7 +10,7 @@ export interface IssuedCertificate {
 }
 
 /** How long a response may be sent, in milliseconds since the epoch. */
-export interface StapleTimes {
+interface StapleTimes {
   readonly thisUpdateMs: number
   readonly nextUpdateMs: number
 }

@@ -104,7 +104,7 @@ export function corsLines(cors: Cors, fields: readonly Field[]): string {
 }
 
 /** What a browser asks before it sends a request of another origin. */
-export interface Preflight {
+interface Preflight {
   readonly origin: string
   readonly requestedMethod: string
 }

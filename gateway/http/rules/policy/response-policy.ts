@@ -2,7 +2,7 @@ import { MANDATORY_HEADERS } from '../mandatory-headers.ts'
 import { CORS_RESPONSE_FIELDS } from './cors.ts'
 
 /** What gateway.json adds to responses. No key of it can take a mandatory header away or weaken it. */
-export interface ResponseHeaders {
+interface ResponseHeaders {
   /** Seconds, at least those of the mandatory header. */
   readonly strictTransportSecurity?: { readonly maxAgeSeconds: number; readonly preload: boolean } | undefined
   readonly contentSecurityPolicy?: string | undefined

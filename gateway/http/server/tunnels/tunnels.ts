@@ -25,7 +25,7 @@ export interface TunnelTerms {
   ended(why: TunnelEnd): void
 }
 
-export interface TunnelsOptions {
+interface TunnelsOptions {
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
   readonly maxTunnels: number
@@ -110,7 +110,7 @@ export class Tunnels {
   }
 }
 
-export interface TunnelReservation {
+interface TunnelReservation {
   open(downstream: Socket, upstream: Duplex, terms: TunnelTerms): void
   giveBack(): void
 }
