@@ -184,7 +184,10 @@ export class Sealing implements TrailSeals {
     await ended.promise
     clearTimeout(deadline)
     // Of several seals, at the end of a segment and at the end of all, the last one says it all.
-    return lines.filter((line, i) => typeOf(line) !== 'AUDIT_SEAL' || i === lines.length - 1)
+    // What was read back the log has said: behind AUDIT_STOP only the seal over it may stand.
+    return lines.filter(
+      (line, i) => !/^AUDIT_(?:SEAL|READ_BACK)$/.test(typeOf(line)) || i === lines.length - 1,
+    )
   }
 
   /** Leaves of the tree that its checkpoint covers. */
