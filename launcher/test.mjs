@@ -173,6 +173,7 @@ const LONG = [
   'gateway/e2e/openapi.test.ts',
   'gateway/e2e/other-verifiers.test.ts',
   'gateway/e2e/restart-kills.test.ts',
+  'gateway/e2e/restart-load.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-once.test.ts',

@@ -2,10 +2,8 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { connect } from 'node:http2'
-import { join } from 'node:path'
 import type { Duplex } from 'node:stream'
 import { after, before, describe, it } from 'node:test'
-import { askRestart } from '../process/restart/control-socket.ts'
 import { writeConfiguration } from '../testing/configuration-files.ts'
 import { unpaired } from './audit-pairs.ts'
 import { sendBytes, statusOf } from './client.ts'
@@ -121,10 +119,7 @@ describe('HTTP/2 with clients of a gateway', () => {
       [undefined, WITH_TLS],
     ] as const) {
       writeConfiguration(gateway.dir, { config: config(http2) })
-      const { restarted, text } = await until(async () => {
-        const report = await askRestart(join(gateway.dir, 'data'))
-        return /try again later/.test(report.text) ? undefined : report
-      })
+      const { restarted, text } = await gateway.restart()
       assert.ok(restarted, text)
       assert.deepEqual(await spokenBy(gateway), expected)
     }

@@ -2,13 +2,11 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { type ClientHttp2Session, connect, constants } from 'node:http2'
-import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { calculateJwkThumbprint, exportJWK } from 'jose'
 import { randomDPoPKeyPair } from 'openid-client'
 import { Webhook } from 'standardwebhooks'
-import { askRestart } from '../process/restart/control-socket.ts'
 import { makeRevocationList } from '../tls/demo/throw-away-ca.ts'
 import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
@@ -238,10 +236,7 @@ describe('a restart of a gateway with clients of HTTP/2', () => {
   })
 
   const restart = async () => {
-    const { restarted, text } = await until(async () => {
-      const report = await askRestart(join(gateway.dir, 'data'))
-      return /try again later/.test(report.text) ? undefined : report
-    })
+    const { restarted, text } = await gateway.restart()
     assert.ok(restarted, text)
   }
   const open = (secure: boolean) =>

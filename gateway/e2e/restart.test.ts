@@ -6,7 +6,6 @@ import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { askRestart, type RestartReport } from '../process/restart/control-socket.ts'
 import { contradicted, unpaired } from './audit-pairs.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -20,14 +19,11 @@ describe('a restart', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   const held: ServerResponse[] = []
-  const dataDir = () => join(gateway.dir, 'data')
-
-  const report = () => finalReport(dataDir())
-  const restart = () => restarted(dataDir())
+  const restart = () => restarted(gateway)
 
   /** @returns why not */
   const notRestarted = async () => {
-    const { restarted, text } = await report()
+    const { restarted, text } = await gateway.restart()
     assert.equal(restarted, false)
     return text
   }
@@ -148,7 +144,7 @@ describe('a restart', () => {
   })
 
   it('is one at a time', async () => {
-    const reports = await Promise.all([report(), report()])
+    const reports = await Promise.all([gateway.restart(), gateway.restart()])
     for (const { restarted, text } of reports) {
       // On a slow machine the second may come after the first.
       if (!restarted) assert.match(text, /a restart is under way/)
@@ -157,7 +153,7 @@ describe('a restart', () => {
   })
 
   it('goes back to its work when the other process fails with the files in its hands', async () => {
-    const file = join(dataDir(), 'revocations.ndjson')
+    const file = join(gateway.dir, 'data', 'revocations.ndjson')
     const good = readFileSync(file)
     const idle = await openWire(gateway.port)
     idle.send(GET)
@@ -189,7 +185,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let held: ServerResponse | undefined
-  const restart = () => restarted(join(gateway.dir, 'data'))
+  const restart = () => restarted(gateway)
 
   before(async () => {
     tls = await makeTlsSetup()
@@ -324,7 +320,7 @@ describe('a restart of a gateway with an HTTPS listener', () => {
     const file = join(gateway.dir, 'data', 'revocations.ndjson')
     const good = readFileSync(file)
     writeFileSync(file, '{"format":"revocations","version":99}\n')
-    const report = await finalReport(join(gateway.dir, 'data'))
+    const report = await gateway.restart()
     writeFileSync(file, good)
     assert.match(report.text, /was written by a newer version/)
     assert.equal((await call(gateway.url)).body, 'whole')
@@ -338,16 +334,8 @@ describe('a restart of a gateway with an HTTPS listener', () => {
   })
 })
 
-/** A process that has taken over is not replaced before the one before it has gone. */
-function finalReport(dataDir: string): Promise<RestartReport> {
-  return until(async () => {
-    const report = await askRestart(dataDir)
-    return /try again later/.test(report.text) ? undefined : report
-  })
-}
-
-async function restarted(dataDir: string): Promise<{ readonly pid: number }> {
-  const { restarted, text } = await finalReport(dataDir)
+async function restarted(gateway: TestGateway): Promise<{ readonly pid: number }> {
+  const { restarted, text } = await gateway.restart()
   assert.ok(restarted, text)
   return { pid: Number(/^process (\d+)/.exec(text)?.[1]) }
 }

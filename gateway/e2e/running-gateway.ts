@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { askRestart, type RestartReport } from '../process/restart/control-socket.ts'
 import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { placesIn, writeConfiguration } from '../testing/configuration-files.ts'
 import type { RunningProcess } from '../testing/running-process.ts'
@@ -36,6 +37,8 @@ export interface TestGateway {
   pair(requestId: string): Promise<[AuditRecord, AuditRecord]>
   /** Value of a metric's sample, by its name and labels as exposed; 0 when there is none. @throws when no such metric is documented */
   metric(sample: string): Promise<number>
+  /** Has it replaced by a new process, as soon as no process of an earlier restart is left. */
+  restart(): Promise<RestartReport>
   /** @throws when a stage has failed, or the process ends by itself with another code than 0 after SIGTERM */
   end(signal?: NodeJS.Signals): Promise<number | string>
   /** Kills the process and, after restarts, the one that serves now: for the end of a test, which may have failed anywhere. */
@@ -83,6 +86,11 @@ export async function startGateway(options: GatewayOptions): Promise<TestGateway
     audit,
     pair: (requestId) => pairOf(audit, requestId),
     metric: async (sample) => sampleOf((await call(`${adminUrl}/metrics`)).body, sample),
+    restart: () =>
+      until(async () => {
+        const report = await askRestart(file('data'))
+        return /try again later/.test(report.text) ? undefined : report
+      }),
     end: (signal = 'SIGTERM') => endOf(child, signal),
     kill: () => {
       child.child.kill('SIGKILL')

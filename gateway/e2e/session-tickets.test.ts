@@ -4,7 +4,6 @@ import { chmodSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { connect, type SecureVersion } from 'node:tls'
-import { askRestart } from '../process/restart/control-socket.ts'
 import { run } from './child-process.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, runTool, secureOptions, type TlsSetup } from './secure.ts'
@@ -69,10 +68,7 @@ describe('a session of TLS', () => {
     for (const [at, version] of VERSIONS.entries()) {
       assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)
     }
-    const { restarted, text } = await until(async () => {
-      const report = await askRestart(join(gateway.dir, 'data'))
-      return /try again later/.test(report.text) ? undefined : report
-    })
+    const { restarted, text } = await gateway.restart()
     assert.ok(restarted, text)
     await gateway.process.line(({ msg }) => msg === 'replaced')
     for (const [at, version] of VERSIONS.entries()) {

@@ -7,7 +7,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { connect, type SecureVersion } from 'node:tls'
-import { askRestart } from '../process/restart/control-socket.ts'
 import { OcspAuthority } from '../tls/stapling/ocsp-authority.test-support.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { runTool } from './secure.ts'
@@ -121,7 +120,7 @@ describe('a response of OCSP in a file', () => {
     write('restart.ocsp', good)
     const gateway = await begin('restart')
     t.after(() => gateway.kill())
-    const { restarted, text } = await askRestart(join(gateway.dir, 'data'))
+    const { restarted, text } = await gateway.restart()
     assert.ok(restarted, text)
     await gateway.process.line(({ msg }) => msg === 'replaced')
     await isStapled(gateway, good)
