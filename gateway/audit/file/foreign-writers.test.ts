@@ -82,6 +82,28 @@ test('a file that others make longer, shorter, or replace is noticed within a se
   }
 })
 
+test('who writes again and again makes one new file a minute, and glues nothing to a record', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
+  const { file, foreign, asides, trail } = trailOf(t)
+  for (let i = 0; i < 20; i++) {
+    appendFileSync(file, i % 2 === 0 ? 'note\n' : 'no end of line')
+    assert.equal(await endOf(trail.append(requestLine(`r${i}`))), undefined)
+  }
+  trail.maintain()
+  trail.maintain()
+  assert.deepEqual([asides().length, foreign.length], [1, 2])
+  const bytes = foreign.reduce((sum, { at, found }) => sum + found - at, 0)
+  assert.equal(bytes, 10 * ('note\n'.length + 'no end of line'.length))
+  const lines = readFileSync(file, 'utf8').split('\n')
+  for (let i = 0; i < 20; i++) assert.ok(lines.includes(requestLine(`r${i}`).trimEnd()), `r${i}`)
+  t.mock.timers.tick(60_000)
+  appendFileSync(file, 'x')
+  trail.maintain()
+  assert.deepEqual([asides().length, foreign.length], [2, 3])
+  assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
+  trail.close('end')
+})
+
 test('rotations by others are no foreign writes: a rename and SIGHUP, with a new empty file or without', async (t) => {
   const { file, foreign, trail } = trailOf(t)
   for (const name of ['.1', '.2']) {

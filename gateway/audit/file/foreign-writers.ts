@@ -15,29 +15,49 @@ interface ForeignWritersOptions
   readonly now: () => number
 }
 
+/** Who writes again and again would make a new file of each of our writes. */
+const BETWEEN_FILES_MS = 60_000
+
 /**
  * Notices what others write to the trail: the file has another size than it was left with, or another file stands in its
  * place. What they have written is set aside under the name of a closed segment, and the trail goes on in a new file, whose
- * first lines are AUDIT_START and AUDIT_FOREIGN. So foreign bytes never stand among ours.
+ * first lines are AUDIT_START and AUDIT_FOREIGN. So foreign bytes do not stand among ours. For a minute after that further
+ * ones do: the trail stays in its file, and they are told once a second.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
+  /** When the trail went on in a new file. */
+  #leftAtMs = Number.NEGATIVE_INFINITY
+  /** Found since `find` was last called, and left in the file. */
+  #untold: ForeignWrite | undefined
 
   constructor(options: ForeignWritersOptions) {
     const { file, trailFile } = options
     this.#options = options
     trailFile.onForeign = (at, found) => {
       const reason = found > at ? 'grown' : 'shortened'
-      this.#leave({ file: basename(file), inode: trailFile.present().inode, at, found, reason })
+      const what = { file: basename(file), inode: trailFile.present().inode, at, found, reason } as const
+      if (!this.#hasJustLeft) this.#leave(what)
+      else {
+        const bytes = Math.abs(found - at)
+        this.#untold = { ...what, ...this.#untold, found: (this.#untold?.found ?? at) + bytes }
+      }
     }
+  }
+
+  get #hasJustLeft(): boolean {
+    const sinceMs = this.#options.now() - this.#leftAtMs
+    return sinceMs >= 0 && sinceMs < BETWEEN_FILES_MS
   }
 
   /** Looks at the file, and at its place. */
   find(): void {
-    const { trailFile, onFault } = this.#options
-    this.#findStranger()
+    const { trailFile, onFault, onForeign } = this.#options
+    if (!this.#hasJustLeft) this.#findStranger()
     const error = trailFile.check()
     if (error !== undefined) onFault(error)
+    if (this.#untold !== undefined) onForeign?.(this.#untold)
+    this.#untold = undefined
   }
 
   /** An empty file in the place of ours, or none, is a rotation under way. */
@@ -62,6 +82,7 @@ export class ForeignWriters {
       const removed = trailFile.sink.isRemoved || undefined
       const facts = { timestamp, version, pid: process.pid, open, continues: inode, removed }
       trailFile.moveTo(next, [startRecord(facts), foreignRecord(timestamp, named)]).close()
+      this.#leftAtMs = now()
     } catch (error) {
       onFault(error as Error)
     }

@@ -49,7 +49,9 @@ export class TrailFile {
   #isOwn: boolean
   /** The first lines of a new file, until they are written. */
   #first: readonly string[] = []
-  /** Others have written to the file: calls `moveTo`, if it can. */
+  /** Others may have left a line without its end, to which ours must not be glued. */
+  #isEndForeign = false
+  /** Others have written to the file: calls `moveTo`, if the trail shall go on in a new one. */
   onForeign: (at: number, found: number) => void = () => {}
 
   /** @param isFollowed `follow` will be called: it is told the lines from now on */
@@ -92,9 +94,10 @@ export class TrailFile {
   }
 
   /**
-   * Looks whether the file has the size that it was left with, and goes on in a new file otherwise. Foreign bytes never stand among ours.
+   * Looks whether the file has the size that it was left with. Otherwise it goes on in a new file, or, where `onForeign` began none,
+   * in a new line of this one.
    *
-   * @returns why a new file cannot be begun
+   * @returns why that cannot be begun
    */
   check(): Error | undefined {
     const found = this.#isOwn ? this.#sink.sizeBytes : this.#end
@@ -102,7 +105,15 @@ export class TrailFile {
       const at = this.#end
       // Where there can be no new file, it is said once.
       this.#end = found
+      this.#isEndForeign = true
       this.onForeign(at, found)
+    }
+    if (this.#isEndForeign && !this.torn) {
+      this.#sink.load('\n')
+      const error = this.#sink.write()
+      if (error !== undefined) return error
+      this.#end++
+      this.#isEndForeign = false
     }
     if (this.#first.length === 0) return undefined
     const error = this.#put(this.#first)
@@ -113,7 +124,8 @@ export class TrailFile {
 
   #put(lines: readonly string[]): Error | undefined {
     if (this.#distrusted) return new Error('the disk has refused to commit this file: rotate it')
-    if (this.#isUncommitted && this.#first.length > 0) return new Error('a new file has not begun yet')
+    if (this.#isUncommitted && (this.#isEndForeign || this.#first.length > 0))
+      return new Error('a new file or line has not begun yet')
     const sink = this.#sink
     const tornBefore = sink.tornBytes
     const bytes = sink.load(lines.join(''))
@@ -198,6 +210,7 @@ export class TrailFile {
     this.endCommit()
     this.#sink = next
     this.#first = first
+    this.#isEndForeign = false
     this.#end = next.sizeBytes
     this.#isOwn = next.isOwn
     this.#distrusted = false

@@ -312,6 +312,21 @@ it('a note that an operator appends costs no seal: what stands behind it is prov
   assert.deepEqual([tail, provenLines], ['sealed to the end', lines - 2])
 })
 
+it('who writes before each record costs no record and no seal, and each of his lines is named', async () => {
+  const run = await begun(randomFrom(SEED))
+  for (let i = 0; i < 20; i++) {
+    fs.appendFileSync(run.file, i % 2 === 0 ? 'note\n' : 'no end of line')
+    await run.exchange(1)
+    if (i === 10) await run.seal()
+  }
+  await run.end()
+  const { findings, lines, provenLines, pairs } = await run.verify()
+  assert.ok(pairs > 20)
+  // A note is two lines, because the gateway begins a new one behind it, but for the first, which is set aside; and the last seal is over all before it.
+  assert.equal(provenLines, lines - 29 - 1)
+  assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
+})
+
 it('a trail that nobody has touched is proven, whatever its gateway went through', { timeout }, async () => {
   const random = randomFrom(SEED + 1)
   for (let i = 0; i < CASES; i++) {
