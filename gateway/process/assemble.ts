@@ -4,10 +4,10 @@ import { beginTrail } from '../audit/open-trail.ts'
 import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
 import { trailOptions } from './data-files.ts'
 import { GatewayInForce } from './gateway-in-force.ts'
+import { type GatewayState, gatewayIdOf, maintainState, makeGatewayState } from './gateway-state.ts'
 import type { PassedState } from './restart/messages.ts'
 import { restoreState } from './restart/passed-state.ts'
 import { prepareSeals, sealTrail } from './seal-trail.ts'
-import { gatewayIdOf, maintainState, makeSharedState, type SharedState } from './shared-state.ts'
 import { saveMemory } from './startup/save-memory.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
@@ -15,8 +15,8 @@ import { StoreWatch } from './store-watch.ts'
 /** The parts of a gateway. */
 interface Assembled {
   readonly inForce: GatewayInForce
-  readonly state: SharedState
-  /** Watches the files of the shared state. */
+  readonly state: GatewayState
+  /** Watches the files of that state. */
   readonly watch: StoreWatch
   /** Requests that the process before has in flight; undefined: there was none. */
   readonly inherited: InheritedRequests | undefined
@@ -40,7 +40,7 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   sealTrail(startup, seals, { trail, metrics })
   const watch = new StoreWatch({ log, metrics, trail })
   const secret = randomBytes(32)
-  const state = makeSharedState(startup, { watch, gatewayId: gatewayIdOf(secret) })
+  const state = makeGatewayState(startup, { watch, gatewayId: gatewayIdOf(secret) })
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
   // Last, because with the first table the snapshot of the last run is removed.
   state.limiter.replace(startup.limits.value)

@@ -20,14 +20,14 @@ import { Slots } from '../http/syntax/slots.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
 import { UpstreamPermits } from '../upstream/upstream-permits.ts'
-import { changeState, type SharedState } from './shared-state.ts'
+import { changeState, type GatewayState } from './gateway-state.ts'
 import { makeTracer } from './startup/make-tracer.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { exposeUpstreams, makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
 
 /** The parts that the gateway is built on. */
 interface Foundation {
-  readonly state: SharedState
+  readonly state: GatewayState
   readonly trail: Trail
   readonly metrics: Metrics
   /** At least 32 random bytes. */

@@ -3,6 +3,14 @@ import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { assemble } from './assemble.ts'
 import { closeParts, drain, type Stop } from './drain.ts'
 import type { GatewayInForce } from './gateway-in-force.ts'
+import {
+  type GatewayState,
+  maintainState,
+  reachStore,
+  whyDegraded,
+  whyNotHandedOver,
+  whyUnready,
+} from './gateway-state.ts'
 import { openPublicListeners, type PublicListeners } from './public-listeners.ts'
 import { watchFiles, watchTls } from './reload/config-reloads.ts'
 import { checkNow, type Watching } from './reload/reload-reports.ts'
@@ -11,18 +19,10 @@ import { HandOver, type StateFiles } from './restart/hand-over.ts'
 import { takeState } from './restart/passed-state.ts'
 import type { Inheritance } from './restart/predecessor.ts'
 import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
-import {
-  maintainState,
-  reachStore,
-  type SharedState,
-  whyDegraded,
-  whyNotHandedOver,
-  whyUnready,
-} from './shared-state.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** How often the files of the shared state are checked. */
+/** How often the files of the state are checked. */
 const MAINTAIN_MS = 1000
 
 /** Where a process begins. */
@@ -121,7 +121,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
 }
 
 interface HandedOver {
-  readonly state: SharedState
+  readonly state: GatewayState
   readonly inForce: GatewayInForce
   readonly open: PublicListeners
   readonly files: StateFiles
@@ -145,7 +145,7 @@ function handOverOf({ inForce, state, open, files, tickets, unwatch }: HandedOve
 }
 
 interface Edited {
-  readonly state: SharedState
+  readonly state: GatewayState
   readonly inForce: GatewayInForce
   /** Called when other settings are in force. */
   readonly whenBound: () => void
@@ -166,8 +166,8 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
   }
 }
 
-/** Maintains the files of the shared state, except while another process may have them. */
-function keepFiles(state: SharedState, watch: StoreWatch): Pick<Watching, 'stop'> & StateFiles {
+/** Maintains the files of the state, except while another process may have them. */
+function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop'> & StateFiles {
   const { limiter } = state
   const maintain = () => maintainState(state, watch)
   const start = () => setInterval(maintain, MAINTAIN_MS).unref()

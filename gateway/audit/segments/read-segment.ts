@@ -79,32 +79,6 @@ export function timeOf(line: Buffer): number | undefined {
   return Number.isNaN(ms) ? undefined : ms
 }
 
-/** Times of the first and the last record that have one, milliseconds. A record's time is the start of its request. */
-export interface TimeSpan {
-  readonly firstMs: number
-  readonly lastMs: number
-}
-
-/**
- * Reads all of the segment: where the segments of a trail are in order, the first time of the next (`firstLineOf`) is a
- * bound that costs less.
- *
- * @returns undefined when no line has a time. @throws Error as `blocksOf`.
- */
-export async function spanOf(segment: Segment): Promise<TimeSpan | undefined> {
-  let firstMs: number | undefined
-  let lastMs: number | undefined
-  for await (const block of blocksOf(segment)) {
-    for (const line of firstMs === undefined ? linesIn(block) : []) {
-      firstMs = timeOf(line)
-      if (firstMs !== undefined) break
-    }
-    const lastLine = block.lastIndexOf(NEWLINE, -2) + 1
-    lastMs = timeOf(block.subarray(lastLine)) ?? lastMs
-  }
-  return firstMs === undefined ? undefined : { firstMs, lastMs: lastMs ?? firstMs }
-}
-
 /** The first line, with its `\n` if it is whole; undefined when the segment is empty. @throws Error as `blocksOf`. */
 export async function firstLineOf(segment: Source): Promise<Buffer | undefined> {
   const head = headOf(segment)

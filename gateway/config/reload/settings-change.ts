@@ -7,7 +7,7 @@ import { plain } from '../shown-settings.ts'
 type PlainSettings = Readonly<Record<string, unknown>>
 
 /**
- * Keys that a running gateway cannot change: its addresses, and what its shared state and its trail were opened
+ * Keys that a running gateway cannot change: its addresses, and what its state and its trail were opened
  * with. All others are in force as soon as the file is.
  */
 export const NEEDS_RESTART = [

@@ -22,11 +22,7 @@ const SWEEP_FOR_ROOM = 64
 const ROWS_FOR_ROOM = 64
 
 /** A row, as the budget sees it. */
-interface KeyHolder {
-  readonly size: number
-  /** Drops the idle ones among the next few keys, in rotation. */
-  dropIdle(keys: number, nowMs: number): void
-}
+type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
 /**
  * How many keys may be counted. Half of the budget is reserved in equal shares for the rows, the other half is common:
@@ -71,11 +67,6 @@ export class KeyBudget {
       row.dropIdle(SWEEP_FOR_ROOM, nowMs)
       return
     }
-  }
-
-  /** Takes one key for a row of `size` keys, even when none is left. */
-  occupy(size: number): void {
-    if (size >= this.#share) this.#used++
   }
 
   /** Gives one key of a row of `size` keys back. */

@@ -15,7 +15,7 @@ const HEARD_MS = 5000
 /** What a stop still leaves for that. */
 const LAST_WORDS_MS = 2000
 
-/** The files of the shared state. */
+/** The files of the gateway's state. */
 export interface StateFiles {
   /** Completes them and gives them up. @returns the state that is in no file */
   suspend(keys: readonly LastGoodKeys[]): PassedState

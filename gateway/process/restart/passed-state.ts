@@ -1,10 +1,10 @@
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
-import type { SharedState } from '../shared-state.ts'
+import type { GatewayState } from '../gateway-state.ts'
 import type { PassedState } from './messages.ts'
 
-/** What only the memory has of the shared state. */
+/** What only the memory has of the gateway's state. */
 export function takeState(
-  { proofs, failures, throttle, limiter }: SharedState,
+  { proofs, failures, throttle, limiter }: GatewayState,
   keys: readonly LastGoodKeys[],
 ): PassedState {
   return {
@@ -18,7 +18,7 @@ export function takeState(
 /** Takes over what only the memory of the process before had. */
 export function restoreState(
   passed: PassedState,
-  { proofs, failures, throttle, limiter }: SharedState,
+  { proofs, failures, throttle, limiter }: GatewayState,
 ): void {
   for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
   for (const [key, entry] of passed.failures) failures.restore(key, entry, limiter.nowMs)

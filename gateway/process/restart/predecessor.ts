@@ -25,6 +25,7 @@ interface Followed {
 export class Predecessor {
   readonly #listeners: Partial<Record<ListenerName, PassedSocket>> = {}
   readonly #inheritance = Promise.withResolvers<Inheritance>()
+  /** Resolves when the process before has ended, and nothing of it is open any more. */
   readonly #gone = Promise.withResolvers<void>()
   #followed: Followed | undefined
   /** The process before has given up the files. */
@@ -42,11 +43,6 @@ export class Predecessor {
     process.on('disconnect', () => this.#disconnected())
     // It may have ended while this program was loaded.
     if (!process.connected) this.#disconnected()
-  }
-
-  /** Resolves when the process before has ended, and nothing of it is open any more. */
-  get gone(): Promise<void> {
-    return this.#gone.promise
   }
 
   /** Says that the configuration is good, and resolves when the files are free. */

@@ -1,8 +1,8 @@
 import type { Metrics } from '../../admin/metrics.ts'
 import type { DropReason } from '../../http/tracing/span-exporter.ts'
 import { Tracer } from '../../http/tracing/tracer.ts'
+import { gatewayIdOf } from '../gateway-state.ts'
 import { RepeatedFault } from '../repeated-fault.ts'
-import { gatewayIdOf } from '../shared-state.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 
 /** A receiver that is away is tried every half minute. */

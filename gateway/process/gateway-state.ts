@@ -21,7 +21,7 @@ const MAX_STORE_WAIT_MS = 2000
 const STORE_CHECK_MS = 10
 
 /** Counts and memories of a gateway, which it shares with others where there is a shared store. */
-export interface SharedState {
+export interface GatewayState {
   readonly limiter: Limiter
   readonly revocations: Revocations
   /** Accepted webhooks. */
@@ -40,7 +40,7 @@ export interface SharedState {
   readonly guards: { readonly webhooks: ReplayGuard; readonly proofs: ReplayGuard }
 }
 
-interface SharedStateParts {
+interface GatewayStateParts {
   /** Receives faults of the files. */
   readonly watch: StoreWatch
   /** In no other gateway. */
@@ -53,7 +53,7 @@ export function gatewayIdOf(secret: Uint8Array): string {
 }
 
 /** @throws when a file cannot be read, since starting without it would forget its content */
-export function makeSharedState(startup: StartupConfiguration, parts: SharedStateParts): SharedState {
+export function makeGatewayState(startup: StartupConfiguration, parts: GatewayStateParts): GatewayState {
   const { watch } = parts
   const { settings } = startup
   const { dataDir } = settings
@@ -79,7 +79,7 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
     clock,
     wallClock: Date.now,
   })
-  const state: SharedState = {
+  const state: GatewayState = {
     limiter: new Limiter({ clock, journal }),
     revocations: new Revocations({
       dataDir,
@@ -109,17 +109,17 @@ export function makeSharedState(startup: StartupConfiguration, parts: SharedStat
 
 /** Puts edited `authThrottle` and `onStoreFailure` in force; failures counted so far stay. */
 export function changeState(
-  { failures, clock, member }: SharedState,
+  { failures, clock, member }: GatewayState,
   { authThrottle, onStoreFailure }: Settings,
 ): void {
   failures.limitTo(Math.max(1, authThrottle.failures), authThrottle.windowMs, clock())
   member?.change(onStoreFailure)
 }
 
-interface Joining extends SharedStateParts {
+interface Joining extends GatewayStateParts {
   readonly clock: () => number
   /** Asked only when the store has something to tell. */
-  readonly state: () => SharedState
+  readonly state: () => GatewayState
 }
 
 /** @returns undefined when no store is configured */
@@ -145,7 +145,7 @@ function joinStore(
 
 /** Retries what could not be written, and reports whether the files are writable. Called once a second and at the end. */
 export function maintainState(
-  { limiter, revocations, acceptedWebhooks, member }: SharedState,
+  { limiter, revocations, acceptedWebhooks, member }: GatewayState,
   watch: StoreWatch,
 ): void {
   member?.maintain()
@@ -169,7 +169,7 @@ export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undef
 
 /** Why the gateway is not ready, for the probe; undefined when it is ready. */
 export function whyUnready(
-  { limiter, revocations, member }: SharedState,
+  { limiter, revocations, member }: GatewayState,
   { onJournalFailure }: Settings,
 ): string | undefined {
   if (member?.isComplete === false) return 'the shared store has not been reached'
@@ -180,7 +180,7 @@ export function whyUnready(
 /** Why another process cannot take over now; undefined when it can. */
 export function whyNotHandedOver(
   trail: Pick<Trail, 'recheck'>,
-  { limiter, revocations }: Pick<SharedState, 'limiter' | 'revocations'>,
+  { limiter, revocations }: Pick<GatewayState, 'limiter' | 'revocations'>,
 ): string | undefined {
   if (!trail.recheck()) return 'the audit trail cannot be written'
   if (!limiter.isWritable) return 'limits cannot be written'
@@ -193,7 +193,7 @@ export function whyDegraded({
   revocations,
   acceptedWebhooks,
   member,
-}: SharedState): string | undefined {
+}: GatewayState): string | undefined {
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
