@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { configFiles, parseEnvironment } from './environment.ts'
+import { OVERRIDDEN_KEYS, settingOf } from './json/key-names.ts'
 
 function fault(name: string, text: string): string {
   const { faults } = parseEnvironment({ [name]: text })
@@ -31,6 +32,9 @@ test('every variable arrives at its key', () => {
     GATEWAY_TLS_KEY: 'k.pem',
     GATEWAY_TLS_CLIENT_CA: 'ca.pem',
     GATEWAY_TLS_CLIENT_CRL: 'crl.pem',
+    GATEWAY_TLS_TICKET_KEY: 'ticket',
+    GATEWAY_TLS_OCSP: 'tls.ocsp',
+    GATEWAY_TLS_OCSP_FETCH: 'true',
     GATEWAY_ADMIN_HOST: '::1',
     GATEWAY_ADMIN_PORT: '65535',
     GATEWAY_ADMIN_TOKEN_FILE: '/run/secrets/admin',
@@ -53,6 +57,9 @@ test('every variable arrives at its key', () => {
     GATEWAY_DATA_DIR: '/var/lib/x',
     GATEWAY_LOG_LEVEL: 'debug',
   }
+  const names = [...OVERRIDDEN_KEYS.keys()].filter((name) => name.startsWith('GATEWAY_'))
+  const untested = names.filter((name) => !(name in env))
+  assert.deepEqual(untested, [], 'give each variable a value here, and its setting below')
   assert.deepEqual(configFiles(env), { configFile: 'a.json', limitsFile: 'b.json', clientsFile: 'c.json' })
   assert.deepEqual(parseEnvironment(env), {
     value: {
@@ -64,6 +71,9 @@ test('every variable arrives at its key', () => {
         keyFile: 'k.pem',
         clientCaFile: 'ca.pem',
         clientCrlFile: 'crl.pem',
+        ticketKeyFile: 'ticket',
+        ocspFile: 'tls.ocsp',
+        ocspFetch: true,
       },
       adminHost: '::1',
       adminPort: 65535,
@@ -84,6 +94,10 @@ test('every variable arrives at its key', () => {
       logLevel: 'debug',
     },
   })
+})
+
+test('a variable of a key that is only a part of a setting is a mistake of ours', () => {
+  assert.throws(() => settingOf('timeouts.connectMs'), /timeouts\.connectMs .*NAMES_IN_FILE/)
 })
 
 test('each variable refuses what is not of its kind', () => {

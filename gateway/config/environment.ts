@@ -5,14 +5,7 @@ import { OVERRIDDEN_KEYS, type OverriddenKey, settingOf } from './json/key-names
 import { describeValue, type Schema, SEVERAL_GATEWAYS } from './json/schema-check.ts'
 import { MEMORY_PROFILES } from './rules/memory-profiles.ts'
 import { STORE_VARIABLES } from './rules/store-address.ts'
-import {
-  hostFault,
-  issuerFault,
-  tidyUpstream,
-  upstreamFault,
-  urlFault,
-  versionFault,
-} from './rules/value-rules.ts'
+import { TEXT_RULES, tidyUpstream, upstreamFault, versionFault } from './rules/value-rules.ts'
 
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
@@ -25,15 +18,11 @@ export type Overrides = { -readonly [Key in keyof GatewayFile]?: GatewayFile[Key
 
 /** What is wrong with a text, or with one of a list, beyond the type of its key. */
 const RULES: Readonly<Record<string, (text: string, all: readonly string[]) => string | undefined>> = {
-  GATEWAY_HOST: hostFault,
-  GATEWAY_ADMIN_HOST: hostFault,
-  GATEWAY_ADMIN_NAMES: hostFault,
-  GATEWAY_UPSTREAM: (one, all) =>
+  ...TEXT_RULES,
+  upstream: (one, all) =>
     upstreamFault(one) ??
     versionFault(one, all[0]) ??
     (all.indexOf(one) < all.lastIndexOf(one) ? `must not name ${one} twice` : undefined),
-  GATEWAY_ISSUER: issuerFault,
-  GATEWAY_JWKS_URI: urlFault,
 }
 /** Variables that Kubernetes sets in every container of a namespace with a Service named `gateway` or `gateway-…`. */
 const SERVICE_LINK =
@@ -119,7 +108,7 @@ function override(
   overrides: Overrides,
 ): string | undefined {
   const value = read(name, schema, text)
-  const reason = faultOf(name, schema, text, value)
+  const reason = faultOf({ path, schema }, text, value)
   if (reason !== undefined) return reason
   const [object, key] = path.split('.')
   if (object === 'tls') overrides.tls = { ...overrides.tls, [key as string]: value }
@@ -135,17 +124,17 @@ function read(name: string, { type, items }: Schema, text: string): string | num
   return name === 'GATEWAY_UPSTREAM' ? entries.map(tidyUpstream) : entries
 }
 
-function faultOf(name: string, schema: Schema, text: string, value: unknown): string | undefined {
+function faultOf({ path, schema }: OverriddenKey, text: string, value: unknown): string | undefined {
   const { type, enum: choices, minimum = 0, maximum = Number.MAX_SAFE_INTEGER } = schema
   if (choices !== undefined) return choiceFault(text, choices)
   if (type === 'boolean') return choiceFault(text, ['true', 'false'])
   if (type === 'integer') {
     if (Number(value) >= minimum && Number(value) <= maximum) return undefined
-    const unit = name.endsWith('_MS') ? ' of milliseconds' : ''
+    const unit = path.endsWith('Ms') ? ' of milliseconds' : ''
     return `must be a whole number${unit} between ${minimum} and ${maximum}, but is ${describeValue(text)}`
   }
   const texts = [value].flat() as string[]
-  return texts.map((one) => RULES[name]?.(one, texts)).find((reason) => reason !== undefined)
+  return texts.map((one) => RULES[path]?.(one, texts)).find((reason) => reason !== undefined)
 }
 
 function workersFault(text: string): string | undefined {

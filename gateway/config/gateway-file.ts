@@ -15,11 +15,10 @@ import { checkGatewaySchema } from './rules/secret-rules.ts'
 import {
   addNetwork,
   fieldNameFault,
-  hostFault,
   issuerFault,
+  TEXT_RULES,
   tidyUpstream,
   upstreamFault,
-  urlFault,
   versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
@@ -80,11 +79,7 @@ export function parseGatewayFile(
   const json = new JsonFile<WrittenGateway>(file, text, checkGatewaySchema)
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
-  json.check('$.host', written.host, hostFault)
-  json.check('$.adminHost', written.adminHost, hostFault)
-  json.checkEach('$.adminNames', written.adminNames, hostFault)
-  json.check('$.issuer', written.issuer, issuerFault)
-  json.check('$.jwksUri', written.jwksUri, urlFault)
+  checkTexts(json, written)
   checkAlgorithms(json, '$', written)
   checkIssuers(json, written.issuers)
   // The rules of an issuer: no query, no fragment, no credentials.
@@ -178,6 +173,14 @@ function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readon
 function scopeSets(scopes: WrittenRoute['scopes']): Settings['routes'][number]['scopes'] {
   const sets = scopes.filter((one) => typeof one !== 'string')
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
+}
+
+function checkTexts(json: JsonFile<unknown>, written: WrittenGateway): void {
+  for (const [key, faultOf] of Object.entries(TEXT_RULES)) {
+    const value = written[key as keyof typeof TEXT_RULES]
+    if (typeof value === 'object') json.checkEach(`$.${key}`, value, faultOf)
+    else json.check(`$.${key}`, value, faultOf)
+  }
 }
 
 function windowFault(window: string): string | undefined {

@@ -42,11 +42,12 @@ export function nameInFile(setting: string): string {
   return NAMES_IN_FILE[setting] ?? path
 }
 
-/** The setting that a key of gateway.json is: `auditFile` for `audit.file`. */
+/** The setting that a key of gateway.json is: `auditFile` for `audit.file`. @throws Error when it is only a part of one */
 export function settingOf(path: string): string {
-  return (
+  const setting =
     SETTINGS.get(path) ?? path.replace(/^audit\.(.)/, (_, first: string) => `audit${first.toUpperCase()}`)
-  )
+  if (setting.includes('.')) throw new Error(`${path} has a variable, but no setting in NAMES_IN_FILE`)
+  return setting
 }
 
 /** The variable that overrides a key of gateway.json. @throws Error when there is none */

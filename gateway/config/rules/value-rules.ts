@@ -78,6 +78,15 @@ export function issuerFault(issuer: string): string | undefined {
   return `must be a URL without a query, ${foundAddress(issuer)}`
 }
 
+/** What is wrong with the text of a key of gateway.json, or with each of its list, in the file or in its variable. */
+export const TEXT_RULES = {
+  host: hostFault,
+  adminHost: hostFault,
+  adminNames: hostFault,
+  issuer: issuerFault,
+  jwksUri: urlFault,
+}
+
 /** Adds an address or a network in CIDR notation to the list, or says what is wrong with it. */
 export function addNetwork(list: BlockList, network: string): string | undefined {
   const reason = `must be an IP address or a network such as "10.0.0.0/8" or "fd00::/8", but is ${describeValue(network)}`
