@@ -26,6 +26,7 @@ it('every label has its values in METRICS.md', () => {
   assert.deepEqual(
     used.filter((label) => !explained.has(label)),
     [],
+    'give their values in the table "Labels" of config/METRICS.md',
   )
 })
 
@@ -47,6 +48,7 @@ it('every metric has a caller that sets it', () => {
   assert.deepEqual(
     [...names].filter((name) => !used.has(name)),
     [],
+    'call metrics.<name>.count, set, observe or read where it happens',
   )
 })
 
