@@ -75,6 +75,8 @@ export interface OpenApiSettings {
   readonly hash: string
   /** With schemas of JSON Schema 2020-12; undefined: requests are not validated. */
   readonly document: object | undefined
+  /** Why patterns of its schemas are not checked: one sentence for each. */
+  readonly skippedPatterns: readonly string[]
 }
 
 export type Timeouts = Omit<WrittenGateway['timeouts'], 'drainGraceMs'>

@@ -33,15 +33,16 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
 
 /** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
 export function settingsWarnings(
-  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreamGroups'>,
+  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreamGroups' | 'openapi'>,
 ): readonly string[] {
-  const { routes, upstreamGroups } = settings
+  const { routes, upstreamGroups, openapi } = settings
   const shadow = named(routes.filter(({ isShadow }) => isShadow))
   const closed = named(routes.filter(({ screening }) => screening?.maintenance !== undefined))
   return [
     ...issuerWarnings(settings),
     ...groupWarnings(upstreamGroups, routes),
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
+    ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
   ]
 }

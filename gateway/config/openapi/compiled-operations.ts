@@ -4,12 +4,10 @@ import { type ParameterPlace, parametersOf } from '../../http/rules/path-templat
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
 import { DocumentPatterns } from './document-patterns.ts'
 import { replaceKeywords } from './keywords.ts'
+import { formOf, isSpread, type ParameterForm } from './parameter-form.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } from './schema-fits.ts'
 import { FORMATS } from './text-formats.ts'
-
-/** How the texts of a parameter are read. */
-export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
 
 export interface RequestParameter {
   readonly in: 'path' | 'query' | 'header'
@@ -97,6 +95,11 @@ export class OperationRules {
     return rules
   }
 
+  /** Why patterns of what was compiled are not checked: one sentence for each. */
+  skippedPatterns(): readonly string[] {
+    return [...new Set([this.#compiler, this.#skipping].flatMap((one) => [...(one?.patterns.skipped ?? [])]))]
+  }
+
   /** Compiles all of them. @returns one fault of each operation that has any */
   check(): Unusable[] {
     for (const compiler of [this.#compiler, this.#skipping])
@@ -122,11 +125,13 @@ function keyOf({ path, pointer }: OperationPlace): string {
 class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
+  readonly patterns: DocumentPatterns
   /** Values are tried as well, which takes time. */
   triesSchemas = false
 
   constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
+    this.patterns = new DocumentPatterns(skipsPatterns)
     // Loaded here, because an import would cost time at start even where no document is validated by.
     const { Ajv2020 } = require('ajv/dist/2020.js') as typeof import('ajv/dist/2020.js')
     this.#ajv = new Ajv2020({
@@ -140,7 +145,7 @@ class Compiler {
       // 1e400 is none: services differ in what they make of it, and some make it in full.
       strictNumbers: true,
       formats: FORMATS,
-      code: { regExp: new DocumentPatterns(skipsPatterns).asRegExp() },
+      code: { regExp: this.patterns.asRegExp() },
     })
     replaceKeywords(this.#ajv)
     asUnusable('', () => this.#ajv.addSchema(document, 'api'))
@@ -295,23 +300,4 @@ function typeNameOf(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'array'
   return Number.isInteger(value) ? 'integer' : typeof value
-}
-
-/** Whether it is an object of which only the members are in the query: `?R=1&G=2`, `?filter[a]=1`. */
-function isSpread(
-  { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
-  types: ReadonlySet<string>,
-): boolean {
-  if (place !== 'query' || content !== undefined || !types.has('object')) return false
-  return style === 'deepObject' || (style === 'form' && explode !== false)
-}
-
-function formOf(
-  { in: place, style, explode }: Readonly<Record<string, unknown>>,
-  types: ReadonlySet<string>,
-): ParameterForm {
-  const usual = place === 'query' ? 'form' : 'simple'
-  if ((style ?? usual) !== usual || types.has('object')) return 'unread'
-  if (!types.has('array')) return 'single'
-  return place === 'query' && explode !== false ? 'repeated' : 'commas'
 }

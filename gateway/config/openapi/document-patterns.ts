@@ -1,5 +1,5 @@
 import { LinearPattern, type StateRoom } from './linear-pattern.ts'
-import { Unsupported } from './read-pattern.ts'
+import { OtherDialect, Unsupported } from './pattern-dialects.ts'
 
 /** `toString` is a key of compiled schemas. */
 type Pattern = Pick<LinearPattern, 'test' | 'toString'>
@@ -12,6 +12,8 @@ export class DocumentPatterns {
   readonly #known = new Map<string, Pattern>()
   readonly #room: StateRoom = { bytes: MAX_BYTES }
   readonly #skips: boolean
+  /** Why patterns say nothing. */
+  readonly skipped = new Set<string>()
 
   /** @param skips whether a pattern that cannot be matched in bounded time says nothing; otherwise it throws */
   constructor(skips: boolean) {
@@ -34,7 +36,8 @@ export class DocumentPatterns {
       return new LinearPattern(source, this.#room)
     } catch (error) {
       if (!(error instanceof Unsupported)) throw error
-      if (this.#skips) return { test: () => true, toString: () => source }
+      if (this.#skips || error instanceof OtherDialect) this.skipped.add(error.message)
+      if (this.skipped.has(error.message)) return { test: () => true, toString: () => source }
       throw new Unsupported(
         `${error.message}: write it another way, or set "validateRequests" to "skip-patterns"`,
       )

@@ -96,13 +96,13 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
     for (const method of Object.keys(one))
       if (shared.has(requestOf(own[index]?.path ?? '', method))) delete one[method]
   if (validateRequests === false || faults.length > 0) {
-    const openapi = { file, hash: api.hash, document: undefined }
+    const openapi = { file, hash: api.hash, document: undefined, skippedPatterns: [] }
     return { openapi, rows, operations: [], faults }
   }
   const all = [...validated, ...operations].map((one) => (Object.keys(one).length > 0 ? one : undefined))
-  const compileFaults = compileFaultsOf(file, api, all)
-  const openapi = { file, hash: api.hash, document: api.document }
-  return { openapi, rows, operations: all, faults: compileFaults }
+  const { found, skippedPatterns } = compiled(file, api, all)
+  const openapi = { file, hash: api.hash, document: api.document, skippedPatterns }
+  return { openapi, rows, operations: all, faults: found }
 }
 
 /** Where a fault says that the operation is. @param documentedAt of its row */
@@ -139,21 +139,22 @@ function nearlySame(path: string, own: readonly OwnRow[], covering: number | und
 }
 
 /** Schemas that cannot be used are found when the file is read, not with the first request. */
-function compileFaultsOf(
+function compiled(
   file: string,
   { document }: ApiDescription,
   operations: DocumentedRoutes['operations'],
-): Fault[] {
+): { readonly found: readonly Fault[]; readonly skippedPatterns: readonly string[] } {
   const faultOf = ({ pointer, message }: Unusable) => ({
     file,
     path: pathOfPointer(pointer),
     reason: message,
   })
   try {
-    return new OperationRules(document, placesOf(operations)).check().map(faultOf)
+    const rules = new OperationRules(document, placesOf(operations))
+    return { found: rules.check().map(faultOf), skippedPatterns: rules.skippedPatterns() }
   } catch (error) {
     if (!(error instanceof Unusable)) throw error
-    return [faultOf(error)]
+    return { found: [faultOf(error)], skippedPatterns: [] }
   }
 }
 

@@ -4,7 +4,8 @@ import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { beginSteps, TooComplex } from './check-steps.ts'
 import { LinearPattern } from './linear-pattern.ts'
-import { readPattern, Unsupported } from './read-pattern.ts'
+import { Unsupported } from './pattern-dialects.ts'
+import { readPattern } from './read-pattern.ts'
 
 /** Tells whether a text of one check fits. @throws TooComplex */
 function fits(source: string, text: string): boolean {
@@ -51,6 +52,53 @@ test('many empty texts are counted too: where the states are not known, a call m
     }
     assert.throws(testMany, TooComplex, source)
   }
+})
+
+test('what other dialects write is read where it has an exact equivalent', () => {
+  for (const [pattern, fitting, failing] of [
+    ['\\A[a-z]+\\z', ['abc'], ['abc\n', '1a', 'A']],
+    ['^a\\Z', ['a', 'a\n'], ['a\n\n', 'ab']],
+    ['^[[:alpha:]_][[:digit:]]*$', ['_12', 'Z'], ['1', 'é', ':']],
+    ['^[^[:space:][:upper:]]+$', ['a1'], ['a b', 'A', 'a\v']],
+    ['(?i)^(all|none)$', ['ALL', 'None'], ['al', 'ALLX']],
+    ['^(?i)[a-f-]{2}$', ['aF', '-B'], ['ag', '__']],
+    ['^.+(\\.(?i)(jpe?g|png))$', ['x.JPG', 'x.png'], ['x.gif', 'x_PNG']],
+    ['^a(?i:b)c$', ['aBc', 'abc'], ['aBC', 'Abc']],
+    ['^(?i)[^x]$', ['y'], ['X', 'x']],
+    ['(?i)^[a-z]+@[a-z]+(?:\\.[a-z]+)*$', ['Jo@X.co'], ['jo@', '1@x']],
+    ['/^[A-Z]{3}$/', ['ABC'], ['/ABC/', 'abc']],
+    ['/^[A-Z]{3}$/i', ['ABC', 'abc'], ['/ABC/', 'ab']],
+    ['/[a-z]+/', ['/abc/'], ['abc']],
+    ['^(?P<year>[0-9]{4})$', ['2026'], ['20']],
+    ['^\\(?P<$', ['(P<', 'P<'], ['P']],
+    ['\\_\\@\\"\\:', ['_@":'], ['a']],
+  ] as const) {
+    for (const text of fitting) assert.equal(fits(pattern, text), true, `${pattern} ${text}`)
+    for (const text of failing) assert.equal(fits(pattern, text), false, `${pattern} ${text}`)
+  }
+})
+
+test('a pattern that ignores case takes what it takes by ECMA-262 with the flag i, of ASCII letters', () => {
+  const letters = fc.constantFrom(
+    'a',
+    'Z',
+    '[a-c]',
+    '[X-b]',
+    '[^k-m]',
+    '1',
+    '.',
+    '\\w',
+    '(?:ab|C)',
+    'd?',
+    '[[-b]',
+  )
+  const source = fc.array(letters, { minLength: 1, maxLength: 4 }).map((parts) => parts.join(''))
+  const text = fc.array(fc.constantFrom(...'abcABCkKzZxX_[1^-'), { maxLength: 5 }).map((all) => all.join(''))
+  fc.assert(
+    fc.property(source, text, (one, other) => {
+      assert.equal(fits(`(?i)^${one}$`, other), new RegExp(`^${one}$`, 'i').test(other))
+    }),
+  )
 })
 
 const ATOMS = ['a', 'b', '\\d', '\\w', '\\s', '.', '[^a]', '[a-c\\-]', '[]', '[^]', '\\D', '\\S', '\\W']
@@ -180,8 +228,12 @@ test('what no engine takes in bounded time is named with the pattern', () => {
     ['(?<!a)b+', 'looks behind ("(?<!"), which has no bounded time here'],
     ['^(a+)\\1$', 'refers back to a group ("\\1")'],
     ['^(?<a>b)\\k<a>$', 'refers back to a group ("\\k")'],
-    ['^(?i:a)$', 'switches flags within it'],
-    ['^\\Aa\\z', 'has the escape "\\A", which ECMA-262 does not know'],
+    ['^(?s:a)$', 'switches flags within it'],
+    ['[[:^alpha:]]+', 'has a class of letters in brackets that is not known'],
+    ['(?i)é', 'ignores the case of "é"'],
+    ['^a++$', 'is written in another dialect than ECMA-262'],
+    ['(?>a)', 'is written in another dialect than ECMA-262'],
+    ['^\\ha', 'has the escape "\\h", which ECMA-262 does not know'],
     [
       '^\\p{Nothing}+$',
       'has a Unicode property that is not known ("\\p{Nothing}"): write it as "\\p{L}" or by the name of a script',

@@ -1,8 +1,9 @@
 import { createRequire } from 'node:module'
 import type { RE2Set } from 're2js'
 import { takeSteps } from './check-steps.ts'
+import { OtherDialect, Unsupported } from './pattern-dialects.ts'
 import { MAX_SIZE } from './pattern-parts.ts'
-import { type Conjunct, readPattern, Unsupported } from './read-pattern.ts'
+import { type Conjunct, readPattern } from './read-pattern.ts'
 
 /** One way to match a text. */
 interface Engine {
@@ -54,7 +55,8 @@ export class LinearPattern {
     } catch (error) {
       if (!(error instanceof Unsupported)) throw error
       const shown = source.length > MAX_SHOWN ? `${source.slice(0, MAX_SHOWN)}…` : source
-      throw new Unsupported(`the pattern "${shown}" ${error.message}`)
+      const Reason = error.constructor as typeof Unsupported
+      throw new Reason(`the pattern "${shown}" ${error.message}`)
     }
   }
 
@@ -120,7 +122,7 @@ function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
     const { message } = error as Error
     const property = /invalid character class range: `(\\[pP].*)`$/.exec(message)?.[1]
     if (property === undefined) throw new Unsupported(`cannot be used: ${message}`)
-    throw new Unsupported(`has a Unicode property that is not known ("${property}"): ${KNOWN_PROPERTIES}`)
+    throw new OtherDialect(`has a Unicode property that is not known ("${property}"): ${KNOWN_PROPERTIES}`)
   }
   const isKnown = makeStates(set.dfa)
   room.bytes -= maxBytes - set.dfa.memBudget

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { settingsWarnings } from '../../process/config-warnings.ts'
 import { describeFault } from '../faults.ts'
 import { parseGatewayFile } from '../gateway-file.ts'
 import { type OperationPlace, OperationRules } from './compiled-operations.ts'
@@ -310,6 +311,35 @@ test('a pattern that no engine takes in bounded time is found when the document 
       fault,
     ])
   }
+})
+
+test('a pattern of another dialect without an exact equivalent is reported, and the document loads', () => {
+  const schema = {
+    allOf: [
+      { pattern: '^\\h+$' },
+      { pattern: '^a++$' },
+      { pattern: '^[a-z ]+$' },
+      { pattern: '^(?=a)(a+)\\1$' },
+    ],
+  }
+  const post = { requestBody: { content: { 'application/json': { schema } } } }
+  const document = api({ '/a': { post } })
+  assert.match(read(document, { validateRequests: true }).faults.join(), /refers back/)
+  const { settings, faults } = read(document, { validateRequests: 'skip-patterns' })
+  assert.deepEqual(faults, [])
+  assert.deepEqual(settings?.openapi?.skippedPatterns, [
+    'the pattern "^\\h+$" has the escape "\\h", which ECMA-262 does not know',
+    'the pattern "^a++$" is written in another dialect than ECMA-262',
+    'the pattern "^(?=a)(a+)\\1$" refers back to a group ("\\1")',
+  ])
+  schema.allOf.pop()
+  const strict = read(document, { validateRequests: true })
+  assert.deepEqual(strict.faults, [])
+  assert.equal(strict.settings?.openapi?.skippedPatterns.length, 2)
+  assert.match(
+    settingsWarnings(strict.settings!)[0] ?? '',
+    /^api\.json: the pattern "\^\\h.*; it is not checked$/,
+  )
 })
 
 test('what the validator does not take of a document as a whole is a fault too', () => {

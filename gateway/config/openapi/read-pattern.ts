@@ -1,3 +1,4 @@
+import { assertPattern, IN_SLASHES, OtherDialect, POSIX, Unsupported } from './pattern-dialects.ts'
 import {
   assertion,
   CLASSES,
@@ -13,9 +14,6 @@ import {
   repeated,
   taken,
 } from './pattern-parts.ts'
-
-/** What a pattern cannot be matched with, in words for its author. */
-export class Unsupported extends Error {}
 
 /** A text fits when it does, or does not, match each of them. */
 export interface Conjunct extends Part {
@@ -43,43 +41,47 @@ const PROPERTY = /[pP](?:\{(?:(?:gc|General_Category|sc|Script)=)?(\w+)\}|([A-Z]
 const CODE_POINT =
   /x([0-9A-Fa-f]{2})|u\{([0-9A-Fa-f]+)\}|u([Dd][89ABab][0-9A-Fa-f]{2})\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})/y
 const QUANTIFIER = /(?:([*+?])|\{(\d+)(?:(,)(\d*))?\})\??/y
-const GROUP = /\?(?::|<?[=!]|<[^>=!]+>)|(?!\?)/y
+const FLAG = /\(\?i\)/y
+const POSIX_CLASS = /\[:(alpha|digit|alnum|upper|lower|space|blank|punct|xdigit|word|cntrl|graph|print):\]/y
+const GROUP = /\?(?:i?:|<?[=!]|<[^>=!]+>)|(?!\?)/y
 
 /**
  * Reads a pattern as ECMA-262 has it with the flag `u`. Escapes that only patterns without the flag may have (`\-`, `\'`) and
  * braces that repeat nothing are letters, and a letter is a code point. Look-aheads behind `^` and look-behinds before `$` become
  * conjuncts of their own.
  *
+ * Of other dialects it takes what has an exact equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, and
+ * slashes around `^…$`.
+ *
  * @throws SyntaxError when it is no pattern
+ * @throws OtherDialect
  * @throws Unsupported when it has what is known to no engine
  */
 export function readPattern(source: string): readonly Conjunct[] {
-  assertPattern(source)
-  return new Reader(source).conjuncts()
-}
-
-/** Patterns of OpenAPI are often written without regard to the rules that `u` brings. @throws SyntaxError */
-function assertPattern(source: string): void {
-  try {
-    new RegExp(source, 'u')
-  } catch {
-    new RegExp(source)
-  }
+  const [, inside, flags = ''] = IN_SLASHES.exec(source) ?? []
+  if (inside !== undefined) return readPattern(flags.includes('i') ? `(?i)${inside}` : inside)
+  const known = source.replaceAll(/\\.|\(\?P</gs, (found) => (found === '(?P<' ? '(?<' : found))
+  return new Reader(known, assertPattern(known)).conjuncts()
 }
 
 class Reader {
   readonly #source: string
   #at = 0
   #depth = 0
+  #ignoresCase = false
+  readonly #isStrict: boolean
 
-  constructor(source: string) {
+  /** @param isStrict whether it is a pattern with the flag `u` */
+  constructor(source: string, isStrict: boolean) {
     this.#source = source
+    this.#isStrict = isStrict
   }
 
   conjuncts(): Conjunct[] {
     const terms = this.#terms()
     if (this.#at < this.#source.length) {
       this.#at = 0
+      this.#ignoresCase = false
       return [{ ...this.#alternatives(), holds: true }]
     }
     return conjunctsOf(terms)
@@ -94,6 +96,10 @@ class Reader {
   #terms(): Term[] {
     const terms: Term[] = []
     while (this.#at < this.#source.length && !/[|)]/.test(this.#source[this.#at] as string)) {
+      if (this.#match(FLAG)) {
+        this.#ignoresCase = true
+        continue
+      }
       const term = this.#term()
       const [found, sign, least, comma, most] = this.#match(QUANTIFIER) ?? []
       if (found === undefined) terms.push(term)
@@ -114,18 +120,24 @@ class Reader {
     if (letter === '.') return taken(NOT_LINE_END, '.')
     if (letter === '(') return this.#group()
     if (letter === '[') return this.#class()
-    if (letter !== '\\') return one(letter.codePointAt(0) as number)
+    if (letter !== '\\') return one(this.#inCases(letter.codePointAt(0) as number))
     if (this.#has('b')) return assertion('\\b')
     if (this.#has('B')) return assertion('\\B')
-    return one(this.#escaped())
+    if (this.#has('A')) return { ...assertion('^'), anchored: true }
+    if (this.#has('z')) return assertion('$')
+    if (this.#match(/Z$/y)) return inRow([repeated(one(10), 0, 1, '?'), assertion('$')])
+    return one(this.#inCases(this.#escaped()))
   }
 
   #group(): Term {
     const [kind] = this.#match(GROUP) ?? []
-    if (kind === undefined) throw new Unsupported('switches flags within it')
+    if (kind === undefined) throw new OtherDialect('switches flags within it')
     this.#depth += 1
     if (this.#depth > MAX_DEPTH) throw new Unsupported(`has groups more than ${MAX_DEPTH} deep`)
+    const ignoredCase = this.#ignoresCase
+    if (kind === '?i:') this.#ignoresCase = true
     const inside = this.#alternatives()
+    this.#ignoresCase = ignoredCase
     this.#depth -= 1
     this.#at += 1
     if (!/[=!]$/.test(kind)) return grouped(inside)
@@ -150,15 +162,51 @@ class Reader {
       ecma += letters.ecma
     }
     while (!this.#has(']')) {
+      const [posix, name = ''] = (!this.#isStrict && this.#match(POSIX_CLASS)) || []
+      if (posix !== undefined) {
+        for (const [letters] of (POSIX[name] as string).matchAll(/../gs)) add(this.#rangeInCases(letters))
+        continue
+      }
+      if (!this.#isStrict && this.#match(/\[[:.=]\^?\w+[:.=]\]/y))
+        throw new OtherDialect('has a class of letters in brackets that is not known')
       const first = this.#inClass()
       const isRange = /^-[^\]]/.test(this.#source.slice(this.#at, this.#at + 2))
       if (isRange) this.#at += 1
       const last = isRange ? this.#inClass() : undefined
-      if (typeof first === 'number' && typeof last === 'number') add(range(first, last))
-      else for (const one of last === undefined ? [first] : [first, 0x2d, last]) add(lettersOf(one))
+      if (typeof first === 'number' && typeof last === 'number')
+        add(this.#rangeInCases(String.fromCodePoint(first, last)))
+      else
+        for (const one of last === undefined ? [first] : [first, 0x2d, last])
+          add(lettersOf(this.#inCases(one)))
     }
     if (re2 === '') return taken(not ? `[${ANY}]` : `[^${ANY}]`, `[${not}]`)
     return taken(`[${not}${re2}]`, `[${not}${ecma}]`)
+  }
+
+  /** A letter in both cases where case is ignored: of ASCII, as dialects differ in others. */
+  #inCases(letter: number | Letters): number | Letters {
+    if (!this.#ignoresCase || typeof letter !== 'number') return letter
+    const text = String.fromCodePoint(letter)
+    const [lower, upper] = [text.toLowerCase(), text.toUpperCase()]
+    if (lower === upper) return letter
+    if (letter > 0x7f) throw new OtherDialect(`ignores the case of "${text}"`)
+    return joinedLetters([lettersOf(lower.charCodeAt(0)), lettersOf(upper.charCodeAt(0))])
+  }
+
+  /** @param ends first and last letter */
+  #rangeInCases(ends: string): Letters {
+    const [first, last] = Array.from(ends, (letter) => letter.codePointAt(0) as number) as [number, number]
+    const all = [range(first, last)]
+    if (!this.#ignoresCase) return all[0] as Letters
+    if (last > 0x7f) throw new OtherDialect('ignores the case of letters beyond ASCII')
+    for (const [from, to, distance] of [
+      [0x41, 0x5a, 32],
+      [0x61, 0x7a, -32],
+    ] as const) {
+      const [low, high] = [Math.max(first, from), Math.min(last, to)]
+      if (low <= high) all.push(range(low + distance, high + distance))
+    }
+    return joinedLetters(all)
   }
 
   #inClass(): number | Letters {
@@ -172,6 +220,7 @@ class Reader {
     const property = this.#match(PROPERTY)
     if (property !== undefined) {
       const [text, name = property[2] as string] = property
+      if (this.#ignoresCase) throw new OtherDialect(`ignores the case of letters of "\\${text}"`)
       return {
         re2: `\\${text[0]}{${CATEGORIES[name] ?? name}}`,
         ecma: `\\${text.length === 2 ? `${text[0]}{${name}}` : text}`,
@@ -191,7 +240,7 @@ class Reader {
     if (known !== undefined && !isOctal) return known
     if (/[1-9k]/.test(letter)) throw new Unsupported(`refers back to a group ("\\${letter}")`)
     if (/[0-9A-Za-z]/.test(letter))
-      throw new Unsupported(`has the escape "\\${letter}", which ECMA-262 does not know`)
+      throw new OtherDialect(`has the escape "\\${letter}", which ECMA-262 does not know`)
     return letter.codePointAt(0) as number
   }
 
@@ -235,6 +284,10 @@ function conjunctsOf(terms: readonly Term[]): Conjunct[] {
     if (around !== undefined) conjuncts.push({ ...inRow([grouped(around.inside), end]), holds: around.holds })
   }
   return [...conjuncts, { ...inRow(rest), holds: true }]
+}
+
+function joinedLetters(all: readonly Letters[]): Letters {
+  return { re2: all.map(({ re2 }) => re2).join(''), ecma: all.map(({ ecma }) => ecma).join('') }
 }
 
 function hex(digits: string | undefined): number {
