@@ -19,7 +19,7 @@ import { TrailReports } from './trail-reports.ts'
 const RESPONSE_TIMEOUT_MS = 5000
 
 /**
- * The audit trail: a file of lines, which this thread alone writes.
+ * The audit trail: a file of lines, which this process alone writes.
  *
  * `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the request.
  * `settle` is for what has already happened: a line that cannot be written now stays pending and is written before any
@@ -89,7 +89,7 @@ export class Trail {
     return this.#trailFile.present()
   }
 
-  /** Up to here its seals have been told of the file in use. */
+  /** The place up to which its seals have been handed the lines of the file in use. */
   get told(): FilePlace {
     return this.#trailFile.told
   }

@@ -201,7 +201,7 @@ export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings
   readonly auditSeals: 'on' | 'off'
   /** Undefined: one in the data directory, which is made when it is missing. */
   readonly auditSealKeyFile: string | undefined
-  /** Undefined: one key signs alone. */
+  /** Kind of the second key that signs; undefined: one key signs alone. */
   readonly auditSecondSealKey: 'ml-dsa-44' | undefined
   /** Undefined: made from the key. */
   readonly auditOrigin: string | undefined

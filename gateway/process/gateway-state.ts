@@ -43,7 +43,7 @@ export interface GatewayState {
 interface GatewayStateParts {
   /** Receives faults of the files. */
   readonly watch: StoreWatch
-  /** In no other gateway. */
+  /** Id that no other gateway has. */
   readonly gatewayId: string
 }
 

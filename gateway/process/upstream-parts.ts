@@ -81,7 +81,7 @@ export function observeUpstreams(
 
 const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 
-/** Exposes the upstreams in the metrics; one that is in two groups is as ill as the worse of them says. */
+/** Exposes the upstreams in the metrics. For one that is in two groups the worse state counts. */
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()

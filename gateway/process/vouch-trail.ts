@@ -102,7 +102,7 @@ interface FollowedBy {
   readonly behind: Gauge<readonly []>
 }
 
-/** Exposes how far others have followed the log. @param everyMs to which the lag of one that works grows @returns what to call with each progress */
+/** Exposes how far others have followed the log. @param everyMs interval of their rounds @returns what to call with each progress */
 function expose(everyMs: number, { interval, lag, behind }: FollowedBy): (progress: Progress) => void {
   let last: Progress = { sealed: 0, vouched: 0, behindSinceMs: undefined }
   interval.set(everyMs / 1000)

@@ -22,7 +22,7 @@ export interface Totals {
   readonly auditRecords: number
   readonly loopLag: Spread
   readonly storeLatency: Spread
-  /** That this process has used. */
+  /** CPU time that this process has used. */
   readonly cpuSeconds: number
 }
 

@@ -218,7 +218,7 @@ export class TrailFile {
     return old
   }
 
-  /** Tells the lines from now on. @returns where they begin. */
+  /** Hands the follower the lines from now on, and those before that it has not been told. */
   follow(follower: TrailFollower): void {
     this.#follower = follower
     if (!this.#isUncommitted) this.#tellUntold()
@@ -229,7 +229,7 @@ export class TrailFile {
     this.#untold = []
   }
 
-  /** Up to here the follower has been told of the file in use, or it begins here. */
+  /** The place up to which the follower has been handed the lines of the file in use, or from which it will be. */
   get told(): FilePlace {
     const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
     return { inode: this.#sink.identity().inode, end: this.#end - this.#sink.tornBytes - untold }

@@ -59,7 +59,7 @@ export function recover(file: string): Recovery {
 
 /**
  * The files of a trail in use that tell its open requests: from the one in use back to the one with the first of them. Reads
- * back no further. May be called in any thread.
+ * back no further.
  *
  * @param file its name; the file in use may have been renamed already.
  * @throws Error that names the file, when it cannot be read.

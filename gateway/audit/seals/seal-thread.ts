@@ -29,7 +29,7 @@ export type SealNews =
 const RETRY_MS = 1000
 /** Between two steps, each of which takes some milliseconds: requests that share the processor need not wait for all of them. */
 const PAUSE_MS = 4
-/** So many steps have not reached the end: from here on without pauses. */
+/** After so many steps that have not reached the end it makes no more pauses. */
 const PACED_STEPS = 100
 /** The nice value of this thread: under full load on one processor about a seventh of it. */
 const PRIORITY = 8

@@ -50,7 +50,7 @@ export interface SealerOptions {
   readonly now: () => number
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
-  /** So many records were read from the files, because the process or the thread before had not sealed them. */
+  /** Called with the number of records that were read from the files, because the process or the thread before had not sealed them. */
   onReadBack(records: number): void
   /** Something was removed or changed that nobody but the gateway may touch. Sealing goes on. */
   onFault(message: string): void
@@ -110,7 +110,7 @@ export class Sealer {
     this.#inbox.push(news)
   }
 
-  /** In how long there is something to do without further news, milliseconds. */
+  /** Milliseconds until there is something to do, if no news come. */
   get restMs(): number {
     if (this.#inbox.length > 0) return 0
     return this.#unsealed > 0
@@ -200,7 +200,7 @@ export class Sealer {
     return true
   }
 
-  /** What stands in the files from where the tree leaves off to that place. */
+  /** Reads the files from the end of the tree to that place. */
   async *#blocksTo(target: FilePlace): AsyncGenerator<Buffer, void, undefined> {
     const { segments, index, position } = await this.#placeToRead(target)
     const last = segments.length - 1
@@ -246,7 +246,7 @@ export class Sealer {
     }
   }
 
-  /** What comes stands in another file: the one before is sealed. */
+  /** Seals the file that has ended, because the next lines stand in another. */
   async #enter(
     { inode, position }: { readonly inode: string; readonly position: number },
     isDoubtful: boolean,

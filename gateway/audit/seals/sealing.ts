@@ -24,7 +24,7 @@ export interface SealingOptions {
   onSealed(size: number): void
   /** Sealed lines are no longer in the trail. */
   onGap(gap: SealGap): void
-  /** So many records were read back from the files, because nobody was left who had written them. */
+  /** Called with the number of records that were read back from the files, because nobody was left who had written them. */
   onReadBack(records: number): void
   /** Sealing has failed, and is tried again. */
   onFault(cause: string): void

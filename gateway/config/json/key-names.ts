@@ -3,7 +3,7 @@ import type { Schema } from './schema-check.ts'
 
 /** A key of gateway.json that a variable of the environment overrides. */
 export interface OverriddenKey {
-  /** Such as `tls.port`. */
+  /** Path of the key, such as `tls.port`. */
   readonly path: string
   readonly schema: Schema
 }
@@ -22,7 +22,7 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   drainGraceMs: 'timeouts.drainGraceMs',
 }
 
-/** By the name of the variable. */
+/** Keys that a variable overrides, by the name of the variable. */
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, OverriddenKey> = new Map(overriddenBelow('', schema))
 
 const VARIABLES = new Map([...OVERRIDDEN_KEYS].map(([name, { path }]) => [path, name]))

@@ -94,7 +94,7 @@ class Inspection {
 
   #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {
     if (list.length > maxItems && this.#steps.length === 1) {
-      // Nor are rules to look at each of its rows.
+      // The rules need not look at each of its rows either.
       this.unsound.push('$')
       return
     }

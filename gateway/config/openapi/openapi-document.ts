@@ -171,7 +171,7 @@ function joined(base: string, path: string): string {
   return (base.endsWith('/') ? base.slice(0, -1) : base) + path
 }
 
-/** Those of a path item, of `additionalOperations` too. */
+/** Operations of a path item, those in `additionalOperations` included. */
 function writtenOperations({ value, pointer }: Located) {
   const item = Object(value)
   const inCapitals = METHODS.filter((key) => item[key] !== undefined)

@@ -62,7 +62,7 @@ function nameOf(sets: readonly ReadonlySet<string>[]): string {
     .join(',')
 }
 
-/** What is left to the service asks for nothing here, and its scopes neither. */
+/** Reads one requirement. A scheme that is left to the service asks for nothing here, neither do its scopes. */
 function readRequirement(requirement: unknown, rules: SecurityRules): Alternative | string {
   if (typeof requirement !== 'object' || requirement === null)
     return 'must be a list of security requirements'

@@ -9,7 +9,7 @@ import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 import { type MadeTile, MadeTiles } from './tile-compare.ts'
 
-/** So many places where lines were added are named. */
+/** Places where lines were added that are named, at most. */
 const MAX_ADDITIONS = 100
 
 /** Not proven by the checkpoint, and not what the lines say: one of both was changed. */
@@ -35,7 +35,7 @@ export class LineComparison {
   readonly #firsts: { readonly from: number; readonly first: number }[]
   #edge: TreeEdge
   #made: MadeTiles
-  /** As they were at the beginning of the last tile of leaves. */
+  /** Edge and tiles as they were at the beginning of the last tile of leaves. */
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
   readonly #doubtful: DoubtfulTile[] = []
   #isPart = false

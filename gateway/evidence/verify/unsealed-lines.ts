@@ -39,7 +39,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   let last = ''
   let count = 0
   let isEnd = false
-  /** Behind the seal over those before; and the one that was written first. Before the last sealed line it cannot have been. */
+  /** The first line behind the last seal, and the line behind it that was written first, which cannot be older than the last sealed line. */
   let first: { readonly place: Place; readonly line: string } | undefined
   let oldest: { readonly ms: number; readonly place: Place } | undefined
   let sealedMs = 0

@@ -47,7 +47,7 @@ export interface Verdict {
   readonly tail: string
   /** Empty: proven. */
   readonly findings: readonly Finding[]
-  /** Said by the records of one another; no proof of anything. At most 20. */
+  /** Where records contradict one another, which proves nothing. At most 20. */
   readonly warnings: readonly string[]
   /** Who else stands for the log, and up to where. */
   readonly vouched: readonly string[]

@@ -35,7 +35,7 @@ class Allowance {
     return true
   }
 
-  /** Something has happened that goes with it. */
+  /** Adds to what is left, because something has happened that justifies it. */
   earn(times: number, nowMs = this.#atMs): void {
     this.#left = Math.min(this.#burst, this.#left + times)
     this.#atMs = nowMs

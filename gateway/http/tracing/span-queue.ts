@@ -14,7 +14,7 @@ const MAX_BYTES_OF_CHARACTER = 3
 /** The body of one request, as it grows. */
 export class SpanBatch {
   spans = 0
-  /** For another batch once this one is done with. */
+  /** Memory of the batch, used again when the batch is over. */
   readonly memory: Buffer
   readonly #tail: string
   readonly #maxSpans: number

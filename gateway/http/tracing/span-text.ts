@@ -266,7 +266,7 @@ function stateOf({ tracestates }: Trace): string {
 /** Nanoseconds since the epoch, in text because they exceed the integers of a double. */
 export function nanoseconds(epochMs: number): string {
   const whole = Math.floor(epochMs / 1000)
-  // The first digit is there for zeros behind it.
+  // 1e9 is added to keep leading zeros.
   return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
 }
 

@@ -26,7 +26,7 @@ interface TracerOptions {
 const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
 /** The wall clock was set, or has drifted. Smaller differences are those of its resolution. */
 const CLOCK_CHANGE_MS = 2
-/** The digits of a trace id that decide: its last, which Trace Context level 2 wants random. */
+/** How many digits of a trace id decide: the last ones, which are random by Trace Context level 2. */
 const DECIDING_DIGITS = 12
 const DECIDING_VALUES = 2 ** 48
 
@@ -99,7 +99,7 @@ function takesChild({ parents, ratio }: Sampling, traceparent: string, viaTruste
   return Math.random() < ratio
 }
 
-/** For the first span of a trace: by its id, so that others with the same rule and ratio decide alike. */
+/** Decides for the first span of a trace by its id, so that others with the same rule and ratio decide alike. */
 function takesRoot({ ratio }: Sampling, traceId: string): boolean {
   return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
 }

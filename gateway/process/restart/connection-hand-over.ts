@@ -43,7 +43,7 @@ export class ConnectionHandOver {
     this.#open = open
   }
 
-  /** Those that listen. */
+  /** Sockets that listen. */
   sockets(): NamedSocket[] {
     return this.#open.sockets()
   }
