@@ -16,3 +16,8 @@ test('config/REFERENCE.md explains every key of every object', () => {
   const rows = written.split('\n').filter((line) => line.startsWith('| `'))
   for (const row of rows) assert.match(row, /^\| `\S+` \| \S.* \|.*\| .*\S.* \|$/, row)
 })
+
+test('config/REFERENCE.md has no example of a key whose choices it lists', () => {
+  assert.doesNotMatch(written, /^\| `logLevel` .* Example: /m)
+  assert.match(written, /^\| `host` .* Example: /m)
+})

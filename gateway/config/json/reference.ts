@@ -101,9 +101,9 @@ function format(value: number): string {
   return value.toLocaleString('en')
 }
 
-function textOf({ description = '', examples: [example] = [] }: Schema): string {
+function textOf({ description = '', enum: choices, examples: [example] = [] }: Schema): string {
   const text = description.replaceAll('|', '\\|')
-  return example === undefined ? text : `${text} Example: ${codeOf(example)}`
+  return choices !== undefined || example === undefined ? text : `${text} Example: ${codeOf(example)}`
 }
 
 function codeOf(value: unknown): string {
