@@ -1,4 +1,4 @@
-/** What the thread that seals tells the others, in shared memory. */
+// Places in the memory that the thread that seals shares with the main one.
 const SIZE = 0
 const UNSEALED = 1
 const OLDEST_AT = 2
@@ -10,7 +10,7 @@ export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** How far the trail is sealed. Written by one thread. */
+/** How far the trail is sealed. Written by the thread that seals, read by the main one. */
 export class SealProgress {
   readonly buffer: SharedArrayBuffer
   readonly #floats: Float64Array
