@@ -151,6 +151,12 @@ test('the servers of an operation come before those of its path, and those befor
     '/x/a api.json#/paths/~1a/post',
     '/x/b api.json#/paths/~1b/get',
   ])
+  const variables = { region: { default: 'eu' }, base: { default: 'v9' } }
+  const varying = api(
+    { '/a': { get: OPEN } },
+    { servers: [{ url: 'https://{region}.example/{base}', variables }] },
+  )
+  assert.equal(read(varying).routes?.[0], '/v9/a GET,HEAD none ')
   const own = [{ path: '/v3/a', methods: ['POST'], auth: ['bearer'] }]
   assert.equal(read(document, {}, own).settings?.routes.length, 3)
 })

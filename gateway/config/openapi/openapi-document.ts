@@ -47,7 +47,7 @@ const anyObject: SchemaCheck = (value) =>
     : { problems: [{ path: '$', reason: 'must be an object' }], unsound: ['$'], more: 0 }
 const MAX_OPERATIONS = 10_000
 
-type Servers = readonly { readonly url?: unknown }[]
+type Servers = readonly { readonly url?: unknown; readonly variables?: unknown }[]
 
 interface Written {
   readonly openapi?: unknown
@@ -150,11 +150,15 @@ class Reading {
     return 'does not say who may call it: give it or the document "security" ([] lets anyone call it), or set openapi.auth'
   }
 
-  /** `basePath`, or the path of the first server of this part; templates of servers are not followed. Undefined: it has none. */
+  /** `basePath`, or the path of the first server of this part, with the defaults of its variables. Undefined: it has none. */
   #basePathOf({ servers }: { readonly servers?: Servers }, pointer: string): string | undefined {
     const { basePath } = this.#options
-    const url = servers?.[0]?.url
-    if (basePath !== undefined || typeof url !== 'string') return basePath
+    const { url: written, variables } = Object(servers?.[0])
+    if (basePath !== undefined || typeof written !== 'string') return basePath
+    const url = written.replaceAll(/\{([^{}]*)\}/g, (found, name) => {
+      const value = Object.hasOwn(Object(variables), name) ? Object(variables[name]).default : undefined
+      return typeof value === 'string' ? value : found
+    })
     const { pathname } = URL.parse(url, 'http://service/') ?? { pathname: undefined }
     if (pathname !== undefined && !url.includes('{')) return pathname
     this.#refuse(`${pointer}/servers/0/url`, 'has no path that can be read: set openapi.basePath')
