@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, copyFileSync, readdirSync, readFileSync, renameSync, truncateSync } from 'node:fs'
+import {
+  appendFileSync,
+  copyFileSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -80,6 +89,20 @@ test('a file that others make longer, shorter, or replace is noticed within a se
     assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
     trail.close('end')
   }
+})
+
+test('a link that others put in the place of the trail makes the gateway rename nothing but that link', async (t) => {
+  const { directory, file, foreign, trail } = trailOf(t)
+  const other = join(temporaryDirectory(t), 'clients.json')
+  writeFileSync(other, '{}\n')
+  renameSync(file, `${file}.old`)
+  symlinkSync(other, file)
+  trail.maintain()
+  assert.equal(await endOf(trail.append(requestLine('a'))), undefined)
+  assert.equal(readFileSync(other, 'utf8'), '{}\n')
+  assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN', 'API_REQUEST'])
+  assert.ok(foreign[0]?.reason === 'replaced' && readdirSync(directory).includes(foreign[0].file))
+  trail.close('end')
 })
 
 test('who writes again and again makes one new file a minute, and glues nothing to a record', async (t) => {

@@ -1,5 +1,5 @@
 import { renameSync, statSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { realPathOf, syncDirectoryOf } from '../../storage/append-file.ts'
 import { startRecord } from '../audit-records.ts'
 import { type ForeignWrite, foreignRecord } from '../seal-records.ts'
@@ -26,6 +26,8 @@ const BETWEEN_FILES_MS = 60_000
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
+  /** Where our file was last seen, links resolved. */
+  #path: string
   /** When the trail went on in a new file. */
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Found since `find` was last called, and left in the file. */
@@ -34,6 +36,7 @@ export class ForeignWriters {
   constructor(options: ForeignWritersOptions) {
     const { file, trailFile } = options
     this.#options = options
+    this.#path = file === STANDARD_OUTPUT ? file : realPathOf(file)
     trailFile.onForeign = (at, found) => {
       const reason = found > at ? 'grown' : 'shortened'
       const what = { file: basename(file), inode: trailFile.present().inode, at, found, reason } as const
@@ -66,8 +69,9 @@ export class ForeignWriters {
     if (file === STANDARD_OUTPUT) return
     const stats = statSync(file, { bigint: true, throwIfNoEntry: false })
     const inode = stats?.ino.toString() ?? ''
-    if (stats?.isFile() !== true || stats.size === 0n || inode === trailFile.present().inode) return
-    this.#leave({ file: basename(file), inode, at: 0, found: Number(stats.size), reason: 'replaced' })
+    if (inode === trailFile.present().inode) this.#path = realPathOf(file)
+    else if (stats?.isFile() === true && stats.size > 0n)
+      this.#leave({ file: basename(file), inode, at: 0, found: Number(stats.size), reason: 'replaced' })
   }
 
   #leave(what: ForeignWrite): void {
@@ -75,7 +79,7 @@ export class ForeignWriters {
     let named = what
     try {
       const { inode, open } = trailFile.present()
-      const { next, aside } = beginAnew(file, inode, now())
+      const { next, aside } = beginAnew(file, { inode, path: this.#path }, now())
       if (durability === 'synced') syncDirectoryOf(file)
       named = { ...what, file: aside ?? what.file }
       const timestamp = new Date(now()).toISOString()
@@ -90,16 +94,21 @@ export class ForeignWriters {
   }
 }
 
-/** Renames what stands in the place of the trail's file, and begins a new one. @throws Error of the system */
+/** Renames what stands in the place of the trail's file, and begins a new one. @param own that file @throws Error of the system */
 function beginAnew(
   file: string,
-  inode: string,
+  own: { readonly inode: string; readonly path: string },
   nowMs: number,
 ): { readonly next: TrailSink; readonly aside: string | undefined } {
   const path = realPathOf(file)
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
-  const isThere = stats !== undefined && (stats.size > 0n || stats.ino.toString() === inode)
-  const aside = isThere ? setAside(path, nowMs) : undefined
+  const isOwn = stats?.ino.toString() === own.inode
+  let aside: string | undefined
+  if (!isOwn && path !== own.path) {
+    // A link to a file that may be anything: only the link is ours to rename.
+    aside = `.${basename(file)}.link`
+    renameSync(file, join(dirname(file), aside))
+  } else if (isOwn || (stats?.size ?? 0n) > 0n) aside = setAside(path, nowMs)
   return { next: TrailSink.open(file), aside }
 }
 
