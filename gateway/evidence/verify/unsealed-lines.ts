@@ -39,6 +39,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   let last = ''
   let count = 0
   let isEnd = false
+  let hasSeal = false
   /** The first line behind the last seal, and the line behind it that was written first, which cannot be older than the last sealed line. */
   let first: { readonly place: Place; readonly line: string } | undefined
   let oldest: { readonly ms: number; readonly place: Place } | undefined
@@ -56,12 +57,13 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
       continue
     }
     count++
-    if (count === 1 && isSealOver(line, unsealed.size)) {
+    if (count === 1) {
       isEnd = isOrderlyStop(last)
-      continue
+      hasSeal = isSealOver(line, unsealed.size)
+      if (hasSeal) continue
     }
     // As a crash leaves it, and the next start cuts it off.
-    if (!line.endsWith('\n') && isTorn(line) && !(isEnd && count === 2)) break
+    if (!line.endsWith('\n') && isTorn(line) && !(isEnd && hasSeal && count === 2)) break
     latestMs = Math.max(latestMs, latest)
     if (first === undefined) oldest = { ms: Math.max(sealedMs, latest), place }
     else if (ms !== undefined && ms < (oldest?.ms ?? 0)) oldest = { ms, place }
@@ -72,7 +74,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   if (first === undefined || oldest === undefined) return []
   const { line } = first
   const isStart = line.startsWith(START_HEAD) || line.includes(RECOVERED_END)
-  if (isEnd && !(isStart && (isAllowed || nowMs - modifiedMs <= MAX_UNSEALED_MS))) {
+  if (isEnd && !(isStart && (isAllowed || Math.abs(nowMs - modifiedMs) <= MAX_UNSEALED_MS))) {
     return [
       {
         what: 'added',

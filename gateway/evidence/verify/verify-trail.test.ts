@@ -8,13 +8,14 @@ import {
   readFileSync,
   rmSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
-import { responseTo } from '../../audit/audit-records.ts'
+import { responseTo, startRecord } from '../../audit/audit-records.ts'
 import { sha256 } from '../../audit/seals/hashes.ts'
 import { makeMlDsaKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { SealedLog } from '../../audit/seals/sealed-log.ts'
@@ -78,6 +79,26 @@ describe('verifying a trail', () => {
     // As exactly as is known.
     assert.deepEqual(lines.place(4999), { file: 'a', line: 4865, byte: 9728 })
     assert.deepEqual(lines.place(999), { file: 'a', line: 1000, byte: 1998 })
+  })
+
+  it('names what stands behind an orderly end, whatever time it tells, and without the seal there too', async () => {
+    const far = Date.parse('2100-01-01T00:00:00Z')
+    for (const [ms, hasSeal] of [
+      [far, true],
+      [far, false],
+      [Date.now() - 60_000, false],
+    ] as const) {
+      const trail = await newTrail()
+      await trail.end()
+      assert.deepEqual((await judge(trail)).findings, [])
+      if (!hasSeal) writeFileSync(trail.file, trail.lines.slice(0, -1).join(''))
+      const timestamp = new Date(ms).toISOString()
+      const start = startRecord({ timestamp, version: '0.1.0', pid: 7, open: 0 })
+      appendFileSync(trail.file, `${start}${trail.lines[1]?.replace('request-1', 'forged')}`)
+      utimesSync(trail.file, ms / 1000, ms / 1000)
+      const [finding] = (await judge(trail)).findings
+      assert.deepEqual([finding?.what, finding?.place?.line], ['added', trail.lines.length + (hasSeal ? 1 : 0)])
+    }
   })
 
   it('does not take for a roll-back what a gateway seals meanwhile', async () => {
