@@ -327,6 +327,17 @@ it('who writes before each record costs no record and no seal, and each of his l
   assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
 })
 
+it('a verdict says for which records the file was trusted, because a gateway crashed before it sealed them', async () => {
+  const run = await begun(randomFrom(SEED))
+  run.crash()
+  DEEDS['appends a copied pair with a new id']?.(run.file, randomFrom(SEED), 0)
+  run.start('mortal')
+  await goOn(run)
+  const { findings, warnings } = await run.verify()
+  assert.deepEqual(findings, [])
+  assert.match(warnings.join(), /line \d+.*: \d+ records before it were sealed as the file had them/)
+})
+
 it('a trail that nobody has touched is proven, whatever its gateway went through', { timeout }, async () => {
   const random = randomFrom(SEED + 1)
   for (let i = 0; i < CASES; i++) {

@@ -6,6 +6,7 @@ const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
+const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'
 /** A set has a limit, and memory too: no gateway leaves so many requests without their responses. */
 const OPEN_MAX = 1_000_000
 
@@ -48,6 +49,7 @@ export class RecordOrder {
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(START_HEAD)) this.#isStopped = false
     else if (line.startsWith(STOP_HEAD)) this.#isStopped = true
+    else if (line.startsWith(READ_BACK_HEAD)) this.#readReadBack(line)
     else if (!line.startsWith(RECORD_HEAD)) this.#warnings.add('is not a record')
     if (!line.endsWith('}')) this.#warnings.add('is not a whole record')
   }
@@ -76,6 +78,13 @@ export class RecordOrder {
   #readUnexpected(): void {
     if (this.#uncertain > 0) this.#uncertain--
     else this.#warnings.addDoubtful('a response without its request')
+  }
+
+  #readReadBack(line: string): void {
+    const [, records = ''] = /"records":(\d{1,15})}$/.exec(line) ?? []
+    this.#warnings.add(
+      `${records} records before it were sealed as the file had them, because who had written them was gone: the seal does not tell whether somebody added or changed some of them meanwhile`,
+    )
   }
 
   #countOnly(): void {

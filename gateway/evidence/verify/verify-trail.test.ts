@@ -97,7 +97,10 @@ describe('verifying a trail', () => {
       appendFileSync(trail.file, `${start}${trail.lines[1]?.replace('request-1', 'forged')}`)
       utimesSync(trail.file, ms / 1000, ms / 1000)
       const [finding] = (await judge(trail)).findings
-      assert.deepEqual([finding?.what, finding?.place?.line], ['added', trail.lines.length + (hasSeal ? 1 : 0)])
+      assert.deepEqual(
+        [finding?.what, finding?.place?.line],
+        ['added', trail.lines.length + (hasSeal ? 1 : 0)],
+      )
     }
   })
 
