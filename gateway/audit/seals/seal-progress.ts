@@ -10,7 +10,7 @@ export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** How far the trail is sealed. Written by the thread that seals, read by the main one. */
+/** How far the trail is sealed. The thread that seals writes it; the main thread sets what that one begins with. */
 export class SealProgress {
   readonly buffer: SharedArrayBuffer
   readonly #floats: Float64Array
