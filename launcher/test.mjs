@@ -40,6 +40,7 @@ const TOGETHER = {
     'gateway/e2e/claims.test.ts',
     'gateway/e2e/clients.test.ts',
     'gateway/e2e/issuers.test.ts',
+    'gateway/e2e/token-dialects.test.ts',
     'gateway/e2e/openapi-validation.test.ts',
     'gateway/e2e/refusal-log.test.ts',
     'gateway/e2e/refusals.test.ts',

@@ -18,10 +18,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
+import { RFC9068, tokenDialect } from '../config/token-dialects.ts'
 import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../e2e/small-disk.ts'
 import { revokedSessions } from '../http/rules/response-headers.ts'
 import { Field } from '../http/syntax/field.ts'
-import { Revocations } from './revocations.ts'
+import { REVOCATION_LIFETIME_MS, Revocations, revocationLifetimeMs } from './revocations.ts'
 import { readClaims } from './tokens/claims.ts'
 import { AUDIENCE, goodClaims, NOW_MS } from './tokens/issuer.test-support.ts'
 
@@ -116,6 +117,53 @@ test('a clock that was wrong for some starts gives no session back, and none tha
   time.nowMs += DAY_MS + 60_000
   after.revoke('a-day-later')
   assert.equal(after.size, 1)
+})
+
+test('a session is remembered as long as the longest token of any issuer can be accepted', (t) => {
+  const issuer = { tokens: RFC9068, clockToleranceMs: undefined }
+  assert.equal(revocationLifetimeMs([issuer]), REVOCATION_LIFETIME_MS)
+  const month = { tokens: tokenDialect({ maxLifetime: '30d' }), clockToleranceMs: 60_000 }
+  const lifetimeMs = revocationLifetimeMs([issuer, month, issuer])
+  assert.equal(lifetimeMs, 30 * DAY_MS + 120_000)
+  const { dataDir, time, faults } = place(t)
+  const open = () =>
+    new Revocations({ dataDir, clock: () => time.nowMs, onFault: (cause) => faults.push(cause), lifetimeMs })
+  const before = open()
+  before.revoke('early')
+  for (let day = 1; day <= 30; day++) {
+    time.nowMs += DAY_MS
+    before.revoke(`day-${day}`)
+    before.maintain()
+    assert.equal(before.isRevoked('early'), true, `day ${day}`)
+  }
+  const revocations = open()
+  assert.equal(revocations.isRevoked('early'), true, 'after a restart')
+  time.nowMs += 120_001
+  revocations.revoke('late')
+  assert.deepEqual([revocations.isRevoked('early'), revocations.isRevoked('day-1')], [false, true])
+  assert.deepEqual(faults, [])
+})
+
+test('an edit that lets tokens live longer keeps what is remembered, here and at the other gateways', (t) => {
+  const { dataDir, time } = place(t)
+  const told: number[] = []
+  const group = {
+    has: () => false,
+    publish: () => undefined,
+    rememberFor: (lifetimeMs: number) => void told.push(lifetimeMs),
+    isKnown: true,
+  }
+  const revocations = new Revocations({ dataDir, clock: () => time.nowMs, onFault: assert.fail, group })
+  revocations.revoke('one')
+  time.nowMs += DAY_MS
+  revocations.rememberFor(2 * DAY_MS)
+  time.nowMs += DAY_MS - 1
+  revocations.revoke('two')
+  assert.equal(revocations.isRevoked('one'), true)
+  revocations.rememberFor(REVOCATION_LIFETIME_MS)
+  revocations.revoke('three')
+  assert.equal(revocations.isRevoked('one'), false)
+  assert.deepEqual(told, [REVOCATION_LIFETIME_MS, 2 * DAY_MS, REVOCATION_LIFETIME_MS])
 })
 
 test('memory is bounded by time: what is older than a day goes as new ones come', (t) => {
@@ -215,7 +263,14 @@ test('a revocation of a time to come is remembered for no longer than any other'
 test('the longest session that a token of another issuer can name is revoked, also after a restart', (t) => {
   const { open, faults } = place(t)
   const issuer = `https://${'i'.repeat(248)}`
-  const rules = { issuer, audience: AUDIENCE, own: false, boundOnly: false, scopes: undefined }
+  const rules = {
+    issuer,
+    audiences: [AUDIENCE],
+    tokens: RFC9068,
+    own: false,
+    boundOnly: false,
+    scopes: undefined,
+  }
   const claims = goodClaims({ iss: issuer, sid: 's'.repeat(256) })
   const session = readClaims(claims, rules, NOW_MS).principal?.session
   assert.equal(session?.length, 513)

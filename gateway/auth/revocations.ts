@@ -1,3 +1,4 @@
+import type { IssuerSettings } from '../config/settings.ts'
 import { RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-lines.ts'
 import { quote } from './tokens/quote.ts'
@@ -8,6 +9,8 @@ export interface SessionGroup {
   has(sid: string): boolean
   /** Tells the others that a session has ended here. */
   publish(sid: string): void
+  /** Changes how long sessions are remembered. */
+  rememberFor(lifetimeMs: number): void
   /** False while sessions may have ended elsewhere that are not known here, and that must not happen. */
   readonly isKnown: boolean
 }
@@ -19,6 +22,8 @@ interface RevocationsOptions {
   readonly clock: () => number
   /** By which tokens expire; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
+  /** How long sessions are remembered; default: as tokens live that live for 24 hours. */
+  readonly lifetimeMs?: number | undefined
   /** Reports a problem with the file; revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
   /** Reports that the file was deleted while the gateway ran, and is created again. */
@@ -27,8 +32,20 @@ interface RevocationsOptions {
   readonly group?: SessionGroup | undefined
 }
 
-/** Tokens live at most 24 h; the extra minute allows for an issuer whose clock is ahead. */
-export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * 60_000
+const MINUTE_MS = 60_000
+/** Where tokens live at most 24 h, as is the default. */
+export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * MINUTE_MS
+
+/** How long an ended session is remembered: as its tokens can be accepted, whichever clock is ahead. */
+export function revocationLifetimeMs(
+  issuers: readonly Pick<IssuerSettings, 'tokens' | 'clockToleranceMs'>[],
+): number {
+  const each = issuers.map(
+    ({ tokens, clockToleranceMs = 0 }) => tokens.maxLifetimeMs + Math.max(MINUTE_MS, 2 * clockToleranceMs),
+  )
+  return Math.max(...each)
+}
+
 const FORM: KeyForm = {
   key: 'sid',
   time: 'revokedAtMs',
@@ -39,8 +56,8 @@ const FORM: KeyForm = {
 
 /**
  * Sessions that ended before their tokens expired. Each is remembered as long as its tokens can live, in memory and in
- * `<dataDir>/revocations.ndjson`, so that it stays ended after a restart or `kill -9`. After a day the file replaces
- * `revocations.old.ndjson`, so at most two days are on disk.
+ * `<dataDir>/revocations.ndjson`, so that it stays ended after a restart or `kill -9`. After that time the file replaces
+ * `revocations.old.ndjson`, so at most twice as much is on disk.
  */
 export class Revocations {
   readonly #onFault: (cause: string) => void
@@ -52,15 +69,23 @@ export class Revocations {
   /** @throws Error for a file that cannot be read, because revoked sessions would be accepted without it */
   constructor(options: RevocationsOptions) {
     const { dataDir, clock, wallClock, onFault, onRemoved, group } = options
+    const { lifetimeMs = REVOCATION_LIFETIME_MS } = options
     this.#onFault = onFault
     this.#group = group
     const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
     this.#sessions = new RememberedKeys({
-      lifetimeMs: REVOCATION_LIFETIME_MS,
+      lifetimeMs,
       clock,
       wallClock,
       store,
     })
+    group?.rememberFor(lifetimeMs)
+  }
+
+  /** Changes how long sessions are remembered, those that have ended too. */
+  rememberFor(lifetimeMs: number): void {
+    this.#sessions.lifetimeMs = lifetimeMs
+    this.#group?.rememberFor(lifetimeMs)
   }
 
   get size(): number {

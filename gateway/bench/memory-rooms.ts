@@ -8,6 +8,7 @@ import { Revocations } from '../auth/revocations.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
 import { FairTurns } from '../auth/tokens/fair-turns.ts'
 import { TokenVerifier, type Verification } from '../auth/tokens/verifier.ts'
+import { RFC9068 } from '../config/token-dialects.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import { Limiter } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
@@ -145,7 +146,15 @@ async function beginTokens(): Promise<Begun> {
   const jwk = { ...publicKey.export({ format: 'jwk' }), kid: 'ES256', alg: 'ES256', use: 'sig' }
   const keys = new KeySet({ uri: '', clock: Date.now, fetch: async () => ({ keys: [jwk] }), onFault: fail })
   await keys.refresh()
-  const issuer = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false, scopes: undefined, keys }
+  const issuer = {
+    issuer: ISSUER,
+    audiences: [AUDIENCE],
+    tokens: RFC9068,
+    own: true,
+    boundOnly: false,
+    scopes: undefined,
+    keys,
+  }
   const verifier = new TokenVerifier({
     issuers: [{ ...issuer, algorithms: new Set(['ES256'] as const) }],
     revocations: emptyRevocations(),

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { responseLines } from '../http/rules/policy/response-policy.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+import { RFC9068, tokenDialect } from './token-dialects.ts'
 
 /** Of a route that says nothing of it. */
 const NO_POLICY = {
@@ -59,6 +60,8 @@ test('a file with nothing but a route gets every default', () => {
     issuer: 'http://localhost:8080',
     algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
     profile: undefined,
+    tokens: RFC9068,
+    clockToleranceMs: undefined,
     issuers: [],
     issuerIsDefault: true,
     jwksMaxStaleMs: 86_400_000,
@@ -135,14 +138,23 @@ test('every key of the file arrives, and a route has its own bounds before those
     audience: 'api',
     algorithms: ['PS256'],
     profile: 'fapi',
+    tokens: { require: { acr: ['1', 2] }, maxChars: 16_384 },
     issuers: [
       { issuer: 'https://a.example', jwksUri: 'http://a.example/keys', audience: 'x' },
-      { issuer: 'https://b.example', jwksUri: 'https://b.example/keys', audience: 'y', profile: 'fapi' },
+      {
+        issuer: 'https://b.example',
+        jwksUri: 'https://b.example/keys',
+        audience: 'y',
+        profile: 'fapi',
+        tokens: 'rfc9068',
+        clockTolerance: '1m',
+      },
       {
         issuer: 'https://c.example',
         jwksUri: 'https://c.example/k',
-        audience: 'z',
+        audience: ['z', 'zz'],
         algorithms: ['EdDSA'],
+        tokens: { preset: 'okta', scopeClaims: ['scp', 'groups'], maxLifetime: '30h' },
         scopes: ['a:b', 'c'],
       },
     ],
@@ -208,6 +220,8 @@ test('every key of the file arrives, and a route has its own bounds before those
     audience: 'api',
     algorithms: ['PS256'],
     profile: 'fapi',
+    tokens: { ...RFC9068, require: [{ claim: 'acr', values: ['1', 2] }], maxChars: 16_384 },
+    clockToleranceMs: undefined,
     issuerIsDefault: false,
     issuers: [
       {
@@ -217,6 +231,8 @@ test('every key of the file arrives, and a route has its own bounds before those
         scopes: [],
         algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
         profile: undefined,
+        tokens: RFC9068,
+        clockToleranceMs: undefined,
       },
       {
         issuer: 'https://b.example',
@@ -225,14 +241,18 @@ test('every key of the file arrives, and a route has its own bounds before those
         scopes: [],
         algorithms: ['ES256', 'PS256', 'EdDSA'],
         profile: 'fapi',
+        tokens: RFC9068,
+        clockToleranceMs: 60_000,
       },
       {
         issuer: 'https://c.example',
         jwksUri: 'https://c.example/k',
-        audience: 'z',
+        audience: ['z', 'zz'],
         scopes: ['a:b', 'c'],
         algorithms: ['EdDSA'],
         profile: undefined,
+        tokens: { ...tokenDialect('okta'), scopeClaims: ['scp', 'groups'], maxLifetimeMs: 108_000_000 },
+        clockToleranceMs: undefined,
       },
     ],
     jwksMaxStaleMs: 60_000,
@@ -464,6 +484,66 @@ test('each key of a further issuer refuses what is not of its kind, by its path'
   for (const host of ['localhost', '127.0.0.1:3000', '[::1]:3000']) {
     good({ routes: ROUTES, issuers: [{ ...issuer, profile: 'fapi', jwksUri: `http://${host}/keys` }] })
   }
+})
+
+test('the dialect of tokens refuses what is not of its kind, by its path, at the top and in each further issuer', () => {
+  const issuer = { issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }
+  const cases: [tokens: unknown, sentence: RegExp][] = [
+    ['azure', /tokens: must be one of rfc9068, entra, .*, or an object, but is "azure"/],
+    [['entra'], /tokens: must be text or an object, but is an array/],
+    [{ preset: 'azure' }, /tokens\.preset: must be "rfc9068", .* but is "azure"/],
+    [{ type: ['JWT'] }, /tokens\.type: is not a known key; did you mean "types"\?/],
+    [{ types: [] }, /tokens\.types: must not be empty/],
+    [{ types: 'JWT' }, /tokens\.types: must be an array/],
+    [{ subjectClaims: [] }, /tokens\.subjectClaims: must not be empty/],
+    [{ scopeClaims: [''] }, /tokens\.scopeClaims\[0\]: must not be empty/],
+    [{ audienceClaim: ['aud'] }, /tokens\.audienceClaim: must be text/],
+    [{ require: ['typ'] }, /tokens\.require: must be an object, but is an array/],
+    [{ require: { typ: { is: 'Bearer' } } }, /tokens\.require\.typ: must be .* but is an object/],
+    [{ require: { typ: null } }, /tokens\.require\.typ: must be /],
+    [{ require: { typ: [] } }, /tokens\.require\.typ: must not be empty/],
+    [{ require: { typ: [['Bearer']] } }, /tokens\.require\.typ\[0\]: must be /],
+    [{ machine: 'idtyp' }, /tokens\.machine: must be an object/],
+    [{ maxLifetime: '31d' }, /tokens: must have a maxLifetime of at most "30d", but it is "31d"/],
+    [{ maxLifetime: 3600 }, /tokens\.maxLifetime: must be text/],
+    [{ maxChars: 32_769 }, /tokens\.maxChars: must be between 1024 and 32768/],
+  ]
+  for (const [tokens, sentence] of cases) {
+    assert.match(only({ tokens }), new RegExp(`^\\$\\.${sentence.source}`))
+    assert.match(
+      only({ issuers: [{ ...issuer, tokens }] }),
+      new RegExp(`^\\$\\.issuers\\[0\\]\\.${sentence.source}`),
+    )
+  }
+  assert.match(only({ clockTolerance: '61s' }), /^\$\.clockTolerance: must be at most "60s", but is "61s"/)
+  assert.match(only({ clockTolerance: 10 }), /^\$\.clockTolerance: must be text/)
+  assert.match(
+    only({ issuers: [{ ...issuer, clockTolerance: '2m' }] }),
+    /^\$\.issuers\[0\]\.clockTolerance: must be at most/,
+  )
+  assert.match(only({ audience: ['a', ''] }), /^\$\.audience\[1\]: must not be empty/)
+})
+
+test('the profile FAPI takes tokens of RFC 9068 only', () => {
+  const issuer = { issuer: 'https://a.example', jwksUri: 'https://a.example/keys', audience: 'x' }
+  for (const tokens of ['entra', { preset: 'entra' }] as const)
+    for (const written of [
+      { tokens, profile: 'fapi' },
+      { issuers: [{ ...issuer, tokens, profile: 'fapi' }] },
+    ])
+      assert.match(
+        only(written),
+        /tokens: must not be "entra" under the profile "fapi": it takes rfc9068 only$/,
+      )
+  assert.match(
+    only({ profile: 'fapi', tokens: { types: ['JWT'] } }),
+    /tokens: must not have "types" under the profile "fapi"/,
+  )
+  good({
+    routes: ROUTES,
+    profile: 'fapi',
+    tokens: { preset: 'rfc9068', require: { acr: '1' }, maxLifetime: '1h' },
+  })
 })
 
 test('two issuers must share neither their name nor their keys', () => {

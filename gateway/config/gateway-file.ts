@@ -6,7 +6,7 @@ import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
 import { auditSettings, checkAudit } from './rules/audit-rules.ts'
-import { algorithmsAndProfile, checkAlgorithms, checkIssuers, issuerSettings } from './rules/issuer-rules.ts'
+import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
 import { checkPolicies, filePolicy, routePolicy } from './rules/policy-rules.ts'
@@ -80,7 +80,7 @@ export function parseGatewayFile(
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
   checkTexts(json, written)
-  checkAlgorithms(json, '$', written)
+  checkTerms(json, '$', written)
   checkIssuers(json, written.issuers)
   // The rules of an issuer: no query, no fragment, no credentials.
   json.checkEach('$.dpop.publicUrls', written.dpop?.publicUrls, issuerFault)
@@ -119,6 +119,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     audit,
     limits,
     maxBodyBytes,
+    clockTolerance: _clockTolerance,
     maintenance: _maintenance,
     responseHeaders: _responseHeaders,
     ...asWritten
@@ -126,7 +127,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
   const { drainGraceMs, ...timeouts } = written.timeouts
   return {
     ...asWritten,
-    ...algorithmsAndProfile(written),
+    ...issuerTerms(written),
     ...read,
     ...filePolicy(written),
     upstreams: [upstream].flat().map(tidyUpstream),

@@ -8,6 +8,7 @@ import type { CredentialKind } from './clients-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
+import type { TokenDialect } from './token-dialects.ts'
 import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamGroup } from './upstreams/upstream-group.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-tls-files.ts'
@@ -85,8 +86,12 @@ export type Timeouts = Omit<WrittenGateway['timeouts'], 'drainGraceMs'>
 export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
 /** An issuer besides our own. Immutable. */
-export interface FurtherIssuer extends Omit<WrittenGateway['issuers'][number], 'algorithms'> {
+export interface FurtherIssuer
+  extends Omit<WrittenGateway['issuers'][number], 'algorithms' | 'tokens' | 'clockTolerance'> {
   readonly algorithms: readonly TokenAlgorithm[]
+  readonly tokens: TokenDialect
+  /** Undefined: its clock may be 10 s ahead of ours, and no token is accepted after its `exp`. */
+  readonly clockToleranceMs: number | undefined
 }
 
 /** An issuer whose tokens are accepted, with every default filled in. Immutable. */
@@ -150,6 +155,8 @@ type Reshaped =
   | 'audience'
   | 'algorithms'
   | 'profile'
+  | 'tokens'
+  | 'clockTolerance'
   | 'issuers'
   | 'dpop'
   | 'authThrottle'

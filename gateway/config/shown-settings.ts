@@ -23,6 +23,7 @@ const SHOWN: Readonly<
   adminTokenFile: false,
   upstreamGroups: true,
   issuerIsDefault: false,
+  clockToleranceMs: true,
   auditFile: true,
   auditDurability: true,
   auditSeals: true,

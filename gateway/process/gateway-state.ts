@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Trail } from '../audit/trail.ts'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
-import { Revocations } from '../auth/revocations.ts'
+import { Revocations, revocationLifetimeMs } from '../auth/revocations.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
@@ -88,6 +88,7 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
       onFault: (cause) => watch.fault('revocations', cause),
       onRemoved: (cause) => watch.removed('revocations', cause),
       group: member?.sessions,
+      lifetimeMs: revocationLifetimeMs([settings, ...settings.issuers]),
     }),
     acceptedWebhooks,
     proofs,
@@ -107,13 +108,15 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
   return state
 }
 
-/** Puts edited `authThrottle` and `onStoreFailure` in force; failures counted so far stay. */
+/** Puts edits in force of `authThrottle`, `onStoreFailure` and how long tokens live; failures counted so far stay. */
 export function changeState(
-  { failures, clock, member }: GatewayState,
-  { authThrottle, onStoreFailure }: Settings,
+  { failures, clock, member, revocations }: GatewayState,
+  settings: Settings,
 ): void {
+  const { authThrottle, onStoreFailure } = settings
   failures.limitTo(Math.max(1, authThrottle.failures), authThrottle.windowMs, clock())
   member?.change(onStoreFailure)
+  revocations.rememberFor(revocationLifetimeMs([settings, ...settings.issuers]))
 }
 
 interface Joining extends GatewayStateParts {

@@ -58,7 +58,7 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
       gateway.metrics.gateway_auth_decisions_total.count('bearer', 'malformed')
       return TOKEN_IN_QUERY
     }
-    const credential = presentedToken(exchange)
+    const credential = presentedToken(gateway, exchange)
     if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)
   }
   const { apiKey } = exchange.headers
@@ -73,15 +73,16 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
 const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
 
 /** Connections repeat their token, and comparing is cheaper than parsing and hashing. */
-function presentedToken({
-  req: { socket },
-  headers: { authorization: value },
-}: Exchange): AccessTokenReading {
+function presentedToken(
+  { verifier }: Gateway,
+  { req: { socket }, headers: { authorization: value } }: Exchange,
+): AccessTokenReading {
   if (value === undefined) return 'missing'
   const last = PRESENTED.get(socket)
   if (last?.value === value) return last.reading
-  const reading = readAccessToken(value)
-  PRESENTED.set(socket, { value, reading })
+  const reading = readAccessToken(value, verifier.maxChars)
+  // What is too long now may be accepted after an edit of gateway.json.
+  if (reading !== 'too long') PRESENTED.set(socket, { value, reading })
   return reading
 }
 

@@ -39,6 +39,7 @@ const MAX_SET_BACK_MS = 24 * 3_600_000
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
   readonly #files: KeyFiles | undefined
+  #lifetimeMs: number
   /** Key to the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
   /** Keys whose time is over, but not by the wall clock, which was set back. */
@@ -51,6 +52,7 @@ export class RememberedKeys {
   /** @throws Error when a file cannot be read, or a newer gateway wrote it: going on would forget its keys. */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
+    this.#lifetimeMs = options.lifetimeMs
     const { store, lifetimeMs, clock } = options
     const nowMs = clock()
     this.#aheadMs = this.#aheadAt(nowMs)
@@ -59,13 +61,18 @@ export class RememberedKeys {
   }
 
   #load(files: KeyFiles, nowMs: number): void {
-    const { lifetimeMs } = this.#options
     const loaded = [...files.load()].sort((a, b) => a.atMs - b.atMs)
     const newestMs = loaded.at(-1)?.atMs ?? nowMs
     for (const { key, atMs } of loaded) {
-      if (atMs > newestMs - lifetimeMs) this.#set(key, nowMs - (newestMs - atMs))
+      if (atMs > newestMs - this.#lifetimeMs) this.#set(key, nowMs - (newestMs - atMs))
     }
     files.compact(this.#keys)
+  }
+
+  /** Changes how long each key is remembered, for those that are there too. */
+  set lifetimeMs(lifetimeMs: number) {
+    this.#lifetimeMs = lifetimeMs
+    if (this.#files !== undefined) this.#files.lifetimeMs = lifetimeMs
   }
 
   /** Number of keys in memory, including expired ones that have not been swept yet. */
@@ -80,9 +87,8 @@ export class RememberedKeys {
 
   /** Whether the time of a key that came then is over by both clocks. */
   isOver(atMs: number): boolean {
-    const { clock, lifetimeMs } = this.#options
-    const nowMs = clock()
-    if (nowMs < atMs + lifetimeMs) return false
+    const nowMs = this.#options.clock()
+    if (nowMs < atMs + this.#lifetimeMs) return false
     this.#followWallClock(nowMs)
     return !this.#isHeld(atMs, nowMs)
   }
@@ -135,7 +141,7 @@ export class RememberedKeys {
   sweep(): boolean {
     const nowMs = this.#options.clock()
     this.#followWallClock(nowMs)
-    const untilMs = nowMs - this.#options.lifetimeMs
+    const untilMs = nowMs - this.#lifetimeMs
     let isDone = true
     let left = SWEPT_AT_ONCE
     for (const [key, atMs] of this.#held) {
@@ -167,7 +173,7 @@ export class RememberedKeys {
     if (aheadMs < this.#aheadMs && aheadMs > this.#aheadMs - NOISE_MS) return
     if (aheadMs < this.#aheadMs) {
       const before = this.#setBack
-      const isPast = this.#held.size === 0 && before.untilMs < nowMs - this.#options.lifetimeMs
+      const isPast = this.#held.size === 0 && before.untilMs < nowMs - this.#lifetimeMs
       const wasMs = isPast ? this.#aheadMs : Math.max(before.aheadMs, this.#aheadMs)
       this.#setBack = { untilMs: nowMs, aheadMs: wasMs }
     }
@@ -179,7 +185,7 @@ export class RememberedKeys {
     const { untilMs, aheadMs } = this.#setBack
     if (atMs > untilMs) return false
     const behindMs = aheadMs - this.#aheadMs
-    return behindMs <= MAX_SET_BACK_MS && nowMs - behindMs < atMs + this.#options.lifetimeMs
+    return behindMs <= MAX_SET_BACK_MS && nowMs - behindMs < atMs + this.#lifetimeMs
   }
 
   #remember(key: string, atMs: number): void {

@@ -32,7 +32,8 @@ const LINES_AT_ONCE = 1000
 /** The files of a store: the current one, the one before it, and a reserve. */
 export class KeyFiles {
   readonly #store: KeyStore
-  readonly #options: KeyFilesOptions
+  /** May be changed; see `RememberedKeys`. */
+  lifetimeMs: number
   readonly #format: FileFormat
   readonly #file: string
   readonly #oldFile: string
@@ -48,7 +49,7 @@ export class KeyFiles {
   constructor(store: KeyStore, options: KeyFilesOptions) {
     const { dataDir, name } = store
     this.#store = store
-    this.#options = options
+    this.lifetimeMs = options.lifetimeMs
     this.#format = { name, version: VERSION }
     this.#file = join(dataDir, `${name}.ndjson`)
     this.#oldFile = join(dataDir, `${name}.old.ndjson`)
@@ -149,7 +150,7 @@ export class KeyFiles {
 
   /** After a lifetime all keys of the old file have expired: the current file replaces it. */
   #rotateWhenDue(nowMs: number): void {
-    if (nowMs - this.#fileSinceMs < this.#options.lifetimeMs) return
+    if (nowMs - this.#fileSinceMs < this.lifetimeMs) return
     this.#attempt('start a new file', () => {
       renameSync(this.#file, this.#oldFile)
       this.#fileSinceMs = nowMs

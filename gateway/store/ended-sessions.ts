@@ -18,18 +18,18 @@ const MAX_RETIRED = 3
 /**
  * Adds sessions to the set, by the server's clock, and tells the gateways of those that are new there, or have ended again since:
  * tokens may have been issued in between. KEYS: set, stream.
- * ARGV: origin; for each session how many milliseconds ago it ended, and its hash. Sessions that outlived their tokens go.
+ * ARGV: origin; how many milliseconds a session is remembered; for each session how many milliseconds ago it ended, and its hash. Sessions that outlived their tokens go.
  */
 const END_SCRIPT = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for i = 2, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   local hash = ARGV[i + 1]
   if redis.call('ZADD', KEYS[1], 'GT', 'CH', now - ARGV[i], hash) == 1 then
     redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${MAX_STREAM}, '*', 'kind', 'ended', 'hash', hash, 'origin', ARGV[1], 'agoMs', ARGV[i])
   end
 end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ${REVOCATION_LIFETIME_MS})
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 return 1
 `
 
@@ -54,6 +54,7 @@ export class EndedSessions {
   readonly #unsent = new Map<string, number>()
   /** Ended elsewhere, and not in a store that lost its data. */
   readonly #unsentHashes = new Set<string>()
+  #lifetimeMs = REVOCATION_LIFETIME_MS
   #isSending = false
   /** By every key in use. */
   readonly #hashes = new LRUCache<string, readonly string[]>({ max: MAX_HASHES })
@@ -62,11 +63,17 @@ export class EndedSessions {
   constructor(options: EndedSessionsOptions) {
     this.#options = options
     this.#ended = new RememberedKeys({
-      lifetimeMs: REVOCATION_LIFETIME_MS,
+      lifetimeMs: this.#lifetimeMs,
       clock: options.clock,
       store: undefined,
     })
     this.#hashKeys = [options.keys.hashKey]
+  }
+
+  /** Changes how long sessions are remembered, those that have ended too. */
+  rememberFor(lifetimeMs: number): void {
+    this.#lifetimeMs = lifetimeMs
+    this.#ended.lifetimeMs = lifetimeMs
   }
 
   /** Sessions that other gateways have still to be told of. */
@@ -157,7 +164,7 @@ export class EndedSessions {
     const { hashKey } = keys
     this.#isSending = true
     breaker.send({
-      args: ['EVAL', END_SCRIPT, '2', key, streamKey(keys), id, ...own, ...others],
+      args: ['EVAL', END_SCRIPT, '2', key, streamKey(keys), id, `${this.#lifetimeMs}`, ...own, ...others],
       key,
       done: (reply) => {
         this.#isSending = false

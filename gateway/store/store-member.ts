@@ -85,6 +85,7 @@ export class StoreMember {
     this.sessions = {
       has: (sid) => ended.has(sid),
       publish: (sid) => ended.publish(sid),
+      rememberFor: (lifetimeMs) => ended.rememberFor(lifetimeMs),
       get isKnown() {
         return areKnown()
       },

@@ -172,7 +172,10 @@ async function serveKeys({ jwks }: TestIssuer): Promise<Server> {
 
 /** `iss` and `aud` as the gateway wants them. */
 function namesOf(configFile: string, env: Readonly<Record<string, string>>) {
-  const config = JSON.parse(readFileSync(configFile, 'utf8')) as { issuer?: string; audience?: string }
+  const config = JSON.parse(readFileSync(configFile, 'utf8')) as {
+    issuer?: string
+    audience?: string | string[]
+  }
   const iss = env.GATEWAY_ISSUER ?? config.issuer ?? DEFAULT_ISSUER
   return { iss, aud: env.GATEWAY_AUDIENCE ?? config.audience ?? `${iss}/api` }
 }

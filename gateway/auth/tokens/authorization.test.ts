@@ -54,7 +54,7 @@ for (const [value, expected] of [
       ? `Bearer and ${value.length - 7} characters`
       : JSON.stringify(value)
   test(`Authorization ${shown} is read as ${typeof expected === 'string' ? expected : 'a token'}`, () => {
-    assert.deepEqual(readAccessToken(value), expected)
+    assert.deepEqual(readAccessToken(value, 8192), expected)
   })
 }
 
@@ -66,7 +66,7 @@ test('no value makes reading throw, and a token that is read has only characters
         fc.string().map((rest) => `Bearer ${rest}`),
       ),
       (value) => {
-        const reading = readAccessToken(value)
+        const reading = readAccessToken(value, 8192)
         if (typeof reading !== 'string') assert.match(reading.token, /^[A-Za-z0-9._~+/-]+=*$/)
       },
     ),
@@ -145,7 +145,7 @@ test('a token keeps none of the head that it came with in memory', () => {
     const head = Buffer.from(`Bearer token${String(n).padStart(500, '0')}\r\n${'x'.repeat(16_000)}`).toString(
       'latin1',
     )
-    return readAccessToken(head.slice(0, head.indexOf('\r')))
+    return readAccessToken(head.slice(0, head.indexOf('\r')), 8192)
   })
   assert.ok(used() - before < 500 * 2000)
   assert.equal(readings.length, 500)

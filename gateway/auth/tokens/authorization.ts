@@ -1,6 +1,5 @@
 import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
 import { ownText } from './own-text.ts'
-import { MAX_TOKEN_CHARS } from './token.ts'
 
 /** The two schemes that present an access token. */
 export type Scheme = 'bearer' | 'dpop'
@@ -20,16 +19,16 @@ const B64TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 
 /**
  * Reads the value of an `Authorization` field (RFC 6750 section 2.1, RFC 9449 section 7.1): `Bearer` or `DPoP` in any
- * case, one or more spaces, one token of at most 8 KiB. The token is a text of its own. Never throws.
+ * case, one or more spaces, one token of at most so many characters. The token is a text of its own. Never throws.
  */
-export function readAccessToken(value: string | undefined): AccessTokenReading {
+export function readAccessToken(value: string | undefined, maxChars: number): AccessTokenReading {
   if (value === undefined) return 'missing'
   const [upToToken, name] = SCHEME.exec(value) ?? []
   if (upToToken === undefined) return 'malformed'
   const scheme = schemeNamed(name)
   if (scheme === undefined) return 'other'
   const token = value.slice(upToToken.length)
-  if (token.length > MAX_TOKEN_CHARS) return 'too long'
+  if (token.length > maxChars) return 'too long'
   if (!B64TOKEN.test(token)) return 'malformed'
   return { scheme, token: ownText(token) }
 }

@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { RFC9068 } from '../../config/token-dialects.ts'
 import { readClaims } from './claims.ts'
 import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
 
-const rules = { issuer: ISSUER, audience: AUDIENCE, own: true, boundOnly: false, scopes: undefined }
+const rules = {
+  issuer: ISSUER,
+  audiences: [AUDIENCE],
+  tokens: RFC9068,
+  own: true,
+  boundOnly: false,
+  scopes: undefined,
+}
 const JKT = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
 
 function read(changes: Members = {}) {
@@ -363,11 +371,11 @@ test('tokens with the claims of Keycloak and of Auth0 (RFC 9068 profile) prove w
     jti: '73WakrfVbNJBaAmhQtEeDv',
     scope: 'openid profile accounts:read',
   }
-  const theirs = { ...rules, issuer: machine.iss, audience: machine.aud }
+  const theirs = { ...rules, issuer: machine.iss, audiences: [machine.aud] }
   const { principal } = readClaims(machine, theirs, NOW_MS)
   assert.deepEqual([principal?.client, principal?.scope], ['m%C3%BCller%20&%20co', ''])
   for (const claims of [keycloak, auth0]) {
-    const theirs = { ...rules, issuer: claims.iss, audience: 'https://api.example.com' }
+    const theirs = { ...rules, issuer: claims.iss, audiences: ['https://api.example.com'] }
     const { principal, fault } = readClaims(claims, theirs, NOW_MS)
     assert.equal(fault, undefined)
     assert.equal(principal?.subject, claims.sub)

@@ -1,6 +1,8 @@
+import type { TokenDialect } from '../../config/token-dialects.ts'
 import { keysOf, type Principal } from '../../principal.ts'
 import { type Binding, readBinding } from '../possession/binding.ts'
 import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
+import { isMachine } from './dialect.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './token-fault.ts'
@@ -8,8 +10,11 @@ import { type TokenFault, tokenFault } from './token-fault.ts'
 export interface ClaimRules {
   /** Must equal `iss`. */
   readonly issuer: string
-  /** Our audience: must be in `aud`. */
-  readonly audience: string
+  /** What we are known by: one of them must be in the claim of the audience. */
+  readonly audiences: readonly string[]
+  readonly tokens: TokenDialect
+  /** How far the issuer's clock and ours may be apart. Undefined: `iat` and `nbf` may be 10 s ahead, and `exp` not be over. */
+  readonly clockToleranceMs?: number | undefined
   /**
    * True when the issuer's ids are our own ids of users, clients and sessions. The ids of any other issuer become
    * `<issuer>#<id>`, so that no issuer can name the users of another.
@@ -38,76 +43,104 @@ type ClaimsReading =
       readonly expiresAtMs?: never
     }
 
-/** How far an issuer's clock may be ahead (FAPI 2.0 section 5.3.2.1 asks for 10 s); not applied to `exp`. */
-const SKEW_SECONDS = 10
-// Revoked sessions are remembered this long: a token that lives longer would be accepted again.
-const MAX_LIFETIME_SECONDS = 24 * 60 * 60
+/** How far an issuer's clock may be ahead where nothing is set (FAPI 2.0 section 5.3.2.1 asks for it). */
+const AHEAD_MS = 10_000
+const HOUR_SECONDS = 3600
 /** A scope (RFC 6749 section 3.3), or nothing: what is between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
 /** The `client_id` of our own session tokens: a user's session, not a machine. */
 const SESSION_CLIENT = 'session'
 
 /**
- * Checks the claims of an access token before its signature is verified: RFC 9068 section 2.2, with
- * `client_id` optional because sessions have none, RFC 8725 section 3, and `cnf` of RFC 9449 section 6.1 and RFC 8705
- * section 3.1. The names of users and clients are percent-encoded (`visibleId`), and what goes upstream in headers is
- * visible ASCII and bounded. Faults are `invalid` or `expired`.
- * Never throws.
+ * Checks the claims of an access token before its signature is verified: RFC 9068 section 2.2 with the issuer's names for
+ * them, and `client_id` optional because sessions have none; RFC 8725 section 3; and `cnf` of RFC 9449 section 6.1 and
+ * RFC 8705 section 3.1. The names of users and clients are percent-encoded (`visibleId`), and what goes upstream in headers
+ * is visible ASCII and bounded. Faults are `invalid` or `expired`. Never throws.
  *
  * @param nowMs epoch milliseconds
  */
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
+  const { tokens, clockToleranceMs } = rules
+  const named = {
+    sub: firstOf(claims, tokens.subjectClaims),
+    sid: { name: 'sid', value: claims.sid },
+    client: firstOf(claims, tokens.clientClaims),
+  }
+  const id = firstOf(claims, tokens.idClaims)
   const cause =
-    faultOfOrigin(claims, rules) ?? faultOfNames(claims, rules) ?? faultOfTimes(claims, nowMs / 1000)
+    faultOfOrigin(claims, rules) ??
+    faultOfNames(named, rules) ??
+    (tokens.idClaims.length > 0 && (typeof id.value !== 'string' || id.value === '')
+      ? `${id.name} ${quote(id.value)} is no id`
+      : faultOfTimes(claims, nowMs, clockToleranceMs ?? AHEAD_MS))
   if (cause !== undefined) return invalid(cause)
-  const livesTooLong = faultOfLifetime(claims as unknown as CheckedClaims)
+  const { exp, iat } = claims as { readonly exp: number; readonly iat: number }
+  const livesTooLong = faultOfLifetime(exp - iat, tokens.maxLifetimeMs / 1000)
   if (livesTooLong !== undefined) return { fault: livesTooLong }
-  const scopes = scopesOf(claims.scope)
-  if (scopes === undefined) return invalid(`scope ${quote(claims.scope)} is none`)
+  const scopes: string[] = []
+  for (const claim of tokens.scopeClaims) {
+    const some = scopesOf(claims[claim])
+    if (some === undefined) return invalid(`${claim} ${quote(claims[claim])} is none`)
+    scopes.push(...some)
+  }
   const binding = readBinding(claims.cnf)
   if (typeof binding === 'string') return invalid(binding)
   if (binding === undefined && rules.boundOnly)
     return invalid('no cnf: this issuer is trusted for bound tokens only')
-  const { exp, sub, sid, client_id: client } = claims as unknown as CheckedClaims
-  const expiresAtMs = exp * 1000
-  const agoSeconds = Math.floor((nowMs - expiresAtMs) / 1000)
+  const late = clockToleranceMs ?? 0
+  const expiresAtMs = exp * 1000 + late
+  const agoSeconds = Math.floor((nowMs - exp * 1000) / 1000)
   if (nowMs >= expiresAtMs)
-    return { fault: tokenFault('expired', `exp was ${agoSeconds} s ago; 0 s are allowed`) }
+    return { fault: tokenFault('expired', `exp was ${agoSeconds} s ago; ${late / 1000} s are allowed`) }
+  const [sub, sid, client] = [named.sub.value, named.sid.value, named.client.value] as [
+    string,
+    string?,
+    string?,
+  ]
+  const isForNoUser = isMachine(claims, tokens.machine)
+  if (isForNoUser && client === undefined)
+    return invalid(`it is a machine's, and has no ${named.client.name}`)
   const visible = { sub: visibleId(sub), client: client && visibleId(client), sid }
   const names = rules.own ? ownNames(visible) : namesOf(rules.issuer, visible)
-  return { principal: toPrincipal(names, confined(scopes, rules.scopes), expiresAtMs), binding, expiresAtMs }
+  const granted = confined(scopes, rules.scopes)
+  return { principal: toPrincipal(names, { isForNoUser, granted, expiresAtMs }), binding, expiresAtMs }
 }
 
 function invalid(cause: string): ClaimsReading {
   return { fault: tokenFault('invalid', cause) }
 }
 
-interface CheckedClaims {
-  readonly exp: number
-  readonly iat: number
-  readonly sub: string
-  readonly sid: string | undefined
-  readonly client_id: string | undefined
+interface NamedClaim {
+  readonly name: string
+  readonly value: unknown
 }
 
-function faultOfOrigin({ iss, aud }: JsonObject, { issuer, audience }: ClaimRules): string | undefined {
-  if (iss !== issuer) return `iss ${quote(iss)} is not ${issuer}`
-  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
-  if (!audiences.every((one) => typeof one === 'string')) return 'aud is neither a string nor a list of them'
-  return audiences.includes(audience) ? undefined : `aud ${quote(aud)} does not name ${audience}`
+/** The first of the claims that is there; without any, the name is that of all. */
+function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
+  for (const name of names) if (claims[name] !== undefined) return { name, value: claims[name] }
+  return { name: names.join(' or '), value: undefined }
+}
+
+function faultOfOrigin(claims: JsonObject, { issuer, audiences, tokens }: ClaimRules): string | undefined {
+  if (claims.iss !== issuer) return `iss ${quote(claims.iss)} is not ${issuer}`
+  const { audienceClaim: name } = tokens
+  const claim = claims[name]
+  const named: readonly unknown[] = Array.isArray(claim) ? claim : [claim]
+  if (!named.every((one) => typeof one === 'string')) return `${name} is neither a string nor a list of them`
+  if (audiences.some((audience) => named.includes(audience))) return undefined
+  return `${name} ${quote(claim)} does not name ${audiences.join(' or ')}`
 }
 
 function faultOfNames(
-  { sub, jti, sid, client_id: client }: JsonObject,
+  { sub, sid, client }: { readonly sub: NamedClaim; readonly sid: NamedClaim; readonly client: NamedClaim },
   { others = [] }: ClaimRules,
 ): string | undefined {
-  if (!isId(sub)) return faultOfId('sub', sub)
-  if (typeof jti !== 'string' || jti === '') return `jti ${quote(jti)} is no id`
-  if (sid !== undefined && !isSessionId(sid)) return faultOfId('sid', sid)
-  if (client !== undefined && !isId(client)) return faultOfId('client_id', client)
-  for (const [name, id] of Object.entries({ sub, sid, client_id: client }))
-    if (others.some((other) => id?.startsWith(`${other}#`)))
-      return `${name} ${quote(id)} is in the realm of another issuer`
+  if (!isId(sub.value)) return faultOfId(sub.name, sub.value)
+  if (sid.value !== undefined && !isSessionId(sid.value)) return faultOfId(sid.name, sid.value)
+  if (client.value !== undefined && !isId(client.value)) return faultOfId(client.name, client.value)
+  for (const { name, value } of [sub, sid, client])
+    if (others.some((other) => (value as string | undefined)?.startsWith(`${other}#`)))
+      return `${name} ${quote(value)} is in the realm of another issuer`
   return undefined
 }
 
@@ -118,21 +151,28 @@ function faultOfId(name: string, id: unknown): string {
     : `${name} ${quote(id)} is no id`
 }
 
-function faultOfTimes({ exp, iat, nbf }: JsonObject, nowSeconds: number): string | undefined {
+function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: number): string | undefined {
   if (!isNumericDate(exp)) return `exp ${quote(exp)} is no time`
   if (!isNumericDate(iat)) return `iat ${quote(iat)} is no time`
   if (nbf !== undefined && !isNumericDate(nbf)) return `nbf ${quote(nbf)} is no time`
-  if (iat > nowSeconds + SKEW_SECONDS) return aheadOf('iat', iat, nowSeconds)
-  if (nbf !== undefined && nbf > nowSeconds + SKEW_SECONDS) return aheadOf('nbf', nbf, nowSeconds)
+  for (const [claim, seconds] of [
+    ['iat', iat],
+    ['nbf', nbf],
+  ] as const) {
+    if (seconds === undefined || seconds * 1000 <= nowMs + aheadMs) continue
+    const ahead = Math.ceil(seconds - nowMs / 1000)
+    return `${claim} is ${ahead} s ahead of our clock; ${aheadMs / 1000} s are allowed`
+  }
   return undefined
 }
 
 /** The caller is told, because only the issuer can mend it, and the bound is no secret. */
-function faultOfLifetime({ exp, iat }: CheckedClaims): TokenFault | undefined {
-  const seconds = exp - iat
-  if (seconds <= MAX_LIFETIME_SECONDS) return undefined
-  const cause = `lives ${seconds} s (exp - iat), more than ${MAX_LIFETIME_SECONDS}: shorten it at the issuer`
-  return tokenFault('invalid', cause, 'The access token lives for more than 24 hours')
+function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | undefined {
+  if (seconds <= maxSeconds) return undefined
+  const cause = `lives ${seconds} s (exp - iat), more than ${maxSeconds}: shorten it at the issuer`
+  const allowed =
+    maxSeconds % HOUR_SECONDS === 0 ? `${maxSeconds / HOUR_SECONDS} hours` : `${maxSeconds} seconds`
+  return tokenFault('invalid', cause, `The access token lives for more than ${allowed}`)
 }
 
 /**
@@ -144,10 +184,6 @@ function scopesOf(claim: unknown): readonly string[] | undefined {
   if (!Array.isArray(names)) return undefined
   if (!names.every((name) => typeof name === 'string' && SCOPE_OR_NOTHING.test(name))) return undefined
   return names.filter((name) => name !== '')
-}
-
-function aheadOf(claim: string, seconds: number, nowSeconds: number): string {
-  return `${claim} is ${Math.ceil(seconds - nowSeconds)} s ahead of our clock; ${SKEW_SECONDS} s are allowed`
 }
 
 /** RFC 7519 section 2: seconds, perhaps with a fraction. JSON.parse makes Infinity of 1e400. */
@@ -175,18 +211,26 @@ function confined(scopes: readonly string[], allowed: ReadonlySet<string> | unde
   return allowed === undefined ? scopes : scopes.filter((one) => allowed.has(one))
 }
 
-function toPrincipal({ sub, client, sid }: Names, scopes: readonly string[], expiresAtMs: number): Principal {
+function toPrincipal(
+  { sub, client, sid }: Names,
+  {
+    isForNoUser,
+    granted,
+    expiresAtMs,
+  }: { readonly isForNoUser: boolean; readonly granted: readonly string[]; readonly expiresAtMs: number },
+): Principal {
   // RFC 9068 section 2.2: without a user, sub is the client itself.
-  const isMachine = client === sub
+  const isOfClient = client !== undefined && (isForNoUser || client === sub)
+  const scopes = new Set(granted)
   return Object.freeze({
     method: 'bearer',
-    subject: isMachine ? undefined : sub,
+    subject: isOfClient ? undefined : sub,
     client,
     session: sid,
     sessionName: undefined,
     expiresAtMs,
-    scopes: new Set(scopes),
-    scope: scopes.join(' '),
-    ...keysOf(isMachine ? `client:${sub}` : `user:${sub}`),
+    scopes,
+    scope: [...scopes].join(' '),
+    ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
   } satisfies Principal)
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { IssuerSettings } from '../../config/settings.ts'
+import { RFC9068, tokenDialect } from '../../config/token-dialects.ts'
 import { checkedField } from '../../http/syntax/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
 import { type TrustOptions, trustedIssuers } from './issuers.ts'
@@ -14,6 +15,8 @@ const OWN: IssuerSettings & {
   audience: 'api',
   algorithms: ['ES256', 'RS256'],
   profile: undefined,
+  tokens: RFC9068,
+  clockToleranceMs: undefined,
 }
 
 function options(
@@ -31,14 +34,23 @@ function options(
 }
 
 test('our own issuer comes first, and only it gives our own names', () => {
-  const partner = { ...OWN, issuer: 'https://a.example', audience: 'us', profile: 'fapi' as const }
+  const partner = {
+    ...OWN,
+    issuer: 'https://a.example',
+    audience: ['us', 'them'],
+    profile: 'fapi' as const,
+    tokens: tokenDialect('okta'),
+    clockToleranceMs: 30_000,
+  }
   const trusted = trustedIssuers({ ...OWN, issuers: [partner] }, options())
   assert.deepEqual(
     trusted.map(({ keys, ...rest }) => rest),
     [
       {
         issuer: OWN.issuer,
-        audience: 'api',
+        audiences: ['api'],
+        tokens: RFC9068,
+        clockToleranceMs: undefined,
         own: true,
         others: ['https://a.example'],
         boundOnly: false,
@@ -47,7 +59,9 @@ test('our own issuer comes first, and only it gives our own names', () => {
       },
       {
         issuer: 'https://a.example',
-        audience: 'us',
+        audiences: ['us', 'them'],
+        tokens: tokenDialect('okta'),
+        clockToleranceMs: 30_000,
         own: false,
         others: [],
         boundOnly: true,

@@ -93,13 +93,15 @@ function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): 
 }
 
 function trust(
-  { issuer, audience, algorithms, profile }: IssuerSettings,
+  { issuer, audience, algorithms, profile, tokens, clockToleranceMs }: IssuerSettings,
   { scopes, others }: Pick<ClaimRules, 'scopes' | 'others'>,
   keys: KeySet,
 ): TrustedIssuer {
   return {
     issuer,
-    audience,
+    audiences: [audience].flat(),
+    tokens,
+    clockToleranceMs,
     own: scopes === undefined,
     others,
     boundOnly: profile === 'fapi',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { encode, es256Token, goodClaims, type Members, signText } from './issuer.test-support.ts'
-import { MAX_TOKEN_CHARS, parseToken } from './token.ts'
+import { parseToken } from './token.ts'
 
 const good = es256Token()
 const [header = '', payload = '', signature = ''] = good.split('.')
@@ -13,17 +13,17 @@ test('a good token gives its algorithm, its kid and its claims', () => {
   const { token, fault } = parseToken(text)
   assert.equal(fault, undefined)
   const { jws, ...read } = token ?? assert.fail()
-  assert.deepEqual(read, { algorithm: 'ES256', kid: 'ES256', claims })
+  assert.deepEqual(read, { algorithm: 'ES256', kid: 'ES256', type: 'at+jwt', claims })
   assert.equal(`${jws.signed}.${jws.signature.toString('base64url')}`, text)
 })
 
-test('each accepted algorithm and each spelling of the type is read', () => {
+test('each accepted algorithm is read, and the type in one spelling', () => {
   for (const alg of ['ES256', 'PS256', 'RS256', 'EdDSA']) {
     assert.equal(parseToken(es256Token({ header: { alg } })).token?.algorithm, alg)
   }
   assert.equal(parseToken(es256Token({ header: { alg: 'Ed25519' } })).token?.algorithm, 'EdDSA')
   for (const typ of ['at+jwt', 'AT+JWT', 'application/at+jwt', 'Application/At+Jwt']) {
-    assert.ok(parseToken(es256Token({ header: { typ } })).token, typ)
+    assert.equal(parseToken(es256Token({ header: { typ } })).token?.type, 'at+jwt', typ)
   }
 })
 
@@ -149,9 +149,6 @@ const refusals: readonly (readonly [
   ['alg Ed448', headed({ alg: 'Ed448' }), 'invalid', /alg "Ed448"/],
   ['no alg', headed({ alg: undefined }), 'invalid', /alg nothing/],
   ['alg as a list', headed({ alg: ['ES256'] }), 'invalid', /alg \["ES256"\]/],
-  ['typ JWT', headed({ typ: 'JWT' }), 'invalid', /typ "JWT"/],
-  ['typ of a DPoP proof', headed({ typ: 'dpop+jwt' }), 'invalid', /typ "dpop\+jwt"/],
-  ['no typ', headed({ typ: undefined }), 'invalid', /typ nothing/],
   ['typ as a list', headed({ typ: ['at+jwt'] }), 'invalid', /typ \["at\+jwt"\]/],
   ['an empty kid', headed({ kid: '' }), 'invalid', /names no key/],
   ['a kid that is a number', headed({ kid: 1 }), 'invalid', /names no key/],
@@ -175,28 +172,6 @@ for (const [what, token, reason, cause] of refusals) {
     assert.match(fault.cause, cause)
   })
 }
-
-test('a token of exactly 8 KiB is read and one character more is not', () => {
-  const filled = (chars: number) => {
-    // The payload takes what is left; its length in characters grows in steps of 4 for 3, so the kid evens it out.
-    for (let kid = 1; kid < 8; kid++) {
-      for (let pad = 0; pad < MAX_TOKEN_CHARS; pad += 1) {
-        const length = encode(`{"pad":"${'x'.repeat(pad)}"}`).length
-        const head = encode(JSON.stringify({ alg: 'ES256', typ: 'at+jwt', kid: 'k'.repeat(kid) })).length
-        if (head + length + 88 === chars) {
-          return es256Token({ header: { kid: 'k'.repeat(kid) }, claims: { pad: 'x'.repeat(pad) } })
-        }
-      }
-    }
-    throw new Error('no such length')
-  }
-  const whole = filled(MAX_TOKEN_CHARS)
-  assert.equal(whole.length, MAX_TOKEN_CHARS)
-  assert.equal(parseToken(whole).fault, undefined)
-  const over = filled(MAX_TOKEN_CHARS + 1)
-  assert.equal(over.length, MAX_TOKEN_CHARS + 1)
-  assert.match(parseToken(over).fault?.cause ?? '', /longer than 8192/)
-})
 
 test('a name given twice deeper down is refused too: a binding must not have two readings', () => {
   for (const claims of [

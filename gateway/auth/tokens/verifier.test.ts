@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import type { JWK } from 'jose'
+import { RFC9068 } from '../../config/token-dialects.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { Revocations } from '../revocations.ts'
@@ -36,7 +37,8 @@ const CALLER = { address: '192.0.2.1', closed: false }
 function trusted(keys: KeySet, changes: Partial<TrustedIssuer> = {}): TrustedIssuer {
   return {
     issuer: ISSUER,
-    audience: AUDIENCE,
+    audiences: [AUDIENCE],
+    tokens: RFC9068,
     own: true,
     boundOnly: false,
     scopes: undefined,
@@ -584,7 +586,7 @@ test('an issuer that nobody trusts is invalid, also when its name is nearly that
 })
 
 test('each issuer has its own audience', async (t) => {
-  const { verifier, tokenOf, otherKey } = await twoIssuersOf(t, { audience: 'us' })
+  const { verifier, tokenOf, otherKey } = await twoIssuersOf(t, { audiences: ['us'] })
   assert.match(assertSync(verifier.verify(tokenOf(OTHER, otherKey), CALLER)).fault?.cause ?? '', /^aud/)
   const claims = goodClaims({ iss: OTHER, aud: 'us' })
   assert.ok(assertSync(verifier.verify(es256Token({ claims, key: otherKey.privateKey }), CALLER)).principal)
@@ -625,7 +627,7 @@ test('a verifier that takes the place of another keeps its tokens, but of issuer
   assert.ok(issuer)
   const same = new TokenVerifier({ ...options, issuers: [issuer] }, verifier)
   assert.equal(same.verify(token, CALLER), first)
-  const narrower = trusted(keys, { audience: 'another' })
+  const narrower = trusted(keys, { audiences: ['another'] })
   assert.ok(
     assertSync(new TokenVerifier({ ...options, issuers: [narrower] }, verifier).verify(token, CALLER)).fault,
   )

@@ -5,6 +5,7 @@ import type { VerificationKey } from '../keys/verification-key.ts'
 import type { Binding } from '../possession/binding.ts'
 import type { Revocations } from '../revocations.ts'
 import { readClaims } from './claims.ts'
+import { faultOfKind } from './dialect.ts'
 import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
 import { quote } from './quote.ts'
@@ -62,11 +63,14 @@ export class TokenVerifier {
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #turns: FairTurns
+  /** The longest token that any of the issuers may send. */
+  readonly maxChars: number
 
   /** @param before of which the cached tokens of the issuers that both have are kept */
   constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
     this.#turns = options.turns ?? new FairTurns()
+    this.maxChars = Math.max(...options.issuers.map(({ tokens }) => tokens.maxChars))
     this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
     this.#verified = new LRUCache({
       max: options.cacheSize ?? CACHE_SIZE,
@@ -124,6 +128,10 @@ export class TokenVerifier {
       return invalid(
         `iss ${quote(claims.iss)} is not trusted; trusted: ${[...this.#issuers.keys()].join(', ')}`,
       )
+    if (text.length > issuer.tokens.maxChars)
+      return { fault: tokenFault('malformed', `longer than ${issuer.tokens.maxChars} characters`) }
+    const kind = faultOfKind(token.type, claims, issuer.tokens)
+    if (kind !== undefined) return invalid(kind)
     if (!issuer.algorithms.has(algorithm))
       return invalid(
         `alg ${algorithm} is not accepted of this issuer; accepted: ${[...issuer.algorithms].join(', ')}`,

@@ -85,7 +85,9 @@ function describeRefusal(refused: Refusal | undefined): string {
 }
 
 function issuersOf({ issuer, audience, issuers }: Settings): string {
-  return [{ issuer, audience }, ...issuers].map((one) => `${one.issuer} for ${one.audience}`).join(', ')
+  return [{ issuer, audience }, ...issuers]
+    .map((one) => `${one.issuer} for ${[one.audience].flat().join(' or ')}`)
+    .join(', ')
 }
 
 function describeRoute(row: Route, settings: Settings): string {

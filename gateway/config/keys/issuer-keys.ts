@@ -1,12 +1,33 @@
 import { Type } from 'typebox'
 import { choice, integer, key, keys, list, span, TEXT, text } from './key-types.ts'
 import { SCOPE } from './shared-keys.ts'
+import { TOKENS } from './token-keys.ts'
 
 const ALGORITHMS = Type.Array(Type.Enum(['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']), {
   minItems: 1,
   uniqueItems: true,
 })
 const PROFILE = Type.Enum(['fapi'])
+const AUDIENCE = Type.Unsafe<string | readonly string[]>({
+  type: ['string', 'array'],
+  minLength: 1,
+  minItems: 1,
+  maxItems: 16,
+  uniqueItems: true,
+  items: TEXT,
+})
+const TERMS = {
+  tokens: key(
+    TOKENS,
+    'How the issuer writes its access tokens: the name of a preset, or an object whose keys take the place of those of its `preset`. Default: `rfc9068`, the only one under the profile `fapi`.',
+    { examples: ['entra', { preset: 'keycloak', maxLifetime: '30h' }] },
+  ),
+  clockTolerance: span(
+    'smh',
+    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf` and `iat`. Default: 10s for `nbf` and `iat`, and no token is accepted after its `exp`.",
+    { examples: ['30s'] },
+  ),
+}
 
 export const ISSUER = keys({
   issuer: text('Exactly the `iss` that its tokens carry.', {
@@ -18,10 +39,11 @@ export const ISSUER = keys({
     required: true,
     examples: ['https://partner.example/jwks.json'],
   }),
-  audience: text('The `aud` that its tokens must carry: what it knows this API by.', {
-    required: true,
-    examples: ['https://bank.example/api'],
-  }),
+  audience: key(
+    AUDIENCE,
+    'The `aud` that its tokens must carry: what it knows this API by. Of a list, one.',
+    { required: true, examples: ['https://bank.example/api'] },
+  ),
   algorithms: key(
     ALGORITHMS,
     'What its tokens may be signed by, as in `algorithms` of the file. Default: all; under the profile `fapi` all but RS256.',
@@ -32,6 +54,7 @@ export const ISSUER = keys({
     '`fapi`: its tokens are held to the FAPI 2.0 Security Profile, as by the `profile` of the file.',
     { examples: ['fapi'] },
   ),
+  ...TERMS,
   scopes: list(
     SCOPE,
     'What its tokens may permit. Other scopes in them are dropped: they count for no route and do not go upstream. Default: none.',
@@ -74,9 +97,9 @@ export const ISSUER_KEYS = {
     'Where the issuer publishes its keys. Default: the first http or https upstream + /.well-known/jwks.json.',
     { env: 'GATEWAY_JWKS_URI', examples: ['https://bank.example/.well-known/jwks.json'] },
   ),
-  audience: text('The `aud` that tokens must carry. Default: the issuer + /api.', {
+  audience: key(AUDIENCE, 'The `aud` that tokens must carry; of a list, one. Default: the issuer + /api.', {
     env: 'GATEWAY_AUDIENCE',
-    examples: ['https://bank.example/api'],
+    examples: ['https://bank.example/api', ['api://payments', 'https://bank.example/api']],
   }),
   algorithms: key(
     ALGORITHMS,
@@ -88,6 +111,7 @@ export const ISSUER_KEYS = {
     "`fapi`: the issuer's tokens are held to the FAPI 2.0 Security Profile. They must be bound to a DPoP key or a client certificate, RS256 is not accepted, and the keys come over https. Default: none.",
     { examples: ['fapi'] },
   ),
+  ...TERMS,
   issuers: list(
     ISSUER,
     'Issuers whose tokens are accepted beside those of `issuer`. Which one a token is of is told by its `iss`; the keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`, so that none of them can be taken for one of ours.',

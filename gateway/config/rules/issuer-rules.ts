@@ -1,10 +1,12 @@
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { FurtherIssuer, IssuerSettings, Settings, TokenAlgorithm } from '../settings.ts'
+import { dialectFault, tokenDialect, toleranceFault } from '../token-dialects.ts'
 import { issuerFault, urlFault } from './value-rules.ts'
+import { windowToMs } from './window-rule.ts'
 
 type WrittenIssuer = WrittenGateway['issuers'][number]
-type WrittenProfile = Pick<WrittenIssuer, 'algorithms' | 'profile'>
+type WrittenTerms = Pick<WrittenIssuer, 'algorithms' | 'profile' | 'tokens' | 'clockTolerance'>
 
 /** FAPI 2.0 section 5.4.1. */
 const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
@@ -14,7 +16,7 @@ const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'
 /** The issuer with every default filled in. */
 export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   const { issuer, jwksUri, audience, scopes } = written
-  return { issuer, jwksUri, audience, scopes, ...algorithmsAndProfile(written) }
+  return { issuer, jwksUri, audience, scopes, ...issuerTerms(written) }
 }
 
 /** One sentence when routes accept bearer tokens and nobody named `issuer`, and one for each issuer without scopes when routes ask for any. */
@@ -39,12 +41,19 @@ export function issuerWarnings({
   ]
 }
 
-/** The algorithms, or the default ones of the profile. */
-export function algorithmsAndProfile({
+/** What tokens of an issuer must be like, with the defaults of its profile. */
+export function issuerTerms({
   algorithms,
   profile,
-}: WrittenProfile): Pick<IssuerSettings, 'algorithms' | 'profile'> {
-  return { algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS), profile }
+  tokens,
+  clockTolerance,
+}: WrittenTerms): Pick<IssuerSettings, 'algorithms' | 'profile' | 'tokens' | 'clockToleranceMs'> {
+  return {
+    algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS),
+    profile,
+    tokens: tokenDialect(tokens),
+    clockToleranceMs: clockTolerance === undefined ? undefined : windowToMs(clockTolerance),
+  }
 }
 
 /** Reports every fault of the further issuers, and their conflicts with one another. */
@@ -54,7 +63,7 @@ export function checkIssuers(json: JsonFile<unknown>, issuers: readonly WrittenI
     const at = `$.issuers[${index}]`
     json.check(`${at}.issuer`, written?.issuer, (issuer) => issuerFault(issuer) ?? nameFault(issuer))
     json.check(`${at}.jwksUri`, written, jwksUriFault)
-    checkAlgorithms(json, at, written)
+    checkTerms(json, at, written)
     if (!json.sound(at)) continue
     for (const [before, other] of issuers.slice(0, index).entries()) {
       if (!json.sound(`$.issuers[${before}]`)) continue
@@ -95,8 +104,10 @@ function nameFault(issuer: string): string | undefined {
     : 'must be ASCII: other characters are written percent-encoded'
 }
 
-/** RS256 is not allowed under the profile FAPI. */
-export function checkAlgorithms(json: JsonFile<unknown>, at: string, written: WrittenProfile): void {
+/** Reports what is wrong with the terms of an issuer. RS256 and other dialects are not allowed under the profile FAPI. */
+export function checkTerms(json: JsonFile<unknown>, at: string, written: WrittenTerms): void {
+  json.check(`${at}.tokens`, written.tokens, (tokens) => dialectFault(tokens, written.profile))
+  json.check(`${at}.clockTolerance`, written.clockTolerance, toleranceFault)
   json.check(`${at}.algorithms`, written, ({ algorithms, profile }) =>
     profile === 'fapi' && algorithms?.includes('RS256')
       ? 'must not hold "RS256" under the profile "fapi"'

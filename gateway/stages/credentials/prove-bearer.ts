@@ -2,7 +2,6 @@ import type { ProofFault } from '../../auth/possession/dpop.ts'
 import { provePossession } from '../../auth/possession/possession.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
-import { MAX_TOKEN_CHARS } from '../../auth/tokens/token.ts'
 import type { TokenFault, Verification, VerifiedToken } from '../../auth/tokens/verifier.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -34,7 +33,7 @@ export function proveBearer(
   credential: Presented,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   if (typeof credential === 'string')
-    return decided(gateway, 'malformed', refuseMalformed(exchange, credential))
+    return decided(gateway, 'malformed', refuseMalformed(gateway, exchange, credential))
   // A crash would restore a session whose end is not on the disk yet, so no token is accepted meanwhile.
   if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
@@ -50,10 +49,13 @@ export function proveBearer(
     : accept(gateway, exchange, { credential, verification })
 }
 
-const TOO_LONG = `The access token is longer than ${MAX_TOKEN_CHARS} characters`
-
-function refuseMalformed(exchange: Exchange, fault: 'malformed' | 'too long'): Refusal {
-  const description = fault === 'too long' ? TOO_LONG : 'The Authorization header is not well-formed'
+function refuseMalformed(
+  { verifier }: Gateway,
+  exchange: Exchange,
+  fault: 'malformed' | 'too long',
+): Refusal {
+  const tooLong = `The access token is longer than ${verifier.maxChars} characters`
+  const description = fault === 'too long' ? tooLong : 'The Authorization header is not well-formed'
   return refusal('invalid_credentials', {
     detail: `${description}.`,
     headers: challenges({
@@ -61,7 +63,7 @@ function refuseMalformed(exchange: Exchange, fault: 'malformed' | 'too long'): R
       description,
       scheme: schemeOf(exchange.headers.authorization),
     }),
-    cause: fault === 'too long' ? TOO_LONG : 'Authorization is not one scheme and one token',
+    cause: fault === 'too long' ? tooLong : 'Authorization is not one scheme and one token',
   })
 }
 

@@ -1,0 +1,46 @@
+import type { ClaimTerm, TokenDialect } from '../../config/token-dialects.ts'
+import type { JsonObject } from './jws.ts'
+import { quote } from './quote.ts'
+
+/** Of OpenID Connect: an ID token has them, and access tokens hardly ever. */
+const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
+
+/**
+ * Why a token is no access token of its issuer, or undefined: its type must be one of the dialect, and the claims that the
+ * dialect requires must be there. Where the type does not tell, claims must, because ID tokens have the same type
+ * (RFC 8725 sections 3.11 and 3.12).
+ *
+ * @param type of the header, as `typeName` makes it; empty without one
+ */
+export function faultOfKind(
+  type: string,
+  claims: JsonObject,
+  { types, require, machine, scopeClaims, accessClaims }: TokenDialect,
+): string | undefined {
+  if (!types.includes(type)) return `typ ${type === '' ? 'nothing' : quote(type)} is no access token`
+  for (const term of require) {
+    if (!meets(claims, term)) return `${term.claim} ${quote(claims[term.claim])} is not ${wordsOf(term)}`
+  }
+  if (type === 'at+jwt') return undefined
+  const has = (claim: string) => claims[claim] !== undefined && claims[claim] !== null
+  if (accessClaims.length > 0 && !accessClaims.some(has))
+    return `it may be an ID token: it has no ${accessClaims.join(' and no ')}`
+  if (require.length > 0) return undefined
+  const strange = OF_ID_TOKENS.find(has)
+  if (strange !== undefined) return `it may be an ID token: it has ${strange}`
+  if (scopeClaims.some(has) || isMachine(claims, machine)) return undefined
+  return `it may be an ID token: it has no ${[...scopeClaims, ...machine.map(({ claim }) => claim)].join(' and no ')}`
+}
+
+/** Whether a claim tells that the token is for no user. */
+export function isMachine(claims: JsonObject, machine: readonly ClaimTerm[]): boolean {
+  return machine.some((term) => meets(claims, term))
+}
+
+function meets(claims: JsonObject, { claim, values }: ClaimTerm): boolean {
+  return (values as readonly unknown[]).includes(claims[claim])
+}
+
+function wordsOf({ values }: ClaimTerm): string {
+  return values.map((value) => JSON.stringify(value)).join(' or ')
+}

@@ -1,0 +1,74 @@
+import { type Static, Type } from 'typebox'
+import { byName, choice, integer, key, keys, list, span, TEXT, text, type Written } from './key-types.ts'
+
+const PRESETS = ['rfc9068', 'entra', 'okta', 'auth0', 'cognito', 'keycloak', 'ping'] as const
+export type DialectPreset = (typeof PRESETS)[number]
+
+const CLAIM_VALUE = Type.Unsafe<string | number | boolean>({ type: ['string', 'number', 'boolean'] })
+const TERMS = byName(
+  Type.Unsafe<string | number | boolean | readonly (string | number | boolean)[]>({
+    type: ['string', 'number', 'boolean', 'array'],
+    minItems: 1,
+    maxItems: 16,
+    items: CLAIM_VALUE,
+  }),
+)
+const AT_MOST = { maxItems: 8, uniqueItems: true } as const
+
+const DIALECT = keys({
+  preset: choice(PRESETS, 'What applies where this object says nothing.', { default: 'rfc9068' }),
+  types: list(
+    Type.String({ maxLength: 100 }),
+    'Which `typ` its access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Where it is not `at+jwt`, a token must have what an ID token has not: a claim of `scopeClaims`, `require` or `machine`; and without `require` neither `nonce` nor `at_hash` nor `c_hash`.',
+    { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
+  ),
+  scopeClaims: list(
+    TEXT,
+    'The claims that hold its scopes, as a text with spaces or as a list. All of them count.',
+    { ...AT_MOST, examples: [['scp', 'roles']] },
+  ),
+  clientClaims: list(TEXT, 'The claims that name the app. The first that is there counts.', {
+    ...AT_MOST,
+    examples: [['azp', 'client_id']],
+  }),
+  subjectClaims: list(TEXT, 'The claims that name the user. The first that is there counts.', {
+    ...AT_MOST,
+    minItems: 1,
+    examples: [['oid', 'sub']],
+  }),
+  idClaims: list(TEXT, 'The claims that name the token. One must be there, unless the list is empty.', {
+    ...AT_MOST,
+    examples: [['uti'], []],
+  }),
+  audienceClaim: text('The claim that must name the audience.', { examples: ['client_id'] }),
+  require: key(
+    TERMS,
+    'Claims that must have exactly this value, or one of a list. It takes the place of the `require` of the preset. Name claims that an ID token of the issuer does not have, or has with another value.',
+    { maxProperties: 16, examples: [{ token_use: 'access' }] },
+  ),
+  machine: key(
+    TERMS,
+    'Claims of which one with this value, or with one of a list, tells a token without a user. One whose user and app are the same is also such a token.',
+    { maxProperties: 16, examples: [{ idtyp: 'app' }] },
+  ),
+  maxLifetime: span(
+    'smhd',
+    'The longest life of a token, `exp` − `iat`, at most 30d. Ended sessions are remembered as long. Default: 24h.',
+    { examples: ['30h'] },
+  ),
+  maxChars: integer('The longest token, in characters. Default: 8192.', {
+    range: [1024, 32_768],
+    examples: [16_384],
+  }),
+})
+
+/** The name of a preset, or an object. */
+export const TOKENS = Type.Unsafe<DialectPreset | Partial<Static<typeof DIALECT>>>({
+  ...DIALECT,
+  type: ['string', 'object'],
+  pattern: `^(?:${PRESETS.join('|')})$`,
+  patternErrorMessage: `must be one of ${PRESETS.join(', ')}, or an object`,
+})
+
+/** As the operator wrote it: the name of a preset, or what differs from one. */
+export type WrittenTokens = Written<typeof TOKENS>

@@ -1,0 +1,155 @@
+import type { DialectPreset, WrittenTokens } from './keys/token-keys.ts'
+import { windowToMs } from './rules/window-rule.ts'
+
+/** A claim, and the values of which it must have one exactly. */
+export interface ClaimTerm {
+  readonly claim: string
+  readonly values: readonly ClaimValue[]
+}
+
+type ClaimValue = string | number | boolean
+
+/** How an issuer writes its access tokens. Immutable. */
+export interface TokenDialect {
+  /** Accepted `typ`, in small letters and without `application/`; the empty text stands for none. */
+  readonly types: readonly string[]
+  /** The scopes of all of them count. */
+  readonly scopeClaims: readonly string[]
+  /** Of these three, the first claim that a token has counts. */
+  readonly clientClaims: readonly string[]
+  readonly subjectClaims: readonly string[]
+  /** Empty: no id is asked for. */
+  readonly idClaims: readonly string[]
+  readonly audienceClaim: string
+  /** Each must be met. */
+  readonly require: readonly ClaimTerm[]
+  /** One that is met tells a token without a user. */
+  readonly machine: readonly ClaimTerm[]
+  /** Where `typ` does not tell: an access token of the provider has one of these, an ID token none. Empty: not known. */
+  readonly accessClaims: readonly string[]
+  /** The longest `exp` − `iat`. */
+  readonly maxLifetimeMs: number
+  readonly maxChars: number
+}
+
+type WrittenTerms = NonNullable<Exclude<WrittenTokens, string>['require']>
+
+const DAY_MS = 86_400_000
+const MAX_LIFETIME_MS = 30 * DAY_MS
+const MAX_TOLERANCE_MS = 60_000
+
+/** RFC 9068: the type tells an access token. */
+export const RFC9068: TokenDialect = {
+  types: ['at+jwt'],
+  scopeClaims: ['scope'],
+  clientClaims: ['client_id'],
+  subjectClaims: ['sub'],
+  idClaims: ['jti'],
+  audienceClaim: 'aud',
+  require: [],
+  machine: [],
+  accessClaims: [],
+  maxLifetimeMs: DAY_MS,
+  maxChars: 8192,
+}
+
+const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
+  rfc9068: RFC9068,
+  // https://learn.microsoft.com/en-us/entra/identity-platform/access-token-claims-reference (v1: appid, v2: azp)
+  // https://learn.microsoft.com/en-us/entra/identity-platform/id-token-claims-reference (has roles too, but no client)
+  entra: {
+    ...RFC9068,
+    types: ['jwt'],
+    scopeClaims: ['scp', 'roles'],
+    clientClaims: ['azp', 'appid'],
+    subjectClaims: ['oid', 'sub'],
+    idClaims: ['uti'],
+    machine: [{ claim: 'idtyp', values: ['app'] }],
+    accessClaims: ['azp', 'appid'],
+  },
+  // https://developer.okta.com/docs/api/openapi/okta-oauth/guides/overview/#access-token
+  okta: {
+    ...RFC9068,
+    types: ['', 'jwt'],
+    scopeClaims: ['scp'],
+    clientClaims: ['cid'],
+    accessClaims: ['cid'],
+  },
+  // https://auth0.com/docs/secure/tokens/access-tokens/access-token-profiles
+  auth0: {
+    ...RFC9068,
+    types: ['jwt', 'at+jwt'],
+    scopeClaims: ['scope', 'permissions'],
+    clientClaims: ['azp', 'client_id'],
+    idClaims: [],
+    machine: [{ claim: 'gty', values: ['client-credentials'] }],
+    accessClaims: ['scope', 'permissions', 'gty'],
+  },
+  // https://docs.aws.amazon.com/cognito/latest/developerguide/amazon-cognito-user-pools-using-the-access-token.html
+  cognito: {
+    ...RFC9068,
+    types: ['', 'jwt'],
+    audienceClaim: 'client_id',
+    require: [{ claim: 'token_use', values: ['access'] }],
+  },
+  // https://www.keycloak.org/docs/latest/server_admin/#_oidc_token_types; bound by DPoP, a token is of the type DPoP:
+  // https://github.com/keycloak/keycloak/blob/main/services/src/main/java/org/keycloak/services/util/DPoPUtil.java
+  keycloak: {
+    ...RFC9068,
+    types: ['jwt', 'at+jwt'],
+    clientClaims: ['azp', 'client_id'],
+    require: [{ claim: 'typ', values: ['Bearer', 'DPoP'] }],
+  },
+  // https://developer.pingidentity.com/pingone-api/foundations/authentication-concepts/access-tokens-and-id-tokens/token-claims.html
+  ping: { ...RFC9068, types: ['at+jwt', ''] },
+}
+
+/** The dialect with every default filled in. */
+export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
+  if (typeof written === 'string') return PRESETS[written]
+  const { preset = 'rfc9068', types, require, machine, maxLifetime, ...asWritten } = written
+  return {
+    ...PRESETS[preset],
+    ...asWritten,
+    ...(types && { types: types.map(typeName) }),
+    ...(require && { require: terms(require) }),
+    ...(machine && { machine: terms(machine) }),
+    ...(maxLifetime !== undefined && { maxLifetimeMs: windowToMs(maxLifetime) }),
+  } as TokenDialect
+}
+
+/** A media type as it is compared: `application/` may be left out (RFC 7515 section 4.1.9), and case does not matter. */
+export function typeName(typ: string): string {
+  return typ.toLowerCase().replace(/^application\//, '')
+}
+
+function terms(written: WrittenTerms): readonly ClaimTerm[] {
+  return Object.entries(written).map(([claim, values]) => ({ claim, values: [values].flat() }))
+}
+
+/** What FAPI 2.0 leaves open: not which tokens are access tokens, and what their claims are. */
+const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['preset', 'require', 'maxLifetime', 'maxChars'])
+
+/** What is wrong with a dialect, or undefined. */
+export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined): string | undefined {
+  const {
+    preset = 'rfc9068',
+    maxLifetime,
+    ...rest
+  } = typeof written === 'string' ? { preset: written } : written
+  if (profile === 'fapi') {
+    if (preset !== 'rfc9068') return `must not be "${preset}" under the profile "fapi": it takes rfc9068 only`
+    const other = Object.keys(rest).find((key) => !FREE_UNDER_FAPI.has(key))
+    if (other !== undefined)
+      return `must not have "${other}" under the profile "fapi": it takes rfc9068 as it is`
+  }
+  if (maxLifetime === undefined || windowToMs(maxLifetime) <= MAX_LIFETIME_MS) return undefined
+  return `must have a maxLifetime of at most "30d", but it is "${maxLifetime}"`
+}
+
+/** What is wrong with a tolerance, or undefined. */
+export function toleranceFault(tolerance: string): string | undefined {
+  return windowToMs(tolerance) <= MAX_TOLERANCE_MS
+    ? undefined
+    : `must be at most "60s", but is "${tolerance}"`
+}
