@@ -59,7 +59,7 @@ export const METRICS = {
   gateway_audit_writable: gauge('1 unless the audit trail cannot be written; then requests get 503.'),
   gateway_audit_write_errors_total: counter('Writes to the audit trail that failed.'),
   gateway_audit_segments_total: counter(
-    'Closed segments of the audit trail that were compressed, shipped or pruned; prune_early are those of prune that went before their time.',
+    'Closed segments of the audit trail that were compressed, shipped or pruned.',
     'task',
   ),
   gateway_audit_segment_errors_total: counter(

@@ -75,8 +75,6 @@ interface PruneFacts {
   /** Time of its first record, and when it was closed; ISO 8601. */
   readonly from?: string | undefined
   readonly until: string
-  /** Why it was removed before its time. */
-  readonly reason?: 'space' | undefined
 }
 
 /** A store in the data directory can no longer be written, or can again. */
@@ -268,8 +266,8 @@ export function stopRecord({ timestamp, pid, open, reason }: StopFacts): string 
   return `${JSON.stringify({ type: 'AUDIT_STOP', timestamp, pid, open, reason, format: TRAIL_FORMAT })}\n`
 }
 
-export function pruneRecord({ timestamp, segment, first, last, from, until, reason }: PruneFacts): string {
-  return `${JSON.stringify({ type: 'AUDIT_PRUNE', timestamp, segment, first, last, from, until, reason })}\n`
+export function pruneRecord({ timestamp, segment, first, last, from, until }: PruneFacts): string {
+  return `${JSON.stringify({ type: 'AUDIT_PRUNE', timestamp, segment, first, last, from, until })}\n`
 }
 
 export function storeRecord({ type, timestamp, store, cause, since }: StoreFacts): string {

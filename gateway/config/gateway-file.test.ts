@@ -372,6 +372,10 @@ test('each key refuses what is not of its kind, by its path', () => {
     [{ audit: { fiel: 'x' } }, /^\$\.audit\.fiel: is not a known key; did you mean "file"\?/],
     [{ overload: { maxDelayMs: 200 } }, /^\$\.overload: is not a known key; it was removed: .*maxInFlight/],
     [
+      { audit: { retention: { keep: '1d', minFreeBytes: 2_000_000 } } },
+      /^\$\.audit\.retention\.minFreeBytes: is not a known key; it was removed: nothing goes before its time/,
+    ],
+    [
       { workers: 1 },
       /^\$\.workers: is not a known key; it was removed, .*GATEWAY_REUSE_PORT=true .*GATEWAY_STORE/,
     ],

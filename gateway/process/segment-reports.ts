@@ -9,7 +9,6 @@ export function segmentReports({ log, metrics }: Pick<Reports, 'log' | 'metrics'
     done.begin(task)
     failed.begin(task)
   }
-  done.begin('prune_early')
   let unshipped = 0
   let oldestMs: number | undefined
   metrics.gateway_audit_unshipped_segments.read(() => unshipped)

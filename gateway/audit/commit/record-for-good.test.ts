@@ -42,7 +42,6 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
       needed: async () => new Set(),
       isShipped: undefined,
       inUse: async () => '',
-      freeBytes: () => 0,
       record: (lines) => {
         const append = async (line: string) => {
           before()

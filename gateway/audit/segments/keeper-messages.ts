@@ -1,5 +1,5 @@
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
-import type { AuditKeeping, KeeperCount, KeeperTask } from './keeper.ts'
+import type { AuditKeeping, KeeperTask } from './keeper.ts'
 
 /** `workerData` of the thread. */
 export interface KeeperData {
@@ -21,5 +21,5 @@ export type FromKeeper =
   | { readonly type: 'info'; readonly fields: object; readonly message: string }
   | { readonly type: 'warn'; readonly fields: object; readonly message: string }
   | { readonly type: 'failed'; readonly task: KeeperTask; readonly cause: string }
-  | { readonly type: 'done'; readonly task: KeeperCount }
+  | { readonly type: 'done'; readonly task: KeeperTask }
   | { readonly type: 'unshipped'; readonly count: number; readonly oldestMs: number | undefined }

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout as afterMs } from 'node:timers/promises'
@@ -14,7 +12,6 @@ import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-s
 import { compressSegment } from './compress-segment.ts'
 import { type AuditKeeping, type KeeperParts, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime } from './known-time.ts'
-import { freeBytesOf } from './prune-segments.ts'
 import { blocksOf } from './read-segment.ts'
 import { Rotation } from './rotation.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
@@ -72,7 +69,7 @@ async function trailOfDays(
 function keeperOf(
   file: string,
   now: () => number,
-  parts: Partial<Pick<KeeperParts, 'needed' | 'freeBytes' | 'wallNow'>> = {},
+  parts: Partial<Pick<KeeperParts, 'needed' | 'wallNow'>> = {},
 ) {
   const told: string[] = []
   const keeper = new SegmentKeeper({
@@ -417,59 +414,6 @@ test('after seals were switched off, the log of before keeps nothing from being 
     ],
   )
 })
-
-/** A file system of 4 MiB; undefined for those who may not mount one. */
-function mountedDisk(): string | undefined {
-  const dir = fs.mkdtempSync(join(tmpdir(), 'small-disk-'))
-  const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', dir], { stdio: 'ignore' })
-  if (status === 0) return dir
-  fs.rmdirSync(dir)
-  return undefined
-}
-
-for (const disk of ['counted', 'mounted']) {
-  test(`a disk with too little room loses its oldest segments early, as many as it takes, by the same rules (${disk})`, async (t) => {
-    const mounted = disk === 'mounted' ? mountedDisk() : undefined
-    if (disk === 'mounted' && mounted === undefined)
-      return t.skip('NOT TESTED: a disk cannot be mounted here, which takes root on Linux')
-    const dir = mounted ?? temporaryDirectory(t)
-    const { file, clock } = await trailOfDays(t, { days: 4, pairs: 400, dir })
-    // After the trail is closed.
-    if (mounted !== undefined) {
-      t.after(() => {
-        spawnSync('umount', ['-l', mounted])
-        fs.rmSync(mounted, { recursive: true })
-      })
-    }
-    const count = () =>
-      2 ** 22 - fs.readdirSync(dir).reduce((sum, name) => sum + fs.statSync(join(dir, name)).size, 0)
-    const freeBytes = mounted === undefined ? count : freeBytesOf
-    const { told, round } = keeperOf(file, () => clock.ms, { freeBytes })
-    const [first, second, third] = (await segmentsOfTrail(file)).map(({ path }) => path)
-    const { size } = fs.statSync(first ?? '')
-    assert.ok(size > 100_000)
-    sealTrail(file, [first ?? '', second ?? '', third ?? ''])
-    const short = (bytes: number) => ({
-      auditRetention: { keepMs: 400 * DAY_MS, minFreeBytes: freeBytes(file) + bytes, unsealed: false },
-    })
-    await round(short(-1))
-    assert.deepEqual(told, [])
-    await round(short(size / 2))
-    assert.deepEqual(told.splice(0), ['prune', 'prune_early'])
-    assert.deepEqual(await namesOf(file), [
-      '.20260103T000000000Z',
-      '.20260104T000000000Z',
-      '.20260105T000000000Z',
-      '',
-    ])
-    const [record] = linesOf(file).filter(({ type }) => type === 'AUDIT_PRUNE')
-    assert.deepEqual([record?.segment, record?.reason], ['audit.ndjson.20260102T000000000Z', 'space'])
-    // Of the others only one is sealed: the last leaf of the log is in the next.
-    await round(short(size * 10))
-    assert.deepEqual(told.splice(0, 2), ['prune', 'prune_early'])
-    assert.match(told.join(), /^prune failed: .*20260104T000000000Z is to be removed, but it is not sealed/)
-  })
-}
 
 test('the thread compresses and removes what a trail in use has closed', async (t) => {
   const file = join(temporaryDirectory(t), 'audit.ndjson')

@@ -5,7 +5,7 @@ import type { AuditRetention, Settings } from '../../config/settings.ts'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './closed-segments.ts'
 import { compressSegment } from './compress-segment.ts'
-import { freeBytesOf, pruneSegments } from './prune-segments.ts'
+import { pruneSegments } from './prune-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { stampOf } from './segment.ts'
 import { ShipDirectory } from './ship-directory.ts'
@@ -18,8 +18,6 @@ export type AuditKeeping = Pick<
 >
 
 export type KeeperTask = 'compress' | 'ship' | 'prune'
-/** What is counted; `prune_early` besides `prune`. */
-export type KeeperCount = KeeperTask | 'prune_early'
 
 /** What becomes of the closed segments, told to the log and the metrics. */
 export interface KeeperReports {
@@ -30,7 +28,7 @@ export interface KeeperReports {
   /** A task could not be done for a segment, and is tried again. */
   failed(task: KeeperTask, cause: string): void
   /** A task is done for a segment. */
-  done(task: KeeperCount): void
+  done(task: KeeperTask): void
   /** How many segments are not shipped, and when the oldest of them was closed, milliseconds. */
   unshipped(count: number, oldestMs: number | undefined): void
 }
@@ -51,8 +49,6 @@ export interface KeeperParts {
    * @param isSealed by the gateway's own sealer
    */
   readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
-  /** On the disk of a file; another one in tests. */
-  readonly freeBytes?: (file: string) => number
 }
 
 /** A task that failed waits so long, and twice as long after each further failure. */
@@ -157,7 +153,7 @@ export class SegmentKeeper {
   }
 
   async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<boolean> {
-    const { reports, now, wallNow = Date.now, needed, inUse, record, freeBytes = freeBytesOf } = this.#parts
+    const { reports, now, wallNow = Date.now, needed, inUse, record } = this.#parts
     const { auditFile, auditSeals, auditShip } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
@@ -171,27 +167,16 @@ export class SegmentKeeper {
       wallMs: wallNow(),
       needed: () => (files ??= needed()),
       inUse,
-      freeBytes,
       record: (lines: readonly string[]) => record(lines, auditSeals === 'on'),
       isShipped: shipping,
     }
-    const { segments, early, missingBytes, tiles, kept } = await pruneSegments(options)
+    const { segments, tiles, kept } = await pruneSegments(options)
     for (const _ of segments) reports.done('prune')
-    for (const _ of early) reports.done('prune_early')
-    const names = namesOf(segments.filter((one) => !early.includes(one)))
+    const names = namesOf(segments)
     if (names.length > 0) {
       reports.info({ segments: names, tiles }, 'audit segments were removed: their retention is over')
     }
-    if (early.length > 0) {
-      const fields = { segments: namesOf(early), minFreeBytes: retention.minFreeBytes }
-      reports.warn(fields, 'audit segments were removed before their time: the disk has too little room')
-    }
     if (kept !== undefined) throw new Error(`${kept.segment} is to be removed, but ${kept.why}`)
-    if (missingBytes > 0) {
-      throw new Error(
-        `the disk has less than ${retention.minFreeBytes} bytes free, and no closed segment is left`,
-      )
-    }
     return true
   }
 

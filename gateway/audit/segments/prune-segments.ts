@@ -1,7 +1,7 @@
-import { rmSync, statfsSync } from 'node:fs'
-import { basename, dirname } from 'node:path'
+import { rmSync } from 'node:fs'
+import { basename } from 'node:path'
 import type { AuditRetention } from '../../config/settings.ts'
-import { realPathOf, syncDirectoryOf } from '../../storage/append-file.ts'
+import { syncDirectoryOf } from '../../storage/append-file.ts'
 import { pruneRecord } from '../audit-records.ts'
 import { type ClosedSegment, closedSegments } from './closed-segments.ts'
 import { pruneTiles } from './prune-tiles.ts'
@@ -27,8 +27,6 @@ export interface PruneOptions {
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
   /** Inode of the file that is written, which may have been renamed already. */
   readonly inUse: () => Promise<string>
-  /** On the disk of a file, for those who are not root. */
-  readonly freeBytes: (file: string) => number
   /** Appends lines to the trail for good; rejects when they may not be there. */
   readonly record: (lines: readonly string[]) => Promise<void>
 }
@@ -37,23 +35,18 @@ export interface PruneOptions {
 interface Due {
   readonly segment: ClosedSegment
   readonly range: LeafRange | undefined
-  readonly isEarly: boolean
   readonly line: string
 }
 
 /** What a run has done, and why it has stopped before a segment that is due. */
 export interface Pruned {
   readonly segments: readonly ClosedSegment[]
-  /** Those of them that were removed before their time because the disk was full. */
-  readonly early: readonly ClosedSegment[]
-  /** Room that the disk still lacks; 0 and below: none. */
-  readonly missingBytes: number
   readonly tiles: number
   readonly kept: { readonly segment: string; readonly why: string } | undefined
 }
 
 /**
- * Removes segments whose retention is over, or while the disk has too little room, oldest first and none out of turn, and the
+ * Removes segments whose retention is over, oldest first and none out of turn, and the
  * tiles that only they needed. Each is named in the trail before it goes, in a line that no power cut can take, so that a gap in
  * the trail that no record names is always a fault. All are named together, because each wait for a seal takes a second.
  *
@@ -62,7 +55,7 @@ export interface Pruned {
  * @throws Error that names the file, when one cannot be read or removed.
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
-  const { due, missingBytes, kept } = await dueSegments(options)
+  const { due, kept } = await dueSegments(options)
   await options.record(due.map(({ line }) => line))
   for (const { segment } of due) {
     rmSync(segment.path)
@@ -71,8 +64,6 @@ export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   const range = due.at(-1)?.range
   return {
     segments: due.map(({ segment }) => segment),
-    early: due.filter(({ isEarly }) => isEarly).map(({ segment }) => segment),
-    missingBytes,
     tiles: await tilesBefore(options.auditFile, range && range.last + 1),
     kept,
   }
@@ -80,38 +71,23 @@ export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
 
 async function dueSegments(
   options: PruneOptions,
-): Promise<Pick<Pruned, 'missingBytes' | 'kept'> & { readonly due: readonly Due[] }> {
+): Promise<Pick<Pruned, 'kept'> & { readonly due: readonly Due[] }> {
   const { auditFile, retention, nowMs, wallMs } = options
   const due: Due[] = []
-  // Counted down, because file systems may give room back some time after a file was removed.
-  let missingBytes = missingBytesOn(options)
   const closed = closedSegments(auditFile)
   for (const [i, segment] of closed.entries()) {
-    const isEarly = segment.closedMs + retention.keepMs > nowMs
-    if (isEarly && missingBytes <= 0) break
+    if (segment.closedMs + retention.keepMs > nowMs) break
     try {
       const range = await mayGo(segment, closed[i + 1], options)
-      if (typeof range === 'string')
-        return { due, missingBytes, kept: { segment: basename(segment.path), why: range } }
-      due.push({ segment, range, isEarly, line: await recordOf(segment, range, { wallMs, isEarly }) })
+      if (typeof range === 'string') return { due, kept: { segment: basename(segment.path), why: range } }
+      due.push({ segment, range, line: await recordOf(segment, range, wallMs) })
     } catch (error) {
       // The next run says so, when those before it are gone.
       if (due.length > 0) break
       throw error
     }
-    missingBytes -= segment.sizeBytes
   }
-  return { due, missingBytes, kept: undefined }
-}
-
-/** How much less is free than the retention wants; 0 and below: nothing. @throws Error of the system */
-function missingBytesOn({ auditFile, retention: { minFreeBytes }, freeBytes }: PruneOptions): number {
-  return minFreeBytes === undefined ? 0 : minFreeBytes - freeBytes(auditFile)
-}
-
-export function freeBytesOf(file: string): number {
-  const { bavail, bsize } = statfsSync(dirname(realPathOf(file)))
-  return bavail * bsize
+  return { due, kept: undefined }
 }
 
 /** @returns the leaves of the segment; undefined when it has none; a text that says why it must stay. */
@@ -140,7 +116,7 @@ async function mayGo(
 async function recordOf(
   segment: ClosedSegment,
   range: LeafRange | undefined,
-  { wallMs, isEarly }: { readonly wallMs: number; readonly isEarly: boolean },
+  wallMs: number,
 ): Promise<string> {
   const line = await firstLineOf(segment)
   const fromMs = line && timeOf(line)
@@ -150,7 +126,6 @@ async function recordOf(
     ...range,
     from: fromMs === undefined ? undefined : new Date(fromMs).toISOString(),
     until: new Date(segment.closedMs).toISOString(),
-    reason: isEarly ? 'space' : undefined,
   })
 }
 

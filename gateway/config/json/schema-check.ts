@@ -53,6 +53,10 @@ export const SEVERAL_GATEWAYS =
 /** By JSON path: keys of earlier versions, with what to do instead. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
+  [
+    '$.audit.retention.minFreeBytes',
+    'it was removed: nothing goes before its time. Watch the disk, or shorten keep',
+  ],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])
 /** By JSON path without the places in lists: values of earlier versions, with what to do instead. */

@@ -20,10 +20,6 @@ const RETENTION = keys({
     required: true,
     examples: ['400d'],
   }),
-  minFreeBytes: integer(
-    'While the disk of the audit files has less than this free, closed files are removed before their time, oldest first, by the same rules. Needs `rotation`, or there is nothing closed. Default: only time removes.',
-    { range: [1_048_576], examples: [10_737_418_240] },
-  ),
   unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
 })
 

@@ -92,7 +92,6 @@ export function auditSettings({ rotation, retention, ship, ...written }: Written
     },
     auditRetention: retention && {
       keepMs: windowToMs(retention.keep),
-      minFreeBytes: retention.minFreeBytes,
       unsealed: retention.unsealed,
     },
     auditShip: ship && { directory: ship.directory, s3: ship.s3 && bucketOf(ship.s3) },
