@@ -121,7 +121,9 @@ function read(name: string, { type, items }: Schema, text: string): string | num
   if (type === 'boolean') return text === 'true'
   if (items === undefined) return text
   const entries = text.split(',').map((entry) => entry.trim())
-  return name === 'GATEWAY_UPSTREAM' ? entries.map(tidyUpstream) : entries
+  if (name === 'GATEWAY_UPSTREAM') return entries.map(tidyUpstream)
+  // Of what may be a text or a list, one stays a text.
+  return type !== 'array' && entries.length === 1 ? text : entries
 }
 
 function faultOf({ path, schema }: OverriddenKey, text: string, value: unknown): string | undefined {

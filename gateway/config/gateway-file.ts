@@ -159,6 +159,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
       maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,
       clientCert: route.clientCert,
+      trustIssuers: route.trustIssuers && new Set(route.trustIssuers),
       ...routePolicy(route, written),
       operations: documented.operations[index],
       documentedAt: route.documentedAt,

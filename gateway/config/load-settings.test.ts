@@ -56,6 +56,7 @@ test('the audience is the issuer + /api, wherever the issuer was named', () => {
   assert.equal(good({}, { GATEWAY_ISSUER: 'https://bank.example/' }).audience, 'https://bank.example/api')
   assert.equal(good({}, { GATEWAY_ISSUER: 'https://bank.example/' }).issuer, 'https://bank.example/')
   assert.equal(good({}, { GATEWAY_AUDIENCE: 'x' }).audience, 'x')
+  assert.deepEqual(good({}, { GATEWAY_AUDIENCE: 'x, y' }).audience, ['x', 'y'])
 })
 
 test('clients know the gateway by the origin of the issuer, wherever that was named, unless the file says better', () => {
@@ -289,4 +290,19 @@ test('a port is shared only with a shared store, under a number, and on Linux', 
   assert.deepEqual(reasons({ port: 0, tls: undefined }), [numbered('GATEWAY_PORT')])
   assert.deepEqual(reasons({ port: 8080, tls: { port: 0 } }), [numbered('GATEWAY_TLS_PORT')])
   assert.match(reasons({ port: 1, tls: undefined }, { platform: 'darwin' })[0] ?? '', /needs Linux: darwin /)
+})
+
+test('a row trusts only issuers that the configuration has, whoever names them', () => {
+  const row = (trustIssuers: string[], auth = ['bearer']) => ({
+    routes: [{ path: '/*', auth, trustIssuers }],
+  })
+  good(row(['https://bank.example']), { GATEWAY_ISSUER: 'https://bank.example' })
+  assert.match(
+    faults(row(['https://bank.example'])).join(),
+    /\$\.routes\[0\]\.trustIssuers: names no issuer .*"https:\/\/bank\.example"; the issuers are http:\/\/localhost:8080/s,
+  )
+  assert.match(
+    faults(row(['http://localhost:8080'], ['none'])).join(),
+    /\$\.routes\[0\]\.trustIssuers: needs "bearer" in "auth"/,
+  )
 })

@@ -164,7 +164,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] 
     ...faults,
     ...auditConflicts(configFile, merged, (key) => place(key).path),
     ...adminFaults(merged, place('adminHost')),
-    ...issuerConflicts(merged, place),
+    ...issuerConflicts(merged, configFile, place),
   ]
 }
 
@@ -243,12 +243,22 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
 }
 
 /** Conflicts of our own issuer with other issuers and with its profile. */
-function issuerConflicts(merged: Merged, place: Place): Fault[] {
+function issuerConflicts(merged: Merged, configFile: string, place: Place): Fault[] {
   const { issuer, profile, issuers, jwksUri = defaultJwksUri(merged) } = merged
   const faults: Fault[] = []
   for (const [index, other] of issuers.entries()) {
     const reason = sameIssuerFault({ issuer, jwksUri }, other, `$.issuers[${index}]`)
     if (reason !== undefined) faults.push({ ...place('issuer', 'jwksUri'), reason })
+  }
+  const names = [issuer, ...issuers.map((other) => other.issuer)]
+  for (const [index, { trustIssuers = [], auth }] of merged.routes.entries()) {
+    const path = `$.routes[${index}].trustIssuers`
+    const unknown = [...trustIssuers].find((name) => !names.includes(name))
+    const refuse = (reason: string) => faults.push({ file: configFile, path, reason })
+    if (unknown !== undefined)
+      refuse(`names no issuer that is trusted: "${unknown}"; the issuers are ${names.join(', ')}`)
+    else if (merged.routes[index]?.trustIssuers !== undefined && !auth.has('bearer'))
+      refuse('needs "bearer" in "auth": only tokens have an issuer')
   }
   const reason = profile === 'fapi' ? fapiUriFault(jwksUri) : undefined
   if (reason !== undefined) faults.push({ ...place('jwksUri', 'upstreams'), reason })

@@ -41,6 +41,8 @@ export interface Route {
   readonly auth: ReadonlySet<RouteAuth>
   /** Sets of which the caller must hold one whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: none is asked for. */
   readonly scopes: readonly (readonly string[])[]
+  /** Names of the issuers whose tokens it accepts; undefined: all. */
+  readonly trustIssuers: ReadonlySet<string> | undefined
   /** Name of the group that its requests go to. */
   readonly upstream: string
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */

@@ -81,7 +81,11 @@ describe('tokens as identity providers write them', () => {
           ...other,
         },
       ],
-      routes: [{ path: '/*', auth: ['bearer'], scopes: ['payments.read'] }],
+      routes: [
+        { path: '/*', auth: ['bearer'], scopes: ['payments.read'] },
+        { path: '/own', auth: ['bearer'], trustIssuers: [ENTRA] },
+        { path: '/any', auth: ['bearer'] },
+      ],
     })
     gateway = await startGateway({
       config: config({ tokens: 'entra' }, { tokens: { preset: 'okta', maxChars: 12_000 } }),
@@ -150,6 +154,18 @@ describe('tokens as identity providers write them', () => {
       const response = await ask(gateway, token)
       assert.deepEqual([response.status, response.json().code], [401, 'invalid_token'])
     }
+  })
+
+  it('get 401 at a row that does not trust their issuer, and pass where the row trusts it or names none', async () => {
+    const at = async (path: string, token: string) => {
+      const response = await call(`${gateway.url}${path}`, { headers: { authorization: `Bearer ${token}` } })
+      return [response.status, response.status === 200 ? 'ok' : response.json().code]
+    }
+    const [own, other] = [await entra(), await okta({ scp: [] })]
+    assert.deepEqual(await at('/any', other), [200, 'ok'])
+    assert.deepEqual(await at('/own', other), [401, 'invalid_token'])
+    assert.deepEqual(await at('/own', own), [200, 'ok'])
+    assert.deepEqual(await at('/any', own), [200, 'ok'])
   })
 
   it('may be as long as the issuer needs them', async () => {

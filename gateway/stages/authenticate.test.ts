@@ -88,7 +88,7 @@ describe('authenticate', () => {
       const { outcome } = authenticated({
         auth: ['bearer'],
         headers: { Authorization: `Bearer ${token}` },
-        verifier: { verify: () => ({ fault }) },
+        verifier: { maxChars: 8192, verify: () => ({ fault }) },
       })
       assert.ok(outcome !== undefined && 'code' in outcome)
       assert.deepEqual([outcome.code, outcome.detail], [code, detail])
@@ -110,7 +110,10 @@ describe('authenticate', () => {
 
   it('looks at no token while the end of a session cannot be written, or ends elsewhere are not known', () => {
     for (const revocations of [{ isSafe: false }, { isSafe: true, isKnown: false }]) {
-      const { gateway } = makeGateway({ revocations: revocations as object as Gateway['revocations'] })
+      const { gateway } = makeGateway({
+        revocations: revocations as object as Gateway['revocations'],
+        verifier: { maxChars: 8192 } as Gateway['verifier'],
+      })
       const { exchange } = makeExchange({ headers: { Authorization: 'Bearer a.b.c' } })
       exchange.route = makeRoute({ auth: new Set(['bearer']) })
       const outcome = authenticate(gateway, exchange)

@@ -154,6 +154,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     idleTimeoutMs: 1000,
     maxBodyBytes: 100,
     clientCert: false,
+    trustIssuers: undefined,
     operations: undefined,
     documentedAt: undefined,
     screening: undefined,

@@ -17,6 +17,8 @@ export type { TokenFault } from './token-fault.ts'
 export interface VerifiedToken {
   readonly principal: Principal
   readonly binding: Binding | undefined
+  /** The name of its issuer. */
+  readonly issuer: string
   readonly fault?: never
 }
 
@@ -26,7 +28,12 @@ export interface VerifiedToken {
  */
 export type Verification =
   | VerifiedToken
-  | { readonly fault: TokenFault; readonly principal?: never; readonly binding?: never }
+  | {
+      readonly fault: TokenFault
+      readonly principal?: never
+      readonly binding?: never
+      readonly issuer?: never
+    }
 
 interface TokenVerifierOptions {
   /** The accepted issuers; their names differ. */
@@ -141,7 +148,12 @@ export class TokenVerifier {
     if (reading.principal === undefined) return { fault: reading.fault }
     const { principal, binding, expiresAtMs } = reading
     const check = (key: VerificationKey) =>
-      this.#checkSignature(text, token, { verification: { principal, binding }, issuer, key, expiresAtMs })
+      this.#checkSignature(text, token, {
+        verification: { principal, binding, issuer: issuer.issuer },
+        issuer,
+        key,
+        expiresAtMs,
+      })
     const key = findKey(issuer.keys, token)
     if (typeof key === 'string') return invalid(key)
     const verification = key && check(key)
@@ -166,10 +178,10 @@ export class TokenVerifier {
   /** Once for each token, and only for one that is genuine. */
   #named(found: Verified): Verified {
     const { nameSession } = this.#options
-    const { principal, binding } = found.verification
+    const { principal } = found.verification
     if (principal.session === undefined || nameSession === undefined) return found
     const named = Object.freeze({ ...principal, sessionName: nameSession(principal.session) })
-    return { ...found, verification: { principal: named, binding } }
+    return { ...found, verification: { ...found.verification, principal: named } }
   }
 
   #currentVerification(text: string, { verification, expiresAtMs }: Verified): Verification {

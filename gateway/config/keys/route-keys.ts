@@ -125,6 +125,11 @@ export const ROUTE = keys({
     [true, false, 'skip-patterns'],
     'Whether requests must fit the operation of `openapi` with the same path and method; `skip-patterns` as in `openapi.validateRequests`. Default: what that says; it cannot be turned on here alone.',
   ),
+  trustIssuers: list(
+    TEXT,
+    'The issuers whose tokens the row accepts, by the names of `issuer` and `issuers`. Default: all.',
+    { minItems: 1, maxItems: 65, uniqueItems: true, examples: [['https://bank.example']] },
+  ),
   clientCert: flag(
     "Whether the caller's client certificate goes upstream in `Client-Cert` (RFC 9440), when it is a good one. What a caller sends under that name never does.",
     { default: false },

@@ -2,6 +2,7 @@ import type { ProofFault } from '../../auth/possession/dpop.ts'
 import { provePossession } from '../../auth/possession/possession.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
+import { tokenFault } from '../../auth/tokens/token-fault.ts'
 import type { TokenFault, Verification, VerifiedToken } from '../../auth/tokens/verifier.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -83,6 +84,9 @@ function accept(
     if (mayBeGuess(reason)) countGuess(gateway, exchange)
     return decided(gateway, reason, refuseToken(verification.fault, scheme))
   }
+  // 401 and not 403: to this row the token is one of a stranger, and another token helps (RFC 6750 section 3.1, invalid_token).
+  if (exchange.route?.trustIssuers?.has(verification.issuer) === false)
+    return decided(gateway, 'invalid', refuseToken(untrusted(verification.issuer), scheme))
   const fault = provePossession(gateway.proofs, verification.binding, {
     scheme,
     token,
@@ -95,6 +99,10 @@ function accept(
   return fault instanceof Promise
     ? fault.then((known) => settle(gateway, exchange, { fault: known, token: verification, scheme }))
     : settle(gateway, exchange, { fault, token: verification, scheme })
+}
+
+function untrusted(issuer: string): TokenFault {
+  return tokenFault('invalid', `the row does not trust ${issuer}`)
 }
 
 interface Proved {
