@@ -28,6 +28,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'which limit counts a request, and why no other',
     load: () => import('./explain/explain-limit.ts'),
   },
+  'explain token': {
+    summary: 'which checks an access token passes, and why not the others',
+    load: () => import('./explain/explain-token.ts'),
+  },
   health: {
     summary: 'asks a running gateway whether it should get traffic',
     load: () => import('./health.ts'),

@@ -1,0 +1,70 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { type TestContext, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import {
+  AUDIENCE,
+  answerJson,
+  es256Token,
+  freshKey,
+  goodClaims,
+  ISSUER,
+  type Members,
+  serve,
+  signingKey,
+} from '../../auth/tokens/issuer.test-support.ts'
+
+const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+
+async function explain(t: TestContext, tokens: string, token: string) {
+  const dir = mkdtempSync(join(tmpdir(), 'explain-token-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const { uri } = await serve(t, answerJson({ keys: [signingKey('ES256').jwk] }))
+  const file = join(dir, 'gateway.json')
+  const routes = [{ path: '/*', auth: ['bearer'] }]
+  writeFileSync(file, JSON.stringify({ issuer: ISSUER, jwksUri: uri, audience: AUDIENCE, tokens, routes }))
+  const program = spawn(process.execPath, [PROGRAM, 'explain', 'token', '--config', file])
+  program.stdin.end(`${token}\n`)
+  const [output, [code]] = await Promise.all([text(program.stdout), once(program, 'exit')])
+  assert.ok(!output.includes(token.split('.')[2] as string), 'it shows no signature')
+  return { code, lines: output.trimEnd().split('\n') }
+}
+
+function tokenOf(typ: string, changes: Members = {}, key = signingKey('ES256').privateKey): string {
+  const seconds = Math.floor(Date.now() / 1000)
+  const claims = goodClaims({ iat: seconds, exp: seconds + 600, client_id: 'app', ...changes })
+  return es256Token({ header: { typ }, claims, key })
+}
+
+test('a token that is accepted is told with who calls', async (t) => {
+  const { code, lines } = await explain(t, 'rfc9068', tokenOf('at+jwt'))
+  assert.deepEqual(lines, [
+    'pass  form',
+    'pass  issuer',
+    'pass  kind',
+    'pass  claims',
+    'pass  signature',
+    '      user user-1, client app, scopes accounts:read transfers:write',
+  ])
+  assert.equal(code, 0)
+})
+
+test('every check that a token fails is told with its cause', async (t) => {
+  const { code, lines } = await explain(t, 'rfc9068', tokenOf('JWT', { aud: 'other' }))
+  assert.deepEqual(lines.slice(2), [
+    'FAIL  kind: typ "jwt" is no access token',
+    `FAIL  claims: aud "other" does not name ${AUDIENCE}`,
+  ])
+  assert.equal(code, 1)
+})
+
+test('a token that somebody else signed passes all checks but the last', async (t) => {
+  const { code, lines } = await explain(t, 'rfc9068', tokenOf('at+jwt', {}, freshKey('x').privateKey))
+  assert.equal(lines.at(-1), 'FAIL  signature: the signature does not fit')
+  assert.equal(code, 1)
+})

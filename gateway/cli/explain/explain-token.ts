@@ -1,0 +1,59 @@
+import { readFileSync } from 'node:fs'
+import type { Revocations } from '../../auth/revocations.ts'
+import { readClaims } from '../../auth/tokens/claims.ts'
+import { faultOfKind } from '../../auth/tokens/dialect.ts'
+import { trustedIssuers } from '../../auth/tokens/issuers.ts'
+import { parseToken } from '../../auth/tokens/token.ts'
+import { TokenVerifier } from '../../auth/tokens/verifier.ts'
+import { type Command, EXIT } from '../command.ts'
+import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
+import { print } from '../print.ts'
+import { readTables } from '../request-words.ts'
+
+/** Only the running gateway knows which sessions have ended. */
+const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
+
+export const command: Command = {
+  words: '',
+  count: [0, 0],
+  flags: CONFIG_FLAGS,
+  about: [
+    'Reads an access token from standard input, never from an argument, and says which checks of the gateway it passes and which not, and why. It checks with the code of the gateway, by the files here; no gateway need run. The keys of the issuer are fetched from its jwksUri.',
+    'It cannot tell whether the session has ended, and asks for no proof of possession. It shows claims that a check refuses, never the signature.',
+  ],
+  examples: [['countersign explain token < token.txt', 'why a token gets 401']],
+  fault: 'the token is not accepted, or the configuration is faulty',
+  async run({ flags }) {
+    const { settings } = readTables(environmentOf(flags))
+    const text = readFileSync(0, 'utf8').trim()
+    const parsed = parseToken(text)
+    if (!passes('form', parsed.fault?.cause) || parsed.token === undefined) return EXIT.fault
+    const { type, claims } = parsed.token
+    const sources = { ...settings, upstreamSecret: undefined }
+    const issuers = trustedIssuers(settings, {
+      clock: Date.now,
+      onFault: (uri, cause) => print(`      ${uri}: ${cause}`),
+      sources: () => sources,
+    })
+    const issuer = issuers.find((one) => one.issuer === claims.iss)
+    const trusted = issuers.map((one) => one.issuer).join(', ')
+    if (!passes('issuer', issuer ? undefined : `iss is none of ${trusted}`) || !issuer) return EXIT.fault
+    const results = [
+      passes('kind', faultOfKind(type, claims, issuer.tokens)),
+      passes('claims', readClaims(claims, issuer, Date.now()).fault?.cause),
+    ]
+    if (results.includes(false)) return EXIT.fault
+    await issuer.keys.refresh()
+    const verifier = new TokenVerifier({ issuers, revocations: NONE_REVOKED, clock: Date.now })
+    const { fault, principal } = await verifier.verify(text, { address: '', closed: false })
+    if (!passes('signature', fault?.cause) || principal === undefined) return EXIT.fault
+    const { subject = 'none', client = 'none', scope } = principal
+    print(`      user ${subject}, client ${client}, scopes ${scope || 'none'}`)
+    return EXIT.good
+  },
+}
+
+function passes(check: string, cause: string | undefined): boolean {
+  print(`${cause === undefined ? 'pass' : 'FAIL'}  ${cause === undefined ? check : `${check}: ${cause}`}`)
+  return cause === undefined
+}
