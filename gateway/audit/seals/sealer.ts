@@ -58,7 +58,7 @@ export interface SealerOptions {
 
 /**
  * Seals the trail while it is written: takes its lines from the writer, and makes a checkpoint when one has waited for a second
- * or 32,768 wait, at the end of each segment, and at the end. With 32,768 it waits for the next full tile of leaves: a partial
+ * or 32,768 wait, as soon as it has read what was left unsealed, at the end of each segment, and at the end. With 32,768 it waits for the next full tile of leaves: a partial
  * one would be a file more, soon to be removed.
  *
  * The files are read only for what no writer can hand over: what a process or thread before has written and not sealed. It is
@@ -195,7 +195,10 @@ export class Sealer {
     this.#reading = undefined
     this.#inbox.shift()
     if (this.#unsealed === 0) progress.oldestAtMs = Number.POSITIVE_INFINITY
-    if (this.#readRecords > 0 && this.#isContinued) onReadBack(this.#readRecords)
+    if (this.#readRecords > 0 && this.#isContinued) {
+      onReadBack(this.#readRecords)
+      this.#sinceMs = Number.NEGATIVE_INFINITY
+    }
     this.#readRecords = 0
     return true
   }
