@@ -32,6 +32,7 @@ const CONTRACT: Readonly<Record<string, readonly string[]>> = {
   gateway_audit_ship_lag_seconds: [],
   gateway_audit_unshipped_segments: [],
   gateway_audit_writable: [],
+  gateway_audit_foreign_bytes_total: [],
   gateway_audit_records_pending: [],
   gateway_store_writable: ['store'],
   gateway_store_write_errors_total: ['store'],
