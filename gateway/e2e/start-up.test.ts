@@ -94,7 +94,8 @@ describe('at its end', () => {
 
   /** The files of undici that a gateway has loaded after its first response, and after `until`. */
   async function undiciOf(config: object, until?: Promise<unknown>): Promise<string[]> {
-    const probe = fileURLToPath(new URL('loaded-probe.ts', import.meta.url))
+    // As a URL, since a path may have a space.
+    const probe = new URL('loaded-probe.ts', import.meta.url).href
     const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
     const loaded = join(dir, 'loaded.json')
     const gateway = await startGateway({

@@ -145,14 +145,14 @@ function matcher(segment: string): RegExp {
   return new RegExp(`^${segment.replaceAll('{x}', '.+')}$`)
 }
 
-/** The most specific first: what is fixed before a parameter, then how much is fixed. */
+/** The most specific first: what is fixed before a parameter, then how much is fixed, then the text, segment by segment. */
 function rank(template: string): string {
   const ranks = template
     .slice(1)
     .split('/')
     .map((segment) => {
       const begin = segment.includes('{') ? segment.indexOf('{') : 9
-      return `${9 - begin}${9 - segment.replaceAll('{x}', '').length}`
+      return `${9 - begin}${9 - segment.replaceAll('{x}', '').length}${segment}`
     })
   return ranks.join('/')
 }
