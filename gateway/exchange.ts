@@ -1,4 +1,5 @@
 import type { TLSSocket } from 'node:tls'
+import type { Delivery } from './auth/deliveries.ts'
 import type { Route } from './config/settings.ts'
 import type { RequestHeaders } from './http/rules/request-headers.ts'
 import type { OutgoingResponse, ReceivedRequest } from './http/server/handler.ts'
@@ -86,6 +87,8 @@ export class Exchange implements Slotted {
   needsCertificate = false
   /** authenticate, validate: the whole body, when it had to be checked before forwarding. */
   bufferedBody: Buffer | undefined = undefined
+  /** authenticate: a webhook that is remembered once the service has taken it. */
+  delivery: Delivery | undefined = undefined
   /** askStore: what the shared store decides about the request's limit. */
   pendingTake: PendingTake | undefined = undefined
   /** record: the API_REQUEST line in the audit trail; undefined until it is there. */

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
+import type { Deliveries } from './auth/deliveries.ts'
 import type { ProofVerifier } from './auth/possession/dpop.ts'
 import type { ReplayGuard } from './auth/replay.ts'
 import type { Revocations } from './auth/revocations.ts'
@@ -97,6 +98,8 @@ export interface Gateway extends Configured {
   readonly clients: { table: ClientTable }
   /** Accepted webhooks, against replay. */
   readonly acceptedWebhooks: ReplayGuard
+  /** Webhooks without a signed time, likewise. */
+  readonly deliveries: Deliveries
   /** What client certificates are verified against; undefined when clients are not asked for any. A reload swaps it. */
   readonly tls: { trust: ClientTrust | undefined }
   /** Has the limit table in force. */

@@ -42,6 +42,12 @@ export interface ReplayGuard {
   maintain(): void
 }
 
+/** Remembers messages once the service has taken them: see ReplayMemory.lookUp and keep. */
+export interface DeliveryGuard {
+  lookUp(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
+  keep(key: string, sender: string): void
+}
+
 const DEFAULT_MAX_ENTRIES = 500_000
 /** The part of the memory that nobody is refused for having: a count may be that of some senders together. */
 const FEW = 1 / 1000
@@ -103,6 +109,19 @@ export class ReplayMemory {
     const fault = this.#lackOfRoom(digest)
     if (fault !== undefined) return fault
     return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
+  }
+
+  /** Why a message that is not taken yet must be refused; undefined: it was not taken before, and there is room for it. Never throws. */
+  lookUp(key: string, sender: string): ReplayFault | undefined {
+    const digest = digestOf(key, sender)
+    const sinceMs = this.#seen.since(digest)
+    if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
+    return this.#lackOfRoom(digest) ?? (this.#seen.isWritable ? undefined : 'unwritable')
+  }
+
+  /** Remembers a message that the service has taken, in memory also where the file cannot be written. Never throws. */
+  keep(key: string, sender: string): void {
+    this.#seen.add(digestOf(key, sender))
   }
 
   get isWritable(): boolean {

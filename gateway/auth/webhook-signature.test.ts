@@ -3,6 +3,7 @@ import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { Webhook } from 'standardwebhooks'
+import { schemeOf } from '../config/webhook-schemes.ts'
 import { ReplayMemory } from './replay.ts'
 import {
   readWebhookHeaders,
@@ -21,6 +22,7 @@ const VECTOR = {
   body: '{"test": 2432232314}',
   signature: 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
 }
+const scheme = schemeOf('standard')
 const NOW_MS = 1_614_265_330_000
 const OTHER_SECRET = `whsec_${Buffer.from('another secret of 32 bytes, fine').toString('base64')}`
 
@@ -45,8 +47,9 @@ function check(changes: Delivery = {}): WebhookFault | undefined {
     nowMs: NOW_MS,
     ...changes,
   }
-  const { message, fault } = readWebhookHeaders({ id, timestamp, signature }, nowMs)
-  return fault ?? verifyWebhook(message, { body: Buffer.from(body), secrets: secrets.map(keyOf) })
+  const { message, fault } = readWebhookHeaders({ id, timestamp, signature }, scheme, nowMs)
+  const content = { scheme, body: Buffer.from(body), secrets: secrets.map(keyOf), urls: [''] }
+  return fault ?? verifyWebhook(message, content)
 }
 
 function reason(changes: Delivery): string {
@@ -305,7 +308,7 @@ describe('a refused webhook', () => {
 describe('a delivery, once and again', () => {
   function message(changes: Delivery = {}): WebhookMessage {
     const { id, timestamp, signature } = { ...VECTOR, ...changes }
-    const reading = readWebhookHeaders({ id, timestamp, signature }, NOW_MS)
+    const reading = readWebhookHeaders({ id, timestamp, signature }, scheme, NOW_MS)
     assert.ok(reading.message)
     return reading.message
   }

@@ -72,7 +72,7 @@ describe('a client', () => {
     }
     assert.deepEqual(byThumbprint.get(THUMBPRINT), { method: 'mtls', ...principal })
     const key = byKeyId.get('key_acme')
-    assert.equal(key?.keyId, 'key_acme')
+    assert.equal(key?.name, 'key_acme')
     assert.deepEqual(key?.principal, { method: 'hmac', ...principal })
     assert.deepEqual(
       key?.secrets.map((secret) => `whsec_${secret.export().toString('base64')}`),

@@ -7,6 +7,7 @@ import type { Written } from './keys/key-types.ts'
 import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './rules/client-rules.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './rules/client-secrets.ts'
 import { canonicalName } from './rules/distinguished-name.ts'
+import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
 
 /** The kinds of credentials that a route can ask for. */
 export type CredentialKind = 'bearer' | 'mtls' | 'hmac'
@@ -16,7 +17,9 @@ type ClientRow = Written<typeof CLIENT_KEYS>
 
 /** The key that one client signs its webhooks with. Immutable. */
 export interface WebhookKey {
-  readonly keyId: string
+  /** Its `keyId`, or `client:` and the id of its client. */
+  readonly name: string
+  readonly scheme: WebhookScheme
   readonly principal: Principal
   /** At least one; any of them may have signed. Key objects do not appear in logs and JSON. */
   readonly secrets: readonly KeyObject[]
@@ -31,6 +34,8 @@ export interface ClientTable {
   readonly rows: readonly ClientRow[]
   /** By `X-API-Key`. */
   readonly byKeyId: ReadonlyMap<string, WebhookKey>
+  /** By client id. */
+  readonly byWebhookClient: ReadonlyMap<string, WebhookKey>
   /** By SHA-256 of the certificate's DER, 64 hexadecimal digits in lower case. */
   readonly byThumbprint: ReadonlyMap<string, Principal>
   /** By a DNS name among its subject alternative names, in lower case. */
@@ -45,6 +50,7 @@ export interface ClientTable {
 
 const emptyTables = () => ({
   byKeyId: new Map<string, WebhookKey>(),
+  byWebhookClient: new Map<string, WebhookKey>(),
   byThumbprint: new Map<string, Principal>(),
   bySanDns: new Map<string, Principal>(),
   bySanUri: new Map<string, Principal>(),
@@ -95,8 +101,11 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
   readIssuers(draft, `${at}.mtls`, row)
   if (row.hmac === undefined) return
-  const { keyId } = row.hmac
-  draft.tables.byKeyId.set(keyId, { keyId, principal: principalOf(row, 'hmac'), secrets })
+  const { keyId, scheme } = row.hmac
+  const name = keyId ?? `client:${row.id}`
+  const key = { name, scheme: schemeOf(scheme), principal: principalOf(row, 'hmac'), secrets }
+  if (keyId !== undefined) draft.tables.byKeyId.set(keyId, key)
+  draft.tables.byWebhookClient.set(row.id, key)
 }
 
 const IDENTITIES = ['thumbprint', 'sanDns', 'sanUri', 'subject']
@@ -155,11 +164,18 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   const { json } = draft
   const secrets: KeyObject[] = []
   if (hmac === undefined) return secrets
-  if (json.sound(`${at}.keyId`)) claim(draft, { path: `${at}.keyId`, kind: 'keyId', value: hmac.keyId })
-  if (!json.sound(`${at}.secrets`)) return secrets
+  const { keyId, scheme } = hmac
+  if (keyId !== undefined && json.sound(`${at}.keyId`))
+    claim(draft, { path: `${at}.keyId`, kind: 'keyId', value: keyId })
+  if (!json.sound(`${at}.scheme`) || !json.sound(`${at}.secrets`)) return secrets
+  if (typeof scheme === 'object') {
+    const fault = schemeFault(scheme)
+    if (fault !== undefined) json.refuse({ path: `${at}.scheme.${fault.key}`, reason: fault.reason })
+  }
+  const { secretForm } = schemeOf(scheme)
   for (const [index, place] of hmac.secrets.entries()) {
     const path = `${at}.secrets[${index}]`
-    const { secret, reason } = readSecret(place, draft.sources)
+    const { secret, reason } = readSecret(place, secretForm, draft.sources)
     if (secret === undefined) {
       json.refuse({ path, reason })
       continue

@@ -160,6 +160,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,
       clientCert: route.clientCert,
       trustIssuers: route.trustIssuers && new Set(route.trustIssuers),
+      webhookClient: route.webhookClient,
       ...routePolicy(route, written),
       operations: documented.operations[index],
       documentedAt: route.documentedAt,

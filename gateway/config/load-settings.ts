@@ -165,6 +165,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] 
     ...auditConflicts(configFile, merged, (key) => place(key).path),
     ...adminFaults(merged, place('adminHost')),
     ...issuerConflicts(merged, configFile, place),
+    ...webhookConflicts(configFile, merged.routes),
   ]
 }
 
@@ -240,6 +241,16 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
     if (documentedAt === undefined) return [{ file, path: `$.routes[${index}].auth`, reason }]
     return [{ ...placeOfOperation(documentedAt), reason }]
   })
+}
+
+/** Only a webhook has a sender that a row can name. */
+function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
+  const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
+  return routes.flatMap(({ webhookClient, auth }, index) =>
+    webhookClient === undefined || auth.has('hmac')
+      ? []
+      : [{ file, path: `$.routes[${index}].webhookClient`, reason }],
+  )
 }
 
 /** Conflicts of our own issuer with other issuers and with its profile. */

@@ -43,6 +43,8 @@ export interface Route {
   readonly scopes: readonly (readonly string[])[]
   /** Names of the issuers whose tokens it accepts; undefined: all. */
   readonly trustIssuers: ReadonlySet<string> | undefined
+  /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key. */
+  readonly webhookClient: string | undefined
   /** Name of the group that its requests go to. */
   readonly upstream: string
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */

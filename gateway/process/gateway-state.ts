@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Trail } from '../audit/trail.ts'
+import { DELIVERY_LIFETIME_MS, Deliveries } from '../auth/deliveries.ts'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations, revocationLifetimeMs } from '../auth/revocations.ts'
@@ -26,6 +27,8 @@ export interface GatewayState {
   readonly revocations: Revocations
   /** Accepted webhooks. */
   readonly acceptedWebhooks: ReplayMemory
+  /** Webhooks without a signed time that the service has taken. */
+  readonly deliveredWebhooks: ReplayMemory
   /** Accepted DPoP proofs. */
   readonly proofs: ReplayMemory
   /** Used only while failed credentials are throttled. */
@@ -37,7 +40,11 @@ export interface GatewayState {
   /** What other gateways share with this one; undefined: it is the only one. */
   readonly member: StoreMember | undefined
   /** Who decides whether a message was accepted before: the memories above, or the shared store with them. */
-  readonly guards: { readonly webhooks: ReplayGuard; readonly proofs: ReplayGuard }
+  readonly guards: {
+    readonly webhooks: ReplayGuard
+    readonly deliveries: Deliveries
+    readonly proofs: ReplayGuard
+  }
 }
 
 interface GatewayStateParts {
@@ -63,17 +70,20 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
   const { authThrottle } = settings
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)
   const member = joinStore(startup, { ...parts, clock, state: () => state })
-  const acceptedWebhooks = new ReplayMemory({
-    lifetimeMs: WEBHOOK_LIFETIME_MS,
-    clock,
-    wallClock: Date.now,
-    store: {
-      dataDir,
-      name: 'webhooks',
-      onFault: (cause) => watch.fault('webhooks', cause),
-      onRemoved: (cause) => watch.removed('webhooks', cause),
-    },
-  })
+  const webhookMemory = (name: string, lifetimeMs: number) =>
+    new ReplayMemory({
+      lifetimeMs,
+      clock,
+      wallClock: Date.now,
+      store: {
+        dataDir,
+        name,
+        onFault: (cause) => watch.fault('webhooks', cause),
+        onRemoved: (cause) => watch.removed('webhooks', cause),
+      },
+    })
+  const acceptedWebhooks = webhookMemory('webhooks', WEBHOOK_LIFETIME_MS)
+  const deliveredWebhooks = webhookMemory('deliveries', DELIVERY_LIFETIME_MS)
   const proofs = new ReplayMemory({
     lifetimeMs: PROOF_LIFETIME_MS,
     clock,
@@ -91,6 +101,7 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
       lifetimeMs: revocationLifetimeMs([settings, ...settings.issuers]),
     }),
     acceptedWebhooks,
+    deliveredWebhooks,
     proofs,
     throttle: new AuthThrottle({
       counter: failures,
@@ -102,6 +113,9 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
     member,
     guards: {
       webhooks: member?.replays('webhook', acceptedWebhooks, WEBHOOK_LIFETIME_MS) ?? acceptedWebhooks,
+      deliveries: new Deliveries(
+        member?.replays('delivery', deliveredWebhooks, DELIVERY_LIFETIME_MS) ?? deliveredWebhooks,
+      ),
       proofs: member?.replays('proof', proofs, PROOF_LIFETIME_MS) ?? proofs,
     },
   }
@@ -148,7 +162,7 @@ function joinStore(
 
 /** Retries what could not be written, and reports whether the files are writable. Called once a second and at the end. */
 export function maintainState(
-  { limiter, revocations, acceptedWebhooks, member }: GatewayState,
+  { limiter, revocations, acceptedWebhooks, deliveredWebhooks, member }: GatewayState,
   watch: StoreWatch,
 ): void {
   member?.maintain()
@@ -156,8 +170,9 @@ export function maintainState(
   watch.observe('limits', limiter.isWritable)
   revocations.maintain()
   acceptedWebhooks.maintain()
+  deliveredWebhooks.maintain()
   watch.observe('revocations', revocations.isWritable && revocations.isSafe)
-  watch.observe('webhooks', acceptedWebhooks.isWritable)
+  watch.observe('webhooks', acceptedWebhooks.isWritable && deliveredWebhooks.isWritable)
   watch.repeat()
 }
 
@@ -195,12 +210,13 @@ export function whyDegraded({
   limiter,
   revocations,
   acceptedWebhooks,
+  deliveredWebhooks,
   member,
 }: GatewayState): string | undefined {
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
-  if (!acceptedWebhooks.isWritable) lacking.push('webhooks are refused')
+  if (!acceptedWebhooks.isWritable || !deliveredWebhooks.isWritable) lacking.push('webhooks are refused')
   if (member?.isAway === true) lacking.push('the shared store is away')
   return lacking.length === 0 ? undefined : lacking.join(', ')
 }

@@ -8,7 +8,7 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
 import { presentsCertificate, proveCertificate } from './credentials/prove-certificate.ts'
-import { proveWebhook } from './credentials/prove-webhook.ts'
+import { presentsWebhook, proveWebhook } from './credentials/prove-webhook.ts'
 
 const TOKEN_IN_QUERY = refusal('token_in_query', {
   headers: challenges({
@@ -25,7 +25,7 @@ const MISSING_TOKEN = refusal('missing_token', {
 const MISSING_SIGNATURE = refusal('missing_credentials', {
   detail: 'A signed webhook is needed.',
   headers: ['WWW-Authenticate', 'Webhook realm="api"'],
-  cause: 'no X-API-Key',
+  cause: 'no X-API-Key, or no signature of the client that the row names',
 })
 const MISSING_CERTIFICATE = refusal('missing_credentials', {
   detail: 'A client certificate is needed.',
@@ -61,8 +61,7 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
     const credential = presentedToken(gateway, exchange)
     if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)
   }
-  const { apiKey } = exchange.headers
-  if (accepted.has('hmac') && apiKey !== undefined) return proveWebhook(gateway, exchange, apiKey)
+  if (accepted.has('hmac') && presentsWebhook(gateway, exchange)) return proveWebhook(gateway, exchange)
   if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
     return proveCertificate(gateway, exchange)
   }

@@ -18,6 +18,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   exchange.closed = true
   gateway.load.inFlight.remove(exchange)
   if (exchange.share !== undefined) vacate(gateway, exchange, exchange.share)
+  if (exchange.delivery !== undefined)
+    gateway.deliveries.end(exchange.delivery, statusCode >= 200 && statusCode < 300)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.

@@ -155,6 +155,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     maxBodyBytes: 100,
     clientCert: false,
     trustIssuers: undefined,
+    webhookClient: undefined,
     operations: undefined,
     documentedAt: undefined,
     screening: undefined,

@@ -22,6 +22,8 @@ function guarded(onStoreFailure: 'deny' | 'local' = 'deny') {
         asked.push(key)
         return local.fault
       },
+      lookUp: () => local.fault,
+      keep: (key) => void asked.push(key),
       maintain: () => undefined,
       entries: () => remembered,
     },
@@ -202,6 +204,39 @@ it('a message that waits while the store goes away is decided by what is configu
   assert.equal(await second, 'away')
 })
 
+describe('a message that is kept once the service has taken it', () => {
+  it('is looked for in the store, and refused while that is away', async () => {
+    const { replays, sent } = guarded()
+    for (const [reply, found] of [
+      [null, undefined],
+      ['g.0', 'replayed'],
+      [undefined, 'away'],
+    ] as const) {
+      const looked = replays.lookUp('m', 'sender')
+      assert.equal(sent.at(-1)?.args[0], 'GET')
+      sent.at(-1)?.done(reply)
+      assert.equal(await looked, found)
+    }
+    const local = guarded('local')
+    const looked = local.replays.lookUp('m', 'sender')
+    local.sent[0]?.done(undefined)
+    assert.equal(await looked, undefined)
+    local.local.fault = 'replayed'
+    assert.equal(local.replays.lookUp('m', 'sender'), 'replayed')
+  })
+
+  it('is kept here and there, and written back when the store did not get it', () => {
+    const { replays, sent, asked, remembered } = guarded()
+    replays.keep('m', 'sender')
+    assert.deepEqual(asked, ['m'])
+    assert.equal(sent[0]?.args[0], 'SET')
+    sent[0]?.done(undefined)
+    remembered.push([digestOf('m', 'sender'), NOW_MS])
+    replays.maintainStore()
+    assert.deepEqual(sent[1]?.args, sent[0]?.args)
+  })
+})
+
 describe('messages in a real store', { skip: NO_REDIS }, () => {
   it('pass after a freeze of the store, and are never taken from the gateway that accepted them', async () => {
     const server = await startRedis()
@@ -214,7 +249,7 @@ describe('messages in a real store', { skip: NO_REDIS }, () => {
       stores.push(store)
       const { breaker, keys } = store
       await until(() => !breaker.isOpen, 'the store')
-      const memory = { take: silent, maintain: silent, entries: () => [] }
+      const memory = { take: silent, lookUp: silent, keep: silent, maintain: silent, entries: () => [] }
       const replays = new SharedReplays({
         ...{
           memory,

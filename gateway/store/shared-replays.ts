@@ -1,11 +1,17 @@
-import { digestOf, type ReplayFault, type ReplayGuard, type ReplayMemory } from '../auth/replay.ts'
+import {
+  type DeliveryGuard,
+  digestOf,
+  type ReplayFault,
+  type ReplayGuard,
+  type ReplayMemory,
+} from '../auth/replay.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import type { StoreBreaker } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 interface SharedReplaysOptions {
   /** What this gateway itself has accepted. */
-  readonly memory: Pick<ReplayMemory, 'take' | 'maintain' | 'entries'>
+  readonly memory: Pick<ReplayMemory, 'take' | 'lookUp' | 'keep' | 'maintain' | 'entries'>
   /** The clock of the memory. */
   readonly clock: () => number
   readonly breaker: Pick<StoreBreaker, 'send'>
@@ -46,7 +52,7 @@ interface Unsure {
 }
 
 /** Remembers accepted messages over all gateways of the store, so that none is accepted twice. */
-export class SharedReplays implements ReplayGuard {
+export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #options: SharedReplaysOptions
   /** By key of the store. */
   readonly #unsure = new Map<string, Unsure>()
@@ -89,6 +95,40 @@ export class SharedReplays implements ReplayGuard {
           else resolve(this.#options.memory.take(key, sender) === 'replayed' ? 'replayed' : undefined)
         },
       })
+    })
+  }
+
+  /** See ReplayMemory.lookUp. `away`: the store is away, and the message is refused. */
+  lookUp(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined> {
+    const { breaker, keys, space, memory } = this.#options
+    const here = memory.lookUp(key, sender)
+    if (here === 'replayed') return here
+    const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
+    return new Promise((resolve) => {
+      breaker.send({
+        args: ['GET', storeKey],
+        key: storeKey,
+        fits: (reply) => reply === null || typeof reply === 'string',
+        done: (reply) => {
+          if (reply === undefined) resolve(this.#onStoreFailure === 'local' ? here : 'away')
+          else resolve(reply === null ? undefined : 'replayed')
+        },
+      })
+    })
+  }
+
+  /** See ReplayMemory.keep. What the store does not get is written back when it has come back. */
+  keep(key: string, sender: string): void {
+    const { breaker, keys, space, lifetimeMs, id, memory, clock } = this.#options
+    const atMs = clock()
+    memory.keep(key, sender)
+    const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
+    breaker.send({
+      args: ['SET', storeKey, `${id}.0`, 'PX', String(lifetimeMs)],
+      key: storeKey,
+      done: (reply) => {
+        if (reply === undefined) this.#lackingSinceMs = Math.min(atMs, this.#lackingSinceMs ?? atMs)
+      },
     })
   }
 

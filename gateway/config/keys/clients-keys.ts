@@ -1,5 +1,5 @@
-import { Type } from 'typebox'
-import { anyText, file, key, keys, list, text } from './key-types.ts'
+import { type Static, Type } from 'typebox'
+import { anyText, choice, file, key, keys, list, span, text } from './key-types.ts'
 import { SECRET } from './shared-keys.ts'
 
 const CLIENT_SCOPE = Type.String({
@@ -53,17 +53,89 @@ const MTLS = keys({
   ),
 })
 
-const HMAC = keys({
-  keyId: anyText('What the client sends as `X-API-Key`; unique. It is a name, not a secret.', {
+const HEADER_NAME = {
+  pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$",
+  patternErrorMessage: 'must be the name of a header',
+} as const
+
+const DESCRIBED = keys({
+  header: anyText('The header with the signature.', {
     required: true,
-    pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
-    patternErrorMessage:
-      'must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and must not be a secret (whsec_…)',
-    examples: ['key_acme'],
+    ...HEADER_NAME,
+    examples: ['X-Shopify-Hmac-Sha256'],
   }),
+  algorithm: choice(['sha256', 'sha512', 'sha1'], 'The hash of the HMAC.', { required: true }),
+  encoding: choice(['hex', 'base64'], 'How the signature is written.', { required: true }),
+  prefix: anyText('What stands before the signature in its header. Default: nothing.', {
+    pattern: '^[\\x21-\\x7e]{0,64}$',
+    patternErrorMessage: 'must be at most 64 visible ASCII characters',
+    examples: ['v0='],
+  }),
+  signed: anyText(
+    'What is signed: text with the parts `{body}`, `{id}`, `{timestamp}` and `{url}`. `{url}` is the target of the request after each of `dpop.publicUrls`.',
+    {
+      required: true,
+      minLength: 1,
+      maxLength: 256,
+      pattern: '^[\\x20-\\x7e\\n]+$',
+      patternErrorMessage: 'must be visible ASCII characters with {body} among them',
+      examples: ['{timestamp}.{body}', 'v0:{timestamp}:{body}', '{body}'],
+    },
+  ),
+  idHeader: anyText(
+    'The header with the id of the delivery. A delivery without one is known by what is signed alone.',
+    {
+      ...HEADER_NAME,
+      examples: ['X-Shopify-Webhook-Id'],
+    },
+  ),
+  timestampHeader: anyText('The header with the signed time, in seconds since 1970.', {
+    ...HEADER_NAME,
+    examples: ['X-Slack-Request-Timestamp'],
+  }),
+  tolerance: span(
+    'smh',
+    'How far the signed time may differ from the clock of the gateway, in either direction, at most 1h. Default: 5m.',
+    { examples: ['1m'] },
+  ),
+  secretEncoding: choice(
+    ['text', 'hex', 'base64'],
+    'How the secrets become the key of the HMAC: their characters as they stand, or the bytes that they encode. Default: `text`.',
+  ),
+})
+
+/** How a sender signs: a scheme that is known by name, or a described one. */
+export const HMAC_SCHEME = Type.Unsafe<string | Static<typeof DESCRIBED>>({
+  ...DESCRIBED,
+  type: ['string', 'object'],
+  pattern: '^(?:standard|svix|stripe|github)$',
+  patternErrorMessage:
+    'must be "standard", "svix", "stripe", "github", or an object that describes the scheme',
+})
+
+const HMAC = keys({
+  scheme: key(
+    HMAC_SCHEME,
+    'How the sender signs: `standard` is Standard Webhooks 1.0, `svix` the same with headers named `svix-…`; `stripe`, `github`; or an object that describes another scheme of HMAC. Default: `standard`.',
+    {
+      examples: [
+        'stripe',
+        { header: 'X-Shopify-Hmac-Sha256', algorithm: 'sha256', encoding: 'base64', signed: '{body}' },
+      ],
+    },
+  ),
+  keyId: anyText(
+    'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`, as senders need that have no such header.',
+    {
+      pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
+      patternErrorMessage:
+        'must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and must not be a secret (whsec_…)',
+      examples: ['key_acme'],
+    },
+  ),
   secrets: list(
     SECRET,
-    'Where the secrets are; each is `whsec_` and the base64 of 24 to 64 random bytes. Several are accepted at once, so that a new one can take the place of an old one. They are read when this file is.',
+    'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once, so that a new one can take the place of an old one. They are read when this file is.',
     {
       required: true,
       minItems: 1,
@@ -95,7 +167,7 @@ export const CLIENT_KEYS = keys({
     "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. `issuer` says whose certificate it must be, which several authorities in `tls.clientCaFile` make necessary for all but a thumbprint.",
     { minProperties: 1, maxProperties: 2, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
-  hmac: key(HMAC, 'The key with which the client signs its webhooks (Standard Webhooks 1.0).', {
+  hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],
   }),
 })

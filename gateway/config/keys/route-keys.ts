@@ -130,6 +130,10 @@ export const ROUTE = keys({
     'The issuers whose tokens the row accepts, by the names of `issuer` and `issuers`. Default: all.',
     { minItems: 1, maxItems: 65, uniqueItems: true, examples: [['https://bank.example']] },
   ),
+  webhookClient: text(
+    'The client in config/clients.json whose webhooks come here, for senders that send no `X-API-Key`: with its secrets alone is a webhook verified. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
+    { maxLength: 256, examples: ['acme'] },
+  ),
   clientCert: flag(
     "Whether the caller's client certificate goes upstream in `Client-Cert` (RFC 9440), when it is a good one. What a caller sends under that name never does.",
     { default: false },

@@ -5,16 +5,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
+import type { SecretForm } from '../webhook-schemes.ts'
 import { readSecret, THIS_MACHINE } from './client-secrets.ts'
 
 const BYTES = Buffer.from('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'base64')
 const SECRET = `whsec_${BYTES.toString('base64')}`
 
-function fromEnv(value: string | undefined) {
-  return readSecret(
-    { env: 'SECRET' },
-    { env: { SECRET: value }, readFile: () => assert.fail('no file was asked for') },
-  )
+function fromEnv(value: string | undefined, form: SecretForm = 'whsec') {
+  return readSecret({ env: 'SECRET' }, form, {
+    env: { SECRET: value },
+    readFile: () => assert.fail('no file was asked for'),
+  })
 }
 
 function directory(t: TestContext): string {
@@ -24,11 +25,30 @@ function directory(t: TestContext): string {
 }
 
 function fromFile(file: string) {
-  return readSecret({ file }, THIS_MACHINE)
+  return readSecret({ file }, 'whsec', THIS_MACHINE)
 }
 
 test('a secret of the environment is its bytes', () => {
   assert.deepEqual(fromEnv(SECRET).secret?.export(), BYTES)
+})
+
+test('a secret of another scheme is 16 to 256 visible characters as they stand, or what they encode', () => {
+  const text = 'whsec_0123456789abcdef'
+  assert.equal(fromEnv(text, 'text').secret?.export().toString(), text)
+  assert.deepEqual(fromEnv(BYTES.toString('hex').toUpperCase(), 'hex').secret?.export(), BYTES)
+  assert.deepEqual(fromEnv(BYTES.toString('base64'), 'base64').secret?.export(), BYTES)
+  for (const value of [
+    '',
+    'x'.repeat(15),
+    'x'.repeat(257),
+    `${text} `,
+    `${text}\u00e9`,
+    `${text}\n${text}`,
+  ]) {
+    assert.ok(fromEnv(value, 'text').reason, value)
+  }
+  assert.match(fromEnv('not hexadecimal!', 'hex').reason ?? '', /in hex, as "secretEncoding" says$/)
+  assert.match(fromEnv('bm90IGNhbm9uaWNhbA', 'base64').reason ?? '', /in base64, as/)
 })
 
 test('a secret has 24 to 64 bytes', () => {

@@ -1,5 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
+import type { SecretForm } from '../webhook-schemes.ts'
 
 /** Where a secret is. */
 export type SecretPlace = { readonly env: string } | { readonly file: string }
@@ -23,14 +24,19 @@ const MIN_BYTES = 24
 const MAX_BYTES = 64
 /** The chance that 24 random bytes have fewer different values is below 10^-20. */
 const MIN_DIFFERENT_BYTES = 8
+/** Of other senders, who choose their secrets themselves. */
+const VISIBLE = /^[\x21-\x7e]{16,256}$/
 const MAX_FILE_BYTES = 4096
 
 /**
- * Reads one secret: `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0). A file may end with a line end.
+ * Reads one secret: of the form `whsec`, `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0); of the others 16 to 256
+ * visible characters. A file may end with a line end.
  *
  * @returns the key, or what is wrong, without the secret itself
  */
-export function readSecret(place: SecretPlace, sources: SecretSources): SecretReading {
+export function readSecret(place: SecretPlace, form: SecretForm, sources: SecretSources): SecretReading {
+  const parseSecret =
+    form === 'whsec' ? parseWhsec : (text: string, name: string) => parseVisible(text, form, name)
   if ('env' in place) {
     const text = sources.env[place.env]
     const name = `the environment variable ${place.env}`
@@ -45,7 +51,7 @@ export function readSecret(place: SecretPlace, sources: SecretSources): SecretRe
   }
 }
 
-function parseSecret(text: string, name: string): SecretReading {
+function parseWhsec(text: string, name: string): SecretReading {
   if (text === '') return { reason: `${name} is empty` }
   const must = `${name} must hold a secret: "${PREFIX}" and the base64 of ${MIN_BYTES} to ${MAX_BYTES} random bytes`
   if (!text.startsWith(PREFIX)) return { reason: `${must}, but does not begin with "${PREFIX}"` }
@@ -57,6 +63,19 @@ function parseSecret(text: string, name: string): SecretReading {
     return { reason: `${must}, but holds ${bytes.length}` }
   }
   if (new Set(bytes).size < MIN_DIFFERENT_BYTES) return { reason: `${must}, but its bytes are not random` }
+  return { secret: createSecretKey(bytes) }
+}
+
+function parseVisible(text: string, form: Exclude<SecretForm, 'whsec'>, name: string): SecretReading {
+  if (text === '') return { reason: `${name} is empty` }
+  if (!VISIBLE.test(text)) {
+    return { reason: `${name} must hold a secret: 16 to 256 visible ASCII characters without a space` }
+  }
+  const bytes = Buffer.from(text, form === 'text' ? 'latin1' : form)
+  const again = form === 'hex' ? text.toLowerCase() : text
+  if (form !== 'text' && bytes.toString(form) !== again) {
+    return { reason: `${name} must hold a secret in ${form}, as "secretEncoding" says` }
+  }
   return { secret: createSecretKey(bytes) }
 }
 

@@ -1,13 +1,17 @@
+import type { Delivery } from '../../auth/deliveries.ts'
 import type { ReplayFault } from '../../auth/replay.ts'
 import { quote } from '../../auth/tokens/quote.ts'
 import {
+  contentKey,
   readWebhookHeaders,
   replayKey,
   verifyWebhook,
   WEBHOOK_REFUSED,
+  type WebhookHeaders,
   type WebhookMessage,
 } from '../../auth/webhook-signature.ts'
 import type { WebhookKey } from '../../config/clients-file.ts'
+import type { WebhookScheme } from '../../config/webhook-schemes.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
@@ -33,29 +37,42 @@ const UNWRITABLE = refusal('webhooks_unavailable', {
   cause: 'accepted webhooks cannot be written',
 })
 
+/** True when the request is a webhook: it names a key or, where the row names the client, has a signature of its scheme. */
+export function presentsWebhook(gateway: Gateway, { route, headers, req }: Exchange): boolean {
+  const client = route?.webhookClient
+  if (client === undefined) return headers.apiKey !== undefined
+  const scheme = gateway.clients.table.byWebhookClient.get(client)?.scheme
+  // Without the client nothing can be verified, and `none` must not stand in for that.
+  return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
+}
+
 /**
- * Verifies a signed webhook (Standard Webhooks 1.0): first its headers, then its body, then that it was not accepted before.
+ * Verifies a signed webhook by the scheme of its client: first its headers, then its body, then that it was not accepted before.
  * The response does not tell which check failed. Writes `principal` and `bufferedBody`.
  */
 export function proveWebhook(
   gateway: Gateway,
   exchange: Exchange,
-  keyId: string,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
-  const key = gateway.clients.table.byKeyId.get(keyId)
+  const client = exchange.route?.webhookClient
+  const { byKeyId, byWebhookClient } = gateway.clients.table
+  const key = client === undefined ? byKeyId.get(exchange.headers.apiKey ?? '') : byWebhookClient.get(client)
   // The value is not logged: other APIs use X-API-Key for the secret itself.
   if (key === undefined) {
     countGuess(gateway, exchange)
-    return decided(gateway, 'unknown_key', refuseUnproved('X-API-Key names no key of clients.json'))
+    const name = client === undefined ? 'X-API-Key names' : 'webhookClient of the row names'
+    return decided(gateway, 'unknown_key', refuseUnproved(`${name} no key of clients.json`))
   }
-  const { webhookId: id, webhookTimestamp: timestamp, webhookSignature: signature } = exchange.headers
-  const { message, fault } = readWebhookHeaders({ id, timestamp, signature }, gateway.clock())
+  const headers = headersOf(exchange, key.scheme)
+  if (headers === undefined)
+    return decided(gateway, 'malformed', refuseUnproved('a header of the webhook is repeated'))
+  const { message, fault } = readWebhookHeaders(headers, key.scheme, gateway.clock())
   if (fault !== undefined) return decided(gateway, fault.reason, refuseUnproved(fault.cause))
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
-  const body = readWholeBody(gateway, exchange, { owner: key.keyId, source })
+  const body = readWholeBody(gateway, exchange, { owner: key.name, source })
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
   return body.then((buffered) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
@@ -63,6 +80,42 @@ export function proveWebhook(
     return accept(gateway, exchange, { key, message, body: buffered })
   })
 }
+
+/** The headers that the scheme names. Undefined: one of them is repeated, and readers would differ about which counts. */
+function headersOf(
+  { headers, req }: Exchange,
+  { name, idHeader, timestampHeader, signatureHeader }: WebhookScheme,
+): WebhookHeaders | undefined {
+  // The edge has read these, and refused them repeated.
+  if (name === 'standard') {
+    const { webhookId: id, webhookTimestamp: timestamp, webhookSignature: signature } = headers
+    return { id, timestamp, signature }
+  }
+  let id: string | undefined
+  let timestamp: string | undefined
+  let signature: string | undefined
+  for (const { lower, value } of req.fields) {
+    if (lower === signatureHeader) {
+      if (signature !== undefined) return undefined
+      signature = value
+    } else if (lower === idHeader) {
+      if (id !== undefined) return undefined
+      id = value
+    } else if (lower === timestampHeader) {
+      if (timestamp !== undefined) return undefined
+      timestamp = value
+    }
+  }
+  return { id, timestamp, signature }
+}
+
+/** The URLs by which the sender may have called, where the scheme signs one. What Host says is not believed. */
+function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
+  if (!signed.includes('{url}')) return NO_URL
+  return settings.dpop.publicUrls.map((base) => base.replace(/\/$/, '') + req.target)
+}
+
+const NO_URL: readonly string[] = ['']
 
 interface SignedWebhook {
   readonly key: WebhookKey
@@ -77,29 +130,53 @@ function accept(
 ): Refusal | undefined | Promise<Refusal | undefined> {
   // The client has disconnected. Accepted now, its next attempt would be refused as a replay.
   if (exchange.closed) return undefined
-  const fault = verifyWebhook(message, { body, secrets: key.secrets })
+  const { scheme, secrets, name } = key
+  const content = { scheme, secrets, body, urls: urlsOf(gateway, exchange, scheme) }
+  const fault = verifyWebhook(message, content)
   if (fault !== undefined) {
     countGuess(gateway, exchange)
     return decided(gateway, fault.reason, refuseUnproved(fault.cause))
   }
   // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
-  const seen = gateway.acceptedWebhooks.take(replayKey(key.keyId, message), key.keyId)
-  const accepted: Accepted = { keyId: key.keyId, id: message.id }
+  const accepted: Accepted = { name, id: message.id }
+  if (scheme.replays === 'delivery') {
+    const keys = [contentKey(name, message, content)]
+    if (message.id !== '') keys.push(`${name}\0id ${message.id}`)
+    return begin(gateway, exchange, { keys, sender: name }, accepted)
+  }
+  const id = scheme.replays === 'attempt' ? replayKey(name, message) : contentKey(name, message, content)
+  const seen = gateway.acceptedWebhooks.take(id, name)
   return seen instanceof Promise
     ? seen.then((known) => settle(gateway, known, accepted))
     : settle(gateway, seen, accepted)
 }
 
-type Accepted = { readonly keyId: string; readonly id: string }
+/** Writes `delivery`, whose end `close` reports. */
+function begin(
+  gateway: Gateway,
+  exchange: Exchange,
+  delivery: Delivery,
+  accepted: Accepted,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const go = (seen: ReplayFault | undefined) => {
+    if (seen === undefined && exchange.closed) gateway.deliveries.end(delivery, false)
+    else if (seen === undefined) exchange.delivery = delivery
+    return settle(gateway, seen, accepted)
+  }
+  const seen = gateway.deliveries.begin(delivery)
+  return seen instanceof Promise ? seen.then(go) : go(seen)
+}
+
+type Accepted = { readonly name: string; readonly id: string }
 
 function settle(
   gateway: Gateway,
   seen: ReplayFault | undefined,
-  { keyId, id }: Accepted,
+  { name, id }: Accepted,
 ): Refusal | undefined {
   if (seen === 'replayed') {
-    const cause = `webhook-id ${quote(id)} of key ${quote(keyId)} was accepted before`
+    const cause = `webhook ${quote(id)} of key ${quote(name)} was accepted before`
     return decided(gateway, 'replayed', refusal('webhook_replayed', { cause }))
   }
   if (seen === 'away') return decided(gateway, 'unavailable', STORE_AWAY)

@@ -1,0 +1,49 @@
+import type { DeliveryGuard, ReplayFault } from './replay.ts'
+
+/** A webhook on its way to the service. Immutable. */
+export interface Delivery {
+  /** What it is known by; one of them is enough to know it again. */
+  readonly keys: readonly string[]
+  /** Who has a share of the memory. */
+  readonly sender: string
+}
+
+/** How long a delivery is remembered. */
+export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
+
+/**
+ * Knows webhooks that have no signed time. One is remembered when the service has answered 2xx, so that a redelivery after a
+ * failure passes; while one is on its way, a copy of it is refused at the same gateway.
+ */
+export class Deliveries {
+  readonly #guard: DeliveryGuard
+  readonly #inProgress = new Set<string>()
+
+  constructor(guard: DeliveryGuard) {
+    this.#guard = guard
+  }
+
+  /** @returns undefined when the delivery may go on; `end` must then be called. A promise when the shared store is asked. */
+  begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
+    const { keys, sender } = delivery
+    if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'
+    for (const key of keys) this.#inProgress.add(key)
+    const found = keys.map((key) => this.#guard.lookUp(key, sender))
+    const settle = (faults: readonly (ReplayFault | undefined)[]) => {
+      const fault = faults.includes('replayed') ? 'replayed' : faults.find((one) => one !== undefined)
+      if (fault !== undefined) this.end(delivery, false)
+      return fault
+    }
+    return found.some((one) => one instanceof Promise)
+      ? Promise.all(found).then(settle)
+      : settle(found as (ReplayFault | undefined)[])
+  }
+
+  /** @param isTaken the service has answered 2xx */
+  end({ keys, sender }: Delivery, isTaken: boolean): void {
+    for (const key of keys) {
+      this.#inProgress.delete(key)
+      if (isTaken) this.#guard.keep(key, sender)
+    }
+  }
+}

@@ -1,0 +1,162 @@
+import type { HMAC_SCHEME } from './keys/clients-keys.ts'
+import type { Written } from './keys/key-types.ts'
+import { windowToMs } from './rules/window-rule.ts'
+
+/** How the characters of a secret become the key of the HMAC. `whsec`: base64 after `whsec_`. */
+export type SecretForm = 'whsec' | 'text' | 'hex' | 'base64'
+
+/** How a sender signs its webhooks. Plain data, so that two tables of clients can be compared. Immutable. */
+export interface WebhookScheme {
+  readonly name: 'standard' | 'svix' | 'stripe' | 'github' | 'described'
+  /** Names of headers, in lower case. */
+  readonly signatureHeader: string
+  readonly idHeader: string | undefined
+  readonly timestampHeader: string | undefined
+  /** Between the entries of the signature's header; undefined: it holds one signature. */
+  readonly separator: ' ' | ',' | undefined
+  /** In front of each signature. Entries without it are of another version and do not count. */
+  readonly prefix: string
+  /** In front of the entry that holds the time, where the signature's header has it. */
+  readonly timestampPrefix: string | undefined
+  readonly algorithm: 'sha256' | 'sha512' | 'sha1'
+  readonly digestBytes: number
+  readonly encoding: 'hex' | 'base64'
+  /** What is signed: texts, and the parts `{id}`, `{timestamp}`, `{body}` and `{url}`. */
+  readonly signed: readonly string[]
+  /** How far the signed time may differ from our clock, in either direction; undefined: no time is signed. */
+  readonly toleranceSeconds: number | undefined
+  /**
+   * What a replay is known by. `attempt`: id and time, from the moment it is accepted. `content`: what is signed, likewise. `delivery`:
+   * what is signed, and the id, once the service has answered 2xx.
+   */
+  readonly replays: 'attempt' | 'content' | 'delivery'
+  readonly secretForm: SecretForm
+}
+
+/** How far the time of the named schemes may differ from our clock, in either direction. */
+export const TOLERANCE_SECONDS = 300
+const MAX_TOLERANCE_MS = 3_600_000
+const DIGEST_BYTES = { sha1: 20, sha256: 32, sha512: 64 } as const
+const PART = /(\{(?:id|timestamp|body|url)\})/
+
+const SHA256 = { algorithm: 'sha256', digestBytes: DIGEST_BYTES.sha256 } as const
+/** Standard Webhooks 1.0. */
+const STANDARD: WebhookScheme = {
+  ...SHA256,
+  name: 'standard',
+  signatureHeader: 'webhook-signature',
+  idHeader: 'webhook-id',
+  timestampHeader: 'webhook-timestamp',
+  separator: ' ',
+  prefix: 'v1,',
+  timestampPrefix: undefined,
+  encoding: 'base64',
+  signed: ['{id}', '.', '{timestamp}', '.', '{body}'],
+  toleranceSeconds: TOLERANCE_SECONDS,
+  replays: 'attempt',
+  secretForm: 'whsec',
+}
+const NAMED: Readonly<Record<Exclude<WebhookScheme['name'], 'described'>, WebhookScheme>> = {
+  standard: STANDARD,
+  // https://docs.svix.com/receiving/verifying-payloads/how-manual
+  svix: {
+    ...STANDARD,
+    name: 'svix',
+    signatureHeader: 'svix-signature',
+    idHeader: 'svix-id',
+    timestampHeader: 'svix-timestamp',
+  },
+  // https://docs.stripe.com/webhooks?verify=verify-manually
+  stripe: {
+    ...SHA256,
+    name: 'stripe',
+    signatureHeader: 'stripe-signature',
+    idHeader: undefined,
+    timestampHeader: undefined,
+    separator: ',',
+    prefix: 'v1=',
+    timestampPrefix: 't=',
+    encoding: 'hex',
+    signed: ['{timestamp}', '.', '{body}'],
+    toleranceSeconds: TOLERANCE_SECONDS,
+    replays: 'content',
+    secretForm: 'text',
+  },
+  // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
+  github: {
+    ...SHA256,
+    name: 'github',
+    signatureHeader: 'x-hub-signature-256',
+    idHeader: 'x-github-delivery',
+    timestampHeader: undefined,
+    separator: undefined,
+    prefix: 'sha256=',
+    timestampPrefix: undefined,
+    encoding: 'hex',
+    signed: ['{body}'],
+    toleranceSeconds: undefined,
+    replays: 'delivery',
+    secretForm: 'text',
+  },
+}
+
+type WrittenScheme = Written<typeof HMAC_SCHEME>
+type Described = Exclude<WrittenScheme, string>
+
+/** Makes a scheme of what clients.json says. @param written undefined: Standard Webhooks */
+export function schemeOf(written: WrittenScheme = 'standard'): WebhookScheme {
+  if (typeof written === 'string') return NAMED[written as keyof typeof NAMED]
+  const { algorithm, timestampHeader } = written
+  return {
+    name: 'described',
+    signatureHeader: written.header.toLowerCase(),
+    idHeader: written.idHeader?.toLowerCase(),
+    timestampHeader: timestampHeader?.toLowerCase(),
+    separator: undefined,
+    prefix: written.prefix ?? '',
+    timestampPrefix: undefined,
+    algorithm,
+    digestBytes: DIGEST_BYTES[algorithm],
+    encoding: written.encoding,
+    signed: partsOf(written),
+    toleranceSeconds:
+      timestampHeader === undefined ? undefined : windowToMs(written.tolerance ?? '5m') / 1000,
+    replays: 'delivery',
+    secretForm: written.secretEncoding ?? 'text',
+  }
+}
+
+/** What is wrong with a described scheme whose keys are each valid: the key, and the reason. */
+export function schemeFault(
+  written: Described,
+): { readonly key: string; readonly reason: string } | undefined {
+  const parts = partsOf(written)
+  const count = (part: string) => parts.filter((one) => one === part).length
+  const signed = (reason: string) => ({ key: 'signed', reason })
+  const unknown = parts.find((one) => !PART.test(one) && /[{}]/.test(one))
+  if (unknown !== undefined) {
+    return signed(`has ${JSON.stringify(unknown)}: the parts are {id}, {timestamp}, {body} and {url}`)
+  }
+  if (count('{body}') !== 1) return signed("must have {body}, once: what is not signed could be anybody's")
+  for (const [part, key] of [
+    ['{id}', 'idHeader'],
+    ['{timestamp}', 'timestampHeader'],
+  ] as const) {
+    if (count(part) > 0 && written[key] === undefined) return signed(`has ${part}, which needs "${key}"`)
+  }
+  if (written.timestampHeader !== undefined && count('{timestamp}') === 0) {
+    return { key: 'timestampHeader', reason: 'proves nothing, because "signed" has no {timestamp}' }
+  }
+  if (parts.some((part, at) => part === '{id}' && PART.test(parts[at + 1] ?? ''))) {
+    return signed('must have a text after {id}, or nobody knows where the id ends')
+  }
+  if (written.tolerance === undefined) return undefined
+  if (written.timestampHeader === undefined) return { key: 'tolerance', reason: 'needs "timestampHeader"' }
+  return windowToMs(written.tolerance) > MAX_TOLERANCE_MS
+    ? { key: 'tolerance', reason: 'must be at most "1h"' }
+    : undefined
+}
+
+function partsOf({ signed }: Described): string[] {
+  return signed.split(PART).filter((part) => part !== '')
+}
