@@ -46,4 +46,9 @@ export class Deliveries {
       if (isTaken) this.#guard.keep(key, sender)
     }
   }
+
+  /** Maintains the file; to be called at the end. */
+  maintain(): void {
+    this.#guard.maintain()
+  }
 }

@@ -46,6 +46,7 @@ export interface ReplayGuard {
 export interface DeliveryGuard {
   lookUp(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
   keep(key: string, sender: string): void
+  maintain(): void
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000

@@ -3,9 +3,10 @@ import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { Webhook } from 'standardwebhooks'
-import { schemeOf } from '../config/webhook-schemes.ts'
+import { schemeOf } from '../config/keys/webhook-schemes.ts'
 import { ReplayMemory } from './replay.ts'
 import {
+  contentKey,
   readWebhookHeaders,
   replayKey,
   verifyWebhook,
@@ -327,5 +328,45 @@ describe('a delivery, once and again', () => {
     assert.equal(seen.take(replayKey('key_a', message({ timestamp: '1614265335' })), 'key_a'), undefined)
     assert.equal(seen.take(replayKey('key_a', message({ id: 'msg_2' })), 'key_a'), undefined)
     assert.equal(seen.take(replayKey('key_b', message()), 'key_b'), undefined)
+  })
+})
+
+describe('a webhook of another scheme', () => {
+  // https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries#testing-the-webhook-payload-validation
+  it('is accepted as the published vector of GitHub is', () => {
+    const github = schemeOf('github')
+    const signature = 'sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17'
+    const { message } = readWebhookHeaders({ id: undefined, timestamp: undefined, signature }, github, NOW_MS)
+    assert.ok(message)
+    const secrets = [createSecretKey(Buffer.from("It's a Secret to Everybody"))]
+    const content = { scheme: github, secrets, body: Buffer.from('Hello, World!'), urls: [''] }
+    assert.equal(verifyWebhook(message, content), undefined)
+    assert.ok(verifyWebhook(message, { ...content, body: Buffer.from('Hello, World?') }))
+  })
+
+  it('refuses an id that holds what separates it from the rest, and knows content apart by what is signed', () => {
+    const described = schemeOf({
+      ...{
+        header: 'X-Sig',
+        algorithm: 'sha256',
+        encoding: 'hex',
+        signed: '{id}|{body}|{url}',
+        idHeader: 'X-Id',
+      },
+      ...{ prefix: undefined, timestampHeader: undefined, tolerance: undefined, secretEncoding: undefined },
+    })
+    const headers = { timestamp: undefined, signature: 'a'.repeat(64) }
+    assert.equal(
+      readWebhookHeaders({ id: 'a|b', ...headers }, described, NOW_MS).fault?.cause,
+      'X-Id "a|b"'.replace('X-Id', 'x-id'),
+    )
+    const keys = ['a', 'b'].flatMap((id) =>
+      ['https://a.example/', 'https://b.example/'].map((url) => {
+        const { message } = readWebhookHeaders({ id, ...headers }, described, NOW_MS)
+        assert.ok(message)
+        return contentKey('key', message, { scheme: described, body: Buffer.from('{}'), urls: [url] })
+      }),
+    )
+    assert.equal(new Set(keys).size, 4)
   })
 })

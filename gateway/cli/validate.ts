@@ -1,6 +1,6 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
-import { parseClients } from '../config/clients-file.ts'
+import { parseClients, webhookClientFaults } from '../config/clients-file.ts'
 import { configFiles, ENVIRONMENT, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
@@ -139,7 +139,8 @@ function checkEnvironment(found: Findings, env: Environment): void {
   const named = settings.value ?? filesNamedAnyway(env)
   const tls = named.tls === undefined ? undefined : checkTls(found, named.tls)
   if (named.adminTokenFile !== undefined) checkAdminToken(found, named.adminTokenFile)
-  if (named.clientsFile !== undefined) checkClients(found, named.clientsFile, tls?.material.trust)
+  if (named.clientsFile !== undefined)
+    checkClients(found, named.clientsFile, tls?.material.trust, settings.value)
   if (settings.value !== undefined) {
     checkAuditKeys(found, settings.value)
     found.faults.push(...outOfTime(upstreamCertificates(settings.value), Date.now()))
@@ -200,9 +201,11 @@ function checkRows(found: Findings, file: string, table: Parsed<LoadedFile<reado
   found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
 }
 
-function checkClients(found: Findings, file: string, trust?: ClientTrust): void {
+function checkClients(found: Findings, file: string, trust?: ClientTrust, settings?: Settings): void {
   const clients = loadFile(file, parseClients, { namedBy: NAMES.clientsFile })
-  const faults = clients.faults ?? clientIssuerFaults(file, clients.value.value, trust)
+  const faults = [...(clients.faults ?? clientIssuerFaults(file, clients.value.value, trust))]
+  if (settings !== undefined && clients.value !== undefined)
+    faults.push(...webhookClientFaults(settings.configFile, settings.routes, clients.value.value))
   found.faults.push(...faults)
   if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
 }

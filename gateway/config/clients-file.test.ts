@@ -49,6 +49,8 @@ function only(...clients: unknown[]): string {
 const certificate = (id: string, mtls: unknown) => ({ id, mtls })
 const hmac = (id: string, keyId: string, ...secrets: unknown[]) => ({ id, hmac: { keyId, secrets } })
 
+const SCHEME = { header: 'X-Sig', algorithm: 'sha256', encoding: 'hex', signed: '{body}' }
+
 describe('a client', () => {
   it('is found by its certificate and by its key, as one caller', () => {
     const client = {
@@ -179,7 +181,14 @@ describe('a fault in clients.json', () => {
       ],
       [certificate('a', { subject: '/C=DE/CN=bank-b' }), /\.subject: must be a name such as/],
       [{ id: 'a', hmac: 7 }, /^\$\.clients\[0\]\.hmac: must be an object$/],
-      [{ id: 'a', hmac: { secrets: [{ env: 'FIRST' }] } }, /\.hmac\.keyId: is missing/],
+      [
+        { id: 'a', hmac: { scheme: 'acme', secrets: [{ env: 'FIRST' }] } },
+        /\.scheme: must be "standard", "svix"/,
+      ],
+      [
+        { id: 'a', hmac: { scheme: { ...SCHEME, header: 'X Sig' }, secrets: [{ env: 'FIRST' }] } },
+        /\.scheme\.header: must be the name of a header/,
+      ],
       [{ id: 'a', hmac: { keyId: 'k' } }, /\.hmac\.secrets: is missing/],
       [hmac('a', 'k k', { env: 'FIRST' }), /\.hmac\.keyId: must be 1 to 128 characters of /],
       [hmac('a', 'k'), /\.hmac\.secrets: must not be empty/],

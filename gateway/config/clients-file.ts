@@ -1,13 +1,13 @@
 import type { KeyObject } from 'node:crypto'
 import { keysOf, type Principal } from '../principal.ts'
-import type { Parsed } from './faults.ts'
+import type { Fault, Parsed } from './faults.ts'
 import { JsonFile } from './json/json-file.ts'
 import type { CLIENT_KEYS, CLIENTS_FILE } from './keys/clients-keys.ts'
 import type { Written } from './keys/key-types.ts'
+import { schemeFault, schemeOf, type WebhookScheme } from './keys/webhook-schemes.ts'
 import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from './rules/client-rules.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './rules/client-secrets.ts'
 import { canonicalName } from './rules/distinguished-name.ts'
-import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
 
 /** The kinds of credentials that a route can ask for. */
 export type CredentialKind = 'bearer' | 'mtls' | 'hmac'
@@ -88,6 +88,19 @@ export function parseClients(file: string, text: string, sources = THIS_MACHINE)
   return { value: { rows, ...draft.tables } }
 }
 
+/** A fault for each row that names a client without webhooks. @param file gateway.json */
+export function webhookClientFaults(
+  file: string,
+  routes: readonly { readonly webhookClient: string | undefined }[],
+  { byWebhookClient }: Pick<ClientTable, 'byWebhookClient'>,
+): Fault[] {
+  return routes.flatMap(({ webhookClient: client }, index) => {
+    if (client === undefined || byWebhookClient.has(client)) return []
+    const reason = `names no client of clients.json with "hmac": ${JSON.stringify(client)}`
+    return [{ file, path: `$.routes[${index}].webhookClient`, reason }]
+  })
+}
+
 /** Adds a valid client to the table. Also reports conflicts of the valid parts of an invalid one. */
 function addClient(draft: Draft, at: string, row: ClientRow): void {
   const { json } = draft
@@ -163,11 +176,11 @@ function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity
 function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject[] {
   const { json } = draft
   const secrets: KeyObject[] = []
-  if (hmac === undefined) return secrets
+  if (!json.sound(`${at}.secrets`) || hmac === undefined) return secrets
   const { keyId, scheme } = hmac
   if (keyId !== undefined && json.sound(`${at}.keyId`))
     claim(draft, { path: `${at}.keyId`, kind: 'keyId', value: keyId })
-  if (!json.sound(`${at}.scheme`) || !json.sound(`${at}.secrets`)) return secrets
+  if (!json.sound(`${at}.scheme`)) return secrets
   if (typeof scheme === 'object') {
     const fault = schemeFault(scheme)
     if (fault !== undefined) json.refuse({ path: `${at}.scheme.${fault.key}`, reason: fault.reason })

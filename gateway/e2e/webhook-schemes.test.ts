@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
-import { parseClients } from '../config/clients-file.ts'
+import { parseClients, webhookClientFaults } from '../config/clients-file.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -110,10 +110,7 @@ describe('a webhook whose client the row names', () => {
         upstream: upstream.url,
         authThrottle: { failures: 0 },
         dpop: { publicUrls: [PUBLIC_URL] },
-        routes: [
-          ...CLIENTS.map(({ id }) => ({ path: `/${id}`, auth: ['hmac'], webhookClient: id })),
-          { path: '/nobody', auth: ['hmac', 'none'], webhookClient: 'nobody' },
-        ],
+        routes: [...CLIENTS.map(({ id }) => ({ path: `/${id}`, auth: ['hmac'], webhookClient: id }))],
       },
       clients: CLIENTS,
       env: SECRETS,
@@ -187,7 +184,6 @@ describe('a webhook whose client the row names', () => {
     ]
     for (const [what, to, headers] of table) await refuses(`${what} at ${to}`, 401, send(to, headers, body))
     await refuses('other body', 401, send('github', github(body, 'c'), `${body} `))
-    await refuses('unknown client', 401, send('nobody', github(body, 'd'), body))
   })
 
   it('is refused when it is signed by another client, whatever X-API-Key says', async () => {
@@ -243,4 +239,20 @@ it('a described scheme or a row that proves nothing is a fault', async () => {
     )
     assert.match(faults?.map((fault) => fault.reason).join() ?? '', reason)
   }
+})
+
+it('a row that names a client without webhooks is a fault', () => {
+  const { value } = parseClients('clients.json', JSON.stringify({ clients: CLIENTS }), {
+    env: SECRETS,
+    readFile: () => '',
+  })
+  assert.ok(value)
+  const routes = [{ webhookClient: undefined }, { webhookClient: 'github' }, { webhookClient: 'nobody' }]
+  assert.deepEqual(webhookClientFaults('gateway.json', routes, value), [
+    {
+      file: 'gateway.json',
+      path: '$.routes[2].webhookClient',
+      reason: 'names no client of clients.json with "hmac": "nobody"',
+    },
+  ])
 })

@@ -76,6 +76,7 @@ export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
 export async function closeParts({ gateway }: InForce, reason: string): Promise<void> {
   gateway.revocations.maintain()
   gateway.acceptedWebhooks.maintain()
+  gateway.deliveries.maintain()
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()
   await gateway.upstreams.close()

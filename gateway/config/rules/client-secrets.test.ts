@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
-import type { SecretForm } from '../webhook-schemes.ts'
+import type { SecretForm } from '../keys/webhook-schemes.ts'
 import { readSecret, THIS_MACHINE } from './client-secrets.ts'
 
 const BYTES = Buffer.from('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'base64')
@@ -47,7 +47,7 @@ test('a secret of another scheme is 16 to 256 visible characters as they stand, 
   ]) {
     assert.ok(fromEnv(value, 'text').reason, value)
   }
-  assert.match(fromEnv('not hexadecimal!', 'hex').reason ?? '', /in hex, as "secretEncoding" says$/)
+  assert.match(fromEnv('not-hexadecimal!', 'hex').reason ?? '', /in hex, as "secretEncoding" says$/)
   assert.match(fromEnv('bm90IGNhbm9uaWNhbA', 'base64').reason ?? '', /in base64, as/)
 })
 

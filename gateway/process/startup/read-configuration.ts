@@ -1,4 +1,4 @@
-import { parseClients } from '../../config/clients-file.ts'
+import { parseClients, webhookClientFaults } from '../../config/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
 import { loadFile, readLenient } from '../../config/load-file.ts'
@@ -31,6 +31,8 @@ export function readConfiguration(
   const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
   if (clientsFile !== undefined && clients.value !== undefined)
     faults.push(...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust))
+  if (settings.value !== undefined && clients.value !== undefined)
+    faults.push(...webhookClientFaults(settings.value.configFile, settings.value.routes, clients.value.value))
   if (faults.length > 0 || settings.value === undefined || limits.value === undefined) return { faults }
   return {
     value: {

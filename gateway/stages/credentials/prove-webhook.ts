@@ -11,7 +11,7 @@ import {
   type WebhookMessage,
 } from '../../auth/webhook-signature.ts'
 import type { WebhookKey } from '../../config/clients-file.ts'
-import type { WebhookScheme } from '../../config/webhook-schemes.ts'
+import type { WebhookScheme } from '../../config/keys/webhook-schemes.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { it } from 'node:test'
+import { DELIVERY_LIFETIME_MS, Deliveries } from './deliveries.ts'
+import { type DeliveryGuard, ReplayMemory } from './replay.ts'
+
+const DELIVERY = { keys: ['content', 'id'], sender: 'acme' }
+
+function memory(nowMs = { value: 0 }) {
+  return new ReplayMemory({ lifetimeMs: DELIVERY_LIFETIME_MS, clock: () => nowMs.value })
+}
+
+it('a copy of a delivery that is on its way is refused, and passes once that has failed', () => {
+  const deliveries = new Deliveries(memory())
+  assert.equal(deliveries.begin(DELIVERY), undefined)
+  assert.equal(deliveries.begin({ ...DELIVERY, keys: ['content'] }), 'replayed')
+  assert.equal(deliveries.begin({ ...DELIVERY, keys: ['other', 'id'] }), 'replayed')
+  assert.equal(deliveries.begin({ ...DELIVERY, keys: ['other'] }), undefined)
+  deliveries.end(DELIVERY, false)
+  assert.equal(deliveries.begin(DELIVERY), undefined)
+})
+
+it('a delivery that was taken is known for 24 hours by each of its keys', () => {
+  const now = { value: 0 }
+  const deliveries = new Deliveries(memory(now))
+  assert.equal(deliveries.begin(DELIVERY), undefined)
+  deliveries.end(DELIVERY, true)
+  now.value = DELIVERY_LIFETIME_MS - 1
+  for (const key of DELIVERY.keys) assert.equal(deliveries.begin({ ...DELIVERY, keys: [key] }), 'replayed')
+  now.value = DELIVERY_LIFETIME_MS
+  assert.equal(deliveries.begin(DELIVERY), undefined)
+})
+
+it('a delivery that was taken is known after a restart', (t) => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'deliveries-'))
+  t.after(() => rmSync(dataDir, { recursive: true }))
+  const open = () =>
+    new Deliveries(
+      new ReplayMemory({
+        lifetimeMs: DELIVERY_LIFETIME_MS,
+        clock: Date.now,
+        store: { dataDir, name: 'deliveries', onFault: assert.fail },
+      }),
+    )
+  const first = open()
+  assert.equal(first.begin(DELIVERY), undefined)
+  first.end(DELIVERY, true)
+  assert.equal(open().begin(DELIVERY), 'replayed')
+})
+
+it('a delivery that the shared store cannot tell about is refused, and stays free', async () => {
+  let found: 'away' | undefined = 'away'
+  const guard: DeliveryGuard = { lookUp: async () => found, keep: assert.fail, maintain: () => {} }
+  const deliveries = new Deliveries(guard)
+  assert.equal(await deliveries.begin(DELIVERY), 'away')
+  found = undefined
+  assert.equal(await deliveries.begin(DELIVERY), undefined)
+})
+
+it('a delivery is refused where no more can be remembered', () => {
+  const full = new ReplayMemory({ lifetimeMs: 1000, clock: () => 0, maxEntries: 0 })
+  assert.equal(new Deliveries(full).begin(DELIVERY), 'full')
+})
