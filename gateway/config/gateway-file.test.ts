@@ -8,6 +8,7 @@ import { RFC9068, tokenDialect } from './token-dialects.ts'
 /** Of a route that says nothing of it. */
 const NO_POLICY = {
   trustIssuers: undefined,
+  webhookClient: undefined,
   screening: undefined,
   isShadow: false,
   operations: undefined,
