@@ -119,7 +119,7 @@ describe('optional members of the audit records', () => {
     const { sent, record } = await ask('/mine', { authorization: `Bearer ${token}` })
     const [user, client] = ['Zo%C3%AB%20100%25', 'm%C3%BCller%20&%20co']
     assert.deepEqual([sent?.['x-auth-subject'], sent?.['x-auth-client']], [user, client])
-    assert.equal(record.userId, user)
+    assert.deepEqual([record.userId, record.clientId], [user, client])
     const machine = await upstream.issuer.token({ sub: 'müller & co', client_id: 'müller & co' })
     const ofMachine = await ask('/mine', { authorization: `Bearer ${machine}` })
     assert.deepEqual([ofMachine.record.userId, ofMachine.record.clientId], [undefined, client])

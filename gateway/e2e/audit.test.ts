@@ -81,7 +81,7 @@ describe('the audit trail', () => {
   /** What stands last when the request id is the client's. */
   const OWN = ['gatewayId']
 
-  it('names the fields in their order, the user only when one is authenticated, and no query', async () => {
+  it('names the fields in their order, user and app only when they are authenticated, and no query', async () => {
     const authorization = `Bearer ${await upstream.issuer.token({ sub: 'user-7' })}`
     await ask('/open/%7Ea/../b?c=d', 'anonymous', { 'user-agent': 'tests/1.0 "quoted"' })
     await ask('/mine', 'user', { authorization })
@@ -98,6 +98,13 @@ describe('the audit trail', () => {
     const [ofUser] = await gateway.pair('user')
     assert.deepEqual(Object.keys(ofUser), [...SHARED.toSpliced(5, 0, 'userId'), 'sessionId', ...OWN])
     assert.equal(ofUser.userId, 'user-7')
+    const throughApp = await upstream.issuer.token({ sub: 'user-7', client_id: 'tpp-1' })
+    await ask('/mine', 'app', { authorization: `Bearer ${throughApp}` })
+    for (const record of await gateway.pair('app'))
+      assert.deepEqual(Object.entries(record).slice(5, 7), [
+        ['userId', 'user-7'],
+        ['clientId', 'tpp-1'],
+      ])
     const machine = await upstream.issuer.token({ sub: 'machine-1', client_id: 'machine-1' })
     await ask('/mine', 'machine', { authorization: `Bearer ${machine}` })
     const [ofMachine] = await gateway.pair('machine')

@@ -38,7 +38,7 @@ async function writeTrail(dir: string): Promise<void> {
   const userId = 'a3f1e7c2-0000-7000-8000-000000000001'
   const now = new Date().toISOString()
   const machine = { userId: undefined, clientId: 'webhooks' }
-  const person = { userId, clientId: undefined }
+  const person = { userId, clientId: 'tpp-1' }
   const requests = [
     requestRecord({ ...facts, ...machine, requestId: 'one', timestamp: '2026-11-15T12:00:00.000Z' }),
     requestRecord({ ...facts, ...person, requestId: 'my-request-1', timestamp: now }),
@@ -190,7 +190,7 @@ describe('the command line', () => {
       says: /^\{"type":"API_REQUEST","requestId":"my-request-1".*\n\{"type":"API_RESPONSE","requestId":"my-request-1".*\n$/,
     },
     'countersign audit find --status 429 --format table data/audit.ndjson': {
-      says: /^\S+Z {2}response {2}429 {9}1 ms {2}GET .* my-request-1\n$/,
+      says: /^\S+Z {2}response {2}429 {9}1 ms {2}GET .* a3f1e7c2-\S+ by tpp-1 192\.0\.2\.1 {2}my-request-1\n$/,
     },
     'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01': {
       says: /^\{"type":"API_REQUEST","requestId":"one".*\n\{"type":"API_RESPONSE","requestId":"one".*\n$/,

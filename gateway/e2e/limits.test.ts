@@ -14,6 +14,8 @@ const ROWS = [
   { path: '/brief', limit: 2, window: '2s', purpose: 'tests' },
   { path: '/account', limit: 3, window: '1h', purpose: 'tests' },
   { path: '/by-address', limit: 2, window: '1h', purpose: 'tests', per: 'address' },
+  { path: '/by-app', limit: 20, window: '1h', purpose: 'tests', per: 'client' },
+  { path: '/by-both', limit: 20, window: '1h', purpose: 'tests', per: 'client+user' },
   { path: '/methods', methods: ['GET'], limit: 1, window: '1h', purpose: 'tests', name: 'reading' },
   { path: '/methods', methods: ['POST'], limit: 2, window: '1h', purpose: 'tests', name: 'writing' },
   { path: '/shadow', limit: 1, window: '1h', purpose: 'tests', mode: 'shadow' },
@@ -59,6 +61,8 @@ describe('a limit', () => {
           { path: '/*', auth: ['none'] },
           { path: '/account', auth: ['bearer'], scopes: ['accounts:read'] },
           { path: '/by-address', auth: ['bearer'] },
+          { path: '/by-app', auth: ['bearer'] },
+          { path: '/by-both', auth: ['bearer'] },
         ],
       },
       limits: ROWS,
@@ -147,6 +151,20 @@ describe('a limit', () => {
     assert.equal((await fromOne(carol)).status, 200)
     assert.equal((await fromOne(bobAgain)).status, 429)
     assert.equal((await ask('/by-address', '198.51.100.10', { token: bob })).status, 200)
+  })
+
+  it('counts the user of each app, or the app of all users, where it says so', async () => {
+    const through = async (sub: string, app: string) => upstream.issuer.token({ sub, client_id: app })
+    const [first, second] = [await through('alice', 'tpp-1'), await through('alice', 'tpp-2')]
+    const bob = await through('bob', 'tpp-1')
+    const at = (path: string, bearer: string) => ask(path, '198.51.100.15', { token: bearer })
+    const usedUp = [...Array(20).fill(200), 429]
+    assert.deepEqual(await statuses(21, () => at('/by-both', first)), usedUp)
+    assert.deepEqual(await statuses(21, () => at('/by-both', second)), usedUp)
+    assert.equal((await at('/by-both', bob)).status, 200)
+    assert.deepEqual(await statuses(21, () => at('/by-app', first)), usedUp)
+    assert.equal((await at('/by-app', bob)).status, 429)
+    assert.equal((await at('/by-app', second)).status, 200)
   })
 
   it('takes an IPv6 caller by its /64 and a mapped IPv4 address for the address', async () => {

@@ -116,6 +116,8 @@ describe('tokens as identity providers write them', () => {
       [seen['x-auth-subject'], seen['x-auth-client'], seen['x-auth-scope']],
       [`${OKTA}#alice@example.com`, `${OKTA}#app-1`, 'payments.read'],
     )
+    for (const { userId, clientId } of await gateway.pair(String(ofOkta.headers['x-request-id'])))
+      assert.deepEqual([userId, clientId], [`${OKTA}#alice@example.com`, `${OKTA}#app-1`])
   })
 
   it('name an app and no user where a machine calls', async () => {

@@ -36,6 +36,70 @@ describe('the key of a limit', () => {
     )
   })
 
+  test('is the app for `client`, and app and user together for `client+user`', () => {
+    const keysOfApp = (sub: string, app: string) => {
+      const principal = { ...alice, subject: sub, client: app, ...keysOf(`user:${sub}`) }
+      return (['caller', 'user', 'client', 'client+user'] as const).map((per) =>
+        limitKey(per, principal, '-'),
+      )
+    }
+    const [caller, user, client, both] = keysOfApp('alice', 'tpp-1')
+    assert.deepEqual([caller, user], ['p:user:alice', 'p:user:alice'])
+    const otherApp = keysOfApp('alice', 'tpp-2')
+    assert.deepEqual(otherApp.slice(0, 2), [caller, user])
+    assert.ok(otherApp[2] !== client && otherApp[3] !== both)
+    const otherUser = keysOfApp('bob', 'tpp-1')
+    assert.equal(otherUser[2], client)
+    assert.ok(otherUser[0] !== caller && otherUser[3] !== both)
+  })
+
+  test('is what there is where the user or the app is missing', () => {
+    const machine = { ...alice, subject: undefined, client: 'tpp-1', ...keysOf('client:tpp-1') }
+    for (const per of ['caller', 'user', 'client', 'client+user'] as const) {
+      assert.equal(limitKey(per, alice, '203.0.113.9'), 'p:user:alice')
+      assert.equal(limitKey(per, machine, '203.0.113.9'), 'p:client:tpp-1')
+      assert.equal(limitKey(per, undefined, '203.0.113.9'), 'a:203.0.113.9')
+    }
+    const user = { ...alice, client: 'tpp-1' }
+    assert.equal(limitKey('client', user, '-'), limitKey('client', machine, '-'))
+  })
+
+  test('differs for all different callers, whatever their names hold', () => {
+    const name = fc.string({
+      unit: fc.constantFrom('a', 'b', '1', '3', ' ', ':', '+', '#'),
+      minLength: 1,
+      maxLength: 5,
+    })
+    const caller = fc.tuple(fc.option(name, { nil: undefined }), fc.option(name, { nil: undefined }))
+    const keyOf = ([sub, app]: [string | undefined, string | undefined]) => {
+      const key = sub === undefined ? `client:${app}` : `user:${sub}`
+      const principal = { ...alice, subject: sub, client: app, ...keysOf(key) }
+      return limitKey('client+user', sub === undefined && app === undefined ? undefined : principal, '-')
+    }
+    fc.assert(
+      fc.property(caller, caller, (one, other) => {
+        const same = one[0] === other[0] && one[1] === other[1]
+        assert.equal(keyOf(one) === keyOf(other), same)
+      }),
+      {
+        examples: [
+          [
+            ['b', 'a'],
+            ['a b', undefined],
+          ],
+          [
+            ['b c', 'a'],
+            ['c', 'a b'],
+          ],
+          [
+            ['1:ab', 'x'],
+            ['ab', 'x1:'],
+          ],
+        ],
+      },
+    )
+  })
+
   test('is the IPv4 address for every form of it that is mapped into IPv6', () => {
     for (const form of [
       '::ffff:203.0.113.9',

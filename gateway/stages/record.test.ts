@@ -5,7 +5,7 @@ import { PendingRecord, record, recordAtEnd } from './record.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute } from './stage.test-support.ts'
 
 describe('record', () => {
-  it('writes API_REQUEST, and keeps the line for its response', () => {
+  it('writes API_REQUEST with the user and the app that acts for the user, and keeps the line for its response', () => {
     const { gateway, trail } = makeGateway()
     const { exchange } = makeExchange({ method: 'POST', headers: { 'User-Agent': 'test' } })
     exchange.path = '/api/x'
@@ -16,7 +16,7 @@ describe('record', () => {
     const [{ type, requestId, method, path, userId, clientId, userAgent } = {}] = trail.records
     assert.deepEqual(
       [type, requestId, method, path, userId, clientId, userAgent],
-      ['API_REQUEST', 'request-1', 'POST', '/api/x', 'user-1', undefined, 'test'],
+      ['API_REQUEST', 'request-1', 'POST', '/api/x', 'user-1', 'app-1', 'test'],
     )
   })
 

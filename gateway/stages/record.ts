@@ -34,8 +34,8 @@ export class PendingRecord implements PendingRefusal {
 }
 
 /**
- * Writes API_REQUEST to the audit trail; a request that cannot be recorded is refused. Users are named by `userId`,
- * machine clients by `clientId`. Writes `requestLine`. Waits until the record is as durable as configured.
+ * Writes API_REQUEST to the audit trail; a request that cannot be recorded is refused. `userId` names the user, `clientId` the
+ * app that acts for the user, or the machine client. Writes `requestLine`. Waits until the record is as durable as configured.
  */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const outcome = append(gateway, exchange)
@@ -63,7 +63,7 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
     method: exchange.method,
     path: route === undefined ? bounded(exchange.path, UNROUTED_PATH_CHARS) : exchange.path,
     userId: principal?.subject,
-    clientId: principal !== undefined && principal.subject === undefined ? principal.client : undefined,
+    clientId: principal?.client,
     ip: exchange.address,
     userAgent: route === undefined ? bounded(userAgent, UNROUTED_USER_AGENT_CHARS) : userAgent,
     sessionId: principal?.sessionName,

@@ -12,7 +12,7 @@ export const command: Command = {
   flags: {
     request: { value: 'ID', about: 'a request id, of the gateway or of the client' },
     user: { value: 'ID', about: 'userId' },
-    client: { value: 'ID', about: 'clientId: a machine caller' },
+    client: { value: 'ID', about: 'clientId: a machine, or the app that acted for a user' },
     session: {
       value: 'NAME',
       about: 'sessionId: the name of a session (gateway/audit/RECORDS.md); finds responses only',
@@ -121,9 +121,14 @@ function tableRow(line: Buffer, record: AuditLine): string {
           (duration === undefined ? '' : `${textOf(duration)} ms`).padStart(11),
           textOf(method).padEnd(6),
           textOf(path).padEnd(24),
-          `${textOf(userId ?? clientId ?? '-')} ${textOf(ip)}`,
+          `${callerOf(userId, clientId)} ${textOf(ip)}`,
           textOf(requestId),
         ]
       : [textOf(timestamp).padEnd(24), line.toString().trimEnd()]
   return `${printable(cells.join('  '))}\n`
+}
+
+function callerOf(userId: unknown, clientId: unknown): string {
+  if (userId !== undefined && clientId !== undefined) return `${textOf(userId)} by ${textOf(clientId)}`
+  return textOf(userId ?? clientId ?? '-')
 }

@@ -9,6 +9,10 @@ import { methodsOf, whyNot } from './row-reasons.ts'
 
 const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
   caller: 'each caller; without a credential, each address',
+  user: 'each user; without one, each client; without a credential, each address',
+  client: 'each client, all its users together; without one, each user; without a credential, each address',
+  'client+user':
+    'each user of each client; where one is missing, the other; without a credential, each address',
   address: 'each address',
 }
 

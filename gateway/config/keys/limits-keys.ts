@@ -38,8 +38,8 @@ export const LIMIT_KEYS = keys({
     examples: [['POST'], ['GET']],
   }),
   per: choice(
-    ['caller', 'address'],
-    'Whom the limit counts. `caller`: who the credential proves, or else the address. `address`: always the address.',
+    ['caller', 'user', 'client', 'client+user', 'address'],
+    'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without one as `user`. `client+user`: each user of each client; where one of them is missing, the other. `address`: always the address.',
     { default: 'caller' },
   ),
   mode: choice(

@@ -45,7 +45,7 @@ function writeTrail(): { file: string; lines: string[] } {
       method: 'GET',
       path: `/api/${n}`,
       userId: n % 3 === 0 ? undefined : `user-${n % 7}`,
-      clientId: n % 3 === 0 ? 'partner' : undefined,
+      clientId: n % 3 === 1 ? undefined : 'partner',
       ip: '192.0.2.1',
       userAgent: 'a'.repeat(200),
       gatewayId: n % 10 === 0 ? idOf(startMs, n) : undefined,

@@ -101,10 +101,13 @@ test('each key of a row refuses what is not of its kind, by its path', () => {
     [{ methods: [] }, /^\$\.limits\[0\]\.methods: must not be empty/],
     [{ methods: 'GET' }, /^\$\.limits\[0\]\.methods: must be an array, but is "GET"/],
     [{ methods: ['get'] }, /^\$\.limits\[0\]\.methods\[0\]: .*did you mean "GET"\?/],
-    [{ per: 'user' }, /^\$\.limits\[0\]\.per: must be "caller" or "address", but is "user"$/],
+    [
+      { per: 'app' },
+      /^\$\.limits\[0\]\.per: must be "caller", "user", "client", "client\+user" or "address", but is "app"$/,
+    ],
     [
       { per: 'principal' },
-      /^\$\.limits\[0\]\.per: must be "caller" or "address", but is "principal"; it was removed: write "caller", which means the same$/,
+      /^\$\.limits\[0\]\.per: must be "caller", "user", "client", "client\+user" or "address", but is "principal"; it was removed: write "caller", which means the same$/,
     ],
     [{ mode: 'Shadow' }, /^\$\.limits\[0\]\.mode: .*did you mean "shadow"\?/],
     [{ onStoreFailure: 'open' }, /^\$\.limits\[0\]\.onStoreFailure: must be "local", "deny" or "allow"/],
