@@ -1,18 +1,27 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { configFiles, parseEnvironment } from './environment.ts'
-import { OVERRIDDEN_KEYS, settingOf } from './json/key-names.ts'
+import { OVERRIDDEN_KEYS } from './json/key-names.ts'
+import { loadSettings } from './load-settings.ts'
+
+const OPEN = JSON.stringify({ routes: [{ path: '/*', auth: ['none'] }] })
 
 function fault(name: string, text: string): string {
-  const { faults } = parseEnvironment({ [name]: text })
+  const { faults } = loadSettings({ [name]: text }, () => OPEN)
   assert.equal(faults?.length, 1, `${name}=${text}`)
   assert.equal(faults[0]?.file, 'environment')
-  assert.equal(faults[0]?.path, name)
+  assert.equal(faults[0]?.path.replace(/\[\d+\]$/, ''), name)
   return faults[0].reason
 }
 
+function read(env: Record<string, string | undefined>): object {
+  const { overrides, faults } = parseEnvironment(env)
+  assert.deepEqual(faults, [])
+  return Object.fromEntries([...overrides].map(([path, { value }]) => [path, value]))
+}
+
 test('an empty environment overrides nothing and names the usual files', () => {
-  assert.deepEqual(parseEnvironment({ HOME: '/', GATEWAY_PORT: undefined }), { value: {} })
+  assert.deepEqual(read({ HOME: '/', GATEWAY_PORT: undefined }), {})
   assert.deepEqual(configFiles({}), {
     configFile: 'config/gateway.json',
     limitsFile: 'config/limits.json',
@@ -61,77 +70,86 @@ test('every variable arrives at its key', () => {
   const untested = names.filter((name) => !(name in env))
   assert.deepEqual(untested, [], 'give each variable a value here, and its setting below')
   assert.deepEqual(configFiles(env), { configFile: 'a.json', limitsFile: 'b.json', clientsFile: 'c.json' })
-  assert.deepEqual(parseEnvironment(env), {
-    value: {
-      host: '0.0.0.0',
-      port: 0,
-      tls: {
-        port: 8443,
-        certFile: 'c.pem',
-        keyFile: 'k.pem',
-        clientCaFile: 'ca.pem',
-        clientCrlFile: 'crl.pem',
-        ticketKeyFile: 'ticket',
-        ocspFile: 'tls.ocsp',
-        ocspFetch: true,
-      },
-      adminHost: '::1',
-      adminPort: 65535,
-      adminTokenFile: '/run/secrets/admin',
-      adminOpen: false,
-      adminNames: ['gateway-1', 'gw.example'],
-      upstreams: ['http://a:1', 'unix:/run/b.sock'],
-      upstreamSecretFile: '/run/secrets/gateway',
-      issuer: 'https://bank.example',
-      jwksUri: 'https://bank.example/keys',
-      audience: 'api',
-      auditFile: '-',
-      auditDurability: 'synced',
-      auditSeals: 'off',
-      auditSealKeyFile: '/run/secrets/seal.pem',
-      dataDir: '/var/lib/x',
-      drainGraceMs: 0,
-      logLevel: 'debug',
-    },
+  assert.deepEqual(read(env), {
+    '$.host': '0.0.0.0',
+    '$.port': 0,
+    '$.tls.port': 8443,
+    '$.tls.certFile': 'c.pem',
+    '$.tls.keyFile': 'k.pem',
+    '$.tls.clientCaFile': 'ca.pem',
+    '$.tls.clientCrlFile': 'crl.pem',
+    '$.tls.ticketKeyFile': 'ticket',
+    '$.tls.ocspFile': 'tls.ocsp',
+    '$.tls.ocspFetch': true,
+    '$.adminHost': '::1',
+    '$.adminPort': 65535,
+    '$.adminTokenFile': '/run/secrets/admin',
+    '$.adminOpen': false,
+    '$.adminNames': ['gateway-1', 'gw.example'],
+    '$.upstream': ['http://a:1/', 'unix:/run/b.sock'],
+    '$.issuer': 'https://bank.example',
+    '$.jwksUri': 'https://bank.example/keys',
+    '$.audience': 'api',
+    '$.audit.file': '-',
+    '$.audit.durability': 'synced',
+    '$.audit.seals': 'off',
+    '$.audit.sealKeyFile': '/run/secrets/seal.pem',
+    '$.upstreamSecretFile': '/run/secrets/gateway',
+    '$.timeouts.drainGraceMs': 0,
+    '$.dataDir': '/var/lib/x',
+    '$.logLevel': 'debug',
   })
 })
 
-test('a variable of a key that is only a part of a setting is a mistake of ours', () => {
-  assert.throws(() => settingOf('timeouts.connectMs'), /timeouts\.connectMs .*NAMES_IN_FILE/)
+test('a variable is held to all that the schema and the rules say of its key', () => {
+  const faults = (env: Record<string, string>, file = OPEN) =>
+    loadSettings(env, () => file).faults?.map(({ path, reason }) => `${path}: ${reason}`)
+  assert.deepEqual(faults({ GATEWAY_AUDIENCE: 'a,b,a' }), ['GATEWAY_AUDIENCE: must not hold "a" twice'])
+  const names = Array.from({ length: 65 }, (_, index) => `g${index}`).join(',')
+  assert.deepEqual(faults({ GATEWAY_ADMIN_NAMES: names }), [
+    'GATEWAY_ADMIN_NAMES: must have at most 64 entries, but has 65',
+  ])
+  assert.deepEqual(faults({ GATEWAY_UPSTREAM: 'http://a,' }), ['GATEWAY_UPSTREAM[1]: must not be empty'])
+  assert.deepEqual(faults({ GATEWAY_PORT: '65536', GATEWAY_LOG_LEVEL: 'debgu' }, 'no json')?.slice(0, 2), [
+    'GATEWAY_PORT: must be between 0 and 65535, but is 65536',
+    'GATEWAY_LOG_LEVEL: must be "trace", "debug", "info", "warn", "error", "fatal" or "silent", but is "debgu"; did you mean "debug"?',
+  ])
+  const { value } = loadSettings({ GATEWAY_PORT: '1' }, () =>
+    JSON.stringify({ ...JSON.parse(OPEN), port: 'x' }),
+  )
+  assert.equal(value?.port, 1, 'what it takes the place of does not count')
+  const odd = JSON.stringify({ ...JSON.parse(OPEN), tls: 'on' })
+  assert.match(String(faults({ GATEWAY_TLS_PORT: '1' }, odd)), /^\$\.tls: must be an object/)
 })
 
 test('each variable refuses what is not of its kind', () => {
   assert.match(fault('GATEWAY_HOST', 'a:1'), /must be an IP address/)
-  assert.match(fault('GATEWAY_AUDIT_SEALS', 'yes'), /must be one of on, off, but is "yes"/)
+  assert.match(fault('GATEWAY_AUDIT_SEALS', 'yes'), /must be "on" or "off", but is "yes"/)
   assert.match(fault('GATEWAY_PROFILE', 'tiny'), /must be one of fast, small, but is "tiny"/)
-  assert.match(fault('GATEWAY_ADMIN_OPEN', 'yes'), /must be one of true, false, but is "yes"/)
+  assert.match(fault('GATEWAY_ADMIN_OPEN', 'yes'), /must be true or false, but is "yes"/)
   assert.match(fault('GATEWAY_ADMIN_NAMES', 'a, b:9090'), /a host name, without a port, but is "b:9090"/)
   assert.match(fault('GATEWAY_ADMIN_HOST', '[::1]'), /must be an IP address/)
-  for (const port of ['65536', '-1', '80.5', '0x50', ' 80', '1e3', 'http']) {
-    assert.match(fault('GATEWAY_PORT', port), /must be a whole number between 0 and 65535, but is "/)
-    assert.match(fault('GATEWAY_TLS_PORT', port), /must be a whole number between 0 and 65535, but is "/)
-    assert.match(fault('GATEWAY_ADMIN_PORT', port), /must be a whole number between 0 and 65535, but is "/)
-  }
-  for (const ms of ['-1', '2s', '1.5', '86400001', '1e3']) {
-    assert.match(
-      fault('GATEWAY_DRAIN_GRACE_MS', ms),
-      /must be a whole number of milliseconds between 0 and 86400000/,
-    )
+  for (const text of ['86400001', '-1', '80.5', '0x50', ' 80', '1e3', '2s', '']) {
+    for (const name of ['GATEWAY_PORT', 'GATEWAY_TLS_PORT', 'GATEWAY_ADMIN_PORT', 'GATEWAY_DRAIN_GRACE_MS']) {
+      const reason =
+        text === '' ? /set but empty/ : /must be (a whole number|between 0 and (65535|86400000)), but is "?/
+      assert.match(fault(name, text), reason)
+    }
   }
   assert.match(fault('GATEWAY_UPSTREAM', 'http://a,b'), /must be http:\/\/host:port.*but is "b"/)
-  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,'), /must be http:\/\/host:port.*but is ""/)
-  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,http://a/'), /must not name http:\/\/a twice/)
+  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,'), /must not be empty/)
+  assert.match(fault('GATEWAY_UPSTREAM', 'http://a,http://a/'), /must not be "http:\/\/a" a second time/)
   assert.match(fault('GATEWAY_ISSUER', 'bank'), /must be an http or https URL/)
   assert.match(fault('GATEWAY_JWKS_URI', 'keys'), /must be an http or https URL/)
-  assert.match(fault('GATEWAY_LOG_LEVEL', 'loud'), /must be one of trace, debug, .*but is "loud"/)
+  assert.match(fault('GATEWAY_LOG_LEVEL', 'loud'), /must be "trace", "debug", .*but is "loud"/)
 })
 
 test('what this version cannot do is refused instead of ignored', () => {
-  assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'safe'), /must be one of written, synced, buffered/)
+  assert.match(fault('GATEWAY_AUDIT_DURABILITY', 'safe'), /must be "written", "synced" or "buffered"/)
 })
 
 test('more workers than one are a fault that names what takes their place', () => {
-  assert.deepEqual(parseEnvironment({ GATEWAY_WORKERS: '1' }), { value: {} })
+  assert.deepEqual(read({ GATEWAY_WORKERS: '1' }), {})
   for (const text of ['0', '2', 'auto', 'all', '01', '']) {
     const told = fault('GATEWAY_WORKERS', text)
     if (text === '') assert.match(told, /set but empty/)
@@ -164,7 +182,7 @@ test('variables that Kubernetes sets for a Service called gateway or gateway-som
     GATEWAY_METRICS_PORT: 'tcp://10.0.0.2:80',
     GATEWAY_METRICS_PORT_53_UDP_ADDR: '10.0.0.2',
   }
-  assert.deepEqual(parseEnvironment(env), { value: {} })
+  assert.deepEqual(read(env), {})
 })
 
 test('one of ours that Kubernetes has taken is a fault that says so', () => {
@@ -182,9 +200,9 @@ test('an unknown variable that only looks like a service link is still a fault',
 })
 
 test('all faults come at once', () => {
-  const { faults } = parseEnvironment({ GATEWAY_PORT: 'x', GATEWAY_ISSUER: 'y', GATEWAY_FOO: 'z' })
+  const { faults } = loadSettings({ GATEWAY_PORT: 'x', GATEWAY_ISSUER: 'y', GATEWAY_FOO: 'z' }, () => OPEN)
   assert.deepEqual(
     faults?.map(({ path }) => path),
-    ['GATEWAY_PORT', 'GATEWAY_ISSUER', 'GATEWAY_FOO'],
+    ['GATEWAY_FOO', 'GATEWAY_PORT', 'GATEWAY_ISSUER'],
   )
 })

@@ -1,10 +1,13 @@
 import { printable } from '../terminal/printable.ts'
 
+/** The `file` of a fault in the environment. */
+export const ENVIRONMENT = 'environment'
+
 /** One thing wrong in a configuration file or in the environment, in words an operator can act on. */
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string
-  /** Where in it: a JSON path such as `$.limits[2].window`, a variable's name, or `line 3 column 7` of what is no JSON. */
+  /** Where in it: a JSON path such as `$.limits[2].window`, a variable's name (of its second entry `GATEWAY_UPSTREAM[1]`), or `line 3 column 7` of what is no JSON. */
   readonly path: string
   readonly reason: string
   /** Where in the text, if that is known. */

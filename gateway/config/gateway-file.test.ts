@@ -436,7 +436,7 @@ test('each key of a route refuses what is not of its kind, by its path', () => {
       { auth: ['basic'] },
       /^\$\.routes\[0\]\.auth\[0\]: must be "none", "bearer", "mtls" or "hmac", but is "basic"/,
     ],
-    [{ clientCert: 1 }, /^\$\.routes\[0\]\.clientCert: must be boolean, but is 1/],
+    [{ clientCert: 1 }, /^\$\.routes\[0\]\.clientCert: must be true or false, but is 1/],
     [{ auth: ['none', 'none'] }, /^\$\.routes\[0\]\.auth: must not hold "none" twice/],
     [{ auth: 'none' }, /^\$\.routes\[0\]\.auth: must be an array, but is "none"/],
     [{ methods: [] }, /^\$\.routes\[0\]\.methods: must not be empty/],

@@ -1,7 +1,7 @@
 import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Parsed } from './faults.ts'
-import { JsonFile } from './json/json-file.ts'
+import { JsonFile, type Overrides } from './json/json-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
@@ -43,10 +43,10 @@ type Completed =
   | 'memoryProfile'
   | 'reusePort'
 
-/** The settings of config/gateway.json, with every default that does not depend on the environment. Immutable. */
+/** The settings of config/gateway.json and its variables, with every default that depends on nothing else. Immutable. */
 export interface GatewayFile
   extends Omit<Settings, Completed>,
-    // What is missing may be in the environment, or follows from the upstream and the issuer in force.
+    // What is missing follows from the upstream and the issuer.
     Pick<WrittenGateway, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile' | 'tracing'> {
   readonly auditWitnesses: WrittenGateway['audit']['witnesses']
   readonly auditStamps: WrittenGateway['audit']['stamps']
@@ -70,13 +70,15 @@ const MAX_WINDOW_MS = 86_400_000
  *
  * @param file its name, for the faults
  * @param readFile reads the API's description that it names
+ * @param overrides of the environment
  */
 export function parseGatewayFile(
   file: string,
   text: string,
   readFile: ReadFile = readText,
+  overrides?: Overrides,
 ): Parsed<GatewayFile> {
-  const json = new JsonFile<WrittenGateway>(file, text, checkGatewaySchema)
+  const json = new JsonFile<WrittenGateway>(file, text, checkGatewaySchema, overrides && { overrides })
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
   checkTexts(json, written)

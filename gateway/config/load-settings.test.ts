@@ -146,7 +146,7 @@ test('the gateway must not be its own upstream', () => {
 
 test('faults of the environment and of the file come at once', () => {
   assert.deepEqual(faults({ port: 'x' }, { GATEWAY_LOG_LEVEL: 'some' }), [
-    'environment: GATEWAY_LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent, but is "some"',
+    'environment: GATEWAY_LOG_LEVEL: must be "trace", "debug", "info", "warn", "error", "fatal" or "silent", but is "some"',
     'config/gateway.json: $.port: must be a whole number, but is "x" (line 1)',
   ])
 })

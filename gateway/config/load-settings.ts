@@ -1,14 +1,8 @@
-import {
-  configFiles,
-  ENVIRONMENT,
-  type Environment,
-  NAMES,
-  type Overrides,
-  parseEnvironment,
-} from './environment.ts'
-import type { Fault, Parsed } from './faults.ts'
+import { configFiles, type Environment, NAMES, parseEnvironment } from './environment.ts'
+import { ENVIRONMENT, type Fault, type Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
-import { nameInFile, variableOf } from './json/key-names.ts'
+import type { Overrides } from './json/json-file.ts'
+import { nameInFile } from './json/key-names.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { adminFaults } from './rules/admin-rules.ts'
@@ -27,7 +21,7 @@ import { loadTracing, type TracingSettings } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadVouching } from './witness-settings.ts'
 
-/** What the environment has overridden already. */
+/** Settings of the file and the environment. */
 type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'auditWitnesses' | 'auditStamps'> & {
   readonly auditWitnesses: unknown
   readonly auditStamps: unknown
@@ -47,15 +41,19 @@ const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
  */
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
   const { configFile, limitsFile, clientsFile } = configFiles(env)
-  const environment = parseEnvironment(env)
-  const parse = (name: string, text: string) => parseGatewayFile(name, text, readFile)
+  const { overrides, faults } = parseEnvironment(env)
+  const parse = (name: string, text: string) => parseGatewayFile(name, text, readFile, overrides)
   const file = loadFile(configFile, parse, { readFile, namedBy: NAMES.configFile })
-  if (environment.faults !== undefined || file.faults !== undefined) {
-    const more = remainingFaults({ env, configFile, file: file.value?.value, readFile })
-    return { faults: [...(environment.faults ?? []), ...(file.faults ?? []), ...more] }
+  if (faults.length > 0 || file.faults !== undefined) {
+    const alone = (name: string, text: string) => parseGatewayFile(name, text, readFile)
+    const isFileSound = file.faults?.every((fault) => fault.file === ENVIRONMENT)
+    const { value } = isFileSound ? loadFile(configFile, alone, { readFile }) : file
+    const more = remainingFaults({ env, configFile, file: value?.value, readFile })
+    const all = [...faults, ...variableFaults(overrides, file.faults), ...(file.faults ?? []), ...more]
+    return { faults: all }
   }
-  const merged = { ...file.value.value, ...environment.value }
-  const tlsSources = { configFile, written: file.value.value.tls, environment: environment.value.tls }
+  const merged = file.value.value
+  const tlsSources = { configFile, merged: merged.tls, overrides }
   const tls = completeTls(tlsSources)
   const secret = loadUpstreamSecret(merged, readFile)
   const store = parseStoreSettings(env, readFile)
@@ -70,7 +68,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(vouching.faults ?? []),
     ...(upstreamTls.faults ?? []),
     ...(tracing.faults ?? tracingConflicts(endpointPlace(configFile, env), merged, tracing.value)),
-    ...conflictsOf(merged, configFile, placeIn(configFile, environment.value)),
+    ...conflictsOf(merged, configFile, placeIn(configFile, overrides)),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
       ...tlsConflicts({ ...merged, tls: tls.value }, tlsSources),
@@ -87,7 +85,6 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     value: {
       ...merged,
       ...files,
-      issuerIsDefault: merged.issuerIsDefault && environment.value.issuer === undefined,
       memoryProfile: memoryProfileOf(env),
       tls: tls.value,
       store: store.value,
@@ -111,11 +108,18 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
 export function conflictsInForce(settings: Settings): Fault[] {
   const { configFile } = settings
   return [
-    ...conflictsOf(settings, configFile, placeIn(configFile, {})),
+    ...conflictsOf(settings, configFile, placeIn(configFile, new Map())),
     ...groupConflicts(configFile, settings),
-    ...tlsConflicts(settings, { configFile, written: undefined, environment: undefined }),
+    ...tlsConflicts(settings, { configFile, merged: undefined, overrides: new Map() }),
     ...certificateConflicts(configFile, settings.routes, settings.tls),
   ]
+}
+
+/** Faults of variables that are not seen where a file has others, because it cannot be read for example. */
+function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
+  if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
+  const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)
+  return faults.filter(({ file }) => file === ENVIRONMENT)
 }
 
 /** The file may be missing when no route accepts machine clients. */
@@ -125,10 +129,11 @@ export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'ro
 
 function placeIn(configFile: string, overrides: Overrides): Place {
   return (...settings) => {
-    const overridden = settings.find((setting) => setting in overrides)
-    return overridden === undefined
-      ? { file: configFile, path: `$.${nameInFile(settings[0])}` }
-      : { file: ENVIRONMENT, path: variableOf(nameInFile(overridden)) }
+    const paths = settings.map((setting) => `$.${nameInFile(setting)}`)
+    const [variable] = paths.flatMap((path) => overrides.get(path)?.variable ?? [])
+    return variable === undefined
+      ? { file: configFile, path: paths[0] as string }
+      : { file: ENVIRONMENT, path: variable }
   }
 }
 

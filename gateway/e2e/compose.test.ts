@@ -124,7 +124,7 @@ describe('config/compose.yaml', () => {
   it('sets variables that the programs know, to values that they take', () => {
     for (const [name, { environment = {} }] of ours('gateway')) {
       const env = { ...imageEnvironment('gateway'), ...environment }
-      assert.equal(parseEnvironment(env).faults, undefined, name)
+      assert.deepEqual(parseEnvironment(env).faults, [], name)
       const store = parseStoreSettings(env, () =>
         'a line that is long enough for every secret'.replaceAll(' ', '-'),
       )

@@ -43,7 +43,7 @@ for (const name of UNITS) {
         (text) => text.replaceAll('%i', '1').split('=') as [string, string],
       )
       assert.ok(variables.length > 4)
-      assert.equal(parseEnvironment(Object.fromEntries(variables)).faults, undefined)
+      assert.deepEqual(parseEnvironment(Object.fromEntries(variables)).faults, [])
       assert.ok(Number(valuesOf(unit, 'TimeoutStopSec')[0]) > STOP_SECONDS)
     })
   })

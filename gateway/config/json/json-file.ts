@@ -1,4 +1,4 @@
-import type { Fault, FaultPlace } from '../faults.ts'
+import { ENVIRONMENT, type Fault, type FaultPlace } from '../faults.ts'
 import { headerValues, hidden, type Spans } from './hidden-text.ts'
 import { parentPath } from './json-path.ts'
 import { type JsonSyntaxFault, type ScannedJson, scanJson } from './json-scan.ts'
@@ -16,9 +16,13 @@ const MAX_AROUND = 60
 /** A secret that begins further from the fault is not recognised; none is so long. */
 const MAX_SECRET = 400
 
+/** Values of the environment that take the place of those in a file, by JSON path. */
+export type Overrides = ReadonlyMap<string, { readonly variable: string; readonly value: unknown }>
+
 interface JsonFileOptions {
   readonly secret?: boolean
   readonly read?: (text: string) => ScannedJson | JsonSyntaxFault
+  readonly overrides?: Overrides
 }
 
 /**
@@ -37,6 +41,7 @@ export class JsonFile<T> {
   readonly #unsound: ReadonlySet<string>
   /** Paths that contain an unsound one. */
   readonly #spoilt: ReadonlySet<string>
+  #overrides: Overrides = new Map()
   /** Found when a line is shown. */
   #headers: Spans | undefined
   /** Faults that were only counted. */
@@ -48,6 +53,7 @@ export class JsonFile<T> {
    * @param file as the operator named it
    * @param options.secret whether people write secrets into such a file; then no fault shows its line
    * @param options.read reads what stands for JSON in another notation
+   * @param options.overrides are checked as if the file had them; their faults name the variable
    */
   constructor(file: string, text: string, check: SchemaCheck, options: JsonFileOptions = {}) {
     this.#file = file
@@ -74,6 +80,8 @@ export class JsonFile<T> {
     for (const { path, first } of scan.repeated) {
       this.refuse({ path, reason: `is written twice, on line ${this.#index.placeOf(first).line} and again` })
     }
+    this.#overrides = options.overrides ?? this.#overrides
+    override(value, this.#overrides)
     const { problems, unsound, more } = check(value)
     this.#uncollected = more
     this.#unsound = new Set(unsound)
@@ -90,9 +98,9 @@ export class JsonFile<T> {
     return true
   }
 
-  /** Whether the file has it; otherwise it is a default. */
+  /** Whether the file or a variable has it; otherwise it is a default. */
   wrote(path: string): boolean {
-    return this.#offsets.has(path)
+    return this.#offsets.has(path) || this.#overrides.has(path)
   }
 
   /** Refuses the value at the path when the schema allows it but the rule does not. @returns whether both allow it */
@@ -117,13 +125,19 @@ export class JsonFile<T> {
   }
 
   refuse({ path, reason }: Problem): void {
+    const overridden = [path, ...ancestors(path)].find((at) => this.#overrides.has(at))
+    if (overridden !== undefined) {
+      const variable = this.#overrides.get(overridden)?.variable + path.slice(overridden.length)
+      this.#faults.push({ offset: undefined, fault: { file: ENVIRONMENT, path: variable, reason } })
+      return
+    }
     const shown = path.length > MAX_PATH_LENGTH ? `${path.slice(0, MAX_PATH_LENGTH)}…` : path
     this.#faults.push({ offset: this.#offsetOf(path), fault: { file: this.#file, path: shown, reason } })
   }
 
-  /** In the order of the file: the first hundred, and how many more there are. */
+  /** Those of variables, then in the order of the file: the first hundred, and how many more there are. */
   faults(): readonly Fault[] {
-    const lineOf = (offset = 0) => this.#index.placeOf(offset).line
+    const lineOf = (offset?: number) => (offset === undefined ? 0 : this.#index.placeOf(offset).line)
     const sorted = this.#faults
       .map((one) => ({ ...one, line: lineOf(one.offset) }))
       .toSorted((a, b) => a.line - b.line)
@@ -158,6 +172,24 @@ export class JsonFile<T> {
     const text = before + near.slice(column - start, until - start) + (line.length > until ? '…' : '')
     return { ...place, excerpt: { text, caret: before.length } }
   }
+}
+
+/** Puts values at their paths. What stands in the place of an object stays, for the schema to refuse. */
+export function override(value: unknown, overrides: Overrides): void {
+  for (const [path, { value: own }] of overrides) {
+    const steps = path.split('.').slice(1)
+    const last = steps.pop() as string
+    let at = value as Record<string, unknown>
+    for (const step of steps) {
+      if (isObject(at) && at[step] === undefined) at[step] = {}
+      at = at?.[step] as Record<string, unknown>
+    }
+    if (isObject(at)) at[last] = own
+  }
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null
 }
 
 function readJson(text: string): ScannedJson | JsonSyntaxFault {

@@ -26,7 +26,6 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
 export const OVERRIDDEN_KEYS: ReadonlyMap<string, OverriddenKey> = new Map(overriddenBelow('', schema))
 
 const VARIABLES = new Map([...OVERRIDDEN_KEYS].map(([name, { path }]) => [path, name]))
-const SETTINGS = new Map(Object.entries(NAMES_IN_FILE).map(([setting, path]) => [path, setting]))
 
 function overriddenBelow(at: string, { properties = {} }: Declared): (readonly [string, OverriddenKey])[] {
   return Object.entries(properties).flatMap(([key, part]) => {
@@ -40,14 +39,6 @@ function overriddenBelow(at: string, { properties = {} }: Declared): (readonly [
 export function nameInFile(setting: string): string {
   const path = setting.replace(/^audit([A-Z])/, (_, first: string) => `audit.${first.toLowerCase()}`)
   return NAMES_IN_FILE[setting] ?? path
-}
-
-/** The setting that a key of gateway.json is: `auditFile` for `audit.file`. @throws Error when it is only a part of one */
-export function settingOf(path: string): string {
-  const setting =
-    SETTINGS.get(path) ?? path.replace(/^audit\.(.)/, (_, first: string) => `audit${first.toUpperCase()}`)
-  if (setting.includes('.')) throw new Error(`${path} has a variable, but no setting in NAMES_IN_FILE`)
-  return setting
 }
 
 /** The variable that overrides a key of gateway.json. @throws Error when there is none */

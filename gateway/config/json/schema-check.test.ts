@@ -58,7 +58,7 @@ test('each kind of fault has a sentence that names what was found and what is al
     [{ list: {} }, '$.list: must be an array, but is an object'],
     [{ either: null }, '$.either: must be text or an array, but is null'],
     [{ either: [1] }, '$.either[0]: must be text, but is 1'],
-    [{ flag: [] }, '$.flag: must be boolean, but is an empty array'],
+    [{ flag: [] }, '$.flag: must be true or false, but is an empty array'],
     [{ wndow: 1 }, '$.wndow: is not a known key; did you mean "window"?'],
   ]
   for (const [part, sentence] of cases) {

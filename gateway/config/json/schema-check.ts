@@ -66,6 +66,7 @@ const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = ne
 const TYPE_WORDS = new Map([
   ['string', 'text'],
   ['integer', 'a whole number'],
+  ['boolean', 'true or false'],
   ['array', 'an array'],
   ['object', 'an object'],
 ])

@@ -110,8 +110,5 @@ test('the response of OCSP comes from a file or is fetched, not both', () => {
   assert.deepEqual(faults({}, { ...env, GATEWAY_TLS_OCSP: 'o' }), [
     `environment: GATEWAY_TLS_OCSP_FETCH: ${reason}`,
   ])
-  assert.match(
-    String(faults({}, { ...TLS_ENV, GATEWAY_TLS_OCSP_FETCH: 'yes' })),
-    /must be one of true, false/,
-  )
+  assert.match(String(faults({}, { ...TLS_ENV, GATEWAY_TLS_OCSP_FETCH: 'yes' })), /must be true or false/)
 })

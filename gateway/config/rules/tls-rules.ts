@@ -1,17 +1,18 @@
-import type { Fault, Parsed } from '../faults.ts'
+import { ENVIRONMENT, type Fault, type Parsed } from '../faults.ts'
+import type { Overrides } from '../json/json-file.ts'
 import { variableOf } from '../json/key-names.ts'
 import type { TlsKeys, TlsSettings } from '../settings.ts'
 
-/** The keys from the file and from the environment. */
+/** The keys, and which of them are variables. */
 export interface TlsSources {
   readonly configFile: string
-  readonly written: TlsKeys | undefined
-  readonly environment: TlsKeys | undefined
+  readonly merged: TlsKeys | undefined
+  readonly overrides: Overrides
 }
 
-/** Merges both; the environment overrides the file. Undefined when neither sets any key. */
+/** Undefined when neither the file nor the environment sets any key. */
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
-  const merged: TlsKeys = { ...sources.written, ...sources.environment }
+  const { merged = {} } = sources
   if (Object.keys(merged).length === 0) return { value: undefined }
   const {
     port,
@@ -52,9 +53,10 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
 
 /** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */
 export function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
-  const { configFile, written, environment } = sources
-  const inFile = environment === undefined || (written?.[key] !== undefined && environment[key] === undefined)
-  return inFile
-    ? { file: configFile, path: `$.tls.${key}` }
-    : { file: 'environment', path: variableOf(`tls.${key}`) }
+  const { configFile, merged, overrides } = sources
+  const path = `$.tls.${key}`
+  const isMissing = merged?.[key] === undefined
+  const inVariable =
+    overrides.has(path) || (isMissing && [...overrides.keys()].some((one) => one.startsWith('$.tls.')))
+  return inVariable ? { file: ENVIRONMENT, path: variableOf(`tls.${key}`) } : { file: configFile, path }
 }

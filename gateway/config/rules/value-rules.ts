@@ -78,7 +78,7 @@ export function issuerFault(issuer: string): string | undefined {
   return `must be a URL without a query, ${foundAddress(issuer)}`
 }
 
-/** What is wrong with the text of a key of gateway.json, or with each of its list, in the file or in its variable. */
+/** What is wrong with the text of a key of gateway.json, or with each of its list. */
 export const TEXT_RULES = {
   host: hostFault,
   adminHost: hostFault,

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import { configFiles, type Environment, parseEnvironment } from '../../config/environment.ts'
 import { type GatewayFile, parseGatewayFile } from '../../config/gateway-file.ts'
+import { override } from '../../config/json/json-file.ts'
 import { loadFile } from '../../config/load-file.ts'
 import { clientsInUse } from '../../config/load-settings.ts'
 import { completeTls } from '../../config/rules/tls-rules.ts'
@@ -20,13 +21,12 @@ interface NamedFiles {
  */
 export function filesNamedAnyway(env: Environment): NamedFiles {
   const { configFile } = configFiles(env)
-  const environment = parseEnvironment(env).value
+  const { overrides, faults } = parseEnvironment(env)
   const file = loadFile(configFile, parseGatewayFile).value?.value
-  const mayOverride =
-    environment === undefined && Object.keys(env).some((name) => name.startsWith('GATEWAY_TLS_'))
-  const tls = mayOverride
-    ? undefined
-    : completeTls({ configFile, written: file?.tls, environment: environment?.tls }).value
+  const mayOverride = faults.length > 0 && Object.keys(env).some((name) => name.startsWith('GATEWAY_TLS_'))
+  const merged = { tls: { ...file?.tls } }
+  override(merged, overrides)
+  const tls = mayOverride ? undefined : completeTls({ configFile, merged: merged.tls, overrides }).value
   const adminTokenFile = env.GATEWAY_ADMIN_TOKEN_FILE || file?.adminTokenFile
   return { clientsFile: namedClients(env, file), adminTokenFile, tls }
 }
