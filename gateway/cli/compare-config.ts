@@ -1,13 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
-import { nameInFile } from '../config/json/key-names.ts'
-import { NEEDS_RESTART } from '../config/reload/settings-change.ts'
+import { nameInFile, needsRestart } from '../config/json/key-names.ts'
 
 type Row = Readonly<Record<string, unknown>>
-
-const LATE_KEYS: ReadonlySet<string> = new Set(NEEDS_RESTART)
-/** The only part of `timeouts` that needs a restart. */
-const LATE_TIMEOUT = '  ~ timeouts.handshakeMs:'
 
 /** What identifies a row of each part, so that an edited row is not one removed and one added. */
 const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
@@ -50,9 +45,10 @@ function* comparePart(
 function* settingsDifferences(before: object, after: object): Iterable<string> {
   const [olds, news] = [before, after] as readonly Row[]
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    const isLate = LATE_KEYS.has(key)
-    for (const line of differences(olds?.[key], news?.[key], nameInFile(key)))
-      yield isLate || line.startsWith(LATE_TIMEOUT) ? `${line} (after a restart)` : line
+    for (const line of differences(olds?.[key], news?.[key], nameInFile(key))) {
+      const [, path = ''] = /^ {2}~ ([^:]*):/.exec(line) ?? []
+      yield needsRestart(key) || needsRestart(path) ? `${line} (after a restart)` : line
+    }
   }
 }
 

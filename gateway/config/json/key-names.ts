@@ -1,16 +1,17 @@
 import schema from '../../../config/schemas/gateway.schema.json' with { type: 'json' }
 import type { Schema } from './schema-check.ts'
 
-/** A key of gateway.json that a variable of the environment overrides. */
-export interface OverriddenKey {
-  /** Path of the key, such as `tls.port`. */
-  readonly path: string
-  readonly schema: Schema
-}
-
 interface Declared extends Schema {
   readonly environment?: string
+  readonly restart?: boolean
   readonly properties?: Readonly<Record<string, Declared>>
+}
+
+/** A key of gateway.json. */
+interface Key {
+  /** Such as `tls.port`. */
+  readonly path: string
+  readonly schema: Declared
 }
 
 /** Settings that have another name in gateway.json; those of `audit` begin with it in both. */
@@ -22,17 +23,30 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   drainGraceMs: 'timeouts.drainGraceMs',
 }
 
+const KEYS = keysBelow('', schema)
+
 /** Keys that a variable overrides, by the name of the variable. */
-export const OVERRIDDEN_KEYS: ReadonlyMap<string, OverriddenKey> = new Map(overriddenBelow('', schema))
+export const OVERRIDDEN_KEYS: ReadonlyMap<string, Key> = new Map(
+  KEYS.flatMap((key) => (key.schema.environment === undefined ? [] : [[key.schema.environment, key]])),
+)
+/** Paths of keys that a running gateway cannot change, and settings of the environment alone that it cannot. */
+const NEED_RESTART: ReadonlySet<string> = new Set([
+  ...KEYS.flatMap(({ path, schema: { restart } }) => (restart ? [path] : [])),
+  ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile'],
+])
 
 const VARIABLES = new Map([...OVERRIDDEN_KEYS].map(([name, { path }]) => [path, name]))
 
-function overriddenBelow(at: string, { properties = {} }: Declared): (readonly [string, OverriddenKey])[] {
+function keysBelow(at: string, { properties = {} }: Declared): Key[] {
   return Object.entries(properties).flatMap(([key, part]) => {
     const path = `${at}${key}`
-    const below = overriddenBelow(`${path}.`, part)
-    return part.environment === undefined ? below : [[part.environment, { path, schema: part }], ...below]
+    return [{ path, schema: part }, ...keysBelow(`${path}.`, part)]
   })
+}
+
+/** Whether a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `auditFile` or `timeouts.handshakeMs` */
+export function needsRestart(setting: string): boolean {
+  return NEED_RESTART.has(nameInFile(setting))
 }
 
 /** What gateway.json calls a setting: `audit.file` for `auditFile`. */

@@ -21,16 +21,17 @@ for (const [name, declared] of Object.entries({
   })
 }
 
-test('a declaration with a variable, a default, or neither becomes a key of the schema', () => {
+test('a declaration with a variable, a default, a need of a restart, or none becomes a key of the schema', () => {
   const declared = file('some', 'Some file.', {
-    port: port('Of the listener.', { env: 'GATEWAY_SOME_PORT', default: 80 }),
+    port: port('Of the listener.', { env: 'GATEWAY_SOME_PORT', restart: true, default: 80 }),
     least: integer('At least.', { range: [1], required: true, examples: [5] }),
   })
   const { required, properties } = JSON.parse(schemaText(declared))
   assert.deepEqual(required, ['least'])
   assert.deepEqual(properties.port, {
-    description: 'Of the listener. Environment: GATEWAY_SOME_PORT.',
+    description: 'Of the listener. An edit is in force after a restart. Environment: GATEWAY_SOME_PORT.',
     environment: 'GATEWAY_SOME_PORT',
+    restart: true,
     type: 'integer',
     minimum: 0,
     maximum: 65_535,

@@ -6,6 +6,7 @@ import type { TSchema } from 'typebox'
 interface Declaration {
   readonly description?: string
   readonly env?: string
+  readonly restart?: true
   readonly default?: unknown
   readonly enum?: readonly unknown[]
   readonly examples?: readonly unknown[]
@@ -22,16 +23,16 @@ export function schemaText(file: TSchema): string {
 }
 
 function published(declaration: Declaration): object {
-  const { description, env, properties, required, items, additionalProperties, ...words } = declaration
+  const { description, env, restart, properties, required, items, additionalProperties, ...words } =
+    declaration
+  const late = restart === undefined ? '' : ' An edit is in force after a restart.'
+  const commas = items === undefined ? '' : ', separated by commas'
+  const variable = env === undefined ? '' : ` Environment: ${env}${commas}.`
   const needed = required?.filter((name) => properties?.[name]?.default === undefined)
   return {
-    ...(description !== undefined && {
-      description:
-        env === undefined
-          ? description
-          : `${description} Environment: ${env}${items === undefined ? '' : ', separated by commas'}.`,
-    }),
+    ...(description !== undefined && { description: description + late + variable }),
     ...(env !== undefined && { environment: env }),
+    ...(restart !== undefined && { restart }),
     ...words,
     examples: words.examples ?? examplesOf(declaration),
     ...(needed !== undefined && needed.length > 0 && { required: needed }),

@@ -141,30 +141,33 @@ const STAMPS = keys({
 const AUDIT = keys({
   file: text('NDJSON file, relative to the working directory; `-` is standard output.', {
     env: 'GATEWAY_AUDIT_FILE',
+    restart: true,
     default: 'data/audit.ndjson',
     examples: ['data/audit.ndjson', '-'],
   }),
   durability: choice(
     ['written', 'synced', 'buffered'],
     'How far a record has got when its request is forwarded, or its answer given. `written`: handed to the operating system. `synced`: on the disk, by fdatasync, in groups. `buffered`: in memory, for at most 5 ms.',
-    { env: 'GATEWAY_AUDIT_DURABILITY', default: 'written' },
+    { env: 'GATEWAY_AUDIT_DURABILITY', restart: true, default: 'written' },
   ),
   seals: choice(
     ['on', 'off'],
     '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed. More in AUDIT.md.',
-    { env: 'GATEWAY_AUDIT_SEALS', default: 'on' },
+    { env: 'GATEWAY_AUDIT_SEALS', restart: true, default: 'on' },
   ),
   sealKeyFile: text(
     'PEM: the Ed25519 private key that signs the seals. Default: `audit-seal-key.pem` in the data directory, made at the first start.',
-    { env: 'GATEWAY_AUDIT_SEAL_KEY', examples: ['/run/secrets/audit-seal-key.pem'] },
+    { env: 'GATEWAY_AUDIT_SEAL_KEY', restart: true, examples: ['/run/secrets/audit-seal-key.pem'] },
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
     'A second key signs the seals too: `ml-dsa-44` is one of ML-DSA-44 (FIPS 204), against quantum computers. It lies beside the first, as `audit-seal-key-ml-dsa-44.pem` beside `audit-seal-key.pem`, and is made with it where the first is in the data directory; beside a key that is named, `countersign audit key --second` makes it. Default: none. More in AUDIT.md.',
+    { restart: true },
   ),
   origin: anyText(
     "Name of this gateway's log in its seals, without spaces and +; each gateway has another. Default: `countersign/` and the first 16 hexadecimal digits of the hash of its public key.",
     {
+      restart: true,
       pattern: '^[!-*,-~]{1,200}$',
       patternErrorMessage:
         'must be a name of 1 to 200 ASCII characters without spaces and +, such as audit.example.com/gateway-1',
@@ -190,6 +193,7 @@ const AUDIT = keys({
     WITNESSES,
     'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness): whoever holds the gateway and its key cannot put an earlier or another trail in its place unnoticed. Default: nobody.',
     {
+      restart: true,
       examples: [
         {
           quorum: 1,
@@ -206,7 +210,10 @@ const AUDIT = keys({
   stamps: key(
     STAMPS,
     'An authority that says when a checkpoint of the seals was there at the latest (RFC 3161). Default: nobody.',
-    { examples: [{ url: 'http://tsa.example.com/', authorityFile: '/etc/countersign/tsa-ca.pem' }] },
+    {
+      restart: true,
+      examples: [{ url: 'http://tsa.example.com/', authorityFile: '/etc/countersign/tsa-ca.pem' }],
+    },
   ),
 })
 

@@ -6,6 +6,8 @@ import { type Static, type TOptional, type TProperties, type TSchema, Type } fro
 interface KeyOptions {
   /** The environment variable that overrides the key. */
   readonly env?: string
+  /** A running gateway cannot change it. Whoever uses the key reads it once, at the start. */
+  readonly restart?: true
   readonly required?: true
   /** What a file without the key has. */
   readonly default?: unknown

@@ -35,14 +35,20 @@ const TLS = keys({
 export const LISTENER_KEYS = {
   host: text('Address of the public listener.', {
     env: 'GATEWAY_HOST',
+    restart: true,
     default: '127.0.0.1',
     examples: ['127.0.0.1', '0.0.0.0', '::'],
   }),
-  port: port('Port of the public listener; 0 takes any free one.', { env: 'GATEWAY_PORT', default: 8080 }),
+  port: port('Port of the public listener; 0 takes any free one.', {
+    env: 'GATEWAY_PORT',
+    restart: true,
+    default: 8080,
+  }),
   tls: key(
     TLS,
     'A second public listener, for TLS 1.2 and 1.3, on the host of the first. The files are PEM, relative to the working directory, and are read anew when they change. Default: there is none.',
     {
+      restart: true,
       examples: [
         {
           port: 8443,
@@ -55,28 +61,35 @@ export const LISTENER_KEYS = {
   ),
   adminHost: text(
     'Address of the admin listener (console, metrics, health). One that others than this machine reach needs adminTokenFile.',
-    { env: 'GATEWAY_ADMIN_HOST', default: '127.0.0.1' },
+    { env: 'GATEWAY_ADMIN_HOST', restart: true, default: '127.0.0.1' },
   ),
   adminPort: port('Port of the admin listener; 0 takes any free one.', {
     env: 'GATEWAY_ADMIN_PORT',
+    restart: true,
     default: 9090,
   }),
   adminTokenFile: text(
     'A file whose one line of 32 to 256 visible ASCII characters is the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit is in force within a second. Default: no token is asked for, which is possible on loopback only.',
-    { env: 'GATEWAY_ADMIN_TOKEN_FILE', examples: ['/run/secrets/admin_token'] },
+    { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(
     'Lets the admin listener stand beyond loopback without a token: whoever reaches it can read metrics and console.',
-    { env: 'GATEWAY_ADMIN_OPEN', default: false },
+    { env: 'GATEWAY_ADMIN_OPEN', restart: true, default: false },
   ),
   adminNames: list(
     TEXT,
     'Names under which browsers and other callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other name in Host is refused, so that no web page can reach the listener by a name that it controls (DNS rebinding).',
-    { env: 'GATEWAY_ADMIN_NAMES', maxItems: 64, default: [], examples: [['gateway.ops.example']] },
+    {
+      env: 'GATEWAY_ADMIN_NAMES',
+      restart: true,
+      maxItems: 64,
+      default: [],
+      examples: [['gateway.ops.example']],
+    },
   ),
   http2: choice(
     ['tls', true, false],
     'Which clients may speak HTTP/2. `tls`: those of the HTTPS listener that ask for it (ALPN `h2`). `true`: also those without TLS that begin with its preface (prior knowledge). `false`: nobody. Each stream is a request like any other. What upstreams speak is said by their addresses.',
-    { default: 'tls' },
+    { restart: true, default: 'tls' },
   ),
 }

@@ -47,7 +47,7 @@ const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
     'What becomes of requests under limits of an hour and more while the journal in dataDir cannot be written, on a full disk say. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, and /readyz says so with 200; a crash may then let more through than a limit.',
-    { default: 'unready' },
+    { restart: true, default: 'unready' },
   ),
 })
 
@@ -63,6 +63,7 @@ const TIMEOUTS = keys({
     { examples: [60_000] },
   ),
   handshakeMs: milliseconds("Until the TLS handshake of a client's connection is complete.", {
+    restart: true,
     default: 5000,
   }),
   requestHeadersMs: milliseconds("Until the header of a client's request is complete.", { default: 10_000 }),
@@ -106,6 +107,7 @@ export const TRAFFIC_KEYS = {
   }),
   dataDir: text('Where the gateway keeps what must survive a restart, relative to the working directory.', {
     env: 'GATEWAY_DATA_DIR',
+    restart: true,
     default: 'data',
     examples: ['data', '/var/lib/countersign'],
   }),

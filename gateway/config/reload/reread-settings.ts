@@ -6,7 +6,7 @@ import { conflictsInForce, loadSettings } from '../load-settings.ts'
 import { lapses } from '../rules/certificate-times.ts'
 import type { Settings } from '../settings.ts'
 import { upstreamCertificates } from '../upstreams/upstream-tls-files.ts'
-import { needsRestart, withoutRestart } from './settings-change.ts'
+import { keysThatWait, withoutRestart } from './settings-change.ts'
 
 /** What an edited config/gateway.json asks of a running gateway. Plain data. */
 export interface EditedSettings {
@@ -63,7 +63,7 @@ export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const { value: wanted, faults } = loadSettings(env, read)
   if (faults !== undefined) return { parsed: { faults }, texts }
   const settings = withoutRestart(running, wanted)
-  const later = needsRestart(running, wanted)
+  const later = keysThatWait(running, wanted)
   const conflicts = later.length === 0 ? [] : conflictsInForce(settings)
   if (conflicts.length > 0) return { parsed: { faults: conflicts }, texts }
   const late = lapses(upstreamCertificates(settings), upstreamCertificates(running), Date.now())

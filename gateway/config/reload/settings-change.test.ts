@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { loadSettings } from '../load-settings.ts'
 import type { Settings } from '../settings.ts'
-import { changeOf, needsRestart, withoutRestart } from './settings-change.ts'
+import { changeOf, keysThatWait, withoutRestart } from './settings-change.ts'
 
 function settings(file: object = {}): Settings {
   const routes = [{ path: '/*', auth: ['none'] }]
@@ -53,9 +53,13 @@ test('a secret is never shown', () => {
 test('what needs a restart keeps its value and is named as the file names it', () => {
   const running = settings()
   const wanted = settings({ port: 8081, audit: { file: '-' }, timeouts: { handshakeMs: 1, connectMs: 7 } })
-  assert.deepEqual(needsRestart(running, wanted), ['port', 'audit.file', 'timeouts.handshakeMs'])
+  assert.deepEqual(keysThatWait(running, wanted), ['port', 'audit.file', 'timeouts.handshakeMs'])
+  const named = settings({ adminTokenFile: 't', tracing: { endpoint: 'http://c:4318' } })
+  assert.deepEqual(keysThatWait(running, named), ['adminTokenFile', 'tracing'])
+  const kept = withoutRestart(running, named)
+  assert.deepEqual([kept.adminTokenFile, kept.tracing], [undefined, undefined])
   const inForce = withoutRestart(running, wanted)
   assert.deepEqual([inForce.port, inForce.auditFile], [running.port, running.auditFile])
   assert.deepEqual([inForce.timeouts.handshakeMs, inForce.timeouts.connectMs], [5000, 7])
-  assert.deepEqual(needsRestart(running, settings()), [])
+  assert.deepEqual(keysThatWait(running, settings()), [])
 })

@@ -1,64 +1,37 @@
 import { isDeepStrictEqual } from 'node:util'
-import { nameInFile } from '../json/key-names.ts'
+import { nameInFile, needsRestart } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
 /** Settings as plain data, by key. Without secrets: of one it says only that it is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
-/**
- * Keys that a running gateway cannot change: its addresses, and what its state and its trail were opened
- * with. All others are in force as soon as the file is.
- */
-export const NEEDS_RESTART = [
-  'host',
-  'port',
-  'adminHost',
-  'adminPort',
-  'adminTokenFile',
-  'adminOpen',
-  'adminNames',
-  'tls',
-  'http2',
-  'memoryProfile',
-  'reusePort',
-  'dataDir',
-  'auditFile',
-  'auditDurability',
-  'auditSeals',
-  'auditSealKeyFile',
-  'auditSecondSealKey',
-  'auditOrigin',
-  'auditWitnesses',
-  'auditStamps',
-  'onJournalFailure',
-  'store',
-  'tracing',
-  'limitsFile',
-  'configFile',
-] as const satisfies readonly (keyof Settings)[]
-
 const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreamTls', 'store', 'tracing'])
 
 /** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
-  const kept = Object.fromEntries(NEEDS_RESTART.map((key) => [key, running[key]])) as Pick<
-    Settings,
-    (typeof NEEDS_RESTART)[number]
-  >
-  const timeouts = { ...wanted.timeouts, handshakeMs: running.timeouts.handshakeMs }
+  const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
   // Once read it is watched, and its clients are known when a route accepts them again.
   const clientsFile = wanted.clientsFile ?? running.clientsFile
-  return { ...wanted, ...kept, timeouts, clientsFile }
+  return { ...keepWaiting(running, wanted), timeouts, clientsFile }
 }
 
 /** What of `wanted` comes into force only after a restart, by the names that the file has for it. */
-export function needsRestart(running: Settings, wanted: Settings): readonly string[] {
-  const keys = NEEDS_RESTART.filter((key) => !isSame(running[key], wanted[key]))
-  const names = keys.map(nameInFile)
-  return running.timeouts.handshakeMs === wanted.timeouts.handshakeMs
-    ? names
-    : [...names, 'timeouts.handshakeMs']
+export function keysThatWait(running: Settings, wanted: Settings): readonly string[] {
+  const differing = <T extends object>(one: T, other: T, at = '') =>
+    lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [nameInFile(at + key)]))
+  return [...differing(running, wanted), ...differing(running.timeouts, wanted.timeouts, 'timeouts.')]
+}
+
+function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
+  const kept = lateKeys(running, wanted, at).map((key) => [key, running[key]])
+  return { ...wanted, ...Object.fromEntries(kept) }
+}
+
+/** Keys that need a restart. @param at what their names begin with */
+function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T & string)[] {
+  const keys = Object.keys({ ...wanted, ...running }) as (keyof T & string)[]
+  return keys.filter((key) => needsRestart(at + key))
 }
 
 /** What differs between two settings, for the audit trail. */

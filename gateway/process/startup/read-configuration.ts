@@ -3,7 +3,7 @@ import { configFiles, type Environment, NAMES } from '../../config/environment.t
 import type { Parsed } from '../../config/faults.ts'
 import { loadFile, readLenient } from '../../config/load-file.ts'
 import { readSettings } from '../../config/reload/reread-settings.ts'
-import { needsRestart } from '../../config/reload/settings-change.ts'
+import { keysThatWait } from '../../config/reload/settings-change.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
@@ -56,7 +56,7 @@ export function readConfiguration(
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
   const { value: edited } = readConfiguration(env)
-  const isLive = edited !== undefined && needsRestart(read.settings, edited.settings).length === 0
+  const isLive = edited !== undefined && keysThatWait(read.settings, edited.settings).length === 0
   return isLive ? { ...read, ...edited } : read
 }
 
