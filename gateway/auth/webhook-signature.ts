@@ -62,18 +62,14 @@ export function readWebhookHeaders(
   scheme: WebhookScheme,
   nowMs: number,
 ): WebhookReading {
-  const { signatureHeader, separator, timestampPrefix, toleranceSeconds } = scheme
-  const isIdSigned = scheme.signed.includes('{id}')
+  const { signatureHeader, idBorders, separator, timestampPrefix, toleranceSeconds } = scheme
   const id = named ?? ''
-  if (named === undefined && isIdSigned) return fault('missing', `no ${scheme.idHeader}`)
+  if (named === undefined && idBorders !== undefined) return fault('missing', `no ${scheme.idHeader}`)
   if (sent === undefined && scheme.timestampHeader !== undefined)
     return fault('missing', `no ${scheme.timestampHeader}`)
   if (signature === undefined) return fault('missing', `no ${signatureHeader}`)
   // What follows the id in the signed text must not be in it: the same text could be read as another id and body.
-  if (
-    named !== undefined &&
-    (!ID.test(id) || (isIdSigned && scheme.signed.some((part) => isText(part) && id.includes(part))))
-  )
+  if (named !== undefined && (!ID.test(id) || idBorders?.some((border) => id.includes(border)) === true))
     return fault('malformed', `${scheme.idHeader} ${quote(id)}`)
   const entries = separator === undefined ? [signature] : signature.split(separator, MAX_ENTRIES + 1)
   if (entries.length > MAX_ENTRIES)
@@ -169,10 +165,6 @@ function textsAround(
     } else text += part === '{id}' ? id : part === '{timestamp}' ? timestamp : part === '{url}' ? url : part
   }
   return [before, text]
-}
-
-function isText(part: string): boolean {
-  return !part.startsWith('{')
 }
 
 /** Undefined for another version, or unless it is the canonical encoding of as many bytes as the algorithm gives. */

@@ -11,6 +11,8 @@ export interface WebhookScheme {
   /** Names of headers, in lower case. */
   readonly signatureHeader: string
   readonly idHeader: string | undefined
+  /** Texts that a signed id must not hold, since they separate it from the rest; undefined: the id is not signed. */
+  readonly idBorders: readonly string[] | undefined
   readonly timestampHeader: string | undefined
   /** Between the entries of the signature's header; undefined: it holds one signature. */
   readonly separator: ' ' | ',' | undefined
@@ -46,6 +48,7 @@ const STANDARD: WebhookScheme = {
   name: 'standard',
   signatureHeader: 'webhook-signature',
   idHeader: 'webhook-id',
+  idBorders: ['.'],
   timestampHeader: 'webhook-timestamp',
   separator: ' ',
   prefix: 'v1,',
@@ -72,6 +75,7 @@ const NAMED: Readonly<Record<Exclude<WebhookScheme['name'], 'described'>, Webhoo
     name: 'stripe',
     signatureHeader: 'stripe-signature',
     idHeader: undefined,
+    idBorders: undefined,
     timestampHeader: undefined,
     separator: ',',
     prefix: 'v1=',
@@ -88,6 +92,7 @@ const NAMED: Readonly<Record<Exclude<WebhookScheme['name'], 'described'>, Webhoo
     name: 'github',
     signatureHeader: 'x-hub-signature-256',
     idHeader: 'x-github-delivery',
+    idBorders: undefined,
     timestampHeader: undefined,
     separator: undefined,
     prefix: 'sha256=',
@@ -107,10 +112,12 @@ type Described = Exclude<WrittenScheme, string>
 export function schemeOf(written: WrittenScheme = 'standard'): WebhookScheme {
   if (typeof written === 'string') return NAMED[written as keyof typeof NAMED]
   const { algorithm, timestampHeader } = written
+  const signed = partsOf(written)
   return {
     name: 'described',
     signatureHeader: written.header.toLowerCase(),
     idHeader: written.idHeader?.toLowerCase(),
+    idBorders: signed.includes('{id}') ? signed.filter((part) => !PART.test(part)) : undefined,
     timestampHeader: timestampHeader?.toLowerCase(),
     separator: undefined,
     prefix: written.prefix ?? '',
@@ -118,7 +125,7 @@ export function schemeOf(written: WrittenScheme = 'standard'): WebhookScheme {
     algorithm,
     digestBytes: DIGEST_BYTES[algorithm],
     encoding: written.encoding,
-    signed: partsOf(written),
+    signed,
     toleranceSeconds:
       timestampHeader === undefined ? undefined : windowToMs(written.tolerance ?? '5m') / 1000,
     replays: 'delivery',
