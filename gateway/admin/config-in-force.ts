@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import type { ClientTable } from '../config/clients-file.ts'
+import type { ClientTable } from '../config/clients/clients-file.ts'
 import { describeFault, type Fault } from '../config/faults.ts'
 import { fingerprint } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'

@@ -3,7 +3,7 @@ import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import { Webhook } from 'standardwebhooks'
-import { schemeOf } from '../config/keys/webhook-schemes.ts'
+import { schemeOf } from '../config/clients/webhook-schemes.ts'
 import { ReplayMemory } from './replay.ts'
 import {
   contentKey,

@@ -1,5 +1,5 @@
 import { createHmac, hash, type KeyObject, timingSafeEqual } from 'node:crypto'
-import { TOLERANCE_SECONDS, type WebhookScheme } from '../config/keys/webhook-schemes.ts'
+import { TOLERANCE_SECONDS, type WebhookScheme } from '../config/clients/webhook-schemes.ts'
 import { quote } from './tokens/quote.ts'
 
 /** The values of the headers that a scheme names; undefined when a request has none. */

@@ -1,6 +1,6 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
-import { parseClients, webhookClientFaults } from '../config/clients-file.ts'
+import { parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, ENVIRONMENT, type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
 import { after, before, describe, it } from 'node:test'
-import { parseClients, webhookClientFaults } from '../config/clients-file.ts'
+import { parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'

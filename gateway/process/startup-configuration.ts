@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { ClockOffset } from '../audit/clock-offset.ts'
-import type { ClientTable } from '../config/clients-file.ts'
+import type { ClientTable } from '../config/clients/clients-file.ts'
 import type { LoadedFile } from '../config/load-file.ts'
 import type { SettingsTexts } from '../config/reload/reread-settings.ts'
 import type { Settings } from '../config/settings.ts'

@@ -1,4 +1,4 @@
-import { type ClientTable, parseClients } from '../clients-file.ts'
+import { type ClientTable, parseClients } from '../clients/clients-file.ts'
 import { type Environment, NAMES } from '../environment.ts'
 import type { Parsed } from '../faults.ts'
 import { type LoadedFile, loadFile, readText } from '../load-file.ts'

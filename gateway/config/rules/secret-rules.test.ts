@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseClients } from '../clients-file.ts'
+import { parseClients } from '../clients/clients-file.ts'
 import type { Environment } from '../environment.ts'
 import { describeFault, type Fault, showFault } from '../faults.ts'
 import { loadSettings } from '../load-settings.ts'

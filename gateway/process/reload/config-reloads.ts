@@ -1,5 +1,5 @@
-import type { ClientTable } from '../../config/clients-file.ts'
-import { parseClients } from '../../config/clients-file.ts'
+import type { ClientTable } from '../../config/clients/clients-file.ts'
+import { parseClients } from '../../config/clients/clients-file.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { Reloader } from '../../config/reload/reloader.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'

@@ -1,4 +1,4 @@
-import { parseClients } from '../../config/clients-file.ts'
+import { parseClients } from '../../config/clients/clients-file.ts'
 import { NAMES } from '../../config/environment.ts'
 import type { Fault } from '../../config/faults.ts'
 import { loadFile } from '../../config/load-file.ts'

@@ -1,5 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads'
-import { parseClients } from '../../config/clients-file.ts'
+import { parseClients } from '../../config/clients/clients-file.ts'
 import { rereadSettings } from '../../config/reload/reread-settings.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import type { ParseJob } from './parse-apart.ts'

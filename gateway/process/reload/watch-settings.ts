@@ -1,4 +1,4 @@
-import type { ClientTable } from '../../config/clients-file.ts'
+import type { ClientTable } from '../../config/clients/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { Reloader } from '../../config/reload/reloader.ts'

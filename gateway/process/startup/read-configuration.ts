@@ -1,4 +1,4 @@
-import { parseClients, webhookClientFaults } from '../../config/clients-file.ts'
+import { parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
 import { loadFile, readLenient } from '../../config/load-file.ts'

@@ -10,8 +10,8 @@ import {
   type WebhookHeaders,
   type WebhookMessage,
 } from '../../auth/webhook-signature.ts'
-import type { WebhookKey } from '../../config/clients-file.ts'
-import type { WebhookScheme } from '../../config/keys/webhook-schemes.ts'
+import type { WebhookKey } from '../../config/clients/clients-file.ts'
+import type { WebhookScheme } from '../../config/clients/webhook-schemes.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'

@@ -1,5 +1,5 @@
 import { hash, type X509Certificate } from 'node:crypto'
-import type { ClientTable } from '../../config/clients-file.ts'
+import type { ClientTable } from '../../config/clients/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import { canonicalName } from '../../config/rules/distinguished-name.ts'
 import { subjectOf } from './certificate-names.ts'

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
-import type { SecretForm } from '../keys/webhook-schemes.ts'
 import { readSecret, THIS_MACHINE } from './client-secrets.ts'
+import type { SecretForm } from './webhook-schemes.ts'
 
 const BYTES = Buffer.from('MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', 'base64')
 const SECRET = `whsec_${BYTES.toString('base64')}`

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
+import { loadFile } from '../load-file.ts'
+import { type Reload, Reloader } from '../reload/reloader.ts'
 import { type ClientTable, parseClients } from './clients-file.ts'
-import { loadFile } from './load-file.ts'
-import { type Reload, Reloader } from './reload/reloader.ts'
 
 function secretOf(seed: number, bytes = 32): string {
   return `whsec_${Buffer.from(Array.from({ length: bytes }, (_, at) => (at * 7 + seed) % 256)).toString('base64')}`
@@ -130,7 +130,7 @@ describe('a client', () => {
   })
 
   it('needs nothing of this machine in the file that comes with the gateway', () => {
-    const file = new URL('../../config/clients.json', import.meta.url)
+    const file = new URL('../../../config/clients.json', import.meta.url)
     const sources = { env: {}, readFile: SOURCES.readFile }
     assert.equal(parseClients('clients.json', readFileSync(file, 'utf8'), sources).faults, undefined)
   })

@@ -1,6 +1,6 @@
+import type { HMAC_SCHEME } from '../keys/clients-keys.ts'
+import type { Written } from '../keys/key-types.ts'
 import { windowToMs } from '../rules/window-rule.ts'
-import type { HMAC_SCHEME } from './clients-keys.ts'
-import type { Written } from './key-types.ts'
 
 /** How the characters of a secret become the key of the HMAC. `whsec`: base64 after `whsec_`. */
 export type SecretForm = 'whsec' | 'text' | 'hex' | 'base64'

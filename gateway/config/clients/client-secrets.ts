@@ -1,6 +1,6 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
-import type { SecretForm } from '../keys/webhook-schemes.ts'
+import type { SecretForm } from './webhook-schemes.ts'
 
 /** Where a secret is. */
 export type SecretPlace = { readonly env: string } | { readonly file: string }
