@@ -50,7 +50,7 @@ abstract class Family<Names extends Labels, Cell> {
   protected abstract makeCell(): Cell
   protected abstract samplesOf(series: Series<Cell>): readonly Sample[]
 
-  /** Whether anything has ever been counted, or is read. */
+  /** True once anything was counted, or is read. */
   get isUsed(): boolean {
     return this.source !== undefined || this.#counted.length > 0
   }

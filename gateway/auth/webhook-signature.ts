@@ -15,7 +15,7 @@ export interface WebhookMessage {
   readonly id: string
   /** Epoch seconds, as text, exactly as signed. Empty where the scheme has no time. */
   readonly timestamp: string
-  /** Of the scheme's version and length; at least one. */
+  /** Signatures of the scheme's version and length; at least one. */
   readonly signatures: readonly Buffer[]
 }
 
@@ -103,7 +103,7 @@ interface SignedContent {
   readonly scheme: WebhookScheme
   /** The bytes received, which must also be the bytes forwarded. */
   readonly body: Buffer
-  /** Those of the key that the caller or the row named; several during a rotation. */
+  /** Secrets of the key that the caller or the row named; several during a rotation. */
   readonly secrets: readonly KeyObject[]
   /** The URL as the sender may know it, for schemes that sign it; at least one. */
   readonly urls: readonly string[]

@@ -121,7 +121,7 @@ export interface AuditState {
   readonly seals?: SealsState
   /** Undefined: no witnesses are asked. */
   readonly witnesses?: VouchState
-  /** The same of time stamps. */
+  /** Undefined: no time stamps are asked for. */
   readonly stamps?: VouchState
   /** Closed segments that are not where they are copied to. */
   readonly unshipped: number

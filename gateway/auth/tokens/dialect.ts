@@ -2,7 +2,7 @@ import type { ClaimTerm, TokenDialect } from '../../config/token-dialects.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 
-/** Of OpenID Connect: an ID token has them, and access tokens hardly ever. */
+/** Claims of OpenID Connect: an ID token has them, and access tokens hardly ever. */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
 
 /**
@@ -32,7 +32,7 @@ export function faultOfKind(
   return `it may be an ID token: it has no ${[...scopeClaims, ...machine.map(({ claim }) => claim)].join(' and no ')}`
 }
 
-/** Whether a claim tells that the token is for no user. */
+/** True when a claim tells that the token is for no user. */
 export function isMachine(claims: JsonObject, machine: readonly ClaimTerm[]): boolean {
   return machine.some((term) => meets(claims, term))
 }

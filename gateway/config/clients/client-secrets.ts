@@ -24,7 +24,7 @@ const MIN_BYTES = 24
 const MAX_BYTES = 64
 /** The chance that 24 random bytes have fewer different values is below 10^-20. */
 const MIN_DIFFERENT_BYTES = 8
-/** Of other senders, who choose their secrets themselves. */
+/** Secrets of other senders, who choose them themselves. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
 const MAX_FILE_BYTES = 4096
 

@@ -98,7 +98,7 @@ export class JsonFile<T> {
     return true
   }
 
-  /** Whether the file or a variable has it; otherwise it is a default. */
+  /** True when the file or a variable has it; otherwise it is a default. */
   wrote(path: string): boolean {
     return this.#offsets.has(path) || this.#overrides.has(path)
   }
