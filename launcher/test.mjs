@@ -45,6 +45,7 @@ const TOGETHER = {
     'gateway/e2e/refusal-log.test.ts',
     'gateway/e2e/refusals.test.ts',
     'gateway/e2e/resource-server.test.ts',
+    'gateway/e2e/sent-requests.test.ts',
     'gateway/e2e/sessions.test.ts',
   ],
   cli: ['gateway/cli'],

@@ -15,6 +15,7 @@ const NO_POLICY = {
   documentedAt: undefined,
   leniency: undefined,
   cors: undefined,
+  sending: undefined,
   forwarded: undefined,
   responseLines: responseLines({}),
 }

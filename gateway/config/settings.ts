@@ -3,6 +3,7 @@ import type { AddressList } from '../http/rules/policy/address-list.ts'
 import type { Cors } from '../http/rules/policy/cors.ts'
 import type { Leniency } from '../http/rules/policy/path-readings.ts'
 import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
+import type { SendingPolicy } from '../http/rules/policy/sending-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients/clients-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
@@ -61,6 +62,8 @@ export interface Route {
   /** Undefined: the edge rules hold as they are. */
   readonly leniency: Leniency | undefined
   readonly cors: Cors | undefined
+  /** What changes of its requests; undefined: nothing but what changes everywhere. */
+  readonly sending: SendingPolicy | undefined
   /** What changes in the service's responses; undefined: nothing but what changes everywhere. */
   readonly forwarded: ForwardedPolicy | undefined
   /** Header lines of every response: the mandatory ones and what the route adds. */

@@ -6,7 +6,7 @@ import { readTarget, type Target } from '../http/rules/request-target.ts'
 import { KNOWN_METHODS } from '../http/syntax/status-codes.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
-import { arePassable, ODD_NAME } from './screening/check-leniency.ts'
+import { refusalOfNames } from './screening/check-leniency.ts'
 
 const MAX_TARGET_LENGTH = 8192
 /** The target `*` of OPTIONS (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
@@ -68,7 +68,8 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   const target = readPath(gateway, exchange)
   const { fault, oddNames } = exchange.headers
   if (fault !== undefined) return refusal(fault.code, { detail: fault.detail })
-  if (oddNames !== undefined && !arePassable(gateway.settings, oddNames)) return ODD_NAME
+  const oddName = oddNames && refusalOfNames(gateway.settings, oddNames)
+  if (oddName !== undefined) return oddName
   if (target === undefined) return TARGET_TOO_LONG
   if (typeof target === 'string') {
     const cause = causeOf(exchange.req.target)

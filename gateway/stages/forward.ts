@@ -4,6 +4,8 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { bodyOf } from '../http/bodies/buffered-body.ts'
 import { grpcTimeoutMs, isGrpc, UNKNOWN } from '../http/rules/grpc.ts'
+import { rewrittenPath } from '../http/rules/policy/sending-policy.ts'
+import { originForm } from '../http/rules/request-target.ts'
 import { filterRequestTrailers } from '../http/rules/trailers.ts'
 import type { IncomingBody } from '../http/server/incoming-body.ts'
 import { bodyTooLarge } from '../refusals.ts'
@@ -39,7 +41,8 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   forwarding.call = route.client.send(
     {
       method: exchange.method,
-      target: exchange.path + exchange.query,
+      target: targetOf(exchange),
+      namesTarget: route.sending?.namesTarget === true,
       common,
       fields,
       body,
@@ -55,6 +58,13 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     forwarding,
   )
   exchange.forwarding = forwarding
+}
+
+function targetOf({ path, query, route, req }: Exchange): string {
+  const sending = route?.sending
+  if (sending === undefined) return path + query
+  if (sending.isRaw) return originForm(req.target)
+  return (sending.rewrite === undefined ? path : rewrittenPath(sending.rewrite, path)) + query
 }
 
 /**

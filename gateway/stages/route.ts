@@ -2,15 +2,19 @@ import type { Exchange, ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { allowOf, type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
 import { preflightIn } from '../http/rules/policy/cors.ts'
+import { isRewritable } from '../http/rules/policy/sending-policy.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../refusals.ts'
 import { checkLeniency } from './screening/check-leniency.ts'
 
 const NOT_FOUND = refusal('not_found')
+const NOT_REWRITABLE = refusal('invalid_target', {
+  detail: 'A parameter in the path must be more than a dot, and no part of an octet.',
+})
 
 /** What of an exchange the stage needs: `countersign explain route` asks it about requests that nobody has sent. */
 export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
   readonly headers: Pick<Exchange['headers'], 'contentLength' | 'oddNames'>
-  readonly req: Pick<Exchange['req'], 'fields'>
+  readonly req: Pick<Exchange['req'], 'fields' | 'target'>
 }
 
 type RoutingGateway = Pick<Gateway, 'routes'> & Parameters<typeof checkLeniency>[0]
@@ -31,6 +35,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
     const refused = checkLeniency(gateway, exchange, { entry, row })
     if (refused !== undefined) return refused
   }
+  if (row.sending !== undefined && !isRewritable(row.sending.rewrite, exchange.path)) return NOT_REWRITABLE
   exchange.route = row
   const length = exchange.headers.contentLength
   return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined

@@ -162,6 +162,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     isShadow: false,
     leniency: undefined,
     cors: undefined,
+    sending: undefined,
     forwarded: undefined,
     responseLines: responseLines({}),
     client: { send: noUpstream, speaksHttp2: false },

@@ -44,6 +44,13 @@ export function parseAddress(url: string): Address {
   }
 }
 
+/** Host of an upstream as configured, with its port unless that is the default of its scheme; a Unix socket has none. */
+export function hostOf(url: string): string {
+  return url.startsWith('unix:')
+    ? 'localhost'
+    : new URL(url.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:')).host
+}
+
 function faulty(url: string, reason: string): TypeError {
   return new TypeError(`upstream ${url}: ${reason}`)
 }

@@ -11,6 +11,8 @@ export interface UpstreamRequest {
   readonly target: string
   /** With Host, and Content-Length when the body's length is known; no hop-by-hop field, no Expect. */
   readonly fields: readonly Field[]
+  /** Host is that of the upstream, not the one in the fields. */
+  readonly namesTarget?: boolean
   /** Further ones, which come first and go with other requests too. Together they have Host and Content-Length once. */
   readonly common?: CommonFields
   /** The downstream body, streamed with back-pressure; null when there is none. */

@@ -1,4 +1,4 @@
-import type { Leniency } from '../../http/rules/policy/path-readings.ts'
+import type { PathLeniency } from '../../http/rules/policy/path-readings.ts'
 import { readTarget } from '../../http/rules/request-target.ts'
 
 /** An absolute URL without query and fragment, normalised: two that are equal name the same resource. */
@@ -23,7 +23,7 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
  * @param leniency what a route may let through in a path
  * @returns undefined unless it is an http or https URL without a user, with a path that a request may have
  */
-export function readHtu(htu: string, leniency?: Leniency): Htu | undefined {
+export function readHtu(htu: string, leniency?: PathLeniency): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined
   const end = htu.search(/[?#]/)

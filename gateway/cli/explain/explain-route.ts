@@ -47,7 +47,7 @@ export const command: Command = {
       method,
       route: undefined,
       headers: { contentLength: undefined, oddNames: undefined },
-      req: { fields: [] },
+      req: { fields: [], target: path },
     }
     const limiter = new LimitTable(rows)
     const refused = route({ settings, limiter, routes: new PathTable(routes) }, exchange)

@@ -41,7 +41,7 @@ function removedHeaders(): string {
 The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is
 removed\`, with the route and the name, or that of its family (\`x-auth-*\`); an edit of gateway.json begins anew. \`X-HTTP-Method-Override\`,
 \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400 \`method_override\`, because without them the
-service would do something else than the caller asked for.
+service would do something else than the caller asked for, unless \`requestHeaders.allow\` of the row has the name.
 
 | says | header | kept | logged |
 | --- | --- | --- | --- |

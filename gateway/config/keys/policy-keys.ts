@@ -1,4 +1,5 @@
-import { choice, flag, integer, key, keys, networks, text } from './key-types.ts'
+import { choice, flag, integer, key, keys, list, networks, TEXT, text } from './key-types.ts'
+import { FIELD_VALUES } from './sending-keys.ts'
 import { ONE_LINE } from './shared-keys.ts'
 
 /** Whom it concerns, by address. */
@@ -62,6 +63,17 @@ const RESPONSE_HEADERS = {
     "Whether the service's `Alt-Svc` goes to the client. It sends clients to another server for up to a year, past the gateway, and is removed otherwise.",
     { default: false },
   ),
+  set: key(
+    FIELD_VALUES,
+    "Further headers of the service's responses, each in place of the service's of that name. None that the gateway writes itself, and none that has a key of its own.",
+    { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
+  ),
+  remove: list(TEXT, "Names that the service's responses lose.", {
+    minItems: 1,
+    maxItems: 100,
+    uniqueItems: true,
+    examples: [['X-AspNet-Version']],
+  }),
 }
 
 /** What a route may say of headers of its responses. */

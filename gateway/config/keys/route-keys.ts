@@ -14,6 +14,7 @@ import {
   text,
 } from './key-types.ts'
 import { ADDRESSES, MAINTENANCE, ROUTE_RESPONSE_HEADERS } from './policy-keys.ts'
+import { SENDING_KEYS } from './sending-keys.ts'
 import { SCOPE } from './shared-keys.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
@@ -171,6 +172,7 @@ export const ROUTE = keys({
       ],
     },
   ),
+  ...SENDING_KEYS,
   encodedSlashes: flag(
     'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. It goes upstream as it is. Refused where the decoded path would be that of another row or limit, or has a dot segment.',
     { default: false },

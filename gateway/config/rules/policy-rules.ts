@@ -1,4 +1,5 @@
 import { BlockList } from 'node:net'
+import { ruleOf } from '../../http/rules/field-rules.ts'
 import type { AddressList } from '../../http/rules/policy/address-list.ts'
 import { corsOf, originFault } from '../../http/rules/policy/cors.ts'
 import type { Leniency } from '../../http/rules/policy/path-readings.ts'
@@ -9,6 +10,7 @@ import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { Maintenance, Route, Screening, Settings } from '../settings.ts'
 import { methodFault, methodSet } from './method-rules.ts'
+import { checkResponseFields, checkSending, lifecycleLines, sendingPolicy } from './sending-rules.ts'
 import { addNetwork } from './value-rules.ts'
 
 type WrittenRoute = WrittenGateway['routes'][number]
@@ -28,6 +30,7 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     if (route === null || typeof route !== 'object') continue
     checkCommon(json, at, route)
     checkCors(json, at, route)
+    checkSending(json, at, route)
     json.check(`${at}.mode`, route, shadowFault)
   }
 }
@@ -40,6 +43,7 @@ function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenPolicy)
   for (const key of ['contentSecurityPolicy', 'permissionsPolicy'] as const) {
     json.check(`${at}.responseHeaders.${key}`, responseHeaders?.[key], lineFault)
   }
+  checkResponseFields(json, `${at}.responseHeaders`, responseHeaders)
 }
 
 function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: WrittenRoute): void {
@@ -94,17 +98,23 @@ export function filePolicy({ addresses, responseHeaders, routes }: Written): Fil
       encodedSlashes: routes.some((route) => route.encodedSlashes),
       pathParameters: routes.some((route) => route.pathParameters),
       underscoreNames: routes.some((route) => route.underscoreNames),
+      rawPath: routes.some((route) => route.rawPath),
+      methodOverrides: overridesOf(routes),
     }),
     responseLines: responseLines(responseHeaders ?? {}),
   }
 }
 
-type RoutePolicy = Pick<Route, 'screening' | 'isShadow' | 'leniency' | 'cors' | 'forwarded' | 'responseLines'>
+type RoutePolicy = Pick<
+  Route,
+  'screening' | 'isShadow' | 'leniency' | 'cors' | 'sending' | 'forwarded' | 'responseLines'
+>
 
 /** @param file without faults; its maintenance and headers hold where the route has none of its own */
 export function routePolicy(route: WrittenRoute, file: Written): RoutePolicy {
   const headers = { ...file.responseHeaders, ...route.responseHeaders }
   const cors = route.cors && corsOf({ ...route.cors, methods: corsMethods(route) })
+  const lifecycle = lifecycleLines(route)
   const screening: Screening = {
     addresses: addressList(route.addresses),
     cors,
@@ -113,10 +123,15 @@ export function routePolicy(route: WrittenRoute, file: Written): RoutePolicy {
   return {
     screening: Object.values(screening).some((part) => part !== undefined) ? screening : undefined,
     isShadow: route.mode === 'shadow',
-    leniency: leniencyOf(route),
+    leniency: leniencyOf({ ...route, methodOverrides: overridesOf([route]) }),
     cors,
-    forwarded: forwardedPolicy(headers, cors !== undefined),
-    responseLines: responseLines(headers),
+    sending: sendingPolicy(route),
+    forwarded: forwardedPolicy(
+      headers,
+      cors !== undefined,
+      lifecycle === '' ? [] : ['deprecation', 'sunset'],
+    ),
+    responseLines: responseLines(headers) + lifecycle,
   }
 }
 
@@ -124,10 +139,18 @@ function corsMethods({ cors, methods }: WrittenRoute): readonly string[] {
   return cors?.methods ?? [...(methodSet(methods) ?? COMMON_METHODS)]
 }
 
-function leniencyOf({ encodedSlashes, pathParameters, underscoreNames }: Leniency): Leniency | undefined {
-  return encodedSlashes || pathParameters || underscoreNames
-    ? { encodedSlashes, pathParameters, underscoreNames }
+function leniencyOf(leniency: Leniency): Leniency | undefined {
+  const { encodedSlashes, pathParameters, underscoreNames, rawPath, methodOverrides } = leniency
+  return encodedSlashes || pathParameters || underscoreNames || rawPath || methodOverrides.size > 0
+    ? { encodedSlashes, pathParameters, underscoreNames, rawPath, methodOverrides }
     : undefined
+}
+
+function overridesOf(routes: readonly Pick<WrittenRoute, 'requestHeaders'>[]): ReadonlySet<string> {
+  const allowed = routes.flatMap(({ requestHeaders }) => requestHeaders?.allow ?? [])
+  return new Set(
+    allowed.map((name) => name.toLowerCase()).filter((name) => ruleOf(name).upstream === 'refused'),
+  )
 }
 
 function addressList(written: WrittenPolicy['addresses']): AddressList | undefined {

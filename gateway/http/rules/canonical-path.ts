@@ -1,4 +1,4 @@
-import type { Leniency } from './policy/path-readings.ts'
+import type { PathLeniency } from './policy/path-readings.ts'
 
 /** What stands for itself in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
 const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
@@ -21,7 +21,7 @@ const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
  * @returns undefined when an octet is malformed, is not UTF-8, or would change meaning when decoded again: slash,
  * backslash, semicolon, control characters
  */
-export function canonicalPath(path: string, leniency?: Leniency): string | undefined {
+export function canonicalPath(path: string, leniency?: PathLeniency): string | undefined {
   if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? removeDotSegments(path) : path
   const forbidden = leniency?.encodedSlashes === true ? FORBIDDEN_BUT_SLASH : FORBIDDEN_OCTET
   if (MALFORMED_OCTET.test(path) || forbidden.test(path)) return undefined

@@ -1,7 +1,7 @@
 /**
  * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
- * gateway adds to its value. `refused`: the request is refused. `hops`: counted down where the method is OPTIONS.
+ * gateway adds to its value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down where the method is OPTIONS.
  * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
  * kept unless the gateway sends one of its own.
  */
@@ -22,7 +22,7 @@ interface FieldRule {
   readonly once: number
   /** Repeats count as one field with a list. */
   readonly joined: boolean
-  /** The name has a character that services fold: to CGI, `X.Auth` and `X_Auth` are `X-Auth`. */
+  /** Passes only where a row lets it: a method override, or a name that services fold (to CGI, `X.Auth` and `X_Auth` are `X-Auth`). */
   readonly odd: boolean
   readonly upstream: UpstreamPart
   /** Its name in the log when it is removed, or that of its family (`x-auth-*`). Undefined: the service misses nothing. */
@@ -194,13 +194,13 @@ export const REMOVED_HEADERS: readonly Removed[] = [
   {
     names: [...CLAIMS, ...CLAIM_PREFIXES.map((prefix) => `${prefix}*`)].sort(),
     what: 'who calls, from where, or what for',
-    kept: 'never',
+    kept: 'where `requestHeaders.allow` of the row names it; never what the gateway says itself (`X-Auth-Subject` …)',
     logged: true,
   },
   {
     names: FORWARDING,
     what: 'how the request came; the gateway says it itself in `X-Forwarded-For`, `-Proto` and `-Host`',
-    kept: 'from `trustedProxies`',
+    kept: 'from `trustedProxies`; most also as above',
     logged: true,
   },
   {
@@ -242,7 +242,7 @@ function rules(): Map<string, FieldRule> {
   put(JOINED, { joined: true })
   put([...HOP_BY_HOP, 'expect', 'host', 'x-request-id'], { upstream: 'dropped' })
   put([...OF_GATEWAY, ...CLAIMS], { upstream: 'dropped' }, true)
-  put(METHOD_OVERRIDES, { upstream: 'refused' })
+  put(METHOD_OVERRIDES, { upstream: 'refused', odd: true })
   put(['content-length'], { upstream: 'length' })
   put(['cdn-loop', 'traceparent', 'tracestate', 'via'], { upstream: 'continued' })
   put(['max-forwards'], { upstream: 'hops' })

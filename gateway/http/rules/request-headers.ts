@@ -48,7 +48,7 @@ export class RequestHeaders {
   forwarded: string | undefined = undefined
   /** Every value of CDN-Loop (RFC 8586): the proxies that the request has passed. */
   loop: string | undefined = undefined
-  /** Names, in lower case, with characters other than letters, digits and hyphens: refused unless the operator allows them. */
+  /** Names, in lower case, that the operator must allow: with characters other than letters, digits and hyphens, or method overrides. */
   oddNames: string[] | undefined = undefined
   /** The first thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
@@ -79,7 +79,6 @@ export function readRequestHeaders(fields: readonly Field[], version: HttpVersio
       headers.oddNames ??= []
       headers.oddNames.push(lower)
     }
-    if (rule.upstream === 'refused') headers.fault ??= methodOverride(lower)
   }
   // Such a trace ends here: the service is told of another.
   if (headers.traceparent !== undefined && nominatedBy(fields)?.has('traceparent') === true)
@@ -159,14 +158,6 @@ export function isValidHost(value: string | undefined): value is string {
   if (parts === null) return false
   const [, literal, port] = parts
   return (literal === undefined || isIPv6(literal)) && (port === undefined || Number(port) <= MAX_PORT)
-}
-
-/** Frameworks that know the header act on its method, while row, scopes and limit are those of the request's own. */
-function methodOverride(name: string): HeaderFault {
-  return {
-    code: 'method_override',
-    detail: `The ${name} header asks for another method: send the request with that method.`,
-  }
 }
 
 function repeated(name: string): HeaderFault {

@@ -1,5 +1,5 @@
 import { canonicalPath, isPlainPath } from './canonical-path.ts'
-import type { Leniency } from './policy/path-readings.ts'
+import type { PathLeniency } from './policy/path-readings.ts'
 
 /** A request target in the form that is both matched and forwarded. */
 export interface Target {
@@ -25,17 +25,12 @@ const VISIBLE = /^[!-~]*$/
  * @returns a sentence that says what is wrong when the upstream could understand the target differently: encoded slashes,
  * backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
  */
-export function readTarget(raw: string, leniency?: Leniency): Target | string {
+export function readTarget(raw: string, leniency?: PathLeniency): Target | string {
   if (isPlainPath(raw)) return { path: raw, query: '', authority: undefined }
-  let authority: string | undefined
-  let rest = raw
-  if (!raw.startsWith('/')) {
-    const absolute = ABSOLUTE_FORM.exec(raw)
-    if (absolute === null) return 'The request target must be a path or an absolute http URI.'
-    authority = absolute[1] ?? ''
-    rest = raw.slice(absolute[0].length)
-    if (!rest.startsWith('/')) rest = `/${rest}`
-  }
+  const absolute = raw.startsWith('/') ? undefined : ABSOLUTE_FORM.exec(raw)
+  if (absolute === null) return 'The request target must be a path or an absolute http URI.'
+  const authority = absolute && (absolute[1] ?? '')
+  const rest = originForm(raw)
   if (rest.includes('#')) return 'The request target must not have a fragment.'
   const question = rest.indexOf('?')
   const written = question < 0 ? rest : rest.slice(0, question)
@@ -47,4 +42,11 @@ export function readTarget(raw: string, leniency?: Leniency): Target | string {
   return path === undefined
     ? 'The path has a percent-encoded octet that is malformed or not acceptable.'
     : { path, query, authority }
+}
+
+/** Path and query of a target as they were written; of an absolute one without a path, `/`. */
+export function originForm(raw: string): string {
+  if (raw.startsWith('/')) return raw
+  const rest = raw.replace(ABSOLUTE_FORM, '')
+  return rest.startsWith('/') ? rest : `/${rest}`
 }

@@ -1,9 +1,10 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { isTrusted } from '../../http/rules/client-address.ts'
-import { ruleOf } from '../../http/rules/field-rules.ts'
+import { foldedName, ruleOf } from '../../http/rules/field-rules.ts'
 import { isNominated, nominatedBy } from '../../http/rules/hop-by-hop.ts'
 import { oneHopLess } from '../../http/rules/policy/max-forwards.ts'
+import type { SendingPolicy } from '../../http/rules/policy/sending-policy.ts'
 import { INTERACTION_ID } from '../../http/rules/request-id.ts'
 import { checkedField, Field } from '../../http/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../http/syntax/traceparent.ts'
@@ -58,6 +59,7 @@ class RepeatedFields {
   readonly #address: string
   readonly #hasInteractionId: boolean
   readonly #isOptions: boolean
+  readonly #sending: SendingPolicy | undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#settings = gateway.settings
@@ -69,8 +71,10 @@ class RepeatedFields {
     this.#address = exchange.address
     this.#hasInteractionId = exchange.interactionId !== undefined
     this.#isOptions = exchange.method === 'OPTIONS'
-    const fields = [HOST.of(exchange.host)]
-    this.kept = copyEndToEnd(exchange, fields)
+    this.#sending = exchange.route?.sending
+    const received = [HOST.of(this.#sending?.host ?? exchange.host)]
+    this.kept = copyEndToEnd(exchange, received)
+    const fields = this.#sending === undefined ? received : changed(this.#sending, received)
     addForwarded(gateway, exchange, { fields, kept: this.kept })
     if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
     if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
@@ -87,7 +91,8 @@ class RepeatedFields {
       this.#viaTrustedProxy === exchange.viaTrustedProxy &&
       this.#address === exchange.address &&
       this.#hasInteractionId === (exchange.interactionId !== undefined) &&
-      this.#isOptions === (exchange.method === 'OPTIONS')
+      this.#isOptions === (exchange.method === 'OPTIONS') &&
+      this.#sending === exchange.route?.sending
     )
   }
 }
@@ -127,7 +132,8 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
     const isNamed = nominated !== undefined && isNominated(lower, nominated)
     if (part === 'dropped' || isNamed) {
       const name = part === 'dropped' ? removedAs : NOMINATED
-      if (name !== undefined) {
+      if (!isNamed && isAllowed(exchange, lower)) fields.push(field)
+      else if (name !== undefined) {
         kept ??= newSetAside()
         kept.removed.add(name)
       }
@@ -137,7 +143,8 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
       if (exchange.headers.hasBody) fields.push(field)
     } else if (part === 'interaction') {
       if (exchange.interactionId === undefined) fields.push(field)
-    } else {
+    } else if (isAllowed(exchange, lower)) fields.push(field)
+    else {
       kept ??= newSetAside()
       if (part === 'continued') setAside(kept, field)
       else if (part === 'certificate') kept.certificates.push(field)
@@ -146,6 +153,16 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
     }
   }
   return kept ?? NOTHING_SET_ASIDE
+}
+
+/** Whether the row lets a name through that is removed or refused otherwise. */
+function isAllowed({ route }: Exchange, lower: string): boolean {
+  return route?.sending?.allowed.has(lower) === true
+}
+
+/** The received fields as the row wants them. */
+function changed({ removed, added }: SendingPolicy, fields: readonly Field[]): Field[] {
+  return [...fields.filter(({ lower }) => !removed.has(foldedName(lower))), ...added]
 }
 
 function newSetAside(): SetAside {

@@ -1,11 +1,14 @@
 import type { Route, Settings } from '../../config/settings.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { ruleOf } from '../../http/rules/field-rules.ts'
 import type { PathEntry } from '../../http/rules/path-table.ts'
 import { isAmbiguous, type Leniency, readingsOf } from '../../http/rules/policy/path-readings.ts'
+import { rawReadingsOf } from '../../http/rules/policy/raw-readings.ts'
+import { originForm } from '../../http/rules/request-target.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 
-export const ODD_NAME = refusal('invalid_header', {
+const ODD_NAME = refusal('invalid_header', {
   detail: 'A header name has a character other than letters, digits and hyphens.',
   cause: 'underscoreNames of a route and allowedFieldNames can let such names through',
 })
@@ -15,18 +18,31 @@ const NOT_HERE = refusal('invalid_target', {
     'encodedSlashes and pathParameters of a route can let them through, and this route has not the one it needs',
 })
 const LEADS_ELSEWHERE = refusal('invalid_target', {
-  detail:
-    'With its encoded slashes decoded or its parameters removed, the path would be that of another rule.',
+  detail: 'Decoded or normalised in another way, the path would be that of another rule.',
 })
 const UNDERSCORE_NAME = /^[a-z0-9_-]+$/
 
-/** Whether odd names may pass, at least on some route. @param oddNames in lower case */
-export function arePassable(
+/** What refuses names that must be allowed; undefined: they may pass, at least on some route. @param oddNames in lower case */
+export function refusalOfNames(
   { allowedFieldNames, leniency }: Pick<Settings, 'allowedFieldNames' | 'leniency'>,
   oddNames: readonly string[],
-): boolean {
-  const underscores = leniency?.underscoreNames === true
-  return oddNames.every((name) => allowedFieldNames.has(name) || (underscores && UNDERSCORE_NAME.test(name)))
+): Refusal | undefined {
+  for (const name of oddNames) {
+    if (ruleOf(name).upstream === 'refused') {
+      if (leniency?.methodOverrides.has(name) !== true) return methodOverride(name)
+    } else if (!allowedFieldNames.has(name)) {
+      if (leniency?.underscoreNames !== true || !UNDERSCORE_NAME.test(name)) return ODD_NAME
+    }
+  }
+  return undefined
+}
+
+/** Frameworks that know the header act on its method, while row, scopes and limit are those of the request's own. */
+function methodOverride(name: string): Refusal {
+  return refusal('method_override', {
+    detail: `The ${name} header asks for another method: send the request with that method.`,
+    cause: 'requestHeaders.allow of a route can let it through',
+  })
 }
 
 /** What is known of every route and limit. */
@@ -37,6 +53,7 @@ interface Lookups extends Pick<Gateway, 'routes'> {
 
 interface Asked extends Pick<Exchange, 'path' | 'method'> {
   readonly headers: Pick<Exchange['headers'], 'oddNames'>
+  readonly req: Pick<Exchange['req'], 'target'>
 }
 
 interface Found {
@@ -50,21 +67,28 @@ interface Found {
  */
 export function checkLeniency(
   { settings, routes, limiter }: Lookups,
-  { path, method, headers: { oddNames } }: Asked,
+  { path, method, headers: { oddNames }, req }: Asked,
   { entry, row }: Found,
 ): Refusal | undefined {
   const { leniency } = row
   const { allowedFieldNames } = settings
-  if (oddNames !== undefined && !arePassable({ allowedFieldNames, leniency }, oddNames)) return ODD_NAME
-  if (!isAmbiguous(path)) return undefined
+  const refused = oddNames && refusalOfNames({ allowedFieldNames, leniency }, oddNames)
+  if (refused !== undefined) return refused
+  if (leniency?.rawPath !== true && !isAmbiguous(path)) return undefined
   if (!letsThrough(leniency, path)) return NOT_HERE
   const policy = limiter.find(path, method)
-  const isSafe = readingsOf(path)?.every((reading) => {
-    const alias = routes.findFolded(reading)
-    const isGovernedAlike =
-      routes.find(reading) === entry && (alias === undefined || alias.weight <= entry.weight)
-    return isGovernedAlike && limiter.find(reading, method) === policy
-  })
+  const readings =
+    leniency?.rawPath === true
+      ? rawReadingsOf(originForm(req.target).replace(/\?.*$/s, ''))
+      : readingsOf(path)
+  const isSafe =
+    readings &&
+    [...readings].every((reading) => {
+      const alias = routes.findFolded(reading)
+      const isGovernedAlike =
+        routes.find(reading) === entry && (alias === undefined || alias.weight <= entry.weight)
+      return isGovernedAlike && limiter.find(reading, method) === policy
+    })
   return isSafe === true ? undefined : LEADS_ELSEWHERE
 }
 

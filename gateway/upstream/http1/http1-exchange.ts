@@ -47,10 +47,11 @@ export class Http1Exchange
   }
 
   protected writeHead(): void {
-    this.#requestHead = requestHead(this.request)
+    this.#requestHead = requestHead(this.request, this.upstream)
   }
 
   protected use(connection: Http1Connection): void {
+    if (this.request.namesTarget === true) this.writeHead()
     connection.assignTo(this)
   }
 

@@ -1,6 +1,7 @@
 import { isToken } from '../../http/syntax/characters.ts'
 import { METHODS_WITH_BODY, mayLeaveBody } from '../request-body.ts'
 import { checkRequestLine } from '../request-line.ts'
+import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 import { theOnly, type WrittenFields, writtenFields } from './written-fields.ts'
 
@@ -10,14 +11,15 @@ const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: un
  * Start line and fields of a request, with the empty line after them, to be written as latin1: the fields of the
  * request, and those of the connection (RFC 9112 sections 3, 6 and 9).
  *
+ * @param upstream as configured
  * @throws TypeError when the request cannot be sent; the message names the reason.
  */
-export function requestHead(request: UpstreamRequest): string {
+export function requestHead(request: UpstreamRequest, upstream: string): string {
   const { method, target, fields, common } = request
   checkRequestLine(method, target)
   const own = writtenFields(fields)
   const shared = common?.written ?? NO_FIELDS
-  const host = theOnly('Host', shared.host, own.host)
+  const host = request.namesTarget === true ? hostOf(upstream) : theOnly('Host', shared.host, own.host)
   const length = theOnly('Content-Length', shared.contentLength, own.contentLength)
   const framing = length === undefined ? framingWithoutLength(request) : lengthField(request, length)
   const start = `${method} ${target} HTTP/1.1\r\nhost: ${host ?? ''}\r\n`

@@ -46,10 +46,11 @@ export class Http2Exchange
   }
 
   protected writeHead(): void {
-    this.#head = requestHead(this.request)
+    this.#head = requestHead(this.request, this.upstream)
   }
 
   protected use(session: UpstreamSession): void {
+    if (this.request.namesTarget === true) this.writeHead()
     session.assignTo(this)
   }
 

@@ -18,13 +18,22 @@ const requestWith = (common: string[], own: string[]) => ({
 test('the common fields of a request over HTTP/2 come before its own, with one Host for :authority', () => {
   const pseudo = [':method', 'GET', ':path', '/', ':authority', 'h']
   for (const own of ['1', '2']) {
-    const head = requestHead(requestWith(['Host', 'h', 'X-A', 'a'], ['X-B', own]))
+    const head = requestHead(requestWith(['Host', 'h', 'X-A', 'a'], ['X-B', own]), 'h2c://up')
     assert.deepEqual(head, [...pseudo, 'x-a', 'a', 'x-b', own])
   }
 })
 
 test('a second Host, or a field of one connection, is refused among common fields as among those of the request', () => {
-  assert.throws(() => requestHead(requestWith(['host', 'h'], ['host', 'h'])), /more than one Host/)
-  assert.throws(() => requestHead(requestWith(['upgrade', 'x'], ['host', 'h'])), /belongs to one connection/)
-  assert.throws(() => requestHead(requestWith(['host', 'h'], ['te', 'x'])), /belongs to one connection/)
+  assert.throws(
+    () => requestHead(requestWith(['host', 'h'], ['host', 'h']), 'h2c://up'),
+    /more than one Host/,
+  )
+  assert.throws(
+    () => requestHead(requestWith(['upgrade', 'x'], ['host', 'h']), 'h2c://up'),
+    /belongs to one connection/,
+  )
+  assert.throws(
+    () => requestHead(requestWith(['host', 'h'], ['te', 'x']), 'h2c://up'),
+    /belongs to one connection/,
+  )
 })

@@ -2,6 +2,7 @@ import { isText, isToken, withoutSpaceAround } from '../../http/syntax/character
 import { Field } from '../../http/syntax/field.ts'
 import { checkRequestLine } from '../request-line.ts'
 import { isStatus, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
 /** RFC 9113 section 8.2.2. `te` is written here only. */
@@ -20,9 +21,10 @@ const REFUSED: ReadonlySet<string> = new Set([
  * The head of a request (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value. An upgrade is not asked for:
  * HTTP/2 has none.
  *
+ * @param upstream as configured
  * @throws TypeError when the request cannot be sent; the message names the reason.
  */
-export function requestHead(request: UpstreamRequest): string[] {
+export function requestHead(request: UpstreamRequest, upstream: string): string[] {
   const { method, target, common, fields, acceptsTrailers } = request
   checkRequestLine(method, target)
   const head = [':method', method, ':path', target]
@@ -34,6 +36,7 @@ export function requestHead(request: UpstreamRequest): string[] {
     else if (host !== undefined) throw new TypeError('more than one Host')
     else host = value
   }
+  if (request.namesTarget === true) host = hostOf(upstream)
   if (host !== undefined) head.push(':authority', host)
   if (acceptsTrailers === true) others.push('te', 'trailers')
   return head.concat(others)

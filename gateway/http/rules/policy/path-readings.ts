@@ -1,13 +1,19 @@
-/**
- * What a route lets through beyond the edge rules. Plain data; each is off unless the route says otherwise.
- */
-export interface Leniency {
+/** What a path may have beyond the edge rules. */
+export interface PathLeniency {
   /** `%2F` in a path. It is forwarded as it is, and never divides segments here. */
   readonly encodedSlashes: boolean
   /** `;` in a path (RFC 3986 section 3.3). */
   readonly pathParameters: boolean
+}
+
+/** What a route lets through beyond the edge rules. Plain data; each is off unless the route says otherwise. */
+export interface Leniency extends PathLeniency {
   /** `_` in the names of request fields. */
   readonly underscoreNames: boolean
+  /** The service gets the path as it was written. */
+  readonly rawPath: boolean
+  /** Names of request fields, in lower case, that ask for another method. */
+  readonly methodOverrides: ReadonlySet<string>
 }
 
 /** Whether services may take a canonical path for another one. */
@@ -39,6 +45,7 @@ function withSlashes(path: string): string {
   return path.replaceAll('%2F', '/')
 }
 
-function withoutParameters(path: string): string {
+/** RFC 3986 section 3.3: a segment ends before its parameters. */
+export function withoutParameters(path: string): string {
   return path.replace(/;[^/]*/g, '')
 }

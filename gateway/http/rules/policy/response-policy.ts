@@ -13,6 +13,9 @@ interface ResponseHeaders {
   readonly crossOriginResourcePolicy?: string | undefined
   /** The service may send clients elsewhere. */
   readonly altSvc?: boolean | undefined
+  /** In the service's responses only. */
+  readonly set?: Readonly<Record<string, string>> | undefined
+  readonly remove?: readonly string[] | undefined
 }
 
 /** What happens to the fields of a service's response, besides what happens everywhere. Plain data. */
@@ -33,6 +36,11 @@ const REPLACING = {
   crossOriginEmbedderPolicy: 'Cross-Origin-Embedder-Policy',
   crossOriginResourcePolicy: 'Cross-Origin-Resource-Policy',
 } as const
+/** Keys by the names, in lower case, of the headers that they write. */
+export const KEYED_RESPONSE_FIELDS: ReadonlyMap<string, string> = new Map([
+  ...Object.entries(REPLACING).map(([key, name]) => [name.toLowerCase(), key] as const),
+  ['content-security-policy', 'contentSecurityPolicy'],
+])
 const KEYS = Object.keys(REPLACING) as (keyof typeof REPLACING)[]
 
 /** The header lines of every response: the mandatory ones, made stronger, and those that are added. */
@@ -58,13 +66,20 @@ function transportSecurity({
 /**
  * A Content-Security-Policy is added to the service's own: browsers enforce both, so it can only become stricter.
  *
+ * @param others names of headers that the gateway writes besides
  * @returns undefined when the service's response stays as it is
  */
-export function forwardedPolicy(headers: ResponseHeaders, hasCors: boolean): ForwardedPolicy | undefined {
-  const replaced = new Set<string>(hasCors ? CORS_RESPONSE_FIELDS : [])
+export function forwardedPolicy(
+  headers: ResponseHeaders,
+  hasCors: boolean,
+  others: readonly string[] = [],
+): ForwardedPolicy | undefined {
+  const { contentSecurityPolicy: policy, set = {}, remove = [] } = headers
+  const changed = [...Object.keys(set), ...remove, ...others].map((name) => name.toLowerCase())
+  const replaced = new Set<string>([...(hasCors ? CORS_RESPONSE_FIELDS : []), ...changed])
   for (const key of KEYS) if (headers[key] !== undefined) replaced.add(REPLACING[key].toLowerCase())
-  const { contentSecurityPolicy: policy } = headers
-  const added = policy === undefined ? '' : `Content-Security-Policy: ${policy}\r\n`
+  let added = policy === undefined ? '' : `Content-Security-Policy: ${policy}\r\n`
+  for (const [name, value] of Object.entries(set)) added += `${name}: ${value}\r\n`
   const passesAltSvc = headers.altSvc === true
   return replaced.size === 0 && added === '' && !passesAltSvc ? undefined : { replaced, added, passesAltSvc }
 }

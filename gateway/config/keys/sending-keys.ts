@@ -1,0 +1,82 @@
+import { Type } from 'typebox'
+import { byName, choice, key, keys, list, TEXT, text } from './key-types.ts'
+
+/** Values of header fields by their names. */
+export const FIELD_VALUES = byName(
+  Type.String({
+    maxLength: 4096,
+    pattern: '^[!-~](?:[\\t -~]*[!-~])?$',
+    patternErrorMessage: 'must be visible ASCII, with spaces only in between',
+  }),
+)
+const FIELD_NAMES = { minItems: 1, maxItems: 100, uniqueItems: true } as const
+
+const REWRITE = keys(
+  {
+    prefix: text(
+      'Takes the place of what stands before `/*` in the path of the row. `/` alone takes it away. For a row whose path ends in `/*`.',
+      { maxLength: 1024, examples: ['/v2', '/'] },
+    ),
+    path: text(
+      'The whole path, with parameters of the path of the row in it. For a row whose path does not end in `/*`.',
+      { maxLength: 1024, examples: ['/internal/{id}'] },
+    ),
+  },
+  { minProperties: 1 },
+)
+
+const REQUEST_HEADERS = keys(
+  {
+    allow: list(
+      TEXT,
+      'Names that go to the service although they are removed otherwise, such as `X-Auth-Token`, and method overrides, which are refused otherwise. Never one that the gateway sets itself, or that belongs to the connection.',
+      { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
+    ),
+    set: key(
+      FIELD_VALUES,
+      "Headers that the service gets in place of the client's of that name. Not for secrets: the values are shown where the configuration is.",
+      { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
+    ),
+    remove: list(TEXT, 'Names that do not go to the service.', {
+      ...FIELD_NAMES,
+      examples: [['Cookie']],
+    }),
+  },
+  { minProperties: 1 },
+)
+
+const DATE = {
+  pattern: '^[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?$',
+  patternErrorMessage: 'must be a date such as "2027-01-31", or with a time in UTC "2027-01-31T12:00:00Z"',
+} as const
+
+/** What a row changes of requests on their way to the service, and what clients are told of its end. */
+export const SENDING_KEYS = {
+  rewrite: key(
+    REWRITE,
+    'The path that the service gets, after everything else: rows, limits, validation, trail and metrics have the path that was asked for. The query stays. Percent-encoding stays as it is in canonical form. Default: the path that was asked for.',
+    { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
+  ),
+  upstreamHost: text(
+    'The Host that the service gets, `:authority` in HTTP/2: `preserve` is the one that the client asked for, `target` that of the upstream that the request goes to, and all else is the name itself, perhaps with a port. `X-Forwarded-Host` has the one that the client asked for.',
+    { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
+  ),
+  rawPath: choice(
+    [true, false],
+    'Whether the service gets the path as the client wrote it, byte by byte, not in canonical form. Refused where some reading of it (decoded once or twice, with dot segments, repeated slashes, backslashes and `;` parameters treated or not) would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
+    { default: false },
+  ),
+  requestHeaders: key(
+    REQUEST_HEADERS,
+    'Which headers go to the service, besides what holds for all rows. Default: nothing more or less.',
+    { examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }] },
+  ),
+  deprecated: text(
+    'Since when, or from when on, the row should not be used: `Deprecation` (RFC 9745) in every response, refusals too. Default: the header of the service passes.',
+    { ...DATE, examples: ['2026-12-31'] },
+  ),
+  sunset: text(
+    'When the row is expected to end: `Sunset` (RFC 8594) in every response, refusals too. It refuses nothing itself. Not before `deprecated`. Default: the header of the service passes.',
+    { ...DATE, examples: ['2027-06-30', '2027-06-30T22:00:00Z'] },
+  ),
+}

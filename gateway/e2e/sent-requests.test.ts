@@ -1,0 +1,261 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Stream } from 'node:http2'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { after, before, describe, it } from 'node:test'
+import { sendBytes, statusOf } from './client.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { headerOf, openWire } from './wire.ts'
+
+const ROUTES = [
+  { path: '/*', auth: ['none'] },
+  { path: '/api/*', auth: ['none'], rewrite: { prefix: '/v2' } },
+  { path: '/root/*', auth: ['none'], rewrite: { prefix: '/' } },
+  { path: '/users/{id}', auth: ['none'], rewrite: { path: '/internal/{id}' } },
+  { path: '/shops/{shop}/items/{item}:close', auth: ['none'], rewrite: { path: '/i/{item}/of/{shop}.json' } },
+  { path: '/named/*', auth: ['none'], upstreamHost: 'internal.example:8443' },
+  { path: '/target/*', auth: ['none'], upstreamHost: 'target' },
+  { path: '/raw/*', auth: ['none'], rawPath: true },
+  { path: '/raw/inner/*', auth: ['bearer'] },
+  {
+    path: '/fields/*',
+    auth: ['none'],
+    underscoreNames: true,
+    requestHeaders: {
+      allow: ['X-Auth-Token', 'X-HTTP-Method-Override'],
+      set: { 'X-Env': 'prod' },
+      remove: ['Cookie'],
+    },
+    responseHeaders: { set: { 'X-Served-By': 'bank' }, remove: ['X-Internal'] },
+  },
+  { path: '/old/*', auth: ['none'], deprecated: '2026-01-01', sunset: '2027-01-31T12:00:00Z' },
+  { path: '/old/closed', auth: ['bearer'], deprecated: '2026-01-01' },
+  { path: '/new/*', auth: ['none'], upstream: 'h2', upstreamHost: 'target', rewrite: { prefix: '/svc' } },
+  { path: '/new/named/*', auth: ['none'], upstream: 'h2', upstreamHost: 'grpc.internal' },
+]
+
+describe('a request on its way to the service', () => {
+  let service: Server
+  let http2: Http2Server
+  let gateway: TestGateway
+  let upstreamPort = 0
+  let http2Port = 0
+  /** Heads as the service received them, byte by byte. */
+  const heads: string[] = []
+  const streams: string[] = []
+
+  before(async () => {
+    service = createServer((socket) => {
+      let received = ''
+      socket.on('error', () => {})
+      socket.on('data', (chunk) => {
+        received += chunk.toString('latin1')
+        for (let end = received.indexOf('\r\n\r\n'); end >= 0; end = received.indexOf('\r\n\r\n')) {
+          const head = received.slice(0, end)
+          if (!head.includes('/jwks.json')) heads.push(head)
+          received = received.slice(end + 4)
+          const isUpgrade = /^upgrade:/im.test(head)
+          socket.write(
+            isUpgrade
+              ? 'HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n'
+              : 'HTTP/1.1 200 OK\r\nX-Internal: a\r\nX-Served-By: other\r\nDeprecation: @1\r\nSunset: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Length: 2\r\n\r\nok',
+          )
+        }
+      })
+    }).listen(0, '127.0.0.1')
+    http2 = createHttp2Server().on('stream', (stream: ServerHttp2Stream, head) => {
+      streams.push(`${head[':authority']} ${head[':path']}`)
+      stream.respond({ ':status': 200 })
+      stream.end('ok')
+    })
+    http2.listen(0, '127.0.0.1')
+    await Promise.all([once(service, 'listening'), once(http2, 'listening')])
+    upstreamPort = (service.address() as AddressInfo).port
+    http2Port = (http2.address() as AddressInfo).port
+    gateway = await startGateway({
+      config: {
+        upstream: `http://127.0.0.1:${upstreamPort}`,
+        upstreams: { h2: { targets: [`h2c://127.0.0.1:${http2Port}`] } },
+        routes: ROUTES,
+      },
+      limits: [{ path: '/raw/limited', limit: 100, window: '1h', purpose: 'tests' }],
+    })
+  })
+  after(async () => {
+    await gateway.end()
+    service.close()
+    http2.close()
+  })
+
+  const send = (target: string, fields = '', method = 'GET') =>
+    sendBytes(
+      gateway.port,
+      `${method} ${target} HTTP/1.1\r\nHost: bank.example\r\n${fields}Connection: close\r\n\r\n`,
+    )
+  /** The target that the service got, or the code of the refusal. */
+  const targetOf = async (target: string) => {
+    const from = heads.length
+    const response = await send(target)
+    if (statusOf(response) !== 200) return /"code":"(\w+)"/.exec(response)?.[1]
+    return heads[from]?.split(' ')[1]
+  }
+  /** Values of a field that the service got. */
+  const valuesOf = (name: string) =>
+    [...(heads.at(-1) ?? '').matchAll(new RegExp(`^${name}: (.*)$`, 'gim'))].map(([, value]) => value)
+
+  it('has another prefix, or another path with the same parameters, and the query as it was', async () => {
+    assert.equal(await targetOf('/api/a/b?x=/../&y=%2F'), '/v2/a/b?x=/../&y=%2F')
+    assert.equal(await targetOf('/api/'), '/v2/')
+    assert.equal(await targetOf('/root/a%20b'), '/a%20b')
+    assert.equal(await targetOf('/users/a%3Fb%23c'), '/internal/a%3Fb%23c')
+    assert.equal(await targetOf('/shops/s1/items/7:close?z'), '/i/7/of/s1.json?z')
+    assert.equal(await targetOf('http://bank.example/users/7'), '/internal/7')
+  })
+
+  it('cannot leave the path of its rewrite by a parameter', async () => {
+    for (const value of [
+      '..',
+      '.',
+      '%2e%2e',
+      '%2E',
+      '..%2F..%2Fadmin',
+      'a%2Fb',
+      'a%5Cb',
+      'a%00',
+      'a;b',
+      'a%3Bb',
+    ])
+      assert.doesNotMatch(
+        String(await targetOf(`/users/${value}`)),
+        /^\/(?!internal\/[^/]+$|$|users\/$)/,
+        value,
+      )
+    assert.equal(await targetOf('/shops/s1/items/.:close'), 'invalid_target')
+    assert.equal(await targetOf('/shops/s1/items/..:close'), 'invalid_target')
+    assert.equal(await targetOf('/users/a%252F..%252Fb'), '/internal/a%252F..%252Fb')
+  })
+
+  it('is recorded and counted by the path that was asked for', async () => {
+    const response = await send('/users/42')
+    const [request] = await gateway.pair(String(headerOf(response, 'x-request-id')))
+    assert.equal(request.path, '/users/42')
+    assert.ok(
+      (await gateway.metric('gateway_http_requests_total{route="/users/{id}",method="GET",status="200"}')) >
+        0,
+    )
+  })
+
+  it('has the Host that the row says, and the one that was asked for in X-Forwarded-Host', async () => {
+    for (const [path, host] of [
+      ['/plain', 'bank.example'],
+      ['/named/a', 'internal.example:8443'],
+      ['/target/a', `127.0.0.1:${upstreamPort}`],
+    ] as const) {
+      await send(path)
+      assert.deepEqual([valuesOf('host'), valuesOf('x-forwarded-host')], [[host], ['bank.example']])
+    }
+    await send('/new/a')
+    await send('/new/named/a')
+    assert.deepEqual(streams, [`127.0.0.1:${http2Port} /svc/a`, 'grpc.internal /new/named/a'])
+  })
+
+  it('keeps its bytes where every reading of them leads to the same row', async () => {
+    for (const path of [
+      '/raw/%7Ea/%c3%a9',
+      '/raw//a',
+      '/raw/a/./b',
+      '/raw/x/../y',
+      '/raw/100%25',
+      '/raw/%252e',
+      '/raw/a%252Fb?q=%7E',
+    ])
+      assert.equal(await targetOf(path), path)
+    assert.equal(await targetOf('http://bank.example/raw/%7e?x'), '/raw/%7e?x')
+    for (const path of [
+      '//raw/a',
+      '/raw/inner/../a',
+      '/%72aw/a',
+      '/raw/%69nner/a',
+      '/raw//inner/a',
+      '/raw/%2569nner/a',
+      '/raw/a%252F..%252Finner/b',
+      '/raw/%252e%252e/a',
+      '/raw/a/%252e%252e/%252e%252e/b',
+      '/raw/.%253b/..%253b/a',
+      '/raw/..%255c..%255ca',
+      '/raw/%2500',
+      '/raw/%25c0%25af',
+      '/raw/%25u002e',
+      '/raw/%6Cimited',
+      '/raw//limited',
+      '/raw/INNER/a',
+    ])
+      assert.match(String(await targetOf(path)), /^(?:invalid_target|missing_token|not_found)$/, path)
+  })
+
+  it('has the fields that the row allows and sets, and not those that it removes', async () => {
+    const fields =
+      'X-Auth-Token: t\r\nX_Auth_Token: u\r\nX-Auth-Subject: root\r\nX_Auth_Subject: root\r\nX-Real-IP: ::1\r\nX-HTTP-Method-Override: PATCH\r\nX-Env: dev\r\nX_Env: dev\r\nCookie: a=b\r\nX-Other: \xe9\r\n'
+    const response = await send('/fields/a', fields, 'POST')
+    assert.equal(statusOf(response), 200, response)
+    assert.deepEqual(valuesOf('x-auth-token'), ['t'])
+    assert.deepEqual(valuesOf('x-http-method-override'), ['PATCH'])
+    assert.deepEqual(valuesOf('x-env'), ['prod'])
+    assert.deepEqual(valuesOf('x-other'), ['\xe9'])
+    for (const name of ['x_auth_token', 'x-auth-subject', 'x_auth_subject', 'x-real-ip', 'x_env', 'cookie'])
+      assert.deepEqual(valuesOf(name), [], name)
+    assert.deepEqual(
+      [headerOf(response, 'x-served-by'), headerOf(response, 'x-internal')],
+      ['bank', undefined],
+    )
+    assert.equal(headerOf(response, 'x-frame-options'), 'DENY')
+    await send('/fields/a', 'Connection: X-Auth-Token\r\nX-Auth-Token: t\r\n')
+    assert.deepEqual(valuesOf('x-auth-token'), [])
+  })
+
+  it('that asks for another method is refused on every other row', async () => {
+    for (const name of ['X-HTTP-Method-Override', 'X_HTTP_Method_Override', 'X-HTTP-Method']) {
+      const path = name === 'X-HTTP-Method-Override' ? '/plain' : '/fields/a'
+      const response = await send(path, `${name}: DELETE\r\n`, 'POST')
+      assert.equal(statusOf(response), 400)
+      assert.match(response, /"code":"method_override"/)
+    }
+  })
+
+  it('has the fields of its row also after another row on the same connection', async () => {
+    const wire = await openWire(gateway.port)
+    const from = heads.length
+    for (const path of ['/plain', '/fields/a', '/plain', '/named/a'])
+      wire.send(`GET ${path} HTTP/1.1\r\nHost: bank.example\r\nX-Auth-Token: t\r\n\r\n`)
+    await wire.has(/(?:HTTP\/1\.1 200[\s\S]*){4}/)
+    wire.socket.destroy()
+    const found = heads
+      .slice(from)
+      .map((head) => [/x-auth-token/i.test(head), /x-env/i.test(head), /internal\.example/.test(head)])
+    assert.deepEqual(found, [
+      [false, false, false],
+      [true, true, false],
+      [false, false, false],
+      [false, false, true],
+    ])
+  })
+
+  it('for a WebSocket has path, Host and fields of its row too', async () => {
+    await send(
+      '/api/ws',
+      'Upgrade: websocket\r\nConnection: upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n',
+    )
+    assert.match(heads.at(-1) ?? '', /^GET \/v2\/ws HTTP\/1\.1\r\nhost: bank\.example\r\nconnection: upgrade/)
+  })
+
+  it('of a row that ends learns since when and when, in every response', async () => {
+    const served = await send('/old/a')
+    assert.deepEqual(
+      [headerOf(served, 'deprecation'), headerOf(served, 'sunset')],
+      ['@1767225600', 'Sun, 31 Jan 2027 12:00:00 GMT'],
+    )
+    const refused = await send('/old/closed')
+    assert.deepEqual([statusOf(refused), headerOf(refused, 'deprecation')], [401, '@1767225600'])
+    assert.equal(headerOf(await send('/plain'), 'deprecation'), '@1')
+  })
+})

@@ -1,0 +1,76 @@
+import type { Field } from '../../syntax/field.ts'
+import { canonicalPath } from '../canonical-path.ts'
+import { type ParameterPlace, segmentsOf, textOf } from '../path-template.ts'
+
+/** Another path for the service. Plain data. */
+export type Rewrite =
+  | {
+      readonly prefix: string
+      /** Characters at the beginning of the matched path that `prefix` takes the place of. */
+      readonly replaced: number
+    }
+  | { readonly parts: readonly (string | ParameterPlace)[] }
+
+/** What changes of a row's requests on their way to the service, besides what changes everywhere. Plain data. */
+export interface SendingPolicy {
+  /** Undefined: the service gets the path that was matched. */
+  readonly rewrite: Rewrite | undefined
+  /** The service gets the target as the client wrote it. */
+  readonly isRaw: boolean
+  /** Undefined: the Host that the client asked for, unless `namesTarget`. */
+  readonly host: string | undefined
+  /** Host is that of the upstream. */
+  readonly namesTarget: boolean
+  /** Names in lower case that go to the service although they are removed otherwise. */
+  readonly allowed: ReadonlySet<string>
+  /** Names, folded as services fold them, of received fields that do not go to the service. */
+  readonly removed: ReadonlySet<string>
+  readonly added: readonly Field[]
+}
+
+/** @param path in canonical form, which the row covers */
+export function rewrittenPath(rewrite: Rewrite, path: string): string {
+  if ('prefix' in rewrite) return rewrite.prefix + path.slice(rewrite.replaced)
+  const segments = segmentsOf(path)
+  return rewrite.parts.map((part) => (typeof part === 'string' ? part : textOf(part, segments))).join('')
+}
+
+/**
+ * Whether the rewritten path leads where the rewrite says. A parameter that is a part of a segment may be a dot, or half an octet: what
+ * it makes of another segment is then not canonical.
+ */
+export function isRewritable(rewrite: Rewrite | undefined, path: string): boolean {
+  if (rewrite === undefined || 'prefix' in rewrite) return true
+  const rewritten = rewrittenPath(rewrite, path)
+  return canonicalPath(rewritten) === rewritten
+}
+
+/**
+ * Names, in lower case, of request fields that no row lets through, sets or removes: what the gateway says itself of the request and who
+ * calls, and what services obey blindly. Hop-by-hop fields are not among them.
+ */
+export const OWN_REQUEST_FIELDS: ReadonlySet<string> = new Set([
+  'cdn-loop',
+  'client-cert',
+  'client-cert-chain',
+  'content-length',
+  'expect',
+  'forwarded',
+  'host',
+  'proxy',
+  'traceparent',
+  'tracestate',
+  'via',
+  'x-auth-client',
+  'x-auth-method',
+  'x-auth-scope',
+  'x-auth-session',
+  'x-auth-subject',
+  'x-fapi-interaction-id',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-real-ip',
+  'x-request-id',
+  'x-revoke-session',
+])
