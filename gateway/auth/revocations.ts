@@ -41,7 +41,7 @@ export function revocationLifetimeMs(
   issuers: readonly Pick<IssuerSettings, 'tokens' | 'clockToleranceMs'>[],
 ): number {
   const each = issuers.map(
-    ({ tokens, clockToleranceMs = 0 }) => tokens.maxLifetimeMs + Math.max(MINUTE_MS, 2 * clockToleranceMs),
+    ({ tokens, clockToleranceMs }) => tokens.maxLifetimeMs + Math.max(MINUTE_MS, 2 * clockToleranceMs),
   )
   return Math.max(...each)
 }

@@ -150,6 +150,7 @@ async function beginTokens(): Promise<Begun> {
     issuer: ISSUER,
     audiences: [AUDIENCE],
     tokens: RFC9068,
+    clockToleranceMs: 10_000,
     own: true,
     boundOnly: false,
     scopes: undefined,

@@ -64,7 +64,7 @@ test('a file with nothing but a route gets every default', () => {
     algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
     profile: undefined,
     tokens: RFC9068,
-    clockToleranceMs: undefined,
+    clockToleranceMs: 10_000,
     issuers: [],
     issuerIsDefault: true,
     jwksMaxStaleMs: 86_400_000,
@@ -224,7 +224,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     algorithms: ['PS256'],
     profile: 'fapi',
     tokens: { ...RFC9068, require: [{ claim: 'acr', values: ['1', 2] }], maxChars: 16_384 },
-    clockToleranceMs: undefined,
+    clockToleranceMs: 10_000,
     issuerIsDefault: false,
     issuers: [
       {
@@ -235,7 +235,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         algorithms: ['ES256', 'PS256', 'EdDSA', 'RS256'],
         profile: undefined,
         tokens: RFC9068,
-        clockToleranceMs: undefined,
+        clockToleranceMs: 10_000,
       },
       {
         issuer: 'https://b.example',
@@ -255,7 +255,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         algorithms: ['EdDSA'],
         profile: undefined,
         tokens: { ...tokenDialect('okta'), scopeClaims: ['scp', 'groups'], maxLifetimeMs: 108_000_000 },
-        clockToleranceMs: undefined,
+        clockToleranceMs: 10_000,
       },
     ],
     jwksMaxStaleMs: 60_000,

@@ -97,8 +97,8 @@ export interface FurtherIssuer
   extends Omit<WrittenGateway['issuers'][number], 'algorithms' | 'tokens' | 'clockTolerance'> {
   readonly algorithms: readonly TokenAlgorithm[]
   readonly tokens: TokenDialect
-  /** Undefined: its clock may be 10 s ahead of ours, and no token is accepted after its `exp`. */
-  readonly clockToleranceMs: number | undefined
+  /** How far its clock and ours may be apart. */
+  readonly clockToleranceMs: number
 }
 
 /** An issuer whose tokens are accepted, with every default filled in. Immutable. */

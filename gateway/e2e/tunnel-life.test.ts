@@ -11,6 +11,8 @@ import { openWire, statuses, type Wire } from './wire.ts'
 
 const MAGIC = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 const MAX_TUNNELS = 3
+/** `clockTolerance`, where nothing is set. */
+const TOLERANCE_SECONDS = 10
 
 const handshake = (path: string, token?: string) =>
   `GET ${path} HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${token === undefined ? '' : `Authorization: Bearer ${token}\r\n`}\r\n`
@@ -124,9 +126,12 @@ describe('a tunnel', () => {
     assert.equal((await gateway.pair('stream'))[1].statusCode, 401)
   })
 
-  it('ends when its token expires', async () => {
+  it('ends when its token expires, and the tolerance for clocks is over', async () => {
     const seconds = Math.floor(Date.now() / 1000)
-    const wire = await openTunnel('/mine', await upstream.issuer.token({ exp: seconds + 4 }))
+    const wire = await openTunnel(
+      '/mine',
+      await upstream.issuer.token({ exp: seconds + 4 - TOLERANCE_SECONDS }),
+    )
     await echoes(wire, 'before')
     const beats = startBeats()
     await wire.ended()

@@ -9,6 +9,7 @@ const rules = {
   issuer: ISSUER,
   audiences: [AUDIENCE],
   tokens: RFC9068,
+  clockToleranceMs: 10_000,
   own: true,
   boundOnly: false,
   scopes: undefined,
@@ -27,13 +28,13 @@ test('a session token proves a user and no client', () => {
     client: undefined,
     session: 'session-1',
     sessionName: undefined,
-    expiresAtMs: NOW_MS + 600_000,
+    expiresAtMs: NOW_MS + 610_000,
     scopes: new Set(['accounts:read', 'transfers:write']),
     scope: 'accounts:read transfers:write',
     key: 'user:user-1',
     limitKey: 'p:user:user-1',
   })
-  assert.equal(expiresAtMs, NOW_MS + 600_000)
+  assert.equal(expiresAtMs, NOW_MS + 610_000)
   assert.ok(Object.isFrozen(principal))
 })
 
@@ -247,13 +248,14 @@ test('two names are never encoded alike, and each can be read back', () => {
   )
 })
 
-test('a token expires at the millisecond of its exp', () => {
+test('a token expires at the millisecond at which the tolerance after its exp is over', () => {
   const claims = goodClaims({ exp: NOW_SECONDS })
-  assert.ok(readClaims(claims, rules, NOW_MS - 1).principal)
+  const { principal, expiresAtMs } = readClaims(claims, rules, NOW_MS + 9_999)
+  assert.deepEqual([principal?.expiresAtMs, expiresAtMs], [NOW_MS + 10_000, NOW_MS + 10_000])
   const { fault } = readClaims(claims, rules, NOW_MS + 42_999)
   assert.equal(fault?.reason, 'expired')
-  assert.equal(fault.cause, 'exp was 42 s ago; 0 s are allowed')
-  assert.equal(readClaims(claims, rules, NOW_MS).fault?.reason, 'expired')
+  assert.equal(fault.cause, 'exp was 42 s ago; 10 s are allowed')
+  assert.equal(readClaims(claims, rules, NOW_MS + 10_000).fault?.reason, 'expired')
   assert.equal(fault.description, 'The access token expired')
 })
 

@@ -13,8 +13,8 @@ export interface ClaimRules {
   /** What we are known by: one of them must be in the claim of the audience. */
   readonly audiences: readonly string[]
   readonly tokens: TokenDialect
-  /** How far the issuer's clock and ours may be apart. Undefined: `iat` and `nbf` may be 10 s ahead, and `exp` not be over. */
-  readonly clockToleranceMs?: number | undefined
+  /** How far the issuer's clock and ours may be apart, for `exp`, `nbf` and `iat`. */
+  readonly clockToleranceMs: number
   /**
    * True when the issuer's ids are our own ids of users, clients and sessions. The ids of any other issuer become
    * `<issuer>#<id>`, so that no issuer can name the users of another.
@@ -43,8 +43,6 @@ type ClaimsReading =
       readonly expiresAtMs?: never
     }
 
-/** How far an issuer's clock may be ahead where nothing is set (FAPI 2.0 section 5.3.2.1 asks for it). */
-const AHEAD_MS = 10_000
 const HOUR_SECONDS = 3600
 /** A scope (RFC 6749 section 3.3), or nothing: what is between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
@@ -72,7 +70,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     faultOfNames(named, rules) ??
     (tokens.idClaims.length > 0 && (typeof id.value !== 'string' || id.value === '')
       ? `${id.name} ${quote(id.value)} is no id`
-      : faultOfTimes(claims, nowMs, clockToleranceMs ?? AHEAD_MS))
+      : faultOfTimes(claims, nowMs, clockToleranceMs))
   if (cause !== undefined) return invalid(cause)
   const { exp, iat } = claims as { readonly exp: number; readonly iat: number }
   const livesTooLong = faultOfLifetime(exp - iat, tokens.maxLifetimeMs / 1000)
@@ -87,11 +85,12 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   if (typeof binding === 'string') return invalid(binding)
   if (binding === undefined && rules.boundOnly)
     return invalid('no cnf: this issuer is trusted for bound tokens only')
-  const late = clockToleranceMs ?? 0
-  const expiresAtMs = exp * 1000 + late
+  const expiresAtMs = exp * 1000 + clockToleranceMs
   const agoSeconds = Math.floor((nowMs - exp * 1000) / 1000)
   if (nowMs >= expiresAtMs)
-    return { fault: tokenFault('expired', `exp was ${agoSeconds} s ago; ${late / 1000} s are allowed`) }
+    return {
+      fault: tokenFault('expired', `exp was ${agoSeconds} s ago; ${clockToleranceMs / 1000} s are allowed`),
+    }
   const [sub, sid, client] = [named.sub.value, named.sid.value, named.client.value] as [
     string,
     string?,

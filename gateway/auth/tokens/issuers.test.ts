@@ -16,7 +16,7 @@ const OWN: IssuerSettings & {
   algorithms: ['ES256', 'RS256'],
   profile: undefined,
   tokens: RFC9068,
-  clockToleranceMs: undefined,
+  clockToleranceMs: 10_000,
 }
 
 function options(
@@ -50,7 +50,7 @@ test('our own issuer comes first, and only it gives our own names', () => {
         issuer: OWN.issuer,
         audiences: ['api'],
         tokens: RFC9068,
-        clockToleranceMs: undefined,
+        clockToleranceMs: 10_000,
         own: true,
         others: ['https://a.example'],
         boundOnly: false,

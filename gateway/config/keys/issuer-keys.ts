@@ -24,8 +24,8 @@ const TERMS = {
   ),
   clockTolerance: span(
     'smh',
-    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf` and `iat`. Default: 10s for `nbf` and `iat`, and no token is accepted after its `exp`.",
-    { examples: ['30s'] },
+    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf` and `iat` (FAPI 2.0 section 5.3.2.1).",
+    { default: '10s', examples: ['30s'] },
   ),
 }
 

@@ -52,7 +52,7 @@ export function issuerTerms({
     algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS),
     profile,
     tokens: tokenDialect(tokens),
-    clockToleranceMs: clockTolerance === undefined ? undefined : windowToMs(clockTolerance),
+    clockToleranceMs: windowToMs(clockTolerance),
   }
 }
 
