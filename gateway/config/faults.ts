@@ -55,3 +55,12 @@ function isPlace(path: string): boolean {
 export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
+
+/** Where a fault says that a key of a row is. @param index among all routes */
+export function placeOfKey(
+  file: string,
+  { documentedAt }: { readonly documentedAt?: string | undefined },
+  { index, key }: { readonly index: number; readonly key: string },
+): Pick<Fault, 'file' | 'path'> {
+  return { file, path: documentedAt === undefined ? `$.routes[${index}].${key}` : '$.openapi.rows' }
+}

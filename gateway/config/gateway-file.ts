@@ -10,7 +10,7 @@ import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/i
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
 import { checkPolicies, filePolicy, routePolicy } from './rules/policy-rules.ts'
-import { checkRows } from './rules/row-rules.ts'
+import { checkRows, operationRows } from './rules/row-rules.ts'
 import { checkGatewaySchema } from './rules/secret-rules.ts'
 import {
   addNetwork,
@@ -103,7 +103,9 @@ export function parseGatewayFile(
   const own = json.faults()
   if (own.length > 0) return { faults: own }
   const documented = documentedRoutes(written.openapi, written.routes, readFile)
-  const { faults } = documented
+  for (const { index, reason } of documented.unfit)
+    json.refuse({ path: `$.openapi.rows[${index}].path`, reason })
+  const faults = [...json.faults(), ...documented.faults]
   return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
 }
 
@@ -231,6 +233,7 @@ function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: WrittenGatewa
     json.refuse({ path: '$.routes', reason })
   }
   checkRows(json, '$.routes', routes, routePathFault)
+  checkRows(json, '$.openapi.rows', operationRows(openapi), routePathFault)
   for (const [index, route] of routes.entries()) {
     const path = `$.routes[${index}].scopes`
     if (!json.sound(path) || !json.sound(`$.routes[${index}].auth`)) continue

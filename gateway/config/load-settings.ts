@@ -1,5 +1,5 @@
 import { configFiles, type Environment, NAMES, parseEnvironment } from './environment.ts'
-import { ENVIRONMENT, type Fault, type Parsed } from './faults.ts'
+import { ENVIRONMENT, type Fault, type Parsed, placeOfKey } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import type { Overrides } from './json/json-file.ts'
 import { nameInFile } from './json/key-names.ts'
@@ -251,10 +251,10 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
 /** Only a webhook has a sender that a row can name. */
 function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
   const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
-  return routes.flatMap(({ webhookClient, auth }, index) =>
-    webhookClient === undefined || auth.has('hmac')
+  return routes.flatMap((route, index) =>
+    route.webhookClient === undefined || route.auth.has('hmac')
       ? []
-      : [{ file, path: `$.routes[${index}].webhookClient`, reason }],
+      : [{ ...placeOfKey(file, route, { index, key: 'webhookClient' }), reason }],
   )
 }
 
@@ -267,13 +267,14 @@ function issuerConflicts(merged: Merged, configFile: string, place: Place): Faul
     if (reason !== undefined) faults.push({ ...place('issuer', 'jwksUri'), reason })
   }
   const names = [issuer, ...issuers.map((other) => other.issuer)]
-  for (const [index, { trustIssuers = [], auth }] of merged.routes.entries()) {
-    const path = `$.routes[${index}].trustIssuers`
+  for (const [index, route] of merged.routes.entries()) {
+    const { trustIssuers = [], auth } = route
     const unknown = [...trustIssuers].find((name) => !names.includes(name))
-    const refuse = (reason: string) => faults.push({ file: configFile, path, reason })
+    const refuse = (reason: string) =>
+      faults.push({ ...placeOfKey(configFile, route, { index, key: 'trustIssuers' }), reason })
     if (unknown !== undefined)
       refuse(`names no issuer that is trusted: "${unknown}"; the issuers are ${names.join(', ')}`)
-    else if (merged.routes[index]?.trustIssuers !== undefined && !auth.has('bearer'))
+    else if (route.trustIssuers !== undefined && !auth.has('bearer'))
       refuse('needs "bearer" in "auth": only tokens have an issuer')
   }
   const reason = profile === 'fapi' ? fapiUriFault(jwksUri) : undefined

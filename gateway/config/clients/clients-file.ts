@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto'
 import { keysOf, type Principal } from '../../principal.ts'
-import type { Fault, Parsed } from '../faults.ts'
+import { type Fault, type Parsed, placeOfKey } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
 import type { CLIENT_KEYS, CLIENTS_FILE } from '../keys/clients-keys.ts'
 import type { Written } from '../keys/key-types.ts'
@@ -91,13 +91,17 @@ export function parseClients(file: string, text: string, sources = THIS_MACHINE)
 /** A fault for each row that names a client without webhooks. @param file gateway.json */
 export function webhookClientFaults(
   file: string,
-  routes: readonly { readonly webhookClient: string | undefined }[],
+  routes: readonly {
+    readonly webhookClient: string | undefined
+    readonly documentedAt?: string | undefined
+  }[],
   { byWebhookClient }: Pick<ClientTable, 'byWebhookClient'>,
 ): Fault[] {
-  return routes.flatMap(({ webhookClient: client }, index) => {
+  return routes.flatMap((route, index) => {
+    const { webhookClient: client } = route
     if (client === undefined || byWebhookClient.has(client)) return []
     const reason = `names no client of clients.json with "hmac": ${JSON.stringify(client)}`
-    return [{ file, path: `$.routes[${index}].webhookClient`, reason }]
+    return [{ ...placeOfKey(file, route, { index, key: 'webhookClient' }), reason }]
   })
 }
 

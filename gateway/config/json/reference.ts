@@ -57,8 +57,12 @@ function chapterOf(name: string): string {
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
 
+/** Explained as `routes[]`. */
+const EXPLAINED_ELSEWHERE = 'openapi.rows[]'
+
 /** Finds every object with keys of its own, in the order of the file. */
 function collect(schema: Schema, path: string, tables: Map<string, Schema>): void {
+  if (path === EXPLAINED_ELSEWHERE) return
   const { properties = {}, items, additionalProperties: values } = schema
   if (schema.properties !== undefined) tables.set(path, schema)
   for (const [key, value] of Object.entries(properties)) collect(value, join(path, key), tables)

@@ -1,4 +1,4 @@
-import { type Static, Type } from 'typebox'
+import { type Static, type TSchema, Type } from 'typebox'
 import {
   anyText,
   byName,
@@ -187,6 +187,25 @@ export const ROUTE = keys({
   ),
 })
 
+const { auth: _auth, scopes: _scopes, ...OF_OPERATIONS } = ROUTE.properties
+
+/** A row laid over operations of a description: the keys of a row without who may call, none of them with a default. */
+const OPERATION_ROW = Type.Unsafe<
+  Pick<Static<typeof ROUTE>, 'path'> & Partial<Omit<Static<typeof ROUTE>, 'auth' | 'scopes'>>
+>(
+  keys({
+    ...Object.fromEntries(
+      Object.entries(OF_OPERATIONS).map(([name, schema]) => [name, withoutDefault(schema)]),
+    ),
+    path: OF_OPERATIONS.path,
+  }),
+)
+
+function withoutDefault({ default: preset, ...schema }: TSchema & { readonly default?: unknown }): TSchema {
+  const examples = typeof preset === 'boolean' ? [!preset] : [preset]
+  return Type.Optional(preset === undefined ? schema : { examples, ...schema })
+}
+
 export const OPENAPI = keys({
   file: text('The document. References in it are followed within the document only.', {
     required: true,
@@ -211,6 +230,19 @@ export const OPENAPI = keys({
     [true, false, 'skip-patterns'],
     'Whether the parameters and JSON bodies of requests must fit the schemas of the document; otherwise they are refused with 400, and the problem names the place. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time (look-around in its midst, a reference to a group) says nothing; otherwise it is a fault.',
     { default: false },
+  ),
+  rows: list(
+    OPERATION_ROW,
+    'Keys laid over the operations of the document: `path` is that of an operation as callers use it, with the base path, or a prefix that ends in `/*`, for all operations below it; `methods` those of them that are meant (default: all). Every other key is one of a row of `routes`, but `auth` and `scopes`, which stay those of the document. Of several rows for one operation each key of the more specific one counts. A row that fits no operation is a fault.',
+    {
+      maxItems: 10_000,
+      examples: [
+        [
+          { path: '/v1/*', timeoutMs: 5000 },
+          { path: '/v1/users/{id}', methods: ['GET'], deprecated: '2026-12-31' },
+        ],
+      ],
+    },
   ),
 })
 

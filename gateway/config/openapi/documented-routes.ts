@@ -4,16 +4,17 @@ import { pathOfPointer } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
-import { foldedPattern } from '../rules/row-rules.ts'
+import { foldedPattern, operationRows } from '../rules/row-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
+import { laidOver, type OperationRow } from './operation-rows.ts'
 
 /** The keys of a row that decide which operations it covers. */
 type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
 
-/** A row that an operation stands for. */
-export interface DocumentedRow {
+/** A row that an operation stands for, with the keys laid over it. */
+export interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> {
   readonly path: string
   readonly methods: readonly string[]
   readonly auth: readonly RouteAuth[]
@@ -30,8 +31,13 @@ export interface DocumentedRoutes {
   readonly rows: readonly DocumentedRow[]
   /** What requests of a row are validated by: of the file's rows in their order, then of `rows`. */
   readonly operations: readonly (ValidatedOperations | undefined)[]
+  /** Of the document. */
   readonly faults: readonly Fault[]
+  /** Of rows of `openapi.rows`: their indexes, and what is wrong. */
+  readonly unfit: readonly { readonly index: number; readonly reason: string }[]
 }
+
+const NONE = { rows: [], operations: [], unfit: [] }
 
 /** Reads the document that gateway.json names, and what rows it stands for besides those of the file. */
 export function documentedRoutes(
@@ -39,7 +45,7 @@ export function documentedRoutes(
   own: readonly OwnRow[],
   readFile: ReadFile,
 ): DocumentedRoutes {
-  if (written === undefined) return { openapi: undefined, rows: [], operations: [], faults: [] }
+  if (written === undefined) return { ...NONE, openapi: undefined, faults: [] }
   const options: OpenApiFile = {
     schemes: {},
     validateRequests: false,
@@ -50,12 +56,13 @@ export function documentedRoutes(
     readFile,
     namedBy: '"openapi"',
   })
-  if (faults !== undefined) return { openapi: undefined, rows: [], operations: [], faults }
-  return merged(options, value.value, own)
+  if (faults !== undefined) return { ...NONE, openapi: undefined, faults }
+  return merged({ ...options, rows: operationRows(written) }, value.value, own)
 }
 
 function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[]): DocumentedRoutes {
   const { file, validateRequests } = options
+  const laid = laidOver(options.rows ?? [], api.operations)
   const validated = own.map(() => ({}) as Record<string, OperationPlace>)
   const patterns = new Map<string, number[]>()
   for (const [index, { path }] of own.entries()) {
@@ -75,20 +82,24 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
       shared.add(request)
       continue
     }
-    const place = { path, pointer, skipsPatterns: validateRequests === 'skip-patterns' }
+    const validatedBy = (written: OperationRow['validateRequests']): ValidatedOperations =>
+      written === false
+        ? {}
+        : { [method]: { path, pointer, skipsPatterns: (written ?? validateRequests) === 'skip-patterns' } }
     const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
       methodsMeet(methodSet(own[index]?.methods), new Set([method])),
     )
     const reason = sameElsewhere(first) ?? nearlySame(path, own, covering)
     if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
     if (covering === undefined) {
-      rows.push({ path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
-      operations.push({ [method]: place })
-    } else if (own[covering]?.validateRequests !== false) {
-      const skipsPatterns = (own[covering]?.validateRequests ?? validateRequests) === 'skip-patterns'
-      validated[covering] = { ...validated[covering], [method]: { ...place, skipsPatterns } }
+      const keys = laid.keysOf(operation)
+      rows.push({ ...keys, path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
+      operations.push(validatedBy(keys.validateRequests))
+    } else {
+      validated[covering] = { ...validated[covering], ...validatedBy(own[covering]?.validateRequests) }
     }
   }
+  const unfit = laid.unfit()
   // Which of several operations is meant is not known.
   for (const [index, row] of rows.entries())
     if (shared.has(requestOf(row.path, row.methods[0] ?? ''))) operations[index] = {}
@@ -97,12 +108,12 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
       if (shared.has(requestOf(own[index]?.path ?? '', method))) delete one[method]
   if (validateRequests === false || faults.length > 0) {
     const openapi = { file, hash: api.hash, document: undefined, skippedPatterns: [] }
-    return { openapi, rows, operations: [], faults }
+    return { openapi, rows, operations: [], faults, unfit }
   }
   const all = [...validated, ...operations].map((one) => (Object.keys(one).length > 0 ? one : undefined))
   const { found, skippedPatterns } = compiled(file, api, all)
   const openapi = { file, hash: api.hash, document: api.document, skippedPatterns }
-  return { openapi, rows, operations: all, faults: found }
+  return { openapi, rows, operations: all, faults: found, unfit }
 }
 
 /** Where a fault says that the operation is. @param documentedAt of its row */

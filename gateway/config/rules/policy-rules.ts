@@ -10,13 +10,14 @@ import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { Maintenance, Route, Screening, Settings } from '../settings.ts'
 import { methodFault, methodSet } from './method-rules.ts'
+import { type AnyRow, writtenRows } from './row-rules.ts'
 import { checkResponseFields, checkSending, lifecycleLines, sendingPolicy } from './sending-rules.ts'
 import { addNetwork } from './value-rules.ts'
 
 type WrittenRoute = WrittenGateway['routes'][number]
 /** What the file and its routes both say. */
 type WrittenPolicy = Pick<WrittenGateway, 'addresses' | 'maintenance' | 'responseHeaders'>
-type Written = Pick<WrittenGateway, 'routes'> & WrittenPolicy
+type Written = Pick<WrittenGateway, 'routes' | 'openapi'> & WrittenPolicy
 
 /** For a CORS route that lets every method through. */
 const COMMON_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
@@ -24,14 +25,11 @@ const COMMON_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
 /** Reports every fault in what the file and its routes say of addresses, CORS, maintenance, shadow and headers. */
 export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
   checkCommon(json, '$', written)
-  if (!Array.isArray(written.routes)) return
-  for (const [index, route] of written.routes.entries()) {
-    const at = `$.routes[${index}]`
-    if (route === null || typeof route !== 'object') continue
-    checkCommon(json, at, route)
-    checkCors(json, at, route)
-    checkSending(json, at, route)
-    json.check(`${at}.mode`, route, shadowFault)
+  for (const { at, row } of writtenRows(written)) {
+    checkCommon(json, at, row)
+    checkCors(json, at, row)
+    checkSending(json, at, row)
+    json.check(`${at}.mode`, row, shadowFault)
   }
 }
 
@@ -46,7 +44,7 @@ function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenPolicy)
   checkResponseFields(json, `${at}.responseHeaders`, responseHeaders)
 }
 
-function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: WrittenRoute): void {
+function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: AnyRow): void {
   if (cors === undefined) return
   json.checkEach(`${at}.cors.origins`, cors.origins, originFault)
   json.check(`${at}.cors.credentials`, cors, ({ credentials, origins }) =>
@@ -63,7 +61,7 @@ function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: Writt
   json.checkEach(`${at}.cors.exposedHeaders`, cors.exposedHeaders, nameFault)
 }
 
-function shadowFault({ mode, auth }: WrittenRoute): string | undefined {
+function shadowFault({ mode, auth }: Pick<AnyRow, 'mode'> & { readonly auth?: unknown }): string | undefined {
   if (mode !== 'shadow' || !Array.isArray(auth) || auth.some((kind) => kind !== 'none')) return undefined
   return 'must not be "shadow" where "auth" has only "none": nothing is decided there'
 }

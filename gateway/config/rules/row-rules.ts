@@ -1,12 +1,38 @@
 import { withoutNames } from '../../http/rules/path-template.ts'
 import type { JsonFile } from '../json/json-file.ts'
+import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 import { foldPath, pathFault } from './path-rules.ts'
+
+type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string | undefined>['rows']>[number]
+/** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
+export type AnyRow = WrittenGateway['routes'][number] | OperationRow
+
+/** The rows of the file with their JSON paths: those of `routes`, then those laid over operations. Either may be anything. */
+export function* writtenRows({
+  routes,
+  openapi,
+}: Pick<WrittenGateway, 'routes' | 'openapi'>): Iterable<{ readonly at: string; readonly row: AnyRow }> {
+  for (const [list, rows] of [
+    ['$.routes', routes],
+    ['$.openapi.rows', operationRows(openapi)],
+  ] as const) {
+    if (!Array.isArray(rows)) continue
+    for (const [index, row] of rows.entries())
+      if (typeof row === 'object' && row !== null) yield { at: `${list}[${index}]`, row }
+  }
+}
+
+/** The rows laid over operations. @param openapi may be anything */
+export function operationRows(openapi: WrittenGateway['openapi']): readonly OperationRow[] {
+  const rows = typeof openapi === 'object' ? openapi?.rows : undefined
+  return Array.isArray(rows) ? rows : []
+}
 
 /** The keys that routes and limits have in common. */
 interface WrittenRow {
   readonly path: string
-  readonly methods?: readonly string[]
+  readonly methods?: readonly string[] | undefined
 }
 
 /**

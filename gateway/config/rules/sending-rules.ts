@@ -13,14 +13,14 @@ import { LIMIT_FIELDS } from '../../http/rules/response-headers.ts'
 import { isToken } from '../../http/syntax/characters.ts'
 import { Field } from '../../http/syntax/field.ts'
 import type { JsonFile } from '../json/json-file.ts'
+import { childPath } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { routePathFault } from './path-rules.ts'
+import type { AnyRow } from './row-rules.ts'
 
 type WrittenRoute = WrittenGateway['routes'][number]
-type Written = Pick<
-  WrittenRoute,
-  'path' | 'rewrite' | 'upstreamHost' | 'rawPath' | 'requestHeaders' | 'deprecated' | 'sunset'
->
+type Key = 'path' | 'rewrite' | 'upstreamHost' | 'rawPath' | 'requestHeaders' | 'deprecated' | 'sunset'
+type Written = Pick<AnyRow, Key>
 
 const HOPS: ReadonlySet<string> = new Set(HOP_BY_HOP)
 /** What the gateway writes itself in responses, or what says where they end. */
@@ -70,7 +70,7 @@ export function checkSending(json: JsonFile<unknown>, at: string, route: Written
   json.checkEach(`${at}.requestHeaders.allow`, allow, (name) => allowFault(name) ?? again(name))
   json.checkEach(`${at}.requestHeaders.remove`, remove, (name) => changeFault(name) ?? again(name))
   for (const name of Object.keys(set))
-    json.check(`${at}.requestHeaders.set.${name}`, name, (it) => changeFault(it) ?? again(it))
+    json.check(childPath(`${at}.requestHeaders.set`, name), name, (it) => changeFault(it) ?? again(it))
 }
 
 function rewriteFault({ prefix, path }: NonNullable<Written['rewrite']>, own: string): string | undefined {
@@ -154,7 +154,7 @@ export function checkResponseFields(
       : undefined
   json.checkEach(`${at}.remove`, remove, (name) => responseFault(name) ?? again(name))
   for (const name of Object.keys(set))
-    json.check(`${at}.set.${name}`, name, (it) => responseFault(it) ?? keyedFault(it) ?? again(it))
+    json.check(childPath(`${at}.set`, name), name, (it) => responseFault(it) ?? keyedFault(it) ?? again(it))
 }
 
 function responseFault(name: string): string | undefined {
@@ -173,7 +173,7 @@ function keyedFault(name: string): string | undefined {
 }
 
 /** @param route without faults. @returns undefined when nothing changes */
-export function sendingPolicy(route: Written): SendingPolicy | undefined {
+export function sendingPolicy(route: Pick<WrittenRoute, Key>): SendingPolicy | undefined {
   const { path, rewrite, upstreamHost, rawPath, requestHeaders } = route
   if (rewrite === undefined && upstreamHost === 'preserve' && !rawPath && requestHeaders === undefined)
     return undefined

@@ -4,17 +4,19 @@ import { childPath } from '../json/json-path.ts'
 import { describeValue } from '../json/schema-check.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { pathFault } from '../rules/path-rules.ts'
+import { writtenRows } from '../rules/row-rules.ts'
 import { hostFault, tidyUpstream, upstreamFault, versionFault } from '../rules/value-rules.ts'
 import { DEFAULT_GROUP, type HealthCheckSettings, NO_POLICY, type UpstreamGroup } from './upstream-group.ts'
 
 type WrittenGroup = WrittenGateway['upstreams'][string]
-type Written = Pick<WrittenGateway, 'upstreams' | 'routes'>
+type Written = Pick<WrittenGateway, 'upstreams' | 'routes' | 'openapi'>
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
 const MAX_GROUPS = 256
 
 /** Reports every fault of the named groups, and every route that names none of them. */
-export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Written): void {
+export function checkGroups(json: JsonFile<unknown>, written: Written): void {
+  const { upstreams } = written
   if (typeof upstreams !== 'object' || upstreams === null || Array.isArray(upstreams)) return
   const names = Object.keys(upstreams)
   if (names.length > MAX_GROUPS) {
@@ -35,7 +37,7 @@ export function checkGroups(json: JsonFile<unknown>, { upstreams, routes }: Writ
     checkBreaker(json, `${path}.breaker`, group.breaker)
     checkTls(json, `${path}.tls`, group.tls)
   }
-  checkNames(json, routes, new Set([...names, DEFAULT_GROUP]))
+  checkNames(json, written, new Set([...names, DEFAULT_GROUP]))
 }
 
 /** The groups with every default filled in. The targets of the default group are those of `upstream`. */
@@ -129,10 +131,9 @@ function checkBreaker(json: JsonFile<unknown>, path: string, breaker: WrittenGro
   json.refuse({ path, reason: 'never opens: give "failures" above 0, or "failurePercent"' })
 }
 
-function checkNames(json: JsonFile<unknown>, routes: Written['routes'], names: ReadonlySet<string>): void {
-  if (!Array.isArray(routes)) return
-  for (const [index, route] of routes.entries()) {
-    json.check(`$.routes[${index}].upstream`, route?.upstream, (name: string) =>
+function checkNames(json: JsonFile<unknown>, written: Written, names: ReadonlySet<string>): void {
+  for (const { at, row } of writtenRows(written)) {
+    json.check(`${at}.upstream`, row.upstream, (name: string) =>
       names.has(name)
         ? undefined
         : `must name a group of "upstreams" or be "${DEFAULT_GROUP}", but is ${describeValue(name)}`,

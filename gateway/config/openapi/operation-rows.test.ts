@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { parseGatewayFile } from '../gateway-file.ts'
+
+const operation = { responses: { 200: { description: 'x' } }, security: [{ user: ['read'] }] }
+const DOCUMENT = {
+  openapi: '3.1.0',
+  info: { title: 'x', version: '1' },
+  servers: [{ url: '/v1' }],
+  components: { securitySchemes: { user: { type: 'http', scheme: 'bearer' } } },
+  paths: {
+    '/users': { get: operation, post: operation },
+    '/users/{id}': { get: operation, delete: operation },
+    '/other': { get: operation },
+  },
+}
+
+function parse(rows: unknown, routes: readonly object[] = [], openapi: object = {}) {
+  const text = JSON.stringify({ openapi: { file: 'api.json', rows, ...openapi }, routes })
+  return parseGatewayFile('g', text, () => JSON.stringify(DOCUMENT))
+}
+
+function routeOf(rows: readonly object[], path: string, method: string) {
+  const { value, faults } = parse(rows)
+  assert.deepEqual(faults, undefined)
+  return value!.routes.find((row) => row.path === path && row.methods?.has(method))
+}
+
+function faultOf(rows: unknown, routes: readonly object[] = []): string {
+  const { faults = [] } = parse(rows, routes)
+  assert.equal(faults.length, 1, JSON.stringify(faults))
+  assert.equal(faults[0]!.file, 'g')
+  return `${faults[0]!.path}: ${faults[0]!.reason}`
+}
+
+test('keys are laid over the operations that a row fits, and over no other; who may call stays', () => {
+  const rows = [
+    { path: '/v1/users/{id}', methods: ['GET'], timeoutMs: 7, deprecated: '2026-01-01', mode: 'shadow' },
+  ]
+  const laid = routeOf(rows, '/v1/users/{id}', 'GET')
+  assert.deepEqual([laid?.timeoutMs, laid?.isShadow], [7, true])
+  assert.match(laid?.responseLines ?? '', /^Deprecation: @1767225600\r$/m)
+  assert.deepEqual(
+    [laid?.scopes, laid?.auth, laid?.methods],
+    [[['read']], new Set(['bearer']), new Set(['GET', 'HEAD'])],
+  )
+  for (const [path, method] of [
+    ['/v1/users/{id}', 'DELETE'],
+    ['/v1/users', 'GET'],
+  ] as const) {
+    const other = routeOf(rows, path, method)
+    assert.deepEqual([other?.timeoutMs, other?.isShadow, other?.sending], [undefined, false, undefined])
+  }
+})
+
+test('a prefix is for all operations below it, and each key of the more specific row counts', () => {
+  const rows = [
+    { path: '/v1/users/{id}', timeoutMs: 3 },
+    { path: '/*', timeoutMs: 1, maxBodyBytes: 9 },
+    { path: '/v1/users/*', timeoutMs: 2, upstreamHost: 'users.internal' },
+  ]
+  const of = (path: string) => {
+    const { timeoutMs, maxBodyBytes, sending } = routeOf(rows, path, 'GET')!
+    return [timeoutMs, maxBodyBytes, sending?.host]
+  }
+  assert.deepEqual(of('/v1/users/{id}'), [3, 9, 'users.internal'])
+  assert.deepEqual(of('/v1/users'), [1, 9, undefined])
+})
+
+test('a rewritten prefix is that of each operation below it', () => {
+  for (const [prefix, first] of [
+    ['/internal', '/internal/users/'],
+    ['/', '/users/'],
+  ] as const) {
+    const { sending } = routeOf([{ path: '/v1/*', rewrite: { prefix } }], '/v1/users/{id}', 'GET')!
+    const { parts } = sending!.rewrite as { parts: readonly (string | { name: string })[] }
+    assert.deepEqual(
+      parts.map((part) => (typeof part === 'string' ? part : part.name)).join(''),
+      `${first}id`,
+    )
+  }
+})
+
+test('requests of an operation are not validated where a row says so', () => {
+  const { value } = parse([{ path: '/v1/users', validateRequests: false }], [], { validateRequests: true })
+  const validated = value!.routes.map(({ path, operations }) => [path, operations !== undefined])
+  assert.deepEqual(new Map(validated as [string, boolean][]).get('/v1/users'), false)
+  assert.deepEqual(new Map(validated as [string, boolean][]).get('/v1/other'), true)
+})
+
+test('a row that fits no operation is a fault that names what was meant', () => {
+  assert.match(
+    faultOf([{ path: '/v1/usres', timeoutMs: 1 }]),
+    /^\$\.openapi\.rows\[0\]\.path: fits no operation.*did you mean "\/v1\/users"\?$/,
+  )
+  assert.match(faultOf([{ path: '/v1/users/{user}' }]), /did you mean "\/v1\/users\/\{id\}"\?$/)
+  assert.match(faultOf([{ path: '/users' }]), /did you mean "\/v1\/users"\?$/)
+  assert.match(
+    faultOf([{ path: '/v1/users', methods: ['PUT'] }]),
+    /of "\/v1\/users" it has GET, POST, not PUT$/,
+  )
+  assert.match(faultOf([{ path: '/v2/*' }]), /fits no operation/)
+  const own = [{ path: '/v1/other', auth: ['none'] }]
+  assert.match(faultOf([{ path: '/v1/other', timeoutMs: 1 }], own), /rows of \$\.routes take the place/)
+})
+
+test('who may call, and keys, paths and values that no row may have, are faults with their place', () => {
+  assert.match(
+    faultOf([{ path: '/v1/users', auth: ['none'] }]),
+    /^\$\.openapi\.rows\[0\]\.auth: is not a known key/,
+  )
+  assert.match(
+    faultOf([{ path: '/v1/users', scopes: [] }]),
+    /^\$\.openapi\.rows\[0\]\.scopes: is not a known key/,
+  )
+  assert.match(faultOf([{ timeoutMs: 1 }]), /^\$\.openapi\.rows\[0\]\.path: is missing/)
+  assert.match(
+    faultOf([{ path: '/v1/users', upstream: 'nowhere' }]),
+    /^\$\.openapi\.rows\[0\]\.upstream: must name a group/,
+  )
+  assert.match(
+    faultOf([{ path: '/v1/users', rewrite: { prefix: '/x' } }]),
+    /^\$\.openapi\.rows\[0\]\.rewrite: must have "path"/,
+  )
+  assert.match(
+    faultOf([{ path: '/v1/users', requestHeaders: { set: { 'X-Auth-Subject': 'root' } } }]),
+    /^\$\.openapi\.rows\[0\]\.requestHeaders\.set\.X-Auth-Subject: must not name/,
+  )
+  assert.match(
+    faultOf([{ path: '/v1/users' }, { path: '/v1/users' }]),
+    /^\$\.openapi\.rows\[1\]\.path: "\/v1\/users" is also the path of/,
+  )
+  assert.match(faultOf('x'), /^\$\.openapi\.rows: must be an array/)
+})
