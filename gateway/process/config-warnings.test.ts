@@ -147,3 +147,27 @@ test('a shared port is warned of where the system resets what a gateway has not 
   writeFileSync(file, '1\n')
   assert.deepEqual(reusePortWarnings(shared, file), [])
 })
+
+test('a rewrite that leads to what another row keeps for other callers is warned of', () => {
+  const told = (routes: object[]) => {
+    const { value, faults } = parseGatewayFile('g', JSON.stringify({ routes }))
+    assert.deepEqual(faults, undefined)
+    return settingsWarnings(value!).filter((text) => text.includes('is sent on as'))
+  }
+  const admin = { path: '/api/admin/*', auth: ['bearer'] }
+  const open = { path: '/open/*', auth: ['none'] }
+  const [warning = ''] = told([admin, { ...open, rewrite: { prefix: '/api' } }])
+  assert.match(warning, /^\/open\/\* is sent on as \/api\/\*, which \/api\/admin\/\* keeps for other callers/)
+  const user = { path: '/u/{id}', auth: ['none'] }
+  assert.equal(told([admin, { ...user, rewrite: { path: '/api/{id}/keys' } }]).length, 1)
+  assert.deepEqual(told([admin, { ...user, rewrite: { path: '/api/users/{id}' } }]), [])
+  assert.deepEqual(told([admin, { ...open, auth: ['bearer'], rewrite: { prefix: '/api' } }]), [])
+  assert.deepEqual(
+    told([
+      { path: '/*', auth: ['bearer'] },
+      { ...open, rewrite: { prefix: '/x' } },
+    ]),
+    [],
+  )
+  assert.deepEqual(told([admin, open]), [])
+})

@@ -8,11 +8,14 @@ import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route, Settings } from '../config/settings.ts'
 import { groupWarnings } from '../config/upstreams/group-rules.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
-import { fixedLength, isTemplate } from '../http/rules/path-template.ts'
+import { fixedLength, isTemplate, patternsMeet } from '../http/rules/path-template.ts'
+import { patternOf, type Rewrite } from '../http/rules/policy/sending-policy.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
 /** More are only counted: a table can have thousands of rows. */
 const MAX_WARNINGS = 20
+/** Pairs of rows that are compared: an edit must not hold requests up. */
+const MAX_PAIRS = 100_000
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
 /** One sentence for each row of a limit table that is valid but probably a mistake. */
@@ -44,7 +47,33 @@ export function settingsWarnings(
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
     ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
+    ...rewriteWarnings(routes),
   ]
+}
+
+/** One sentence for each row whose rewritten paths are those of another row for other callers. */
+function rewriteWarnings(routes: readonly Route[]): readonly string[] {
+  const rewritten = routes.filter(({ sending }) => sending?.rewrite !== undefined)
+  if (rewritten.length * routes.length > MAX_PAIRS) return []
+  const callers = new Map(
+    routes.map((row) => [row, JSON.stringify([[...row.auth].sort(), row.scopes])] as const),
+  )
+  return rewritten.flatMap((row) => {
+    const path = patternOf(row.sending?.rewrite as Rewrite)
+    const other = routes.find(
+      (one) =>
+        one.upstream === row.upstream &&
+        callers.get(one) !== callers.get(row) &&
+        patternsMeet(one.path, path) &&
+        // Otherwise it was set aside for this row anyway.
+        !patternsMeet(one.path, row.path),
+    )
+    return other === undefined
+      ? []
+      : [
+          `${row.path} is sent on as ${path}, which ${other.path} keeps for other callers: whoever may use the one gets to what is behind the other`,
+        ]
+  })
 }
 
 /** One sentence for each certificate of an upstream that is not valid now. */

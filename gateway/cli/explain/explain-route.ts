@@ -2,7 +2,9 @@ import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
 import type { Route, Settings } from '../../config/settings.ts'
 import { groupsInUse } from '../../config/upstreams/group-rules.ts'
 import type { ServedRoute } from '../../exchange.ts'
+import { foldedName } from '../../http/rules/field-rules.ts'
 import { PathTable } from '../../http/rules/path-table.ts'
+import { rewrittenPath, type SendingPolicy } from '../../http/rules/policy/sending-policy.ts'
 import { LimitTable } from '../../limits/table/limit-table.ts'
 import type { Refusal } from '../../refusals.ts'
 import { type RoutedExchange, route } from '../../stages/route.ts'
@@ -57,7 +59,7 @@ export const command: Command = {
     else {
       const limit = limiter.find(path, method)?.row.name
       print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
-      print(describeRoute(winner, settings))
+      print(describeRoute(winner, settings, path))
       for (const warning of issuerWarnings({ ...settings, routes: [winner] })) print(`  warning   ${warning}`)
       print(
         `  limit     ${limit === undefined ? 'none' : `${limit}: countersign explain limit ${method} ${path}`}`,
@@ -90,7 +92,23 @@ function issuersOf({ issuer, audience, issuers }: Settings): string {
     .join(', ')
 }
 
-function describeRoute(row: Route, settings: Settings): string {
+/** What of the request the row changes. */
+function sentOf(sending: SendingPolicy | undefined, path: string): [string, string][] {
+  if (sending === undefined) return []
+  const { rewrite, isRaw, host, namesTarget, allowed, removed, added } = sending
+  const set = new Set(added.map(({ lower }) => foldedName(lower)))
+  const lost = [...removed].filter((name) => !set.has(name))
+  const rows: [string, string][] = [
+    ['path', rewrite === undefined ? (isRaw ? 'as the client writes it' : '') : rewrittenPath(rewrite, path)],
+    ['Host', namesTarget ? 'that of the upstream' : (host ?? '')],
+    ['lets pass', [...allowed].join(', ')],
+    ['sets', added.map(({ name, value }) => `${name}: ${value}`).join(', ')],
+    ['removes', lost.join(', ')],
+  ]
+  return rows.filter(([, text]) => text !== '')
+}
+
+function describeRoute(row: Route, settings: Settings, path: string): string {
   const group = groupsInUse(settings).find(({ name }) => name === row.upstream)
   const seconds = (ms: number | undefined) => (ms === undefined ? 'any time' : `${ms / 1000} s`)
   const rows: [string, string][] = [
@@ -101,6 +119,7 @@ function describeRoute(row: Route, settings: Settings): string {
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', group?.targets.join(', ') ?? row.upstream],
+    ...sentOf(row.sending, path),
     ...(row.screening?.maintenance === undefined
       ? []
       : [['closed', 'for maintenance, now'] as [string, string]]),

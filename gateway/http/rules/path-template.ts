@@ -79,6 +79,18 @@ export function withoutNames(path: string): string {
   return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }
 
+/** Whether a path may be one of both: exact paths, templates, or prefixes that end in `/*`. Parts of a segment are not compared. */
+export function patternsMeet(one: string, other: string): boolean {
+  const [segments, others] = [segmentsOf(one), segmentsOf(other)]
+  for (const [at, segment] of segments.entries()) {
+    const against = others[at]
+    if (segment === '*' || against === '*') return true
+    if (against === undefined) return false
+    if (!isTemplate(segment) && !isTemplate(against) && segment !== against) return false
+  }
+  return segments.length === others.length
+}
+
 interface Node<Entry> {
   readonly fixed: Map<string, Node<Entry>>
   /** Segments with parameters, the more specific ones first. */

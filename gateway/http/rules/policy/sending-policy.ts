@@ -28,6 +28,12 @@ export interface SendingPolicy {
   readonly added: readonly Field[]
 }
 
+/** The paths that a rewrite leads to, as a row would have them. */
+export function patternOf(rewrite: Rewrite): string {
+  if ('prefix' in rewrite) return `${rewrite.prefix}/*`
+  return rewrite.parts.map((part) => (typeof part === 'string' ? part : `{${part.name}}`)).join('')
+}
+
 /** @param path in canonical form, which the row covers */
 export function rewrittenPath(rewrite: Rewrite, path: string): string {
   if ('prefix' in rewrite) return rewrite.prefix + path.slice(rewrite.replaced)

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+
+test('what a row changes of a request is told as the service would get it', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'explain-route-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const file = join(dir, 'gateway.json')
+  const sending = {
+    rewrite: { path: '/internal/{id}' },
+    upstreamHost: 'target',
+    requestHeaders: { allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] },
+  }
+  const routes = [
+    { path: '/users/{id}', auth: ['none'], ...sending },
+    { path: '/*', auth: ['none'] },
+  ]
+  writeFileSync(file, JSON.stringify({ routes }))
+  const explain = (path: string) =>
+    spawnSync(process.execPath, [PROGRAM, 'explain', 'route', 'GET', path, '--config', file], {
+      encoding: 'utf8',
+    }).stdout
+  const told = explain('/users/42')
+  for (const line of [
+    'path      /internal/42',
+    'Host      that of the upstream',
+    'lets pass x-auth-token',
+    'sets      X-Env: prod',
+    'removes   cookie',
+  ])
+    assert.ok(told.includes(`  ${line}\n`), `${line} in ${told}`)
+  assert.doesNotMatch(explain('/other'), /^ {2}(?:path|Host|sets) /m)
+})
