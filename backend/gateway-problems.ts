@@ -16,6 +16,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   401: [
     'missing_token',
     'invalid_token',
+    'insufficient_user_authentication',
     'invalid_dpop_proof',
     'use_dpop_nonce',
     'missing_credentials',

@@ -19,6 +19,10 @@ export interface Principal {
   readonly scopes: ReadonlySet<string>
   /** The same, as the space-separated string that goes upstream. */
   readonly scope: string
+  /** `acr` of the token: how the user was authenticated. Undefined when it does not say. */
+  readonly acr?: string
+  /** `auth_time` of the token and its issuer's clock tolerance, epoch milliseconds. Undefined when it does not say, or says the future. */
+  readonly authenticatedAtMs?: number
   /** Unique across users and machines. */
   readonly key: string
   /** The key that limits count by: `p:` and the key, so never that of an address. Made once, because each request looks it up. */

@@ -32,6 +32,10 @@ export const REFUSALS = {
     schema_violation: { status: 400, detail: 'The request does not fit the description of the API.' },
     missing_token: { status: 401, detail: 'An access token is needed.' },
     invalid_token: { status: 401, detail: 'The access token is not valid.' },
+    insufficient_user_authentication: {
+      status: 401,
+      detail: 'The user must be authenticated once more, or in another way.',
+    },
     invalid_dpop_proof: { status: 401, detail: 'The DPoP proof is not valid.' },
     use_dpop_nonce: { status: 401, detail: 'The DPoP proof needs a nonce from this server.' },
     missing_credentials: { status: 401, detail: 'A credential is needed.' },

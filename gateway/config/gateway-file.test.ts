@@ -7,6 +7,7 @@ import { RFC9068, tokenDialect } from './token-dialects.ts'
 
 /** Of a route that says nothing of it. */
 const NO_POLICY = {
+  stepUp: undefined,
   trustIssuers: undefined,
   webhookClient: undefined,
   screening: undefined,
@@ -194,6 +195,8 @@ test('every key of the file arrives, and a route has its own bounds before those
         methods: ['GET', 'POST'],
         auth: ['bearer'],
         scopes: ['x:y', 'z'],
+        acr: ['sca'],
+        maxAuthAge: '5m',
         timeoutMs: 6,
         idleTimeoutMs: 7,
         maxBodyBytes: 0,
@@ -300,6 +303,7 @@ test('every key of the file arrives, and a route has its own bounds before those
         maxBodyBytes: 0,
         clientCert: true,
         ...NO_POLICY,
+        stepUp: { acr: ['sca'], maxAgeMs: 300_000 },
       },
       {
         path: '/b',

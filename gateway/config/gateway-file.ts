@@ -22,7 +22,7 @@ import {
   versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
-import type { Settings } from './settings.ts'
+import type { Settings, StepUp } from './settings.ts'
 import { checkGroups, upstreamGroups } from './upstreams/group-rules.ts'
 
 /** Settings that need the environment, or another file, to be complete. */
@@ -158,6 +158,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       methods: methodSet(route.methods),
       auth: new Set(route.auth),
       scopes: scopeSets(route.scopes),
+      stepUp: stepUpOf(route),
       upstream: route.upstream,
       timeoutMs: route.timeoutMs ?? timeouts.totalMs,
       idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
@@ -180,6 +181,11 @@ function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readon
 function scopeSets(scopes: WrittenRoute['scopes']): Settings['routes'][number]['scopes'] {
   const sets = scopes.filter((one) => typeof one !== 'string')
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
+}
+
+function stepUpOf({ acr, maxAuthAge }: WrittenRoute): StepUp | undefined {
+  if (acr === undefined && maxAuthAge === undefined) return undefined
+  return { acr, maxAgeMs: maxAuthAge === undefined ? undefined : windowToMs(maxAuthAge) }
 }
 
 function checkTexts(json: JsonFile<unknown>, written: WrittenGateway): void {

@@ -306,3 +306,16 @@ test('a row trusts only issuers that the configuration has, whoever names them',
     /\$\.routes\[0\]\.trustIssuers: needs "bearer" in "auth"/,
   )
 })
+
+test('a row asks for step-up authentication only where access tokens are accepted and not everybody', () => {
+  const row = (auth: string[], more: object) => ({ routes: [{ path: '/*', auth, ...more }] })
+  good(row(['bearer', 'hmac'], { acr: ['sca'], maxAuthAge: '5m' }))
+  assert.match(
+    faults(row(['bearer', 'none'], { acr: ['sca'] })).join(),
+    /\$\.routes\[0\]\.acr: must not be asked for where "auth" has "none"/,
+  )
+  assert.match(
+    faults(row(['hmac'], { maxAuthAge: '5m' })).join(),
+    /\$\.routes\[0\]\.maxAuthAge: must not be asked for where "auth" has no "bearer"/,
+  )
+})

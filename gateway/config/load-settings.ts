@@ -11,6 +11,7 @@ import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { remainingFaults } from './rules/remaining-faults.ts'
 import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
+import { stepUpConflicts, webhookConflicts } from './rules/row-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
@@ -171,6 +172,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] 
     ...adminFaults(merged, place('adminHost')),
     ...issuerConflicts(merged, configFile, place),
     ...webhookConflicts(configFile, merged.routes),
+    ...stepUpConflicts(configFile, merged.routes),
   ]
 }
 
@@ -246,16 +248,6 @@ function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSe
     if (documentedAt === undefined) return [{ file, path: `$.routes[${index}].auth`, reason }]
     return [{ ...placeOfOperation(documentedAt), reason }]
   })
-}
-
-/** Only a webhook has a sender that a row can name. */
-function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
-  const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
-  return routes.flatMap((route, index) =>
-    route.webhookClient === undefined || route.auth.has('hmac')
-      ? []
-      : [{ ...placeOfKey(file, route, { index, key: 'webhookClient' }), reason }],
-  )
 }
 
 /** Conflicts of our own issuer with other issuers and with its profile. */

@@ -33,6 +33,14 @@ export interface Maintenance {
   readonly passes: BlockList | undefined
 }
 
+/** How and when a user must have been authenticated. */
+export interface StepUp {
+  /** One of these must be `acr` of the token; undefined: any, or none. */
+  readonly acr: readonly string[] | undefined
+  /** How long ago `auth_time` may be; undefined: at any time. */
+  readonly maxAgeMs: number | undefined
+}
+
 /** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
 export interface Route {
   /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
@@ -42,6 +50,8 @@ export interface Route {
   readonly auth: ReadonlySet<RouteAuth>
   /** Sets of which the caller must hold one whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: none is asked for. */
   readonly scopes: readonly (readonly string[])[]
+  /** How the user must have been authenticated (RFC 9470); undefined: in any way, at any time. */
+  readonly stepUp: StepUp | undefined
   /** Names of the issuers whose tokens it accepts; undefined: all. */
   readonly trustIssuers: ReadonlySet<string> | undefined
   /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { authorize } from './authorize.ts'
-import { makeExchange, makeGateway, makePrincipal, makeRoute } from './stage.test-support.ts'
+import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from './stage.test-support.ts'
 
 function authorized(needed: readonly (string | readonly string[])[], held: readonly string[] | undefined) {
   const { exchange } = makeExchange({ headers: { Authorization: 'DPoP x' } })
@@ -46,5 +46,51 @@ describe('authorize', () => {
 
   it('refuses nobody in particular as well', () => {
     assert.equal(authorized(['read'], undefined)?.code, 'insufficient_scope')
+  })
+
+  it('refuses a user who was not authenticated as the route asks for, in words of RFC 9470', () => {
+    const { exchange } = makeExchange({ headers: { Authorization: 'Bearer x' } })
+    const { gateway } = makeGateway()
+    exchange.route = makeRoute({ stepUp: { acr: ['sca', 'hw'], maxAgeMs: 300_000 } })
+    const refusedAs = (acr?: string, authenticatedAtMs?: number) => {
+      exchange.principal = makePrincipal({
+        ...(acr !== undefined && { acr }),
+        ...(authenticatedAtMs !== undefined && { authenticatedAtMs }),
+      })
+      return authorize(gateway, exchange)
+    }
+    assert.equal(refusedAs('hw', NOW_MS - 300_000), undefined)
+    for (const refused of [
+      refusedAs(undefined, NOW_MS),
+      refusedAs('pwd', NOW_MS),
+      refusedAs('sca hw', NOW_MS),
+    ])
+      assert.match(refused?.cause ?? '', /^acr .* is not sca or hw$/)
+    assert.match(refusedAs('sca')?.cause ?? '', /no auth_time/)
+    const refused = refusedAs('sca', NOW_MS - 300_001)
+    assert.deepEqual([refused?.status, refused?.code], [401, 'insufficient_user_authentication'])
+    assert.match(
+      refused?.headers[1] ?? '',
+      /^Bearer realm="api", error="insufficient_user_authentication", error_description="More recent authentication is required\.", acr_values="sca hw", max_age="300"$/,
+    )
+    exchange.principal = undefined
+    assert.equal(authorize(gateway, exchange)?.code, 'insufficient_user_authentication')
+  })
+
+  it('names a missing scope before a missing authentication, which would not help alone', () => {
+    const { exchange } = makeExchange()
+    exchange.route = makeRoute({ scopes: [['admin']], stepUp: { acr: ['sca'], maxAgeMs: undefined } })
+    exchange.principal = makePrincipal()
+    assert.equal(authorize(makeGateway().gateway, exchange)?.code, 'insufficient_scope')
+  })
+
+  it('only reports a missing authentication in shadow mode', () => {
+    const { exchange } = makeExchange()
+    exchange.route = makeRoute({ isShadow: true, stepUp: { acr: ['sca'], maxAgeMs: undefined } })
+    exchange.principal = makePrincipal()
+    const { gateway, measured } = makeGateway()
+    assert.equal(authorize(gateway, exchange), undefined)
+    assert.ok(exchange.principal)
+    assert.match(measured.join(), /gateway_shadow_refusals_total .*insufficient_user_authentication/)
   })
 })

@@ -149,6 +149,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     methods: undefined,
     auth: new Set(['none']),
     scopes: [],
+    stepUp: undefined,
     upstream: 'default',
     timeoutMs: undefined,
     idleTimeoutMs: 1000,

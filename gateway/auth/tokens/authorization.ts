@@ -43,18 +43,23 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
   return lower === 'bearer' || lower === 'dpop' ? lower : undefined
 }
 
-/** Why a request is refused, in the words of RFC 6750 section 3.1 and RFC 9449 section 7.1. */
+/** Why a request is refused, in the words of RFC 6750 section 3.1, RFC 9449 section 7.1 and RFC 9470 section 3. */
 interface ChallengeError {
   readonly error:
     | 'invalid_request'
     | 'invalid_token'
     | 'insufficient_scope'
+    | 'insufficient_user_authentication'
     | 'invalid_dpop_proof'
     | 'use_dpop_nonce'
   /** Sentence for the client's developer. Characters that the grammar forbids are left out. */
   readonly description?: string
   /** The scopes that are needed, space-separated. */
   readonly scope?: string
+  /** How the user must have been authenticated, space-separated. */
+  readonly acrValues?: string | undefined
+  /** How long ago at most. */
+  readonly maxAgeSeconds?: number | undefined
   /** How the token was presented: only that challenge names the error. Undefined when unknown: both do. */
   readonly scheme: Scheme | undefined
 }
@@ -81,10 +86,12 @@ export function challenges(refused?: ChallengeError): readonly string[] {
   ]
 }
 
-function attributesOf({ error, description, scope }: ChallengeError): string[] {
+function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: ChallengeError): string[] {
   const attributes = [`error="${error}"`]
   if (description !== undefined) attributes.push(`error_description="${quotable(description)}"`)
   if (scope !== undefined) attributes.push(`scope="${quotable(scope)}"`)
+  if (acrValues !== undefined) attributes.push(`acr_values="${acrValues}"`)
+  if (maxAgeSeconds !== undefined) attributes.push(`max_age="${maxAgeSeconds}"`)
   return attributes
 }
 

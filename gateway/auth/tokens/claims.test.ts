@@ -384,3 +384,17 @@ test('tokens with the claims of Keycloak and of Auth0 (RFC 9068 profile) prove w
     assert.ok(principal?.scopes.has('accounts:read'))
   }
 })
+
+test('how and when the user was authenticated is told, with the tolerance of the issuer', () => {
+  const told = (changes: Members, clockToleranceMs = 10_000) => {
+    const { principal } = readClaims(goodClaims(changes), { ...rules, clockToleranceMs }, NOW_MS)
+    assert.ok(principal)
+    return [principal.acr, principal.authenticatedAtMs]
+  }
+  assert.deepEqual(told({ acr: 'sca', auth_time: NOW_SECONDS - 60 }, 0), ['sca', NOW_MS - 60_000])
+  assert.deepEqual(told({ auth_time: NOW_SECONDS - 60 }, 5000), [undefined, NOW_MS - 55_000])
+  assert.deepEqual(told({ auth_time: NOW_SECONDS + 10 }), [undefined, NOW_MS + 20_000])
+  // Milliseconds by mistake, or a time that has not come, would be recent for ever.
+  for (const auth_time of [NOW_MS, NOW_SECONDS + 11, '1', null, Number.POSITIVE_INFINITY])
+    assert.deepEqual(told({ acr: 1, auth_time }), [undefined, undefined], String(auth_time))
+})

@@ -102,7 +102,9 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const visible = { sub: visibleId(sub), client: client && visibleId(client), sid }
   const names = rules.own ? ownNames(visible) : namesOf(rules.issuer, visible)
   const granted = confined(scopes, rules.scopes)
-  return { principal: toPrincipal(names, { isForNoUser, granted, expiresAtMs }), binding, expiresAtMs }
+  const authentication = authenticationOf(claims, nowMs, clockToleranceMs)
+  const principal = toPrincipal(names, { isForNoUser, granted, expiresAtMs, authentication })
+  return { principal, binding, expiresAtMs }
 }
 
 function invalid(cause: string): ClaimsReading {
@@ -210,13 +212,32 @@ function confined(scopes: readonly string[], allowed: ReadonlySet<string> | unde
   return allowed === undefined ? scopes : scopes.filter((one) => allowed.has(one))
 }
 
+/** What RFC 9470 section 6 compares. A claim that cannot be so counts as missing, since only some rows ask for it. */
+function authenticationOf(
+  { acr, auth_time: time }: JsonObject,
+  nowMs: number,
+  clockToleranceMs: number,
+): Pick<Principal, 'acr' | 'authenticatedAtMs'> {
+  return {
+    ...(typeof acr === 'string' && { acr }),
+    ...(isNumericDate(time) &&
+      time * 1000 <= nowMs + clockToleranceMs && { authenticatedAtMs: time * 1000 + clockToleranceMs }),
+  }
+}
+
 function toPrincipal(
   { sub, client, sid }: Names,
   {
     isForNoUser,
     granted,
     expiresAtMs,
-  }: { readonly isForNoUser: boolean; readonly granted: readonly string[]; readonly expiresAtMs: number },
+    authentication,
+  }: {
+    readonly isForNoUser: boolean
+    readonly granted: readonly string[]
+    readonly expiresAtMs: number
+    readonly authentication: Pick<Principal, 'acr' | 'authenticatedAtMs'>
+  },
 ): Principal {
   // RFC 9068 section 2.2: without a user, sub is the client itself.
   const isOfClient = client !== undefined && (isForNoUser || client === sub)
@@ -230,6 +251,7 @@ function toPrincipal(
     expiresAtMs,
     scopes,
     scope: [...scopes].join(' '),
+    ...authentication,
     ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
   } satisfies Principal)
 }

@@ -116,6 +116,7 @@ function describeRoute(row: Route, settings: Settings, path: string): string {
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
     ...(row.auth.has('bearer') ? [['tokens', `of ${issuersOf(settings)}`] as [string, string]] : []),
     ['scopes', row.scopes.map((set) => set.join(' and ')).join(', or ') || 'none needed'],
+    ...(row.stepUp === undefined ? [] : [['step-up', stepUpOf(row.stepUp)] as [string, string]]),
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', group?.targets.join(', ') ?? row.upstream],
@@ -128,4 +129,10 @@ function describeRoute(row: Route, settings: Settings, path: string): string {
       : []),
   ]
   return rows.map(([name, text]) => `  ${name.padEnd(10)}${text}`).join('\n')
+}
+
+function stepUpOf({ acr, maxAgeMs }: NonNullable<Route['stepUp']>): string {
+  const way = acr && `authenticated by ${acr.join(' or ')}`
+  const age = maxAgeMs === undefined ? undefined : `authenticated at most ${maxAgeMs / 1000} s ago`
+  return [way, age].filter((one) => one !== undefined).join(', ')
 }

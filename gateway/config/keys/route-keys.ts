@@ -10,6 +10,7 @@ import {
   keys,
   list,
   milliseconds,
+  span,
   TEXT,
   text,
 } from './key-types.ts'
@@ -106,6 +107,20 @@ export const ROUTE = keys({
       default: [],
       examples: [['transfers:write'], [['transfers:write', 'accounts:read'], ['admin']]],
     },
+  ),
+  acr: list(
+    Type.String({
+      maxLength: 256,
+      pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
+      patternErrorMessage: 'must be visible ASCII without spaces, quotes and backslashes',
+    }),
+    'Ways of authentication, as the issuers name them, of which `acr` of the token must be one. Otherwise, and without the claim, 401 tells the client what is needed (RFC 9470). Default: any.',
+    { minItems: 1, maxItems: 32, uniqueItems: true, examples: [['urn:example:psd2:sca']] },
+  ),
+  maxAuthAge: span(
+    'smhd',
+    'How long ago the user may have been authenticated, by `auth_time` of the token. Otherwise, and without the claim, 401 tells the client so (RFC 9470). Default: at any time.',
+    { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
     default: 'default',

@@ -1,6 +1,8 @@
 import { withoutNames } from '../../http/rules/path-template.ts'
+import { type Fault, placeOfKey } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
+import type { Route } from '../settings.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 import { foldPath, pathFault } from './path-rules.ts'
 
@@ -91,4 +93,27 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
   }
   if (!methodsMeet(methodSet(row.methods), methodSet(other.row.methods))) return undefined
   return `${written} is also the path of ${other.at}: give each of the two "methods" that the other has not (GET includes HEAD)`
+}
+
+/** Only a webhook has a sender that a row can name. */
+export function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
+  const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
+  return routes.flatMap((route, index) =>
+    route.webhookClient === undefined || route.auth.has('hmac')
+      ? []
+      : [{ ...placeOfKey(file, route, { index, key: 'webhookClient' }), reason }],
+  )
+}
+
+/** Only an access token says how a user was authenticated. */
+export function stepUpConflicts(file: string, routes: readonly Route[]): Fault[] {
+  return routes.flatMap((route, index) => {
+    const { stepUp, auth } = route
+    if (stepUp === undefined || (auth.has('bearer') && !auth.has('none'))) return []
+    const reason = auth.has('none')
+      ? 'must not be asked for where "auth" has "none": anyone passes without it'
+      : 'must not be asked for where "auth" has no "bearer": only an access token says how a user was authenticated'
+    const key = stepUp.acr === undefined ? 'maxAuthAge' : 'acr'
+    return [{ ...placeOfKey(file, route, { index, key }), reason }]
+  })
 }

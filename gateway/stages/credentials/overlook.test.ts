@@ -21,6 +21,7 @@ describe('shadow mode', () => {
     const passed = codes.filter((code) => overlooked(code).refused === undefined)
     assert.deepEqual(passed.sort(), [
       'insufficient_scope',
+      'insufficient_user_authentication',
       'invalid_certificate',
       'invalid_credentials',
       'invalid_dpop_proof',
@@ -39,11 +40,11 @@ describe('shadow mode', () => {
     ])
   })
 
-  it('believes nobody whom it overlooks, unless only the scopes are too few, and counts each', () => {
+  it('believes nobody whom it overlooks, unless only the scopes or the authentication are not enough, and counts each', () => {
     for (const code of codes) {
       const { refused, principal, measured } = overlooked(code)
       if (refused !== undefined) continue
-      assert.equal(principal !== undefined, code === 'insufficient_scope', code)
+      assert.equal(principal !== undefined, code.startsWith('insufficient_'), code)
       assert.deepEqual(measured, [`gateway_shadow_refusals_total /shadow ${code}`])
     }
   })

@@ -36,7 +36,8 @@ export function overlook(
 ): Refusal | undefined {
   if (refused === undefined) return undefined
   // The caller is who it says, and the service is told what it may do.
-  const isProved = refused.code === 'insufficient_scope'
+  const isProved =
+    refused.code === 'insufficient_scope' || refused.code === 'insufficient_user_authentication'
   if (!isProved && !OVERLOOKED.has(refused.code)) return refused
   if (!isProved) exchange.principal = undefined
   gateway.metrics.gateway_shadow_refusals_total.count(exchange.route?.path ?? '', refused.code)
