@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Stream } from 'node:http2'
+import { writeFileSync } from 'node:fs'
+import {
+  connect,
+  createServer as createHttp2Server,
+  type Http2Server,
+  type ServerHttp2Stream,
+} from 'node:http2'
 import { type AddressInfo, createServer, type Server } from 'node:net'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { sendBytes, statusOf } from './client.ts'
-import { startGateway, type TestGateway } from './running-gateway.ts'
+import { ask } from './http2-client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { headerOf, openWire } from './wire.ts'
 
 const ROUTES = [
@@ -31,6 +39,7 @@ const ROUTES = [
   { path: '/old/*', auth: ['none'], deprecated: '2026-01-01', sunset: '2027-01-31T12:00:00Z' },
   { path: '/old/closed', auth: ['bearer'], deprecated: '2026-01-01' },
   { path: '/new/*', auth: ['none'], upstream: 'h2', upstreamHost: 'target', rewrite: { prefix: '/svc' } },
+  { path: '/either/*', auth: ['none'], upstream: 'either', upstreamHost: 'target' },
   { path: '/new/named/*', auth: ['none'], upstream: 'h2', upstreamHost: 'grpc.internal' },
 ]
 
@@ -74,12 +83,19 @@ describe('a request on its way to the service', () => {
     http2Port = (http2.address() as AddressInfo).port
     gateway = await startGateway({
       config: {
-        upstream: `http://127.0.0.1:${upstreamPort}`,
-        upstreams: { h2: { targets: [`h2c://127.0.0.1:${http2Port}`] } },
-        routes: ROUTES,
+        ...configOf(ROUTES),
       },
       limits: [{ path: '/raw/limited', limit: 100, window: '1h', purpose: 'tests' }],
     })
+  })
+  const configOf = (routes: readonly object[]) => ({
+    http2: true,
+    upstream: `http://127.0.0.1:${upstreamPort}`,
+    upstreams: {
+      h2: { targets: [`h2c://127.0.0.1:${http2Port}`] },
+      either: { targets: ['http://localhost:1', `http://localhost:${upstreamPort}`] },
+    },
+    routes,
   })
   after(async () => {
     await gateway.end()
@@ -257,5 +273,53 @@ describe('a request on its way to the service', () => {
     const refused = await send('/old/closed')
     assert.deepEqual([statusOf(refused), headerOf(refused, 'deprecation')], [401, '@1767225600'])
     assert.equal(headerOf(await send('/plain'), 'deprecation'), '@1')
+  })
+
+  it('has the Host of the upstream that it goes to in the end', async () => {
+    for (let i = 0; i < 3; i++) {
+      assert.equal(statusOf(await send('/either/a')), 200)
+      assert.deepEqual(valuesOf('host'), [`localhost:${upstreamPort}`])
+    }
+  })
+
+  it('over HTTP/2 is changed as over HTTP/1.1', async () => {
+    const session = connect(gateway.url)
+    const over = (path: string, headers: Record<string, string> = {}) =>
+      ask(session, { path, headers: { Host: 'bank.example', ...headers } })
+    await over('/users/a%20b?c', { 'x-auth-token': 't' })
+    assert.match(heads.at(-1) ?? '', /^GET \/internal\/a%20b\?c HTTP\/1\.1\r\nhost: bank\.example\r\n/)
+    assert.deepEqual(valuesOf('x-auth-token'), [])
+    await over('/raw/%7e//a')
+    assert.match(heads.at(-1) ?? '', /^GET \/raw\/%7e\/\/a HTTP/)
+    assert.equal((await over('/raw/%2569nner/a')).status, 400)
+    await over('/fields/a', { 'x-auth-token': 't', 'x-auth-subject': 'root', cookie: 'a=b' })
+    assert.deepEqual(
+      [valuesOf('x-auth-token'), valuesOf('x-auth-subject'), valuesOf('cookie')],
+      [['t'], [], []],
+    )
+    assert.equal((await over('/plain', { 'x-http-method': 'DELETE' })).status, 400)
+    session.close()
+  })
+
+  it('is changed by the rows in force, on a connection that was there before an edit too', async () => {
+    const wire = await openWire(gateway.port)
+    const sent = async () => {
+      const from = heads.length
+      wire.send('GET /api/edited HTTP/1.1\r\nHost: bank.example\r\nX-A: a\r\n\r\n')
+      return until(() => heads[from])
+    }
+    assert.match(await sent(), /^GET \/v2\/edited /)
+    const edited = ROUTES.map((row) =>
+      row.path === '/api/*'
+        ? { ...row, rewrite: { prefix: '/v3' }, requestHeaders: { remove: ['x-a'] } }
+        : row,
+    )
+    writeFileSync(join(gateway.dir, 'gateway.json'), JSON.stringify(configOf(edited)))
+    const head = await until(async () => {
+      const now = await sent()
+      return now.startsWith('GET /v3/edited ') ? now : undefined
+    })
+    assert.doesNotMatch(head, /^x-a:/im)
+    wire.socket.destroy()
   })
 })

@@ -35,8 +35,8 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
     const refused = checkLeniency(gateway, exchange, { entry, row })
     if (refused !== undefined) return refused
   }
-  if (row.sending !== undefined && !isRewritable(row.sending.rewrite, exchange.path)) return NOT_REWRITABLE
   exchange.route = row
+  if (row.sending !== undefined && !isRewritable(row.sending.rewrite, exchange.path)) return NOT_REWRITABLE
   const length = exchange.headers.contentLength
   return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined
 }

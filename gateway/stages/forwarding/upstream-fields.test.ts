@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import fc from 'fast-check'
 import { Exchange } from '../../exchange.ts'
+import { OWN_REQUEST_FIELDS, type SendingPolicy } from '../../http/rules/policy/sending-policy.ts'
 import { Field } from '../../http/syntax/field.ts'
-import { makeExchange, makeGateway, makePrincipal, PEER } from '../stage.test-support.ts'
+import { makeExchange, makeGateway, makePrincipal, makeRoute, PEER } from '../stage.test-support.ts'
 import { upstreamFields } from './upstream-fields.ts'
 
 interface Case {
@@ -177,5 +179,72 @@ describe('requests with the same received fields', () => {
       const fields = byNameOf(upstreamFields({ ...gateway, upstreamSecret }, next()))
       assert.equal(fields.get('x-gateway-secret'), secret)
     }
+  })
+})
+
+describe('upstreamFields of a row', () => {
+  const NOTHING: SendingPolicy = {
+    rewrite: undefined,
+    isRaw: false,
+    host: undefined,
+    namesTarget: false,
+    allowed: new Set(),
+    removed: new Set(),
+    added: [],
+  }
+  const names = fc.constantFrom(
+    'X-A',
+    'Cookie',
+    'X-Auth-Token',
+    'x-auth-subject',
+    'X_Env',
+    'Via',
+    'Client-Cert',
+    'Forwarded',
+    'X-Real-IP',
+    'TE',
+    'Content-Length',
+  )
+  const received = fc.dictionary(names, fc.constantFrom('1', 'a b', '\xe9'))
+
+  function lines(headers: Record<string, string>, sending: SendingPolicy | undefined): string[] {
+    const { exchange } = makeExchange({ headers })
+    exchange.host = 'api.example'
+    exchange.route = makeRoute({ sending })
+    exchange.principal = makePrincipal({})
+    const { common, fields } = upstreamFields(makeGateway({}).gateway, exchange)
+    return [...common.fields, ...fields]
+      .filter(({ lower }) => lower !== 'traceparent')
+      .map(({ line }) => line)
+  }
+
+  it('are the same lines in the same order where it changes nothing', () => {
+    fc.assert(
+      fc.property(received, (headers) =>
+        assert.deepEqual(lines(headers, NOTHING), lines(headers, undefined)),
+      ),
+    )
+  })
+
+  it('say what the gateway says, once, whatever the row allows, sets and removes', () => {
+    const added = [new Field('X-Env', 'prod')]
+    const sending = {
+      ...NOTHING,
+      allowed: new Set(['x-auth-token']),
+      removed: new Set(['x-env', 'cookie']),
+      added,
+    }
+    fc.assert(
+      fc.property(received, (headers) => {
+        const own = (all: string[]) =>
+          all.filter((line) => OWN_REQUEST_FIELDS.has(line.slice(0, line.indexOf(':')).toLowerCase()))
+        const sent = lines(headers, sending)
+        assert.deepEqual(own(sent), own(lines(headers, undefined)))
+        assert.deepEqual(
+          sent.filter((line) => /^(?:x.env|cookie):/i.test(line)),
+          ['X-Env: prod\r\n'],
+        )
+      }),
+    )
   })
 })
