@@ -4,7 +4,7 @@ import { beginTrail } from '../audit/open-trail.ts'
 import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
 import { trailOptions } from './data-files.ts'
 import { GatewayInForce } from './gateway-in-force.ts'
-import { type GatewayState, gatewayIdOf, maintainState, makeGatewayState } from './gateway-state.ts'
+import { type GatewayState, gatewayIdOf, maintenanceOf, makeGatewayState } from './gateway-state.ts'
 import type { PassedState } from './restart/messages.ts'
 import { restoreState } from './restart/passed-state.ts'
 import { prepareSeals, sealTrail } from './seal-trail.ts'
@@ -44,7 +44,7 @@ export function assemble(startup: StartupConfiguration, passed?: PassedState): A
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
   // Last, because with the first table the snapshot of the last run is removed.
   state.limiter.replace(startup.limits.value)
-  maintainState(state, watch)
+  for (const maintain of maintenanceOf(state, watch)) maintain()
   if (passed !== undefined) {
     restoreState(passed, state)
     inForce.restoreKeys(passed.keys)

@@ -160,20 +160,29 @@ function joinStore(
   return member
 }
 
-/** Retries what could not be written, and reports whether the files are writable. Called once a second and at the end. */
-export function maintainState(
-  { limiter, revocations, acceptedWebhooks, deliveredWebhooks, member }: GatewayState,
-  watch: StoreWatch,
-): void {
-  member?.maintain()
-  limiter.maintain()
-  watch.observe('limits', limiter.isWritable)
-  revocations.maintain()
-  acceptedWebhooks.maintain()
-  deliveredWebhooks.maintain()
-  watch.observe('revocations', revocations.isWritable && revocations.isSafe)
-  watch.observe('webhooks', acceptedWebhooks.isWritable && deliveredWebhooks.isWritable)
-  watch.repeat()
+/**
+ * Work to be done once a second and at the end: each part retries what could not be written, and reports whether its files are
+ * writable. In one turn of the event loop all of them would delay requests.
+ */
+export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly (() => void)[] {
+  const { limiter, revocations, acceptedWebhooks, deliveredWebhooks, member } = state
+  return [
+    () => {
+      member?.maintain()
+      limiter.maintain()
+      watch.observe('limits', limiter.isWritable)
+      watch.repeat()
+    },
+    () => {
+      revocations.maintain()
+      watch.observe('revocations', revocations.isWritable && revocations.isSafe)
+    },
+    () => {
+      acceptedWebhooks.maintain()
+      deliveredWebhooks.maintain()
+      watch.observe('webhooks', acceptedWebhooks.isWritable && deliveredWebhooks.isWritable)
+    },
+  ]
 }
 
 /**

@@ -5,7 +5,7 @@ import { closeParts, drain, type Stop } from './drain.ts'
 import type { GatewayInForce } from './gateway-in-force.ts'
 import {
   type GatewayState,
-  maintainState,
+  maintenanceOf,
   reachStore,
   whyDegraded,
   whyNotHandedOver,
@@ -166,17 +166,19 @@ function enforceIn({ state, inForce, whenBound }: Edited) {
   }
 }
 
-/** Maintains the files of the state, except while another process may have them. */
+/** Maintains the files of the state, a part at a time, except while another process may have them. */
 function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop'> & StateFiles {
   const { limiter } = state
-  const maintain = () => maintainState(state, watch)
-  const start = () => setInterval(maintain, MAINTAIN_MS).unref()
+  const parts = maintenanceOf(state, watch)
+  let turn = 0
+  const maintainNext = () => parts[turn++ % parts.length]?.()
+  const start = () => setInterval(maintainNext, MAINTAIN_MS / parts.length).unref()
   let timer = start()
   return {
     stop: () => clearInterval(timer),
     suspend: (keys) => {
       clearInterval(timer)
-      maintain()
+      for (const maintain of parts) maintain()
       limiter.close()
       return takeState(state, keys)
     },

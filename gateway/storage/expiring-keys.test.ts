@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, it } from 'node:test'
@@ -91,5 +92,23 @@ describe('keys that are remembered for a time', () => {
     keys.add('b')
     assert.deepEqual([...keys.entries()], [['b', nowMs]])
     assert.deepEqual([keys.isSafe, keys.isWritable], [true, true])
+  })
+
+  it('looks once at each file in a second in which nothing happens, and makes a removed reserve again', (t) => {
+    const keys = open(dir)
+    keys.maintain()
+    t.after(() => {
+      t.mock.restoreAll()
+      syncBuiltinESMExports()
+    })
+    const stat = t.mock.method(fs, 'statSync')
+    const read = t.mock.method(fs, 'readFileSync')
+    syncBuiltinESMExports()
+    keys.maintain()
+    assert.equal(stat.mock.callCount(), 1)
+    assert.equal(read.mock.callCount(), 0)
+    rmSync(join(dir, 'keys.reserve.ndjson'))
+    keys.maintain()
+    assert.equal(fs.existsSync(join(dir, 'keys.reserve.ndjson')), true)
   })
 })

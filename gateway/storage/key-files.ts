@@ -145,7 +145,7 @@ export class KeyFiles {
     if (!this.#isComplete) return
     this.#attempt('keep a reserve', () => this.#reserve?.clear())
     this.#isExposed = false
-    this.#noteInodes()
+    if (!this.#inodes.has(this.#file)) this.#noteInodes()
   }
 
   /** After a lifetime all keys of the old file have expired: the current file replaces it. */

@@ -1,4 +1,13 @@
-import { closeSync, openSync, readFileSync, readSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readFileSync,
+  readSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { OWNER_ONLY } from './line-file.ts'
 
 /** Room for some 200 lines. */
@@ -11,6 +20,8 @@ export class Reserve {
   readonly file: string
   /** The content of an unused reserve. */
   readonly #blank: string
+  /** It was made blank, and nothing was put into it since. */
+  #isUnused = false
 
   /** @param header first line of the file */
   constructor(file: string, header: string) {
@@ -20,6 +31,7 @@ export class Reserve {
 
   /** @returns whether the line is in the reserve; false when there is no room or no reserve. */
   put(line: string): boolean {
+    this.#isUnused = false
     try {
       const fd = openSync(this.file, 'r+')
       try {
@@ -38,7 +50,12 @@ export class Reserve {
    * @throws Error when there is no room for it.
    */
   clear(): void {
-    if (this.#isBlank()) return
+    if (this.#isUnused && existsSync(this.file)) return
+    if (!this.#isBlank()) this.#makeBlank()
+    this.#isUnused = true
+  }
+
+  #makeBlank(): void {
     try {
       // In place: a new file would need the space a second time.
       writeFileSync(this.file, this.#blank, { flag: 'r+' })
