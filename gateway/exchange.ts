@@ -19,6 +19,8 @@ export interface ServedRoute extends Route {
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
   /** Permits of its upstream group; undefined: the group has no bound of its own. */
   readonly permits: GroupPermits<Share> | undefined
+  /** Masks its paths for records and spans; undefined: they are shown. */
+  readonly maskPath: ((path: string) => string) | undefined
 }
 
 /** What is known of a request before the first stage. */
@@ -91,6 +93,8 @@ export class Exchange implements Slotted {
   delivery: Delivery | undefined = undefined
   /** askStore: what the shared store decides about the request's limit. */
   pendingTake: PendingTake | undefined = undefined
+  /** record: the path as records and spans show it, its masked parameters as pseudonyms; `-` until then. */
+  recordedPath = '-'
   /** record: the API_REQUEST line in the audit trail; undefined until it is there. */
   requestLine: string | undefined = undefined
   /** record: it could not be recorded and has been counted as that; it is not tried again. */

@@ -65,6 +65,8 @@ export interface Configured {
   /** Undefined: no rate limit per address. */
   readonly addressRate: Pick<Counters, 'take'> | undefined
   readonly routes: PathTable<ServedRoute>
+  /** Masks a path that no row serves; undefined: no row masks anything. */
+  readonly maskUnrouted: ((path: string) => string) | undefined
   /** What requests of operations must have. Empty unless requests are validated. */
   readonly requestRules: Pick<OperationRules, 'get'>
   readonly verifier: TokenVerifier

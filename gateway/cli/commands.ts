@@ -64,6 +64,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'prints records of the audit trail, by id, caller, status or time',
     load: () => import('./audit/find.ts'),
   },
+  'audit pseudonym': {
+    summary: 'prints what masked parameters with a value are called in the audit trail',
+    load: () => import('./audit/pseudonym.ts'),
+  },
   'audit report': {
     summary: 'counts what a day of the audit trail holds, and says what needs a look',
     load: () => import('./audit/report.ts'),

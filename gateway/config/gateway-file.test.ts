@@ -8,6 +8,7 @@ import { RFC9068, tokenDialect } from './token-dialects.ts'
 /** Of a route that says nothing of it. */
 const NO_POLICY = {
   stepUp: undefined,
+  mask: undefined,
   trustIssuers: undefined,
   webhookClient: undefined,
   screening: undefined,

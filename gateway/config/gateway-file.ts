@@ -1,5 +1,6 @@
 import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import { parametersOf } from '../http/rules/path-template.ts'
 import type { Parsed } from './faults.ts'
 import { JsonFile, type Overrides } from './json/json-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
@@ -159,6 +160,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       auth: new Set(route.auth),
       scopes: scopeSets(route.scopes),
       stepUp: stepUpOf(route),
+      mask: maskOf(route),
       upstream: route.upstream,
       timeoutMs: route.timeoutMs ?? timeouts.totalMs,
       idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
@@ -181,6 +183,12 @@ function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readon
 function scopeSets(scopes: WrittenRoute['scopes']): Settings['routes'][number]['scopes'] {
   const sets = scopes.filter((one) => typeof one !== 'string')
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
+}
+
+/** A key laid over several operations may name what only some of them have. */
+function maskOf({ path, mask }: WrittenRoute): readonly string[] | undefined {
+  const masked = parametersOf(path).flatMap(({ name }) => (mask?.includes(name) === true ? [name] : []))
+  return masked.length > 0 ? masked : undefined
 }
 
 function stepUpOf({ acr, maxAuthAge }: WrittenRoute): StepUp | undefined {

@@ -16,7 +16,7 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { loadUpstreamSecret } from './secret-line.ts'
+import { loadUpstreamSecret, maskKeyFaults } from './secret-line.ts'
 import type { Route, Settings, TlsSettings } from './settings.ts'
 import { loadTracing, type TracingSettings } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
@@ -65,6 +65,11 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const conflicts = [
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
+    ...maskKeyFaults(
+      { ...merged, configFile },
+      env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory',
+      readFile,
+    ),
     ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
     ...(vouching.faults ?? []),
     ...(upstreamTls.faults ?? []),

@@ -1,7 +1,10 @@
 import { hash } from 'node:crypto'
+import { join } from 'node:path'
+import { existingOrNew } from '../storage/secret-file.ts'
 import { NAMES } from './environment.ts'
 import type { Fault } from './faults.ts'
 import { loadFile, type ParseFile, type ReadFile } from './load-file.ts'
+import type { Settings } from './settings.ts'
 
 /** Too long to guess, and valid in a header field. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
@@ -12,6 +15,34 @@ export const parseUpstreamSecret = secretLine('the secret of gateway and service
 export const parseTicketSecret = secretLine('the secret of the session tickets')
 /** The bearer token of the admin listener. */
 export const parseAdminToken = secretLine('the token of the admin listener')
+
+/** The key of the pseudonyms in the audit trail. */
+const parseMaskKey = secretLine('the key of masked parameters')
+
+/** Faults of the key that rows with `mask` need. */
+export function maskKeyFaults(
+  { maskKeyFile, routes, configFile }: Pick<Settings, 'maskKeyFile' | 'routes' | 'configFile'>,
+  hasStore: boolean,
+  readFile?: ReadFile,
+): readonly Fault[] {
+  if (maskKeyFile !== undefined)
+    return loadFile(maskKeyFile, parseMaskKey, { readFile, namedBy: '"maskKeyFile"' }).faults ?? []
+  if (!hasStore || !routes.some(({ mask }) => mask)) return []
+  const reason = 'is missing: gateways that share a store need one key for what rows "mask"'
+  return [{ file: configFile, path: '$.maskKeyFile', reason }]
+}
+
+/**
+ * Reads the key of masked parameters; made in the data directory if no file is named.
+ *
+ * @throws Error when it can neither be read nor made, or is none
+ */
+export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>): string {
+  const file = maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key'))
+  const { value, faults } = loadFile(file, parseMaskKey)
+  if (faults !== undefined) throw new Error(faults.map(({ reason }) => `${file} ${reason}`).join())
+  return value.value
+}
 
 /** The secret of the upstream, if its file is named. */
 export function loadUpstreamSecret(

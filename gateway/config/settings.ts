@@ -52,6 +52,8 @@ export interface Route {
   readonly scopes: readonly (readonly string[])[]
   /** How the user must have been authenticated (RFC 9470); undefined: in any way, at any time. */
   readonly stepUp: StepUp | undefined
+  /** Parameters of its path that are masked in records and spans; undefined: none. */
+  readonly mask: readonly string[] | undefined
   /** Names of the issuers whose tokens it accepts; undefined: all. */
   readonly trustIssuers: ReadonlySet<string> | undefined
   /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key. */

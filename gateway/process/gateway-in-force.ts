@@ -10,10 +10,12 @@ import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
 import { OperationRules } from '../config/openapi/compiled-operations.ts'
 import { placesOf } from '../config/openapi/documented-routes.ts'
+import { readMaskKey } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Configured, Gateway } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
 import { loopMark } from '../http/rules/loop-mark.ts'
+import { firstSegment } from '../http/rules/policy/path-mask.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { checkedField } from '../http/syntax/field.ts'
 import { Slots } from '../http/syntax/slots.ts'
@@ -112,12 +114,15 @@ export class GatewayInForce {
       { settings, upstreamSecret: secret, observer: this.#observer, metrics: this.#foundation.metrics },
       before?.upstreams,
     )
+    const masking = settings.routes.filter(({ mask }) => mask).map(({ path }) => path)
+    const maskKey = masking.length > 0 ? readMaskKey(settings) : undefined
     this.#addressCounts =
       addressRate && (this.#addressCounts ?? countersOutsideTable(addressRate.requests, addressRate.windowMs))
     return {
       settings,
       addressRate: this.#addressCounts,
-      routes: servedRoutes(settings, upstreams),
+      routes: servedRoutes(settings, upstreams, maskKey),
+      maskUnrouted: maskKey === undefined ? undefined : (path) => firstSegment(path, masking),
       requestRules: this.#requestRules(settings, before),
       verifier: this.#verifier(settings, before),
       proofs: this.#proofs(settings, before),
@@ -258,6 +263,7 @@ function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
     trail: fixed.trail,
     addressRate: configured.addressRate,
     routes: configured.routes,
+    maskUnrouted: configured.maskUnrouted,
     requestRules: configured.requestRules,
     verifier: configured.verifier,
     proofs: configured.proofs,

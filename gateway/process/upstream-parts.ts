@@ -3,6 +3,7 @@ import { groupsInUse } from '../config/upstreams/group-rules.ts'
 import type { ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { PathTable } from '../http/rules/path-table.ts'
+import { pathMask } from '../http/rules/policy/path-mask.ts'
 import type { Field } from '../http/syntax/field.ts'
 import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
 import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
@@ -46,12 +47,17 @@ export function makeUpstreams(
 }
 
 /** The routes, each with the client and the bound of its group. */
-export function servedRoutes({ routes }: Settings, upstreams: UpstreamGroups): PathTable<ServedRoute> {
+export function servedRoutes(
+  { routes }: Settings,
+  upstreams: UpstreamGroups,
+  maskKey: string | undefined,
+): PathTable<ServedRoute> {
   return new PathTable(
     routes.map((route) => ({
       ...route,
       client: upstreams.of(route.upstream),
       permits: upstreams.permitsOf(route.upstream),
+      maskPath: route.mask && maskKey !== undefined ? pathMask(route.path, route.mask, maskKey) : undefined,
     })),
   )
 }

@@ -35,7 +35,7 @@ export class PendingRecord implements PendingRefusal {
 
 /**
  * Writes API_REQUEST to the audit trail; a request that cannot be recorded is refused. `userId` names the user, `clientId` the
- * app that acts for the user, or the machine client. Writes `requestLine`. Waits until the record is as durable as configured.
+ * app that acts for the user, or the machine client. Writes `recordedPath` and `requestLine`. Waits until the record is as durable as configured.
  */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const outcome = append(gateway, exchange)
@@ -57,11 +57,14 @@ export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | und
 function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefined {
   const { principal, route } = exchange
   const { userAgent, traceparent } = exchange.headers
+  const mask = route === undefined ? gateway.maskUnrouted : route.maskPath
+  const path = mask === undefined ? exchange.path : mask(exchange.path)
+  exchange.recordedPath = path
   const line = requestRecord({
     requestId: exchange.requestId,
     timestamp: exchange.timestamp,
     method: exchange.method,
-    path: route === undefined ? bounded(exchange.path, UNROUTED_PATH_CHARS) : exchange.path,
+    path: route === undefined ? bounded(path, UNROUTED_PATH_CHARS) : path,
     userId: principal?.subject,
     clientId: principal?.client,
     ip: exchange.address,

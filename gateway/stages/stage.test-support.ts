@@ -150,6 +150,8 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     auth: new Set(['none']),
     scopes: [],
     stepUp: undefined,
+    mask: undefined,
+    maskPath: undefined,
     upstream: 'default',
     timeoutMs: undefined,
     idleTimeoutMs: 1000,

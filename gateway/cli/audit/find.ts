@@ -13,6 +13,7 @@ export const command: Command = {
     request: { value: 'ID', about: 'a request id, of the gateway or of the client' },
     user: { value: 'ID', about: 'userId' },
     client: { value: 'ID', about: 'clientId: a machine, or the app that acted for a user' },
+    path: { value: 'TEXT', about: 'text in the path, such as a pseudonym of "audit pseudonym"' },
     session: {
       value: 'NAME',
       about: 'sessionId: the name of a session (gateway/audit/RECORDS.md); finds responses only',
@@ -82,6 +83,7 @@ function searchOf(flags: Given['flags']): Search {
     request: flagValue(flags, 'request'),
     user: flagValue(flags, 'user'),
     client: flagValue(flags, 'client'),
+    path: flagValue(flags, 'path'),
     session: flagValue(flags, 'session'),
     status: status === undefined ? undefined : Number(status),
     grpcStatus: grpcStatus === undefined ? undefined : Number(grpcStatus),
@@ -91,7 +93,7 @@ function searchOf(flags: Given['flags']): Search {
   const hasPeriod = fromMs !== undefined || toMs !== undefined
   if (!hasPeriod && Object.values(filter).every((value) => value === undefined)) {
     throw new UsageFault(
-      'needs at least one of --request, --user, --client, --session, --status, --grpc-status, --since, --until',
+      'needs at least one of --request, --user, --client, --path, --session, --status, --grpc-status, --since, --until',
     )
   }
   const period = { fromMs: fromMs ?? Number.NEGATIVE_INFINITY, toMs: toMs ?? Number.POSITIVE_INFINITY }

@@ -42,6 +42,7 @@ export const command: Command = {
       ...row,
       client: NOTHING_SENT,
       permits: undefined,
+      maskPath: undefined,
       number: index + 1,
     }))
     const exchange: RoutedExchange = {

@@ -150,6 +150,11 @@ export const ROUTE = keys({
     'The client in config/clients.json whose webhooks come here, for senders that send no `X-API-Key`: with its secrets alone is a webhook verified. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
     { maxLength: 256, examples: ['acme'] },
   ),
+  mask: list(
+    TEXT,
+    'Parameters of the path whose values stand in audit trail, spans and log as `{name:<16 hexadecimal digits>}`, an HMAC-SHA-256 of the value under `maskKeyFile`. Where any row masks, of a path that no row serves only the first segment is recorded.',
+    { minItems: 1, uniqueItems: true, examples: [['iban']] },
+  ),
   clientCert: flag(
     "Whether the caller's client certificate goes upstream in `Client-Cert` (RFC 9440), when it is a good one. What a caller sends under that name never does.",
     { default: false },

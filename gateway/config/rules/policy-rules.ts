@@ -1,5 +1,6 @@
 import { BlockList } from 'node:net'
 import { ruleOf } from '../../http/rules/field-rules.ts'
+import { parametersOf } from '../../http/rules/path-template.ts'
 import type { AddressList } from '../../http/rules/policy/address-list.ts'
 import { corsOf, originFault } from '../../http/rules/policy/cors.ts'
 import type { Leniency } from '../../http/rules/policy/path-readings.ts'
@@ -30,6 +31,13 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     checkCors(json, at, row)
     checkSending(json, at, row)
     json.check(`${at}.mode`, row, shadowFault)
+    const isLaid = at.startsWith('$.openapi') && row.path?.endsWith('/*')
+    if (json.sound(`${at}.path`) && !isLaid)
+      json.checkEach(`${at}.mask`, row.mask, (name) =>
+        parametersOf(row.path).some((one) => one.name === name)
+          ? undefined
+          : `must be a parameter of ${JSON.stringify(row.path)}, but is ${JSON.stringify(name)}`,
+      )
   }
 }
 

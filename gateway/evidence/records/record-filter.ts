@@ -6,6 +6,8 @@ export interface RecordFilter {
   readonly request?: string | undefined
   readonly user?: string | undefined
   readonly client?: string | undefined
+  /** A part of the path. */
+  readonly path?: string | undefined
   /** `sessionId`: then only responses are found, as for a status. */
   readonly session?: string | undefined
   readonly status?: number | undefined
@@ -14,11 +16,12 @@ export interface RecordFilter {
 }
 
 /** Tells whether a record fits all but session and statuses, which a request has not got yet. */
-export function concerns({ request, user, client }: RecordFilter, record: AuditLine): boolean {
+export function concerns({ request, user, client, path }: RecordFilter, record: AuditLine): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&
     (user === undefined || record.userId === user) &&
-    (client === undefined || record.clientId === client)
+    (client === undefined || record.clientId === client) &&
+    (path === undefined || (typeof record.path === 'string' && record.path.includes(path)))
   )
 }
 
@@ -33,10 +36,11 @@ export function matches(filter: RecordFilter, record: AuditLine): boolean {
 }
 
 /** Bytes that stand in every record that the filter concerns: most lines need not be looked at. */
-export function needleOf({ request, user, client }: RecordFilter): string | undefined {
+export function needleOf({ request, user, client, path }: RecordFilter): string | undefined {
   if (request !== undefined) return JSON.stringify(request)
   if (user !== undefined) return `"userId":${JSON.stringify(user)}`
-  return client === undefined ? undefined : `"clientId":${JSON.stringify(client)}`
+  if (client !== undefined) return `"clientId":${JSON.stringify(client)}`
+  return path === undefined ? undefined : JSON.stringify(path).slice(1, -1)
 }
 
 /** Bytes that stand in every response that the filter matches, from what only responses have. */

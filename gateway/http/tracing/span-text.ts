@@ -10,8 +10,8 @@ import type { Attempt, Trace } from './trace.ts'
 export interface TracedExchange {
   readonly requestId: string
   readonly method: string
-  /** `-` when the request has no target. */
-  readonly path: string
+  /** As it is recorded; `-` when the request has no target. */
+  readonly recordedPath: string
   readonly host: string
   readonly address: string
   readonly peer: string
@@ -105,7 +105,7 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   })
 }
 
-function shownPath({ path }: TracedExchange): string {
+function shownPath({ recordedPath: path }: TracedExchange): string {
   return path === '-' ? '/' : path.slice(0, MAX_PATH_CHARS)
 }
 

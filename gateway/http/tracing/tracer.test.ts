@@ -49,7 +49,7 @@ function exchange(changes: Partial<TracedExchange> = {}): TracedExchange {
   return {
     requestId: 'r',
     method: 'GET',
-    path: '/x',
+    recordedPath: '/x',
     host: '[2001:db8::1]:8080',
     address: '192.0.2.1',
     peer: '192.0.2.2',
@@ -154,7 +154,7 @@ describe('Tracer', () => {
     const trace = made.begin([long, new Field('tracestate', 'a'.repeat(600))], false)
     const made_up = exchange({
       method: 'X'.repeat(999),
-      path: `/${'p'.repeat(9999)}`,
+      recordedPath: `/${'p'.repeat(9999)}`,
       headers: { userAgent: '"\u0001'.repeat(999) },
     })
     if (trace !== undefined) made.finish(trace, made_up, 200)
@@ -187,7 +187,7 @@ describe('Tracer', () => {
       [exchange({ refusalCode: 'invalid_token' }), 401],
       [exchange({ refusalCode: 'overloaded' }), 503],
       [exchange({ refusalCode: 'request_timeout', res: { headersSent: true } }), 408],
-      [exchange({ path: '-', method: '-', host: '' }), 499],
+      [exchange({ recordedPath: '-', method: '-', host: '' }), 499],
     ] as const
     for (const [over, statusCode] of ends) {
       const trace = made.begin([], false)
@@ -240,7 +240,7 @@ describe('traceIdOf', () => {
         trace.began('h2c://service:50051')
         if (statusCode === 200) trace.responded(200)
       }
-      made.finish(trace, exchange({ path: '/demo.Notes/One', ...facts }), statusCode)
+      made.finish(trace, exchange({ recordedPath: '/demo.Notes/One', ...facts }), statusCode)
     }
     const rows = ((await sent()) as Span[]).map((span) => {
       const found = attributesOf(span)

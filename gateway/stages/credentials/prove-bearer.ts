@@ -118,7 +118,9 @@ function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: 
       countGuess(gateway, exchange)
       if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
     }
-    return decided(gateway, fault.error, refusePossession(gateway, fault, scheme))
+    // Causes go to the log, and that of a proof may name the path.
+    const cause = exchange.route?.maskPath === undefined ? fault.cause : fault.description
+    return decided(gateway, fault.error, refusePossession(gateway, { ...fault, cause }, scheme))
   }
   exchange.principal = token.principal
   exchange.needsCertificate = token.binding?.thumbprint !== undefined

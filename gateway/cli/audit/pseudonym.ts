@@ -1,0 +1,34 @@
+import { text } from 'node:stream/consumers'
+import { loadSettings } from '../../config/load-settings.ts'
+import { readMaskKey } from '../../config/secret-line.ts'
+import { pseudonym } from '../../http/rules/policy/path-mask.ts'
+import { type Command, CommandFault, EXIT } from '../command.ts'
+import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
+import { print } from '../print.ts'
+import { ableTo, UNABLE } from './trail-words.ts'
+
+export const command: Command = {
+  words: '',
+  count: [0, 0],
+  flags: CONFIG_FLAGS,
+  about: [
+    'Reads a value from standard input, without its line end, and prints its pseudonym: 16 hexadecimal digits, which stand in paths of the trail as {name:DIGITS}. The value is the decoded text of the parameter, letter by letter: an IBAN in small letters has another pseudonym. It is the same under every name of a parameter.',
+    'The key is that of "maskKeyFile" in gateway.json, or of the data directory. Under a key of before, name that in a gateway.json of its own.',
+  ],
+  examples: [
+    ['countersign audit pseudonym < iban.txt', 'the pseudonym of an IBAN'],
+    ['countersign audit find --path "$(countersign audit pseudonym < iban.txt)"', 'every request about it'],
+  ],
+  fault: 'the configuration has faults, or no value was given',
+  unable: UNABLE,
+  async run({ flags }) {
+    const { value: settings, faults = [] } = loadSettings(environmentOf(flags))
+    if (settings === undefined)
+      throw new CommandFault(`the configuration has faults: ${faults.map(({ reason }) => reason).join('; ')}`)
+    if (!settings.routes.some(({ mask }) => mask)) throw new CommandFault('no row masks anything')
+    const value = (await text(process.stdin)).replace(/\r?\n$/, '')
+    if (value === '') throw new CommandFault('no value came on standard input')
+    print(pseudonym(value, await ableTo(() => readMaskKey(settings))))
+    return EXIT.good
+  },
+}

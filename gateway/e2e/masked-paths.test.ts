@@ -1,0 +1,107 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { pseudonym } from '../http/rules/policy/path-mask.ts'
+import { call } from './client.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+import { openWire } from './wire.ts'
+
+const IBAN = 'DE89370400440532013000'
+
+describe('a masked parameter', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let config: object
+
+  before(async () => {
+    upstream = await startUpstream()
+    config = {
+      upstream: upstream.url,
+      routes: [
+        { path: '/accounts/{iban}', methods: ['GET'], auth: ['none'], mask: ['iban'] },
+        { path: '/accounts/{iban}/days/{day}', auth: ['none'], mask: ['iban'] },
+        { path: '/accounts/{iban}/secret', auth: ['bearer'], mask: ['iban'] },
+        { path: '/open/*', auth: ['none'] },
+      ],
+    }
+    gateway = await startGateway({ config, env: { GATEWAY_LOG_LEVEL: 'debug' } })
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+  })
+
+  it('reaches the service, and neither trail nor log, in whatever spelling it is sent and however it is refused', async () => {
+    const targets = [
+      `/accounts/${IBAN}`,
+      `/accounts/%44E89370400440532013000?x=${IBAN}`,
+      `//accounts/./x/../${IBAN}/days/1`,
+      `/accounts/${IBAN}/secret`,
+      `/Accounts/${IBAN}`,
+      `/accounts/${IBAN}/`,
+      `/accounts/${IBAN}/unknown`,
+      `/accounts%2F${IBAN}`,
+      `/accounts/${IBAN};x=1`,
+      `/accounts/${IBAN}/%zz`,
+    ]
+    const heads = [
+      ...targets.map((target) => `GET ${target}`),
+      `DELETE /accounts/${IBAN}`,
+      `TRACE /accounts/${IBAN}`,
+      `BREW /accounts/${IBAN}`,
+      `CONNECT ${IBAN}:443`,
+      `GET http://api.example/accounts/${IBAN}/more`,
+    ]
+    for (const head of heads) {
+      const wire = await openWire(gateway.port)
+      wire.send(`${head} HTTP/1.1\r\nHost: api.example\r\nConnection: close\r\n\r\n`)
+      await wire.ended()
+    }
+    assert.ok(upstream.seen.some(({ url }) => url === `/accounts/${IBAN}`))
+    await call(`${gateway.url}/open/7`)
+    const trail = () => readFileSync(gateway.auditFile, 'utf8')
+    await until(() => trail().includes('/open/7') || undefined)
+    const key = readFileSync(join(gateway.dir, 'data', 'mask-key'), 'utf8').trim()
+    assert.equal(statSync(join(gateway.dir, 'data', 'mask-key')).mode & 0o777, 0o600)
+    const shown = `{iban:${pseudonym(IBAN, key)}}`
+    const paths = trail()
+      .trim()
+      .split('\n')
+      .flatMap((line) => {
+        const record = JSON.parse(line)
+        return record.type === 'API_REQUEST' ? [record.path] : []
+      })
+    assert.deepEqual(paths.slice(0, 4), [
+      `/accounts/${shown}`,
+      `/accounts/${shown}`,
+      `/accounts/${shown}/days/1`,
+      `/accounts/${shown}/secret`,
+    ])
+    assert.deepEqual(
+      [...new Set(paths.slice(4))].sort(),
+      ['-', '/Accounts', '/accounts', '/open/7'],
+      'what no row serves',
+    )
+    assert.ok(!trail().includes(IBAN.slice(2)), 'the trail has the value')
+    assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
+  })
+
+  it('is called the same by "audit pseudonym", and found by it', () => {
+    const run = (args: string[], input?: string) =>
+      execFileSync(process.execPath, ['gateway/cli/countersign.ts', 'audit', ...args], {
+        input,
+        encoding: 'utf8',
+        env: { ...process.env, GATEWAY_DATA_DIR: join(gateway.dir, 'data') },
+      })
+    const file = join(mkdtempSync(join(tmpdir(), 'mask-')), 'gateway.json')
+    writeFileSync(file, JSON.stringify(config))
+    const hex = run(['pseudonym', '--config', file], `${IBAN}\n`).trim()
+    assert.match(hex, /^[0-9a-f]{16}$/)
+    const found = run(['find', '--path', hex, gateway.auditFile]).trim().split('\n')
+    assert.equal(found.length, 8)
+  })
+})

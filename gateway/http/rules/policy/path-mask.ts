@@ -1,0 +1,46 @@
+import { createHmac } from 'node:crypto'
+import { partsOf, segmentsOf, textOf } from '../path-template.ts'
+
+const PSEUDONYM_CHARS = 16
+
+/** HMAC-SHA-256 of a value, 16 hexadecimal digits. One value has one pseudonym, whatever its parameter is called. */
+export function pseudonym(value: string, key: string): string {
+  return createHmac('sha256', key).update(value).digest('hex').slice(0, PSEUDONYM_CHARS)
+}
+
+/**
+ * Makes what replaces the masked parameters of a template's paths by `{name:<pseudonym>}`. A value is the decoded text of its
+ * parameter, so that one value has one pseudonym in every encoding.
+ *
+ * @param template matches every path
+ */
+export function pathMask(template: string, masked: readonly string[], key: string): (path: string) => string {
+  const parts = segmentsOf(template).map(partsOf)
+  return (path) => {
+    const segments = segmentsOf(path)
+    const shown = parts.map(({ names, fixed }, at) => {
+      if (!names.some((name) => masked.includes(name))) return segments[at]
+      const texts = names.map((name, index) => {
+        const text = textOf({ name, at, index, fixed }, segments)
+        return masked.includes(name) ? `{${name}:${pseudonym(decoded(text), key)}}` : text
+      })
+      return fixed.map((text, index) => text + (texts[index] ?? '')).join('')
+    })
+    return `/${shown.join('/')}`
+  }
+}
+
+/** A template may divide an octet. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/** The first segment of a path, or nothing of it where a template masks that. */
+export function firstSegment(path: string, templates: readonly string[]): string {
+  if (!path.startsWith('/')) return path
+  return templates.some((template) => template.startsWith('/{')) ? '/' : `/${segmentsOf(path)[0]}`
+}
