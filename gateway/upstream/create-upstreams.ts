@@ -1,10 +1,13 @@
 import { Deadlines } from '../http/syntax/deadlines.ts'
+import { Choice } from './balancing/choice.ts'
 import { createOrigins } from './balancing/origin.ts'
+import { RetryBudget } from './balancing/retry-budget.ts'
 import { ConnectionPool } from './http1/connection-pool.ts'
 import { Http1Exchange } from './http1/http1-exchange.ts'
 import { Http2Exchange } from './http2/http2-exchange.ts'
 import { SessionPool } from './http2/session-pool.ts'
-import { type ClientState, createState, PooledUpstreams } from './pooled-upstreams.ts'
+import type { PoolOptions } from './pool.ts'
+import { type ClientState, PooledUpstreams } from './pooled-upstreams.ts'
 import { type Address, parseAddress } from './upstream-address.ts'
 import type { UpstreamClient } from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
@@ -24,37 +27,44 @@ class Http2Upstreams extends PooledUpstreams<ClientState<SessionPool>> {}
 export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {
   const addresses = options.urls.map(parseAddress)
   const ofHttp2 = addresses.filter(({ isHttp2 }) => isHttp2).length
-  if (ofHttp2 === 0) return createHttp1(addresses, options, before)
+  if (ofHttp2 === 0) {
+    const known = before instanceof Http1Upstreams ? before.state : undefined
+    return new Http1Upstreams(
+      stateOf(addresses, options, { known, Pool: ConnectionPool }),
+      Http1Exchange,
+      false,
+    )
+  }
   if (ofHttp2 < addresses.length) throw new TypeError('upstreams of HTTP/1.1 and of HTTP/2 in one group')
-  return createHttp2(addresses, options, before)
-}
-
-function createHttp1(
-  addresses: readonly Address[],
-  options: UpstreamsOptions,
-  before: UpstreamClient | undefined,
-): UpstreamClient {
-  const known = before instanceof Http1Upstreams ? before.state : undefined
-  const deadlines = known?.deadlines ?? new Deadlines(options.clock)
-  const origins = createOrigins(addresses, options, {
-    known: known?.choice.origins,
-    createPool: (address, health) => new ConnectionPool({ ...options, address, health, deadlines }),
-  })
-  const state = createState(origins, options, { deadlines, retries: known?.retries })
-  return new Http1Upstreams(state, Http1Exchange, false)
-}
-
-function createHttp2(
-  addresses: readonly Address[],
-  options: UpstreamsOptions,
-  before: UpstreamClient | undefined,
-): UpstreamClient {
   const known = before instanceof Http2Upstreams ? before.state : undefined
-  const deadlines = known?.deadlines ?? new Deadlines(options.clock)
+  return new Http2Upstreams(stateOf(addresses, options, { known, Pool: SessionPool }), Http2Exchange, true)
+}
+
+interface StateSources<OwnPool> {
+  /** The state of the client before. */
+  readonly known: ClientState<OwnPool> | undefined
+  readonly Pool: new (options: PoolOptions) => OwnPool
+}
+
+function stateOf<OwnPool>(
+  addresses: readonly Address[],
+  options: UpstreamsOptions,
+  { known, Pool }: StateSources<OwnPool>,
+): ClientState<OwnPool> {
+  const { clock, headersMs, policy, onRetry = () => undefined } = options
+  const deadlines = known?.deadlines ?? new Deadlines(clock)
   const origins = createOrigins(addresses, options, {
     known: known?.choice.origins,
-    createPool: (address, health) => new SessionPool({ ...options, address, health, deadlines }),
+    createPool: (address, health) => new Pool({ ...options, address, health, deadlines }),
   })
-  const state = createState(origins, options, { deadlines, retries: known?.retries })
-  return new Http2Upstreams(state, Http2Exchange, true)
+  const retry = policy?.retry
+  const budget = known?.retries
+  return {
+    clock,
+    headersMs,
+    choice: new Choice(origins),
+    retries: retry && (budget?.isOf(retry) ? budget : new RetryBudget(retry, clock, onRetry)),
+    deadlines,
+    closed: false,
+  }
 }

@@ -10,7 +10,7 @@ export interface PoolBounds {
   readonly maxConnections: number
 }
 
-interface Options extends PoolBounds {
+export interface PoolOptions extends PoolBounds {
   readonly tls?: UpstreamTlsTerms | undefined
   readonly address: Address
   readonly clock: () => number
@@ -31,7 +31,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   #sockets = 0
   #closing: (() => void) | undefined = undefined
 
-  constructor(options: Options) {
+  constructor(options: PoolOptions) {
     this.address = options.address
     this.tls = options.address.secure ? new UpstreamTls(options.address, options.tls) : undefined
     this.connectMs = options.connectMs

@@ -1,7 +1,7 @@
 import type { Deadlines, Timed } from '../http/syntax/deadlines.ts'
-import { Choice } from './balancing/choice.ts'
+import type { Choice } from './balancing/choice.ts'
 import type { Origin } from './balancing/origin.ts'
-import { RetryBudget } from './balancing/retry-budget.ts'
+import type { RetryBudget } from './balancing/retry-budget.ts'
 import type { Pool, PoolBounds } from './pool.ts'
 import type {
   UpstreamCall,
@@ -10,7 +10,6 @@ import type {
   UpstreamResponse,
   UpstreamTarget,
 } from './upstream-client.ts'
-import type { UpstreamsOptions } from './upstream-options.ts'
 
 /** What all exchanges of an upstream client share. Times in milliseconds. */
 export interface ClientState<OwnPool> {
@@ -22,23 +21,6 @@ export interface ClientState<OwnPool> {
   readonly deadlines: Deadlines
   /** No exchange starts any more. Written by `close`. */
   closed: boolean
-}
-
-/** @throws TypeError when there is no upstream. */
-export function createState<OwnPool>(
-  origins: readonly Origin<OwnPool>[],
-  { clock, headersMs, policy, onRetry = () => undefined }: UpstreamsOptions,
-  { deadlines, retries }: Pick<ClientState<OwnPool>, 'deadlines' | 'retries'>,
-): ClientState<OwnPool> {
-  const retry = policy?.retry
-  return {
-    clock,
-    headersMs,
-    choice: new Choice(origins),
-    retries: retry && (retries?.isOf(retry) ? retries : new RetryBudget(retry, clock, onRetry)),
-    deadlines,
-    closed: false,
-  }
 }
 
 type ExchangeClass<State> = new (

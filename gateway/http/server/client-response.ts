@@ -124,7 +124,7 @@ export class ClientResponse implements OutgoingResponse {
       if (this.#chunked) this.#send('\r\n')
       socket.uncork()
     }
-    // A drain is announced even of what the system has taken at once.
+    // `writableNeedDrain` may be true although the system took everything.
     if (!socket.writableNeedDrain || socket.writableLength === 0) return true
     this.#connection.watchWrites(this.idleMs)
     return false

@@ -1,11 +1,16 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer, type Server as SecureServer, type TlsOptions } from 'node:tls'
 import type { Accepted, Connections } from './connections.ts'
-import { acceptQueued } from './sockets/accept-queue.ts'
 import { acceptClientSockets } from './sockets/client-socket.ts'
 
 /** Enough for an honest client's TLS handshake from anywhere. */
 const HANDSHAKE_MS = 1000
+
+/** After so many event loop turns without a new connection the system has none left. */
+const QUIET_TURNS = 3
+/** A steady flow of new connections must not keep the listener open, nor a busy machine have it closed without a look. */
+const LONGEST_MS = 500
+const LEAST_TURNS = 100
 
 /** An HTTP/1.1 listener and all connections that it has accepted. */
 export interface HttpServer {
@@ -104,4 +109,32 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
     closeIdleConnections: (quietMs = 0) => connections.closeIdle(quietMs),
     closeAllConnections: () => connections.closeAll(),
   }
+}
+
+/**
+ * Accepts the connections that already wait in the system's queue, which resets them when the listener closes. Resolves
+ * when none is left.
+ */
+function acceptQueued(server: Server): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const endMs = performance.now() + LONGEST_MS
+  let turns = 0
+  let quietTurns = 0
+  const accepted = () => {
+    quietTurns = 0
+  }
+  const turn = () => {
+    if (quietTurns < QUIET_TURNS && (turns < LEAST_TURNS || performance.now() < endMs)) {
+      turns += 1
+      quietTurns += 1
+      setImmediate(turn)
+      return
+    }
+    server.off('connection', accepted)
+    resolve()
+  }
+  server.on('connection', accepted)
+  // Node accepts one connection, or a few, in each turn.
+  setImmediate(turn)
+  return promise
 }

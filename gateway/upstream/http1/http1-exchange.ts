@@ -1,13 +1,15 @@
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { BoundedBody } from '../../http/bodies/bounded-body.ts'
+import type { BodyReceiver } from '../../http/bodies/read-buffers.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
 import type { ClientState } from '../pooled-upstreams.ts'
-import { type BodySender, contentLength, takeWhole } from '../request-body.ts'
+import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
 import { switchesTo } from '../response-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import type { ConnectionPool } from './connection-pool.ts'
 import type { ConnectionUser, Http1Connection } from './http1-connection.ts'
-import { RequestBody } from './outgoing-body.ts'
 import { requestHead } from './outgoing-head.ts'
 
 /** An exchange over our own client. On an open connection the request is written before `send` returns. */
@@ -106,5 +108,48 @@ export class Http1Exchange
     this.#body?.stop()
     this.#body = undefined
     return super.detach()
+  }
+}
+
+/** A body on a connection of HTTP/1.1; chunked when its length is not known. */
+class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
+  override start(): void {
+    const { source } = this
+    if (source instanceof BoundedBody && !source.readableEnded) source.passTo(this)
+    super.start()
+  }
+
+  data(piece: Buffer): boolean {
+    this.onData(piece)
+    return !this.heldBack && !this.isOver
+  }
+
+  get isHolding(): boolean {
+    return this.to.writableLength > 0
+  }
+
+  protected write(piece: Buffer): boolean {
+    const socket = this.to
+    if (this.left !== undefined) socket.write(piece)
+    else {
+      socket.cork()
+      socket.write(`${piece.length.toString(16)}\r\n`, 'latin1')
+      socket.write(piece)
+      socket.write('\r\n', 'latin1')
+      socket.uncork()
+    }
+    // `writableNeedDrain` may be true although the system took everything.
+    return !socket.writableNeedDrain || socket.writableLength === 0
+  }
+
+  protected finish(): void {
+    if (this.left === undefined) this.to.write('0\r\n\r\n', 'latin1')
+    this.detach()
+    this.sender.bodySent()
+  }
+
+  protected override detach(): void {
+    if (this.source instanceof BoundedBody) this.source.passTo(undefined)
+    super.detach()
   }
 }

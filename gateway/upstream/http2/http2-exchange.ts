@@ -1,11 +1,11 @@
+import type { ClientHttp2Stream } from 'node:http2'
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../http/rules/grpc.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import type { ClientState } from '../pooled-upstreams.ts'
-import { type BodySender, contentLength, takeWhole } from '../request-body.ts'
+import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
 import { stepTimeout } from '../timeout-faults.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
-import { SentBody } from './sent-body.ts'
 import type { SessionPool } from './session-pool.ts'
 import { requestHead } from './stream-heads.ts'
 import type { OpenOptions, SessionUser, UpstreamSession } from './upstream-session.ts'
@@ -208,5 +208,27 @@ export class Http2Exchange
     const session = super.detach()
     session?.leave(this)
     return session
+  }
+}
+
+/** A body on a stream of HTTP/2. */
+class SentBody extends StreamedBody<ClientHttp2Stream> {
+  /** Part of it cannot be sent a second time. */
+  hasBegun = false
+
+  protected write(piece: Buffer): boolean {
+    this.hasBegun = true
+    // Reset, with a response that is still being read: a write would be a fault of that.
+    if (!this.to.closed) return this.to.write(piece)
+    this.stop()
+    return false
+  }
+
+  protected finish(): void {
+    this.hasBegun = true
+    this.detach()
+    // First, because its trailers are asked for when it has ended.
+    this.sender.bodySent()
+    this.to.end()
   }
 }
