@@ -10,7 +10,7 @@ import { type PassedSocket, socketOf } from './sockets.ts'
 const BOUND_MS = 30_000
 /** Like every process that hangs, it has to be killed. */
 const HANGS = `process.on('SIGTERM', () => {}); setInterval(() => {}, 1e6)`
-const PREPARED = `process.send({ type: 'prepared', places: { workers: 1 } })`
+const PREPARED = `process.send({ type: 'prepared', places: {} })`
 const COPIES = `process.on('message', (message, handle) => {
   if (message.type === 'listener') process.send(message, handle)
 })`

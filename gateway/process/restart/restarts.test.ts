@@ -28,7 +28,7 @@ test('a process whose predecessor has requests, and one that is being stopped, i
 /** Gives back copies of the first sockets that it gets, and ends at the next one. */
 const successor = (copies: number) => `
   let left = ${copies}
-  process.send({ type: 'prepared', places: { workers: 1 } })
+  process.send({ type: 'prepared', places: {} })
   process.on('message', (message, handle) => {
     if (message.type === 'listener' && left-- === 0) process.exit(1)
     if (message.type === 'listener') process.send(message, handle)

@@ -150,8 +150,7 @@ export class Restarts {
 /** What must be the same before and after, as the operator names it. */
 export function placesOf(settings: Settings): Places {
   const { host, port, tls, adminHost, adminPort, dataDir, auditFile } = settings
-  // Gateways that could have several threads compare that too.
-  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile, workers: 1 }
+  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile }
 }
 
 function differenceOf(ours: Places, theirs: Places): string | undefined {
