@@ -10,7 +10,7 @@ import { loadSettings } from '../config/load-settings.ts'
 import { outOfTime } from '../config/rules/certificate-times.ts'
 import { remainingFaults } from '../config/rules/remaining-faults.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
-import { parseAdminToken } from '../config/secret-line.ts'
+import { parseAdminToken, readMaskKey } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
@@ -123,7 +123,9 @@ async function reachStore(
     return
   }
   const { checkStore } = await import('../store/store-check.ts')
-  const found = await checkStore(settings)
+  const { value: file } = loadSettings(env)
+  const maskKey = file?.maskKeyFile && file.routes.some(({ mask }) => mask) ? readMaskKey(file) : undefined
+  const found = await checkStore(settings, maskKey)
   good.push(...found.good.map((line) => `GATEWAY_STORE: ${line}`))
   warnings.push(...found.warnings.map((line) => `GATEWAY_STORE: ${line}`))
   faults.push(...found.faults.map(fault))

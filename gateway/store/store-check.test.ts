@@ -34,6 +34,16 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
     assert.equal(await redis.command('DBSIZE'), 0)
   })
 
+  it('tells two keys of masked parameters apart, and leaves none in the store', async () => {
+    const [key, other] = ['k'.repeat(32), 'l'.repeat(32)]
+    const check = (one: string) => checkStore(storeAt('single', [redis.port], USER), one)
+    assert.deepEqual((await check(key)).faults, [])
+    assert.deepEqual((await check(key)).faults, [])
+    assert.match((await check(other)).faults.join(), /another "maskKeyFile"/)
+    assert.ok(!String(await redis.command('GET', 'countersign:{mask-key}')).includes(key))
+    await redis.command('DEL', 'countersign:{mask-key}')
+  })
+
   it('names each right that the user lacks', async () => {
     const rights = leastRights('').filter((word) => word.startsWith('+') && word !== '+info')
     assert.ok(rights.length > 15)

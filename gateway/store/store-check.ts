@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { randomBytes, scryptSync, timingSafeEqual } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './connection/store-link.ts'
@@ -14,12 +14,16 @@ interface StoreFindings {
 }
 
 const KEPT_MS = '60000'
+/** For so long a key is compared with those of gateways that are checked later. */
+const FINGERPRINT_MS = '86400000'
 
 /**
  * Connects to the store, runs each command that a gateway needs on keys of its own, and looks whether the servers could forget
  * what they are told. Never rejects.
+ *
+ * @param maskKey compared with that of gateways checked within a day; undefined: no row masks anything
  */
-export async function checkStore(settings: StoreSettings): Promise<StoreFindings> {
+export async function checkStore(settings: StoreSettings, maskKey?: string): Promise<StoreFindings> {
   const found = { good: [] as string[], warnings: [] as string[], faults: [] as string[] }
   try {
     if (settings.kind === 'sentinel')
@@ -32,6 +36,10 @@ export async function checkStore(settings: StoreSettings): Promise<StoreFindings
     await withLink(dialStore(settings), 'the store', (send) =>
       tryCommands(send, settings.prefix, found.faults),
     )
+    if (maskKey !== undefined && found.faults.length === 0)
+      await withLink(dialStore(settings), 'the store', (send) =>
+        compareKey(send, { prefix: settings.prefix, maskKey }, found.faults),
+      )
   } catch (error) {
     found.faults.push(`cannot be reached: ${textOf(error)}`)
   }
@@ -135,6 +143,24 @@ async function tryCommands(send: Send, prefix: string, faults: string[]): Promis
       faults.push(`the server refuses ${args[0]}: ${textOf(error)}`)
     }
   }
+}
+
+/** Leaves no key in the store, only a salted hash that is slow to make: guesses of a weak key cost as much as of a password. */
+async function compareKey(
+  send: Send,
+  { prefix, maskKey }: { readonly prefix: string; readonly maskKey: string },
+  faults: string[],
+): Promise<void> {
+  const name = `${prefix}:{mask-key}`
+  const hashOf = (salt: Buffer) => scryptSync(maskKey, salt, 32)
+  const salt = randomBytes(16)
+  const own = Buffer.concat([salt, hashOf(salt)]).toString('base64')
+  await send(['SET', name, own, 'NX', 'PX', FINGERPRINT_MS], name)
+  const kept = Buffer.from(String(await send(['GET', name], name)), 'base64')
+  if (kept.length !== 48 || !timingSafeEqual(kept.subarray(16), hashOf(kept.subarray(0, 16))))
+    faults.push(
+      `another gateway was checked with another "maskKeyFile" within a day: the same value would have two pseudonyms. After a change of the key remove ${name} from the store`,
+    )
 }
 
 function textOf(error: unknown): string {
