@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Metrics } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
@@ -14,7 +15,6 @@ import { readMaskKey } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Configured, Gateway } from '../gateway.ts'
 import { BodyRoom } from '../http/bodies/body-room.ts'
-import { loopMark } from '../http/rules/loop-mark.ts'
 import { firstSegment } from '../http/rules/policy/path-mask.ts'
 import { Tunnels } from '../http/server/tunnels/tunnels.ts'
 import { checkedField } from '../http/syntax/field.ts'
@@ -280,4 +280,9 @@ function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
     load: fixed.load,
     loopMark: fixed.loopMark,
   }
+}
+
+/** This process in CDN-Loop (RFC 8586), not guessable without its secret. */
+function loopMark(secret: Uint8Array): string {
+  return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }

@@ -12,8 +12,8 @@ import { type Address, parseAddress } from './upstream-address.ts'
 import type { UpstreamClient } from './upstream-client.ts'
 import type { UpstreamsOptions } from './upstream-options.ts'
 
-class Http1Upstreams extends PooledUpstreams<ClientState<ConnectionPool>> {}
-class Http2Upstreams extends PooledUpstreams<ClientState<SessionPool>> {}
+class Http1Upstreams extends PooledUpstreams<ConnectionPool> {}
+class Http2Upstreams extends PooledUpstreams<SessionPool> {}
 
 /**
  * The client for all configured upstreams: HTTP/1.1 over TCP, TLS or a Unix socket, or HTTP/2 over TCP or TLS.

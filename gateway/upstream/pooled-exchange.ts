@@ -20,17 +20,13 @@ const NONE_TRIED: readonly never[] = []
  * One request and its response, retried on another connection where that is safe. The same object is the call that the
  * sender holds and what its connection reports to: one allocation for each request.
  */
-export abstract class PooledExchange<
-    Connection extends Timed,
-    OwnPool extends Pool<Connection>,
-    State extends ClientState<OwnPool>,
-  >
+export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
   implements UpstreamCall, Timed
 {
   slot = -1
   sent = false
-  protected readonly state: State
+  protected readonly state: ClientState<OwnPool>
   protected readonly request: UpstreamRequest
   protected readonly response: UpstreamResponse
   protected connection: Connection | undefined = undefined
@@ -51,7 +47,7 @@ export abstract class PooledExchange<
   /** Responded with what the last retry is for: it is asked again only when there is no other. */
   #unwanted: Origin<OwnPool> | undefined = undefined
 
-  constructor(state: State, request: UpstreamRequest, response: UpstreamResponse) {
+  constructor(state: ClientState<OwnPool>, request: UpstreamRequest, response: UpstreamResponse) {
     super(state.choice.first)
     this.state = state
     this.request = request

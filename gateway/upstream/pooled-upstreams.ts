@@ -23,20 +23,20 @@ export interface ClientState<OwnPool> {
   closed: boolean
 }
 
-type ExchangeClass<State> = new (
-  state: State,
+type ExchangeClass<OwnPool> = new (
+  state: ClientState<OwnPool>,
   request: UpstreamRequest,
   response: UpstreamResponse,
 ) => UpstreamCall & { begin(): void }
 
 /** A client whose exchanges take their connections from the pools of the upstreams. */
-export class PooledUpstreams<State extends ClientState<Pool<Timed>>> implements UpstreamClient {
-  readonly state: State
-  readonly #Exchange: ExchangeClass<State>
+export class PooledUpstreams<OwnPool extends Pool<Timed>> implements UpstreamClient {
+  readonly state: ClientState<OwnPool>
+  readonly #Exchange: ExchangeClass<OwnPool>
   readonly speaksHttp2: boolean
   #closing: Promise<void> | undefined = undefined
 
-  constructor(state: State, Exchange: ExchangeClass<State>, speaksHttp2: boolean) {
+  constructor(state: ClientState<OwnPool>, Exchange: ExchangeClass<OwnPool>, speaksHttp2: boolean) {
     this.speaksHttp2 = speaksHttp2
     this.state = state
     this.#Exchange = Exchange

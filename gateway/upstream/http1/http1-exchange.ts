@@ -4,7 +4,6 @@ import { BoundedBody } from '../../http/bodies/bounded-body.ts'
 import type { BodyReceiver } from '../../http/bodies/read-buffers.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
-import type { ClientState } from '../pooled-upstreams.ts'
 import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
 import { switchesTo } from '../response-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
@@ -14,7 +13,7 @@ import { requestHead } from './outgoing-head.ts'
 
 /** An exchange over our own client. On an open connection the request is written before `send` returns. */
 export class Http1Exchange
-  extends PooledExchange<Http1Connection, ConnectionPool, ClientState<ConnectionPool>>
+  extends PooledExchange<Http1Connection, ConnectionPool>
   implements ConnectionUser, BodySender
 {
   #requestHead = ''

@@ -2,7 +2,6 @@ import type { ClientHttp2Stream } from 'node:http2'
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../http/rules/grpc.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
-import type { ClientState } from '../pooled-upstreams.ts'
 import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
 import { stepTimeout } from '../timeout-faults.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
@@ -15,7 +14,7 @@ import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
-  extends PooledExchange<UpstreamSession, SessionPool, ClientState<SessionPool>>
+  extends PooledExchange<UpstreamSession, SessionPool>
   implements SessionUser, StreamUser, BodySender
 {
   #head: readonly string[] = []
