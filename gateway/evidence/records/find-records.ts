@@ -27,7 +27,7 @@ interface Found {
   readonly isEnough?: () => boolean
 }
 
-export interface FindResult {
+interface FindResult {
   readonly count: number
   /** Only the lines around the time of the id were read. */
   readonly byIdTime: boolean

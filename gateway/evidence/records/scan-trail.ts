@@ -12,7 +12,7 @@ export interface Period {
 /** Called as reading goes on, with bytes on the disk. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
-export interface TrailBlock {
+interface TrailBlock {
   readonly segment: Segment
   readonly bytes: Buffer
 }

@@ -6,7 +6,7 @@ import type { ReadLines } from './read-lines.ts'
 export const LOOK_AHEAD = 8192
 
 /** The sealed leaves, by their index; undefined for one that is not proven, or beyond the tree. */
-export type SealedLeaves = (index: number) => HashText | undefined
+type SealedLeaves = (index: number) => HashText | undefined
 
 /**
  * Says what was done where lines and tree differ first.

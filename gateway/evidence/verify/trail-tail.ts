@@ -1,6 +1,6 @@
 import { plural } from './finding.ts'
 
-export interface TrailTail {
+interface TrailTail {
   /** Leaves of the checkpoint. */
   readonly size: number
   /** Leaf of the first line. */

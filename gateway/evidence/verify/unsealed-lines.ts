@@ -14,7 +14,7 @@ const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const RECOVERED_END = ',"recovered":true'
 
-export interface UnsealedLines {
+interface UnsealedLines {
   /** From the one with the last sealed line on. */
   readonly segments: readonly Segment[]
   /** Place of the last sealed line. */

@@ -22,7 +22,7 @@ export const FILES: TlsFiles = {
   ocspFile: undefined,
 }
 
-export interface TlsFixture {
+interface TlsFixture {
   readonly ca: Authority
   readonly server: Issued
 }
