@@ -7,12 +7,11 @@ import type { Settings } from '../config/settings.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import { openStoreConnection } from './connection/store-connection.ts'
 import { EndedSessions } from './ended-sessions.ts'
-import { SharedFailures } from './shared-failures.ts'
 import { SharedLimits } from './shared-limits.ts'
 import { SharedReplays } from './shared-replays.ts'
 import { SharedStore } from './shared-store.ts'
 import type { StoreCounts } from './store-counts.ts'
-import { StoreEvents } from './store-events.ts'
+import { MAX_STREAM, StoreEvents, streamKey } from './store-events.ts'
 
 interface StoreMemberOptions {
   readonly settings: StoreSettings
@@ -36,6 +35,7 @@ const SLACK_MS = 1000
 /** One gateway among all that share a store. */
 export class StoreMember {
   readonly sessions: SessionGroup
+  /** Tells the other gateways of bad credentials; while the store is away, nothing is told. */
   readonly failures: FailureGroup
   readonly #options: StoreMemberOptions
   readonly #store: SharedStore
@@ -80,7 +80,18 @@ export class StoreMember {
     })
     this.#ended = ended
     this.#events = events
-    this.failures = new SharedFailures({ breaker, keys, id: gatewayId })
+    const stream = streamKey(keys)
+    this.failures = {
+      keyOf: (caller) => keys.keyOf('failure', caller),
+      publish: (key) => {
+        const entry = ['kind', 'failed', 'hash', key, 'origin', gatewayId]
+        breaker.send({
+          args: ['XADD', stream, 'MAXLEN', '~', String(MAX_STREAM), '*', ...entry],
+          key: stream,
+          done: () => undefined,
+        })
+      },
+    }
     const areKnown = () => this.#onStoreFailure.revocations === 'local' || events.isCurrent
     this.sessions = {
       has: (sid) => ended.has(sid),

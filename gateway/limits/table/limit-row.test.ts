@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { LimitRow } from './limit-row.ts'
-import { writtenRow } from './written-row.ts'
+import { type LimitRow, writtenRow } from './limit-row.ts'
 
 const row: LimitRow = {
   name: 'login',
