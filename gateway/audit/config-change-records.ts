@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
 /** An accepted change of a configuration file. */
-export interface ConfigChangeFacts {
+interface ConfigChangeFacts {
   readonly timestamp: string
   readonly file: string
   /** Who owns the file; undefined: it was gone when they were asked for. */

@@ -14,7 +14,7 @@ process.on('exit', () => {
   for (const { pid } of running) if (pid !== undefined) killFamily(pid)
 })
 
-export interface ChildOptions {
+interface ChildOptions {
   readonly command: readonly [string, ...string[]]
   readonly env?: Readonly<Record<string, string>>
   /** Processors it may use, as taskset(1) takes them. */

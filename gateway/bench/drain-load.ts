@@ -21,7 +21,7 @@ export interface DrainCounts {
 }
 
 /** Where the gateway is, and what is requested. */
-export interface DrainTarget {
+interface DrainTarget {
   readonly port: number
   readonly adminPort: number
   /** A request without its Connection field and the empty line. */

@@ -41,7 +41,7 @@ const H2LOAD: Generator = {
       : undefined,
 }
 
-export const OTHER_GENERATORS = { wrk: WRK, h2load: H2LOAD } as const
+const OTHER_GENERATORS = { wrk: WRK, h2load: H2LOAD } as const
 
 /** Has another generator send the job's request. Rejects for any response but 2xx and 3xx, and for a broken connection. */
 export async function carryOutBy(program: OtherGenerator, job: LoadJob): Promise<LoadResult> {

@@ -24,7 +24,7 @@ const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Ma
   ['GATEWAY_PROFILE', (text: string) => choiceFault(text, MEMORY_PROFILES)],
 ])
 
-export interface ConfigFiles {
+interface ConfigFiles {
   readonly configFile: string
   readonly limitsFile: string
   readonly clientsFile: string

@@ -117,7 +117,7 @@ export interface FurtherIssuer
 export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
 /** What DPoP proofs must have (RFC 9449). */
-export interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
+interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
   /** With the path of a request they must give the `htu` of its proof. */
   readonly publicUrls: readonly string[]
 }
@@ -158,7 +158,7 @@ export interface AuditBucket extends Omit<NonNullable<WrittenShip['s3']>, 'objec
 }
 
 /** Where closed audit files are copied to: one of the two. */
-export interface AuditShip {
+interface AuditShip {
   readonly directory: string | undefined
   readonly s3: AuditBucket | undefined
 }

@@ -24,7 +24,7 @@ export interface ComposeService {
   readonly stop_grace_period?: string
 }
 
-export interface ComposeFile {
+interface ComposeFile {
   readonly services: Readonly<Record<string, ComposeService>>
   readonly networks: Readonly<
     Record<

@@ -69,7 +69,7 @@ export async function authorize(
 }
 
 /** The steps of the user in the browser. @returns where the browser was sent */
-export async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
+async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
   const signIn = await browser.open(start)
   const consent = await browser.press(signIn, 'Sign in', ALICE)
   assert.match(consent.page, /<h1>Allow/)

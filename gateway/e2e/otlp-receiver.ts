@@ -22,7 +22,7 @@ export interface ReceivedSpan {
 }
 
 /** How the receiver responds to one post. */
-export type Respond = (res: ServerResponse) => void
+type Respond = (res: ServerResponse) => void
 
 /** A receiver of OTLP over HTTP that checks whatever comes, by the specification and `trace.proto`. */
 export interface OtlpReceiver {

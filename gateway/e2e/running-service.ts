@@ -11,7 +11,7 @@ import { startGateway, type TestGateway } from './running-gateway.ts'
 
 const CONFIG = fileURLToPath(new URL('../../config/', import.meta.url))
 
-export interface ServiceOptions {
+interface ServiceOptions {
   /** Replace keys of the shipped gateway.json. */
   readonly config?: object
   /** The shipped rows: all, all but those for logins and OAuth, or none. */

@@ -4,7 +4,7 @@ import { type RedisServer, until } from '../store/redis-server.test-support.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from '../store/take-script.ts'
 
 /** Every take of one row and caller, as the store itself decided it. */
-export interface KeyDecisions {
+interface KeyDecisions {
   readonly limit: number
   readonly windowUs: number
   /** When the store counted each hit, by its own clock in epoch microseconds, in order. */

@@ -10,7 +10,7 @@ import { isSendable, type Staple } from '../tls/stapling/stapler.ts'
 /** How often the day is looked at. */
 const RENEW_MS = 1000
 
-export interface SecureTerms {
+interface SecureTerms {
   readonly handshakeMs: number
   readonly http2: Settings['http2']
   /** Whether a response of OCSP may come. */

@@ -26,7 +26,7 @@ export interface StartupConfiguration {
 }
 
 /** What joins the shared store. */
-export type StoreModule = typeof import('../store/store-member.ts')
+type StoreModule = typeof import('../store/store-member.ts')
 
 /** Loads what joins the shared store only when one is configured: its client takes 170 ms and 30 MB. */
 export async function loadStoreModule({ store }: Pick<Settings, 'store'>): Promise<StoreModule | undefined> {

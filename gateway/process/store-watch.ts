@@ -6,7 +6,7 @@ import type { StoreCounts } from '../store/store-counts.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
-export type StoreName = 'limits' | 'revocations' | 'webhooks' | 'shared'
+type StoreName = 'limits' | 'revocations' | 'webhooks' | 'shared'
 
 /** Connections are tried again each second, for as long as the store is away. */
 const SHARED_REPEAT_MS = 60_000

@@ -30,7 +30,7 @@ interface HandMadeRequest {
 }
 
 /** What was done to a response, in order. */
-export class RecordedResponse {
+class RecordedResponse {
   keepAlive = true
   headersSent = false
   idleMs: number | undefined = undefined
@@ -190,7 +190,7 @@ export function makePrincipal(principal: Partial<Principal> = {}): Principal {
 }
 
 /** A trail in memory. A `fault` or a `commit` is what the next records get. */
-export class RecordedTrail {
+class RecordedTrail {
   readonly lines: string[] = []
   fault: Error | undefined = undefined
   commit: Commit | undefined = undefined

@@ -18,7 +18,7 @@ export interface RunningProcess {
   readonly ended: Promise<number | string>
 }
 
-export interface ProgramOptions {
+interface ProgramOptions {
   readonly cwd?: string
   /** All of it: nothing is inherited. */
   readonly env: Readonly<Record<string, string | undefined>>

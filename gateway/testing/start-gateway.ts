@@ -28,7 +28,7 @@ export interface GatewayOptions extends Configuration {
   readonly https?: boolean
 }
 
-export interface TokenOptions {
+interface TokenOptions {
   /** `sub`: the user. Default: `user-1`, or the client when only that is given. */
   readonly subject?: string
   /** `client_id`: the app that acts for the user, or the machine when there is no `subject`. */

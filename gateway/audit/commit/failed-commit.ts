@@ -1,7 +1,7 @@
 import { openChangeOf, pairKeyOf } from '../audit-records.ts'
 
 /** The lines of a commit that failed, by what must be done with them. */
-export interface SortedLines {
+interface SortedLines {
   /** API_REQUEST lines whose requests are refused. */
   readonly refused: readonly string[]
   /** Those of `refused` that could not be removed from the file, and need a response there. */

@@ -5,7 +5,7 @@ import { Commit, type OnCommitted } from './commit.ts'
 import { sortFailed } from './failed-commit.ts'
 import { PendingRecords } from './pending-records.ts'
 
-export interface OutageOptions {
+interface OutageOptions {
   readonly trailFile: TrailFile
   readonly reports: TrailReports
   /** `synced`: records count when the disk has them. */
@@ -21,7 +21,7 @@ export interface OutageOptions {
 type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
 
 /** A group of lines that could not be committed. */
-export interface CommitFault {
+interface CommitFault {
   readonly error: Error
   /** Lines that were written. They have been cut off again, except for what `TrailFile` says stayed. */
   readonly tried: readonly string[]

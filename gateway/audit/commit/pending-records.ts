@@ -3,7 +3,7 @@ import type { TrailFile } from '../file/trail-file.ts'
 import type { TrailReports } from '../trail-reports.ts'
 
 /** An AUDIT_STOP, whose count of open requests is taken when it is written. */
-export interface PendingStop {
+interface PendingStop {
   readonly reason: string
   readonly timestamp: string
 }

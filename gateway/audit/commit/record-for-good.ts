@@ -3,7 +3,7 @@ import { setTimeout as afterMs } from 'node:timers/promises'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
 import { SealedTree } from '../segments/sealed-tree.ts'
 
-export interface TrailToRecordIn {
+interface TrailToRecordIn {
   readonly auditFile: string
   /** A sealer works on the trail. */
   readonly isSealed: boolean

@@ -3,7 +3,7 @@ import type { Outage } from '../commit/outage.ts'
 import type { TrailFile } from './trail-file.ts'
 import { TrailSink } from './trail-sink.ts'
 
-export interface RotateOptions {
+interface RotateOptions {
   readonly file: string
   readonly trailFile: TrailFile
   readonly outage: Outage

@@ -4,7 +4,7 @@ import { realPathOf } from '../../storage/append-file.ts'
 import { logDirectory } from '../seals/tiles.ts'
 
 /** What others may do to a trail by the place where it stands. */
-export interface TrailPlace {
+interface TrailPlace {
   /** Who owns a part of it, besides the gateway and root; undefined: nobody. */
   readonly fault: string | undefined
   /** What others may do there all the same, one sentence each. */

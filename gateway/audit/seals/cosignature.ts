@@ -4,7 +4,7 @@ import { NoteFault, type NoteVerifier } from './signed-note.ts'
 import { ed25519PublicKey, type VerifierKey } from './verifier-key.ts'
 
 /** Signature types of C2SP tlog-cosignature. */
-export const COSIGNATURE_ED25519 = 0x04
+const COSIGNATURE_ED25519 = 0x04
 export const COSIGNATURE_ML_DSA_44 = 0x06
 
 const TIME_BYTES = 8

@@ -28,7 +28,7 @@ export interface Place {
 }
 
 /** Where a line of the tree stands in a segment. */
-export interface FoundLeaf {
+interface FoundLeaf {
   /** Its index in the tree. */
   readonly leaf: number
   /** The position after it, bytes of the plain text. */
@@ -101,7 +101,7 @@ export async function placeToGoOn(
  *
  * @throws Error of the system.
  */
-export async function lastSealedLine(
+async function lastSealedLine(
   segment: Pick<Segment, 'path' | 'compression'>,
   leaves: LastLeaves,
 ): Promise<FoundLeaf | undefined> {

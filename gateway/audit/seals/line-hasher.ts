@@ -6,7 +6,7 @@ import { LEAF_MAX_BYTES, oversizeLeaf } from './leaf.ts'
  * Called for each whole line. The leaf stands at `start` (inclusive) to `end` of `bytes`, with its `\n`, and only until the
  * call returns. `lineBytes` is the length of the line in the file; the leaf of an oversize line is shorter.
  */
-export type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
+type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 
 const NEWLINE = 10
 const BUFFER_BYTES = 256 * 1024

@@ -16,7 +16,7 @@ export interface SealJob {
 }
 
 /** What it is told: what the trail writes, and to seal it all and end. */
-export type ToSealer = TrailNews | 'finish'
+type ToSealer = TrailNews | 'finish'
 
 /** What it says. */
 export type SealNews =

@@ -39,7 +39,7 @@ export type TrailNews =
   /** Lines, or parts of them, and when the first was written: `steadyMs`. */
   | { readonly type: 'lines'; readonly lines: Uint8Array; readonly atMs: number }
 
-export interface SealerOptions {
+interface SealerOptions {
   /** The audit file. */
   readonly file: string
   /** Directory of the log. */

@@ -10,7 +10,7 @@ import { SealProgress, steadyMs } from './seal-progress.ts'
 import type { SealJob, SealNews } from './seal-thread.ts'
 import type { TrailNews } from './sealer.ts'
 
-export interface SealingOptions {
+interface SealingOptions {
   readonly trail: Pick<Trail, 'file' | 'settle' | 'told'>
   /** Directory of the log. */
   readonly directory: string

@@ -4,7 +4,7 @@ import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 }
 const MAX_HASHES = 55
 
 /** Called for each complete subtree of 1, 256, 256² … leaves: the hashes that tiles hold. `level` is that of the tile. */
-export type OnTileHash = (level: number, hash: HashText) => void
+type OnTileHash = (level: number, hash: HashText) => void
 
 /**
  * The right edge of a growing tree: the roots of the complete subtrees that it is made of, the largest first (a "compact

@@ -9,7 +9,7 @@ import { firstLineOf, timeOf } from './read-segment.ts'
 import { type LeafRange, SealedTree } from './sealed-tree.ts'
 import { segmentsOfTrail } from './trail-segments.ts'
 
-export interface PruneOptions {
+interface PruneOptions {
   readonly auditFile: string
   readonly retention: AuditRetention
   /** The gateway seals the trail. */

@@ -1,7 +1,7 @@
 import { basename } from 'node:path'
 
 /** How a segment lies on the disk. Only `none`, `zstd` and `gzip` can be read. */
-export type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
+type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
 
 /** A file of the trail: the open one, which has the name of the audit file, or one that a rotation has closed. */
 export interface Segment {

@@ -1,4 +1,4 @@
-export interface PacedRoundsOptions {
+interface PacedRoundsOptions {
   /** Between the beginnings of two rounds, at least. */
   readonly everyMs: number
   /** How long ago the last one began, in a run before; undefined: there was none. */

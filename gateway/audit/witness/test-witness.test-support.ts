@@ -26,7 +26,7 @@ export type Lie = (
   body: string,
 ) => { readonly status: number; readonly body: string } | 'stall'
 
-export interface TestWitnessOptions {
+interface TestWitnessOptions {
   readonly name: string
   /** Verifier keys of the logs that it knows. */
   readonly logs: readonly string[]

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads'
 import { THREAD_LIMITS } from '../thread-limits.ts'
 import type { VouchJob, VouchNews } from './vouch-thread.ts'
 
-export interface VouchingOptions extends VouchJob {
+interface VouchingOptions extends VouchJob {
   onNews(news: VouchNews): void
   /** The thread has died, and is started again. */
   onFault(cause: string): void

@@ -14,7 +14,7 @@ import {
 } from './witness-client.ts'
 import { areEnough, keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
 
-export interface WitnessReports {
+interface WitnessReports {
   /** The witnesses have followed, or the log has gone on. */
   progress(progress: Progress): void
   /** A witness has cosigned. @param witness name of its key */
@@ -23,7 +23,7 @@ export interface WitnessReports {
   fault(witness: string | undefined, failure: WitnessFailure | 'internal', cause: string): void
 }
 
-export interface WitnessRoundsOptions {
+interface WitnessRoundsOptions {
   /** Directory of the log. */
   readonly directory: string
   readonly clients: readonly WitnessClient[]

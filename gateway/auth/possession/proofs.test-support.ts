@@ -29,7 +29,7 @@ export const REQUEST: ProvenRequest = {
   jkt: jktOf(CLIENT),
 }
 
-export interface ProofParts {
+interface ProofParts {
   /** Each replaces or adds members of a good header and good claims; a member given as undefined is left out. */
   readonly header?: Members
   readonly claims?: Members

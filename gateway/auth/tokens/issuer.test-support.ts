@@ -76,7 +76,7 @@ function partsOf(jws: string): Signed {
   return { signed: jws.slice(0, dot), signature: Buffer.from(jws.slice(dot + 1), 'base64url') }
 }
 
-export interface RawToken {
+interface RawToken {
   /** Replaces members of a good header; undefined leaves one out. */
   readonly header?: Members
   readonly claims?: Members

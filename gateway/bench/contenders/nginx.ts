@@ -26,7 +26,7 @@ async function start(setup: ContenderSetup): Promise<RunningContender> {
   return { ports: [port], pids: [child.pid], tidy: () => truncateSync(logFile), end: child.end }
 }
 
-export function nginxConfig(
+function nginxConfig(
   setup: Pick<ContenderSetup, 'upstreamPort' | 'dir' | 'tls' | 'http2' | 'upstreamCaFile'>,
   own: { readonly port: number; readonly logFile: string },
 ): string {

@@ -3,7 +3,7 @@ import { readFileSync, statSync } from 'node:fs'
 import type { SecretForm } from './webhook-schemes.ts'
 
 /** Where a secret is. */
-export type SecretPlace = { readonly env: string } | { readonly file: string }
+type SecretPlace = { readonly env: string } | { readonly file: string }
 
 /** The environment and the files that secrets are read from. */
 export interface SecretSources {
@@ -12,7 +12,7 @@ export interface SecretSources {
   readonly readFile: (file: string) => string
 }
 
-export type SecretReading =
+type SecretReading =
   | { readonly secret: KeyObject; readonly reason?: never }
   | { readonly reason: string; readonly secret?: never }
 

@@ -29,7 +29,7 @@ const TERMS = {
   ),
 }
 
-export const ISSUER = keys({
+const ISSUER = keys({
   issuer: text('Exactly the `iss` that its tokens carry.', {
     required: true,
     maxLength: 256,

@@ -19,7 +19,7 @@ import { SENDING_KEYS } from './sending-keys.ts'
 import { SCOPE } from './shared-keys.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
-export const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac'])
+const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac'])
 
 const CORS = keys({
   origins: list(
@@ -73,7 +73,7 @@ const CORS = keys({
   }),
 })
 
-export const ROUTE = keys({
+const ROUTE = keys({
   path: text(
     'An exact path; a template, in which `{name}` stands for any one segment or a part of one (`{id}.json`); or a prefix that ends in `/*`. `/x/*` covers everything below /x, but not /x itself.',
     { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/{id}', '/api/users/*', '/*'] },

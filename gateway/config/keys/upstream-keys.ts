@@ -109,7 +109,7 @@ const TLS = keys({
   ),
 })
 
-export const UPSTREAM_GROUP = keys({
+const UPSTREAM_GROUP = keys({
   targets: list(
     TEXT,
     'One service or several equal ones: http://host:port, https://host:port or unix:/path.sock; or all of HTTP/2, gRPC too, h2c://host:port or h2://host:port (TLS). A request goes to the one with the fewest in flight.',

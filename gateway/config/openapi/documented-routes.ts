@@ -14,7 +14,7 @@ import { laidOver, type OperationRow } from './operation-rows.ts'
 type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
 
 /** A row that an operation stands for, with the keys laid over it. */
-export interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> {
+interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> {
   readonly path: string
   readonly methods: readonly string[]
   readonly auth: readonly RouteAuth[]
@@ -23,7 +23,7 @@ export interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'meth
 }
 
 /** Operations whose requests are validated, by method. */
-export type ValidatedOperations = Readonly<Record<string, OperationPlace>>
+type ValidatedOperations = Readonly<Record<string, OperationPlace>>
 
 export interface DocumentedRoutes {
   readonly openapi: OpenApiSettings | undefined

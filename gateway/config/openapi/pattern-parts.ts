@@ -1,5 +1,5 @@
 /** The most that a backtracking engine does from one place of a text. */
-export interface Cost {
+interface Cost {
   readonly steps: number
   /** In how many ways the part can be taken. */
   readonly ways: number

@@ -13,7 +13,7 @@ interface Alternative {
   readonly scopes: ReadonlySet<string>
 }
 
-export interface SecurityRules {
+interface SecurityRules {
   /** `components.securitySchemes`. */
   readonly schemes: Readonly<Record<string, unknown>>
   /** What the operator has said of some of them. */

@@ -7,7 +7,7 @@ import { FileWatch } from './watch.ts'
  * Parses a text asynchronously. Never rejects. Undefined: something else that it read may be half written, so the text is to be
  * parsed again at the next look.
  */
-export type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T> | undefined>
+type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T> | undefined>
 
 /** The result of one edit of a file. */
 export type Reload<T> =

@@ -35,7 +35,7 @@ function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T
 }
 
 /** What differs between two settings, for the audit trail. */
-export interface SettingsChange {
+interface SettingsChange {
   /** Names that the file has for the keys that differ. */
   readonly keys: readonly string[]
   /** Their values. Of a list only the rows that the other has not. */

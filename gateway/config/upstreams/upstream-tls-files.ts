@@ -8,7 +8,7 @@ import { certificatesIn } from '../witness-settings.ts'
 import { DEFAULT_GROUP, type UpstreamGroup, type UpstreamTlsSettings } from './upstream-group.ts'
 
 /** What the files of a group's TLS hold, in PEM. Plain data; never shown. */
-export interface UpstreamTlsTexts {
+interface UpstreamTlsTexts {
   readonly ca: string | undefined
   readonly cert: string | undefined
   readonly key: string | undefined

@@ -25,7 +25,7 @@ import {
 import { HeadDecoder } from './hpack/head-decoder.ts'
 import { http2 } from './protocol.ts'
 
-export interface SeenFrame {
+interface SeenFrame {
   readonly type: number
   readonly flags: number
   readonly id: number

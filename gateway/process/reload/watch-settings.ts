@@ -11,7 +11,7 @@ import { nextStartFaults } from './next-start.ts'
 import { rereadApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
 
-export interface SettingsWatch {
+interface SettingsWatch {
   /** In force now, as read from the files. */
   readonly settings: Settings
   /** Those files with their texts. */

@@ -19,7 +19,7 @@ const SMALL = {
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 
 /** How Node is started. */
-export interface NodeStart {
+interface NodeStart {
   readonly options: readonly string[]
   readonly env: NodeJS.ProcessEnv
 }

@@ -7,7 +7,7 @@ import type { StartupConfiguration } from '../startup-configuration.ts'
 const DEFAULT_FILES = configFiles({})
 
 /** Where a gateway listens. */
-export interface ListeningAt {
+interface ListeningAt {
   readonly port: number
   readonly tlsPort: number | undefined
   readonly adminPort: number

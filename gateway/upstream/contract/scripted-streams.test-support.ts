@@ -3,7 +3,7 @@ import type { Socket } from 'node:net'
 import type { WireRequest } from './scripted.test-support.ts'
 
 /** What an upstream of HTTP/2 tells a test. */
-export interface StreamObserver {
+interface StreamObserver {
   /** The streams that are open. */
   readonly open: Set<object>
   /** Bytes of a request as HTTP/1.1 would have them, bodies without chunk framing. */

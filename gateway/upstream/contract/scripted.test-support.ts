@@ -202,7 +202,7 @@ export interface Received {
   socket: Duplex | undefined
 }
 
-export interface SentCall {
+interface SentCall {
   readonly call: UpstreamCall
   readonly received: Received
   /** Resolves with all that was received, when the exchange is over. */

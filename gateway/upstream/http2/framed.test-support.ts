@@ -27,7 +27,7 @@ export interface FramedConnection {
   write(...frames: readonly Buffer[]): void
 }
 
-export interface FramedUpstream {
+interface FramedUpstream {
   readonly url: string
   readonly connections: FramedConnection[]
   close(): Promise<void>

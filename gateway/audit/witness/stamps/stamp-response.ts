@@ -12,7 +12,7 @@ import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import { verifySigned } from './stamp-signature.ts'
 
 /** A time stamp whose signature and contents have been checked. */
-export interface Stamp {
+interface Stamp {
   /** Milliseconds since the epoch. */
   readonly timeMs: number
   readonly policy: string

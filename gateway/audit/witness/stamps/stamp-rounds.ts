@@ -10,13 +10,13 @@ import { keepStamp, lastStamped, stampsDirectory } from './stamp-files.ts'
 import { stampRequest } from './stamp-request.ts'
 import { checkStamp } from './stamp-response.ts'
 
-export interface StampReports {
+interface StampReports {
   /** A checkpoint was stamped, or the log has gone on. */
   progress(progress: Progress): void
   fault(cause: string): void
 }
 
-export interface StampRoundsOptions {
+interface StampRoundsOptions {
   /** Directory of the log. */
   readonly directory: string
   readonly send: Send

@@ -14,7 +14,7 @@ interface Refused {
 }
 
 /** What a request says, and only that. */
-export interface Said {
+interface Said {
   readonly method: string
   readonly target: string
   readonly version: string
@@ -55,7 +55,7 @@ export interface Acts {
   refused?(seen: Seen): void
 }
 
-export interface Scribe extends Handler<Seen> {
+interface Scribe extends Handler<Seen> {
   /** All requests, in the order in which they were begun. */
   readonly seen: Seen[]
   /** What was told of requests that were never begun. */
