@@ -12,7 +12,7 @@ const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
  */
 export const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
-    'Bytes that others have added to the audit trail, or taken away, as far as the gateway has noticed.',
+    'Bytes that others have added to the audit trail, or taken away, as far as the gateway has noticed; 1 for a change that keeps the size.',
   ),
   gateway_audit_last_seal_timestamp_seconds: gauge(
     'When the last checkpoint of this run was made; 0: none yet.',

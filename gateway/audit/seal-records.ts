@@ -49,7 +49,7 @@ export interface ForeignWrite {
   /** Bytes that it had when they were found. */
   readonly found: number
   /** `behind the end`: before a start, behind the last line of an orderly stop. */
-  readonly reason: 'grown' | 'shortened' | 'changed' | 'replaced' | 'behind the end'
+  readonly reason: 'grown' | 'shortened' | 'changed' | 'replaced' | 'renamed' | 'behind the end'
 }
 
 export const FOREIGN_HEAD = '{"type":"AUDIT_FOREIGN",'

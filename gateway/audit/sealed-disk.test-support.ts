@@ -26,18 +26,19 @@ export function sealedDisk(t: TestContext, onFault: (message: string) => void = 
   const startIn = (where: string, durability: Durability) => {
     const { trail, file } = trailIn(where, { durability })
     let nowMs = 0
+    const progress = new SealProgress()
     const sealer = new Sealer({
       file,
       directory: join(where, 'audit-log'),
       key,
-      progress: new SealProgress(),
+      progress,
       now: () => (nowMs += 1000),
       onSealed: ({ size }) => seals.push(size),
       onGap: () => assert.fail(),
       onReadBack: () => {},
       onFault,
     })
-    trail.sealWith(sealsFor(sealer, trail, () => nowMs))
+    trail.sealWith(sealsFor(sealer, trail, () => nowMs, progress))
     t.after(() => sealer.close())
     const write = async (...ids: string[]) => {
       await Promise.all(ids.map((id) => endOf(trail.append(requestLine(id)))))

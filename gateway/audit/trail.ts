@@ -312,7 +312,7 @@ export class Trail {
 
   #closeFile(): void {
     try {
-      this.#trailFile.sink.close()
+      this.#trailFile.close()
     } catch (error) {
       this.#options.onFault(error as Error)
     }

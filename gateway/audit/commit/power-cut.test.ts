@@ -102,11 +102,12 @@ const silent = { onFault: () => {}, onRecord: () => {} }
 function sealerOf(trail: Trail, key: SealKey): Sealer {
   let nowMs = 0
   const { file } = trail
+  const progress = new SealProgress()
   const sealer = new Sealer({
     file,
     directory: logDirectory(file),
     key,
-    progress: new SealProgress(),
+    progress,
     now: () => (nowMs += 1000),
     onSealed: ({ origin, size, root }) => {
       const timestamp = '2026-01-02T03:04:05.678Z'
@@ -116,7 +117,7 @@ function sealerOf(trail: Trail, key: SealKey): Sealer {
     onReadBack: () => {},
     onFault: assert.fail,
   })
-  trail.sealWith(sealsFor(sealer, trail, () => nowMs))
+  trail.sealWith(sealsFor(sealer, trail, () => nowMs, progress))
   return sealer
 }
 

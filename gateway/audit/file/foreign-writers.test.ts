@@ -1,17 +1,24 @@
 import assert from 'node:assert/strict'
 import {
   appendFileSync,
+  chmodSync,
+  closeSync,
   copyFileSync,
+  linkSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
+  statSync,
   symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { setImmediate as turn } from 'node:timers/promises'
+import { setTimeout as afterMs, setImmediate as turn } from 'node:timers/promises'
 import { openTrail } from '../open-trail.ts'
 import type { ForeignWrite } from '../seal-records.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
@@ -91,6 +98,98 @@ test('a file that others make longer, shorter, or replace is noticed within a se
   }
 })
 
+/** Leaves the size as it is. */
+function overwrite(file: string): void {
+  // A tick of the kernel, which is what files are stamped with.
+  for (const dueMs = performance.now() + 11; performance.now() < dueMs; );
+  const fd = openSync(file, 'r+')
+  writeSync(fd, 'X', 40)
+  closeSync(fd)
+}
+
+for (const durability of ['written', 'synced'] as const) {
+  test(`a byte that is overwritten in its place is noticed at once, and by the next record (${durability})`, async (t) => {
+    for (const notices of ['maintain', 'append'] as const) {
+      const { file, foreign, asides, trail } = trailOf(t, durability)
+      await endOf(trail.append(requestLine('a')))
+      trail.maintain()
+      overwrite(file)
+      if (notices === 'maintain') trail.maintain()
+      else await endOf(trail.append(requestLine('b')))
+      trail.maintain()
+      assert.deepEqual(
+        foreign.map(({ file: name, reason, at, found }: ForeignWrite) => [name, reason, found - at]),
+        [[asides()[0], 'changed', 0]],
+      )
+      const types = ['AUDIT_START', 'AUDIT_FOREIGN', ...(notices === 'append' ? ['API_REQUEST'] : [])]
+      assert.deepEqual(typesIn(file), types)
+      trail.close('end')
+    }
+  })
+}
+
+test('a pause between two records is enough to notice what is overwritten after it', async (t) => {
+  const { file, foreign, trail } = trailOf(t)
+  await endOf(trail.append(requestLine('a')))
+  // Timers of one length end in the order in which they began: that of the gateway has ended before this one.
+  await afterMs(20)
+  overwrite(file)
+  await endOf(trail.append(requestLine('b')))
+  assert.deepEqual(
+    foreign.map(({ reason }) => reason),
+    ['changed'],
+  )
+  trail.close('end')
+})
+
+test('a backup, new rights, another name and times that are set back are no foreign writes', async (t) => {
+  const { file, foreign, trail } = trailOf(t)
+  await endOf(trail.append(requestLine('a')))
+  trail.maintain()
+  const { atime, mtimeMs } = statSync(file)
+  const deeds = [
+    () => utimesSync(file, atime, mtimeMs / 1000),
+    () => chmodSync(file, 0o640),
+    () => linkSync(file, `${file}.link`),
+    () => readFileSync(file),
+    () => utimesSync(file, atime, mtimeMs / 1000 - 60),
+  ]
+  for (const deed of deeds) {
+    deed()
+    trail.maintain()
+    await endOf(trail.append(requestLine('b')))
+    trail.maintain()
+  }
+  assert.deepEqual(foreign, [])
+  trail.close('end')
+})
+
+test('a trail that was renamed is a rotation for a minute, and then one that others took away', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
+  for (const puts of ['an empty file', 'nothing'] as const) {
+    const { file, foreign, trail } = trailOf(t)
+    await endOf(trail.append(requestLine('a')))
+    renameSync(file, `${file}.away`)
+    if (puts === 'an empty file') writeFileSync(file, '')
+    trail.maintain()
+    t.mock.timers.tick(59_000)
+    trail.maintain()
+    await endOf(trail.append(requestLine('b')))
+    assert.equal(foreign.length, 0)
+    t.mock.timers.tick(1000)
+    trail.maintain()
+    trail.maintain()
+    assert.deepEqual(
+      foreign.map((one) => [one.file, one.reason]),
+      [['audit.ndjson.away', 'renamed']],
+      puts,
+    )
+    assert.deepEqual(typesIn(`${file}.away`), ['AUDIT_START', 'API_REQUEST', 'API_REQUEST'])
+    assert.deepEqual(typesIn(file), ['AUDIT_START', 'AUDIT_FOREIGN'])
+    trail.close('end')
+  }
+})
+
 test('a link that others put in the place of the trail makes the gateway rename nothing but that link', async (t) => {
   const { directory, file, foreign, trail } = trailOf(t)
   const other = join(temporaryDirectory(t), 'clients.json')
@@ -139,6 +238,19 @@ test('rotations by others are no foreign writes: a rename and SIGHUP, with a new
     await endOf(trail.append(requestLine('new')))
   }
   trail.maintain()
+  assert.deepEqual(foreign, [])
+  trail.close('end')
+})
+
+test('a rotation by others is no foreign write, however long ago the one before was', async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() })
+  const { file, foreign, trail } = trailOf(t)
+  for (const name of ['.1', '.2', '.3']) {
+    renameSync(file, `${file}${name}`)
+    trail.reopen()
+    t.mock.timers.tick(86_400_000)
+    await endOf(trail.append(requestLine(name)))
+  }
   assert.deepEqual(foreign, [])
   trail.close('end')
 })

@@ -5,6 +5,7 @@ import { startRecord } from '../audit-records.ts'
 import { type ForeignWrite, foreignRecord } from '../seal-records.ts'
 import { freePath } from '../segments/rotation.ts'
 import type { TrailOptions } from '../trail-options.ts'
+import { candidatesIn } from './rotated-file.ts'
 import type { TrailFile } from './trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './trail-sink.ts'
 
@@ -17,10 +18,12 @@ interface ForeignWritersOptions
 
 /** Who writes again and again would make a new file of each of our writes. */
 const BETWEEN_FILES_MS = 60_000
+/** Between the rename and the SIGHUP of a rotation by others. */
+const ROTATION_MS = 60_000
 
 /**
- * Notices what others write to the trail: the file has another size than it was left with, or another file stands in its
- * place. What they have written is set aside under the name of a closed segment, and the trail goes on in a new file, whose
+ * Notices what others write to the trail: the file has another size than it was left with, was changed while
+ * nothing was written, was renamed without a rotation, or another file stands in its place. What they have written is set aside under the name of a closed segment, and the trail goes on in a new file, whose
  * first lines are AUDIT_START and AUDIT_FOREIGN. So foreign bytes do not stand among ours. For a minute after that further
  * ones do: the trail stays in its file, and they are told once a second.
  */
@@ -28,6 +31,8 @@ export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   /** Where our file was last seen, links resolved. */
   #path: string
+  /** The file of ours in whose place an empty one stands, or none, and since when. */
+  #renamed: { readonly inode: string; readonly atMs: number } | undefined
   /** When the trail went on in a new file. */
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Found since `find` was last called, and left in the file. */
@@ -38,7 +43,7 @@ export class ForeignWriters {
     this.#options = options
     this.#path = file === STANDARD_OUTPUT ? file : realPathOf(file)
     trailFile.onForeign = (at, found) => {
-      const reason = found > at ? 'grown' : 'shortened'
+      const reason = found > at ? 'grown' : found < at ? 'shortened' : 'changed'
       const what = { file: basename(file), inode: trailFile.present().inode, at, found, reason } as const
       if (!this.#hasJustLeft) this.#leave(what)
       else {
@@ -59,19 +64,30 @@ export class ForeignWriters {
     if (!this.#hasJustLeft) this.#findStranger()
     const error = trailFile.check()
     if (error !== undefined) onFault(error)
+    trailFile.note()
     if (this.#untold !== undefined) onForeign?.(this.#untold)
     this.#untold = undefined
   }
 
-  /** An empty file in the place of ours, or none, is a rotation under way. */
+  /** An empty file in the place of ours, or none, is a rotation under way, which does not take long. */
   #findStranger(): void {
-    const { file, trailFile } = this.#options
+    const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return
     const stats = statSync(file, { bigint: true, throwIfNoEntry: false })
     const inode = stats?.ino.toString() ?? ''
-    if (inode === trailFile.present().inode) this.#path = realPathOf(file)
-    else if (stats?.isFile() === true && stats.size > 0n)
+    const own = trailFile.present()
+    if (inode === own.inode) {
+      this.#path = realPathOf(file)
+      this.#renamed = undefined
+    } else if (stats?.isFile() === true && stats.size > 0n)
       this.#leave({ file: basename(file), inode, at: 0, found: Number(stats.size), reason: 'replaced' })
+    else if (stats?.isFile() !== false && !trailFile.sink.isRemoved) {
+      if (this.#renamed?.inode !== own.inode) this.#renamed = { inode: own.inode, atMs: now() }
+      if (now() - this.#renamed.atMs < ROTATION_MS) return
+      const renamed = candidatesIn(dirname(this.#path)).get(own.inode)?.[0]?.path ?? file
+      const bytes = { at: own.end, found: own.end }
+      this.#leave({ file: basename(renamed), inode: own.inode, ...bytes, reason: 'renamed' })
+    }
   }
 
   #leave(what: ForeignWrite): void {

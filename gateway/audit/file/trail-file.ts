@@ -7,6 +7,13 @@ export interface FileEnd {
   readonly open: number
 }
 
+/**
+ * The file is looked at when nothing was written for so long. Under load, when groups follow one another, it is not. Longer than
+ * a tick of the kernel, which is what files are stamped with.
+ */
+const IDLE_MS = 20
+const ROUNDING_MS = 0.001
+
 /** Where a commit began: if it fails, it is rolled back to here. */
 export interface CommitStart extends FileEnd {
   /** Bytes of a partial line before the end. */
@@ -24,6 +31,8 @@ export interface FilePlace {
 export interface TrailFollower {
   /** Whole lines, committed, behind those before. The bytes are only lent until the call returns. */
   wrote(lines: Buffer): void
+  /** How often it has begun or ended to write bytes of the file again in their place. Odd: it does so now. */
+  mends(): number
   /** The lines from now on stand in another file, which is empty. */
   moved(inode: string): void
 }
@@ -51,13 +60,18 @@ export class TrailFile {
   #first: readonly string[] = []
   /** Others may have left a line without its end, to which ours must not be glued. */
   #isEndForeign = false
+  /** When the file was last changed as far as the gateway knows; undefined when it has written since it looked. */
+  #changedAtMs: number | undefined
+  /** The follower's `mends` then. */
+  #mendsSeen = 0
+  #idle: NodeJS.Timeout | undefined
   /** Others have written to the file: calls `moveTo`, if the trail shall go on in a new one. */
   onForeign: (at: number, found: number) => void = () => {}
 
   /** @param isFollowed `follow` will be called: it is told the lines from now on */
   constructor(sink: TrailSink, isFollowed = false) {
     this.#sink = sink
-    this.#end = sink.sizeBytes
+    this.#end = sink.stats.size
     this.#isFollowed = isFollowed
     this.#isOwn = sink.isOwn
   }
@@ -94,15 +108,18 @@ export class TrailFile {
   }
 
   /**
-   * Looks whether the file has the size that it was left with. Otherwise it goes on in a new file, or, where `onForeign` began none,
-   * in a new line of this one.
+   * Looks whether the file has the size that it was left with, and, after a pause, the time of its last change. Otherwise it goes
+   * on in a new file, or, where `onForeign` began none, in a new line of this one.
    *
    * @returns why that cannot be begun
    */
   check(): Error | undefined {
-    const found = this.#isOwn ? this.#sink.sizeBytes : this.#end
-    if (found !== this.#end) {
+    const stats = this.#isOwn ? this.#sink.stats : undefined
+    const found = stats?.size ?? this.#end
+    const isChanged = stats !== undefined && this.#isChanged(stats.mtimeMs)
+    if (found !== this.#end || isChanged) {
       const at = this.#end
+      this.#changedAtMs = undefined
       // Where there can be no new file, it is said once.
       this.#end = found
       this.#isEndForeign = true
@@ -110,6 +127,7 @@ export class TrailFile {
     }
     if (this.#isEndForeign && !this.torn) {
       this.#sink.load('\n')
+      this.#changedAtMs = undefined
       const error = this.#sink.write()
       if (error !== undefined) return error
       this.#end++
@@ -122,6 +140,22 @@ export class TrailFile {
     return error
   }
 
+  #isChanged(mtimeMs: number): boolean {
+    // A backup program may set the times back to what it has read, and round them.
+    if (this.#changedAtMs === undefined || mtimeMs <= this.#changedAtMs + ROUNDING_MS) return false
+    if ((this.#follower?.mends() ?? 0) === this.#mendsSeen) return true
+    this.#changedAtMs = undefined
+    return false
+  }
+
+  /** Notes when the file was last changed, so that the next `check` notices also what others overwrite in their place. */
+  note(): void {
+    const mends = this.#follower?.mends() ?? 0
+    if (!this.#isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
+    this.#mendsSeen = mends
+    this.#changedAtMs = this.#sink.stats.mtimeMs
+  }
+
   #put(lines: readonly string[]): Error | undefined {
     if (this.#distrusted) return new Error('the disk has refused to commit this file: rotate it')
     if (this.#isUncommitted && (this.#isEndForeign || this.#first.length > 0))
@@ -129,6 +163,9 @@ export class TrailFile {
     const sink = this.#sink
     const tornBefore = sink.tornBytes
     const bytes = sink.load(lines.join(''))
+    this.#changedAtMs = undefined
+    this.#idle ??= setTimeout(() => this.note(), IDLE_MS).unref()
+    this.#idle.refresh()
     const error = sink.write()
     if (error === undefined) {
       this.#end += bytes.length - tornBefore
@@ -188,6 +225,7 @@ export class TrailFile {
    * of it and would not report that again.
    */
   rollBackTo(start: CommitStart): void {
+    this.#changedAtMs = undefined
     if (!this.#sink.cutOff(this.#end - start.end)) {
       this.#distrusted = true
       return
@@ -209,13 +247,20 @@ export class TrailFile {
     const old = this.#sink
     this.endCommit()
     this.#sink = next
+    this.#changedAtMs = undefined
     this.#first = first
     this.#isEndForeign = false
-    this.#end = next.sizeBytes
+    this.#end = next.stats.size
     this.#isOwn = next.isOwn
     this.#distrusted = false
     this.#follower?.moved(next.identity().inode)
     return old
+  }
+
+  /** @throws Error of the system, when something could not be written. */
+  close(): void {
+    clearTimeout(this.#idle)
+    this.#sink.close()
   }
 
   /** Hands the follower the lines from now on, and those before that it has not been told. */
@@ -227,6 +272,8 @@ export class TrailFile {
   unfollow(): void {
     this.#follower = undefined
     this.#untold = []
+    // It may have written bytes again while it ended.
+    this.#changedAtMs = undefined
   }
 
   /** The place up to which the follower has been handed the lines of the file in use, or from which it will be. */

@@ -1,4 +1,4 @@
-import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, writeSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, type Stats, writeSync } from 'node:fs'
 import { openToAppend } from '../../storage/append-file.ts'
 
 /** The audit file `-`: records go to standard output. */
@@ -92,8 +92,8 @@ export class TrailSink {
     return this.fd !== STANDARD_OUTPUT_FD && fstatSync(this.fd).isFile()
   }
 
-  get sizeBytes(): number {
-    return fstatSync(this.fd).size
+  get stats(): Stats {
+    return fstatSync(this.fd)
   }
 
   /** The file has no name any more: what is written to it is lost when the process ends. */

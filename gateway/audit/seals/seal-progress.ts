@@ -3,7 +3,8 @@ const SIZE = 0
 const UNSEALED = 1
 const OLDEST_AT = 2
 const TAKEN = 3
-const FLOATS = 4
+const MENDS = 4
+const FLOATS = 5
 
 /** Steady milliseconds: the same clock in all threads. */
 export function steadyMs(): number {
@@ -19,6 +20,8 @@ export class SealProgress {
     this.buffer = buffer ?? new SharedArrayBuffer(FLOATS * 8)
     this.#floats = new Float64Array(this.buffer)
     if (buffer === undefined) this.oldestAtMs = Number.POSITIVE_INFINITY
+    // A thread that has died writes nothing again.
+    this.mends += this.mends % 2
   }
 
   /** Leaves of the tree that its checkpoint covers. */
@@ -55,5 +58,14 @@ export class SealProgress {
 
   set takenBytes(bytes: number) {
     this.#floats[TAKEN] = bytes
+  }
+
+  /** How often the thread has begun or ended to write bytes of the trail again in their place. Odd: it does so now. */
+  get mends(): number {
+    return this.#floats[MENDS] as number
+  }
+
+  set mends(count: number) {
+    this.#floats[MENDS] = count
   }
 }

@@ -1,6 +1,7 @@
 import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { namesBeside } from '../segments/closed-segments.ts'
+import type { SealProgress } from './seal-progress.ts'
 
 const PIECE_BYTES = 128 * 1024
 
@@ -22,12 +23,17 @@ export class SealedFile {
   #synced: number
   /** What the disk may have dropped. */
   #doubt: { from: number; readonly to: number } | undefined
+  readonly #progress: Pick<SealProgress, 'mends'>
   readonly #onLasting: (fault: string) => void
 
   /** @param place @param isDoubtful a sync may have failed before, and what stands behind the position is doubtful */
   constructor(
     place: { readonly file: string; readonly inode: string; readonly position: number },
-    { isDoubtful, onLasting }: { readonly isDoubtful: boolean; onLasting(fault: string): void },
+    options: {
+      readonly isDoubtful: boolean
+      readonly progress: Pick<SealProgress, 'mends'>
+      onLasting(fault: string): void
+    },
   ) {
     this.inode = place.inode
     this.position = place.position
@@ -35,8 +41,9 @@ export class SealedFile {
     const path = pathOf(place.file, place.inode)
     this.#auditFile = place.file
     this.#fd = path === undefined ? undefined : openSync(path, 'r')
-    this.#onLasting = onLasting
-    if (isDoubtful) this.#startDoubt()
+    this.#progress = options.progress
+    this.#onLasting = options.onLasting
+    if (options.isDoubtful) this.#startDoubt()
   }
 
   /** It has no name any more: its room is free when nobody has it open. */
@@ -75,9 +82,11 @@ export class SealedFile {
       const target = path === undefined ? undefined : openToMend(path)
       if (target === undefined) this.#sayLasting(path)
       else {
+        this.#progress.mends++
         try {
           copyInPlace(fd, target, doubt.from, end)
         } finally {
+          this.#progress.mends++
           closeSync(target)
         }
       }

@@ -11,6 +11,7 @@ import { leafHash } from './hashes.ts'
 import { leafOf } from './leaf.ts'
 import { rangeHash } from './proofs.ts'
 import { makeSealKey, readSealKey, type SealKey } from './seal-key.ts'
+import { SealProgress } from './seal-progress.ts'
 import type { Sealer } from './sealer.ts'
 import { parseNote, signersOf } from './signed-note.ts'
 import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
@@ -68,6 +69,7 @@ export function sealsFor(
   sealer: Pick<Sealer, 'hear'>,
   trail: Pick<Trail, 'told'>,
   now: () => number,
+  progress = new SealProgress(),
 ): TrailSeals {
   return {
     begin: () => sealer.hear({ type: 'begin', ...trail.told }),
@@ -77,6 +79,7 @@ export function sealsFor(
         sealer.hear({ type: 'lines', lines: piece, atMs: now() })
       }
     },
+    mends: () => progress.mends,
     moved: (inode) => sealer.hear({ type: 'moved', inode }),
     finish: () => Promise.resolve([]),
   }

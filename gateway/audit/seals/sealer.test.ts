@@ -72,7 +72,7 @@ class SealedTrail {
       onFault: (message) => this.faults.push(message),
     })
     this.#sealer = sealer
-    this.trail.sealWith(sealsFor(sealer, this.trail, () => this.nowMs))
+    this.trail.sealWith(sealsFor(sealer, this.trail, () => this.nowMs, this.progress))
     return sealer
   }
 

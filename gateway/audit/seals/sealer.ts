@@ -254,14 +254,14 @@ export class Sealer {
     { inode, position }: { readonly inode: string; readonly position: number },
     isDoubtful: boolean,
   ): Promise<void> {
-    const { file, onFault } = this.#options
+    const { file, progress, onFault } = this.#options
     // The room of a removed file may be what sealing waits for.
     if (this.#file?.isRemoved) this.#file.close()
     while (this.#log.size > this.#log.sealedSize) await this.#seal()
     // The name of a new file must survive a power failure as its lines do.
     syncDirectoryOf(file)
     const onLasting = (fault: string) => this.#hasFailed && onFault(fault)
-    const next = new SealedFile({ file, inode, position }, { isDoubtful, onLasting })
+    const next = new SealedFile({ file, inode, position }, { isDoubtful, progress, onLasting })
     this.#file?.close()
     this.#file = next
     this.#hasher.reset()

@@ -95,6 +95,10 @@ export class Sealing implements TrailSeals {
     }
   }
 
+  mends(): number {
+    return this.#progress.mends
+  }
+
   moved(inode: string): void {
     if (this.#skippedAtMs !== undefined) return
     this.#flush()
