@@ -2,7 +2,6 @@ import { collectDefaultMetrics, type Metric, Registry } from 'prom-client'
 import type { Exchange } from '../exchange.ts'
 import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
-import { watchEventLoop } from './event-loop.ts'
 import { type Families, makeFamilies } from './metric-table.ts'
 
 /** All metrics by their names, and a method for each event that several of them count. */
@@ -33,6 +32,8 @@ const METHODS: ReadonlySet<string> = new Set([
 const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
   status === 499 || status in STATUS_CODES ? status : status - (status % 100),
 )
+/** How often the lag of the event loop is sampled. */
+const SAMPLE_MS = 250
 /** Label of an exchange without a route; a route's path begins with a slash. */
 const NO_ROUTE = 'none'
 
@@ -94,4 +95,23 @@ export function createMetrics({ version }: { readonly version: string }): Metric
       families.gateway_config_last_reload_successful.set(result === 'success' ? 1 : 0, file)
     },
   }
+}
+
+/**
+ * Measures how late timers fire, and how long the event loop has worked. Not by the library's own gauges of the lag: they contain
+ * the time between two samples, and each scrape resets them for the next one.
+ */
+function watchEventLoop(families: Families): void {
+  const lag = families.gateway_event_loop_lag_seconds
+  lag.begin()
+  families.gateway_event_loop_active_seconds_total.read(
+    () => performance.eventLoopUtilization().active / 1000,
+  )
+  let dueMs = performance.now() + SAMPLE_MS
+  const sample = () => {
+    const nowMs = performance.now()
+    lag.observe(Math.max(0, nowMs - dueMs) / 1000)
+    dueMs = nowMs + SAMPLE_MS
+  }
+  setInterval(sample, SAMPLE_MS).unref()
 }
