@@ -92,10 +92,12 @@ test('the commands of a document have no comments, which zsh takes for commands'
   assert.deepEqual(comments, [])
 })
 
-test('a decision has at most five lines', () => {
-  const paragraphs = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8').split('\n\n')
-  const decisions = paragraphs.filter((paragraph) => paragraph.startsWith('**'))
-  assert.ok(decisions.length > 80)
+test('there are at most 120 decisions in 8,000 words, each of at most five lines', () => {
+  const text = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8')
+  const decisions = text.split('\n\n').filter((paragraph) => paragraph.startsWith('**'))
+  assert.ok(decisions.length > 80 && decisions.length <= 120, `${decisions.length} decisions`)
+  const words = text.split(/\s+/).length
+  assert.ok(words <= 8000, `${words} words`)
   const long = decisions.filter((decision) => decision.trimEnd().split('\n').length > 5)
   assert.deepEqual(long, [])
 })
