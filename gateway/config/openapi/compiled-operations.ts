@@ -3,11 +3,10 @@ import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { type ParameterPlace, parametersOf } from '../../http/rules/path-template.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../http/syntax/media-type.ts'
 import { DocumentPatterns } from './document-patterns.ts'
-import { replaceKeywords } from './keywords.ts'
+import { FORMATS, replaceKeywords } from './keywords.ts'
 import { formOf, isSpread, type ParameterForm } from './parameter-form.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } from './schema-fits.ts'
-import { FORMATS } from './text-formats.ts'
 
 export interface RequestParameter {
   readonly in: 'path' | 'query' | 'header'
