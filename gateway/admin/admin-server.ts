@@ -6,7 +6,7 @@ import { createServer } from '../http/syntax/status-codes.ts'
 import type { AdminGuard } from './admin-guard.ts'
 import { type AdminResponse, type AdminRoute, text } from './admin-route.ts'
 
-/** The process's own open files: see `open-files.ts`. */
+/** The process's own open files: see `connectionRoom`. */
 const MAX_CONNECTIONS = 100
 /** Requests that a connection may send ahead of its responses. */
 const MAX_AHEAD = 100

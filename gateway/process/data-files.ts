@@ -1,6 +1,8 @@
 import { join } from 'node:path'
+import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
 import type { ForeignWrite } from '../audit/seal-records.ts'
+import type { KeeperReports } from '../audit/segments/keeper.ts'
 import type { JournalOptions } from '../limits/journal/journal-options.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
@@ -34,6 +36,41 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       isFailing = false
     },
     onRecord: (type: string) => metrics.gateway_audit_records_total.count(type),
+  }
+}
+
+/** Reports to log and metrics what becomes of closed segments of the audit trail. */
+export function segmentReports({
+  log,
+  metrics,
+}: {
+  readonly log: Logger
+  readonly metrics: Metrics
+}): KeeperReports {
+  const done = metrics.gateway_audit_segments_total
+  const failed = metrics.gateway_audit_segment_errors_total
+  for (const task of ['compress', 'ship', 'prune']) {
+    done.begin(task)
+    failed.begin(task)
+  }
+  let unshipped = 0
+  let oldestMs: number | undefined
+  metrics.gateway_audit_unshipped_segments.read(() => unshipped)
+  metrics.gateway_audit_ship_lag_seconds.read(() =>
+    oldestMs === undefined ? 0 : Math.max(0, Date.now() - oldestMs) / 1000,
+  )
+  return {
+    info: (fields, message) => log.info(fields, message),
+    warn: (fields, message) => log.warn(fields, message),
+    done: (task) => done.count(task),
+    unshipped: (count, oldestClosedMs) => {
+      unshipped = count
+      oldestMs = oldestClosedMs
+    },
+    failed: (task, cause) => {
+      failed.count(task)
+      log.error({ task, cause }, 'closed audit segments cannot be looked after')
+    },
   }
 }
 

@@ -66,7 +66,7 @@ test('a good file is put in force at the first look, and told with the rows befo
   assert.deepEqual(inForce, [6])
   const [reload] = told
   assert.ok(reload?.result === 'success' && reload.changed)
-  assert.deepEqual([reload.file, reload.before[0]?.limit, reload.after[0]?.limit], [file, 5, 6])
+  assert.deepEqual([reload.before[0]?.limit, reload.after[0]?.limit], [5, 6])
   await look(2)
   assert.equal(told.length, 1)
 })

@@ -9,18 +9,17 @@ import { FileWatch } from './watch.ts'
  */
 type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T> | undefined>
 
-/** The result of one edit of a file. */
-export type Reload<T> =
-  | {
-      readonly file: string
-      readonly result: 'success'
-      /** In force until now. */
-      readonly before: T
-      /** In force from now on. Equal to `before` when only the spelling changed, or an invalid edit was undone. */
-      readonly after: T
-      readonly changed: boolean
-    }
-  | { readonly file: string; readonly result: 'failure'; readonly faults: readonly Fault[] }
+/** The result of one edit. */
+export type Reload<T> = Accepted<T> | { readonly result: 'failure'; readonly faults: readonly Fault[] }
+
+export interface Accepted<T> {
+  readonly result: 'success'
+  /** In force until now. */
+  readonly before: T
+  /** In force from now on. Equal to `before` when only the spelling changed, or an invalid edit was undone. */
+  readonly after: T
+  readonly changed: boolean
+}
 
 export interface ReloadOptions<T> {
   /** As the operator named it. */
@@ -117,13 +116,13 @@ export class Reloader<T> {
       this.#value = after
     }
     this.#failed = undefined
-    onReload({ file, result: 'success', before, after, changed })
+    onReload({ result: 'success', before, after, changed })
   }
 
   #fail(text: string | undefined, faults: readonly Fault[]): void {
     const failed = { text, faults }
     if (isDeepStrictEqual(this.#failed, failed)) return
     this.#failed = failed
-    this.#options.onReload({ file: this.#options.file, result: 'failure', faults })
+    this.#options.onReload({ result: 'failure', faults })
   }
 }

@@ -2,6 +2,7 @@ import type { ClientTable } from '../../config/clients/clients-file.ts'
 import { parseClients } from '../../config/clients/clients-file.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { Reloader } from '../../config/reload/reloader.ts'
+import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type LimitRow, writtenRow } from '../../limits/table/limit-row.ts'
@@ -91,7 +92,11 @@ interface LimitEdits {
 function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits): Watching {
   const { settings, limits: loaded } = watched.startup
   const file = settings.limitsFile
-  const report = reporter(watched, { file, label: labelOf(file, settings), what: 'limits' })
+  const edited = { file, label: labelOf(file, settings), what: 'limits' } as const
+  const report = reporter<readonly LimitRow[]>(watched, edited, ({ before, after }) => ({
+    before: before.map(writtenRow),
+    after: after.map(writtenRow),
+  }))
   warn()
   return new Reloader({
     file,
@@ -99,13 +104,8 @@ function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits):
     parse: parseApart('limits', parseLimits),
     swap,
     onReload: (reload) => {
-      if (reload.result === 'failure') {
-        report.failure(reload.faults)
-        return
-      }
-      const { changed } = reload
-      report.success({ changed, before: reload.before.map(writtenRow), after: reload.after.map(writtenRow) })
-      if (reload.changed) warn()
+      report(reload)
+      if (reload.result === 'success' && reload.changed) warn()
     },
   })
 }
@@ -115,7 +115,7 @@ function watchClients(
   file: string,
   loaded: LoadedFile<ClientTable>,
 ): Reloader<ClientTable> {
-  const report = reporter(watched, { file, label: labelOf(file, watched.startup.settings), what: 'clients' })
+  const edited = { file, label: labelOf(file, watched.startup.settings), what: 'clients' } as const
   const parse = parseApart('clients', parseClients)
   return new Reloader({
     file,
@@ -126,14 +126,31 @@ function watchClients(
       return faults.length > 0 ? { faults } : parsed
     },
     swap: watched.enforce.clients,
-    onReload: (reload) =>
-      reload.result === 'failure'
-        ? report.failure(reload.faults)
-        : report.success({
-            changed: reload.changed,
-            before: reload.before.rows,
-            after: reload.after.rows,
-          }),
+    onReload: reporter<ClientTable>(watched, edited, ({ before, after }) => ({
+      before: before.rows,
+      after: after.rows,
+    })),
+  })
+}
+
+interface WatchedToken {
+  readonly file: string
+  readonly loaded: LoadedFile<string>
+  readonly enforce: (token: string) => void
+}
+
+/** Puts each edit of the admin token in force. The audit trail has its fingerprint only. */
+export function watchAdminToken(reports: Reports, { file, loaded, enforce }: WatchedToken): Watching {
+  const edited = { file, label: 'admin-token', what: 'admin tokens' } as const
+  return new Reloader({
+    file,
+    ...loaded,
+    parse: parseAdminToken,
+    swap: enforce,
+    onReload: reporter<string>(reports, edited, ({ before, after }) => ({
+      before: [fingerprint(before)],
+      after: [fingerprint(after)],
+    })),
   })
 }
 
@@ -158,7 +175,7 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const { log, metrics } = reports
   const staples = stapleSource(reports, watched)
   const files = tlsTexts(settings, loaded).flatMap(([file]) => file ?? [])
-  const report = reporter(reports, { file: settings.certFile, files, label: 'tls', what: 'certificates' })
+  const edited = { file: settings.certFile, files, label: 'tls', what: 'certificates' } as const
   exposeExpiry(metrics, loaded.material)
   const certificates = new TlsReloader({
     files: settings,
@@ -171,15 +188,10 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
       staples?.replaceCertificate(material.chain)
       exposeExpiry(metrics, material)
     },
-    onReload: (reload) => {
-      if (reload.result === 'failure') {
-        report.failure(reload.faults)
-        return
-      }
-      const { changed, before, after } = reload
+    onReload: reporter<TlsMaterial>(reports, edited, ({ before, after }) => {
       for (const warning of after.warnings) log.warn({ warning }, 'tls')
-      report.success({ changed, before: [before.summary], after: [after.summary] })
-    },
+      return { before: [before.summary], after: [after.summary] }
+    }),
   })
   return staples === undefined ? [certificates] : [certificates, staples]
 }

@@ -1,7 +1,8 @@
 import { basename } from 'node:path'
 import type { ConfigInForce, ConfigPart } from '../../admin/config-in-force.ts'
 import { configChangeRecords } from '../../audit/config-change-records.ts'
-import { describeFault, type Fault } from '../../config/faults.ts'
+import { describeFault } from '../../config/faults.ts'
+import type { Accepted, Reload } from '../../config/reload/reloader.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 import { writerOf } from './file-writer.ts'
@@ -35,8 +36,7 @@ interface Edited {
   readonly what: ConfigPart
 }
 
-interface Accepted {
-  readonly changed: boolean
+interface Edit {
   /** What is in force until now and from now on, as the audit trail has it. */
   readonly before: readonly object[]
   readonly after: readonly object[]
@@ -63,28 +63,37 @@ export function labelOf(
   return isAmbiguous || TAKEN.has(name) ? file : name
 }
 
-/** Reports the result of an edit to metrics, log, audit trail and admin listener. */
-export function reporter(reports: Reports, { file, files, label, what }: Edited) {
+/**
+ * Makes the `onReload` of a file, which reports each result to metrics, log, audit trail and admin listener.
+ *
+ * @param editOf what a file that was accepted has changed
+ */
+export function reporter<T>(
+  reports: Reports,
+  { file, files, label, what }: Edited,
+  editOf: (reload: Accepted<T>) => Edit,
+): (reload: Reload<T>) => void {
   const { log, metrics, trail, clock, config } = reports
   const name = what === 'gateway' ? 'settings' : what
   metrics.configReload(label, 'success')
-  return {
-    failure: (faults: readonly Fault[]) => {
-      metrics.configReload(label, 'failure')
+  return (reload) => {
+    metrics.configReload(label, reload.result)
+    if (reload.result === 'failure') {
+      const { faults } = reload
       config.failed(what, faults)
       log.error({ file, faults: faults.map(describeFault) }, `the last good ${name} stay in force`)
-    },
-    success: ({ changed, before, after, settings }: Accepted) => {
-      metrics.configReload(label, 'success')
-      if (settings === undefined) config.replaced(what, after, changed)
-      else config.replacedSettings(settings.inForce, { changed, needsRestart: settings.needsRestart })
-      if (changed) {
-        const timestamp = new Date(clock()).toISOString()
-        const records = configChangeRecords({ timestamp, file, writer: writerOf(file), before, after })
-        for (const record of records) trail.settle(record)
-      }
-      const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
-      log.info({ file, files, ...shown, changed }, `${name} in force`)
-    },
+      return
+    }
+    const { changed } = reload
+    const { before, after, settings } = editOf(reload)
+    if (settings === undefined) config.replaced(what, after, changed)
+    else config.replacedSettings(settings.inForce, { changed, needsRestart: settings.needsRestart })
+    if (changed) {
+      const timestamp = new Date(clock()).toISOString()
+      const records = configChangeRecords({ timestamp, file, writer: writerOf(file), before, after })
+      for (const record of records) trail.settle(record)
+    }
+    const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
+    log.info({ file, files, ...shown, changed }, `${name} in force`)
   }
 }

@@ -28,7 +28,7 @@ interface SettingsWatch {
 export function watchSettings(reports: Reports, watch: SettingsWatch): Watching {
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
-  const report = reporter(reports, { file, label: labelOf(file, watch.settings), what: 'gateway' })
+  const edited = { file, label: labelOf(file, watch.settings), what: 'gateway' } as const
   // Looked at once: a text that is no JSON takes one look more.
   const others = new OtherFiles(() => {
     reloader.dependencyChanged()
@@ -64,21 +64,16 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
       watch.enforce(settings, clients)
       running = settings
     },
-    onReload: (reload) => {
-      if (reload.result === 'failure') {
-        report.failure(reload.faults)
-        return
-      }
-      const { settings, needsRestart } = reload.after
-      const change = changeOf(reload.before.settings, settings)
-      report.success({
-        changed: reload.changed,
+    onReload: reporter<EditedSettings>(reports, edited, ({ before, after }) => {
+      const { settings, needsRestart } = after
+      const change = changeOf(before.settings, settings)
+      warn(reports, { file, settings, needsRestart })
+      return {
         before: [change?.before ?? {}],
         after: [change?.after ?? {}],
         settings: { inForce: settings, keys: change?.keys ?? [], needsRestart },
-      })
-      warn(reports, { file, settings, needsRestart })
-    },
+      }
+    }),
   })
   return {
     check: async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import { pino } from 'pino'
 import { createMetrics } from '../../admin/metrics.ts'
-import { segmentReports } from '../segment-reports.ts'
+import { segmentReports } from '../data-files.ts'
 
 it('what becomes of closed segments is counted from 0 on, and those not shipped grow old', () => {
   const metrics = createMetrics({ version: '1.2.3' })

@@ -4,10 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { describeFault } from '../../config/faults.ts'
+import type { Reload } from '../../config/reload/reloader.ts'
 import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import { makeFixture, makeServer, TestClient, TestServer, verdictOn } from './connect.test-support.ts'
 import type { TlsMaterial } from './tls-context.ts'
-import { loadTls, type TlsReload, TlsReloader } from './tls-reload.ts'
+import { loadTls, TlsReloader } from './tls-reload.ts'
 
 const fixture = await makeFixture()
 /** The next certificate of the server, and a client. */
@@ -41,7 +42,7 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void, cl
   const { value: loaded } = loadTls(files, Date.now())
   assert.ok(loaded)
   const listener = await TestServer.start(t, loaded.material)
-  const told: TlsReload[] = []
+  const told: Reload<TlsMaterial>[] = []
   const reloader = new TlsReloader({
     files,
     loaded,
@@ -60,7 +61,7 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void, cl
   return { listener, told, look, write, at, loaded }
 }
 
-function results(told: readonly TlsReload[]) {
+function results(told: readonly Reload<TlsMaterial>[]) {
   return told.map((reload) =>
     reload.result === 'success' ? reload.changed : reload.faults.map(describeFault),
   )
@@ -471,7 +472,7 @@ describe('the secret of session tickets', () => {
     const files = filesIn(t)
     const { value: loaded } = loadTls(files, Date.now())
     assert.ok(loaded)
-    const told: TlsReload[] = []
+    const told: Reload<TlsMaterial>[] = []
     const reloader = new TlsReloader({
       files,
       loaded,

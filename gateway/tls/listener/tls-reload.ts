@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../../config/faults.ts'
 import { variableOf } from '../../config/json/key-names.ts'
 import { loadFile, type ReadFile, readLenient, readPrivate, unreadable } from '../../config/load-file.ts'
+import type { Reload } from '../../config/reload/reloader.ts'
 import { type Disk, FileWatch, LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
 import { lapses } from '../../config/rules/certificate-times.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
@@ -12,17 +13,6 @@ export interface LoadedTls {
   readonly material: TlsMaterial
 }
 
-export type TlsReload =
-  | {
-      readonly result: 'success'
-      /** In force until now. */
-      readonly before: TlsMaterial
-      /** In force from now on; the same as `before` when a fault was undone. */
-      readonly after: TlsMaterial
-      readonly changed: boolean
-    }
-  | { readonly result: 'failure'; readonly faults: readonly Fault[] }
-
 interface TlsReloadOptions {
   readonly files: TlsFiles
   readonly loaded: LoadedTls
@@ -31,7 +21,7 @@ interface TlsReloadOptions {
   /** Puts new material in force. When it throws, the old material is assumed to stay in force. */
   readonly swap: (material: TlsMaterial, texts: TlsTexts) => void
   /** Called once for each edit, after `swap`. */
-  readonly onReload: (reload: TlsReload) => void
+  readonly onReload: (reload: Reload<TlsMaterial>) => void
   readonly intervalMs?: number
 }
 
