@@ -4,8 +4,11 @@ import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
 import { pseudonym } from '../http/rules/policy/path-mask.ts'
+import { ISSUER } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
+import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire } from './wire.ts'
@@ -26,6 +29,7 @@ describe('a masked parameter', () => {
         { path: '/accounts/{iban}/days/{day}', auth: ['none'], mask: ['iban'] },
         { path: '/accounts/{iban}/secret', auth: ['bearer'], mask: ['iban'] },
         { path: '/open/*', auth: ['none'] },
+        { path: '/mine', auth: ['bearer'] },
       ],
     }
     gateway = await startGateway({ config, env: { GATEWAY_LOG_LEVEL: 'debug' } })
@@ -87,6 +91,17 @@ describe('a masked parameter', () => {
       'what no row serves',
     )
     assert.ok(!trail().includes(IBAN.slice(2)), 'the trail has the value')
+    assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
+  })
+
+  it('does not reach the log by a DPoP proof that was made for its path and sent to another', async () => {
+    const keys = await generateKeyPair('ES256')
+    const jkt = await calculateJwkThumbprint(await exportJWK(keys.publicKey))
+    const token = await upstream.issuer.token({ cnf: { jkt } })
+    const dpop = await proof(keys, { htm: 'GET', htu: `${ISSUER}/accounts/${IBAN}`, ath: ath(token) })
+    const headers = { authorization: `DPoP ${token}`, dpop }
+    assert.equal((await call(`${gateway.url}/mine`, { headers })).status, 401)
+    await until(() => gateway.process.lines.some(({ code }) => code === 'invalid_dpop_proof') || undefined)
     assert.ok(!JSON.stringify(gateway.process.lines).includes(IBAN.slice(2)), 'the log has the value')
   })
 

@@ -8,7 +8,8 @@ import { checkLeniency } from './screening/check-leniency.ts'
 
 const NOT_FOUND = refusal('not_found')
 const NOT_REWRITABLE = refusal('invalid_target', {
-  detail: 'A parameter in the path must be more than a dot, and no part of an octet.',
+  detail:
+    'A part of the path is only a dot, a piece of an octet, or cut off by a semicolon or an encoded slash.',
 })
 
 /** What of an exchange the stage needs: `countersign explain route` asks it about requests that nobody has sent. */

@@ -118,8 +118,8 @@ function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: 
       countGuess(gateway, exchange)
       if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
     }
-    // Causes go to the log, and that of a proof may name the path.
-    const cause = exchange.route?.maskPath === undefined ? fault.cause : fault.description
+    // Causes go to the log, and that of a proof may name a path, even one of another row.
+    const cause = gateway.maskUnrouted === undefined ? fault.cause : fault.description
     return decided(gateway, fault.error, refusePossession(gateway, { ...fault, cause }, scheme))
   }
   exchange.principal = token.principal

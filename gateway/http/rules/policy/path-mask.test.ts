@@ -29,4 +29,7 @@ test('a path that no row serves is shown by its first segment, or not at all whe
   assert.equal(firstSegment('/', ['/a/{iban}']), '/')
   assert.equal(firstSegment(`/${IBAN}/x`, ['/{iban}']), '/')
   assert.equal(firstSegment('-', ['/a/{iban}']), '-')
+  assert.equal(firstSegment(`/a-${IBAN}/x`, ['/a-{iban}/more']), '/', 'a part of the first segment')
+  for (const between of ['%2F', '%252F', ';iban=', ',', ':', '%20'])
+    assert.equal(firstSegment(`/a.b-c_${between}${IBAN}/x`, ['/a/{iban}']), '/a.b-c_', between)
 })

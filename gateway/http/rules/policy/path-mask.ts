@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto'
-import { partsOf, segmentsOf, textOf } from '../path-template.ts'
+import { isTemplate, partsOf, segmentsOf, textOf } from '../path-template.ts'
 
 const PSEUDONYM_CHARS = 16
 
@@ -39,8 +39,13 @@ function decoded(text: string): string {
   }
 }
 
-/** The first segment of a path, or nothing of it where a template masks that. */
+/**
+ * The first segment of a path, up to what some reader takes for its end, such as an encoded slash; nothing of it where a template has a
+ * parameter there.
+ */
 export function firstSegment(path: string, templates: readonly string[]): string {
   if (!path.startsWith('/')) return path
-  return templates.some((template) => template.startsWith('/{')) ? '/' : `/${segmentsOf(path)[0]}`
+  return templates.some((template) => isTemplate(segmentsOf(template)[0] ?? ''))
+    ? '/'
+    : (/^\/[\w.~-]*/.exec(path)?.[0] ?? '/')
 }

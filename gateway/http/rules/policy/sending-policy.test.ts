@@ -92,3 +92,20 @@ test('a rewritten template has the segments of its rewrite, its fixed parts and 
   }
   assert.ok(tried > 100, `only ${tried} were rewritten`)
 })
+
+test('however a service reads semicolons and encoded slashes, a rewritten path stays where its rewrite leads', () => {
+  const [inner, suffixed] = [
+    rewriteOf({ path: '/u-{id}/x', rewrite: { path: '/internal/{id}' } }),
+    rewriteOf({ path: '/u/{id}', rewrite: { path: '/i/{id}.json' } }),
+  ]
+  for (const id of ['..;', '..;x', '.;a=b', '.;;']) assert.equal(isRewritable(inner, `/u-${id}/x`), false, id)
+  assert.equal(isRewritable(inner, '/u-a;x/x'), true)
+  assert.equal(isRewritable(suffixed, '/u/a;x'), false, 'a service would not see ".json"')
+  const root = rewriteOf({ path: '/root/*', rewrite: { prefix: '/' } })
+  for (const rest of ['%2Fevil.example', ';/evil.example', ';x/evil.example', ';x%2Fevil.example'])
+    assert.equal(isRewritable(root, `/root/${rest}`), false, `${rest} names a host once decoded`)
+  for (const rest of ['', 'a%2Fb', ';x', 'a;x/b'])
+    assert.equal(isRewritable(root, `/root/${rest}`), true, rest)
+  const below = rewriteOf({ path: '/root/*', rewrite: { prefix: '/v2' } })
+  assert.equal(isRewritable(below, '/root/%2Fa'), true)
+})

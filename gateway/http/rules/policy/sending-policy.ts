@@ -1,6 +1,7 @@
 import type { Field } from '../../syntax/field.ts'
 import { canonicalPath } from '../canonical-path.ts'
 import { type ParameterPlace, segmentsOf, textOf } from '../path-template.ts'
+import { withoutParameters } from './path-readings.ts'
 
 /** Another path for the service. Plain data. */
 export type Rewrite =
@@ -42,14 +43,23 @@ export function rewrittenPath(rewrite: Rewrite, path: string): string {
 }
 
 /**
- * Whether the rewritten path leads where the rewrite says. A parameter that is a part of a segment may be a dot, or half an octet: what
- * it makes of another segment is then not canonical.
+ * Whether the rewritten path leads where the rewrite says, for services too that drop what follows `;` in a segment. A parameter that is a
+ * part of a segment may be a dot, or half an octet: what it makes of another segment is then not canonical.
  */
 export function isRewritable(rewrite: Rewrite | undefined, path: string): boolean {
-  if (rewrite === undefined || 'prefix' in rewrite) return true
+  if (rewrite === undefined) return true
   const rewritten = rewrittenPath(rewrite, path)
-  return canonicalPath(rewritten) === rewritten
+  if ('prefix' in rewrite) return !NAMES_HOST.test(rewritten)
+  const plain = path.includes(';') ? rewrittenPath(rewrite, withoutParameters(path)) : rewritten
+  return (
+    canonicalPath(rewritten) === rewritten &&
+    canonicalPath(plain) === plain &&
+    withoutParameters(rewritten) === plain
+  )
 }
+
+/** Two slashes at the begin stand before a host in URLs: here one of them is encoded, or `;` and what follows it between them. */
+const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
 /**
  * Names, in lower case, of request fields that no row lets through, sets or removes: what the gateway says itself of the request and who
