@@ -1,6 +1,6 @@
 import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
-import { parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
+import { type ClientTable, parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, ENVIRONMENT, type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
@@ -16,6 +16,7 @@ import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import {
+  clientWarnings,
   fileWarnings,
   idleRowWarnings,
   NOTHING_LIMITED,
@@ -43,6 +44,7 @@ interface Findings {
   readonly faults: Fault[]
   readonly routes: Route[]
   readonly rows: LimitRow[]
+  readonly clients: ClientTable['rows'][number][]
   readonly warnings: string[]
 }
 
@@ -74,7 +76,7 @@ export const command: Command = {
     if (against !== undefined && files.length > 0)
       throw new UsageFault('compares no single files: leave out FILE')
     const env = environmentOf(flags)
-    const found: Findings = { good: [], faults: [], routes: [], rows: [], warnings: [] }
+    const found: Findings = { good: [], faults: [], routes: [], rows: [], clients: [], warnings: [] }
     if (files.length === 0) checkEnvironment(found, env)
     for (const file of files) checkFile(found, file)
     if (flags.store) await reachStore(found, env, files.length > 0)
@@ -208,6 +210,7 @@ function checkClients(found: Findings, file: string, trust?: ClientTrust, settin
   const faults = [...(clients.faults ?? clientIssuerFaults(file, clients.value.value, trust))]
   if (settings !== undefined && clients.value !== undefined)
     faults.push(...webhookClientFaults(settings.configFile, settings.routes, clients.value.value))
+  found.clients.push(...(clients.value?.value.rows ?? []))
   found.faults.push(...faults)
   if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
 }
@@ -268,10 +271,11 @@ function checkStaple(found: Findings, file: string, chain: Chain): void {
   else found.good.push(`${file}: OK, sent until ${new Date(judged.staple.untilMs).toISOString()}`)
 }
 
-function report({ good, faults, routes, rows, warnings }: Findings): void {
+function report({ good, faults, routes, rows, clients, warnings }: Findings): void {
   for (const line of good) print(line)
-  // Without routes it is not known which limits are reached.
-  const idle = routes.length === 0 ? [] : idleRowWarnings(routes, rows)
+  // Without routes it is not known which limits and clients are reached.
+  const idle =
+    routes.length === 0 ? [] : [...idleRowWarnings(routes, rows), ...clientWarnings(routes, clients)]
   for (const warning of [...warnings, ...idle]) complain(`warning: ${warning}`)
   for (const fault of faults) complain(showFault(fault))
 }

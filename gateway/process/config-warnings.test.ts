@@ -7,6 +7,7 @@ import { parseGatewayFile } from '../config/gateway-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import {
+  clientWarnings,
   fileWarnings,
   idleRowWarnings,
   limitWarnings,
@@ -170,4 +171,18 @@ test('a rewrite that leads to what another row keeps for other callers is warned
     [],
   )
   assert.deepEqual(told([admin, open]), [])
+})
+
+test('a client whose webhooks have no way in is warned of: without keyId, and named by no row', () => {
+  const hmac = { secrets: [{ env: 'A' }] }
+  const rows = [
+    { id: 'a', scopes: [], hmac },
+    { id: 'b', scopes: [], hmac: { ...hmac, keyId: 'key_b' } },
+    { id: 'c', scopes: [], mtls: { sanDns: 'c.example' } },
+    { id: 'd', scopes: [], hmac },
+  ]
+  assert.deepEqual(clientWarnings([{ webhookClient: 'd' }, { webhookClient: undefined }], rows), [
+    'clients whose "hmac" has no "keyId" and that no row names by "webhookClient": their webhooks are always refused: "a"',
+  ])
+  assert.deepEqual(clientWarnings([{ webhookClient: 'd' }, { webhookClient: 'a' }], rows), [])
 })

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import type { ClientTable } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment } from '../config/environment.ts'
 import { outOfTime } from '../config/rules/certificate-times.ts'
 import { issuerWarnings } from '../config/rules/issuer-rules.ts'
@@ -34,13 +35,28 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
 }
 
+/** One sentence that names the clients whose webhooks have no way in. */
+export function clientWarnings(
+  routes: readonly Pick<Route, 'webhookClient'>[],
+  clients: ClientTable['rows'],
+): readonly string[] {
+  const byRow = new Set(routes.map(({ webhookClient }) => webhookClient))
+  const lost = clients.filter(
+    ({ id, hmac }) => hmac !== undefined && hmac.keyId === undefined && !byRow.has(id),
+  )
+  return named(lost.map(({ id }) => JSON.stringify(id))).map(
+    (names) =>
+      `clients whose "hmac" has no "keyId" and that no row names by "webhookClient": their webhooks are always refused: ${names}`,
+  )
+}
+
 /** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
 export function settingsWarnings(
   settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreamGroups' | 'openapi'>,
 ): readonly string[] {
   const { routes, upstreamGroups, openapi } = settings
-  const shadow = named(routes.filter(({ isShadow }) => isShadow))
-  const closed = named(routes.filter(({ screening }) => screening?.maintenance !== undefined))
+  const shadow = named(pathsOf(routes.filter(({ isShadow }) => isShadow)))
+  const closed = named(pathsOf(routes.filter(({ screening }) => screening?.maintenance !== undefined)))
   return [
     ...issuerWarnings(settings),
     ...groupWarnings(upstreamGroups, routes),
@@ -95,12 +111,15 @@ export function reusePortWarnings(
   ]
 }
 
-/** One text that names them, or none. */
-function named(routes: readonly Route[]): readonly string[] {
-  if (routes.length === 0) return []
-  const more = routes.length - MAX_WARNINGS
-  const names = routes.slice(0, MAX_WARNINGS).map(({ path }) => path)
-  return [`${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`]
+/** One text that lists the first of them, or none. */
+function named(names: readonly string[]): readonly string[] {
+  if (names.length === 0) return []
+  const more = names.length - MAX_WARNINGS
+  return [`${names.slice(0, MAX_WARNINGS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`]
+}
+
+function pathsOf(routes: readonly Route[]): readonly string[] {
+  return routes.map(({ path }) => path)
 }
 
 /** Warns when the configuration file is the operator's and the limit table the shipped one: it hardly fits another service. */

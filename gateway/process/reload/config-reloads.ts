@@ -1,5 +1,6 @@
 import type { ClientTable } from '../../config/clients/clients-file.ts'
-import { parseClients } from '../../config/clients/clients-file.ts'
+import { NO_CLIENTS, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
+import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { Reloader } from '../../config/reload/reloader.ts'
 import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
@@ -11,7 +12,7 @@ import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { trustGoodUntilMs } from '../../tls/clients/trust.ts'
 import type { TlsMaterial, TlsTexts } from '../../tls/listener/tls-context.ts'
 import { type LoadedTls, TlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
-import { limitWarnings } from '../config-warnings.ts'
+import { clientWarnings, limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 import { StapleFetch } from './fetch-staple.ts'
 import { parseApart } from './parse-apart.ts'
@@ -39,6 +40,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
   /** As read from the files: a port that the system chose is not among them. */
   let inForce = startup.settings
   let rows = startup.limits.value
+  let table = startup.clients?.value
   const warn = () => warnOfLimits(watched, inForce, rows)
   const limits = watchLimits(watched, {
     ...enforce,
@@ -49,13 +51,33 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
     warn,
   })
   const clients: Reloader<ClientTable>[] = []
-  const begin = (file: string, loaded: LoadedFile<ClientTable>) =>
-    clients.push(watchClients(watched, file, loaded))
+  const warnOfClients = () => {
+    for (const warning of clientWarnings(inForce.routes, table?.rows ?? []))
+      watched.log.warn({ file: inForce.clientsFile, warning }, 'configuration')
+  }
+  const begin = (file: string, loaded: LoadedFile<ClientTable>) => {
+    table = loaded.value
+    const edits: ClientEdits = {
+      swap: (edited) => {
+        enforce.clients(edited)
+        table = edited
+        warnOfClients()
+      },
+      faultsOf: (edited) => [
+        ...clientIssuerFaults(file, edited, tls.trust),
+        ...webhookClientFaults(inForce.configFile, inForce.routes, edited),
+      ],
+    }
+    clients.push(watchClients(watched, { file, loaded, edits }))
+  }
   if (clientsFile !== undefined && startup.clients !== undefined) begin(clientsFile, startup.clients)
   const settings = watchSettings(watched, {
     settings: inForce,
     texts: startup.texts,
-    faultsOf: (file, table) => clientIssuerFaults(file, table, tls.trust),
+    faultsOf: ({ settings: { configFile, clientsFile, routes }, clients: loaded }) => [
+      ...(loaded === undefined ? [] : clientIssuerFaults(clientsFile ?? '', loaded.value, tls.trust)),
+      ...webhookClientFaults(configFile, routes, loaded?.value ?? table ?? NO_CLIENTS),
+    ],
     enforce: (edited, loaded) => {
       // First, so that no request finds a route without its clients.
       if (loaded !== undefined) enforce.clients(loaded.value)
@@ -66,8 +88,10 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
         begin(edited.clientsFile, loaded)
       }
       warn()
+      warnOfClients()
     },
   })
+  warnOfClients()
   const allClients: Watching = {
     check: async () => {
       for (const one of clients) await one.check()
@@ -110,10 +134,20 @@ function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits):
   })
 }
 
+interface ClientEdits {
+  /** Puts a table in force. */
+  readonly swap: (table: ClientTable) => void
+  /** What of a valid table does not fit the other files in force. */
+  faultsOf(table: ClientTable): readonly Fault[]
+}
+
 function watchClients(
   watched: WatchedFiles,
-  file: string,
-  loaded: LoadedFile<ClientTable>,
+  {
+    file,
+    loaded,
+    edits,
+  }: { readonly file: string; readonly loaded: LoadedFile<ClientTable>; readonly edits: ClientEdits },
 ): Reloader<ClientTable> {
   const edited = { file, label: labelOf(file, watched.startup.settings), what: 'clients' } as const
   const parse = parseApart('clients', parseClients)
@@ -122,10 +156,10 @@ function watchClients(
     ...loaded,
     parse: async (name, text) => {
       const parsed = await parse(name, text)
-      const faults = parsed.faults ?? clientIssuerFaults(name, parsed.value, watched.tls.trust)
+      const faults = parsed.faults ?? edits.faultsOf(parsed.value)
       return faults.length > 0 ? { faults } : parsed
     },
-    swap: watched.enforce.clients,
+    swap: edits.swap,
     onReload: reporter<ClientTable>(watched, edited, ({ before, after }) => ({
       before: before.rows,
       after: after.rows,
@@ -164,8 +198,6 @@ interface WatchedTls {
   readonly clients: () => ClientTable | undefined
 }
 
-const NONE: Pick<ClientTable, 'rows' | 'issuers'> = { rows: [], issuers: new Map() }
-
 /**
  * Certificate, key, client authorities, revocation lists and the secret of tickets, up to five files, are reloaded together; the
  * response of OCSP by itself, as others write it, at other times.
@@ -182,7 +214,7 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
     loaded,
     clock: reports.clock,
     swap: (material, texts) => {
-      const [fault] = clientIssuerFaults('clients', clients() ?? NONE, material.trust)
+      const [fault] = clientIssuerFaults('clients', clients() ?? NO_CLIENTS, material.trust)
       if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
       enforce(material, texts)
       staples?.replaceCertificate(material.chain)

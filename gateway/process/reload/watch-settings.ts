@@ -16,8 +16,8 @@ interface SettingsWatch {
   readonly settings: Settings
   /** Those files with their texts. */
   readonly texts: SettingsTexts
-  /** What is wrong with a table of clients that is read for the first time. */
-  faultsOf(file: string, table: ClientTable): readonly Fault[]
+  /** What of valid settings does not fit the table of clients: the one in force, or the one that is read for the first time. */
+  faultsOf(edited: EditedSettings): readonly Fault[]
   /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
   /** Replaced in tests. */
@@ -47,10 +47,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
     }
     const { value } = reread.parsed
     if (value === undefined) return reread.parsed
-    const { clients, settings } = value
-    const faults = nextStartFaults(value)
-    if (clients !== undefined && settings.clientsFile !== undefined)
-      faults.push(...watch.faultsOf(settings.clientsFile, clients.value))
+    const faults = [...nextStartFaults(value), ...watch.faultsOf(value)]
     return faults.length > 0 ? { faults } : reread.parsed
   }
   const value: EditedSettings = { settings: running, clients: undefined, needsRestart: [], wanted: running }
