@@ -66,7 +66,7 @@ export const REFUSALS = {
     limit_exceeded: { status: 429, detail: 'Too many requests.' },
     headers_too_large: {
       status: 431,
-      detail: 'The request has more than 100 headers or 16 KiB of them.',
+      detail: 'The request has more headers than are accepted, or more bytes of them.',
       closes: true,
     },
   }),

@@ -77,6 +77,7 @@ const TOGETHER = {
   ],
   services: [
     'gateway/e2e/budget.test.ts',
+    'gateway/e2e/head-bounds.test.ts',
     'gateway/e2e/hostile-store.test.ts',
     'gateway/e2e/http2.test.ts',
     'gateway/e2e/loop.test.ts',

@@ -3,7 +3,7 @@ import type { Settings } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway, InForce } from '../gateway.ts'
 import { isTrusted } from '../http/rules/client-address.ts'
-import type { ClientTimeouts } from '../http/server/connection-deadline.ts'
+import type { ClientTimeouts, HeadBounds } from '../http/server/connection-deadline.ts'
 import { Connections } from '../http/server/connections.ts'
 import type { Handler } from '../http/server/handler.ts'
 import type { RequestFault } from '../http/server/request-fault.ts'
@@ -28,6 +28,7 @@ export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connecti
   return new Connections({
     handler: handlerOf(inForce),
     timeouts: clientTimeoutsOf(settings),
+    head: headBoundsOf(settings),
     clock,
     steadyClock,
     http2,
@@ -44,7 +45,7 @@ export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connecti
 
 /** Puts edited time-outs and bounds of clients in force. */
 export function boundClients(connections: Connections<Exchange>, settings: Settings): void {
-  connections.bound(connectionRoom(settings), clientTimeoutsOf(settings))
+  connections.bound(connectionRoom(settings), clientTimeoutsOf(settings), headBoundsOf(settings))
 }
 
 /** A request keeps the gateway that is in force when it begins. To break one off, any will do: they share what that needs. */
@@ -75,6 +76,10 @@ function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string,
 
 function refusalOf({ code, cause }: RequestFault): Refusal {
   return refusal(code, code === 'overloaded' ? { cause, headers: ['Retry-After', '1'] } : { cause })
+}
+
+function headBoundsOf({ maxHeaderBytes, maxHeaderFields }: Settings): HeadBounds {
+  return { maxBytes: maxHeaderBytes, maxFields: maxHeaderFields }
 }
 
 function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {

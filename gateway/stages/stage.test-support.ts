@@ -115,7 +115,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
     target,
     version,
     fields,
-    headers: readRequestHeaders(fields, version),
+    headers: readRequestHeaders(fields, version, 100),
     body: null,
     trailers: [],
     complete,

@@ -145,6 +145,14 @@ export const TRAFFIC_KEYS = {
     'Requests that use the upstream at once; one more is refused with 503. One address alone gets three quarters.',
     { range: [1, 1_000_000], default: 1024 },
   ),
+  maxHeaderBytes: integer(
+    "Bytes that a request's line and headers may have together; more is refused with 431. Tokens longer than 8192 characters (`tokens.maxChars`) need room here. An edit is for new connections.",
+    { range: [16_384, 65_536], default: 16_384 },
+  ),
+  maxHeaderFields: integer(
+    'Headers that a request may have; more are refused with 431. An edit is for new connections.',
+    { range: [100, 256], default: 100 },
+  ),
   maxBodyBytes: bytes(
     "Bytes that a request's body may have; more is refused with 413. A route may give its own.",
     { default: 1_048_576 },

@@ -1,5 +1,5 @@
 import { pairKeyOf } from '../../audit/audit-records.ts'
-import { linesIn } from '../../audit/segments/read-segment.ts'
+import { HEAD_BYTES, linesIn } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
 import {
@@ -112,7 +112,6 @@ class Finder {
 }
 
 const TIMESTAMP = /"timestamp":"([^"]+)"/
-const HEAD_BYTES = 512
 
 function* linesWith(needle: Buffer, block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = block.indexOf(needle); at !== -1; ) {

@@ -89,7 +89,7 @@ export class ClientStream<E> implements ResponseStream {
     this.place = place
     this.fault = head.fault ?? (this.isRefused ? NO_PLACE : undefined)
     this.isRemoteClosed = ended
-    const headers = readRequestHeaders(head.fields, head.version)
+    const headers = readRequestHeaders(head.fields, head.version, carrier.terms.head.maxFields)
     this.req = new IncomingRequest(carrier, head, head.fields, headers)
     this.res = new StreamResponse(carrier, this, sendWindow)
     // RFC 9113 section 8.1.1: the end of the stream is the end of a body without a length.

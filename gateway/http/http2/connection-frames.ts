@@ -186,7 +186,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
 
   #continuation({ flags }: FrameHeader, payload: Buffer): number | undefined {
     const block = this.#block as HeaderBlock
-    if (!block.add(payload)) return ENHANCE_YOUR_CALM
+    if (!block.add(payload, 2 * this.#user.head.maxBytes)) return ENHANCE_YOUR_CALM
     if (!(flags & END_HEADERS)) return undefined
     this.#block = undefined
     return this.#endBlock(block)
@@ -208,7 +208,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   #begin(block: HeaderBlock): number | undefined {
     const { id } = block
     this.#user.streams.lastId = id
-    const head = new StreamHead(this.#user.isSecure)
+    const head = new StreamHead(this.#user.isSecure, this.#user.head.maxBytes)
     const code = this.#decode(block, head)
     if (code !== undefined) return code
     head.complete()
@@ -219,7 +219,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   }
 
   #trailers(stream: S, block: HeaderBlock): number | undefined {
-    const trailers = new Trailers()
+    const trailers = new Trailers(this.#user.head.maxBytes)
     const code = this.#decode(block, trailers)
     if (code !== undefined) return code
     if (stream.isRemoteClosed) return this.#resetFor(stream.id, STREAM_CLOSED)

@@ -1,3 +1,4 @@
+import type { HeadBounds } from '../server/connection-deadline.ts'
 import type { Field } from '../syntax/field.ts'
 import type { ClientSettings } from './client-settings.ts'
 import type { ConnectionGuard } from './connection-guard.ts'
@@ -28,6 +29,7 @@ export interface FramedStream {
 export interface FrameUser<S extends FramedStream> {
   readonly isOver: boolean
   readonly isSecure: boolean
+  readonly head: HeadBounds
   readonly streams: StreamTable<S>
   readonly guard: ConnectionGuard
   readonly settings: ClientSettings

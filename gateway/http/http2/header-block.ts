@@ -1,6 +1,5 @@
 import type { FrameHeader } from './frame-reader.ts'
 import { END_STREAM, PADDED, PRIORITY_FLAG } from './frames.ts'
-import { MAX_ENCODED_BYTES } from './hpack/huffman.ts'
 
 /** A block that is sent in more is only meant to be work. */
 const MAX_FRAMES = 16
@@ -29,10 +28,10 @@ export class HeaderBlock {
   }
 
   /** @returns false when it is more than we take */
-  add(fields: Buffer): boolean {
+  add(fields: Buffer, maxBytes: number): boolean {
     this.#pieces.push(Buffer.from(fields))
     this.#length += fields.length
-    return this.#length <= MAX_ENCODED_BYTES && this.#pieces.length <= MAX_FRAMES
+    return this.#length <= maxBytes && this.#pieces.length <= MAX_FRAMES
   }
 
   get bytes(): Buffer {

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { ClientNetwork } from '../server/client-networks.ts'
+import type { HeadBounds } from '../server/connection-deadline.ts'
 import type { Origin } from '../server/incoming-request.ts'
 import { Lingering } from '../server/lingering.ts'
 import { NOT_TAKEN, type RequestFault } from '../server/request-fault.ts'
@@ -19,12 +20,11 @@ import {
   frameOfNumbers,
   GOAWAY,
   NO_ERROR,
-  PREFACE,
   PROTOCOL_ERROR,
   RST_STREAM,
   WINDOW_UPDATE,
 } from './frames.ts'
-import { GREETING } from './greeting.ts'
+import { ClientPreface, greeting } from './greeting.ts'
 import type { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
@@ -50,13 +50,13 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly settings = new ClientSettings()
   readonly guard: ConnectionGuard
   sendWindow = DEFAULT_WINDOW
+  readonly head: HeadBounds
   readonly #frames = new ConnectionFrames(this)
   readonly #reader = new FrameReader(this.#frames)
   readonly write: FrameWriter['write']
   readonly #writer: FrameWriter
   readonly #writes: WriteWatch
-  /** What has come of the preface. */
-  #prefaceBytes = 0
+  readonly #preface = new ClientPreface()
   /** Requests that have not begun, also those that have been reset meanwhile. */
   readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
@@ -81,6 +81,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.peer = peer
     this.network = network
     this.terms = terms
+    this.head = terms.head
     this.isSecure = 'encrypted' in socket
     this.guard = new ConnectionGuard(terms.steadyClock)
     this.#writer = new FrameWriter(socket, () => this.#watchWrites())
@@ -96,7 +97,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     socket.on('end', () => (this.#lingering === undefined ? socket.destroy() : socket.destroySoon()))
     socket.on('close', this.#onClose)
     socket.on('error', () => socket.destroy())
-    socket.write(GREETING)
+    socket.write(greeting(this.head.maxBytes))
   }
 
   get clock(): () => number {
@@ -265,7 +266,11 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   #read(bytes: Buffer): void {
-    const from = this.#readPreface(bytes)
+    const from = this.#preface.read(bytes)
+    if (from === undefined) {
+      this.fail(PROTOCOL_ERROR)
+      return
+    }
     const framesBefore = this.#reader.begun
     this.#reader.read(bytes, from)
     if (this.joining.length > 0) for (const body of this.joining.splice(0)) body.passJoined()
@@ -280,17 +285,6 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   #readOn(): void {
     if (this.unsentBytes <= MAX_UNREAD_BYTES) this.socket.resume()
-  }
-
-  /** @returns where the frames begin */
-  #readPreface(bytes: Buffer): number {
-    if (this.#prefaceBytes === PREFACE.length) return 0
-    const length = Math.min(bytes.length, PREFACE.length - this.#prefaceBytes)
-    const end = this.#prefaceBytes + length
-    if (bytes.toString('latin1', 0, length) !== PREFACE.slice(this.#prefaceBytes, end))
-      this.fail(PROTOCOL_ERROR)
-    this.#prefaceBytes = end
-    return length
   }
 
   /** Slow DATA has its own pace. */

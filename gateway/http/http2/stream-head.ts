@@ -5,8 +5,6 @@ import { Field } from '../syntax/field.ts'
 import { MAX_METHOD_CHARS } from '../syntax/status-codes.ts'
 import type { HeadField, HeadSink } from './hpack/head-decoder.ts'
 
-/** As of a head of HTTP/1.1; `admit` refuses more than 100 fields. */
-export const MAX_HEAD_BYTES = 16 * 1024
 /** RFC 9113 section 8.2.2: what is about one connection of HTTP/1.1. */
 const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
   'connection',
@@ -40,17 +38,20 @@ export class StreamHead implements HeadSink {
   #bytes = 0
   #cookie: string | undefined = undefined
 
+  readonly #maxBytes: number
+
   /** @param isSecure the connection uses TLS */
-  constructor(isSecure: boolean) {
+  constructor(isSecure: boolean, maxBytes: number) {
     this.#isSecure = isSecure
+    this.#maxBytes = maxBytes
   }
 
   take({ field, isPseudo, isPadded, fault }: HeadField): void {
     const { lower, value } = field
     this.#isPadded ||= isPadded
     this.#bytes += lower.length + value.length + LINE_BYTES
-    if (this.#bytes > MAX_HEAD_BYTES)
-      this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${MAX_HEAD_BYTES} bytes` }
+    if (this.#bytes > this.#maxBytes)
+      this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${this.#maxBytes} bytes` }
     if (fault !== undefined) this.#malformed(fault)
     else if (isPseudo && isPadded) this.#malformed('white space around a pseudo-field')
     // A head that is refused is still read for what tells what it was, and how to refuse it.
@@ -124,11 +125,16 @@ export class StreamHead implements HeadSink {
 export class Trailers implements HeadSink {
   readonly fields: Field[] = []
   isMalformed = false
+  readonly #maxBytes: number
   #bytes = 0
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
 
   take({ field, isPseudo, isPadded, fault }: HeadField): void {
     this.#bytes += field.lower.length + field.value.length + LINE_BYTES
-    if (isPseudo || isPadded || fault !== undefined || this.#bytes > MAX_HEAD_BYTES) this.isMalformed = true
+    if (isPseudo || isPadded || fault !== undefined || this.#bytes > this.#maxBytes) this.isMalformed = true
     if (!this.isMalformed) this.fields.push(field)
   }
 }

@@ -6,7 +6,7 @@ import { isValidHost, readRequestHeaders } from './request-headers.ts'
 const HOST = ['Host', 'bank.example']
 
 function read(headers: readonly string[], version: '1.0' | '1.1' = '1.1') {
-  return readRequestHeaders(fieldsOf(headers), version)
+  return readRequestHeaders(fieldsOf(headers), version, 100)
 }
 
 function faultOf(headers: string[], version: '1.0' | '1.1' = '1.1'): string | undefined {

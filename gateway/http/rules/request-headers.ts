@@ -5,9 +5,6 @@ import type { Field } from '../syntax/field.ts'
 import { ruleOf } from './field-rules.ts'
 import { nominatedBy } from './hop-by-hop.ts'
 
-/** More, or more than 16 KiB of them (the parser's bound), are refused with 431. */
-const MAX_HEADERS = 100
-
 const HOST = /^(?:[A-Za-z0-9._-]{1,253}|\[([0-9A-Fa-f:.]{2,45})\])(?::([0-9]{0,5}))?$/
 const MAX_PORT = 65_535
 const BEYOND_ASCII = /[\x80-\xff]/
@@ -56,12 +53,17 @@ export class RequestHeaders {
   made: object | undefined = undefined
 }
 
-export function readRequestHeaders(fields: readonly Field[], version: HttpVersion): RequestHeaders {
+/** @param maxFields more are refused with 431 */
+export function readRequestHeaders(
+  fields: readonly Field[],
+  version: HttpVersion,
+  maxFields: number,
+): RequestHeaders {
   const headers = new RequestHeaders()
-  if (fields.length > MAX_HEADERS) {
+  if (fields.length > maxFields) {
     headers.fault = {
       code: 'headers_too_large',
-      detail: `The request has more than ${MAX_HEADERS} headers.`,
+      detail: `The request has more than ${maxFields} headers.`,
     }
   }
   const framing: Framing = { length: undefined, coding: undefined }

@@ -21,7 +21,15 @@ interface PacedTimeouts extends ClientTimeouts {
   readonly pace: BodyPace
 }
 
+/** What the head of a request may have; `admit` refuses more fields. */
+export interface HeadBounds {
+  readonly maxBytes: number
+  readonly maxFields: number
+}
+
 export interface DeadlineTerms {
+  /** May change, for the next connections. */
+  readonly head: HeadBounds
   /** May change; a request goes on with those that it began with. */
   readonly timeouts: PacedTimeouts
   /** Monotonic, milliseconds. */

@@ -1,5 +1,6 @@
+import { BodyPace } from '../bodies/body-pace.ts'
 import type { ResponseTerms } from './client-response.ts'
-import type { DeadlineTerms } from './connection-deadline.ts'
+import type { ClientTimeouts, DeadlineTerms } from './connection-deadline.ts'
 import type { ConnectionPhase } from './connection-phase.ts'
 import type { Handler } from './handler.ts'
 
@@ -12,4 +13,13 @@ export interface ConnectionTerms<E, C> extends DeadlineTerms, ResponseTerms {
   between?: ((connection: C) => void) | undefined
   /** For tests of the transitions. */
   readonly onPhase?: (from: ConnectionPhase, to: ConnectionPhase) => void
+}
+
+export function timeTerms(
+  timeouts: ClientTimeouts,
+): Pick<ConnectionTerms<unknown, unknown>, 'timeouts' | 'keepAliveSeconds'> {
+  return {
+    timeouts: { ...timeouts, pace: new BodyPace(timeouts.bodyPace) },
+    keepAliveSeconds: Math.floor(timeouts.keepAliveMs / 1000),
+  }
 }

@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
-import { BodyPace } from '../bodies/body-pace.ts'
 import { withoutMapping } from '../rules/client-address.ts'
 import { isOverShare } from '../rules/fair-share.ts'
 import { networkOf } from '../rules/network.ts'
@@ -12,8 +11,8 @@ import {
   type ClientNetwork,
   ClientNetworks,
 } from './client-networks.ts'
-import type { ClientTimeouts } from './connection-deadline.ts'
-import type { ConnectionTerms } from './connection-terms.ts'
+import type { ClientTimeouts, HeadBounds } from './connection-deadline.ts'
+import { type ConnectionTerms, timeTerms } from './connection-terms.ts'
 import type { Http2Protocol, ServedConnection, StreamRoom, StreamTerms } from './served-connection.ts'
 
 /** Beyond this part of all connections, an address may lose busy ones too. */
@@ -120,6 +119,9 @@ export class Connections<E> {
       get timeouts() {
         return terms.timeouts
       },
+      get head() {
+        return terms.head
+      },
       room: this.#streamRoom(),
       isLeaving,
       left: (connection) => this.#open.remove(connection),
@@ -155,9 +157,9 @@ export class Connections<E> {
   }
 
   /** Puts other bounds in force, for the next requests and connections. */
-  bound(maxConnections: number, timeouts: ClientTimeouts): void {
+  bound(maxConnections: number, timeouts: ClientTimeouts, head: HeadBounds): void {
     this.#max = maxConnections
-    Object.assign(this.#terms, timeTerms(timeouts))
+    Object.assign(this.#terms, timeTerms(timeouts), { head })
   }
 
   /** @param isLast the connection ends with its next response */
@@ -307,12 +309,5 @@ export class Connections<E> {
     const idle = networks.idleOfLargest()
     const isExcess = networks.largest > own + 1 && networks.largest > this.#max * EXCESS
     return idle ?? (isExcess ? networks.anyOfLargest() : undefined)
-  }
-}
-
-function timeTerms(timeouts: ClientTimeouts): Pick<Terms<unknown>, 'timeouts' | 'keepAliveSeconds'> {
-  return {
-    timeouts: { ...timeouts, pace: new BodyPace(timeouts.bodyPace) },
-    keepAliveSeconds: Math.floor(timeouts.keepAliveMs / 1000),
   }
 }

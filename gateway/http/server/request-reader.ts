@@ -13,7 +13,6 @@ import { ClientSocket } from './sockets/client-socket.ts'
 import { type Upgrade, upgradeOf } from './tunnels/websocket.ts'
 
 /** More than `admit` accepts, so that `admit` refuses with everything the head says. */
-const MAX_HEAD_BYTES = 16 * 1024
 const MAX_FIELDS = 4096
 /** Chunks of a few bytes cost more than their bytes, whatever `maxBodyBytes` is. */
 const MAX_TINY_CHUNKS = 1_000_000
@@ -37,7 +36,8 @@ export class RequestReader {
   /** What the socket reads into, if it is ours. */
   readonly #buffer: ReadBuffer | undefined
   readonly #lines = new RequestLines()
-  readonly #head = new HeadParser(this.#lines, { maxBytes: MAX_HEAD_BYTES, maxFields: MAX_FIELDS })
+  readonly #head: HeadParser
+  readonly #maxFields: number
   readonly #frames = new BodyFrames(MAX_TINY_CHUNKS)
   #phase: Phase = 'whole'
   #body: RequestBody | null = null
@@ -49,6 +49,9 @@ export class RequestReader {
   constructor(origin: Origin, terms: DeadlineTerms) {
     this.#origin = origin
     this.#buffer = origin.socket instanceof ClientSocket ? origin.socket.buffer : undefined
+    const { maxBytes, maxFields } = terms.head
+    this.#head = new HeadParser(this.#lines, { maxBytes, maxFields: MAX_FIELDS })
+    this.#maxFields = maxFields
     this.deadline = new ConnectionDeadline(terms)
   }
 
@@ -114,7 +117,7 @@ export class RequestReader {
     const { fields } = this.#head
     const { version } = this.#lines
     if (this.#headers === undefined || fields !== this.#fields || version !== this.#version) {
-      this.#headers = readRequestHeaders(fields, version)
+      this.#headers = readRequestHeaders(fields, version, this.#maxFields)
       this.#fields = fields
       this.#version = version
     }

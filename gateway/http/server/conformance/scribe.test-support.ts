@@ -161,6 +161,7 @@ export function connectionsOf(
   return new Connections({
     handler,
     timeouts: TIMEOUTS,
+    head: { maxBytes: 16_384, maxFields: 100 },
     clock: () => 0,
     steadyClock: () => 0,
     maxConnections: 1000,
