@@ -1,14 +1,20 @@
-interface PacedRoundsOptions {
+import { readRegularFile } from '../../storage/regular-file.ts'
+import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
+import { parseNote } from '../seals/signed-note.ts'
+import { checkpointFile } from '../seals/tiles.ts'
+import { type Progress, ProgressCount } from './vouched-progress.ts'
+
+export interface PacedRoundsOptions {
+  /** Directory of the log. */
+  readonly directory: string
   /** Between the beginnings of two rounds, at least. */
   readonly everyMs: number
-  /** How long ago the last one began, in a run before; undefined: there was none. */
-  readonly begunAgoMs?: number | undefined
   /** Default 1 s; it doubles with each retry, up to `everyMs` or five minutes. */
   readonly firstRetryMs?: number
-  /** @returns whether it has succeeded. Must not reject */
-  readonly round: () => Promise<boolean>
-  /** What is still missing of the round. */
-  readonly retry: () => Promise<boolean>
+  readonly reports: {
+    /** A checkpoint was vouched for, or the log has gone on. */
+    progress(progress: Progress): void
+  }
 }
 
 const FIRST_RETRY_MS = 1000
@@ -17,36 +23,70 @@ const LAST_RETRY_MS = 300_000
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Runs rounds one after the other, only when there is something new, and retries those that failed. */
-export class PacedRounds {
+/**
+ * Has checkpoints of a log vouched for: runs rounds one after the other, only when there is a new checkpoint, and retries those
+ * that failed.
+ */
+export abstract class PacedRounds {
+  protected readonly count: ProgressCount
+  protected readonly aborted = new AbortController()
   readonly #options: PacedRoundsOptions
   #isWanted = false
   #isRunning = false
-  #isClosed = false
   #begunMs: number
   /** When to try again; infinite when nothing is missing. */
   #retryMs = NEVER
   #delayMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  constructor(options: PacedRoundsOptions) {
+  /** @param last the newest checkpoint that a run before had vouched for, and the age of that; undefined: there was none */
+  constructor(
+    options: PacedRoundsOptions,
+    last: { readonly size: number; readonly ageMs: number } | undefined,
+  ) {
     this.#options = options
-    this.#begunMs = performance.now() - (options.begunAgoMs ?? NEVER)
+    this.count = new ProgressCount(last?.size ?? 0)
+    this.#begunMs = performance.now() - (last?.ageMs ?? NEVER)
   }
 
-  /** There is something new. */
-  want(): void {
-    this.#isWanted = true
-    this.#schedule()
+  /** Asks for the newest checkpoint. @returns whether it has succeeded. Must not reject */
+  protected abstract round(): Promise<boolean>
+
+  /** Asks for what is still missing of the round. @returns whether it has succeeded. Must not reject */
+  protected abstract retry(): Promise<boolean>
+
+  /** A checkpoint of so many leaves stands on disk. */
+  sealed(size: number): void {
+    if (this.count.sealed(size, Date.now())) {
+      this.#isWanted = true
+      this.#schedule()
+    }
+    this.#options.reports.progress(this.count.progress)
   }
 
+  /** Asks no more, and gives up what is under way. */
   close(): void {
-    this.#isClosed = true
     clearTimeout(this.#timer)
+    this.aborted.abort()
+  }
+
+  /** Reads the checkpoint that this round asks for. @throws Error of the system, or NoteFault */
+  protected newest(): { readonly bytes: Buffer; readonly text: string; readonly checkpoint: Checkpoint } {
+    const bytes = readRegularFile(checkpointFile(this.#options.directory))
+    const { text } = parseNote(bytes)
+    const checkpoint = parseCheckpoint(text)
+    this.count.asked(checkpoint.size)
+    return { bytes, text, checkpoint }
+  }
+
+  /** The checkpoint of `newest` is vouched for. */
+  protected vouched(): void {
+    this.count.vouched()
+    this.#options.reports.progress(this.count.progress)
   }
 
   #schedule(): void {
-    if (this.#isRunning || this.#isClosed) return
+    if (this.#isRunning || this.aborted.signal.aborted) return
     const dueMs = Math.min(this.#isWanted ? this.#begunMs + this.#options.everyMs : NEVER, this.#retryMs)
     clearTimeout(this.#timer)
     if (dueMs === NEVER) return
@@ -55,7 +95,7 @@ export class PacedRounds {
   }
 
   async #run(): Promise<void> {
-    const { everyMs, firstRetryMs = FIRST_RETRY_MS, round, retry } = this.#options
+    const { everyMs, firstRetryMs = FIRST_RETRY_MS } = this.#options
     const nowMs = performance.now()
     const begins = this.#isWanted && nowMs >= this.#begunMs + everyMs
     // Timers can be early, and long waits are cut.
@@ -66,7 +106,7 @@ export class PacedRounds {
       this.#begunMs = nowMs
       this.#delayMs = firstRetryMs
     }
-    const isDone = await (begins ? round() : retry())
+    const isDone = await (begins ? this.round() : this.retry())
     // Gateways that lost a server together do not come back together.
     const delayMs = this.#delayMs * (0.5 + Math.random())
     this.#retryMs = isDone ? NEVER : performance.now() + delayMs

@@ -1,10 +1,6 @@
 import type { Quorum } from '../../config/tlog-policy.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
-import { parseCheckpoint } from '../seals/checkpoint.ts'
-import { type NoteSignature, parseNote } from '../seals/signed-note.ts'
-import { checkpointFile } from '../seals/tiles.ts'
-import { PacedRounds } from './paced-rounds.ts'
-import { type Progress, ProgressCount } from './vouched-progress.ts'
+import type { NoteSignature } from '../seals/signed-note.ts'
+import { PacedRounds, type PacedRoundsOptions } from './paced-rounds.ts'
 import {
   Overtaken,
   type Submission,
@@ -14,25 +10,16 @@ import {
 } from './witness-client.ts'
 import { areEnough, keepWitnessed, lastWitnessed } from './witnessed-checkpoint.ts'
 
-interface WitnessReports {
-  /** The witnesses have followed, or the log has gone on. */
-  progress(progress: Progress): void
-  /** A witness has cosigned. @param witness name of its key */
-  cosigned(witness: string): void
-  /** @param witness undefined: it is of no witness */
-  fault(witness: string | undefined, failure: WitnessFailure | 'internal', cause: string): void
-}
-
-interface WitnessRoundsOptions {
-  /** Directory of the log. */
-  readonly directory: string
+interface WitnessRoundsOptions extends PacedRoundsOptions {
   readonly clients: readonly WitnessClient[]
   /** Who must have cosigned a checkpoint. */
   readonly quorum: Quorum
-  /** Between two checkpoints that they are asked to cosign, at least. */
-  readonly everyMs: number
-  readonly firstRetryMs?: number
-  readonly reports: WitnessReports
+  readonly reports: PacedRoundsOptions['reports'] & {
+    /** A witness has cosigned. @param witness name of its key */
+    cosigned(witness: string): void
+    /** @param witness undefined: it is of no witness */
+    fault(witness: string | undefined, failure: WitnessFailure | 'internal', cause: string): void
+  }
 }
 
 /** One checkpoint on its way to all witnesses. */
@@ -45,12 +32,9 @@ interface Round {
  * Has checkpoints cosigned: at most one in `everyMs`, by all witnesses at once; those that fail are asked again. When enough
  * have signed, the checkpoint with their signatures is kept beside that of the log.
  */
-export class WitnessRounds {
+export class WitnessRounds extends PacedRounds {
   readonly #options: WitnessRoundsOptions
-  readonly #paced: PacedRounds
-  readonly #count: ProgressCount
-  readonly #aborted = new AbortController()
-  #signal = this.#aborted.signal
+  #signal = this.aborted.signal
   #round: Round | undefined
   /** Result of the round or retry that was begun last. */
   #done: Promise<boolean> | undefined
@@ -58,30 +42,10 @@ export class WitnessRounds {
   #onQuorum = () => {}
 
   constructor(options: WitnessRoundsOptions) {
-    const { directory, clients, quorum, everyMs, firstRetryMs } = options
+    const { directory, clients, quorum } = options
     const verifiers = clients.map(({ verifier }) => verifier)
-    const last = lastWitnessed(directory, { verifiers, quorum })
+    super(options, lastWitnessed(directory, { verifiers, quorum }))
     this.#options = options
-    this.#count = new ProgressCount(last?.size ?? 0)
-    this.#paced = new PacedRounds({
-      everyMs,
-      begunAgoMs: last?.ageMs,
-      ...(firstRetryMs !== undefined && { firstRetryMs }),
-      round: () => this.#track(this.#begin()),
-      retry: () => this.#track(this.#round === undefined ? this.#begin() : this.#ask(this.#round)),
-    })
-  }
-
-  /** A checkpoint of so many leaves stands on disk. */
-  sealed(size: number): void {
-    if (this.#count.sealed(size, Date.now())) this.#paced.want()
-    this.#options.reports.progress(this.#count.progress)
-  }
-
-  /** Asks no more, and gives up what is under way. */
-  close(): void {
-    this.#paced.close()
-    this.#aborted.abort()
   }
 
   /**
@@ -92,7 +56,7 @@ export class WitnessRounds {
   async finish(signal: AbortSignal): Promise<void> {
     this.close()
     await this.#done
-    const { sealed, vouched } = this.#count.progress
+    const { sealed, vouched } = this.count.progress
     if (sealed === vouched) return
     this.#signal = signal
     const quorum = Promise.withResolvers<void>()
@@ -100,20 +64,22 @@ export class WitnessRounds {
     await Promise.race([quorum.promise, this.#begin()])
   }
 
-  #track(done: Promise<boolean>): Promise<boolean> {
-    this.#done = done
-    return done
+  protected round(): Promise<boolean> {
+    this.#done = this.#begin()
+    return this.#done
+  }
+
+  protected retry(): Promise<boolean> {
+    if (this.#round === undefined) return this.round()
+    this.#done = this.#ask(this.#round)
+    return this.#done
   }
 
   async #begin(): Promise<boolean> {
     const { directory, reports } = this.#options
     this.#round = undefined
     try {
-      const bytes = readRegularFile(checkpointFile(directory))
-      const { text } = parseNote(bytes)
-      const checkpoint = parseCheckpoint(text)
-      this.#round = { submission: { bytes, text, checkpoint, directory }, signatures: new Map() }
-      this.#count.asked(checkpoint.size)
+      this.#round = { submission: { ...this.newest(), directory }, signatures: new Map() }
     } catch (error) {
       reports.fault(undefined, 'internal', `the checkpoint cannot be read: ${(error as Error).message}`)
       return false
@@ -138,7 +104,7 @@ export class WitnessRounds {
       this.#keep(round, client, signature)
       reports.cosigned(name)
     } catch (error) {
-      if (signal.aborted && signal === this.#aborted.signal) return
+      if (signal.aborted && signal === this.aborted.signal) return
       const failure = error instanceof WitnessFault ? error.failure : 'internal'
       const isOvertaken = error instanceof Overtaken
       // A tile of this checkpoint may have become part of a full one; a newer checkpoint has all of its own.
@@ -150,7 +116,7 @@ export class WitnessRounds {
 
   /** @throws Error of the system; the witness is then asked again. */
   #keep({ submission, signatures }: Round, client: WitnessClient, signature: NoteSignature): void {
-    const { directory, quorum, clients, reports } = this.#options
+    const { directory, quorum, clients } = this.#options
     const all = new Map(signatures).set(client, signature)
     if (
       areEnough(
@@ -161,8 +127,7 @@ export class WitnessRounds {
       // In the order of the configuration, whoever was first.
       const found = clients.flatMap((one) => all.get(one) ?? [])
       keepWitnessed(directory, submission.bytes, found)
-      this.#count.vouched()
-      reports.progress(this.#count.progress)
+      this.vouched()
       this.#onQuorum()
     }
     signatures.set(client, signature)

@@ -14,7 +14,7 @@ import {
   type StampAuthority,
 } from '../../audit/witness/stamps/stamp-authority.test-support.ts'
 import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
-import { stampRequest } from '../../audit/witness/stamps/stamp-request.ts'
+import { stampRequest } from '../../audit/witness/stamps/stamp-rounds.ts'
 import { startTestWitness, type TestWitness } from '../../audit/witness/test-witness.test-support.ts'
 import { ProvenTiles } from '../verify/proven-tiles.ts'
 import { trustedKey } from '../verify/trusted-key.ts'

@@ -8,8 +8,8 @@ import { after, before, describe, it } from 'node:test'
 import { type Der, der, derInteger, derOid, membersOf, readDer, TAG } from '../../../asn1/der-elements.ts'
 import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import { makeStampAuthority, type StampAuthority } from './stamp-authority.test-support.ts'
-import { stampRequest } from './stamp-request.ts'
 import { checkStamp, type ExpectedStamp } from './stamp-response.ts'
+import { stampRequest } from './stamp-rounds.ts'
 
 const CHECKPOINT = Buffer.from('countersign/test\n1\nAAAA\n')
 const digest = hash('sha256', CHECKPOINT, 'buffer')

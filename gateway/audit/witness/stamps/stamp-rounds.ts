@@ -1,85 +1,46 @@
 import { hash, randomBytes, type X509Certificate } from 'node:crypto'
+import { der, derInteger, derOid, TAG } from '../../../asn1/der-elements.ts'
+import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import type { Send } from '../../../http/outgoing/sender.ts'
-import { readRegularFile } from '../../../storage/regular-file.ts'
-import { parseCheckpoint } from '../../seals/checkpoint.ts'
-import { parseNote } from '../../seals/signed-note.ts'
-import { checkpointFile } from '../../seals/tiles.ts'
-import { PacedRounds } from '../paced-rounds.ts'
-import { type Progress, ProgressCount } from '../vouched-progress.ts'
+import { PacedRounds, type PacedRoundsOptions } from '../paced-rounds.ts'
 import { keepStamp, lastStamped, stampsDirectory } from './stamp-files.ts'
-import { stampRequest } from './stamp-request.ts'
 import { checkStamp } from './stamp-response.ts'
 
-interface StampReports {
-  /** A checkpoint was stamped, or the log has gone on. */
-  progress(progress: Progress): void
-  fault(cause: string): void
-}
-
-interface StampRoundsOptions {
-  /** Directory of the log. */
-  readonly directory: string
+interface StampRoundsOptions extends PacedRoundsOptions {
   readonly send: Send
   readonly authorities: readonly X509Certificate[]
   readonly policy: string | undefined
-  /** Between two stamps, at least. */
-  readonly everyMs: number
-  readonly firstRetryMs?: number
-  readonly reports: StampReports
+  readonly reports: PacedRoundsOptions['reports'] & { fault(cause: string): void }
 }
 
 const NONCE_BYTES = 16
 const HEADERS = { 'content-type': 'application/timestamp-query' }
 
 /** Has checkpoints time-stamped (RFC 3161), at most one in `everyMs`, and keeps them with their stamps. */
-export class StampRounds {
+export class StampRounds extends PacedRounds {
   readonly #options: StampRoundsOptions
-  readonly #paced: PacedRounds
-  readonly #count: ProgressCount
-  readonly #aborted = new AbortController()
 
   constructor(options: StampRoundsOptions) {
-    const { directory, everyMs, firstRetryMs } = options
-    const last = lastStamped(stampsDirectory(directory))
-    const round = () => this.#stamp()
+    super(options, lastStamped(stampsDirectory(options.directory)))
     this.#options = options
-    this.#count = new ProgressCount(last?.size ?? 0)
-    this.#paced = new PacedRounds({
-      everyMs,
-      begunAgoMs: last?.ageMs,
-      ...(firstRetryMs !== undefined && { firstRetryMs }),
-      round,
-      retry: round,
-    })
   }
 
-  /** A checkpoint of so many leaves stands on disk. */
-  sealed(size: number): void {
-    if (this.#count.sealed(size, Date.now())) this.#paced.want()
-    this.#options.reports.progress(this.#count.progress)
-  }
-
-  /** Asks no more, and gives up what is under way. */
-  close(): void {
-    this.#paced.close()
-    this.#aborted.abort()
-  }
-
-  async #stamp(): Promise<boolean> {
+  protected async round(): Promise<boolean> {
     const { directory, reports } = this.#options
     try {
-      const checkpoint = readRegularFile(checkpointFile(directory))
-      const { size } = parseCheckpoint(parseNote(checkpoint).text)
-      this.#count.asked(size)
-      const response = await this.#request(checkpoint)
-      keepStamp(stampsDirectory(directory), size, checkpoint, response)
-      this.#count.vouched()
-      reports.progress(this.#count.progress)
+      const { bytes, checkpoint } = this.newest()
+      const response = await this.#request(bytes)
+      keepStamp(stampsDirectory(directory), checkpoint.size, bytes, response)
+      this.vouched()
       return true
     } catch (error) {
-      if (!this.#aborted.signal.aborted) reports.fault((error as Error).message)
+      if (!this.aborted.signal.aborted) reports.fault((error as Error).message)
       return false
     }
+  }
+
+  protected retry(): Promise<boolean> {
+    return this.round()
   }
 
   /** @returns a response that has been checked. @throws Error that says what is wrong */
@@ -91,10 +52,28 @@ export class StampRounds {
       method: 'POST',
       headers: HEADERS,
       body: stampRequest(digest, nonce, policy),
-      signal: this.#aborted.signal,
+      signal: this.aborted.signal,
     })
     if (statusCode !== 200) throw new Error(`the authority responds with status ${statusCode}`)
     checkStamp(body, { hash: digest, nonce, authorities, ...(policy !== undefined && { policy }) })
     return body
   }
+}
+
+/**
+ * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the authority's certificate too.
+ *
+ * @param hash SHA-256 of what is to be stamped
+ * @param nonce says that the response is not an earlier one
+ * @param policy an object identifier in dotted decimals; undefined: the authority's own
+ */
+export function stampRequest(hash: Uint8Array, nonce: Uint8Array, policy: string | undefined): Buffer {
+  return der(
+    TAG.sequence,
+    derInteger(Buffer.from([1])),
+    der(TAG.sequence, der(TAG.sequence, derOid(SHA_256), der(TAG.null)), der(TAG.octets, hash)),
+    ...(policy === undefined ? [] : [derOid(policy)]),
+    derInteger(nonce),
+    der(TAG.boolean, Buffer.from([0xff])),
+  )
 }
