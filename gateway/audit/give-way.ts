@@ -1,12 +1,12 @@
 /** Nobody wakes who waits on it. */
 const never = new Int32Array(new SharedArrayBuffer(4))
 /** The kernel makes some 0.1 ms of it. */
-const SLEEP_MS = 0.05
+const SHORT_MS = 0.05
 
 /**
- * Sleeps for a moment, so that requests need not wait where they share a processor with this thread: a scheduler lets a thread
- * that works go on for some milliseconds, whatever its priority is.
+ * Sleeps without returning to the event loop. The default is a moment, so that requests need not wait where they share a
+ * processor with this thread: a scheduler lets a thread that works go on for some milliseconds, whatever its priority is.
  */
-export function giveWay(): void {
-  Atomics.wait(never, 0, 0, SLEEP_MS)
+export function giveWay(ms = SHORT_MS): void {
+  Atomics.wait(never, 0, 0, ms)
 }

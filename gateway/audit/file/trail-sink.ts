@@ -1,5 +1,6 @@
 import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, type Stats, writeSync } from 'node:fs'
 import { openToAppend } from '../../storage/append-file.ts'
+import { giveWay } from '../give-way.ts'
 
 /** The audit file `-`: records go to standard output. */
 export const STANDARD_OUTPUT = '-'
@@ -10,9 +11,6 @@ const SCRATCH_BYTES = 256 * 1024
 const UTF8_MAX_BYTES_PER_UNIT = 3
 /** How long a full non-blocking pipe (EAGAIN) may hold the event loop before the write fails. */
 const PIPE_TIMEOUT_MS = 50
-
-/** Never written: waiting on it is the only way to sleep without returning to the event loop. */
-const SLEEP = new Int32Array(new SharedArrayBuffer(4))
 
 /**
  * An open file or standard output. Lines go in by one `write` as a rule; what a failed write left is cut off again where
@@ -139,7 +137,7 @@ export class TrailSink {
       } catch (error) {
         const isFull = (error as NodeJS.ErrnoException).code === 'EAGAIN'
         if (!isFull || this.#failing || waitedMs >= PIPE_TIMEOUT_MS) throw error
-        Atomics.wait(SLEEP, 0, 0, 1)
+        giveWay(1)
       }
     }
   }

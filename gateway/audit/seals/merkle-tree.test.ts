@@ -6,7 +6,7 @@ import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import { temporaryDirectory } from '../trail.test-support.ts'
 import { EMPTY_ROOT, HASH_BYTES, leafHash, nodeHash, sha256 } from './hashes.ts'
-import { consistencyProof, inclusionProof, rangeHash, verifyConsistency, verifyInclusion } from './proofs.ts'
+import { consistencyProof, inclusionProof, rangeHash, verifyInclusion } from './proofs.ts'
 import { makeSealKey, readSealKey } from './seal-key.ts'
 import { SealedLog } from './sealed-log.ts'
 import { TileFiles } from './tile-files.ts'
@@ -51,6 +51,54 @@ function definedRoot(leaves: readonly Buffer[]): Buffer {
   let split = 1
   while (split * 2 < leaves.length) split *= 2
   return nodeHash(definedRoot(leaves.slice(0, split)), definedRoot(leaves.slice(split)))
+}
+
+/** RFC 9162 section 2.1.4.2. @returns whether the proof shows that the tree begins with the old one. */
+function verifyConsistency(facts: {
+  readonly oldSize: number
+  readonly oldRoot: Uint8Array
+  readonly size: number
+  readonly root: Uint8Array
+  readonly proof: readonly Uint8Array[]
+}): boolean {
+  const { oldSize, oldRoot, size, root, proof } = facts
+  if (!(Number.isSafeInteger(oldSize) && Number.isSafeInteger(size) && oldSize >= 0 && oldSize <= size)) {
+    return false
+  }
+  if (oldSize === size) return proof.length === 0 && isEqual(oldRoot, root)
+  // The empty tree is the beginning of each.
+  if (oldSize === 0) return proof.length === 0
+  const path = [...proof]
+  let node = oldSize - 1
+  let last = size - 1
+  while (node % 2 === 1) {
+    node = Math.floor(node / 2)
+    last = Math.floor(last / 2)
+  }
+  const first = node === 0 ? oldRoot : path.shift()
+  if (first === undefined) return false
+  let oldHash = first
+  let newHash = first
+  for (const sibling of path) {
+    if (last === 0) return false
+    if (node % 2 === 1 || node === last) {
+      oldHash = nodeHash(sibling, oldHash)
+      newHash = nodeHash(sibling, newHash)
+      while (node % 2 === 0 && node !== 0) {
+        node /= 2
+        last = Math.floor(last / 2)
+      }
+    } else {
+      newHash = nodeHash(newHash, sibling)
+    }
+    node = Math.floor(node / 2)
+    last = Math.floor(last / 2)
+  }
+  return last === 0 && isEqual(oldHash, oldRoot) && isEqual(newHash, root)
+}
+
+function isEqual(a: Uint8Array, b: Uint8Array): boolean {
+  return Buffer.compare(a, b) === 0
 }
 
 function treeOf(leaves: readonly Buffer[]) {

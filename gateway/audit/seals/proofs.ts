@@ -84,51 +84,7 @@ export function verifyInclusion(facts: {
     node = Math.floor(node / 2)
     last = Math.floor(last / 2)
   }
-  return last === 0 && equal(hash, root)
-}
-
-/** RFC 9162 section 2.1.4.2. @returns whether the proof shows that the tree begins with the old one. */
-export function verifyConsistency(facts: {
-  readonly oldSize: number
-  readonly oldRoot: Uint8Array
-  readonly size: number
-  readonly root: Uint8Array
-  readonly proof: readonly Uint8Array[]
-}): boolean {
-  const { oldSize, oldRoot, size, root, proof } = facts
-  if (!(Number.isSafeInteger(oldSize) && Number.isSafeInteger(size) && oldSize >= 0 && oldSize <= size)) {
-    return false
-  }
-  if (oldSize === size) return proof.length === 0 && equal(oldRoot, root)
-  // The empty tree is the beginning of each.
-  if (oldSize === 0) return proof.length === 0
-  const path = [...proof]
-  let node = oldSize - 1
-  let last = size - 1
-  while (node % 2 === 1) {
-    node = Math.floor(node / 2)
-    last = Math.floor(last / 2)
-  }
-  const first = node === 0 ? oldRoot : path.shift()
-  if (first === undefined) return false
-  let oldHash = first
-  let newHash = first
-  for (const sibling of path) {
-    if (last === 0) return false
-    if (node % 2 === 1 || node === last) {
-      oldHash = nodeHash(sibling, oldHash)
-      newHash = nodeHash(sibling, newHash)
-      while (node % 2 === 0 && node !== 0) {
-        node /= 2
-        last = Math.floor(last / 2)
-      }
-    } else {
-      newHash = nodeHash(newHash, sibling)
-    }
-    node = Math.floor(node / 2)
-    last = Math.floor(last / 2)
-  }
-  return last === 0 && equal(oldHash, oldRoot) && equal(newHash, root)
+  return last === 0 && Buffer.compare(hash, root) === 0
 }
 
 /** The largest power of two below `size`; 1 for 1. */
@@ -136,8 +92,4 @@ function splitOf(size: number): number {
   let split = 1
   while (split * 2 < size) split *= 2
   return split
-}
-
-function equal(a: Uint8Array, b: Uint8Array): boolean {
-  return Buffer.compare(a, b) === 0
 }

@@ -6,8 +6,7 @@ import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { filesOfOpenRequests } from '../recovery/recovery.ts'
 import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
 import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
-import { keepKnownTime, readKnownTime } from './known-time.ts'
-import { SteadyWallClock } from './steady-wall-clock.ts'
+import { keepKnownTime, readKnownTime, SteadyWallClock } from './steady-wall-clock.ts'
 
 /** A thread that looks after closed segments. It ends with the process, at any step. */
 

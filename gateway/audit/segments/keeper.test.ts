@@ -11,12 +11,12 @@ import { logDirectory } from '../seals/tiles.ts'
 import { endOf, linesOf, requestLine, temporaryDirectory } from '../trail.test-support.ts'
 import { compressSegment } from './compress-segment.ts'
 import { type AuditKeeping, type KeeperParts, removeDrafts, SegmentKeeper } from './keeper.ts'
-import { keepKnownTime } from './known-time.ts'
 import { blocksOf } from './read-segment.ts'
 import { Rotation } from './rotation.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { SegmentThread } from './segment-thread.ts'
+import { keepKnownTime } from './steady-wall-clock.ts'
 import { segmentsOfTrail } from './trail-segments.ts'
 
 const DAY_MS = 86_400_000

@@ -3,8 +3,7 @@ import fs from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { temporaryDirectory } from '../trail.test-support.ts'
-import { keepKnownTime, readKnownTime } from './known-time.ts'
-import { SteadyWallClock } from './steady-wall-clock.ts'
+import { keepKnownTime, readKnownTime, SteadyWallClock } from './steady-wall-clock.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS

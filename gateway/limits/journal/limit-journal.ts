@@ -171,12 +171,9 @@ export class Journal {
   #lookForFiles(): void {
     const { descriptor } = this.#log
     if (this.#isIncomplete || descriptor === undefined) return
-    const current = this.#segments.at(-1)
-    const areGone =
-      this.#lock.isRemoved ||
-      (current !== undefined && inodeOf(current.file) !== fstatSync(descriptor).ino) ||
-      this.#segments.some(({ file }) => inodeOf(file) === undefined)
-    if (!areGone) return
+    const inodes = this.#segments.map(({ file }) => statSync(file, { throwIfNoEntry: false })?.ino)
+    const isReplaced = inodes.length > 0 && inodes.at(-1) !== fstatSync(descriptor).ino
+    if (!this.#lock.isRemoved && !isReplaced && !inodes.includes(undefined)) return
     this.#reports.removed?.(this.#directory)
     this.#isIncomplete = true
   }
@@ -286,10 +283,6 @@ function held(directory: string, lock: ProcessLock): ProcessLock {
 function* snapshotOf(hits: Iterable<Hit>): Iterable<string> {
   yield headerLine(FORMAT)
   yield* batches(hits)
-}
-
-function inodeOf(file: string): number | undefined {
-  return statSync(file, { throwIfNoEntry: false })?.ino
 }
 
 /** The table that was in force last; empty when none can be read. */
