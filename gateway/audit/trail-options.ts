@@ -1,6 +1,5 @@
 import type { Durability } from '../config/settings.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
-import type { TrailFollower } from './file/trail-file.ts'
 import type { TrailListeners } from './trail-reports.ts'
 
 export interface TrailOptions extends TrailListeners {
@@ -18,12 +17,4 @@ export interface TrailOptions extends TrailListeners {
   readonly lock?: ProcessLock
   /** `sealWith` will be called: the lines are kept for it from the first on. */
   readonly isSealed?: boolean
-}
-
-/** Seals the trail beside it. */
-export interface TrailSeals extends TrailFollower {
-  /** What it is told from now on stands behind the trail's `told`. */
-  begin(): void
-  /** Seals all that the file has, and ends until `begin`. @returns lines to append, which say so. */
-  finish(): Promise<readonly string[]>
 }

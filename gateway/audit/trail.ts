@@ -8,11 +8,11 @@ import { GroupCommit } from './commit/group-commit.ts'
 import { Outage } from './commit/outage.ts'
 import { ForeignWriters } from './file/foreign-writers.ts'
 import { rotate } from './file/rotate-trail.ts'
-import { type FileEnd, type FilePlace, TrailFile } from './file/trail-file.ts'
+import { type FileEnd, type FilePlace, TrailFile, type TrailSeals } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
 import type { Recovery } from './recovery/recovery.ts'
 import { type ForeignWrite, foreignRecord } from './seal-records.ts'
-import type { TrailOptions, TrailSeals } from './trail-options.ts'
+import type { TrailOptions } from './trail-options.ts'
 import { TrailReports } from './trail-reports.ts'
 
 /** Shorter than the timeout of clients and most proxies. */
@@ -97,11 +97,6 @@ export class Trail {
   /** Seals the lines that are written from now on, with `isSealed` those since it was opened. */
   sealWith(seals: TrailSeals): void {
     this.#seals = seals
-    this.#beginSeals(seals)
-  }
-
-  #beginSeals(seals: TrailSeals): void {
-    seals.begin()
     this.#trailFile.follow(seals)
   }
 
@@ -207,8 +202,9 @@ export class Trail {
     const { file, durability } = this.#options
     const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']
     if (this.#closed || this.#suspended || file === STANDARD_OUTPUT) return
-    if (!trailFile.takeCommit()) {
-      void trailFile.commitFreed().then(() => this.reopen(clockSetBackMs))
+    const freed = trailFile.takeCommit()
+    if (freed !== undefined) {
+      void freed.then(() => this.reopen(clockSetBackMs))
       return
     }
     this.#policy.flush()
@@ -241,9 +237,9 @@ export class Trail {
     const { timeoutMs = RESPONSE_TIMEOUT_MS } = this.#options
     const untilMs = performance.now() + timeoutMs
     const trailFile = this.#trailFile
-    while (!trailFile.takeCommit()) {
+    for (let freed = trailFile.takeCommit(); freed !== undefined; freed = trailFile.takeCommit()) {
       if (performance.now() >= untilMs) return new Error('the disk has not taken the last records in time')
-      await Promise.race([trailFile.commitFreed(), afterMs(untilMs - performance.now())])
+      await Promise.race([freed, afterMs(untilMs - performance.now())])
     }
     const { lines, commit } = this.#policy.close()
     const failed = this.#outage.commit(lines)
@@ -278,7 +274,7 @@ export class Trail {
     this.#suspended = false
     this.#wantsBack = false
     this.#outage.unsuspend()
-    if (this.#seals !== undefined) this.#beginSeals(this.#seals)
+    if (this.#seals !== undefined) this.#trailFile.follow(this.#seals)
     this.recheck()
   }
 

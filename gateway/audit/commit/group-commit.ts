@@ -106,9 +106,10 @@ export class GroupCommit implements CommitPolicy {
 
   #beginSync(): void {
     const { trailFile, outage } = this.#options
-    if (!trailFile.takeCommit()) {
+    const freed = trailFile.takeCommit()
+    if (freed !== undefined) {
       this.#scheduled = true
-      void trailFile.commitFreed().then(this.#onFreed)
+      void freed.then(this.#onFreed)
       return
     }
     const unwritable = outage.resume()

@@ -2,8 +2,7 @@ import { recoveredRecord, type StartFacts, startRecord } from '../audit-records.
 import type { TrailFile } from '../file/trail-file.ts'
 import type { TrailReports } from '../trail-reports.ts'
 import { Commit, type OnCommitted } from './commit.ts'
-import { sortFailed } from './failed-commit.ts'
-import { PendingRecords } from './pending-records.ts'
+import { PendingRecords, sortFailed } from './pending-records.ts'
 
 interface OutageOptions {
   readonly trailFile: TrailFile
@@ -177,7 +176,7 @@ export class Outage {
   recheck(): boolean {
     if (this.#writable || this.#ended || this.#suspended) return this.#writable
     const { syncs, trailFile } = this.#options
-    if (syncs && !trailFile.takeCommit()) return false
+    if (syncs && trailFile.takeCommit() !== undefined) return false
     this.resume()
     trailFile.releaseCommit()
     if (!this.#writable && this.#isTooLong()) this.#finishWaiting(this.fault)

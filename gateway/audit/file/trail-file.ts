@@ -27,14 +27,18 @@ export interface FilePlace {
   readonly end: number
 }
 
-/** Is told what the trail writes, so that nobody has to read it back from a file that others may change. */
-export interface TrailFollower {
+/** Seals the trail beside it: is told what is written, so that nobody has to read it back from a file that others may change. */
+export interface TrailSeals {
+  /** What it is told from now on stands behind the trail's `told`. */
+  begin(): void
   /** Whole lines, committed, behind those before. The bytes are only lent until the call returns. */
   wrote(lines: Buffer): void
   /** How often it has begun or ended to write bytes of the file again in their place. Odd: it does so now. */
   mends(): number
   /** The lines from now on stand in another file, which is empty. */
   moved(inode: string): void
+  /** Seals all that the file has, and ends until `begin`. @returns lines to append, which say so. */
+  finish(): Promise<readonly string[]>
 }
 
 /**
@@ -47,11 +51,10 @@ export class TrailFile {
   #open = 0
   #wholeLines = 0
   #distrusted = false
-  #isCommitting = false
-  #freed = Promise.withResolvers<void>()
+  #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
-  #follower: TrailFollower | undefined
-  /** Lines that the follower has not been told: they may be rolled back, or there is no follower yet. */
+  #seals: TrailSeals | undefined
+  /** Lines that the seals have not been told: they may be rolled back, or there are no seals yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
   /** Nobody else may write to the file. */
@@ -62,13 +65,13 @@ export class TrailFile {
   #isEndForeign = false
   /** When the file was last changed as far as the gateway knows; undefined when it has written since it looked. */
   #changedAtMs: number | undefined
-  /** The follower's `mends` then. */
+  /** The `mends` of the seals then. */
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
   /** Others have written to the file: calls `moveTo`, if the trail shall go on in a new one. */
   onForeign: (at: number, found: number) => void = () => {}
 
-  /** @param isFollowed `follow` will be called: it is told the lines from now on */
+  /** @param isFollowed `follow` will be called: the lines from now on are kept for it */
   constructor(sink: TrailSink, isFollowed = false) {
     this.#sink = sink
     this.#end = sink.stats.size
@@ -143,14 +146,14 @@ export class TrailFile {
   #isChanged(mtimeMs: number): boolean {
     // A backup program may set the times back to what it has read, and round them.
     if (this.#changedAtMs === undefined || mtimeMs <= this.#changedAtMs + ROUNDING_MS) return false
-    if ((this.#follower?.mends() ?? 0) === this.#mendsSeen) return true
+    if ((this.#seals?.mends() ?? 0) === this.#mendsSeen) return true
     this.#changedAtMs = undefined
     return false
   }
 
   /** Notes when the file was last changed, so that the next `check` notices also what others overwrite in their place. */
   note(): void {
-    const mends = this.#follower?.mends() ?? 0
+    const mends = this.#seals?.mends() ?? 0
     if (!this.#isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
     this.#mendsSeen = mends
     this.#changedAtMs = this.#sink.stats.mtimeMs
@@ -181,29 +184,27 @@ export class TrailFile {
     return error
   }
 
-  /** Takes the right to commit, which may be kept over turns of the event loop. @returns false when it is taken */
-  takeCommit(): boolean {
-    if (this.#isCommitting) return false
-    this.#isCommitting = true
-    return true
+  /**
+   * Takes the right to commit, which may be kept over turns of the event loop.
+   *
+   * @returns undefined; when another has it, what resolves at its `releaseCommit`
+   */
+  takeCommit(): Promise<void> | undefined {
+    if (this.#committing !== undefined) return this.#committing.promise
+    this.#committing = Promise.withResolvers()
+    return undefined
   }
 
   /** What was written and not rolled back stays. */
   releaseCommit(): void {
-    if (!this.#isCommitting) return
+    if (this.#committing === undefined) return
     this.endCommit()
-    this.#isCommitting = false
-    this.#freed.resolve()
-    this.#freed = Promise.withResolvers()
+    this.#committing.resolve()
+    this.#committing = undefined
   }
 
   get isCommitting(): boolean {
-    return this.#isCommitting
-  }
-
-  /** Resolves at the next `releaseCommit`. */
-  commitFreed(): Promise<void> {
-    return this.#freed.promise
+    return this.#committing !== undefined
   }
 
   /** What is put from here on is cut off again by `rollBackTo`. */
@@ -253,7 +254,7 @@ export class TrailFile {
     this.#end = next.stats.size
     this.#isOwn = next.isOwn
     this.#distrusted = false
-    this.#follower?.moved(next.identity().inode)
+    this.#seals?.moved(next.identity().inode)
     return old
   }
 
@@ -263,20 +264,21 @@ export class TrailFile {
     this.#sink.close()
   }
 
-  /** Hands the follower the lines from now on, and those before that it has not been told. */
-  follow(follower: TrailFollower): void {
-    this.#follower = follower
+  /** Begins the seals, and hands them the lines from now on and those before that they have not been told. */
+  follow(seals: TrailSeals): void {
+    seals.begin()
+    this.#seals = seals
     if (!this.#isUncommitted) this.#tellUntold()
   }
 
   unfollow(): void {
-    this.#follower = undefined
+    this.#seals = undefined
     this.#untold = []
     // It may have written bytes again while it ended.
     this.#changedAtMs = undefined
   }
 
-  /** The place up to which the follower has been handed the lines of the file in use, or from which it will be. */
+  /** The place up to which the seals have been handed the lines of the file in use, or from which they will be. */
   get told(): FilePlace {
     const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
     return { inode: this.#sink.identity().inode, end: this.#end - this.#sink.tornBytes - untold }
@@ -284,13 +286,13 @@ export class TrailFile {
 
   #tell(lines: Buffer): void {
     if (lines.length === 0) return
-    if (this.#follower !== undefined && !this.#isUncommitted) this.#follower.wrote(lines)
-    else if (this.#follower !== undefined || this.#isFollowed) this.#untold.push(Buffer.from(lines))
+    if (this.#seals !== undefined && !this.#isUncommitted) this.#seals.wrote(lines)
+    else if (this.#seals !== undefined || this.#isFollowed) this.#untold.push(Buffer.from(lines))
   }
 
   #tellUntold(): void {
-    if (this.#follower === undefined) return
-    for (const lines of this.#untold.splice(0)) this.#follower.wrote(lines)
+    if (this.#seals === undefined) return
+    for (const lines of this.#untold.splice(0)) this.#seals.wrote(lines)
   }
 }
 
