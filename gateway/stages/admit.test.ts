@@ -17,6 +17,13 @@ describe('admit', () => {
     assert.deepEqual([exchange.path, exchange.query, exchange.host], ['/api/a', '?b=1', 'api.example'])
   })
 
+  it('refuses a method that is not registered and that no row lists', () => {
+    for (const method of ['PURGE', 'NOTIFY', 'SUBSCRIBE', 'UNSUBSCRIBE', 'M-SEARCH', 'SOURCE', 'STEAL'])
+      assert.equal(codeFor({ method }), 'method_unknown', method)
+    for (const method of ['GET', 'PROPFIND', 'LINK', 'QUERY', 'MKCALENDAR', 'REBIND'])
+      assert.equal(codeFor({ method }), undefined, method)
+  })
+
   it('takes the host of an absolute target before Host', () => {
     const { exchange } = makeExchange({ target: 'http://other.example/x' })
     assert.equal(admit(makeGateway().gateway, exchange), undefined)

@@ -3,7 +3,6 @@ import type { Gateway } from '../gateway.ts'
 import { allowOf } from '../http/rules/path-table.ts'
 import { isValidHost } from '../http/rules/request-headers.ts'
 import { readTarget, type Target } from '../http/rules/request-target.ts'
-import { KNOWN_METHODS } from '../http/syntax/status-codes.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
 import { refusalOfNames } from './screening/check-leniency.ts'
@@ -24,7 +23,7 @@ const LOOP_DETECTED = refusal('loop_detected', {
 const WEBSOCKET_VERSION = refusal('websocket_version', {
   headers: ['Connection', 'Upgrade', 'Upgrade', 'websocket', 'Sec-WebSocket-Version', '13'],
 })
-const METHOD_UNKNOWN = refusal('method_unknown')
+export const METHOD_UNKNOWN = refusal('method_unknown')
 const EXPECTATION_FAILED = refusal('expectation_failed')
 /** For CONNECT and TRACE, which no route allows. RFC 9110 section 10.2.1 requires Allow. */
 const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
@@ -39,7 +38,7 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   return (
     readTargetAndHost(gateway, exchange) ??
     checkLoad(gateway, exchange) ??
-    checkMethodAndExpectation(exchange)
+    checkMethodAndExpectation(gateway, exchange)
   )
 }
 
@@ -100,9 +99,12 @@ function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | 
   return undefined
 }
 
-function checkMethodAndExpectation({ method, upgrade, headers: { expect } }: Exchange): Refusal | undefined {
+function checkMethodAndExpectation(
+  { routes }: Gateway,
+  { method, upgrade, headers: { expect } }: Exchange,
+): Refusal | undefined {
   if (upgrade === 'other version') return WEBSOCKET_VERSION
-  if (!KNOWN_METHODS.has(method)) return METHOD_UNKNOWN
+  if (!routes.knows(method)) return METHOD_UNKNOWN
   if (method === 'TRACE') return METHOD_NOT_ALLOWED
   // RFC 9110 section 10.1.1. 100 (Continue) itself is sent by forward, after all stages.
   return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { admit } from './admit.ts'
 import { route } from './route.ts'
 import { makeExchange, makeGateway, makeRoute } from './stage.test-support.ts'
 
@@ -39,6 +40,18 @@ describe('route', () => {
     assert.equal(refused?.code, 'method_not_allowed')
     assert.deepEqual(refused.headers, ['Allow', 'GET, DELETE'])
     assert.equal(row, undefined)
+  })
+
+  it('lets a method that is not registered reach only rows that list it', () => {
+    const rows = [makeRoute({ path: '/all/*' }), makeRoute({ path: '/cache/*', methods: new Set(['PURGE']) })]
+    const purge = (path: string) => {
+      const { exchange } = makeExchange({ method: 'PURGE', target: path })
+      const { gateway } = makeGateway({ routes: rows })
+      return (admit(gateway, exchange) ?? route(gateway, exchange))?.code ?? exchange.route
+    }
+    assert.equal(purge('/cache/a'), rows[1])
+    assert.equal(purge('/all/a'), 'method_not_allowed')
+    assert.equal(purge('/other'), 'not_found')
   })
 
   it('refuses a body that is announced as longer than the row accepts', () => {

@@ -31,7 +31,8 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   const alias = gateway.routes.findFolded(exchange.path)
   if (alias !== undefined && alias.weight > entry.weight) return NOT_FOUND
   const row = rowOfPreflight(entry, exchange) ?? rowForMethod(entry, exchange.method)
-  if (row === undefined) return methodNotAllowed(entry)
+  if (row === undefined || (row.methods === undefined && gateway.routes.unregistered?.has(exchange.method)))
+    return methodNotAllowed(entry)
   if (gateway.settings.leniency !== undefined) {
     const refused = checkLeniency(gateway, exchange, { entry, row })
     if (refused !== undefined) return refused

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 
-test('what a row changes of a request is told as the service would get it', (t) => {
+test('what a row changes of a request, and which methods it is for, is told as the gateway does it', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'explain-route-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const file = join(dir, 'gateway.json')
@@ -22,8 +22,8 @@ test('what a row changes of a request is told as the service would get it', (t) 
     { path: '/*', auth: ['none'] },
   ]
   writeFileSync(file, JSON.stringify({ routes }))
-  const explain = (path: string) =>
-    spawnSync(process.execPath, [PROGRAM, 'explain', 'route', 'GET', path, '--config', file], {
+  const explain = (path: string, method = 'GET') =>
+    spawnSync(process.execPath, [PROGRAM, 'explain', 'route', method, path, '--config', file], {
       encoding: 'utf8',
     }).stdout
   const told = explain('/users/42')
@@ -35,5 +35,6 @@ test('what a row changes of a request is told as the service would get it', (t) 
     'removes   cookie',
   ])
     assert.ok(told.includes(`  ${line}\n`), `${line} in ${told}`)
+  assert.match(explain('/other', 'PURGE'), /refused, 501 method_unknown.*\/\*.*: is not for PURGE/s)
   assert.doesNotMatch(explain('/other'), /^ {2}(?:path|Host|sets) /m)
 })

@@ -7,6 +7,7 @@ import { PathTable } from '../../http/rules/path-table.ts'
 import { rewrittenPath, type SendingPolicy } from '../../http/rules/policy/sending-policy.ts'
 import { LimitTable } from '../../limits/table/limit-table.ts'
 import type { Refusal } from '../../refusals.ts'
+import { METHOD_UNKNOWN } from '../../stages/admit.ts'
 import { type RoutedExchange, route } from '../../stages/route.ts'
 import { type Command, EXIT } from '../command.ts'
 import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
@@ -53,7 +54,10 @@ export const command: Command = {
       req: { fields: [], target: path },
     }
     const limiter = new LimitTable(rows)
-    const refused = route({ settings, limiter, routes: new PathTable(routes) }, exchange)
+    const table = new PathTable(routes)
+    const refused = table.knows(method)
+      ? route({ settings, limiter, routes: table }, exchange)
+      : METHOD_UNKNOWN
     const served = exchange.route
     const winner = routes.find((row) => row === served)
     if (winner === undefined) print(`${method} ${path}: refused, ${describeRefusal(refused)}`)

@@ -1,4 +1,5 @@
 import { PathTable } from '../../http/rules/path-table.ts'
+import { UNREGISTERED_METHODS } from '../../http/syntax/status-codes.ts'
 
 /** A row of the routes or of the limits. */
 interface Row {
@@ -41,7 +42,7 @@ export function whyNot<R extends Row>(
   const whyBeaten = (row: R) => {
     const [first] = found?.rows ?? []
     if (first !== undefined && found?.rows.includes(row) !== true) return `${first.path} is more specific`
-    if (row.methods?.has(method) === false) return `is not for ${method}`
+    if (!(row.methods?.has(method) ?? !UNREGISTERED_METHODS.has(method))) return `is not for ${method}`
     return isHidden
       ? `${alias.rows[0]?.path} is more specific, and a service may take ${path} for a path of it`
       : 'is for such requests, but refuses this path'

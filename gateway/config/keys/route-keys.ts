@@ -80,7 +80,7 @@ const ROUTE = keys({
   ),
   methods: list(
     TEXT,
-    'The methods let through; another one is refused with 405. GET includes HEAD. CONNECT and TRACE are never let through. Default: every other method.',
+    'The methods let through; another one is refused with 405. GET includes HEAD. CONNECT and TRACE are never let through. Default: every other method that is registered with IANA (not PURGE or SUBSCRIBE).',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET'], ['GET', 'POST']] },
   ),
   auth: list(

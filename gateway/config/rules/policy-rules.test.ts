@@ -41,6 +41,11 @@ const cases: [string, string[], RegExp][] = [
     /cors\.methods\[0\]: must be one of the route's/,
   ],
   [
+    'a method that is not registered and that the route does not list',
+    faults({}, { cors: { origins: ['*'], methods: ['PURGE'] } }),
+    /cors\.methods\[0\]: must be one of the route's/,
+  ],
+  [
     'a header "*"',
     faults({}, { cors: { origins: ['*'], headers: ['*'] } }),
     /cors\.headers\[0\]: must not be "\*"/,

@@ -6,6 +6,7 @@ import { corsOf, originFault } from '../../http/rules/policy/cors.ts'
 import type { Leniency } from '../../http/rules/policy/path-readings.ts'
 import { forwardedPolicy, responseLines } from '../../http/rules/policy/response-policy.ts'
 import { isText, isToken } from '../../http/syntax/characters.ts'
+import { UNREGISTERED_METHODS } from '../../http/syntax/status-codes.ts'
 import { refusal } from '../../refusals.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
@@ -62,7 +63,7 @@ function checkCors(json: JsonFile<unknown>, at: string, { cors, methods }: AnyRo
   )
   const passing = json.sound(`${at}.methods`) ? methodSet(methods) : undefined
   json.checkEach(`${at}.cors.methods`, cors.methods, (method) => {
-    if (passing === undefined || passing.has(method)) return methodFault(method)
+    if (passing?.has(method) ?? !UNREGISTERED_METHODS.has(method)) return methodFault(method)
     return `must be one of the route's "methods", but is ${JSON.stringify(method)}`
   })
   json.checkEach(`${at}.cors.headers`, cors.headers, nameFault)

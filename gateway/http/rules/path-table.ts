@@ -1,10 +1,13 @@
+import { METHODS, UNREGISTERED_METHODS } from '../syntax/status-codes.ts'
 import { compareTemplates, fixedLength, isTemplate, TemplateTree, withoutNames } from './path-template.ts'
+
+const REGISTERED_METHODS = new Set(METHODS.filter((method) => !UNREGISTERED_METHODS.has(method)))
 
 /** A row that applies to a path: a route or a limit. */
 interface PathRow {
   /** Exact path, a template with segments such as `{id}`, or a prefix ending in `/*`. */
   readonly path: string
-  /** Undefined: every method. */
+  /** Undefined: every method; of a route, every registered one. */
   readonly methods: ReadonlySet<string> | undefined
 }
 
@@ -28,7 +31,12 @@ export class PathTable<Row extends PathRow> {
   readonly #templates: TemplateTree<PathEntry<Row>> | undefined
   readonly #foldedTemplates: TemplateTree<PathEntry<Row>> | undefined
 
+  /** Methods that are not registered and that a row lists; undefined: there is none. */
+  readonly unregistered: ReadonlySet<string> | undefined
+
   constructor(rows: readonly Row[]) {
+    const listed = [...UNREGISTERED_METHODS].filter((one) => rows.some(({ methods }) => methods?.has(one)))
+    if (listed.length > 0) this.unregistered = new Set(listed)
     const templates = Map.groupBy(
       rows.filter(({ path }) => isTemplate(path)),
       ({ path }) => withoutNames(path),
@@ -56,6 +64,11 @@ export class PathTable<Row extends PathRow> {
       if (prefix) this.#foldedPrefixes.set(fixed.toLowerCase(), entry)
       else this.#foldedExact.set(withoutClosingSlash(fixed.toLowerCase()), entry)
     }
+  }
+
+  /** The method is registered, or a row lists it. */
+  knows(method: string): boolean {
+    return REGISTERED_METHODS.has(method) || this.unregistered?.has(method) === true
   }
 
   /** The rows of the most specific path that covers exactly this one. */

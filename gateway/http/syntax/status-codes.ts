@@ -6,5 +6,15 @@ export const { createServer, METHODS, STATUS_CODES } = process.getBuiltinModule(
 
 export const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
 
+/** Methods of `METHODS` that the IANA HTTP Method Registry does not have. QUERY is taken for registered. */
+export const UNREGISTERED_METHODS: ReadonlySet<string> = new Set([
+  'M-SEARCH',
+  'NOTIFY',
+  'PURGE',
+  'SOURCE',
+  'SUBSCRIBE',
+  'UNSUBSCRIBE',
+])
+
 /** How much of an unknown method is kept, for the audit trail. No known one is longer. */
 export const MAX_METHOD_CHARS = 64
