@@ -56,6 +56,8 @@ describe('a tunnel', () => {
         routes: [
           { path: '/mine', auth: ['bearer'] },
           { path: '/token', auth: ['bearer'] },
+          { path: '/recent', auth: ['bearer'], maxAuthAge: '1m' },
+          { path: '/shadow', auth: ['bearer'], maxAuthAge: '1m', mode: 'shadow' },
           { path: '/idle', auth: ['none'], idleTimeoutMs: 3000 },
           { path: '/short', auth: ['none'], timeoutMs: 2000 },
           { path: '/*', auth: ['none'] },
@@ -126,6 +128,22 @@ describe('a tunnel', () => {
     assert.equal((await gateway.pair('stream'))[1].statusCode, 401)
   })
 
+  it('ends when its user was authenticated longer ago than the row allows, unless the row is in shadow mode', async () => {
+    const seconds = Math.floor(Date.now() / 1000)
+    const token = await upstream.issuer.token({ auth_time: seconds + 4 - 60 - TOLERANCE_SECONDS })
+    const shadow = await openTunnel('/shadow', token)
+    const wire = await openTunnel('/recent', token)
+    await echoes(wire, 'before')
+    const beats = startBeats()
+    await wire.ended()
+    assert.ok(Date.now() >= (seconds + 4) * 1000)
+    assert.ok(beats.elapsedMs() < 20_000)
+    await echoes(shadow, 'after')
+    shadow.socket.destroy()
+    await settled()
+    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
+  })
+
   it('ends when its token expires, and the tolerance for clocks is over', async () => {
     const seconds = Math.floor(Date.now() / 1000)
     const wire = await openTunnel(
@@ -138,7 +156,7 @@ describe('a tunnel', () => {
     assert.ok(Date.now() >= (seconds + 4) * 1000)
     assert.ok(beats.elapsedMs() < 20_000)
     await settled()
-    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 1)
+    assert.equal(await gateway.metric('gateway_tunnels_ended_total{reason="token_expired"}'), 2)
   })
 
   it('ends after the time of its route, however busy it is', async () => {

@@ -33,7 +33,8 @@ function refuseScope({ route, principal, headers }: Exchange): Refusal | undefin
   })
 }
 
-function refuseAuthentication(
+/** Checks how and when the user was authenticated, where the route says so. */
+export function refuseAuthentication(
   gateway: Gateway,
   { route, principal, headers }: Exchange,
 ): Refusal | undefined {

@@ -8,6 +8,7 @@ import { upgradeHead } from '../../http/server/tunnels/websocket.ts'
 import type { Field } from '../../http/syntax/field.ts'
 import { traceIdOf } from '../../http/tracing/trace-id.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
+import { refuseAuthentication } from '../authorize.ts'
 import { close } from '../close.ts'
 import { withMandatory } from '../response/write-response.ts'
 import { hasGoodCertificate, lapseOf } from './lapse.ts'
@@ -52,7 +53,7 @@ export function openTunnel(
     place.open(downstream, upstream, {
       idleMs: route.idleTimeoutMs,
       totalMs: route.timeoutMs,
-      lapsed: () => lapseOf(gateway, exchange, hadCertificate),
+      lapsed: () => lapseOf(gateway, exchange, hadCertificate) ?? staleAuthentication(gateway, exchange),
       ended: (why) => {
         gateway.metrics.gateway_tunnels_ended_total.count(why)
         gateway.log.debug({ requestId, traceId, route: route.path, why }, 'tunnel ended')
@@ -60,6 +61,12 @@ export function openTunnel(
     })
   })
   return undefined
+}
+
+/** In a tunnel a caller goes on asking, so how its user was authenticated counts as long as it is open. */
+function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expired' | undefined {
+  const isGood = exchange.route?.isShadow === true || refuseAuthentication(gateway, exchange) === undefined
+  return isGood ? undefined : 'token_expired'
 }
 
 /** Undefined for a proxy that names no client: it acts for many. */
