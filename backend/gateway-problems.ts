@@ -41,6 +41,7 @@ export const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = {
   503: [
     'upstream_unavailable',
     'keys_unavailable',
+    'introspection_unavailable',
     'webhooks_unavailable',
     'proofs_unavailable',
     'limits_unavailable',

@@ -97,6 +97,10 @@ export const REFUSALS = {
       detail: 'The service has failed too often and is given time to recover.',
     },
     keys_unavailable: { status: 503, detail: 'Access tokens cannot be verified at the moment.' },
+    introspection_unavailable: {
+      status: 503,
+      detail: 'The issuer cannot be asked about the access token at the moment.',
+    },
     upstream_timeout: { status: 504, detail: 'The service did not respond in time.' },
   }),
 }

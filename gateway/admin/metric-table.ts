@@ -107,6 +107,11 @@ export const METRICS = {
     'method',
     'status',
   ),
+  gateway_introspection_requests_total: counter(
+    'Questions to introspection endpoints about opaque tokens, by issuer and outcome; breaker_open and too_many: it was not asked.',
+    'issuer',
+    'outcome',
+  ),
   gateway_issuer_keys_age_seconds: gauge(
     "Time since the issuer's keys were last fetched, or since the start; they are fetched every 5 minutes.",
     'issuer',

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { responseLines } from '../http/rules/policy/response-policy.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
-import { RFC9068, tokenDialect } from './token-dialects.ts'
+import { RFC9068, tokenDialect } from './issuers/token-dialects.ts'
 
 /** Of a route that says nothing of it. */
 const NO_POLICY = {

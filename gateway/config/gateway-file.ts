@@ -125,6 +125,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     limits,
     maxBodyBytes,
     clockTolerance: _clockTolerance,
+    introspection: _introspection,
     maintenance: _maintenance,
     responseHeaders: _responseHeaders,
     ...asWritten

@@ -1,6 +1,7 @@
 import { configFiles, type Environment, NAMES, parseEnvironment } from './environment.ts'
 import { ENVIRONMENT, type Fault, type Parsed, placeOfKey } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
+import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
 import { nameInFile } from './json/key-names.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
@@ -74,7 +75,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(vouching.faults ?? []),
     ...(upstreamTls.faults ?? []),
     ...(tracing.faults ?? tracingConflicts(endpointPlace(configFile, env), merged, tracing.value)),
-    ...conflictsOf(merged, configFile, placeIn(configFile, overrides)),
+    ...conflictsOf(merged, configFile, placeIn(configFile, overrides), readFile),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
       ...tlsConflicts({ ...merged, tls: tls.value }, tlsSources),
@@ -144,7 +145,7 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 }
 
 /** Faults between settings that are each valid alone. */
-function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] {
+function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?: ReadFile): Fault[] {
   const faults: Fault[] = []
   const { host, port, adminHost, adminPort } = merged
   if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
@@ -176,6 +177,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place): Fault[] 
     ...auditConflicts(configFile, merged, (key) => place(key).path),
     ...adminFaults(merged, place('adminHost')),
     ...issuerConflicts(merged, configFile, place),
+    ...introspectionConflicts({ ...merged, configFile, issuers: [merged, ...merged.issuers], readFile }),
     ...webhookConflicts(configFile, merged.routes),
     ...stepUpConflicts(configFile, merged.routes),
   ]

@@ -6,10 +6,11 @@ import type { ForwardedPolicy } from '../http/rules/policy/response-policy.ts'
 import type { SendingPolicy } from '../http/rules/policy/sending-policy.ts'
 import type { Refusal } from '../refusals.ts'
 import type { CredentialKind } from './clients/clients-file.ts'
+import type { TokenDialect } from './issuers/token-dialects.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
+import type { WrittenIntrospection } from './keys/introspection-keys.ts'
 import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
-import type { TokenDialect } from './token-dialects.ts'
 import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamGroup } from './upstreams/upstream-group.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-tls-files.ts'
@@ -106,11 +107,23 @@ export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
 /** An issuer besides our own. Immutable. */
 export interface FurtherIssuer
-  extends Omit<WrittenGateway['issuers'][number], 'algorithms' | 'tokens' | 'clockTolerance'> {
+  extends Omit<
+    WrittenGateway['issuers'][number],
+    'algorithms' | 'tokens' | 'clockTolerance' | 'introspection'
+  > {
   readonly algorithms: readonly TokenAlgorithm[]
   readonly tokens: TokenDialect
   /** How far its clock and ours may be apart. */
   readonly clockToleranceMs: number
+  /** Undefined: none of its tokens is opaque. */
+  readonly introspection?: IntrospectionSettings | undefined
+}
+
+/** How an issuer is asked about its tokens (RFC 7662). Files are relative to the working directory. Immutable. */
+export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache' | 'negativeCache'> {
+  /** 0: not cached. */
+  readonly cacheMs: number
+  readonly negativeCacheMs: number
 }
 
 /** An issuer whose tokens are accepted, with every default filled in. Immutable. */
@@ -176,6 +189,7 @@ type Reshaped =
   | 'profile'
   | 'tokens'
   | 'clockTolerance'
+  | 'introspection'
   | 'issuers'
   | 'dpop'
   | 'authThrottle'

@@ -145,20 +145,23 @@ export class GatewayInForce {
   }
 
   #verifier(settings: Settings, before: Gateway | undefined): TokenVerifier {
-    const { clock, log, revocations } = this.#fixed
+    const { clock, log, metrics, revocations } = this.#fixed
+    const nameSession = this.#nameSession
     const known = before !== undefined && acceptsTokens(before.settings) ? before.verifier : undefined
     const issuers = trustedIssuers(
       settings,
       {
         clock,
-        onFault: (uri, cause) => log.warn({ uri, cause }, 'signing keys'),
+        onFault: (uri, cause) => log.warn({ uri, cause }, 'issuer'),
+        nameSession,
+        countIntrospection: (issuer, outcome) =>
+          metrics.gateway_introspection_requests_total.count(issuer, outcome),
         sources: () => ({ ...this.#gateway.settings, upstreamSecret: this.#gateway.upstreamSecret }),
       },
       known?.issuers,
     )
     const isSame =
       known?.issuers.length === issuers.length && issuers.every((one) => known.issuers.includes(one))
-    const nameSession = this.#nameSession
     return isSame ? known : new TokenVerifier({ issuers, revocations, clock, nameSession }, known)
   }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { RFC9068 } from '../../config/token-dialects.ts'
+import { RFC9068 } from '../../config/issuers/token-dialects.ts'
 import { readClaims } from './claims.ts'
 import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
 

@@ -1,4 +1,4 @@
-import type { TokenDialect } from '../../config/token-dialects.ts'
+import type { TokenDialect } from '../../config/issuers/token-dialects.ts'
 import { keysOf, type Principal } from '../../principal.ts'
 import { type Binding, readBinding } from '../possession/binding.ts'
 import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { RFC9068, tokenDialect } from '../../config/issuers/token-dialects.ts'
 import type { WrittenTokens } from '../../config/keys/token-keys.ts'
-import { RFC9068, tokenDialect } from '../../config/token-dialects.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Revocations } from '../revocations.ts'
 import { FairTurns } from './fair-turns.ts'
@@ -18,7 +18,8 @@ import {
 } from './issuer.test-support.ts'
 import type { TrustedIssuer } from './issuers.ts'
 import { ACCESS_TOKENS, ID_TOKENS, type ProviderToken } from './provider-tokens.test-support.ts'
-import { TokenVerifier, type Verification } from './verifier.ts'
+import type { Verification } from './verification.ts'
+import { TokenVerifier } from './verifier.ts'
 
 const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 const keys = new KeySet({

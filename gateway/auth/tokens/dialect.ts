@@ -1,4 +1,4 @@
-import type { ClaimTerm, TokenDialect } from '../../config/token-dialects.ts'
+import type { ClaimTerm, TokenDialect } from '../../config/issuers/token-dialects.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 

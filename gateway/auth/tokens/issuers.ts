@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { IssuerSettings, Settings } from '../../config/settings.ts'
+import type { IntrospectionSettings, IssuerSettings, Settings } from '../../config/settings.ts'
 import type { Field } from '../../http/syntax/field.ts'
+import { type IntrospectionOutcome, Introspector } from '../introspection/introspector.ts'
 import { KeySet } from '../keys/jwks.ts'
 import { fetchJwks } from '../keys/jwks-fetch.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
@@ -10,6 +11,9 @@ import type { ClaimRules } from './claims.ts'
 export interface TrustedIssuer extends ClaimRules {
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
+  readonly introspection?: IntrospectionSettings | undefined
+  /** Asks about its opaque tokens; undefined: it has none. */
+  readonly introspector?: Introspector | undefined
 }
 
 export interface TrustOptions {
@@ -17,6 +21,10 @@ export interface TrustOptions {
   readonly clock: () => number
   /** Reports a problem with an issuer's keys, once while it lasts. */
   readonly onFault: (uri: string, cause: string) => void
+  /** What the audit trail calls a session of an opaque token. Undefined: nothing. */
+  readonly nameSession?: ((session: string) => string) | undefined
+  /** Counts what came of asking about an opaque token. */
+  readonly countIntrospection?: (issuer: string, outcome: IntrospectionOutcome) => void
   /** Asked at each fetch, because it may have changed. */
   readonly sources: () => KeySources
 }
@@ -44,7 +52,7 @@ export function trustedIssuers(
   const trusted = (one: IssuerSettings, scopes: ReadonlySet<string> | undefined) => {
     const known = before.find(({ issuer }) => issuer === one.issuer)
     const own = { scopes, others: scopes === undefined ? others : [] }
-    const made = trust(one, own, keysFrom(one.jwksUri, options, known))
+    const made = withIntrospector(trust(one, own, keysFrom(one.jwksUri, options, known)), options)
     return known !== undefined && isDeepStrictEqual(termsOf(known), termsOf(made)) ? known : made
   }
   return [
@@ -55,7 +63,7 @@ export function trustedIssuers(
 
 /** What can be compared: the keys are compared as one object. */
 function termsOf(trusted: TrustedIssuer) {
-  return { ...trusted, keys: undefined, uri: trusted.keys.uri }
+  return { ...trusted, keys: undefined, introspector: undefined, uri: trusted.keys.uri }
 }
 
 function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?: TrustedIssuer): KeySet {
@@ -93,7 +101,7 @@ function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): 
 }
 
 function trust(
-  { issuer, audience, algorithms, profile, tokens, clockToleranceMs }: IssuerSettings,
+  { issuer, audience, algorithms, profile, tokens, clockToleranceMs, introspection }: IssuerSettings,
   { scopes, others }: Pick<ClaimRules, 'scopes' | 'others'>,
   keys: KeySet,
 ): TrustedIssuer {
@@ -108,7 +116,21 @@ function trust(
     scopes,
     algorithms: new Set(algorithms.flatMap((one) => algorithmNamed(one) ?? [])),
     keys,
+    ...(introspection && { introspection }),
   }
+}
+
+function withIntrospector(issuer: TrustedIssuer, options: TrustOptions): TrustedIssuer {
+  const { introspection: settings } = issuer
+  if (settings === undefined) return issuer
+  const introspector = new Introspector(issuer, {
+    settings,
+    clock: options.clock,
+    nameSession: options.nameSession,
+    count: (outcome) => options.countIntrospection?.(issuer.issuer, outcome),
+    onFault: (cause) => options.onFault(settings.url, cause),
+  })
+  return { ...issuer, introspector }
 }
 
 /**

@@ -1,5 +1,12 @@
-/** `keys_unavailable` is a fault of the gateway or the issuer (503); all others are `invalid_token` (RFC 6750 section 3.1). */
-export type TokenFaultReason = 'malformed' | 'expired' | 'invalid' | 'revoked' | 'keys_unavailable'
+/** `keys_unavailable` and `introspection_unavailable` are faults of the gateway or the issuer (503); all others are `invalid_token` (RFC 6750 section 3.1). */
+export type TokenFaultReason =
+  | 'malformed'
+  | 'expired'
+  | 'invalid'
+  | 'inactive'
+  | 'revoked'
+  | 'keys_unavailable'
+  | 'introspection_unavailable'
 
 /** Why an access token was not accepted. Immutable. */
 export interface TokenFault {
@@ -15,8 +22,10 @@ const descriptions: Readonly<Record<TokenFaultReason, string>> = {
   malformed: 'The access token is malformed',
   expired: 'The access token expired',
   invalid: 'The access token is invalid',
+  inactive: 'The access token is invalid',
   revoked: 'The access token was revoked',
   keys_unavailable: 'Access tokens cannot be verified at the moment',
+  introspection_unavailable: 'Access tokens cannot be verified at the moment',
 }
 
 /** @param description default: the sentence of the reason */

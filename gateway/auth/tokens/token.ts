@@ -1,4 +1,4 @@
-import { typeName } from '../../config/token-dialects.ts'
+import { typeName } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { ownText } from './own-text.ts'
@@ -46,6 +46,14 @@ export function parseToken(text: string): TokenParsing {
   if (kid !== undefined && kid.length > MAX_KID_CHARS)
     return invalid(`kid has ${kid.length} characters, more than ${MAX_KID_CHARS}`)
   return { token: { algorithm, kid, type: typeName(typ ?? ''), claims, jws } }
+}
+
+/** The `iss` of a JWT, whatever else is in it; undefined for an opaque token. Nothing is verified. */
+export function issuerNamed(text: string): unknown {
+  const [, payload, signature] = text.split('.')
+  if (payload === undefined || signature === undefined) return undefined
+  const claims = decodeObject(payload)
+  return typeof claims === 'string' ? undefined : claims.iss
 }
 
 /** A cache: all tokens of one key have the same header, or few. Bounded, because a client can make headers up. */

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import fc from 'fast-check'
 import type { JWK } from 'jose'
-import { RFC9068 } from '../../config/token-dialects.ts'
+import { RFC9068 } from '../../config/issuers/token-dialects.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { Revocations } from '../revocations.ts'
@@ -26,7 +26,8 @@ import {
   signingKey,
 } from './issuer.test-support.ts'
 import type { TrustedIssuer } from './issuers.ts'
-import { TokenVerifier, type Verification } from './verifier.ts'
+import type { Verification } from './verification.ts'
+import { TokenVerifier } from './verifier.ts'
 
 const published = (['ES256', 'PS256', 'RS256', 'EdDSA'] as const).map((alg) => signingKey(alg).jwk)
 

@@ -1,39 +1,16 @@
 import { LRUCache } from 'lru-cache'
-import type { Principal } from '../../principal.ts'
+import type { Introspector } from '../introspection/introspector.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
-import type { Binding } from '../possession/binding.ts'
 import type { Revocations } from '../revocations.ts'
 import { readClaims } from './claims.ts'
 import { faultOfKind } from './dialect.ts'
 import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
 import { quote } from './quote.ts'
-import { type ParsedToken, parseToken } from './token.ts'
-import { type TokenFault, tokenFault } from './token-fault.ts'
-
-export type { TokenFault } from './token-fault.ts'
-
-export interface VerifiedToken {
-  readonly principal: Principal
-  readonly binding: Binding | undefined
-  /** The name of its issuer. */
-  readonly issuer: string
-  readonly fault?: never
-}
-
-/**
- * The principal of a token, or why it is refused. With a `binding`, the caller must also prove possession at every use
- * (`provePossession`). Shared by all uses of the token; immutable.
- */
-export type Verification =
-  | VerifiedToken
-  | {
-      readonly fault: TokenFault
-      readonly principal?: never
-      readonly binding?: never
-      readonly issuer?: never
-    }
+import { issuerNamed, type ParsedToken, parseToken } from './token.ts'
+import { tokenFault } from './token-fault.ts'
+import type { Verification, VerifiedToken } from './verification.ts'
 
 interface TokenVerifierOptions {
   /** The accepted issuers; their names differ. */
@@ -70,6 +47,8 @@ export class TokenVerifier {
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #turns: FairTurns
+  /** The issuers that are asked about their tokens. */
+  readonly #asked: readonly TrustedIssuer[]
   /** The longest token that any of the issuers may send. */
   readonly maxChars: number
 
@@ -78,6 +57,7 @@ export class TokenVerifier {
     this.#options = options
     this.#turns = options.turns ?? new FairTurns()
     this.maxChars = Math.max(...options.issuers.map(({ tokens }) => tokens.maxChars))
+    this.#asked = options.issuers.filter(({ introspector }) => introspector !== undefined)
     this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
     this.#verified = new LRUCache({
       max: options.cacheSize ?? CACHE_SIZE,
@@ -96,19 +76,57 @@ export class TokenVerifier {
   }
 
   /**
-   * A promise only when it must wait: for the issuer's keys, when the token names an unknown one, or for the caller's turn,
-   * when many new tokens come. A cached token costs one look-up; its expiry, its key and the revocation of its session are
+   * A promise only when it must wait: for the issuer's keys, when the token names an unknown one, for the issuer's answer about
+   * an opaque token, or for the caller's turn, when many new tokens come. A cached token costs one look-up; its expiry, its key and the revocation of its session are
    * checked again. Neither throws nor rejects.
+   *
+   * @param trust the names of the issuers that may be asked about an opaque token; undefined: all
    */
-  verify(token: string, caller: Caller): Verification | Promise<Verification> {
+  verify(token: string, caller: Caller, trust?: ReadonlySet<string>): Verification | Promise<Verification> {
+    const known = this.#verifyCached(token)
+    if (known !== undefined) return known
+    const asked = this.#asked.length === 0 ? undefined : this.#introspectorOf(token, trust)
+    if (asked !== undefined) return this.#introspect(asked, token, caller)
     const now = () => this.#verifyNew(token)
-    return this.#verifyCached(token) ?? this.#turns.take(caller, now, () => this.#verifyInTurn(token))
+    return this.#turns.take(caller, now, () => this.#verifyInTurn(token))
   }
 
   /** The verification of a token that was verified before and is still good: it is no guess. Undefined for any other. */
-  verifyKnown(token: string): VerifiedToken | undefined {
+  verifyKnown(token: string, trust?: ReadonlySet<string>): VerifiedToken | undefined {
     const known = this.#verifyCached(token)
-    return known === undefined || known instanceof Promise || known.fault !== undefined ? undefined : known
+    if (known !== undefined) return known instanceof Promise || known.fault !== undefined ? undefined : known
+    const active = this.#introspectorFor(trust)?.verifyKnown(token)
+    const current = active && this.#unlessRevoked(active)
+    return current?.fault === undefined ? current : undefined
+  }
+
+  /** The one issuer of these that is asked about tokens: a row trusts no two of them. */
+  #introspectorFor(trust: ReadonlySet<string> | undefined): Introspector | undefined {
+    return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
+  }
+
+  /** Who is asked about this token; undefined for a JWT that is verified here. A token is shown to no server but its own. */
+  #introspectorOf(token: string, trust: ReadonlySet<string> | undefined): Introspector | undefined {
+    const introspector = this.#introspectorFor(trust)
+    if (introspector === undefined || introspector.verifyKnown(token) !== undefined) return introspector
+    const named = this.#issuers.get(issuerNamed(token))
+    if (named === undefined) return introspector
+    return named.introspector === introspector && isAskedForAll(named) ? introspector : undefined
+  }
+
+  #introspect(
+    introspector: Introspector,
+    token: string,
+    caller: Caller,
+  ): Verification | Promise<Verification> {
+    const answered = introspector.verify(token, caller)
+    return answered instanceof Promise
+      ? answered.then((settled) => this.#unlessRevoked(settled))
+      : this.#unlessRevoked(answered)
+  }
+
+  #unlessRevoked(verification: Verification): Verification {
+    return this.#options.revocations.isRevoked(verification.principal?.session) ? REVOKED : verification
   }
 
   #verifyCached(token: string): Verification | Promise<Verification> | undefined {
@@ -135,6 +153,8 @@ export class TokenVerifier {
       return invalid(
         `iss ${quote(claims.iss)} is not trusted; trusted: ${[...this.#issuers.keys()].join(', ')}`,
       )
+    if (isAskedForAll(issuer))
+      return invalid('its issuer must be asked about it, and the row does not trust it')
     if (text.length > issuer.tokens.maxChars)
       return { fault: tokenFault('malformed', `longer than ${issuer.tokens.maxChars} characters`) }
     const kind = faultOfKind(token.type, claims, issuer.tokens)
@@ -189,7 +209,7 @@ export class TokenVerifier {
       this.#verified.delete(text)
       return EXPIRED
     }
-    return this.#options.revocations.isRevoked(verification.principal.session) ? REVOKED : verification
+    return this.#unlessRevoked(verification)
   }
 
   /** Simultaneous requests with the same new token share one verification. */
@@ -226,6 +246,11 @@ async function findAfterRefresh(
   const named = token.kid === undefined ? `no key for ${token.algorithm}` : `kid ${quote(token.kid)}`
   const cause = `${named} is not known; key set: ${refreshed}`
   return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
+}
+
+/** True when the issuer is also asked about its JWTs. */
+function isAskedForAll({ introspection }: TrustedIssuer): boolean {
+  return introspection?.for === 'all'
 }
 
 function invalid(cause: string): Verification {

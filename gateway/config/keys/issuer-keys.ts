@@ -1,4 +1,5 @@
 import { Type } from 'typebox'
+import { INTROSPECTION } from './introspection-keys.ts'
 import { choice, integer, key, keys, list, span, TEXT, text } from './key-types.ts'
 import { SCOPE } from './shared-keys.ts'
 import { TOKENS } from './token-keys.ts'
@@ -17,6 +18,19 @@ const AUDIENCE = Type.Unsafe<string | readonly string[]>({
   items: TEXT,
 })
 const TERMS = {
+  introspection: key(
+    INTROSPECTION,
+    'How the issuer is asked about its opaque tokens (RFC 7662). `tokens`, `audience` and `clockTolerance` count for its answers as for the claims of a JWT. Of the issuers that a row trusts, one may have it. Default: none of its tokens is opaque.',
+    {
+      examples: [
+        {
+          url: 'https://login.example/oauth2/introspect',
+          clientId: 'countersign',
+          clientSecretFile: '/run/secrets/introspection',
+        },
+      ],
+    },
+  ),
   tokens: key(
     TOKENS,
     'How the issuer writes its access tokens: the name of a preset, or an object whose keys take the place of those of its `preset`. Default: `rfc9068`, the only one under the profile `fapi`.',

@@ -1,17 +1,20 @@
+import { introspectionFault, introspectionSettings } from '../issuers/introspection-settings.ts'
+import { dialectFault, tokenDialect, toleranceFault } from '../issuers/token-dialects.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { FurtherIssuer, IssuerSettings, Settings, TokenAlgorithm } from '../settings.ts'
-import { dialectFault, tokenDialect, toleranceFault } from '../token-dialects.ts'
-import { issuerFault, urlFault } from './value-rules.ts'
+import { isPrivateUrl, issuerFault, urlFault } from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
 
 type WrittenIssuer = WrittenGateway['issuers'][number]
-type WrittenTerms = Pick<WrittenIssuer, 'algorithms' | 'profile' | 'tokens' | 'clockTolerance'>
+type WrittenTerms = Pick<
+  WrittenIssuer,
+  'algorithms' | 'profile' | 'tokens' | 'clockTolerance' | 'introspection'
+>
 
 /** FAPI 2.0 section 5.4.1. */
 const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
 const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
-const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
 
 /** The issuer with every default filled in. */
 export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
@@ -47,12 +50,17 @@ export function issuerTerms({
   profile,
   tokens,
   clockTolerance,
-}: WrittenTerms): Pick<IssuerSettings, 'algorithms' | 'profile' | 'tokens' | 'clockToleranceMs'> {
+  introspection,
+}: WrittenTerms): Pick<
+  IssuerSettings,
+  'algorithms' | 'profile' | 'tokens' | 'clockToleranceMs' | 'introspection'
+> {
   return {
     algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS),
     profile,
     tokens: tokenDialect(tokens),
     clockToleranceMs: windowToMs(clockTolerance),
+    ...(introspection && { introspection: introspectionSettings(introspection) }),
   }
 }
 
@@ -86,10 +94,9 @@ export function sameIssuerFault(
 
 /** What is wrong with where a FAPI issuer's keys come from, or undefined (FAPI 2.0 section 5.4.2). */
 export function fapiUriFault(uri: string): string | undefined {
-  const { protocol, hostname } = new URL(uri)
-  // On the same machine nobody can change the keys on their way.
-  if (protocol === 'https:' || LOOPBACK.has(hostname)) return undefined
-  return `must be https under the profile "fapi", or on this machine, but is "${uri}"`
+  return isPrivateUrl(uri)
+    ? undefined
+    : `must be https under the profile "fapi", or on this machine, but is "${uri}"`
 }
 
 function jwksUriFault({ jwksUri, profile }: WrittenIssuer): string | undefined {
@@ -107,6 +114,7 @@ function nameFault(issuer: string): string | undefined {
 /** Reports what is wrong with the terms of an issuer. RS256 and other dialects are not allowed under the profile FAPI. */
 export function checkTerms(json: JsonFile<unknown>, at: string, written: WrittenTerms): void {
   json.check(`${at}.tokens`, written.tokens, (tokens) => dialectFault(tokens, written.profile))
+  json.check(`${at}.introspection`, written.introspection, introspectionFault)
   json.check(`${at}.clockTolerance`, written.clockTolerance, toleranceFault)
   json.check(`${at}.algorithms`, written, ({ algorithms, profile }) =>
     profile === 'fapi' && algorithms?.includes('RS256')

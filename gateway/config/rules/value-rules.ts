@@ -2,6 +2,8 @@ import { type BlockList, isIP, isIPv6 } from 'node:net'
 import { foldedName, isProtectedName } from '../../http/rules/field-rules.ts'
 import { describeValue } from '../json/schema-check.ts'
 
+const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])
+
 const HOST_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?$/
 const HTTP_UPSTREAM = /^(?:https?|h2c?):\/\/(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?\/?$/
 const NETWORK = /^([^/%]+)(?:\/(0|[1-9][0-9]{0,2}))?$/
@@ -69,6 +71,12 @@ export function urlFault(url: string): string | undefined {
   const { username, password } = new URL(url)
   if (username !== '' || password !== '') return 'must be a URL without credentials'
   return url.includes('#') ? `must be a URL without a fragment, ${found}` : undefined
+}
+
+/** True where nobody on the way can read or change what is sent: https, or http on this machine. */
+export function isPrivateUrl(url: string): boolean {
+  const { protocol, hostname } = new URL(url)
+  return protocol === 'https:' || LOOPBACK.has(hostname)
 }
 
 /** What is wrong with an issuer, or undefined: a URL without query and fragment (RFC 8414 section 2). */

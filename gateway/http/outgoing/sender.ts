@@ -1,5 +1,5 @@
 import { addAbortListener } from 'node:events'
-import type { Client } from 'undici'
+import type { Client, Pool } from 'undici'
 
 const TIMEOUT_MS = 10_000
 const MAX_RESPONSE_BYTES = 64 * 1024
@@ -9,6 +9,11 @@ export interface Receiver {
   readonly url: string
   /** PEM of the authorities of its certificate; undefined: those that Node knows. */
   readonly ca?: string | undefined
+  /** PEM of the certificate that the gateway proves itself by, and of its key. */
+  readonly cert?: string | undefined
+  readonly key?: string | undefined
+  /** How many requests may be under way at a time; others wait for them. Default: 1. */
+  readonly connections?: number
   /** For one request, from its beginning to the last byte of the response. Default: 10 s. */
   readonly timeoutMs?: number
   /** Default: 64 KiB. */
@@ -44,13 +49,14 @@ export class SendFault extends Error {
 }
 
 /**
- * Sends requests of the gateway's own to one receiver, over one connection. It is kept for some seconds after a response, and
- * does not keep the process alive.
+ * Sends requests of the gateway's own to one receiver, over one connection or as many as it allows. They are kept for some seconds after a response, and
+ * do not keep the process alive.
  */
 export function createSender(receiver: Receiver): Send {
-  const { url, ca, timeoutMs = TIMEOUT_MS, maxResponseBytes = MAX_RESPONSE_BYTES } = receiver
+  const { url, ca, cert, key, connections = 1 } = receiver
+  const { timeoutMs = TIMEOUT_MS, maxResponseBytes = MAX_RESPONSE_BYTES } = receiver
   const { origin, pathname, search } = new URL(url)
-  let client: Client | undefined
+  let client: Client | Pool | undefined
   return async ({ method, headers, body, signal }) => {
     const timeout = AbortSignal.timeout(timeoutMs)
     const given = signal === undefined ? timeout : AbortSignal.any([signal, timeout])
@@ -58,12 +64,17 @@ export function createSender(receiver: Receiver): Send {
     let statusCode: number | undefined
     try {
       const { Client, request } = await loadUndici()
-      client ??= new Client(origin, {
+      client ??= new (connections === 1 ? Client : await loadPool())(origin, {
         allowH2: false,
-        connect: { timeout: timeoutMs, ...(ca !== undefined && { ca }) },
+        connect: {
+          timeout: timeoutMs,
+          ...(ca !== undefined && { ca }),
+          ...(cert !== undefined && key !== undefined && { cert, key }),
+        },
         headersTimeout: 0,
         bodyTimeout: 0,
         maxResponseSize: maxResponseBytes,
+        ...(connections > 1 && { connections }),
       })
       // undici looks at the signal only once it is connected.
       addAbortListener(given, () => ended.reject(given.reason))
@@ -101,4 +112,9 @@ async function loadUndici() {
     import('undici/lib/api/api-request.js'),
   ])
   return { Client, request }
+}
+
+async function loadPool() {
+  const { default: Pool } = await import('undici/lib/dispatcher/pool.js')
+  return Pool
 }

@@ -2,8 +2,8 @@ import type { ProofFault } from '../../auth/possession/dpop.ts'
 import { provePossession } from '../../auth/possession/possession.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
-import { tokenFault } from '../../auth/tokens/token-fault.ts'
-import type { TokenFault, Verification, VerifiedToken } from '../../auth/tokens/verifier.ts'
+import { type TokenFault, tokenFault } from '../../auth/tokens/token-fault.ts'
+import type { Verification, VerifiedToken } from '../../auth/tokens/verification.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
@@ -40,11 +40,11 @@ export function proveBearer(
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) {
-    const verification = gateway.verifier.verifyKnown(credential.token)
+    const verification = gateway.verifier.verifyKnown(credential.token, exchange.route?.trustIssuers)
     if (verification === undefined) return decided(gateway, 'throttled', blocked)
     return accept(gateway, exchange, { credential, verification })
   }
-  const verification = gateway.verifier.verify(credential.token, exchange)
+  const verification = gateway.verifier.verify(credential.token, exchange, exchange.route?.trustIssuers)
   return verification instanceof Promise
     ? verification.then((settled) => accept(gateway, exchange, { credential, verification: settled }))
     : accept(gateway, exchange, { credential, verification })
@@ -139,8 +139,8 @@ function refusePossession(gateway: Gateway, { error, description, cause }: Proof
 }
 
 function refuseToken({ reason, description, cause }: TokenFault, scheme: Scheme): Refusal {
-  if (reason === 'keys_unavailable') {
-    return refusal('keys_unavailable', { headers: ['Retry-After', '5'], cause })
+  if (reason === 'keys_unavailable' || reason === 'introspection_unavailable') {
+    return refusal(reason, { headers: ['Retry-After', '5'], cause })
   }
   const headers = challenges({ error: 'invalid_token', description, scheme })
   return refusal('invalid_token', { detail: description, headers, cause })

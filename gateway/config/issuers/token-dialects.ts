@@ -1,5 +1,5 @@
-import type { DialectPreset, WrittenTokens } from './keys/token-keys.ts'
-import { windowToMs } from './rules/window-rule.ts'
+import type { DialectPreset, WrittenTokens } from '../keys/token-keys.ts'
+import { windowToMs } from '../rules/window-rule.ts'
 
 /** A claim, and the values of which it must have one exactly. */
 export interface ClaimTerm {

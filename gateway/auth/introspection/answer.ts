@@ -1,0 +1,156 @@
+import type { IncomingResponse } from '../../http/outgoing/sender.ts'
+import type { KeySet } from '../keys/jwks.ts'
+import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import type { ClaimRules } from '../tokens/claims.ts'
+import { faultOfKind } from '../tokens/dialect.ts'
+import { type JsonObject, parseJws } from '../tokens/jws.ts'
+import { quote } from '../tokens/quote.ts'
+import { isSessionId } from '../visible-id.ts'
+
+/** The media type of an answer that is signed, without `application/` (RFC 9701 section 5). */
+const SIGNED = 'token-introspection+jwt'
+/** How far the `iat` of a signed answer may be from our clock, beside the tolerance of the issuer. */
+const FRESH_MS = 60_000
+/** The types of RFC 6750 and RFC 9449: other tokens, such as refresh tokens, are not for resource servers. */
+const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
+
+interface Asked {
+  readonly issuer: Pick<ClaimRules, 'issuer' | 'clockToleranceMs'> & {
+    readonly keys: KeySet
+    readonly algorithms: ReadonlySet<Algorithm>
+  }
+  readonly clientId: string
+  /** Epoch milliseconds. */
+  readonly nowMs: number
+}
+
+/**
+ * The members of an answer (RFC 7662 section 2.2).
+ *
+ * @throws Error for a response that is no answer
+ */
+export function readAnswer(response: IncomingResponse): JsonObject {
+  const { statusCode, body } = response
+  if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
+  if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
+    throw new Error(`the response is ${quote(mediaType(response))}, not JSON`)
+  let answer: unknown
+  try {
+    answer = JSON.parse(body.toString('utf8'))
+  } catch {
+    throw new Error('the response is not JSON')
+  }
+  return activeOrNot(answer)
+}
+
+/**
+ * The members of a signed answer (RFC 9701 section 5): a JWS of the issuer, for this client, made just now. The keys of the
+ * issuer are fetched again when it is signed by an unknown one.
+ *
+ * @throws Error for a response that is no such answer
+ */
+export async function readSignedAnswer(
+  response: IncomingResponse,
+  { issuer, clientId, nowMs }: Asked,
+): Promise<JsonObject> {
+  const { statusCode, body } = response
+  if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
+  if (mediaType(response) !== `application/${SIGNED}`)
+    throw new Error(`the response is ${quote(mediaType(response))}, not signed as application/${SIGNED}`)
+  const jws = parseJws(body.toString('latin1'))
+  if (typeof jws === 'string') throw new Error(`the signed response is no JWS: ${jws}`)
+  const { alg, typ, kid, crit } = jws.header
+  const algorithm = algorithmNamed(alg)
+  if (algorithm === undefined || !issuer.algorithms.has(algorithm) || crit !== undefined)
+    throw new Error(`the response is signed by alg ${quote(alg)}, which is not accepted`)
+  if (typeof typ !== 'string' || typ.toLowerCase().replace(/^application\//, '') !== SIGNED)
+    throw new Error(`the signed response has typ ${quote(typ)}, not ${SIGNED}`)
+  const isSigned = () =>
+    issuer.keys
+      .fitting(algorithm)
+      .filter((key) => kid === undefined || key.kid === kid)
+      .some(({ checks }) => checks.get(algorithm)?.(jws))
+  if (!isSigned()) {
+    await issuer.keys.refresh()
+    if (!isSigned()) throw new Error('the response is not signed by a key of the issuer')
+  }
+  const { iss, aud, iat, token_introspection: answer } = jws.payload
+  if (iss !== issuer.issuer) throw new Error(`the signed response is of ${quote(iss)}`)
+  if (![aud].flat().includes(clientId)) throw new Error(`the signed response is for ${quote(aud)}`)
+  const mostMs = FRESH_MS + (issuer.clockToleranceMs ?? 0)
+  if (typeof iat !== 'number' || Math.abs(iat * 1000 - nowMs) > mostMs)
+    throw new Error(`the signed response was made at ${quote(iat)}, which is not now`)
+  return activeOrNot(answer)
+}
+
+/**
+ * True for a response that refuses to tell about this token: it is of a kind that the endpoint does not know, such as a JWT.
+ * Any other 400 is a fault of the gateway's settings (RFC 6749 section 5.2).
+ */
+export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boolean {
+  if (statusCode !== 400) return false
+  try {
+    return (JSON.parse(body.toString('utf8')) as JsonObject | null)?.error === 'unsupported_token_type'
+  } catch {
+    return false
+  }
+}
+
+function mediaType({ headers }: IncomingResponse): string {
+  return (
+    String(headers['content-type'] ?? '')
+      .split(';', 1)[0]
+      ?.trim()
+      .toLowerCase() ?? ''
+  )
+}
+
+function activeOrNot(answer: unknown): JsonObject {
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
+    throw new Error('the answer is no JSON object')
+  if (typeof (answer as JsonObject).active !== 'boolean')
+    throw new Error('the answer does not say whether the token is active')
+  return answer as JsonObject
+}
+
+/**
+ * What is wrong with the kind of token that an active answer is about; undefined for an access token. It must say so: by
+ * `token_type`, or by what the dialect requires.
+ */
+export function faultOfAnswer(
+  answer: JsonObject,
+  { tokens }: Pick<ClaimRules, 'tokens'>,
+): string | undefined {
+  const { token_type: type } = answer
+  if (type !== undefined && !(typeof type === 'string' && ACCESS_TYPES.has(type.toLowerCase())))
+    return `token_type ${quote(type)} is no access token`
+  const required = faultOfKind('at+jwt', answer, { ...tokens, types: ['at+jwt'] })
+  if (required !== undefined) return required
+  return type === undefined && tokens.require.length === 0
+    ? 'the answer has no token_type, so it may be about another kind of token'
+    : undefined
+}
+
+/**
+ * The answer as the claims of a token. Members that RFC 7662 leaves open get what they mean: no `iss` is this issuer, no `exp`
+ * the longest life that is accepted, no user the client itself, and a token without a session is one by its `jti`.
+ */
+export function claimsOfAnswer(
+  answer: JsonObject,
+  { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,
+  nowMs: number,
+): JsonObject {
+  const { iss = issuer, exp, iat, sid, jti } = answer
+  const nowSeconds = Math.floor(nowMs / 1000)
+  const client = tokens.clientClaims.find((name) => answer[name] !== undefined)
+  const isForUser = tokens.subjectClaims.some((name) => answer[name] !== undefined)
+  const session = sid ?? (isSessionId(jti) ? jti : undefined)
+  return {
+    ...answer,
+    iss,
+    iat: exp === undefined ? nowSeconds : (iat ?? nowSeconds),
+    exp: exp ?? nowSeconds + Math.floor(tokens.maxLifetimeMs / 1000),
+    ...(session !== undefined && { sid: session }),
+    ...(!isForUser && client !== undefined && { [tokens.subjectClaims[0] as string]: answer[client] }),
+  }
+}

@@ -1,0 +1,100 @@
+import { constants, createPrivateKey, type KeyObject, randomUUID, sign } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import type { IntrospectionSettings } from '../../config/settings.ts'
+import { createSender, type IncomingResponse, type Receiver, type Send } from '../../http/outgoing/sender.ts'
+
+/** Requests that are under way at a time. */
+export const MAX_CALLS = 64
+const ASSERTION_SECONDS = 60
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
+
+/**
+ * Makes the function that asks the introspection endpoint about a token (RFC 7662 section 2.1). The gateway proves itself by
+ * a secret (RFC 6749 section 2.3.1), an assertion signed by its key (RFC 7523 section 2.2) or a certificate (RFC 8705
+ * section 2). The files are read for each request, so that new ones are in force at once.
+ *
+ * @returns throws SendFault, or an Error of node:fs or node:crypto for a file that cannot be used
+ */
+export function introspectionRequest(
+  settings: IntrospectionSettings,
+  issuer: string,
+): (token: string) => Promise<IncomingResponse> {
+  const { url, clientId, clientSecretFile, keyFile, certFile, timeoutMs, signed } = settings
+  const receiver: Receiver = { url, timeoutMs, connections: MAX_CALLS }
+  let send = createSender(receiver)
+  let pair: { readonly cert: string; readonly key: string } | undefined
+
+  async function sendBy(cert: string, key: string): Promise<Send> {
+    if (pair?.cert === cert && pair.key === key) return send
+    pair = { cert, key }
+    send = createSender({ ...receiver, ...pair })
+    return send
+  }
+
+  return async (token) => {
+    const form = new URLSearchParams({ token, token_type_hint: 'access_token' })
+    const headers: Record<string, string> = {
+      'content-type': 'application/x-www-form-urlencoded',
+      accept: signed ? 'application/token-introspection+jwt' : 'application/json',
+    }
+    let by = send
+    if (clientSecretFile !== undefined) {
+      headers.authorization = basic(clientId, secretOf(await readFile(clientSecretFile, 'utf8')))
+    } else if (keyFile !== undefined && certFile !== undefined) {
+      by = await sendBy(await readFile(certFile, 'utf8'), await readFile(keyFile, 'utf8'))
+      form.set('client_id', clientId)
+    } else if (keyFile !== undefined) {
+      form.set('client_id', clientId)
+      form.set('client_assertion_type', ASSERTION_TYPE)
+      form.set('client_assertion', assertion(await readFile(keyFile, 'utf8'), { clientId, issuer }))
+    }
+    return by({ method: 'POST', headers, body: Buffer.from(form.toString()) })
+  }
+}
+
+function secretOf(text: string): string {
+  return text.replace(/\r?\n$/, '')
+}
+
+/** RFC 6749 section 2.3.1: both parts are encoded as in forms. */
+function basic(id: string, secret: string): string {
+  const encoded = [id, secret].map((part) => new URLSearchParams({ '': part }).toString().slice(1))
+  return `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`
+}
+
+/**
+ * A JWT by which the client proves itself (RFC 7523 section 3). Its audience is the issuer. It names no key, because issuers
+ * know the key by names of their own.
+ */
+function assertion(
+  pem: string,
+  { clientId, issuer }: { readonly clientId: string; readonly issuer: string },
+): string {
+  const key = createPrivateKey(pem)
+  const { alg, hash, options } = signingOf(key)
+  const iat = Math.floor(Date.now() / 1000)
+  const claims = {
+    iss: clientId,
+    sub: clientId,
+    aud: issuer,
+    jti: randomUUID(),
+    iat,
+    exp: iat + ASSERTION_SECONDS,
+  }
+  const signed = [{ alg, typ: 'JWT' }, claims].map(base64url).join('.')
+  return `${signed}.${sign(hash, Buffer.from(signed), { key, ...options }).toString('base64url')}`
+}
+
+function base64url(part: object): string {
+  return Buffer.from(JSON.stringify(part)).toString('base64url')
+}
+
+/** @throws Error for a key of a kind that no accepted algorithm has */
+function signingOf({ asymmetricKeyType: type, asymmetricKeyDetails }: KeyObject) {
+  if (type === 'ec' && asymmetricKeyDetails?.namedCurve === 'prime256v1')
+    return { alg: 'ES256', hash: 'sha256', options: { dsaEncoding: 'ieee-p1363' as const } }
+  if (type === 'ed25519') return { alg: 'EdDSA', hash: null, options: {} }
+  if (type !== 'rsa') throw new Error(`the key is of the kind ${type}; it must be P-256, Ed25519 or RSA`)
+  const padding = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
+  return { alg: 'PS256', hash: 'sha256', options: padding }
+}

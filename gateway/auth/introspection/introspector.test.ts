@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict'
+import { describe, it } from 'node:test'
+import { RFC9068 } from '../../config/issuers/token-dialects.ts'
+import { KeySet } from '../keys/jwks.ts'
+import type { TrustedIssuer } from '../tokens/issuers.ts'
+import { type IntrospectionOutcome, Introspector } from './introspector.ts'
+
+const NOW_MS = 1_800_000_000_000
+const NOW_SECONDS = NOW_MS / 1000
+const CALLER = { address: '192.0.2.1', closed: false }
+
+const ISSUER: TrustedIssuer = {
+  issuer: 'https://login.example',
+  audiences: ['https://bank.example/api'],
+  tokens: RFC9068,
+  clockToleranceMs: 10_000,
+  own: false,
+  boundOnly: false,
+  scopes: new Set(['accounts:read']),
+  algorithms: new Set(['ES256']),
+  keys: new KeySet({ uri: 'memory:', clock: () => NOW_MS, onFault: () => undefined }),
+}
+
+const ACTIVE = {
+  active: true,
+  token_type: 'Bearer',
+  client_id: 'app-1',
+  sub: 'alice',
+  aud: 'https://bank.example/api',
+  scope: 'accounts:read admin',
+  iat: NOW_SECONDS - 60,
+  exp: NOW_SECONDS + 3600,
+}
+
+type Answer = object | Error | { readonly statusCode: number; readonly text: string }
+
+function harness(answer: Answer | (() => Answer | Promise<Answer>), changes: Partial<TrustedIssuer> = {}) {
+  const state = { asked: [] as string[], nowMs: NOW_MS, steadyMs: 0, faults: [] as string[] }
+  const outcomes: IntrospectionOutcome[] = []
+  const introspector = new Introspector(
+    { ...ISSUER, ...changes },
+    {
+      settings: {
+        url: 'https://login.example/introspect',
+        clientId: 'countersign',
+        clientSecretFile: 'secret',
+        for: 'opaque',
+        cacheMs: 30_000,
+        negativeCacheMs: 5_000,
+        timeoutMs: 2000,
+        signed: false,
+      },
+      clock: () => state.nowMs,
+      steadyClock: () => state.steadyMs,
+      count: (outcome) => outcomes.push(outcome),
+      onFault: (cause) => state.faults.push(cause),
+      ask: async (token) => {
+        state.asked.push(token)
+        const given = await (typeof answer === 'function' ? answer() : answer)
+        if (given instanceof Error) throw given
+        const { statusCode, text } =
+          'statusCode' in given
+            ? (given as { statusCode: number; text: string })
+            : { statusCode: 200, text: JSON.stringify(given) }
+        return { statusCode, headers: { 'content-type': 'application/json' }, body: Buffer.from(text) }
+      },
+    },
+  )
+  return { introspector, state, outcomes }
+}
+
+describe('an issuer that is asked about opaque tokens', () => {
+  it('names user, client and permitted scopes of an active token', async () => {
+    const { introspector } = harness(ACTIVE)
+    const { principal, issuer } = await introspector.verify('opaque-1', CALLER)
+    assert.equal(issuer, 'https://login.example')
+    assert.equal(principal?.subject, 'https://login.example#alice')
+    assert.equal(principal?.client, 'https://login.example#app-1')
+    assert.equal(principal?.scope, 'accounts:read')
+  })
+
+  it('takes a token without a user for one of its client', async () => {
+    const { sub: _, ...machine } = ACTIVE
+    const { introspector } = harness(machine)
+    const { principal } = await introspector.verify('opaque-1', CALLER)
+    assert.deepEqual([principal?.subject, principal?.client], [undefined, 'https://login.example#app-1'])
+  })
+
+  for (const [title, changes, cause] of [
+    ['another issuer', { iss: 'https://other.example' }, /iss .* is not https:\/\/login.example/],
+    ['another audience', { aud: ['https://other.example/api'] }, /does not name/],
+    ['no audience', { aud: undefined }, /aud nothing|aud .* neither/],
+    ['an expired token', { exp: NOW_SECONDS - 11 }, /exp was 11 s ago/],
+    ['a token of the future', { nbf: NOW_SECONDS + 11 }, /nbf is 11 s ahead/],
+    ['a refresh token', { token_type: 'refresh_token' }, /token_type "refresh_token" is no access token/],
+    ['a token of an unknown kind', { token_type: undefined }, /no token_type/],
+    ['a binding that cannot be confirmed', { cnf: { jwk: {} } }, /cannot be confirmed/],
+    ['no client and no user', { sub: undefined, client_id: undefined }, /sub .* is no id|sub nothing/],
+  ] as const) {
+    it(`refuses an answer about ${title}`, async () => {
+      const { introspector, outcomes } = harness({ ...ACTIVE, ...changes })
+      const { fault } = await introspector.verify('opaque-1', CALLER)
+      assert.match(fault?.cause ?? '', cause)
+      assert.deepEqual(outcomes, ['invalid'])
+      assert.equal(fault?.description.includes('opaque-1'), false)
+    })
+  }
+
+  it('gives the binding of a token to who must prove it', async () => {
+    const jkt = 'A'.repeat(43)
+    const { introspector } = harness({ ...ACTIVE, token_type: 'DPoP', cnf: { jkt } })
+    assert.equal((await introspector.verify('opaque-1', CALLER)).binding?.jkt, jkt)
+    const strict = harness(ACTIVE, { boundOnly: true }).introspector
+    assert.match((await strict.verify('opaque-1', CALLER)).fault?.cause ?? '', /bound tokens only/)
+  })
+
+  it('asks once about a token that many requests bring at the same time', async () => {
+    const { introspector, state } = harness(ACTIVE)
+    const all = await Promise.all(Array.from({ length: 50 }, () => introspector.verify('opaque-1', CALLER)))
+    assert.equal(state.asked.length, 1)
+    assert.equal(new Set(all.map(({ principal }) => principal)).size, 1)
+  })
+
+  it('believes an answer for the time of the cache and never beyond exp', async () => {
+    const { introspector, state } = harness({ ...ACTIVE, exp: NOW_SECONDS + 20 })
+    await introspector.verify('opaque-1', CALLER)
+    state.nowMs += 19_999
+    await introspector.verify('opaque-1', CALLER)
+    assert.equal(state.asked.length, 1)
+    state.nowMs += 1
+    await introspector.verify('opaque-1', CALLER)
+    assert.equal(state.asked.length, 2)
+  })
+
+  it('believes an answer without exp for five seconds', async () => {
+    const { introspector, state } = harness({ ...ACTIVE, exp: undefined, iat: undefined })
+    await introspector.verify('opaque-1', CALLER)
+    state.nowMs += 5_000
+    await introspector.verify('opaque-1', CALLER)
+    assert.equal(state.asked.length, 2)
+  })
+
+  it('counts a token that is not active as a guess once, and does not ask again for a short time', async () => {
+    const { introspector, state, outcomes } = harness({ active: false })
+    assert.equal((await introspector.verify('opaque-1', CALLER)).fault?.reason, 'invalid')
+    assert.equal((await introspector.verify('opaque-1', CALLER)).fault?.reason, 'inactive')
+    state.nowMs += 5_000
+    assert.equal((await introspector.verify('opaque-1', CALLER)).fault?.reason, 'invalid')
+    assert.deepEqual(outcomes, ['inactive', 'inactive'])
+  })
+
+  for (const [title, answer] of [
+    ['a broken connection', new Error('socket hang up')],
+    ['status 500', { statusCode: 500, text: '{"active":true}' }],
+    ['status 401, so that the gateway is not let in', { statusCode: 401, text: '{}' }],
+    ['status 400 for the client', { statusCode: 400, text: '{"error":"invalid_client"}' }],
+    ['no JSON', { statusCode: 200, text: '<html>' }],
+    ['JSON of another kind', { statusCode: 200, text: '[true]' }],
+    ['active as a text', { ...ACTIVE, active: 'true' }],
+  ] as const) {
+    it(`says that it is away after ${title}`, async () => {
+      const { introspector, outcomes, state } = harness(answer)
+      const { fault } = await introspector.verify('opaque-1', CALLER)
+      assert.equal(fault?.reason, 'introspection_unavailable')
+      assert.deepEqual(outcomes, ['failed'])
+      assert.equal(state.faults.length, 1)
+    })
+  }
+
+  it('refuses a token of a kind that the endpoint does not know', async () => {
+    const { introspector, state } = harness({ statusCode: 400, text: '{"error":"unsupported_token_type"}' })
+    assert.equal((await introspector.verify('a.b.c', CALLER)).fault?.reason, 'invalid')
+    assert.equal((await introspector.verify('a.b.c', CALLER)).fault?.reason, 'inactive')
+    assert.equal(state.asked.length, 1)
+  })
+
+  it('gets a pause after five failures in a row, then one trial, and keeps what it has said before', async () => {
+    let answer: Answer = ACTIVE
+    const { introspector, state, outcomes } = harness(() => answer)
+    await introspector.verify('good', CALLER)
+    answer = new Error('gone')
+    // Those that are under way together do not make the pause longer.
+    await Promise.all(Array.from({ length: 12 }, (_, n) => introspector.verify(`t${n}`, CALLER)))
+    assert.equal((await introspector.verify('next', CALLER)).fault?.reason, 'introspection_unavailable')
+    assert.equal(outcomes.at(-1), 'breaker_open')
+    assert.notEqual((await introspector.verify('good', CALLER)).principal, undefined)
+    answer = ACTIVE
+    state.steadyMs += 1_000
+    const trials = await Promise.all(['t20', 't21'].map((one) => introspector.verify(one, CALLER)))
+    assert.deepEqual(
+      trials.map(({ fault }) => fault?.reason),
+      [undefined, 'introspection_unavailable'],
+    )
+    assert.notEqual((await introspector.verify('t22', CALLER)).principal, undefined)
+  })
+
+  it('is asked at most 16 questions of one network at a time, and leaves room for the others', async () => {
+    const gate = Promise.withResolvers<Answer>()
+    const { introspector, state, outcomes } = harness(() => gate.promise)
+    const flood = Array.from({ length: 100 }, (_, n) => introspector.verify(`guess-${n}`, CALLER))
+    const other = introspector.verify('good', { address: '198.51.100.7', closed: false })
+    gate.resolve(ACTIVE)
+    assert.notEqual((await other).principal, undefined)
+    await Promise.all(flood)
+    assert.equal(state.asked.length, 17)
+    assert.equal(outcomes.filter((one) => one === 'too_many').length, 84)
+    await introspector.verify('later', CALLER)
+    assert.equal(state.asked.length, 18)
+  })
+})

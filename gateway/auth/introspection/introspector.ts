@@ -1,0 +1,212 @@
+import { LRUCache } from 'lru-cache'
+import type { IntrospectionSettings } from '../../config/settings.ts'
+import { networkOf } from '../../http/rules/network.ts'
+import type { KeySet } from '../keys/jwks.ts'
+import type { Algorithm } from '../keys/signature.ts'
+import { sha256 } from '../keys/thumbprint.ts'
+import { type ClaimRules, readClaims } from '../tokens/claims.ts'
+import type { Caller } from '../tokens/fair-turns.ts'
+import type { JsonObject } from '../tokens/jws.ts'
+import { type TokenFault, tokenFault } from '../tokens/token-fault.ts'
+import type { Verification, VerifiedToken } from '../tokens/verification.ts'
+import { claimsOfAnswer, faultOfAnswer, isOfUnsupportedType, readAnswer, readSignedAnswer } from './answer.ts'
+import { introspectionRequest, MAX_CALLS } from './introspection-request.ts'
+
+/** An issuer as far as its answers are checked. */
+export interface AskedIssuer extends ClaimRules {
+  /** What its signed answers may be signed by. */
+  readonly algorithms: ReadonlySet<Algorithm>
+  readonly keys: KeySet
+}
+
+/** What came of one question. `breaker_open` and `too_many`: it was not asked. */
+export type IntrospectionOutcome = 'active' | 'inactive' | 'invalid' | 'failed' | 'breaker_open' | 'too_many'
+
+export interface IntrospectorOptions {
+  readonly settings: IntrospectionSettings
+  /** Epoch milliseconds. */
+  readonly clock: () => number
+  /** Monotonic milliseconds. */
+  readonly steadyClock?: () => number
+  /** What the audit trail calls a session. Undefined: nothing. */
+  readonly nameSession?: ((session: string) => string) | undefined
+  readonly count: (outcome: IntrospectionOutcome) => void
+  /** Reports why the endpoint cannot be asked, once while it lasts. */
+  readonly onFault: (cause: string) => void
+  /** Asks the endpoint; default: by HTTP. */
+  readonly ask?: ReturnType<typeof introspectionRequest>
+}
+
+interface Known {
+  readonly verification: VerifiedToken
+  /** Epoch milliseconds. */
+  readonly untilMs: number
+}
+
+const CACHE_SIZE = 10_000
+/** How long an active token is cached at most that does not say when it expires. */
+const CACHE_WITHOUT_EXP_MS = 5_000
+/** One network may have so many questions under way, so that its invented tokens leave room for the others. */
+const MAX_CALLS_OF_NETWORK = 16
+const FAILURES_TO_OPEN = 5
+const FIRST_PAUSE_MS = 1_000
+const LAST_PAUSE_MS = 30_000
+/** Known for a moment to be refused. It was asked about, so it is not counted as a guess again. */
+const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
+
+/**
+ * Asks an issuer whether its opaque tokens are active (RFC 7662), and what they permit. Answers are cached for a short time,
+ * active ones never beyond `exp`. Simultaneous requests with one token share one question. After five failures in a row the
+ * endpoint gets a pause, which doubles up to 30 s.
+ */
+export class Introspector {
+  readonly #issuer: AskedIssuer
+  readonly #options: IntrospectorOptions
+  readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
+  readonly #steadyClock: () => number
+  readonly #active: LRUCache<string, Known>
+  /** Until when each token is known to be inactive, or not for us. */
+  readonly #refused: LRUCache<string, number>
+  readonly #pending = new Map<string, Promise<Verification>>()
+  readonly #callsOfNetworks = new Map<string, number>()
+  #failuresInRow = 0
+  #pauseMs = FIRST_PAUSE_MS
+  #pausedUntilMs = Number.NEGATIVE_INFINITY
+
+  constructor(issuer: AskedIssuer, options: IntrospectorOptions) {
+    this.#issuer = issuer
+    this.#options = options
+    this.#ask = options.ask ?? introspectionRequest(options.settings, issuer.issuer)
+    this.#steadyClock = options.steadyClock ?? (() => performance.now())
+    this.#active = new LRUCache({ max: CACHE_SIZE })
+    this.#refused = new LRUCache({ max: CACHE_SIZE })
+  }
+
+  /** The verification of a token that was active a short time ago; undefined for any other. */
+  verifyKnown(token: string): VerifiedToken | undefined {
+    return this.#known(sha256(token))
+  }
+
+  #known(name: string): VerifiedToken | undefined {
+    const known = this.#active.get(name)
+    if (known === undefined) return undefined
+    if (this.#options.clock() < known.untilMs) return known.verification
+    this.#active.delete(name)
+    return undefined
+  }
+
+  /** A promise only when the endpoint must be asked. Neither throws nor rejects. */
+  verify(token: string, { address }: Caller): Verification | Promise<Verification> {
+    const name = sha256(token)
+    const known = this.#known(name)
+    if (known !== undefined) return known
+    const refusedUntilMs = this.#refused.get(name)
+    if (refusedUntilMs !== undefined && this.#options.clock() < refusedUntilMs) return REFUSED
+    const pending = this.#pending.get(name)
+    if (pending !== undefined) return pending
+    const network = networkOf(address)
+    const calls = this.#callsOfNetworks.get(network) ?? 0
+    if (this.#steadyClock() < this.#pausedUntilMs)
+      return this.#notAsked('breaker_open', 'it has failed too often and is given time to recover')
+    if (this.#pending.size >= MAX_CALLS || calls >= MAX_CALLS_OF_NETWORK)
+      return this.#notAsked('too_many', 'too many tokens are being asked about')
+    const asked = this.#verifyNew(token, name).finally(() => {
+      this.#pending.delete(name)
+      const left = (this.#callsOfNetworks.get(network) ?? 1) - 1
+      if (left === 0) this.#callsOfNetworks.delete(network)
+      else this.#callsOfNetworks.set(network, left)
+    })
+    this.#pending.set(name, asked)
+    this.#callsOfNetworks.set(network, calls + 1)
+    return asked
+  }
+
+  #notAsked(outcome: 'breaker_open' | 'too_many', cause: string): Verification {
+    this.#options.count(outcome)
+    return unavailable(`${this.#options.settings.url} was not asked: ${cause}`)
+  }
+
+  async #verifyNew(token: string, name: string): Promise<Verification> {
+    const { settings, clock, count } = this.#options
+    // While one question tries whether the endpoint is back, no other is asked.
+    const isTrial = this.#failuresInRow >= FAILURES_TO_OPEN
+    if (isTrial) this.#pausedUntilMs = this.#steadyClock() + settings.timeoutMs
+    let answer: JsonObject
+    try {
+      const response = await this.#ask(token)
+      if (isOfUnsupportedType(response)) {
+        this.#succeeded()
+        return this.#refuse(name, 'invalid', invalid('the endpoint does not know tokens of its kind'))
+      }
+      const asked = { issuer: this.#issuer, clientId: settings.clientId, nowMs: clock() }
+      answer = settings.signed ? await readSignedAnswer(response, asked) : readAnswer(response)
+    } catch (error) {
+      return this.#failed((error as Error).message, isTrial)
+    }
+    this.#succeeded()
+    if (answer.active !== true)
+      return this.#refuse(name, 'inactive', invalid('the issuer says that it is not active'))
+    const { verification, expMs, fault } = this.#read(answer)
+    if (fault !== undefined) return this.#refuse(name, 'invalid', fault)
+    const cacheMs =
+      answer.exp === undefined ? Math.min(settings.cacheMs, CACHE_WITHOUT_EXP_MS) : settings.cacheMs
+    const untilMs = Math.min(clock() + cacheMs, expMs)
+    if (untilMs > clock()) this.#active.set(name, { verification, untilMs })
+    count('active')
+    return verification
+  }
+
+  /** The answer by the rules for claims of the issuer. An id of the token is not asked for: the token itself is one. */
+  #read(
+    answer: JsonObject,
+  ):
+    | { readonly verification: VerifiedToken; readonly expMs: number; readonly fault?: never }
+    | { readonly fault: TokenFault; readonly verification?: never; readonly expMs?: never } {
+    const kind = faultOfAnswer(answer, this.#issuer)
+    if (kind !== undefined) return { fault: invalid(kind) }
+    const nowMs = this.#options.clock()
+    const claims = claimsOfAnswer(answer, this.#issuer, nowMs)
+    const rules = { ...this.#issuer, tokens: { ...this.#issuer.tokens, idClaims: [] } }
+    const { principal, binding, fault } = readClaims(claims, rules, nowMs)
+    if (fault !== undefined) return { fault }
+    const { nameSession } = this.#options
+    const { session } = principal
+    const sessionName = session === undefined ? undefined : nameSession?.(session)
+    const named = Object.freeze({ ...principal, sessionName })
+    const verification = { principal: named, binding, issuer: this.#issuer.issuer }
+    return { verification, expMs: Number(claims.exp) * 1000 }
+  }
+
+  #refuse(name: string, outcome: 'inactive' | 'invalid', fault: TokenFault): Verification {
+    const { settings, clock, count } = this.#options
+    count(outcome)
+    if (settings.negativeCacheMs > 0) this.#refused.set(name, clock() + settings.negativeCacheMs)
+    return { fault }
+  }
+
+  #succeeded(): void {
+    this.#failuresInRow = 0
+    this.#pauseMs = FIRST_PAUSE_MS
+    this.#pausedUntilMs = Number.NEGATIVE_INFINITY
+  }
+
+  /** @param isTrial it was asked although it had failed too often, to try whether it is back */
+  #failed(cause: string, isTrial: boolean): Verification {
+    const { settings, count, onFault } = this.#options
+    count('failed')
+    if (this.#failuresInRow === 0) onFault(`cannot be asked, so that its tokens get 503: ${cause}`)
+    this.#failuresInRow += 1
+    if (isTrial) this.#pauseMs = Math.min(this.#pauseMs * 2, LAST_PAUSE_MS)
+    if (isTrial || this.#failuresInRow === FAILURES_TO_OPEN)
+      this.#pausedUntilMs = this.#steadyClock() + this.#pauseMs
+    return unavailable(`${settings.url}: ${cause}`)
+  }
+}
+
+function invalid(cause: string): TokenFault {
+  return tokenFault('invalid', cause)
+}
+
+function unavailable(cause: string): Verification {
+  return { fault: tokenFault('introspection_unavailable', cause) }
+}

@@ -1,0 +1,124 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import type { Fault } from '../faults.ts'
+import type { WrittenIntrospection } from '../keys/introspection-keys.ts'
+import { loadFile, type ReadFile } from '../load-file.ts'
+import { isPrivateUrl, urlFault } from '../rules/value-rules.ts'
+import { windowToMs } from '../rules/window-rule.ts'
+import type { IntrospectionSettings, IssuerSettings, Route } from '../settings.ts'
+
+const MAX_CACHE_MS = 5 * 60_000
+/** RFC 6749 appendix A.2 allows no other characters. */
+const CLIENT_SECRET = /^[\x20-\x7e]+$/
+
+/** With spans of time in milliseconds. */
+export function introspectionSettings(written: WrittenIntrospection): IntrospectionSettings {
+  const { cache, negativeCache, ...asWritten } = written
+  return { ...asWritten, cacheMs: spanToMs(cache), negativeCacheMs: spanToMs(negativeCache) }
+}
+
+function spanToMs(span: string): number {
+  return span === 'off' ? 0 : windowToMs(span)
+}
+
+/** What is wrong with an endpoint and the terms that it is asked by, or undefined. */
+export function introspectionFault(written: WrittenIntrospection): string | undefined {
+  const { url, clientSecretFile, keyFile, certFile, cache, negativeCache } = written
+  const unsafe =
+    urlFault(url) ?? (isPrivateUrl(url) ? undefined : `must be https, or on this machine, but is "${url}"`)
+  if (unsafe !== undefined) return `has a url that ${unsafe}`
+  if (clientSecretFile !== undefined && keyFile !== undefined)
+    return 'must have either "clientSecretFile" or "keyFile", not both'
+  if (clientSecretFile === undefined && keyFile === undefined)
+    return 'needs "clientSecretFile" or "keyFile": the gateway must prove itself to the endpoint'
+  if (certFile !== undefined && keyFile === undefined) return 'needs "keyFile" beside "certFile"'
+  for (const [name, span] of Object.entries({ cache, negativeCache }))
+    if (spanToMs(span) > MAX_CACHE_MS) return `must have a ${name} of at most "5m", but it is "${span}"`
+  return undefined
+}
+
+interface Trust {
+  readonly configFile: string
+  readonly issuers: readonly Pick<IssuerSettings, 'issuer' | 'introspection'>[]
+  readonly routes: readonly Pick<Route, 'auth' | 'trustIssuers'>[]
+  readonly readFile: ReadFile | undefined
+}
+
+/**
+ * Faults of the files that the gateway proves itself by, and of rows that trust several issuers with introspection: a token
+ * is shown to no server but its own.
+ *
+ * @param issuers our own first
+ */
+export function introspectionConflicts({ configFile, issuers, routes, readFile }: Trust): Fault[] {
+  const asked = issuers.filter(({ introspection }) => introspection !== undefined)
+  const faults = issuers.flatMap(({ introspection }, index) =>
+    introspection === undefined
+      ? []
+      : fileFaults(introspection, readFile).map(({ key, reason }) => ({
+          file: configFile,
+          path: `${index === 0 ? '$' : `$.issuers[${index - 1}]`}.introspection.${key}`,
+          reason,
+        })),
+  )
+  for (const [index, { auth, trustIssuers }] of routes.entries()) {
+    if (!auth.has('bearer')) continue
+    const names = asked.map(({ issuer }) => issuer).filter((name) => trustIssuers?.has(name) !== false)
+    if (names.length < 2) continue
+    const reason = `must name at most one issuer with introspection, because a token is shown to no server but its own; the row trusts ${names.join(', ')}`
+    faults.push({ file: configFile, path: `$.routes[${index}].trustIssuers`, reason })
+  }
+  return faults
+}
+
+type KeyFault = { readonly key: keyof WrittenIntrospection; readonly reason: string }
+
+function fileFaults(settings: IntrospectionSettings, readFile: ReadFile | undefined): readonly KeyFault[] {
+  const faults: KeyFault[] = []
+  const text = (
+    key: 'clientSecretFile' | 'keyFile' | 'certFile',
+    check: (text: string) => string | undefined,
+  ) => {
+    const file = settings[key]
+    if (file === undefined) return undefined
+    const parse = (name: string, found: string) => {
+      const reason = check(found)
+      return reason === undefined ? { value: found } : { faults: [{ file: name, path: '$', reason }] }
+    }
+    const loaded = loadFile(file, parse, { readFile })
+    for (const fault of loaded.faults ?? []) faults.push({ key, reason: `${fault.file}: ${fault.reason}` })
+    return loaded.value?.value
+  }
+  text('clientSecretFile', (secret) =>
+    CLIENT_SECRET.test(secret.replace(/\r?\n$/, ''))
+      ? undefined
+      : 'must hold one line, the secret of the client',
+  )
+  const pem = text('keyFile', assertionKeyFault)
+  text('certFile', (cert) => certificateFault(cert, pem))
+  return faults
+}
+
+/** What is wrong with a private key for assertions or certificates, or undefined. */
+function assertionKeyFault(pem: string): string | undefined {
+  try {
+    const { asymmetricKeyType: type, asymmetricKeyDetails } = createPrivateKey(pem)
+    const fits =
+      type === 'rsa' ||
+      type === 'ed25519' ||
+      (type === 'ec' && asymmetricKeyDetails?.namedCurve === 'prime256v1')
+    return fits ? undefined : `holds a key of the kind ${type}; it must be P-256, Ed25519 or RSA`
+  } catch {
+    return 'must hold one private key in PEM, without a password'
+  }
+}
+
+function certificateFault(cert: string, key: string | undefined): string | undefined {
+  try {
+    const certificate = new X509Certificate(cert)
+    return key === undefined || certificate.checkPrivateKey(createPrivateKey(key))
+      ? undefined
+      : 'its certificate is not that of the key in "keyFile"'
+  } catch {
+    return 'must hold a certificate in PEM'
+  }
+}

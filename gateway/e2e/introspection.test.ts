@@ -1,0 +1,204 @@
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { exportJWK, exportPKCS8, generateKeyPair } from 'jose'
+import Provider from 'oidc-provider'
+import * as client from 'openid-client'
+import { AUDIENCE } from '../testing/test-issuer.ts'
+import { call } from './client.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const SECRET = 'a-secret of the app: with + and % in it'
+const API = 'urn:api:opaque'
+
+interface OpaqueIssuer {
+  readonly server: Server
+  readonly issuer: string
+  /** Requests to the introspection endpoint. */
+  readonly asked: () => number
+}
+
+/** oidc-provider as it comes: its access tokens are opaque. @param publicJwk of the gateway's key */
+async function startIssuer(publicJwk: object): Promise<OpaqueIssuer> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const { privateKey } = await generateKeyPair('ES256', { extractable: true })
+  const machine = {
+    grant_types: ['client_credentials'],
+    response_types: [],
+    redirect_uris: [],
+    id_token_signed_response_alg: 'ES256',
+    introspection_signed_response_alg: 'ES256',
+  }
+  const provider = new Provider(issuer, {
+    jwks: { keys: [{ ...(await exportJWK(privateKey)), alg: 'ES256', kid: 'k1', use: 'sig' }] as never },
+    clients: [
+      { client_id: 'app', client_secret: SECRET, ...machine },
+      {
+        client_id: 'gateway by secret',
+        client_secret: SECRET,
+        ...machine,
+      },
+      {
+        client_id: 'gateway by key',
+        token_endpoint_auth_method: 'private_key_jwt',
+        jwks: { keys: [publicJwk] as never },
+        ...machine,
+      },
+    ] as never,
+    features: {
+      clientCredentials: { enabled: true },
+      devInteractions: { enabled: false },
+      dPoP: { enabled: true },
+      revocation: { enabled: true },
+      introspection: { enabled: true },
+      jwtIntrospection: { enabled: true },
+      resourceIndicators: {
+        enabled: true,
+        getResourceServerInfo: () => ({
+          audience: AUDIENCE,
+          scope: 'accounts:read',
+          accessTokenFormat: 'opaque',
+          accessTokenTTL: 300,
+        }),
+      },
+    },
+  })
+  let asked = 0
+  const handle = provider.callback()
+  server.on('request', (req, res) => {
+    if (req.url === '/token/introspection') asked += 1
+    return handle(req, res)
+  })
+  return { server, issuer, asked: () => asked }
+}
+
+describe('opaque tokens of a real issuer', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'introspection-'))
+  const secretFile = join(directory, 'secret')
+  const keyFile = join(directory, 'key.pem')
+  let provider: OpaqueIssuer
+  let upstream: TestUpstream
+  const gateways: TestGateway[] = []
+  before(async () => {
+    const { privateKey, publicKey } = await generateKeyPair('ES256', { extractable: true })
+    writeFileSync(secretFile, `${SECRET}\n`)
+    writeFileSync(keyFile, await exportPKCS8(privateKey))
+    provider = await startIssuer({ ...(await exportJWK(publicKey)), alg: 'ES256', use: 'sig' })
+    upstream = await startUpstream()
+  })
+  after(async () => {
+    await Promise.all(gateways.map((one) => one.end()))
+    upstream.close()
+    provider.server.close()
+    provider.server.closeAllConnections()
+    rmSync(directory, { recursive: true })
+  })
+
+  async function gatewayBy(introspection: object): Promise<TestGateway> {
+    const gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        issuers: [
+          {
+            issuer: provider.issuer,
+            jwksUri: `${provider.issuer}/jwks`,
+            audience: AUDIENCE,
+            scopes: ['accounts:read'],
+            introspection: { url: `${provider.issuer}/token/introspection`, ...introspection },
+          },
+        ],
+        routes: [{ path: '/*', auth: ['bearer'], scopes: ['accounts:read'] }],
+      },
+    })
+    gateways.push(gateway)
+    return gateway
+  }
+
+  async function grant(dpop?: client.CryptoKeyPair) {
+    const allow = { execute: [client.allowInsecureRequests] }
+    const secret = client.ClientSecretBasic(SECRET)
+    const config = await client.discovery(new URL(provider.issuer), 'app', undefined, secret, allow)
+    const handle = dpop && { DPoP: client.getDPoPHandle(config, dpop) }
+    const request = { resource: API, scope: 'accounts:read' }
+    const { access_token: token } = await client.clientCredentialsGrant(config, request, handle)
+    assert.equal(token.includes('.'), false)
+    return { config, token, handle }
+  }
+
+  const ask = (gateway: TestGateway, token: string, path = '/api/balance') =>
+    call(gateway.url + path, { headers: { authorization: `Bearer ${token}` } })
+
+  for (const [how, introspection] of [
+    ['by its secret', { clientId: 'gateway by secret', clientSecretFile: secretFile }],
+    ['by its key', { clientId: 'gateway by key', keyFile }],
+    ['by its key, with signed answers', { clientId: 'gateway by key', keyFile, signed: true }],
+  ] as const) {
+    it(`are accepted when the gateway proves itself ${how}`, async () => {
+      const gateway = await gatewayBy(introspection)
+      const { token } = await grant()
+      const before = provider.asked()
+      const responses = await Promise.all(Array.from({ length: 10 }, () => ask(gateway, token)))
+      assert.deepEqual(
+        responses.map(({ status }) => status),
+        Array.from({ length: 10 }, () => 200),
+        responses[0]?.body ?? '',
+      )
+      assert.equal(provider.asked() - before, 1)
+      assert.equal((await ask(gateway, `${token}x`)).status, 401)
+    })
+  }
+
+  it('name the app in the audit trail, and no user', async () => {
+    const gateway = await gatewayBy({ clientId: 'gateway by secret', clientSecretFile: secretFile })
+    const { token } = await grant()
+    await ask(gateway, token)
+    const found = gateway.audit().filter(({ type }) => type === 'API_REQUEST')
+    assert.deepEqual(
+      found.map(({ clientId, userId }) => [clientId, userId]),
+      [[`${provider.issuer}#app`, undefined]],
+    )
+    assert.equal(JSON.stringify(gateway.audit()).includes(token), false)
+  })
+
+  it('that were revoked at the issuer are refused at once where nothing is cached', async () => {
+    const gateway = await gatewayBy({
+      clientId: 'gateway by secret',
+      clientSecretFile: secretFile,
+      cache: 'off',
+    })
+    const { token, config } = await grant()
+    assert.equal((await ask(gateway, token)).status, 200)
+    await client.tokenRevocation(config, token)
+    const response = await ask(gateway, token)
+    assert.equal(response.status, 401)
+    assert.equal(JSON.parse(response.body).code, 'invalid_token')
+  })
+
+  it('that are bound to a key need its proof', async () => {
+    const gateway = await gatewayBy({ clientId: 'gateway by secret', clientSecretFile: secretFile })
+    const pair = await client.randomDPoPKeyPair('ES256')
+    const { token } = await grant(pair)
+    assert.equal((await ask(gateway, token)).status, 401)
+  })
+
+  it('get 503 while the gateway has a wrong secret, and 200 once the file has the right one', async () => {
+    const file = join(directory, 'wrong')
+    writeFileSync(file, 'wrong')
+    const gateway = await gatewayBy({ clientId: 'gateway by secret', clientSecretFile: file })
+    const { token } = await grant()
+    const response = await ask(gateway, token)
+    assert.equal(response.status, 503)
+    assert.equal(JSON.parse(response.body).code, 'introspection_unavailable')
+    assert.equal(response.headers['retry-after'], '5')
+    writeFileSync(file, SECRET)
+    assert.equal((await ask(gateway, token)).status, 200)
+  })
+})
