@@ -4,9 +4,31 @@ import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts
 import { recordForGood } from '../commit/record-for-good.ts'
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { filesOfOpenRequests } from '../recovery/recovery.ts'
-import { type AuditKeeping, removeDrafts, SegmentKeeper } from './keeper.ts'
-import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
+import { type AuditKeeping, type KeeperTask, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime, readKnownTime, SteadyWallClock } from './steady-wall-clock.ts'
+
+/** `workerData` of the thread. */
+export interface KeeperData {
+  /** The audit file. */
+  readonly file: string
+}
+
+/** From the thread that owns the trail. */
+export type ToKeeper =
+  | { readonly type: 'round'; readonly keeping: AuditKeeping }
+  | ({ readonly type: 'present' } & FileEnd & FilePlace)
+  /** What became of a line; undefined: it is in the trail. */
+  | { readonly type: 'recorded'; readonly error: string | undefined }
+
+export type FromKeeper =
+  /** Asks for `present`. */
+  | { readonly type: 'ask' }
+  | { readonly type: 'record'; readonly line: string }
+  | { readonly type: 'info'; readonly fields: object; readonly message: string }
+  | { readonly type: 'warn'; readonly fields: object; readonly message: string }
+  | { readonly type: 'failed'; readonly task: KeeperTask; readonly cause: string }
+  | { readonly type: 'done'; readonly task: KeeperTask }
+  | { readonly type: 'unshipped'; readonly count: number; readonly oldestMs: number | undefined }
 
 /** A thread that looks after closed segments. It ends with the process, at any step. */
 

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads'
 import type { Trail } from '../trail.ts'
 import type { AuditKeeping, KeeperReports } from './keeper.ts'
-import type { FromKeeper, KeeperData, ToKeeper } from './keeper-messages.ts'
+import type { FromKeeper, KeeperData, ToKeeper } from './keeper-thread.ts'
 
 const SCRIPT = new URL(`./keeper-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
