@@ -103,9 +103,7 @@ export class Trail {
   /** Inode of the file in use; undefined when it is not ours to rotate, or not now. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
-    return isOurs && this.#options.file !== STANDARD_OUTPUT
-      ? this.#trailFile.sink.identity().inode
-      : undefined
+    return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
   }
 
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */

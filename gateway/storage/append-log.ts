@@ -1,5 +1,6 @@
-import { closeSync, fstatSync, ftruncateSync, openSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
 import { OWNER_ONLY } from './line-file.ts'
+import { cutOff } from './torn-line.ts'
 
 /** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
 export type Write = (fd: number, bytes: string | Uint8Array) => number
@@ -190,16 +191,5 @@ export class AppendLog {
     this.isTorn = false
     this.#sizeBytes += length
     return true
-  }
-}
-
-/** @returns whether the last `bytes` are no longer in the file; false where files only grow (`chattr +a`). */
-function cutOff(fd: number, bytes: number): boolean {
-  if (bytes === 0) return true
-  try {
-    ftruncateSync(fd, fstatSync(fd).size - bytes)
-    return true
-  } catch {
-    return false
   }
 }

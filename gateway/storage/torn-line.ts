@@ -1,4 +1,12 @@
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs'
+import {
+  appendFileSync,
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  truncateSync,
+} from 'node:fs'
 import { endOfLastLine } from './lines-backward.ts'
 
 /** The beginning of every record; a torn record begins with at least a part of it. */
@@ -19,7 +27,7 @@ export function cutTornLine(file: string): number {
     const start = endOfLastLine(fd, size)
     if (start === size) return 0
     if (isTornRecord(fd, start, size) && cut(file, start)) return size - start
-    endLine(file)
+    appendFileSync(file, '\n')
     return 0
   } finally {
     closeSync(fd)
@@ -43,23 +51,26 @@ function isNulOnly(fd: number, start: number, size: number): boolean {
 }
 
 function cut(file: string, length: number): boolean {
-  let fd: number | undefined
   try {
-    fd = openSync(file, 'r+')
-    ftruncateSync(fd, length)
+    truncateSync(file, length)
     return true
   } catch {
     return false
-  } finally {
-    if (fd !== undefined) closeSync(fd)
   }
 }
 
-function endLine(file: string): void {
-  const fd = openSync(file, 'a')
+/**
+ * Cuts bytes off the end of an open file. The size is read anew: a tool may have shortened the file (`copytruncate`).
+ *
+ * @returns false when the bytes are still there, as where files only grow (`chattr +a`)
+ */
+export function cutOff(fd: number, bytes: number): boolean {
+  if (bytes === 0) return true
   try {
-    writeSync(fd, '\n')
-  } finally {
-    closeSync(fd)
+    const { size } = fstatSync(fd)
+    if (size >= bytes) ftruncateSync(fd, size - bytes)
+    return true
+  } catch {
+    return false
   }
 }

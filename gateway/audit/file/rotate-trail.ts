@@ -23,10 +23,8 @@ interface RotateOptions {
 export function rotate(options: RotateOptions): void {
   const { file, trailFile, outage, syncs, clockSetBackMs } = options
   const next = TrailSink.open(file)
-  const current = trailFile.sink.identity()
-  const opened = next.identity()
-  const isRemoved = trailFile.sink.isRemoved
-  if (opened.device === current.device && opened.inode === current.inode) {
+  const { device, inode, isRemoved } = trailFile.sink
+  if (next.device === device && next.inode === inode) {
     next.close()
     return
   }
@@ -36,7 +34,7 @@ export function rotate(options: RotateOptions): void {
     outage.flush()
   }
   const old = trailFile.moveTo(next)
-  outage.moved({ continues: current.inode, removed: isRemoved || undefined, clockSetBackMs })
+  outage.moved({ continues: inode, removed: isRemoved || undefined, clockSetBackMs })
   try {
     if (syncs) old.sync()
   } finally {

@@ -240,7 +240,7 @@ export class TrailFile {
 
   /** The file in use, its end, and the requests open there. */
   present(): FileEnd & FilePlace {
-    return { end: this.#end, open: this.#open, inode: this.#sink.identity().inode }
+    return { end: this.#end, open: this.#open, inode: this.#sink.inode }
   }
 
   /** Goes on in this file. @param first its first lines @returns the one before, to be closed. */
@@ -254,7 +254,7 @@ export class TrailFile {
     this.#end = next.stats.size
     this.#isOwn = next.isOwn
     this.#distrusted = false
-    this.#seals?.moved(next.identity().inode)
+    this.#seals?.moved(next.inode)
     return old
   }
 
@@ -281,7 +281,7 @@ export class TrailFile {
   /** The place up to which the seals have been handed the lines of the file in use, or from which they will be. */
   get told(): FilePlace {
     const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
-    return { inode: this.#sink.identity().inode, end: this.#end - this.#sink.tornBytes - untold }
+    return { inode: this.#sink.inode, end: this.#end - this.#sink.tornBytes - untold }
   }
 
   #tell(lines: Buffer): void {

@@ -1,5 +1,6 @@
-import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, type Stats, writeSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fstatSync, type Stats, writeSync } from 'node:fs'
 import { openToAppend } from '../../storage/append-file.ts'
+import { cutOff } from '../../storage/torn-line.ts'
 import { giveWay } from '../give-way.ts'
 
 /** The audit file `-`: records go to standard output. */
@@ -22,13 +23,22 @@ export class TrailSink {
   /** The last write failed: the next does not wait for room. */
   #failing = false
   readonly fd: number
+  /** A regular file to which nobody else may write. */
+  readonly isOwn: boolean
+  /** Device and inode are equal for two names of one file. */
+  readonly device: bigint
+  readonly inode: string
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES)
   #bytes: Buffer = this.#scratch
   #length = 0
 
-  /** @param fd open to append to. */
+  /** @param fd open to append to. @throws Error of the system, when it is not open */
   constructor(fd: number) {
+    const stats = fstatSync(fd, { bigint: true })
     this.fd = fd
+    this.isOwn = fd !== STANDARD_OUTPUT_FD && stats.isFile()
+    this.device = stats.dev
+    this.inode = stats.ino.toString()
   }
 
   /** @throws Error that names the file, when it cannot be opened. */
@@ -85,11 +95,6 @@ export class TrailSink {
     fdatasyncSync(this.fd)
   }
 
-  /** A regular file to which nobody else may write. */
-  get isOwn(): boolean {
-    return this.fd !== STANDARD_OUTPUT_FD && fstatSync(this.fd).isFile()
-  }
-
   get stats(): Stats {
     return fstatSync(this.fd)
   }
@@ -99,34 +104,14 @@ export class TrailSink {
     return fstatSync(this.fd).nlink === 0
   }
 
-  /** Device and inode: equal for two names of one file. */
-  identity(): { readonly device: string; readonly inode: string } {
-    const { dev, ino } = fstatSync(this.fd, { bigint: true })
-    return { device: dev.toString(), inode: ino.toString() }
-  }
-
   /** Standard output is left open. @throws Error of the system, when something could not be written. */
   close(): void {
     if (this.fd !== STANDARD_OUTPUT_FD) closeSync(this.fd)
   }
 
-  /**
-   * Cuts bytes off the end of the file. The size is read anew: a tool may have shortened the file (`copytruncate`). Standard
-   * output may be a file that others write to, so it is never cut.
-   *
-   * @returns false when the bytes are still there.
-   */
+  /** Cuts bytes off the end. Standard output may be a file that others write to. @returns false when they are still there */
   cutOff(bytes: number): boolean {
-    if (bytes === 0) return true
-    if (this.fd === STANDARD_OUTPUT_FD) return false
-    try {
-      const { size } = fstatSync(this.fd)
-      if (size < bytes) return true
-      ftruncateSync(this.fd, size - bytes)
-      return true
-    } catch {
-      return false
-    }
+    return bytes === 0 || (this.fd !== STANDARD_OUTPUT_FD && cutOff(this.fd, bytes))
   }
 
   /** @returns the number of bytes taken: at least 1 (POSIX `write`). */
