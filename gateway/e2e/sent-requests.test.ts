@@ -5,13 +5,14 @@ import {
   connect,
   createServer as createHttp2Server,
   type Http2Server,
+  type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2'
 import { type AddressInfo, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { sendBytes, statusOf } from './client.ts'
-import { ask } from './http2-client.ts'
+import { answered, ask } from './http2-client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { headerOf, openWire } from './wire.ts'
 
@@ -40,6 +41,12 @@ const ROUTES = [
   { path: '/old/closed', auth: ['bearer'], deprecated: '2026-01-01' },
   { path: '/new/*', auth: ['none'], upstream: 'h2', upstreamHost: 'target', rewrite: { prefix: '/svc' } },
   { path: '/either/*', auth: ['none'], upstream: 'either', upstreamHost: 'target' },
+  {
+    path: '/new/fields',
+    auth: ['none'],
+    upstream: 'h2',
+    requestHeaders: { set: { 'X-Env': 'prod' }, remove: ['X-Debug'] },
+  },
   { path: '/new/named/*', auth: ['none'], upstream: 'h2', upstreamHost: 'grpc.internal' },
 ]
 
@@ -52,6 +59,7 @@ describe('a request on its way to the service', () => {
   /** Heads as the service received them, byte by byte. */
   const heads: string[] = []
   const streams: string[] = []
+  const trailers: IncomingHttpHeaders[] = []
 
   before(async () => {
     service = createServer((socket) => {
@@ -74,8 +82,10 @@ describe('a request on its way to the service', () => {
     }).listen(0, '127.0.0.1')
     http2 = createHttp2Server().on('stream', (stream: ServerHttp2Stream, head) => {
       streams.push(`${head[':authority']} ${head[':path']}`)
+      stream.on('trailers', (fields) => trailers.push(fields))
+      stream.resume()
       stream.respond({ ':status': 200 })
-      stream.end('ok')
+      stream.on('end', () => stream.end('ok'))
     })
     http2.listen(0, '127.0.0.1')
     await Promise.all([once(service, 'listening'), once(http2, 'listening')])
@@ -299,6 +309,20 @@ describe('a request on its way to the service', () => {
     )
     assert.equal((await over('/plain', { 'x-http-method': 'DELETE' })).status, 400)
     session.close()
+  })
+
+  it('has in its trailers nothing that the row sets or removes: some services read them as headers', async () => {
+    const session = connect(gateway.url)
+    const stream = session.request(
+      { ':method': 'POST', ':path': '/new/fields', 'content-type': 'application/grpc', te: 'trailers' },
+      { waitForTrailers: true },
+    )
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'x-env': 'dev', 'x-debug': '1', 'x-sum': '2' }))
+    stream.end('body')
+    assert.equal((await answered(stream)).status, 200)
+    session.close()
+    const [received] = await until(() => (trailers.length > 0 ? trailers : undefined))
+    assert.deepEqual({ ...received }, { 'x-sum': '2' })
   })
 
   it('is changed by the rows in force, on a connection that was there before an edit too', async () => {

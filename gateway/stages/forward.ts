@@ -53,7 +53,8 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
       attempts: exchange.trace,
       isDuplex: isCall,
       acceptsTrailers: req.version === '2' && req.fields.some(({ lower }) => lower === 'te'),
-      trailers: req.version === '2' ? () => filterRequestTrailers(req.trailers) : undefined,
+      trailers:
+        req.version === '2' ? () => filterRequestTrailers(req.trailers, route.sending?.removed) : undefined,
     },
     forwarding,
   )

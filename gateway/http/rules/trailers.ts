@@ -26,9 +26,16 @@ const OF_HEADS: ReadonlySet<string> = new Set([
   'www-authenticate',
 ])
 
-/** The trailers of a request that go upstream: none that the gateway reads in a head, or keeps from the service. */
-export function filterRequestTrailers(fields: readonly Field[]): Field[] {
-  return fields.filter(({ lower }) => !OF_HEADS.has(lower) && !isProtectedName(lower) && !ruleOf(lower).odd)
+/**
+ * The trailers of a request that go upstream: none that the gateway reads in a head, or keeps from the service.
+ *
+ * @param removed names that the row sets or removes
+ */
+export function filterRequestTrailers(fields: readonly Field[], removed?: ReadonlySet<string>): Field[] {
+  return fields.filter(
+    ({ lower }) =>
+      !OF_HEADS.has(lower) && !isProtectedName(lower) && !ruleOf(lower).odd && removed?.has(lower) !== true,
+  )
 }
 
 /** The trailers of a response that go to the client, as lines: none that the gateway sets or keeps, or that belongs in a head. */
