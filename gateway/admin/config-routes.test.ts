@@ -4,7 +4,12 @@ import type { Settings } from '../config/settings.ts'
 import { ConfigInForce } from './config-in-force.ts'
 import { configRoutes } from './config-routes.ts'
 
-const SETTINGS = { configFile: 'gateway.json', limitsFile: 'limits.json', routes: [] } as unknown as Settings
+const SETTINGS = {
+  configFile: 'gateway.json',
+  limitsFile: 'limits.json',
+  audit: {},
+  routes: [],
+} as unknown as Settings
 
 it('/reload is for operators, and reads the files once for all who ask at the same time', async () => {
   const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: [] } }

@@ -47,7 +47,9 @@ function* settingsDifferences(before: object, after: object): Iterable<string> {
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
     for (const line of differences(olds?.[key], news?.[key], nameInFile(key))) {
       const [, path = ''] = /^ {2}~ ([^:]*):/.exec(line) ?? []
-      yield needsRestart(key) || needsRestart(path) ? `${line} (after a restart)` : line
+      yield needsRestart(key) || needsRestart(path.split('.', 2).join('.'))
+        ? `${line} (after a restart)`
+        : line
     }
   }
 }

@@ -174,7 +174,7 @@ function checkGateway(found: Findings, configFile: string, file: GatewayFile): v
   const { tls, adminTokenFile } = filesNamedAnyway({ GATEWAY_CONFIG: configFile })
   if (tls !== undefined) checkTls(found, tls)
   if (adminTokenFile !== undefined) checkAdminToken(found, adminTokenFile)
-  found.faults.push(...sealKeyFaults(file))
+  found.faults.push(...sealKeyFaults(file.audit))
   if (faults.length === 0) checkRoutes(found, configFile, file)
 }
 
@@ -221,10 +221,10 @@ function checkAdminToken(found: Findings, file: string): void {
   else found.faults.push(...faults)
 }
 
-function checkAuditKeys(found: Findings, settings: Settings): void {
-  found.faults.push(...sealKeyFaults(settings))
-  found.warnings.push(...trailWarnings(settings), ...ownerWarnings(settings))
-  const credentials = settings.auditShip?.s3?.credentialsFile
+function checkAuditKeys(found: Findings, { audit }: Settings): void {
+  found.faults.push(...sealKeyFaults(audit))
+  found.warnings.push(...trailWarnings(audit), ...ownerWarnings(audit))
+  const credentials = audit.ship?.s3?.credentialsFile
   const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsIn(credentials))
   // Not a fault: the gateway starts without them, and reads them each time.
   if (shipFault !== undefined) found.warnings.push(`audit.ship: nothing can be shipped: ${shipFault}`)

@@ -6,7 +6,7 @@ import { JsonFile, type Overrides } from './json/json-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
-import { auditSettings, checkAudit } from './rules/audit-rules.ts'
+import { auditSettings, checkAudit, type WrittenVouching } from './rules/audit-rules.ts'
 import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
@@ -39,8 +39,7 @@ type Completed =
   | 'dpop'
   | 'store'
   | 'tracing'
-  | 'auditWitnesses'
-  | 'auditStamps'
+  | 'audit'
   | 'memoryProfile'
   | 'reusePort'
 
@@ -49,8 +48,7 @@ export interface GatewayFile
   extends Omit<Settings, Completed>,
     // What is missing follows from the upstream and the issuer.
     Pick<WrittenGateway, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile' | 'tracing'> {
-  readonly auditWitnesses: WrittenGateway['audit']['witnesses']
-  readonly auditStamps: WrittenGateway['audit']['stamps']
+  readonly audit: WrittenVouching
 }
 
 /** A row of the file, or one that an operation of `openapi` stands for. */
@@ -146,9 +144,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     },
     interactionId:
       written.interactionId ?? [written, ...written.issuers].some(({ profile }) => profile === 'fapi'),
-    auditWitnesses: audit.witnesses,
-    auditStamps: audit.stamps,
-    ...auditSettings(audit),
+    audit: auditSettings(audit),
     onJournalFailure: limits.onJournalFailure,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
     drainGraceMs,

@@ -238,8 +238,8 @@ test('standard output cannot be synced, wherever either was named', () => {
   const env = { GATEWAY_AUDIT_DURABILITY: 'synced' }
   const [inEnvironment] = load({ audit: { file: '-' } }, env).faults ?? []
   assert.equal(inEnvironment?.path, 'GATEWAY_AUDIT_DURABILITY')
-  assert.equal(good({}, env).auditDurability, 'synced')
-  assert.equal(good({ audit: { durability: 'buffered' } }).auditDurability, 'buffered')
+  assert.equal(good({}, env).audit.durability, 'synced')
+  assert.equal(good({ audit: { durability: 'buffered' } }).audit.durability, 'buffered')
 })
 
 test('the secret for the upstream is read from the file that is named, and a bad one is a fault that hides it', () => {

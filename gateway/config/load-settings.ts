@@ -7,7 +7,7 @@ import { nameInFile } from './json/key-names.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { adminFaults } from './rules/admin-rules.ts'
-import { auditConflicts } from './rules/audit-rules.ts'
+import { auditConflicts, type JudgedAudit } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { remainingFaults } from './rules/remaining-faults.ts'
@@ -24,15 +24,11 @@ import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadVouching } from './witness-settings.ts'
 
 /** Settings of the file and the environment. */
-type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'auditWitnesses' | 'auditStamps'> & {
-  readonly auditWitnesses: unknown
-  readonly auditStamps: unknown
-}
+type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'audit'> & { readonly audit: JudgedAudit }
 
 /** Which of two conflicting settings a fault names: the one set by the environment, else the first. */
-type Place = (
-  ...settings: readonly [keyof GatewayFile, ...(keyof GatewayFile)[]]
-) => Pick<Fault, 'file' | 'path'>
+type Place = (...settings: readonly [Named, ...Named[]]) => Pick<Fault, 'file' | 'path'>
+type Named = keyof GatewayFile | `audit.${keyof JudgedAudit}`
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
@@ -62,7 +58,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const tracing = loadTracing({ configFile, written: merged.tracing, env, readFile })
   const groups = { groups: merged.upstreamGroups, upstreams: merged.upstreams }
   const upstreamTls = loadUpstreamTls({ configFile, ...groups, readFile })
-  const vouching = loadVouching({ configFile, written: merged, readFile })
+  const vouching = loadVouching({ configFile, written: merged.audit, readFile })
   const conflicts = [
     ...(secret.faults ?? []),
     ...(store.faults ?? []),
@@ -97,8 +93,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       store: store.value,
       reusePort: reusesPort(env),
       tracing: tracing.value,
-      auditWitnesses: vouching.value?.auditWitnesses,
-      auditStamps: vouching.value?.auditStamps,
+      audit: { ...merged.audit, witnesses: vouching.value?.witnesses, stamps: vouching.value?.stamps },
       upstreamTls: upstreamTls.value ?? {},
       upstreamSecret,
       jwksUri,
@@ -147,7 +142,7 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 /** Faults between settings that are each valid alone. */
 function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?: ReadFile): Fault[] {
   const faults: Fault[] = []
-  const { host, port, adminHost, adminPort } = merged
+  const { host, port, adminHost, adminPort, audit } = merged
   if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
     const reason = `the public and the admin listener must not both have port ${port}`
     faults.push({ ...place('adminPort', 'port'), reason })
@@ -163,18 +158,18 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
     faults.push({ ...place('jwksUri'), reason })
   }
-  if (merged.auditDurability === 'synced' && merged.auditFile === '-') {
+  if (audit.durability === 'synced' && audit.file === '-') {
     const reason = 'must be the name of a file: standard output cannot be synced'
-    faults.push({ ...place('auditFile', 'auditDurability'), reason })
+    faults.push({ ...place('audit.file', 'audit.durability'), reason })
   }
-  if (merged.auditRetention?.unsealed === false && merged.auditSeals === 'off') {
+  if (audit.retention?.unsealed === false && audit.seals === 'off') {
     const reason =
       'has no seals, so audit.retention removes nothing: turn them on, or set audit.retention.unsealed'
-    faults.push({ ...place('auditSeals'), reason })
+    faults.push({ ...place('audit.seals'), reason })
   }
   return [
     ...faults,
-    ...auditConflicts(configFile, merged, (key) => place(key).path),
+    ...auditConflicts(configFile, audit, (key) => place(key).path),
     ...adminFaults(merged, place('adminHost')),
     ...issuerConflicts(merged, configFile, place),
     ...introspectionConflicts({ ...merged, configFile, issuers: [merged, ...merged.issuers], readFile }),

@@ -176,6 +176,15 @@ interface AuditShip {
   readonly s3: AuditBucket | undefined
 }
 
+/** `audit` of the file, with times in milliseconds. Undefined parts: not asked for. Immutable. */
+export interface AuditSettings
+  extends Omit<WrittenAudit, 'rotation' | 'retention' | 'ship' | keyof VouchingSettings>,
+    VouchingSettings {
+  readonly rotation: AuditRotation | undefined
+  readonly retention: AuditRetention | undefined
+  readonly ship: AuditShip | undefined
+}
+
 /** Keys of config/gateway.json that are other settings, or of another form, or not settings at all. */
 type Reshaped =
   | '$schema'
@@ -210,7 +219,7 @@ type Reshaped =
   | 'routes'
 
 /** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
-export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings, VouchingSettings {
+export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings {
   readonly configFile: string
   readonly limitsFile: string
   /** Undefined: no route accepts machine clients, and GATEWAY_CLIENTS is not set. */
@@ -236,20 +245,7 @@ export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
   /** Whether every exchange has an `x-fapi-interaction-id`. */
   readonly interactionId: boolean
-  readonly auditFile: string
-  readonly auditDurability: Durability
-  readonly auditSeals: 'on' | 'off'
-  /** Undefined: one in the data directory, which is made when it is missing. */
-  readonly auditSealKeyFile: string | undefined
-  /** Kind of the second key that signs; undefined: one key signs alone. */
-  readonly auditSecondSealKey: 'ml-dsa-44' | undefined
-  /** Undefined: made from the key. */
-  readonly auditOrigin: string | undefined
-  readonly auditRotation: AuditRotation | undefined
-  /** Undefined: nothing is removed. */
-  readonly auditRetention: AuditRetention | undefined
-  /** Undefined: nothing is shipped. */
-  readonly auditShip: AuditShip | undefined
+  readonly audit: AuditSettings
   /** Where gateways share their counts; undefined: in the memory of each. */
   readonly store: StoreSettings | undefined
   /** Undefined: no request is traced. */

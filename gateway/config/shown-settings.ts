@@ -20,21 +20,11 @@ const SHOWN: Readonly<
   tracing: false,
   routes: false,
   openapi: false,
+  audit: false,
   adminTokenFile: false,
   upstreamGroups: true,
   issuerIsDefault: false,
   clockToleranceMs: true,
-  auditFile: true,
-  auditDurability: true,
-  auditSeals: true,
-  auditSealKeyFile: false,
-  auditSecondSealKey: true,
-  auditOrigin: true,
-  auditRotation: true,
-  auditWitnesses: true,
-  auditStamps: true,
-  auditRetention: true,
-  auditShip: true,
   onJournalFailure: true,
   memoryProfile: true,
   reusePort: true,
@@ -45,11 +35,13 @@ const SHOWN: Readonly<
 
 /** The settings as JSON, without secrets: of those it says only whether they are set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
-  const { store, upstreamSecret } = settings
+  const { store, upstreamSecret, openapi } = settings
+  const { sealKeyFile: _, ...audit } = settings.audit
   const shown = Object.entries(settings).filter(([key]) => SHOWN[key as keyof Settings] ?? true)
   return plain({
     ...Object.fromEntries(shown),
-    openapi: settings.openapi && { file: settings.openapi.file, hash: settings.openapi.hash },
+    audit,
+    openapi: openapi && { file: openapi.file, hash: openapi.hash },
     hasUpstreamSecret: upstreamSecret !== undefined,
     store: store && {
       kind: store.kind,

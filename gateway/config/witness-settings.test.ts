@@ -18,41 +18,41 @@ function load(written: Partial<Written>) {
     if (text === undefined) throw Object.assign(new Error('ENOENT'), { code: 'ENOENT' })
     return text
   }
-  const sources = { auditWitnesses: undefined, auditStamps: undefined, ...written }
+  const sources = { witnesses: undefined, stamps: undefined, ...written }
   return loadVouching({ configFile: 'gateway.json', written: sources, readFile })
 }
 
 describe('who vouches for the trail', () => {
   it('is read with the certificates in the files', () => {
     const { value } = load({
-      auditWitnesses: { quorum: 1, every: '1m', members: [{ url: 'https://w.example/', key: KEY }] },
-      auditStamps: { url: 'http://tsa.example/', every: '1s', authorityFile: 'ca.pem', caFile: 'ca.pem' },
+      witnesses: { quorum: 1, every: '1m', members: [{ url: 'https://w.example/', key: KEY }] },
+      stamps: { url: 'http://tsa.example/', every: '1s', authorityFile: 'ca.pem', caFile: 'ca.pem' },
     })
-    assert.deepEqual(value?.auditWitnesses?.members, [{ url: 'https://w.example', key: KEY, ca: undefined }])
-    assert.equal(value?.auditStamps?.authorities.length, 2)
-    assert.equal(value?.auditStamps?.ca, `${certPem}${certPem}`.trim())
-    assert.deepEqual(load({}).value, { auditWitnesses: undefined, auditStamps: undefined })
+    assert.deepEqual(value?.witnesses?.members, [{ url: 'https://w.example', key: KEY, ca: undefined }])
+    assert.equal(value?.stamps?.authorities.length, 2)
+    assert.equal(value?.stamps?.ca, `${certPem}${certPem}`.trim())
+    assert.deepEqual(load({}).value, { witnesses: undefined, stamps: undefined })
   })
 
   it('is not looked for again and again in a file of beginnings without an end', () => {
     FILES['begun.pem'] = '-----BEGIN CERTIFICATE-----\n'.repeat(100_000)
-    const auditStamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'begun.pem' }
-    assert.match(load({ auditStamps }).faults?.map(describeFault).join() ?? '', /certificate/)
+    const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'begun.pem' }
+    assert.match(load({ stamps }).faults?.map(describeFault).join() ?? '', /certificate/)
   })
 
   it('may be named by a policy file, whose logs and groups are not of gateway.json', () => {
     const policyFile = 'w.policy'
     FILES[policyFile] = `witness a ${KEY} https://w.example/\nquorum a\n`
-    const { value } = load({ auditWitnesses: { every: '1m', policyFile } })
+    const { value } = load({ witnesses: { every: '1m', policyFile } })
     const members = [{ url: 'https://w.example', key: KEY, ca: undefined }]
-    assert.deepEqual(value?.auditWitnesses, {
+    assert.deepEqual(value?.witnesses, {
       quorum: { least: 1, members: [KEY] },
       everyMs: 60_000,
       members,
     })
     const refused = (text: string, more: object = {}) => {
       FILES[policyFile] = text
-      return load({ auditWitnesses: { every: '1m', policyFile, ...more } }).faults?.map(
+      return load({ witnesses: { every: '1m', policyFile, ...more } }).faults?.map(
         ({ path, reason }) => `${path} ${reason}`,
       )
     }
@@ -66,14 +66,14 @@ describe('who vouches for the trail', () => {
     assert.deepEqual(refused('quorum none'), [`${place}, whose quorum is none: leave "witnesses" out`])
     assert.match(refused('quorum none', { quorum: 1 })?.join() ?? '', /must have either "policyFile", or/)
     assert.match(
-      load({ auditWitnesses: { every: '1m' } }).faults?.[0]?.reason ?? '',
+      load({ witnesses: { every: '1m' } }).faults?.[0]?.reason ?? '',
       /must have "quorum" and "members", or/,
     )
   })
 
   it('is refused with each fault at its place', () => {
     const { faults } = load({
-      auditWitnesses: {
+      witnesses: {
         quorum: 4,
         every: '1s',
         members: [
@@ -82,7 +82,7 @@ describe('who vouches for the trail', () => {
           { url: 'http://w.example', key: `log.example${KEY.slice(11).replace('+BAEB', '+AQEB')}` },
         ],
       },
-      auditStamps: { url: 'tsa', every: '1s', authorityFile: 'none.pem', caFile: 'missing.pem' },
+      stamps: { url: 'tsa', every: '1s', authorityFile: 'none.pem', caFile: 'missing.pem' },
     })
     const said = faults?.map(({ path, reason }) => `${path} ${reason}`) ?? []
     const expected = [
@@ -101,7 +101,7 @@ describe('who vouches for the trail', () => {
   it('is not read from a file of which the end is missing', () => {
     const stamps = { url: 'http://tsa.example/', every: '1s', authorityFile: 'cut.pem' }
     assert.deepEqual(
-      load({ auditStamps: stamps }).faults?.map(({ path, reason }) => `${path} ${reason}`),
+      load({ stamps: stamps }).faults?.map(({ path, reason }) => `${path} ${reason}`),
       ['$.audit.stamps.authorityFile must name a file that holds certificates in PEM'],
     )
   })
@@ -111,7 +111,7 @@ describe('who vouches for the trail', () => {
       { url: 'http://a.example', key: KEY },
       { url: 'http://b.example', key: KEY },
     ]
-    const { faults } = load({ auditWitnesses: { quorum: 2, every: '1s', members } })
+    const { faults } = load({ witnesses: { quorum: 2, every: '1s', members } })
     assert.deepEqual(
       faults?.map(({ path, reason }) => `${path} ${reason}`),
       ['$.audit.witnesses.members[1].key must not be the key of $.audit.witnesses.members[0] too'],

@@ -47,8 +47,8 @@ type WrittenWitnesses = NonNullable<WrittenAudit['witnesses']>
 type WrittenWitness = NonNullable<WrittenWitnesses['members']>[number]
 
 export interface VouchingSettings {
-  readonly auditWitnesses: WitnessesSettings | undefined
-  readonly auditStamps: StampsSettings | undefined
+  readonly witnesses: WitnessesSettings | undefined
+  readonly stamps: StampsSettings | undefined
 }
 
 /** One whose end is missing counts too, and is none when it is read: a file may be half written. */
@@ -56,10 +56,7 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE----
 
 interface Sources {
   readonly configFile: string
-  readonly written: {
-    readonly auditWitnesses: WrittenAudit['witnesses']
-    readonly auditStamps: WrittenAudit['stamps']
-  }
+  readonly written: Pick<WrittenAudit, keyof VouchingSettings>
   readonly readFile: ReadFile | undefined
 }
 
@@ -76,7 +73,7 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
   }
   const ca = (path: string, file: string | undefined) =>
     file === undefined ? undefined : certificates(`${path}.caFile`, file).join('\n')
-  const { auditWitnesses: witnesses, auditStamps: stamps } = written
+  const { witnesses, stamps } = written
   const named = witnesses?.policyFile === undefined ? witnesses : fromPolicy(witnesses.policyFile, readFile)
   if (named !== undefined && 'fault' in named) check('witnesses.policyFile', named.fault)
   const {
@@ -108,9 +105,7 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
     ca: ca('stamps', stamps.caFile),
     policy: stamps.policy,
   }
-  return faults.length > 0
-    ? { faults }
-    : { value: { auditWitnesses: witnessesInForce, auditStamps: stampsInForce } }
+  return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
 /** The certificates in a text, each in PEM; one without an end as it is. */

@@ -10,7 +10,7 @@ import type { StoreWatch } from './store-watch.ts'
 
 /** Options of the audit trail. Its faults and records are reported to the log and the metrics. */
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
-  const { auditFile: file, auditDurability: durability } = settings
+  const { file, durability } = settings.audit
   metrics.gateway_audit_write_errors_total.begin()
   metrics.gateway_audit_foreign_bytes_total.begin()
   const repeated = new RepeatedFault()

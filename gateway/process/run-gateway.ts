@@ -86,7 +86,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...fileWarnings(process.env),
     ...settingsWarnings(settings),
     ...certificateWarnings(settings),
-    ...trailWarnings(settings),
+    ...trailWarnings(settings.audit),
     ...reusePortWarnings(settings),
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
@@ -112,17 +112,17 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
 /** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */
 function maintainTrail({ settings, log }: StartupConfiguration, serving: ServingGateway): void {
   const { trail, reports } = serving
-  const { auditFile: file } = settings
+  const { file } = settings.audit
   const onFault = ({ message: cause }: Error) => log.error({ cause }, 'the audit trail cannot be rotated')
   const rotation = new Rotation({ file, trail, now: Date.now, onFault })
   const segments = new SegmentThread(trail, segmentReports(reports))
   const maintain = () => {
     trail.maintain()
-    if (trail.writable) rotation.maintain(serving.settings.auditRotation)
+    if (trail.writable) rotation.maintain(serving.settings.audit.rotation)
   }
   setInterval(maintain, TRAIL_MAINTAIN_MS).unref()
   // After a restart they are the other process's.
-  const round = () => (trail.writable ? segments.round(serving.settings) : undefined)
+  const round = () => (trail.writable ? segments.round(serving.settings.audit) : undefined)
   round()
   setInterval(round, SEGMENT_ROUND_MS).unref()
 }

@@ -17,7 +17,7 @@ import { logDirectory } from '../audit/seals/tiles.ts'
 import type { Trail } from '../audit/trail.ts'
 import type { Fault } from '../config/faults.ts'
 import { checkPrivate, shownName } from '../config/load-file.ts'
-import type { Settings } from '../config/settings.ts'
+import type { AuditSettings } from '../config/settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
@@ -40,24 +40,24 @@ const KEY_FILE = 'audit-seal-key.pem'
  * @throws Error that names the file, when the key cannot be used or the log is of another key.
  */
 export function prepareSeals({ settings, log }: StartupConfiguration): SealedTrail | undefined {
-  const { auditFile, auditSeals, auditSealKeyFile, auditSecondSealKey, auditOrigin, dataDir } = settings
-  if (auditSeals === 'off' || !isRegularTrail(auditFile)) return undefined
-  const file = auditSealKeyFile ?? join(dataDir, KEY_FILE)
-  const directory = logDirectory(auditFile)
-  if (auditSealKeyFile === undefined) {
+  const { file: trail, seals, sealKeyFile, secondSealKey, origin } = settings.audit
+  if (seals === 'off' || !isRegularTrail(trail)) return undefined
+  const file = sealKeyFile ?? join(settings.dataDir, KEY_FILE)
+  const directory = logDirectory(trail)
+  if (sealKeyFile === undefined) {
     if (isMissing(file)) refuseToReplaceKey(directory, file)
     if (makeSealKey(file)) {
-      const origin = auditOrigin === undefined ? '' : ` --origin ${auditOrigin}`
-      const command = `countersign audit key --show ${inShell(file)}${origin}`
+      const flag = origin === undefined ? '' : ` --origin ${origin}`
+      const command = `countersign audit key --show ${inShell(file)}${flag}`
       log.info({ file }, `made a key for the seals: ${command} prints the verifier key; note it elsewhere`)
     }
   }
-  const sealKey = sealKeyOf(readKeyFiles(file, false), auditOrigin)
+  const sealKey = sealKeyOf(readKeyFiles(file, false), origin)
   readOwnCheckpoint(directory, sealKey)
   const second = mlDsaKeyFile(file)
-  const withSecond = auditSecondSealKey !== undefined
+  const withSecond = secondSealKey !== undefined
   // Only now: the log may be of another key.
-  if (withSecond && auditSealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
+  if (withSecond && sealKeyFile === undefined && makeMlDsaKey(file) !== undefined)
     log.info({ file: second }, 'made an ML-DSA-44 key for the seals')
   if (!withSecond && !isMissing(second))
     log.warn(
@@ -69,16 +69,13 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
     if (fault !== undefined) throw new Error(`the key of the seals cannot be used: ${fault}`)
     warnIfShared(path, log)
   }
-  return { directory, keys: readKeys(file, settings), origin: sealKey.origin }
+  return { directory, keys: readKeys(file, settings.audit), origin: sealKey.origin }
 }
 
 /** Reads the keys that are to sign. @throws Error that names the file */
-function readKeys(
-  file: string,
-  { auditSecondSealKey }: Pick<Settings, 'auditSecondSealKey'>,
-): PrivateSealKeys {
+function readKeys(file: string, { secondSealKey }: Pick<AuditSettings, 'secondSealKey'>): PrivateSealKeys {
   const first = readKeyFiles(file, false)
-  if (auditSecondSealKey === undefined) return first
+  if (secondSealKey === undefined) return first
   const second = mlDsaKeyFile(file)
   if (!isMissing(second)) return readKeyFiles(file, true)
   const command = `countersign audit key --second ${inShell(file)}`
@@ -96,14 +93,14 @@ function isMissing(file: string): boolean {
 
 /** What is wrong with the key that is named for the seals, where they are made. */
 export function sealKeyFaults({
-  auditFile,
-  auditSeals,
-  auditSealKeyFile: file,
-  auditSecondSealKey,
-}: Pick<Settings, 'auditFile' | 'auditSeals' | 'auditSealKeyFile' | 'auditSecondSealKey'>): Fault[] {
-  if (auditSeals === 'off' || !isRegularTrail(auditFile) || file === undefined) return []
+  file: trail,
+  seals,
+  sealKeyFile: file,
+  secondSealKey,
+}: Pick<AuditSettings, 'file' | 'seals' | 'sealKeyFile' | 'secondSealKey'>): Fault[] {
+  if (seals === 'off' || !isRegularTrail(trail) || file === undefined) return []
   try {
-    readKeys(file, { auditSecondSealKey })
+    readKeys(file, { secondSealKey })
     return []
   } catch (error) {
     return [
@@ -117,16 +114,18 @@ export function sealKeyFaults({
 }
 
 /** What others may do to the trail by the place where it stands, one sentence each. */
-export function trailWarnings({ auditFile }: Pick<Settings, 'auditFile'>): readonly string[] {
-  return isRegularTrail(auditFile) ? judgePlace(auditFile).warnings : []
+export function trailWarnings({ file }: Pick<AuditSettings, 'file'>): readonly string[] {
+  return isRegularTrail(file) ? judgePlace(file).warnings : []
 }
 
 /** Why a gateway that the user of this process starts would refuse the place of its trail and key, one sentence each. */
-export function ownerWarnings(settings: Pick<Settings, 'auditFile' | 'auditSealKeyFile'>): readonly string[] {
-  const { auditFile, auditSealKeyFile: key } = settings
-  if (!isRegularTrail(auditFile)) return []
+export function ownerWarnings({
+  file,
+  sealKeyFile: key,
+}: Pick<AuditSettings, 'file' | 'sealKeyFile'>): readonly string[] {
+  if (!isRegularTrail(file)) return []
   const ofKey = key && ownerFault(key, statSync(key, { throwIfNoEntry: false }))
-  return [judgePlace(auditFile).fault, ofKey].flatMap((fault) => fault || [])
+  return [judgePlace(file).fault, ofKey].flatMap((fault) => fault || [])
 }
 
 /** Whoever can read it can seal another trail in the place of this one. */

@@ -13,14 +13,14 @@ const REPEAT_MS = 600_000
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
 export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): Vouching | undefined {
-  const { auditWitnesses: witnesses, auditStamps: stamps } = settings
+  const { file, witnesses, stamps } = settings.audit
   if (witnesses === undefined && stamps === undefined) return undefined
   const hear = {
     ...(witnesses && hearWitnesses(log, metrics, witnesses)),
     ...(stamps && hearStamps(log, metrics, stamps.everyMs)),
   }
   const vouching = new Vouching({
-    directory: logDirectory(settings.auditFile),
+    directory: logDirectory(file),
     witnesses,
     stamps,
     onNews: (news) => (hear[news.type] as ((news: VouchNews) => void) | undefined)?.(news),

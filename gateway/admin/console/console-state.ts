@@ -1,3 +1,4 @@
+import type { Settings } from '../../config/settings.ts'
 import type { NearestCallers, RowUse } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
@@ -175,10 +176,10 @@ function sharedStoreOf({ sources: { metrics }, totals, past }: Look): SharedStor
 }
 
 function auditOf({ parts }: ConfigReport, { sources: { metrics }, totals, past }: Look): AuditState {
-  const { auditFile, auditDurability } = { ...parts.gateway?.settings } as Record<string, unknown>
+  const { audit } = { ...parts.gateway?.settings } as Partial<Pick<Settings, 'audit'>>
   return {
-    file: String(auditFile ?? ''),
-    durability: String(auditDurability ?? ''),
+    file: audit?.file ?? '',
+    durability: audit?.durability ?? '',
     writable: metrics.gateway_audit_writable.value !== 0,
     recordsPerSecond: perSecond(past.auditRecords, totals.auditRecords, totals.atMs - past.atMs),
     pending: metrics.gateway_audit_records_pending.value ?? 0,

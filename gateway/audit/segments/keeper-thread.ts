@@ -107,7 +107,7 @@ async function run(): Promise<void> {
   for (let keeping = wanted; keeping !== undefined; keeping = wanted) {
     wanted = undefined
     await keeper.round(keeping)
-    if (keeping.auditRetention !== undefined) keepTime()
+    if (keeping.retention !== undefined) keepTime()
   }
   isRunning = false
 }

@@ -22,18 +22,18 @@ import { segmentsOfTrail } from './trail-segments.ts'
 const DAY_MS = 86_400_000
 const BEGIN_MS = Date.UTC(2026, 0, 1)
 const COMPRESS: Partial<AuditKeeping> = {
-  auditRotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
+  rotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
 }
 const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
-  auditRetention: { keepMs: days * DAY_MS, unsealed },
+  retention: { keepMs: days * DAY_MS, unsealed },
 })
 
-const keepingOf = (auditFile: string): AuditKeeping => ({
-  auditFile,
-  auditSeals: 'on',
-  auditRotation: undefined,
-  auditRetention: undefined,
-  auditShip: undefined,
+const keepingOf = (file: string): AuditKeeping => ({
+  file,
+  seals: 'on',
+  rotation: undefined,
+  retention: undefined,
+  ship: undefined,
 })
 
 /** A trail whose segments are a day each, with so many pairs. */
@@ -395,7 +395,7 @@ test('after seals were switched off, the log of before keeps nothing from being 
   const begun = join(temporaryDirectory(t), 'begun')
   fs.writeFileSync(begun, `${fs.readFileSync(third, 'utf8').split('\n')[0]}\n`)
   sealTrail(file, [first, second, begun])
-  const off = { auditSeals: 'off' } as const
+  const off = { seals: 'off' } as const
   await round({ ...COMPRESS, ...off })
   assert.deepEqual(told.splice(0), ['compress', 'compress', 'compress', 'compress'])
   clock.ms += 99 * DAY_MS
@@ -501,6 +501,6 @@ test('once nothing is to be shipped any more, nothing waits for it', async (t) =
       await afterMs(20)
     }
   }
-  await roundUntil(1, { auditShip: { directory: join(file, 'not mounted'), s3: undefined } })
+  await roundUntil(1, { ship: { directory: join(file, 'not mounted'), s3: undefined } })
   await roundUntil(0, {})
 })

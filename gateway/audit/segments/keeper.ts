@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { AuditRetention, Settings } from '../../config/settings.ts'
+import type { AuditRetention, AuditSettings } from '../../config/settings.ts'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './closed-segments.ts'
 import { compressSegment } from './compress-segment.ts'
@@ -12,10 +12,7 @@ import { ShipDirectory } from './ship-directory.ts'
 import { Shipper } from './shipper.ts'
 
 /** What is to be done with closed segments, as gateway.json says. */
-export type AuditKeeping = Pick<
-  Settings,
-  'auditFile' | 'auditSeals' | 'auditRotation' | 'auditRetention' | 'auditShip'
->
+export type AuditKeeping = Pick<AuditSettings, 'file' | 'seals' | 'rotation' | 'retention' | 'ship'>
 
 export type KeeperTask = 'compress' | 'ship' | 'prune'
 
@@ -66,7 +63,7 @@ export class SegmentKeeper {
   /** When tasks that failed are tried again, by the steady clock, and after what delay; by task and path. */
   readonly #retries = new Map<string, { readonly atMs: number; readonly delayMs: number }>()
   /** What `#shipper` is made for. */
-  #shipTo: AuditKeeping['auditShip']
+  #shipTo: AuditKeeping['ship']
   #shipper: Shipper | undefined
   #treeShippedMs = Number.NEGATIVE_INFINITY
 
@@ -76,22 +73,20 @@ export class SegmentKeeper {
 
   /** One round over all segments. Does not reject: faults are reported. */
   async round(keeping: AuditKeeping): Promise<void> {
-    const { auditFile, auditRotation, auditRetention: retention } = keeping
+    const { file, rotation, retention } = keeping
     this.#followEdit(keeping)
-    if (auditRotation?.compress === 'zstd')
-      await this.#attempt('compress', auditFile, () => this.#compress(keeping))
-    await this.#attempt('ship', auditFile, () => this.#ship(keeping))
-    if (retention !== undefined)
-      await this.#attempt('prune', auditFile, () => this.#prune(keeping, retention))
+    if (rotation?.compress === 'zstd') await this.#attempt('compress', file, () => this.#compress(keeping))
+    await this.#attempt('ship', file, () => this.#ship(keeping))
+    if (retention !== undefined) await this.#attempt('prune', file, () => this.#prune(keeping, retention))
   }
 
   /** What is edited is in force with the next object. Another place has nothing yet, and is tried at once. */
-  #followEdit({ auditFile, auditShip }: AuditKeeping): void {
-    if (isDeepStrictEqual(auditShip, this.#shipTo)) return
-    this.#shipTo = auditShip
+  #followEdit({ file, ship }: AuditKeeping): void {
+    if (isDeepStrictEqual(ship, this.#shipTo)) return
+    this.#shipTo = ship
     this.#shipper = undefined
     this.#treeShippedMs = Number.NEGATIVE_INFINITY
-    this.#retries.delete(keyOf('ship', auditFile))
+    this.#retries.delete(keyOf('ship', file))
   }
 
   /**
@@ -99,7 +94,7 @@ export class SegmentKeeper {
    * back to the oldest open request, so while one is long the looks become rare.
    */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
-    const plain = closedSegments(keeping.auditFile).filter(({ compression }) => compression === 'none')
+    const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true
     const needed = await this.#parts.needed()
     const free = plain.filter(({ path }) => !needed.has(path))
@@ -116,15 +111,15 @@ export class SegmentKeeper {
     return true
   }
 
-  async #ship({ auditFile, auditRotation, auditShip }: AuditKeeping): Promise<boolean> {
-    this.#shipper ??= auditShip && (await makeShipper(auditFile, auditShip))
+  async #ship({ file, rotation, ship }: AuditKeeping): Promise<boolean> {
+    this.#shipper ??= ship && (await makeShipper(file, ship))
     const shipper = this.#shipper
     if (shipper === undefined) return true
     const { reports, inUse } = this.#parts
-    const segments = closedSegments(auditFile)
+    const segments = closedSegments(file)
     shipper.forget(segments)
     const isFinal = ({ compression }: ClosedSegment) =>
-      auditRotation?.compress !== 'zstd' || compression === 'zstd'
+      rotation?.compress !== 'zstd' || compression === 'zstd'
     const inode = await inUse()
     const due = segments.filter((one) => !shipper.isShipped(one) && one.inode !== inode)
     const waiting = new Set(due)
@@ -154,20 +149,20 @@ export class SegmentKeeper {
 
   async #prune(keeping: AuditKeeping, retention: AuditRetention): Promise<boolean> {
     const { reports, now, wallNow = Date.now, needed, inUse, record } = this.#parts
-    const { auditFile, auditSeals, auditShip } = keeping
+    const { file: auditFile, seals, ship } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
-    const shipping = auditShip === undefined ? undefined : isShipped
+    const shipping = ship === undefined ? undefined : isShipped
     let files: Promise<ReadonlySet<string>> | undefined
     const options = {
       auditFile,
       retention,
-      isSealed: auditSeals === 'on',
+      isSealed: seals === 'on',
       nowMs: now(),
       wallMs: wallNow(),
       needed: () => (files ??= needed()),
       inUse,
-      record: (lines: readonly string[]) => record(lines, auditSeals === 'on'),
+      record: (lines: readonly string[]) => record(lines, seals === 'on'),
       isShipped: shipping,
     }
     const { segments, tiles, kept } = await pruneSegments(options)
@@ -206,8 +201,8 @@ function namesOf(segments: readonly ClosedSegment[]): string[] {
 }
 
 /** With a later leaf in the log, because the sealer begins where it finds the last one. Or no trail of ours is sealed. */
-async function isSealed({ auditFile, auditSeals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
-  const tree = auditSeals === 'on' ? SealedTree.of(auditFile) : undefined
+async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
+  const tree = seals === 'on' ? SealedTree.of(file) : undefined
   if (tree === undefined) return true
   const range = await tree.rangeOf(segment, 'end')
   return range !== undefined && range.last + 1 < tree.size
@@ -216,7 +211,7 @@ async function isSealed({ auditFile, auditSeals }: AuditKeeping, segment: Closed
 /** The client of buckets is loaded only for one. */
 async function makeShipper(
   auditFile: string,
-  { directory, s3 }: NonNullable<AuditKeeping['auditShip']>,
+  { directory, s3 }: NonNullable<AuditKeeping['ship']>,
 ): Promise<Shipper | undefined> {
   if (directory !== undefined) return new Shipper(auditFile, new ShipDirectory(directory))
   if (s3 === undefined) return undefined

@@ -20,16 +20,14 @@ export class SegmentThread {
   }
 
   /** To be called every few seconds. A thread that has died is started again. */
-  round({ auditFile, auditSeals, auditRotation, auditRetention, auditShip }: AuditKeeping): void {
+  round({ file, seals, rotation, retention, ship }: AuditKeeping): void {
     // Shipping may have been on, and the thread hears no more of it.
-    if (auditShip === undefined) this.#reports.unshipped(0, undefined)
-    const isIdle =
-      auditRotation?.compress !== 'zstd' && auditRetention === undefined && auditShip === undefined
+    if (ship === undefined) this.#reports.unshipped(0, undefined)
+    const isIdle = rotation?.compress !== 'zstd' && retention === undefined && ship === undefined
     // While another process has the trail, it looks after the segments too.
     if (isIdle || this.#trail.inode === undefined) return
     this.#worker ??= this.#start()
-    const keeping = { auditFile, auditSeals, auditRotation, auditRetention, auditShip }
-    this.#post({ type: 'round', keeping })
+    this.#post({ type: 'round', keeping: { file, seals, rotation, retention, ship } })
   }
 
   #start(): Worker {

@@ -58,11 +58,11 @@ function keeperOf(
   })
   const round = (keeping: Partial<AuditKeeping>) =>
     keeper.round({
-      auditFile: file,
-      auditSeals: 'on',
-      auditRotation: undefined,
-      auditRetention: undefined,
-      auditShip: undefined,
+      file,
+      seals: 'on',
+      rotation: undefined,
+      retention: undefined,
+      ship: undefined,
       ...keeping,
     })
   return { told, unshipped, oldest, round }
@@ -79,7 +79,7 @@ test('closed segments, tiles and the checkpoint are copied to a directory, as th
   const { directory, file, paths } = closedTrail(t)
   const target = temporaryDirectory(t)
   const { told, unshipped, round } = keeperOf(file)
-  await round({ auditShip: { directory: target, s3: undefined } })
+  await round({ ship: { directory: target, s3: undefined } })
   assert.deepEqual(
     [told, unshipped],
     [
@@ -101,7 +101,7 @@ test('closed segments, tiles and the checkpoint are copied to a directory, as th
   }
   // Nothing again, by a process that knows only what is on the disk.
   const next = keeperOf(file)
-  await next.round({ auditShip: { directory: target, s3: undefined } })
+  await next.round({ ship: { directory: target, s3: undefined } })
   assert.deepEqual([next.told, next.unshipped], [[], [0]])
 })
 
@@ -109,21 +109,21 @@ test('nothing is removed before its copy is there, also when somebody removed th
   const { file, paths } = closedTrail(t)
   const target = temporaryDirectory(t)
   const [first = '', second = ''] = paths.map((path) => basename(path))
-  const auditRetention = { keepMs: DAY_MS, unsealed: false }
+  const retention = { keepMs: DAY_MS, unsealed: false }
   const missing = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await missing.round({
-    auditRetention,
-    auditShip: { directory: join(target, 'not mounted'), s3: undefined },
+    retention,
+    ship: { directory: join(target, 'not mounted'), s3: undefined },
   })
   assert.match(
     missing.told.join(),
     /^ship failed: ENOENT.*,prune failed: .* is to be removed, but it is not shipped$/,
   )
-  const auditShip = { directory: target, s3: undefined }
-  await keeperOf(file).round({ auditShip })
+  const ship = { directory: target, s3: undefined }
+  await keeperOf(file).round({ ship })
   fs.rmSync(join(target, second))
   const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
-  await later.round({ auditRetention, auditShip })
+  await later.round({ retention, ship })
   assert.match(
     later.told.join(),
     /^prune,prune failed: .*20260103T000000000Z is to be removed, but it is not shipped$/,
@@ -133,7 +133,7 @@ test('nothing is removed before its copy is there, also when somebody removed th
     [second],
   )
   const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
-  await last.round({ auditRetention, auditShip })
+  await last.round({ retention, ship })
   assert.deepEqual(last.told, ['ship', 'prune'])
   assert.deepEqual(
     filesIn(target).filter((name) => name.startsWith('audit.ndjson')),
@@ -150,9 +150,9 @@ test('of an audit file that is a link the log is shipped too, under the name tha
   fs.symlinkSync(join(directory, 'far.ndjson'), link)
   // As the gateway does: beside the name that it was given.
   fs.renameSync(join(directory, 'audit-log'), join(link, '..', 'audit-log'))
-  const auditShip = { directory: target, s3: undefined }
+  const ship = { directory: target, s3: undefined }
   const { told, round } = keeperOf(link, BEGIN_MS + 99 * DAY_MS)
-  await round({ auditShip, auditRetention: { keepMs: DAY_MS, unsealed: false } })
+  await round({ ship, retention: { keepMs: DAY_MS, unsealed: false } })
   assert.deepEqual(told, ['ship', 'ship', 'prune', 'prune'])
   assert.ok(fs.existsSync(join(target, 'far-log/checkpoint')))
 })
@@ -163,7 +163,7 @@ test('a copy with other bytes is neither taken for the segment nor written over'
   const copy = join(target, basename(paths[0] ?? ''))
   fs.writeFileSync(copy, 'of another gateway\n')
   const { told, round } = keeperOf(file)
-  await round({ auditShip: { directory: target, s3: undefined } })
+  await round({ ship: { directory: target, s3: undefined } })
   assert.match(told.join(), /^ship failed: .* is there already, with other bytes$/)
   assert.equal(fs.readFileSync(copy, 'utf8'), 'of another gateway\n')
 })
@@ -178,8 +178,8 @@ function closeAnother(file: string): string {
 test('of a log that was begun anew nothing is mixed with the copy of the one before, and nothing is removed', async (t) => {
   const { directory, file } = closedTrail(t)
   const target = temporaryDirectory(t)
-  const auditRetention = { keepMs: DAY_MS, unsealed: false }
-  const keeping = { auditRetention, auditShip: { directory: target, s3: undefined } }
+  const retention = { keepMs: DAY_MS, unsealed: false }
+  const keeping = { retention, ship: { directory: target, s3: undefined } }
   const before = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await before.round(keeping)
   assert.deepEqual(before.told, ['ship', 'ship', 'prune', 'prune'])
@@ -201,7 +201,7 @@ test('of a log that was begun anew nothing is mixed with the copy of the one bef
   }
   const other = temporaryDirectory(t)
   const last = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
-  await last.round({ auditRetention, auditShip: { directory: other, s3: undefined } })
+  await last.round({ retention, ship: { directory: other, s3: undefined } })
   assert.deepEqual([last.told, fs.existsSync(path)], [['ship', 'prune'], false])
   const [own, copy] = [directory, other].map((one) => fs.readFileSync(join(one, 'audit-log/checkpoint')))
   assert.deepEqual(own, copy)
@@ -210,8 +210,8 @@ test('of a log that was begun anew nothing is mixed with the copy of the one bef
 test('a log that goes on is copied further, also from where a version before has left off', async (t) => {
   const { directory, file, paths } = closedTrail(t, { segments: 1 })
   const target = temporaryDirectory(t)
-  const auditShip = { directory: target, s3: undefined }
-  await keeperOf(file).round({ auditShip })
+  const ship = { directory: target, s3: undefined }
+  await keeperOf(file).round({ ship })
   const state = JSON.parse(fs.readFileSync(`${file}.shipped`, 'utf8'))
   assert.equal(typeof state.root, 'string')
   for (const root of [state.root, undefined]) {
@@ -219,7 +219,7 @@ test('a log that goes on is copied further, also from where a version before has
     fs.appendFileSync(file, requestLine('more'))
     sealTrail(file, [...paths, file])
     const { told, round } = keeperOf(file)
-    await round({ auditShip })
+    await round({ ship })
     assert.deepEqual(told, [])
     const [own, copy] = [directory, target].map((one) => fs.readFileSync(join(one, 'audit-log/checkpoint')))
     assert.deepEqual(own, copy)
@@ -229,20 +229,20 @@ test('a log that goes on is copied further, also from where a version before has
 test('a segment that is compressed after it was copied is not copied again, and goes when its time is over', async (t) => {
   const { file } = closedTrail(t)
   const target = temporaryDirectory(t)
-  const auditShip = { directory: target, s3: undefined }
-  const auditRotation = { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' as const }
-  await keeperOf(file).round({ auditShip })
+  const ship = { directory: target, s3: undefined }
+  const rotation = { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' as const }
+  await keeperOf(file).round({ ship })
   const copies = filesIn(target)
   const live = keeperOf(file)
-  await live.round({ auditShip, auditRotation })
-  await live.round({ auditShip, auditRotation })
+  await live.round({ ship, rotation })
+  await live.round({ ship, rotation })
   assert.deepEqual([live.told, live.unshipped, filesIn(target)], [['compress', 'compress'], [0, 0], copies])
   assert.deepEqual(
     closedSegments(file).map(({ compression }) => compression),
     ['zstd', 'zstd'],
   )
   const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
-  await later.round({ auditShip, auditRotation, auditRetention: { keepMs: DAY_MS, unsealed: false } })
+  await later.round({ ship, rotation, retention: { keepMs: DAY_MS, unsealed: false } })
   assert.deepEqual(later.told, ['prune', 'prune'])
 })
 
@@ -263,7 +263,7 @@ test('what is kept of the copies is written a few times, however many segments a
   })
   const { told, round } = keeperOf(file)
   const beganMs = performance.now()
-  await round({ auditShip: { directory: temporaryDirectory(t), s3: undefined } })
+  await round({ ship: { directory: temporaryDirectory(t), s3: undefined } })
   const seconds = Math.ceil((performance.now() - beganMs) / 1000)
   assert.equal(told.length, 25)
   assert.ok(writes <= 3 + seconds, `${writes} writes in ${seconds} s`)
@@ -273,16 +273,16 @@ test('where copies go is an edit away: nothing is removed that only the place be
   const { file, paths } = closedTrail(t)
   const [first, second] = [temporaryDirectory(t), temporaryDirectory(t)]
   const { told, round } = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
-  await round({ auditShip: { directory: first, s3: undefined } })
+  await round({ ship: { directory: first, s3: undefined } })
   assert.deepEqual(told.splice(0), ['ship', 'ship'])
   // Shipping fails, and is not tried again for a while.
   const another = closeAnother(file)
   fs.renameSync(first, `${first}-away`)
-  await round({ auditShip: { directory: first, s3: undefined } })
+  await round({ ship: { directory: first, s3: undefined } })
   fs.renameSync(`${first}-away`, first)
   assert.match(told.splice(0).join(), /^ship failed: ENOENT/)
-  const auditRetention = { keepMs: DAY_MS, unsealed: false }
-  await round({ auditRetention, auditShip: { directory: second, s3: undefined } })
+  const retention = { keepMs: DAY_MS, unsealed: false }
+  await round({ retention, ship: { directory: second, s3: undefined } })
   assert.deepEqual(told.slice(0, 5), ['ship', 'ship', 'ship', 'prune', 'prune'])
   assert.deepEqual(
     filesIn(second).filter((name) => name.startsWith('audit.ndjson')),
@@ -296,8 +296,8 @@ test('the age of what waits to be shipped is that of the oldest, also when a lat
   // The first has an open request, so it is not compressed, and only what is compressed is shipped.
   const { unshipped, oldest, round } = keeperOf(file, BEGIN_MS, async () => new Set([first]))
   await round({
-    auditRotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
-    auditShip: { directory: temporaryDirectory(t), s3: undefined },
+    rotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
+    ship: { directory: temporaryDirectory(t), s3: undefined },
   })
   const closedMs = BEGIN_MS + DAY_MS
   assert.deepEqual(
@@ -326,7 +326,7 @@ describe('a bucket of a real server', { skip: NO_S3 }, () => {
     const { directory, file, paths } = closedTrail(t)
     const s3 = { ...BUCKET, endpoint, credentialsFile: keysFile(t) }
     const { told, round } = keeperOf(file)
-    await round({ auditShip: { directory: undefined, s3 } })
+    await round({ ship: { directory: undefined, s3 } })
     assert.deepEqual(told, ['ship', 'ship'])
     for (const name of [
       ...paths.map((path) => basename(path)),
@@ -481,9 +481,9 @@ async function unlistedBucket(t: TestContext, mayRead = (_name: string) => true)
 test('keys that may not list the bucket are enough, and what is there is not written over', async (t) => {
   const { directory, file, paths } = closedTrail(t, { segments: 1 })
   const { objects, puts, s3 } = await unlistedBucket(t)
-  const auditShip = { directory: undefined, s3 }
+  const ship = { directory: undefined, s3 }
   const { told, round } = keeperOf(file)
-  await round({ auditShip })
+  await round({ ship })
   assert.deepEqual(told, ['ship'])
   for (const [name, { bytes }] of objects)
     assert.ok(bytes.equals(fs.readFileSync(join(directory, name))), name)
@@ -500,7 +500,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
   )
   // Somebody has removed it there: the copy is made again before the segment may go.
   objects.delete(segment)
-  const keeping = { auditShip, auditRetention: { keepMs: DAY_MS, unsealed: false } }
+  const keeping = { ship, retention: { keepMs: DAY_MS, unsealed: false } }
   const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await later.round(keeping)
   assert.match(later.told.join(), /^prune failed: .* it is not shipped$/)
@@ -514,10 +514,10 @@ test('an edit of the lock is followed from the next object on', async (t) => {
   const { file } = closedTrail(t, { segments: 1 })
   const { puts, s3 } = await unlistedBucket(t)
   const { told, round } = keeperOf(file)
-  await round({ auditShip: { directory: undefined, s3 } })
+  await round({ ship: { directory: undefined, s3 } })
   const another = closeAnother(file)
   const objectLock = { mode: 'COMPLIANCE', retainMs: DAY_MS } as const
-  await round({ auditShip: { directory: undefined, s3: { ...s3, objectLock } } })
+  await round({ ship: { directory: undefined, s3: { ...s3, objectLock } } })
   assert.deepEqual(told, ['ship', 'ship'])
   assert.deepEqual(
     puts

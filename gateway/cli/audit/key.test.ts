@@ -12,19 +12,19 @@ import type { StartupConfiguration } from '../../process/startup-configuration.t
 
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 
-for (const auditOrigin of [undefined, 'audit.example.com/1']) {
-  const which = auditOrigin === undefined ? 'without an origin' : `with the origin ${auditOrigin}`
+for (const origin of [undefined, 'audit.example.com/1']) {
+  const which = origin === undefined ? 'without an origin' : `with the origin ${origin}`
   test(`the first start says how to see the verifier key, ${which}`, (t) => {
     const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
     t.after(() => rmSync(dataDir, { recursive: true }))
     const told: string[] = []
     const log = { info: (_: object, message: string) => told.push(message), warn: () => {} }
-    const settings = { auditFile: join(dataDir, 'audit.ndjson'), auditSeals: 'on', auditOrigin, dataDir }
+    const settings = { audit: { file: join(dataDir, 'audit.ndjson'), seals: 'on', origin }, dataDir }
     const start = () => prepareSeals({ settings, log } as unknown as StartupConfiguration)
     start()
     const [, words = ''] = /^made a key for the seals: countersign (.*) prints/.exec(String(told[0])) ?? []
     const { stdout } = spawnSync(process.execPath, [PROGRAM, ...words.split(' ')], { encoding: 'utf8' })
-    const { verifier } = readSealKey(join(dataDir, 'audit-seal-key.pem'), auditOrigin)
+    const { verifier } = readSealKey(join(dataDir, 'audit-seal-key.pem'), origin)
     assert.equal(stdout.split('\n')[0], formatVerifierKey(verifier), told.join('\n'))
     const count = told.length
     start()

@@ -14,7 +14,7 @@ interface Key {
   readonly schema: Declared
 }
 
-/** Settings that have another name in gateway.json; those of `audit` begin with it in both. */
+/** Settings that have another name in gateway.json. */
 const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   upstreams: 'upstream',
   upstreamGroups: 'upstreams',
@@ -44,15 +44,14 @@ function keysBelow(at: string, { properties = {} }: Declared): Key[] {
   })
 }
 
-/** Whether a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `auditFile` or `timeouts.handshakeMs` */
+/** Whether a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `audit.file` or `timeouts.handshakeMs` */
 export function needsRestart(setting: string): boolean {
   return NEED_RESTART.has(nameInFile(setting))
 }
 
-/** What gateway.json calls a setting: `audit.file` for `auditFile`. */
+/** What gateway.json calls a setting: `limits.onJournalFailure` for `onJournalFailure`. */
 export function nameInFile(setting: string): string {
-  const path = setting.replace(/^audit([A-Z])/, (_, first: string) => `audit.${first.toLowerCase()}`)
-  return NAMES_IN_FILE[setting] ?? path
+  return NAMES_IN_FILE[setting] ?? setting
 }
 
 /** The variable that overrides a key of gateway.json. @throws Error when there is none */

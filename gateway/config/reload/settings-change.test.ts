@@ -59,7 +59,7 @@ test('what needs a restart keeps its value and is named as the file names it', (
   const kept = withoutRestart(running, named)
   assert.deepEqual([kept.adminTokenFile, kept.tracing], [undefined, undefined])
   const inForce = withoutRestart(running, wanted)
-  assert.deepEqual([inForce.port, inForce.auditFile], [running.port, running.auditFile])
+  assert.deepEqual([inForce.port, inForce.audit.file], [running.port, running.audit.file])
   assert.deepEqual([inForce.timeouts.handshakeMs, inForce.timeouts.connectMs], [5000, 7])
   assert.deepEqual(keysThatWait(running, settings()), [])
 })

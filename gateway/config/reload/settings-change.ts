@@ -11,16 +11,21 @@ const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreamTls', '
 /** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
   const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
+  const audit = keepWaiting(running.audit, wanted.audit, 'audit.')
   // Once read it is watched, and its clients are known when a route accepts them again.
   const clientsFile = wanted.clientsFile ?? running.clientsFile
-  return { ...keepWaiting(running, wanted), timeouts, clientsFile }
+  return { ...keepWaiting(running, wanted), timeouts, audit, clientsFile }
 }
 
 /** What of `wanted` comes into force only after a restart, by the names that the file has for it. */
 export function keysThatWait(running: Settings, wanted: Settings): readonly string[] {
   const differing = <T extends object>(one: T, other: T, at = '') =>
     lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [nameInFile(at + key)]))
-  return [...differing(running, wanted), ...differing(running.timeouts, wanted.timeouts, 'timeouts.')]
+  return [
+    ...differing(running, wanted),
+    ...differing(running.audit, wanted.audit, 'audit.'),
+    ...differing(running.timeouts, wanted.timeouts, 'timeouts.'),
+  ]
 }
 
 function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
@@ -45,12 +50,19 @@ interface SettingsChange {
 
 /** @returns undefined when nothing differs, whatever the spelling in the file */
 export function changeOf(before: Settings, after: Settings): SettingsChange | undefined {
-  const all = new Set([...Object.keys(before), ...Object.keys(after)]) as Set<keyof Settings>
-  const keys = [...all].filter((key) => !isSame(shortened(key, before[key]), shortened(key, after[key])))
+  const [old, now] = [byKey(before), byKey(after)]
+  const all = [...new Set([...Object.keys(old), ...Object.keys(now)])]
+  const keys = all.filter((key) => !isSame(shortened(key, old[key]), shortened(key, now[key])))
   if (keys.length === 0) return undefined
-  const shown = (one: Settings, other: Settings) =>
+  const shown = (one: PlainSettings, other: PlainSettings) =>
     Object.fromEntries(keys.map((key) => [nameInFile(key), shownValue(key, one[key], other[key])]))
-  return { keys: keys.map(nameInFile), before: shown(before, after), after: shown(after, before) }
+  return { keys: keys.map(nameInFile), before: shown(old, now), after: shown(now, old) }
+}
+
+/** The settings, those of `audit` each for itself: an edit of one does not show the others. */
+function byKey({ audit, ...settings }: Settings): PlainSettings {
+  const ofAudit = Object.entries(audit).map(([key, value]) => [`audit.${key}`, value])
+  return { ...settings, ...Object.fromEntries(ofAudit) }
 }
 
 /** Shortens the API's description to which one it is. */

@@ -1,25 +1,21 @@
 import type { Fault } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
-import type { AuditBucket, Settings } from '../settings.ts'
+import type { AuditBucket, AuditSettings } from '../settings.ts'
+import type { VouchingSettings } from '../witness-settings.ts'
 import { urlFault } from './value-rules.ts'
 import { windowToMs } from './window-rule.ts'
 
 type WrittenAudit = WrittenGateway['audit']
 type WrittenBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
-type AuditSettings = Pick<
-  Settings,
-  | 'auditFile'
-  | 'auditDurability'
-  | 'auditSeals'
-  | 'auditSealKeyFile'
-  | 'auditSecondSealKey'
-  | 'auditOrigin'
-  | 'auditRotation'
-  | 'auditRetention'
-  | 'auditShip'
->
+/** Before the files of those who vouch are read. */
+export type WrittenVouching = Omit<AuditSettings, keyof VouchingSettings> &
+  Pick<WrittenAudit, keyof VouchingSettings>
+
+/** Those who vouch are judged by themselves. */
+export type JudgedAudit = Omit<AuditSettings, keyof VouchingSettings> &
+  Partial<Record<keyof VouchingSettings, unknown>>
 
 /** Optional peers of the package, loaded for a bucket only. */
 const BUCKET_PACKAGES = ['@aws-sdk/client-s3', '@aws-sdk/lib-storage']
@@ -48,53 +44,32 @@ function isInstalled(name: string): boolean {
 /** What is asked of a trail that is no file, or has no seals. @param nameOf where the value of a setting comes from */
 export function auditConflicts(
   configFile: string,
-  settings: Kept & Pick<Settings, 'auditFile' | 'auditSeals'>,
-  nameOf: (key: 'auditFile' | 'auditSeals') => string,
+  { file, seals, rotation, retention, ship, witnesses, stamps, secondSealKey }: JudgedAudit,
+  nameOf: (key: 'audit.file' | 'audit.seals') => string,
 ): Fault[] {
-  const { auditRotation: rotation, auditRetention: retention, auditShip: ship } = settings
-  const { auditWitnesses: witnesses, auditStamps: stamps, auditSecondSealKey: secondSealKey } = settings
   const refused = (keys: object, reason: string) =>
     Object.entries(keys).flatMap(([key, value]) =>
       value === undefined ? [] : [{ file: configFile, path: `$.audit.${key}`, reason }],
     )
-  if (settings.auditFile === '-') {
-    const reason = `is of no use on standard output: ${nameOf('auditFile')} must be a file`
+  if (file === '-') {
+    const reason = `is of no use on standard output: ${nameOf('audit.file')} must be a file`
     return refused({ rotation, retention, ship, witnesses, stamps, secondSealKey }, reason)
   }
-  if (settings.auditSeals === 'on') return []
-  const reason = `is of no use without seals: ${nameOf('auditSeals')} must be "on"`
+  if (seals === 'on') return []
+  const reason = `is of no use without seals: ${nameOf('audit.seals')} must be "on"`
   return refused({ witnesses, stamps, secondSealKey }, reason)
 }
 
-/** Each undefined where it is not configured. */
-type Kept = {
-  readonly [Key in
-    | 'auditRotation'
-    | 'auditRetention'
-    | 'auditShip'
-    | 'auditWitnesses'
-    | 'auditStamps'
-    | 'auditSecondSealKey']: unknown
-}
-
-export function auditSettings({ rotation, retention, ship, ...written }: WrittenAudit): AuditSettings {
+export function auditSettings({ rotation, retention, ship, ...written }: WrittenAudit): WrittenVouching {
   return {
-    auditFile: written.file,
-    auditDurability: written.durability,
-    auditSeals: written.seals,
-    auditSealKeyFile: written.sealKeyFile,
-    auditSecondSealKey: written.secondSealKey,
-    auditOrigin: written.origin,
-    auditRotation: rotation && {
+    ...written,
+    rotation: rotation && {
       maxBytes: rotation.maxBytes,
       maxAgeMs: rotation.maxAge === undefined ? undefined : windowToMs(rotation.maxAge),
       compress: rotation.compress,
     },
-    auditRetention: retention && {
-      keepMs: windowToMs(retention.keep),
-      unsealed: retention.unsealed,
-    },
-    auditShip: ship && { directory: ship.directory, s3: ship.s3 && bucketOf(ship.s3) },
+    retention: retention && { keepMs: windowToMs(retention.keep), unsealed: retention.unsealed },
+    ship: ship && { directory: ship.directory, s3: ship.s3 && bucketOf(ship.s3) },
   }
 }
 

@@ -29,7 +29,7 @@ export function remainingFaults({ env, configFile, file, readFile }: Known): Fau
   ]
   const faults = read.flatMap((one) => one.faults ?? [])
   if (file === undefined) return faults
-  faults.push(...(loadVouching({ configFile, written: file, readFile }).faults ?? []))
+  faults.push(...(loadVouching({ configFile, written: file.audit, readFile }).faults ?? []))
   // The default group has the targets of the environment, if it names any.
   if (env.GATEWAY_UPSTREAM !== undefined) return faults
   const groups = { groups: file.upstreamGroups, upstreams: file.upstreams }

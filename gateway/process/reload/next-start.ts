@@ -24,7 +24,7 @@ export function nextStartFaults({
     faults.push(
       ...(loadFile(wanted.adminTokenFile, parseAdminToken, { namedBy: NAMES.adminTokenFile }).faults ?? []),
     )
-  if (needsRestart.some((key) => key.startsWith('audit.'))) faults.push(...sealKeyFaults(wanted))
+  if (needsRestart.some((key) => key.startsWith('audit.'))) faults.push(...sealKeyFaults(wanted.audit))
   return faults
 }
 

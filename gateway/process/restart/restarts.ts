@@ -149,8 +149,8 @@ export class Restarts {
 
 /** What must be the same before and after, as the operator names it. */
 export function placesOf(settings: Settings): Places {
-  const { host, port, tls, adminHost, adminPort, dataDir, auditFile } = settings
-  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile }
+  const { host, port, tls, adminHost, adminPort, dataDir, audit } = settings
+  return { host, port, 'tls.port': tls?.port, adminHost, adminPort, dataDir, auditFile: audit.file }
 }
 
 function differenceOf(ours: Places, theirs: Places): string | undefined {

@@ -11,12 +11,15 @@ import type { StartupConfiguration } from '../startup-configuration.ts'
 function loggedTrail(t: TestContext) {
   const logged: string[] = []
   const write = (_: object, message: string) => logged.push(message.replace('the audit trail ', ''))
-  const settings = { auditFile: `${temporaryDirectory(t)}/audit.ndjson`, auditDurability: 'written' }
-  const startup = { settings, log: { info: write, error: write } } as unknown as StartupConfiguration
+  const audit = { file: `${temporaryDirectory(t)}/audit.ndjson`, durability: 'written' }
+  const startup = {
+    settings: { audit },
+    log: { info: write, error: write },
+  } as unknown as StartupConfiguration
   const disk = smallDisk(t)
   const trail = openTrail(trailOptions(startup, createMetrics({ version: '1.2.3' })))
   t.after(() => trail.close('end'))
-  return { trail, disk, logged, file: settings.auditFile }
+  return { trail, disk, logged, file: audit.file }
 }
 
 test('the log says once per outage that the trail can be written again', async (t) => {

@@ -6,11 +6,11 @@ import { type TestContext, test } from 'node:test'
 import { EMPTY_ROOT } from '../../audit/seals/hashes.ts'
 import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
 import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
-import type { Settings } from '../../config/settings.ts'
+import type { AuditSettings } from '../../config/settings.ts'
 import { prepareSeals, sealKeyFaults } from '../seal-trail.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 
-const WITH_SECOND = { auditSecondSealKey: 'ml-dsa-44' } as const
+const WITH_SECOND = { secondSealKey: 'ml-dsa-44' } as const
 
 /** A data directory whose log has a checkpoint of an Ed25519 key alone. */
 function sealedDirectory(t: TestContext) {
@@ -25,9 +25,11 @@ function sealedDirectory(t: TestContext) {
   const logged: string[] = []
   const tell = (_: object, message: string) => logged.push(message)
   const log = { info: tell, warn: tell }
-  const settings = { auditFile, auditSeals: 'on', dataDir }
-  const prepare = (changed: Partial<Settings> = {}) =>
-    prepareSeals({ settings: { ...settings, ...changed }, log } as unknown as StartupConfiguration)
+  const audit = { file: auditFile, seals: 'on' }
+  const prepare = (changed: Partial<AuditSettings> = {}) => {
+    const settings = { audit: { ...audit, ...changed }, dataDir }
+    return prepareSeals({ settings, log } as unknown as StartupConfiguration)
+  }
   return { key, second: mlDsaKeyFile(key), directory, logged, prepare }
 }
 
@@ -82,10 +84,10 @@ test('a second key that is no longer asked for stays where it is, signs nothing,
 
 test('beside a key that is named the second is not made, but asked for by the command that makes it', (t) => {
   const { key, second, logged, prepare } = sealedDirectory(t)
-  const named = { ...WITH_SECOND, auditSealKeyFile: key }
+  const named = { ...WITH_SECOND, sealKeyFile: key }
   const told = new RegExp(`${second} .*countersign audit key --second ${key}`)
   assert.throws(() => prepare(named), told)
-  const [fault] = sealKeyFaults({ auditFile: 'a.ndjson', auditSeals: 'on', ...named })
+  const [fault] = sealKeyFaults({ file: 'a.ndjson', seals: 'on', ...named })
   assert.match(fault?.reason ?? '', told)
   assert.deepEqual([existsSync(second), logged], [false, []])
   makeMlDsaKey(key)

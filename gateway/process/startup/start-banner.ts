@@ -19,7 +19,7 @@ export function startBanner(
   at: ListeningAt,
 ): string {
   const { settings, limits, version } = startup
-  const { host, adminHost, upstreams, routes, configFile, limitsFile, auditFile } = settings
+  const { host, adminHost, upstreams, routes, configFile, limitsFile, audit } = settings
   const own = configFile === DEFAULT_FILES.configFile ? '' : ` --config ${configFile} --limits ${limitsFile}`
   const base = `http://${reachable(host)}:${at.port}`
   const rows: [string, string][] = [
@@ -30,7 +30,7 @@ export function startBanner(
     ['admin', `http://${reachable(adminHost)}:${at.adminPort}`],
     ['routes', `${routes.length} in ${configFile}`],
     ['limits', `${limits.value.length} in ${limitsFile}, in force as soon as you save it`],
-    ['audit', auditFile === '-' ? 'standard output' : auditFile],
+    ['audit', audit.file === '-' ? 'standard output' : audit.file],
   ]
   const tried = toTry(routes)
   const next = [`curl -i ${base}${tried}`, `npx -- countersign explain route GET ${tried}${own}`]
