@@ -56,11 +56,22 @@ export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
 
-/** Where a fault says that a key of a row is. @param index among all routes */
-export function placeOfKey(
+/**
+ * What is wrong with a key of each route. A key that a row of `openapi.rows` lays over several operations is named once,
+ * with that row.
+ */
+export function keyFaults<R extends { readonly laidAt?: Readonly<Record<string, number>> | undefined }>(
   file: string,
-  { documentedAt }: { readonly documentedAt?: string | undefined },
-  { index, key }: { readonly index: number; readonly key: string },
-): Pick<Fault, 'file' | 'path'> {
-  return { file, path: documentedAt === undefined ? `$.routes[${index}].${key}` : '$.openapi.rows' }
+  routes: readonly R[],
+  faultOf: (route: R) => { readonly key: string; readonly reason: string } | undefined,
+): Fault[] {
+  const faults = new Map<string, Fault>()
+  for (const [index, route] of routes.entries()) {
+    const found = faultOf(route)
+    if (found === undefined) continue
+    const laidAt = route.laidAt?.[found.key]
+    const path = `${laidAt === undefined ? `$.routes[${index}]` : `$.openapi.rows[${laidAt}]`}.${found.key}`
+    if (!faults.has(path)) faults.set(path, { file, path, reason: found.reason })
+  }
+  return [...faults.values()]
 }

@@ -15,6 +15,7 @@ const NO_POLICY = {
   isShadow: false,
   operations: undefined,
   documentedAt: undefined,
+  laidAt: undefined,
   leniency: undefined,
   cors: undefined,
   sending: undefined,

@@ -23,7 +23,7 @@ import {
   versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
-import type { Settings, StepUp } from './settings.ts'
+import type { Route, Settings, StepUp } from './settings.ts'
 import { checkGroups, upstreamGroups } from './upstreams/group-rules.ts'
 
 /** Settings that need the environment, or another file, to be complete. */
@@ -52,7 +52,7 @@ export interface GatewayFile
 }
 
 /** A row of the file, or one that an operation of `openapi` stands for. */
-type WrittenRoute = WrittenGateway['routes'][number] & { readonly documentedAt?: string }
+type WrittenRoute = WrittenGateway['routes'][number] & Partial<Pick<Route, 'documentedAt' | 'laidAt'>>
 
 /** What a row has that names no more than it must. */
 const ROUTE_DEFAULTS = Object.fromEntries(
@@ -102,8 +102,7 @@ export function parseGatewayFile(
   const own = json.faults()
   if (own.length > 0) return { faults: own }
   const documented = documentedRoutes(written.openapi, written.routes, readFile)
-  for (const { index, reason } of documented.unfit)
-    json.refuse({ path: `$.openapi.rows[${index}].path`, reason })
+  for (const { at, reason } of documented.unfit) json.refuse({ path: `$.openapi.rows${at}`, reason })
   const faults = [...json.faults(), ...documented.faults]
   return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
 }
@@ -168,6 +167,7 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       ...routePolicy(route, written),
       operations: documented.operations[index],
       documentedAt: route.documentedAt,
+      laidAt: route.laidAt,
     })),
   }
 }
@@ -177,7 +177,7 @@ function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readon
 }
 
 /** A list of scopes is one set. */
-function scopeSets(scopes: WrittenRoute['scopes']): Settings['routes'][number]['scopes'] {
+function scopeSets(scopes: WrittenRoute['scopes']): Route['scopes'] {
   const sets = scopes.filter((one) => typeof one !== 'string')
   return sets.length > 0 || scopes.length === 0 ? sets : [scopes as readonly string[]]
 }

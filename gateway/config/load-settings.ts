@@ -1,5 +1,5 @@
 import { configFiles, type Environment, NAMES, parseEnvironment } from './environment.ts'
-import { ENVIRONMENT, type Fault, type Parsed, placeOfKey } from './faults.ts'
+import { ENVIRONMENT, type Fault, keyFaults, type Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
@@ -261,16 +261,16 @@ function issuerConflicts(merged: Merged, configFile: string, place: Place): Faul
     if (reason !== undefined) faults.push({ ...place('issuer', 'jwksUri'), reason })
   }
   const names = [issuer, ...issuers.map((other) => other.issuer)]
-  for (const [index, route] of merged.routes.entries()) {
-    const { trustIssuers = [], auth } = route
-    const unknown = [...trustIssuers].find((name) => !names.includes(name))
-    const refuse = (reason: string) =>
-      faults.push({ ...placeOfKey(configFile, route, { index, key: 'trustIssuers' }), reason })
-    if (unknown !== undefined)
-      refuse(`names no issuer that is trusted: "${unknown}"; the issuers are ${names.join(', ')}`)
-    else if (route.trustIssuers !== undefined && !auth.has('bearer'))
-      refuse('needs "bearer" in "auth": only tokens have an issuer')
-  }
+  const trustFaults = keyFaults(configFile, merged.routes, ({ trustIssuers, auth }) => {
+    const unknown = [...(trustIssuers ?? [])].find((name) => !names.includes(name))
+    const reason =
+      unknown === undefined
+        ? 'needs "bearer" in "auth": only tokens have an issuer'
+        : `names no issuer that is trusted: "${unknown}"; the issuers are ${names.join(', ')}`
+    const isGood = unknown === undefined && (trustIssuers === undefined || auth.has('bearer'))
+    return isGood ? undefined : { key: 'trustIssuers', reason }
+  })
+  faults.push(...trustFaults)
   const reason = profile === 'fapi' ? fapiUriFault(jwksUri) : undefined
   if (reason !== undefined) faults.push({ ...place('jwksUri', 'upstreams'), reason })
   return faults

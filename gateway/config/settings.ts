@@ -46,7 +46,7 @@ export interface StepUp {
 export interface Route {
   /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
   readonly path: string
-  /** Undefined: every method but CONNECT and TRACE. */
+  /** Undefined: every registered method but CONNECT and TRACE. */
   readonly methods: ReadonlySet<string> | undefined
   readonly auth: ReadonlySet<RouteAuth>
   /** Sets of which the caller must hold one whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: none is asked for. */
@@ -87,6 +87,8 @@ export interface Route {
     | undefined
   /** File and pointer of the operation that the row stands for; undefined: gateway.json has the row. */
   readonly documentedAt: string | undefined
+  /** Of each key that `openapi.rows` lays over that operation: the index of its row. */
+  readonly laidAt: Readonly<Record<string, number>> | undefined
 }
 
 /** An OpenAPI document in force. Plain data. */

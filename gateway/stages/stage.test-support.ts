@@ -161,6 +161,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     webhookClient: undefined,
     operations: undefined,
     documentedAt: undefined,
+    laidAt: undefined,
     screening: undefined,
     isShadow: false,
     leniency: undefined,

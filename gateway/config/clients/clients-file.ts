@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto'
 import { keysOf, type Principal } from '../../principal.ts'
-import { type Fault, type Parsed, placeOfKey } from '../faults.ts'
+import { type Fault, keyFaults, type Parsed } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
 import type { CLIENT_KEYS, CLIENTS_FILE } from '../keys/clients-keys.ts'
 import type { Written } from '../keys/key-types.ts'
@@ -93,15 +93,14 @@ export function webhookClientFaults(
   file: string,
   routes: readonly {
     readonly webhookClient: string | undefined
-    readonly documentedAt?: string | undefined
+    readonly laidAt?: Readonly<Record<string, number>> | undefined
   }[],
   { byWebhookClient }: Pick<ClientTable, 'byWebhookClient'>,
 ): Fault[] {
-  return routes.flatMap((route, index) => {
-    const { webhookClient: client } = route
-    if (client === undefined || byWebhookClient.has(client)) return []
+  return keyFaults(file, routes, ({ webhookClient: client }) => {
+    if (client === undefined || byWebhookClient.has(client)) return undefined
     const reason = `names no client of clients.json with "hmac": ${JSON.stringify(client)}`
-    return [{ ...placeOfKey(file, route, { index, key: 'webhookClient' }), reason }]
+    return { key: 'webhookClient', reason }
   })
 }
 

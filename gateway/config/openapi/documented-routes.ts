@@ -8,7 +8,7 @@ import { foldedPattern, operationRows } from '../rules/row-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
-import { laidOver, type OperationRow } from './operation-rows.ts'
+import { laidOver, type OperationRow, type UnfitKey } from './operation-rows.ts'
 
 /** The keys of a row that decide which operations it covers. */
 type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
@@ -20,6 +20,7 @@ interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> 
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly (readonly string[])[]
   readonly documentedAt: string
+  readonly laidAt: Readonly<Record<string, number>>
 }
 
 /** Operations whose requests are validated, by method. */
@@ -33,8 +34,8 @@ export interface DocumentedRoutes {
   readonly operations: readonly (ValidatedOperations | undefined)[]
   /** Of the document. */
   readonly faults: readonly Fault[]
-  /** Of rows of `openapi.rows`: their indexes, and what is wrong. */
-  readonly unfit: readonly { readonly index: number; readonly reason: string }[]
+  /** Of rows of `openapi.rows`. */
+  readonly unfit: readonly UnfitKey[]
 }
 
 const NONE = { rows: [], operations: [], unfit: [] }
@@ -92,8 +93,9 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
     const reason = sameElsewhere(first) ?? nearlySame(path, own, covering)
     if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
     if (covering === undefined) {
-      const keys = laid.keysOf(operation)
-      rows.push({ ...keys, path, methods: [method], auth, scopes, documentedAt: `${file}#${pointer}` })
+      const { keys, laidAt } = laid.keysOf(operation)
+      const documentedAt = `${file}#${pointer}`
+      rows.push({ ...keys, path, methods: [method], auth, scopes, documentedAt, laidAt })
       operations.push(validatedBy(keys.validateRequests))
     } else {
       validated[covering] = { ...validated[covering], ...validatedBy(own[covering]?.validateRequests) }

@@ -59,7 +59,7 @@ test('a row has every default that a row of the file has', () => {
     { path: '/b', methods: ['GET'], auth: ['none'] },
   ])
   const [own, documented] = settings!.routes
-  assert.deepEqual({ ...documented, path: '/b', documentedAt: undefined }, own)
+  assert.deepEqual({ ...documented, path: '/b', documentedAt: undefined, laidAt: undefined }, own)
 })
 
 test('security says who may call, and schemes that do not say what they are must be named', () => {

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { webhookClientFaults } from '../clients/clients-file.ts'
 import { parseGatewayFile } from '../gateway-file.ts'
+import { loadSettings } from '../load-settings.ts'
 
 const operation = { responses: { 200: { description: 'x' } }, security: [{ user: ['read'] }] }
 const DOCUMENT = {
@@ -102,6 +104,47 @@ test('a row that fits no operation is a fault that names what was meant', () => 
   assert.match(faultOf([{ path: '/v2/*' }]), /fits no operation/)
   const own = [{ path: '/v1/other', auth: ['none'] }]
   assert.match(faultOf([{ path: '/v1/other', timeoutMs: 1 }], own), /rows of \$\.routes take the place/)
+})
+
+test('a name to mask that no operation of a row has is a fault', () => {
+  assert.match(
+    faultOf([{ path: '/v1/*', mask: ['id', 'ids'] }]),
+    /^\$\.openapi\.rows\[0\]\.mask\[1\]: must be a parameter of an operation that "\/v1\/\*" fits, but is "ids"; did you mean "id"\?$/,
+  )
+  assert.match(faultOf([{ path: '/v1/users/{id}', mask: ['x'] }]), /mask\[0\]: must be a parameter/)
+  assert.deepEqual(routeOf([{ path: '/v1/*', mask: ['id'] }], '/v1/users/{id}', 'GET')?.mask, ['id'])
+  assert.match(
+    faultOf([{ path: '/v1/*', methods: ['POST'], mask: ['id'] }]),
+    /mask\[0\]: must be a parameter/,
+  )
+})
+
+test('a fault in a key laid over operations is told once, with the row that the key is from', () => {
+  const rows = [
+    { path: '/v1/users', timeoutMs: 1 },
+    {
+      path: '/v1/*',
+      trustIssuers: ['https://bank.example'],
+      webhookClient: 'nobody',
+      maxAuthAge: '5m',
+    },
+  ]
+  const text = JSON.stringify({ openapi: { file: 'api.json', rows }, routes: [] })
+  const open = { ...DOCUMENT, paths: { '/users': { get: { ...operation, security: [] } } } }
+  const placesIn = (document: object) =>
+    loadSettings({}, (file) => (file === 'api.json' ? JSON.stringify(document) : text)).faults?.map(
+      ({ path, reason }) => `${path}: ${reason.slice(0, 15)}`,
+    )
+  assert.deepEqual(placesIn(DOCUMENT), [
+    '$.openapi.rows[1].trustIssuers: names no issuer',
+    '$.openapi.rows[1].webhookClient: needs "hmac" in',
+  ])
+  assert.deepEqual(placesIn(open)?.slice(2), ['$.openapi.rows[1].maxAuthAge: must not be ask'])
+  const { value } = parse(rows)
+  assert.deepEqual(
+    webhookClientFaults('g', value!.routes, { byWebhookClient: new Map() }).map(({ path }) => path),
+    ['$.openapi.rows[1].webhookClient'],
+  )
 })
 
 test('who may call, and keys, paths and values that no row may have, are faults with their place', () => {

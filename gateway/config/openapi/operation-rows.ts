@@ -1,4 +1,4 @@
-import { withoutNames } from '../../http/rules/path-template.ts'
+import { parametersOf, withoutNames } from '../../http/rules/path-template.ts'
 import { closestTo } from '../json/did-you-mean.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import type { operationRows } from '../rules/row-rules.ts'
@@ -8,6 +8,13 @@ import type { ApiOperation } from './openapi-document.ts'
 export type OperationRow = ReturnType<typeof operationRows>[number]
 
 type Keys = Partial<Omit<OperationRow, 'path' | 'methods'>>
+/** A part of a row that fits no operation. */
+export interface UnfitKey {
+  /** Its place in `openapi.rows`: `[2].path`. */
+  readonly at: string
+  readonly reason: string
+}
+
 type Operation = Pick<ApiOperation, 'path' | 'method'>
 
 /** The rows laid over the operations of a description. */
@@ -15,9 +22,10 @@ export function laidOver(
   rows: readonly OperationRow[],
   operations: readonly Operation[],
 ): {
-  keysOf(operation: Operation): Keys
-  /** Rows that say nothing of any operation that was asked for. */
-  unfit(): { readonly index: number; readonly reason: string }[]
+  /** Also of each key the index of its row. */
+  keysOf(operation: Operation): { readonly keys: Keys; readonly laidAt: Readonly<Record<string, number>> }
+  /** What says nothing of any operation that was asked for. */
+  unfit(): UnfitKey[]
 } {
   const used = new Set<OperationRow>()
   // The more specific ones come last: their keys count.
@@ -26,12 +34,19 @@ export function laidOver(
     keysOf(operation) {
       const fitting = ordered.filter((row) => covers(row.path, operation.path) && isFor(row, operation))
       for (const row of fitting) used.add(row)
-      return Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path)))
+      return {
+        keys: Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path))),
+        laidAt: Object.fromEntries(
+          fitting.flatMap((row) => Object.keys(row).map((key) => [key, rows.indexOf(row)])),
+        ),
+      }
     },
     unfit: () =>
-      [...rows.entries()]
-        .filter(([, row]) => !used.has(row))
-        .map(([index, row]) => ({ index, reason: whyUnfit(row, operations) })),
+      [...rows.entries()].flatMap(([index, row]) =>
+        used.has(row)
+          ? unfitMask(row, operations).map(({ at, reason }) => ({ at: `[${index}]${at}`, reason }))
+          : [{ at: `[${index}].path`, reason: whyUnfit(row, operations) }],
+      ),
   }
 }
 
@@ -54,6 +69,20 @@ function keysFor({ path: own, methods: _, ...keys }: OperationRow, path: string)
   // The row of an operation is no prefix: it gets the whole path.
   const rest = path.slice(own.length - '/*'.length)
   return { ...keys, rewrite: { path: prefix === '/' ? rest : prefix + rest } }
+}
+
+/** A prefix may mask what only some of its operations have. */
+function unfitMask(row: OperationRow, operations: readonly Operation[]): UnfitKey[] {
+  if (row.mask === undefined) return []
+  const fitting = operations.filter((one) => covers(row.path, one.path) && isFor(row, one))
+  const names = new Set(fitting.flatMap(({ path }) => parametersOf(path).map(({ name }) => name)))
+  return row.mask.flatMap((name, index) => {
+    if (names.has(name)) return []
+    const meant = closestTo(name, names)
+    const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
+    const fit = `must be a parameter of an operation that ${JSON.stringify(row.path)} fits`
+    return [{ at: `.mask[${index}]`, reason: `${fit}, but is ${JSON.stringify(name)}${hint}` }]
+  })
 }
 
 function whyUnfit(row: OperationRow, operations: readonly Operation[]): string {

@@ -32,8 +32,8 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     checkCors(json, at, row)
     checkSending(json, at, row)
     json.check(`${at}.mode`, row, shadowFault)
-    const isLaid = at.startsWith('$.openapi') && row.path?.endsWith('/*')
-    if (json.sound(`${at}.path`) && !isLaid)
+    // Those of a row laid over operations are compared with the paths of the document.
+    if (json.sound(`${at}.path`) && !at.startsWith('$.openapi'))
       json.checkEach(`${at}.mask`, row.mask, (name) =>
         parametersOf(row.path).some((one) => one.name === name)
           ? undefined

@@ -1,5 +1,5 @@
 import { withoutNames } from '../../http/rules/path-template.ts'
-import { type Fault, placeOfKey } from '../faults.ts'
+import { type Fault, keyFaults } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { Route } from '../settings.ts'
@@ -98,22 +98,18 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
 /** Only a webhook has a sender that a row can name. */
 export function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
   const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
-  return routes.flatMap((route, index) =>
-    route.webhookClient === undefined || route.auth.has('hmac')
-      ? []
-      : [{ ...placeOfKey(file, route, { index, key: 'webhookClient' }), reason }],
+  return keyFaults(file, routes, ({ webhookClient, auth }) =>
+    webhookClient === undefined || auth.has('hmac') ? undefined : { key: 'webhookClient', reason },
   )
 }
 
 /** Only an access token says how a user was authenticated. */
 export function stepUpConflicts(file: string, routes: readonly Route[]): Fault[] {
-  return routes.flatMap((route, index) => {
-    const { stepUp, auth } = route
-    if (stepUp === undefined || (auth.has('bearer') && !auth.has('none'))) return []
+  return keyFaults(file, routes, ({ stepUp, auth }) => {
+    if (stepUp === undefined || (auth.has('bearer') && !auth.has('none'))) return undefined
     const reason = auth.has('none')
       ? 'must not be asked for where "auth" has "none": anyone passes without it'
       : 'must not be asked for where "auth" has no "bearer": only an access token says how a user was authenticated'
-    const key = stepUp.acr === undefined ? 'maxAuthAge' : 'acr'
-    return [{ ...placeOfKey(file, route, { index, key }), reason }]
+    return { key: stepUp.acr === undefined ? 'maxAuthAge' : 'acr', reason }
   })
 }
