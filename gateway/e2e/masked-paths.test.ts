@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:http2'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -8,6 +9,7 @@ import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
 import { pseudonym } from '../http/rules/policy/path-mask.ts'
 import { ISSUER } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
+import { ask } from './http2-client.ts'
 import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -118,5 +120,36 @@ describe('a masked parameter', () => {
     assert.match(hex, /^[0-9a-f]{16}$/)
     const found = run(['find', '--path', hex, gateway.auditFile]).trim().split('\n')
     assert.equal(found.length, 8)
+  })
+
+  it('reaches neither trail nor log when it comes by HTTP/2, or when an edit adds its mask', async () => {
+    const row = { path: '/cards/{number}', auth: ['none'] }
+    const edited = (mask?: readonly string[]) => ({
+      upstream: upstream.url,
+      http2: true,
+      routes: [{ ...row, mask }],
+    })
+    const other = await startGateway({ config: edited(), env: { GATEWAY_LOG_LEVEL: 'debug' } })
+    const session = connect(other.url)
+    const pathOf = async (path: string, id: string) => {
+      await ask(session, { path, headers: { 'x-request-id': id } })
+      const [request, response] = await other.pair(id)
+      assert.equal(request.path, response.path)
+      return request.path
+    }
+    assert.equal(await pathOf('/cards/4111111111111111', 'before'), '/cards/4111111111111111')
+    writeFileSync(join(other.dir, 'gateway.json'), JSON.stringify(edited(['number'])))
+    await until(() => other.process.lines.find(({ msg }) => msg === 'settings in force'))
+    // The connection is older than the edit.
+    const shown = await pathOf(`/cards/%35500000000000004?x=1`, 'after')
+    const key = readFileSync(join(other.dir, 'data', 'mask-key'), 'utf8').trim()
+    assert.equal(shown, `/cards/{number:${pseudonym('5500000000000004', key)}}`)
+    assert.equal(await pathOf('/cards/5500000000000004/x', 'unknown'), '/cards')
+    assert.equal(await pathOf('/cards/5500000000000004;x', 'refused'), '-')
+    session.close()
+    await other.end()
+    const told = readFileSync(other.auditFile, 'utf8') + JSON.stringify(other.process.lines)
+    assert.ok(!told.includes('500000000000004'), told)
+    assert.ok(upstream.seen.some(({ url }) => url?.includes('5500000000000004')))
   })
 })

@@ -186,3 +186,36 @@ test('a client whose webhooks have no way in is warned of: without keyId, and na
   ])
   assert.deepEqual(clientWarnings([{ webhookClient: 'd' }, { webhookClient: 'a' }], rows), [])
 })
+
+test('a row that shows whole what a row beside it masks is warned of, with both', () => {
+  const told = (...routes: object[]) => {
+    const { value, faults } = parseGatewayFile(
+      'g',
+      JSON.stringify({ routes: routes.map((row) => ({ auth: ['none'], ...row })) }),
+    )
+    assert.deepEqual(faults, undefined)
+    return settingsWarnings(value!).flatMap(
+      (text) => / does not mask what (.+) masks?: /.exec(text)?.[0] ?? [],
+    )
+  }
+  const iban = { path: '/accounts/{iban}', methods: ['GET'], mask: ['iban'] }
+  const day = { path: '/accounts/{iban}/days/{day}', mask: ['iban'] }
+  assert.deepEqual(told(iban, { path: '/accounts/*' }), [' does not mask what /accounts/{iban} masks: '])
+  assert.deepEqual(told(iban, day, { path: '/*' }), [
+    ' does not mask what /accounts/{iban}, /accounts/{iban}/days/{day} mask: ',
+  ])
+  const beside: [row: object, isTold: boolean][] = [
+    [{ path: '/accounts/{iban}', methods: ['POST'] }, true],
+    [{ path: '/accounts/{id}/secret' }, true],
+    [{ path: '/accounts/{day}/days/{iban}', mask: ['iban'] }, true],
+    [{ path: '/accounts/{id}/secret', mask: ['id'] }, false],
+    [{ path: '/accounts/list/*' }, false],
+    [{ path: '/accounts/list' }, false],
+    [{ path: '/accounts' }, false],
+    [{ path: '/open/*' }, false],
+    [{ path: '/open/{iban}' }, false],
+  ]
+  for (const [row, isTold] of beside)
+    assert.equal(told(iban, row).length, Number(isTold), JSON.stringify(row))
+  assert.deepEqual(told({ ...iban, mask: undefined }, { path: '/accounts/*' }), [])
+})

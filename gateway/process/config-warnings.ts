@@ -9,7 +9,14 @@ import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route, Settings } from '../config/settings.ts'
 import { groupWarnings } from '../config/upstreams/group-rules.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
-import { fixedLength, isTemplate, patternsMeet } from '../http/rules/path-template.ts'
+import {
+  fixedLength,
+  isTemplate,
+  parametersOf,
+  partsOf,
+  patternsMeet,
+  segmentsOf,
+} from '../http/rules/path-template.ts'
 import { patternOf, type Rewrite } from '../http/rules/policy/sending-policy.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
@@ -64,7 +71,39 @@ export function settingsWarnings(
     ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
     ...rewriteWarnings(routes),
+    ...maskWarnings(routes),
   ]
+}
+
+/** One sentence for each row whose paths may show a value that another row masks. */
+function maskWarnings(routes: readonly Route[]): readonly string[] {
+  const masked = routes.flatMap(({ path, mask }) =>
+    mask === undefined
+      ? []
+      : [{ path, places: parametersOf(path).filter(({ name }) => mask.includes(name)) }],
+  )
+  if (masked.length * routes.length > MAX_PAIRS) return []
+  return routes.flatMap((row) => {
+    const shown = masked.filter(({ path, places }) => places.some(({ at }) => shows(row, path, at)))
+    const names = [...new Set(shown.map(({ path }) => path))]
+    return named(names).map(
+      (list) =>
+        `${row.path} does not mask what ${list} ${names.length === 1 ? 'masks' : 'mask'}: audit trail, spans and log show such values in its paths`,
+    )
+  })
+}
+
+/** Whether a row's paths can begin as those of a template do, with a segment of which the row masks nothing. */
+function shows({ path, mask }: Route, template: string, at: number): boolean {
+  const segment = segmentsOf(path)[at] ?? '*'
+  const isOpen =
+    segment === '*' ||
+    (isTemplate(segment) && !partsOf(segment).names.some((name) => mask?.includes(name) === true))
+  const begin = (of: string) =>
+    `/${segmentsOf(of)
+      .slice(0, at + 1)
+      .join('/')}`
+  return isOpen && patternsMeet(begin(path), begin(template))
 }
 
 /** One sentence for each row whose rewritten paths are those of another row for other callers. */
