@@ -2,7 +2,16 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
-import { type Progress, ProgressCount } from './vouched-progress.ts'
+
+/** How far something beside the log has followed it. */
+export interface Progress {
+  /** Leaves of the newest checkpoint of the log. */
+  readonly sealed: number
+  /** Leaves of the newest one that the other side has vouched for. */
+  readonly vouched: number
+  /** Since when there has been another checkpoint, milliseconds since the epoch; undefined: there is none. */
+  readonly behindSinceMs: number | undefined
+}
 
 export interface PacedRoundsOptions {
   /** Directory of the log. */
@@ -28,9 +37,12 @@ const NEVER = Number.POSITIVE_INFINITY
  * that failed.
  */
 export abstract class PacedRounds {
-  protected readonly count: ProgressCount
+  protected progress: Progress
   protected readonly aborted = new AbortController()
   readonly #options: PacedRoundsOptions
+  /** When the first checkpoint came after the one that is asked about. */
+  #newerSinceMs: number | undefined
+  #askedSize: number
   #isWanted = false
   #isRunning = false
   #begunMs: number
@@ -45,7 +57,8 @@ export abstract class PacedRounds {
     last: { readonly size: number; readonly ageMs: number } | undefined,
   ) {
     this.#options = options
-    this.count = new ProgressCount(last?.size ?? 0)
+    this.#askedSize = last?.size ?? 0
+    this.progress = { sealed: 0, vouched: this.#askedSize, behindSinceMs: undefined }
     this.#begunMs = performance.now() - (last?.ageMs ?? NEVER)
   }
 
@@ -57,11 +70,16 @@ export abstract class PacedRounds {
 
   /** A checkpoint of so many leaves stands on disk. */
   sealed(size: number): void {
-    if (this.count.sealed(size, Date.now())) {
+    const nowMs = Date.now()
+    const { vouched, behindSinceMs = nowMs } = this.progress
+    this.progress = { sealed: size, vouched, behindSinceMs: size === vouched ? undefined : behindSinceMs }
+    // A smaller one, after a backup was put back, is asked about too: the others will say what they have seen.
+    if (size !== this.#askedSize) {
+      this.#newerSinceMs ??= nowMs
       this.#isWanted = true
       this.#schedule()
     }
-    this.#options.reports.progress(this.count.progress)
+    this.#options.reports.progress(this.progress)
   }
 
   /** Asks no more, and gives up what is under way. */
@@ -75,14 +93,16 @@ export abstract class PacedRounds {
     const bytes = readRegularFile(checkpointFile(this.#options.directory))
     const { text } = parseNote(bytes)
     const checkpoint = parseCheckpoint(text)
-    this.count.asked(checkpoint.size)
+    this.#askedSize = checkpoint.size
+    this.#newerSinceMs = undefined
     return { bytes, text, checkpoint }
   }
 
   /** The checkpoint of `newest` is vouched for. */
   protected vouched(): void {
-    this.count.vouched()
-    this.#options.reports.progress(this.count.progress)
+    const { sealed } = this.progress
+    this.progress = { sealed, vouched: this.#askedSize, behindSinceMs: this.#newerSinceMs }
+    this.#options.reports.progress(this.progress)
   }
 
   #schedule(): void {

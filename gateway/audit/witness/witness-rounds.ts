@@ -56,7 +56,7 @@ export class WitnessRounds extends PacedRounds {
   async finish(signal: AbortSignal): Promise<void> {
     this.close()
     await this.#done
-    const { sealed, vouched } = this.count.progress
+    const { sealed, vouched } = this.progress
     if (sealed === vouched) return
     this.#signal = signal
     const quorum = Promise.withResolvers<void>()
