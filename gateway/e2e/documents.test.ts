@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** Documents of a tree, without those of packages: `npm run bench` installs some below gateway/bench/peers. */
 function documentsIn(root: string): string[] {
-  return globSync('{*.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', {
+  return globSync('{*.md,docs/**/*.md,config/**/*.md,backend/**/*.md,gateway/**/*.md}', {
     cwd: root,
     exclude: ['**/node_modules/**'],
   })
