@@ -7,12 +7,12 @@ import { openApiFile } from '../config/openapi/openapi-document.ts'
 import { authOf } from '../config/openapi/request-security.ts'
 import { isHttp2Upstream, tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
 import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
+import { discoverIssuer } from './discovery/discover-issuer.ts'
 import { print } from './print.ts'
 
 /** Beside the program, in a checkout and in the package. */
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
 const SCHEMA_FILES = ['gateway', 'limits', 'clients'].map((name) => `${name}.schema.json`)
-const EVERYTHING = { routes: [{ path: '/*', auth: ['none'] }] }
 const GRPC_CLIENTS =
   'clients of gRPC need "tls" in gateway.json, or "http2": true without it (config/GRPC.md)'
 const LIMITS = [
@@ -34,11 +34,14 @@ export const command: Command = {
       about: 'your service: http, https, h2c or h2 (HTTP/2, gRPC too) with ://host:port, or unix:/path.sock',
     },
     openapi: { value: 'FILE', about: 'its OpenAPI document, JSON or YAML, which the routes follow' },
+    issuer: { value: 'URL', about: 'your identity provider, as the claim iss of its tokens has it' },
+    audience: { value: 'TEXT', about: 'what its tokens name as their audience: your API' },
     dir: { value: 'DIRECTORY', about: 'where to write; default config' },
   },
   about: [
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
-    'Without --openapi one route lets everything through, for anyone: limits, headers, audit trail and metrics, but no authentication. With it only what the document names is let through; what it secures by bearer tokens or client certificates the gateway demands.',
+    'Without --openapi and --issuer one route lets everything through, for anyone: limits, headers, audit trail and metrics, but no authentication. With it only what the document names is let through; what it secures by bearer tokens or client certificates the gateway demands.',
+    '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and has every request bring a token where no document says otherwise. Without a network the keys are those of the usual form, and it says so.',
     'gateway.json names the document, so an edit of the document is in force within a second. Rows of "routes" beside it take the place of its operations or add to them; "validateRequests" has requests checked against its schemas (config/README.md).',
   ],
   examples: [
@@ -47,20 +50,33 @@ export const command: Command = {
       'countersign init --upstream http://127.0.0.1:3000 --openapi openapi.json',
       'a route for each operation of the document',
     ],
+    [
+      'countersign init --upstream http://127.0.0.1:3000 --issuer https://id.example/realms/bank --audience https://api.example',
+      'every request needs a token of the provider',
+    ],
     ['countersign init --upstream h2c://127.0.0.1:50051', 'a service of gRPC without TLS'],
   ],
-  fault: 'a file is there already, or the document cannot be used',
-  run({ flags }) {
+  fault: 'a file is there already, or a document cannot be used',
+  async run({ flags }) {
     const upstream = flagValue(flags, 'upstream')
     if (upstream === undefined) throw new UsageFault('needs --upstream URL, your service')
     const reason = upstreamFault(tidyUpstream(upstream))
     if (reason !== undefined) throw new UsageFault(`--upstream ${reason}`)
     const directory = flagValue(flags, 'dir') ?? 'config'
-    const { routing, notes: open } = routingFor(flagValue(flags, 'openapi'))
-    const notes = isHttp2Upstream(upstream) ? [...open, GRPC_CLIENTS] : open
+    const issuer = flagValue(flags, 'issuer')
+    const audience = flagValue(flags, 'audience')
+    if (issuer === undefined && audience !== undefined) throw new UsageFault('--audience needs --issuer URL')
+    const { routing, notes: open } = routingFor(flagValue(flags, 'openapi'), issuer !== undefined)
+    const provider = issuer === undefined ? undefined : await discoverIssuer(issuer, audience)
+    const notes = [...open, ...(provider?.notes ?? []), ...(isHttp2Upstream(upstream) ? [GRPC_CLIENTS] : [])]
     const gatewayFile = join(directory, 'gateway.json')
     const limitsFile = join(directory, 'limits.json')
-    const gateway = jsonFile({ $schema: './schemas/gateway.schema.json', upstream, ...routing })
+    const gateway = jsonFile({
+      $schema: './schemas/gateway.schema.json',
+      upstream,
+      ...provider?.keys,
+      ...routing,
+    })
     const { value, faults } = parseGatewayFile(gatewayFile, gateway)
     if (faults !== undefined)
       throw new CommandFault(`nothing was written:\n${faults.map(showFault).join('\n')}`)
@@ -71,6 +87,7 @@ export const command: Command = {
     const { routes } = value
     print(`${gatewayFile}: ${routes.length === 1 ? '1 route' : `${routes.length} routes`} to ${upstream}`)
     print(`${limitsFile}: 600 requests a minute for each address`)
+    if (provider !== undefined) print(`${issuer}: ${provider.found}`)
     for (const note of notes) print(`note: ${note}`)
     const named = directory === 'config' ? '' : ` --config ${gatewayFile} --limits ${limitsFile}`
     print(`next: npx -- countersign run${named}`)
@@ -84,8 +101,9 @@ interface Routing {
 }
 
 /** What gateway.json says of routes, with a note on each thing that the document leaves open. */
-function routingFor(file: string | undefined): Routing {
-  if (file === undefined) return { routing: EVERYTHING, notes: [] }
+function routingFor(file: string | undefined, hasIssuer: boolean): Routing {
+  if (file === undefined)
+    return { routing: { routes: [{ path: '/*', auth: [hasIssuer ? 'bearer' : 'none'] }] }, notes: [] }
   const { value, faults } = loadFile(file, (_, text) => {
     const document = openApiFile(file, text)
     return document.value === undefined ? { faults: document.faults() } : { value: document.value }
@@ -104,7 +122,7 @@ function routingFor(file: string | undefined): Routing {
     notes.push('anyone may call operations of which the document does not say who may (openapi.auth)')
   const hasTemplate = String(servers?.[0]?.url).includes('{')
   if (hasTemplate) notes.push('the first server is a template, so no base path is known (openapi.basePath)')
-  if (known.some(({ auth }) => auth === 'bearer'))
+  if (!hasIssuer && known.some(({ auth }) => auth === 'bearer'))
     notes.push('tokens need "issuer", "audience" and "jwksUri" in gateway.json')
   if (known.some(({ auth }) => auth === 'mtls'))
     notes.push('client certificates need "tls" with "clientCaFile", and clients.json')

@@ -130,6 +130,12 @@ describe('the command line', () => {
       after: 'countersign explain route GET /a/1',
       says: /1 route to [\s\S]*note: what the document does not name gets 404[\s\S]*GET \/a\/1: the operation openapi\.json#\/paths\/~1a~1\{id\}\/get, \/a\/\{id\}/,
     },
+    'countersign init --upstream http://127.0.0.1:3000 --issuer https://id.example/realms/bank --audience https://api.example':
+      {
+        before: 'mkdir -p new-4 && cd new-4',
+        after: 'countersign validate',
+        says: /https:\/\/id\.example\/realms\/bank: Keycloak, "tokens": "keycloak"; keys from https:\/\/id\.example\/realms\/bank\/protocol\/openid-connect\/certs, by the usual form, unchecked\nnote: check "jwksUri"[\s\S]*config\/gateway\.json: OK, routes: 1\n/,
+      },
     'countersign init --upstream h2c://127.0.0.1:50051': {
       before: 'mkdir -p new-3 && cd new-3',
       after: 'countersign validate',
@@ -340,6 +346,17 @@ describe('the command line', () => {
       ],
       ['countersign explain route GET /a%2Fb', 1, /400 invalid_target/],
       ['countersign init --upstream http://127.0.0.1:1', 1, /there already, and nothing is overwritten/],
+      [
+        'countersign init --upstream http://127.0.0.1:1 --issuer http://id.example/realms/bank',
+        2,
+        /--issuer must be https, or on this machine, but is "http:\/\/id\.example\/realms\/bank"/,
+      ],
+      [
+        'countersign init --upstream http://127.0.0.1:1 --issuer https://bank.eu.auth0.com',
+        2,
+        /--issuer of Auth0 ends with "\/": https:\/\/bank\.eu\.auth0\.com\//,
+      ],
+      ['countersign init --upstream http://127.0.0.1:1 --audience a', 2, /--audience needs --issuer URL/],
       ['countersign init --upstream localhost', 2, /--upstream must be http:\/\/host:port/],
       ['countersign init --upstream h2c://127.0.0.1:1/v1', 2, /--upstream must be .*h2c:\/\/host:port/],
       ["countersign validate $'\\e]0;owned\\a'", 1, /\\u001b\]0;owned\\u0007: \$: cannot be read/],

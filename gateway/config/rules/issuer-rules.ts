@@ -15,6 +15,8 @@ type WrittenTerms = Pick<
 /** FAPI 2.0 section 5.4.1. */
 const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
 const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
+/** What `init` writes where nobody says whom the tokens are for: no token of any provider has it. */
+export const UNSET_AUDIENCE = 'CHANGE-ME: the audience of your API'
 
 /** The issuer with every default filled in. */
 export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
@@ -22,13 +24,16 @@ export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   return { issuer, jwksUri, audience, scopes, ...issuerTerms(written) }
 }
 
-/** One sentence when routes accept bearer tokens and nobody named `issuer`, and one for each issuer without scopes when routes ask for any. */
+/** One sentence when routes accept bearer tokens and nobody named `issuer`, one when nobody named `audience` since `init`, and one for each issuer without scopes when routes ask for any. */
 export function issuerWarnings({
   issuer: own,
   issuerIsDefault,
+  audience,
   issuers,
   routes,
-}: Pick<Settings, 'issuer' | 'issuerIsDefault' | 'issuers' | 'routes'>): readonly string[] {
+}: Pick<Settings, 'issuer' | 'issuerIsDefault' | 'issuers' | 'routes'> & {
+  readonly audience?: Settings['audience'] | undefined
+}): readonly string[] {
   const accepting = routes.filter(({ auth }) => auth.has('bearer'))
   if (accepting.length === 0) return []
   const unnamed = `no issuer is set: routes accept bearer tokens of ${own}, which is the demonstration; set "issuer", "audience" and "jwksUri" (GATEWAY_ISSUER, GATEWAY_AUDIENCE, GATEWAY_JWKS_URI)`
@@ -37,6 +42,9 @@ export function issuerWarnings({
     : []
   return [
     ...(issuerIsDefault ? [unnamed] : []),
+    ...(audience === UNSET_AUDIENCE
+      ? [`"audience" is "${UNSET_AUDIENCE}": every token of ${own} is refused`]
+      : []),
     ...powerless.map(
       ({ issuer }) =>
         `the issuer ${issuer} has no "scopes": its tokens permit nothing on routes that ask for a scope`,

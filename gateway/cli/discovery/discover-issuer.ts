@@ -1,0 +1,187 @@
+import { fetchJson } from '../../auth/keys/jwks-fetch.ts'
+import type { DialectPreset } from '../../config/keys/token-keys.ts'
+import { UNSET_AUDIENCE } from '../../config/rules/issuer-rules.ts'
+import { isPrivateUrl, issuerFault, urlFault } from '../../config/rules/value-rules.ts'
+import { CommandFault, UsageFault } from '../command.ts'
+
+/** What gateway.json says of an identity provider. */
+interface IssuerKeys {
+  readonly issuer: string
+  readonly jwksUri: string
+  readonly audience: string
+  readonly tokens: DialectPreset
+}
+
+interface Discovered {
+  readonly keys: IssuerKeys
+  /** How the provider was recognised, and where its keys were found. */
+  readonly found: string
+  /** What nobody but the operator knows. */
+  readonly notes: readonly string[]
+}
+
+interface Provider {
+  readonly name: string
+  readonly preset: DialectPreset
+  readonly fits: (url: URL) => boolean
+  /** Where it publishes its keys, as far as that follows from the issuer. */
+  readonly jwksUri: (issuer: string) => string
+  /** Its issuers end with a slash. */
+  readonly hasSlash?: (url: URL) => boolean
+  /** What its access tokens name as their audience. */
+  readonly audience: string
+}
+
+/** The addresses of the keys are those of each provider's reference; config/RECIPES.md has them as a table. */
+const PROVIDERS: readonly Provider[] = [
+  {
+    name: 'Microsoft Entra',
+    preset: 'entra',
+    fits: ({ hostname }) => hostname === 'login.microsoftonline.com' || hostname === 'sts.windows.net',
+    jwksUri: entraKeys,
+    hasSlash: ({ hostname }) => hostname === 'sts.windows.net',
+    audience: 'the client id of the API for tokens v2, its URI for tokens v1',
+  },
+  {
+    name: 'Okta',
+    preset: 'okta',
+    fits: ({ hostname }) => /\.okta(?:preview)?\.com$/.test(hostname),
+    jwksUri: (issuer) => `${issuer}${new URL(issuer).pathname === '/' ? '/oauth2' : ''}/v1/keys`,
+    audience: 'the audience of the authorization server, such as api://default',
+  },
+  {
+    name: 'Auth0',
+    preset: 'auth0',
+    fits: ({ hostname }) => hostname.endsWith('.auth0.com'),
+    jwksUri: wellKnownKeys,
+    hasSlash: () => true,
+    audience: 'the identifier of the API',
+  },
+  {
+    name: 'Amazon Cognito',
+    preset: 'cognito',
+    fits: ({ hostname }) => /^(?:issuer-)?cognito-idp\.[a-z0-9-]+\.amazonaws\.com$/.test(hostname),
+    jwksUri: wellKnownKeys,
+    audience: 'the ids of the app clients, as a list',
+  },
+  {
+    name: 'Keycloak',
+    preset: 'keycloak',
+    fits: ({ pathname }) => pathname.includes('/realms/'),
+    jwksUri: (issuer) => `${issuer}/protocol/openid-connect/certs`,
+    audience: 'what an audience mapper of a client scope adds',
+  },
+  {
+    name: 'PingOne',
+    preset: 'ping',
+    fits: ({ hostname }) => hostname.startsWith('auth.pingone.'),
+    jwksUri: (issuer) => `${issuer}/jwks`,
+    audience: 'the audience of the resource',
+  },
+]
+const ANY: Provider = {
+  name: 'an unknown provider',
+  preset: 'rfc9068',
+  fits: () => true,
+  jwksUri: wellKnownKeys,
+  audience: 'what the provider calls the API',
+}
+
+/** For both forms of the discovery document together. */
+const TIMEOUT_MS = 5_000
+
+/**
+ * Finds out what gateway.json must say of an identity provider: from its discovery document (OpenID Connect Discovery 1.0, else
+ * RFC 8414), and without it from the form of its issuer.
+ *
+ * @throws UsageFault when it is no issuer, CommandFault when its document is that of another or names no usable keys
+ */
+export async function discoverIssuer(
+  issuer: string,
+  audience: string | undefined,
+  fetch = fetchJson,
+): Promise<Discovered> {
+  const fault = issuerFault(issuer)
+  if (fault !== undefined) throw new UsageFault(`--issuer ${fault}`)
+  if (!isPrivateUrl(issuer))
+    throw new UsageFault(`--issuer must be https, or on this machine, but is "${issuer}"`)
+  const url = new URL(issuer)
+  const provider = PROVIDERS.find(({ fits }) => fits(url)) ?? ANY
+  if (provider.hasSlash?.(url) && !issuer.endsWith('/'))
+    throw new UsageFault(`--issuer of ${provider.name} ends with "/": ${issuer}/`)
+  const published = await fetchDocument(issuer, fetch)
+  const isRead = 'jwksUri' in published
+  const jwksUri = isRead ? published.jwksUri : provider.jwksUri(issuer)
+  const keys = { issuer, jwksUri, audience: audience ?? UNSET_AUDIENCE, tokens: provider.preset }
+  const source = isRead ? `as ${published.uri} says` : `by the usual form, unchecked`
+  return {
+    keys,
+    found: `${provider.name}, "tokens": "${provider.preset}"; keys from ${jwksUri}, ${source}`,
+    notes: [
+      ...(isRead ? [] : [`check "jwksUri": no discovery document could be read (${published.cause})`]),
+      ...(audience === undefined
+        ? [`set "audience": ${provider.audience}. Until then every token is refused`]
+        : []),
+      ...notesOn(provider, url),
+      'routes ask for no scope yet: name "scopes" in a row (config/ROUTES.md)',
+    ],
+  }
+}
+
+function notesOn(provider: Provider, { hostname, pathname }: URL): readonly string[] {
+  if (provider === ANY)
+    return [
+      'the provider was not recognised, so its tokens must have "typ": "at+jwt"; otherwise set "tokens" (config/RECIPES.md). Opaque tokens cannot be verified by keys',
+    ]
+  if (hostname.includes('.okta') && pathname === '/')
+    return ['tokens of the organisation server of Okta cannot be verified by others: use a custom server']
+  return []
+}
+
+type Published =
+  | { readonly uri: string; readonly jwksUri: string }
+  /** Why there is no document. */
+  | { readonly cause: string }
+
+async function fetchDocument(issuer: string, fetch: typeof fetchJson): Promise<Published> {
+  const { origin, pathname } = new URL(issuer)
+  const path = pathname.replace(/\/$/, '')
+  const signal = AbortSignal.timeout(TIMEOUT_MS)
+  const causes: string[] = []
+  for (const uri of [
+    `${origin}${path}/.well-known/openid-configuration`,
+    `${origin}/.well-known/oauth-authorization-server${path}`,
+  ]) {
+    const document = await fetch(uri, signal).catch((error: Error) => {
+      causes.push(`${uri}: ${error.message}`)
+    })
+    if (document !== undefined) return { uri, jwksUri: jwksUriIn(document, issuer, uri) }
+  }
+  return { cause: causes.join('; ') }
+}
+
+function jwksUriIn(document: unknown, issuer: string, uri: string): string {
+  const { issuer: named, jwks_uri: jwksUri } = Object(document) as Record<string, unknown>
+  if (named !== issuer)
+    throw new CommandFault(
+      `nothing was written: ${uri} is of the issuer ${JSON.stringify(named)}, not of "${issuer}"`,
+    )
+  const fault = typeof jwksUri === 'string' ? urlFault(jwksUri) : 'is missing'
+  if (typeof jwksUri !== 'string' || fault !== undefined)
+    throw new CommandFault(`nothing was written: "jwks_uri" in ${uri} ${fault}`)
+  if (!isPrivateUrl(jwksUri))
+    throw new CommandFault(
+      `nothing was written: "jwks_uri" in ${uri} must be https, or on this machine, but is "${jwksUri}"`,
+    )
+  return jwksUri
+}
+
+function wellKnownKeys(issuer: string): string {
+  return `${issuer.replace(/\/$/, '')}/.well-known/jwks.json`
+}
+
+function entraKeys(issuer: string): string {
+  const [, tenant = ''] = new URL(issuer).pathname.split('/')
+  const version = issuer.endsWith('/v2.0') ? 'v2.0/' : ''
+  return `https://login.microsoftonline.com/${tenant}/discovery/${version}keys`
+}
