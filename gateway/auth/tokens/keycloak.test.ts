@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { before, describe, it } from 'node:test'
-import type { WrittenTokens } from '../../config/keys/token-keys.ts'
 import { tokenDialect } from '../../config/issuers/token-dialects.ts'
+import type { WrittenTokens } from '../../config/keys/token-keys.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { Revocations } from '../revocations.ts'
 import { FairTurns } from './fair-turns.ts'
-import { TokenVerifier, type Verification } from './verifier.ts'
+import type { Verification } from './verification.ts'
+import { TokenVerifier } from './verifier.ts'
 
 /** What a real Keycloak wrote; `about` in it says how it was recorded. */
 interface Recording {
