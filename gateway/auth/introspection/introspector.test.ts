@@ -194,6 +194,44 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.notEqual((await introspector.verify('t22', CALLER)).principal, undefined)
   })
 
+  for (const statusCode of [400, 403, 413, 414, 422, 431]) {
+    it(`gets no pause for tokens that it refuses to look at by status ${statusCode}`, async () => {
+      let answer: Answer = { statusCode, text: '{}' }
+      const { introspector, state } = harness(() => answer)
+      for (let n = 0; n < 10; n++) {
+        const { fault } = await introspector.verify(`odd-${n}`, CALLER)
+        assert.equal(fault?.reason, 'introspection_unavailable')
+      }
+      assert.equal(state.faults.length, 1)
+      answer = ACTIVE
+      assert.notEqual((await introspector.verify('good', CALLER)).principal, undefined)
+    })
+  }
+
+  it('gets a pause from the others only once it has failed for two networks', async () => {
+    let answer: Answer = new Error('gone')
+    const { introspector, state } = harness(() => answer)
+    const other = { address: '198.51.100.7', closed: false }
+    for (let n = 0; n < 6; n++) await introspector.verify(`odd-${n}`, CALLER)
+    assert.equal(state.asked.length, 5)
+    await introspector.verify('of-other', other)
+    await introspector.verify('of-third', { address: '203.0.113.9', closed: false })
+    assert.equal(state.asked.length, 6)
+    state.steadyMs += 30_000
+    answer = ACTIVE
+    await introspector.verify('back', other)
+    answer = new Error('crash')
+    for (let n = 0; n < 6; n++) await introspector.verify(`odd-again-${n}`, CALLER)
+    answer = ACTIVE
+    assert.notEqual((await introspector.verify('good', other)).principal, undefined)
+    assert.notEqual((await introspector.verify('good-2', CALLER)).principal, undefined)
+  })
+
+  it('makes no session of a jti that is the token itself', async () => {
+    const { introspector } = harness({ ...ACTIVE, jti: 'opaque-1' })
+    assert.equal((await introspector.verify('opaque-1', CALLER)).principal?.session, undefined)
+  })
+
   it('is asked at most 16 questions of one network at a time, and leaves room for the others', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, state, outcomes } = harness(() => gate.promise)

@@ -49,6 +49,8 @@ const CACHE_WITHOUT_EXP_MS = 5_000
 /** One network may have so many questions under way, so that its invented tokens leave room for the others. */
 const MAX_CALLS_OF_NETWORK = 16
 const FAILURES_TO_OPEN = 5
+/** Statuses by which an endpoint may refuse one token, such as a very long one. It is there, so it gets no pause. */
+const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
 /** Known for a moment to be refused. It was asked about, so it is not counted as a guess again. */
@@ -57,7 +59,8 @@ const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it w
 /**
  * Asks an issuer whether its opaque tokens are active (RFC 7662), and what they permit. Answers are cached for a short time,
  * active ones never beyond `exp`. Simultaneous requests with one token share one question. After five failures in a row the
- * endpoint gets a pause, which doubles up to 30 s.
+ * endpoint gets a pause, which doubles up to 30 s. Networks for which it has not failed may ask until it fails for a second
+ * one, so that chosen tokens of one caller do not lock out the others.
  */
 export class Introspector {
   readonly #issuer: AskedIssuer
@@ -69,7 +72,10 @@ export class Introspector {
   readonly #refused: LRUCache<string, number>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #callsOfNetworks = new Map<string, number>()
+  /** The first two networks whose questions failed since the last success. */
+  readonly #failedNetworks = new Set<string>()
   #failuresInRow = 0
+  #isReported = false
   #pauseMs = FIRST_PAUSE_MS
   #pausedUntilMs = Number.NEGATIVE_INFINITY
 
@@ -106,11 +112,14 @@ export class Introspector {
     if (pending !== undefined) return pending
     const network = networkOf(address)
     const calls = this.#callsOfNetworks.get(network) ?? 0
-    if (this.#steadyClock() < this.#pausedUntilMs)
+    if (
+      this.#steadyClock() < this.#pausedUntilMs &&
+      (this.#failedNetworks.size > 1 || this.#failedNetworks.has(network))
+    )
       return this.#notAsked('breaker_open', 'it has failed too often and is given time to recover')
     if (this.#pending.size >= MAX_CALLS || calls >= MAX_CALLS_OF_NETWORK)
       return this.#notAsked('too_many', 'too many tokens are being asked about')
-    const asked = this.#verifyNew(token, name).finally(() => {
+    const asked = this.#verifyNew(token, { name, network }).finally(() => {
       this.#pending.delete(name)
       const left = (this.#callsOfNetworks.get(network) ?? 1) - 1
       if (left === 0) this.#callsOfNetworks.delete(network)
@@ -126,14 +135,19 @@ export class Introspector {
     return unavailable(`${this.#options.settings.url} was not asked: ${cause}`)
   }
 
-  async #verifyNew(token: string, name: string): Promise<Verification> {
+  async #verifyNew(
+    token: string,
+    { name, network }: { readonly name: string; readonly network: string },
+  ): Promise<Verification> {
     const { settings, clock, count } = this.#options
     // While one question tries whether the endpoint is back, no other is asked.
     const isTrial = this.#failuresInRow >= FAILURES_TO_OPEN
     if (isTrial) this.#pausedUntilMs = this.#steadyClock() + settings.timeoutMs
     let answer: JsonObject
+    let statusCode = 0
     try {
       const response = await this.#ask(token)
+      statusCode = response.statusCode
       if (isOfUnsupportedType(response)) {
         this.#succeeded()
         return this.#refuse(name, 'invalid', invalid('the endpoint does not know tokens of its kind'))
@@ -141,12 +155,17 @@ export class Introspector {
       const asked = { issuer: this.#issuer, clientId: settings.clientId, nowMs: clock() }
       answer = settings.signed ? await readSignedAnswer(response, asked) : readAnswer(response)
     } catch (error) {
-      return this.#failed((error as Error).message, isTrial)
+      if (REFUSES_TOKEN.has(statusCode)) this.#endPause()
+      else this.#countFailure(network, isTrial)
+      return this.#failed((error as Error).message)
     }
     this.#succeeded()
     if (answer.active !== true)
       return this.#refuse(name, 'inactive', invalid('the issuer says that it is not active'))
-    const { verification, expMs, fault } = this.#read(answer)
+    // Some issuers name a token by itself: that is a secret, and no name of a session.
+    const { verification, expMs, fault } = this.#read(
+      answer.jti === token ? { ...answer, jti: undefined } : answer,
+    )
     if (fault !== undefined) return this.#refuse(name, 'invalid', fault)
     const cacheMs =
       answer.exp === undefined ? Math.min(settings.cacheMs, CACHE_WITHOUT_EXP_MS) : settings.cacheMs
@@ -185,20 +204,31 @@ export class Introspector {
   }
 
   #succeeded(): void {
+    this.#isReported = false
+    this.#endPause()
+  }
+
+  #endPause(): void {
     this.#failuresInRow = 0
+    this.#failedNetworks.clear()
     this.#pauseMs = FIRST_PAUSE_MS
     this.#pausedUntilMs = Number.NEGATIVE_INFINITY
   }
 
   /** @param isTrial it was asked although it had failed too often, to try whether it is back */
-  #failed(cause: string, isTrial: boolean): Verification {
-    const { settings, count, onFault } = this.#options
-    count('failed')
-    if (this.#failuresInRow === 0) onFault(`cannot be asked, so that its tokens get 503: ${cause}`)
+  #countFailure(network: string, isTrial: boolean): void {
     this.#failuresInRow += 1
+    if (this.#failedNetworks.size < 2) this.#failedNetworks.add(network)
     if (isTrial) this.#pauseMs = Math.min(this.#pauseMs * 2, LAST_PAUSE_MS)
     if (isTrial || this.#failuresInRow === FAILURES_TO_OPEN)
       this.#pausedUntilMs = this.#steadyClock() + this.#pauseMs
+  }
+
+  #failed(cause: string): Verification {
+    const { settings, count, onFault } = this.#options
+    count('failed')
+    if (!this.#isReported) onFault(`cannot be asked, so that its tokens get 503: ${cause}`)
+    this.#isReported = true
     return unavailable(`${settings.url}: ${cause}`)
   }
 }
