@@ -90,7 +90,6 @@ test('a file with nothing but a route gets every default', () => {
     http2: 'tls',
     via: false,
     interactionId: false,
-    drainGraceMs: 2000,
     maxHeaderBytes: 16_384,
     maxHeaderFields: 100,
     maxInFlight: 1024,
@@ -108,6 +107,7 @@ test('a file with nothing but a route gets every default', () => {
       minBodyBytesPerSecond: 500,
       keepAliveMs: 65_000,
       drainMs: 6000,
+      drainGraceMs: 2000,
     },
     routes: [
       {
@@ -288,7 +288,6 @@ test('every key of the file arrives, and a route has its own bounds before those
     http2: true,
     via: true,
     interactionId: false,
-    drainGraceMs: 0,
     maxHeaderBytes: 65_536,
     maxHeaderFields: 256,
     maxInFlight: 3,

@@ -127,7 +127,6 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     responseHeaders: _responseHeaders,
     ...asWritten
   } = written
-  const { drainGraceMs, ...timeouts } = written.timeouts
   return {
     ...asWritten,
     ...issuerTerms(written),
@@ -146,8 +145,6 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     audit: auditSettings(audit),
     onJournalFailure: limits.onJournalFailure,
     allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
-    drainGraceMs,
-    timeouts,
     openapi: documented.openapi,
     // Every route has its keys in one order: look-ups in the path of requests are then faster.
     routes: allRows(written, documented).map((route, index) => ({
@@ -158,8 +155,8 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
       stepUp: stepUpOf(route),
       mask: maskOf(route),
       upstream: route.upstream,
-      timeoutMs: route.timeoutMs ?? timeouts.totalMs,
-      idleTimeoutMs: route.idleTimeoutMs ?? timeouts.bodyIdleMs,
+      timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,
+      idleTimeoutMs: route.idleTimeoutMs ?? written.timeouts.bodyIdleMs,
       maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,
       clientCert: route.clientCert,
       trustIssuers: route.trustIssuers && new Set(route.trustIssuers),

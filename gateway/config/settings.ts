@@ -102,8 +102,6 @@ export interface OpenApiSettings {
   readonly skippedPatterns: readonly string[]
 }
 
-export type Timeouts = Omit<WrittenGateway['timeouts'], 'drainGraceMs'>
-
 /** The signature algorithms that tokens may have. */
 export type TokenAlgorithm = NonNullable<WrittenGateway['algorithms']>[number]
 
@@ -215,7 +213,6 @@ type Reshaped =
   | 'maintenance'
   | 'responseHeaders'
   | 'maxBodyBytes'
-  | 'timeouts'
   | 'tracing'
   | 'openapi'
   | 'routes'
@@ -263,9 +260,6 @@ export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings
   readonly memoryProfile: MemoryProfile
   /** Whether other gateways of this machine listen on the public ports too. */
   readonly reusePort: boolean
-  /** From SIGTERM until the public listeners close. Meanwhile the gateway is not ready, but serves requests. */
-  readonly drainGraceMs: number
-  readonly timeouts: Timeouts
   /** Who may send requests at all; undefined: everybody. */
   readonly addresses: AddressList | undefined
   /** What at least one route lets through; undefined: the edge rules hold everywhere. */

@@ -28,7 +28,6 @@ const SHOWN: Readonly<
   onJournalFailure: true,
   memoryProfile: true,
   reusePort: true,
-  drainGraceMs: true,
   leniency: true,
   responseLines: true,
 }

@@ -70,7 +70,7 @@ export async function runGateway(): Promise<void> {
   const reason = await stop.asked
   void tellSystemd('STOPPING=1')
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
-  const graceMs = reason === 'SIGTERM' ? serving.settings.drainGraceMs : 0
+  const graceMs = reason === 'SIGTERM' ? serving.settings.timeouts.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
   await vouching?.finish(stop.hurry)
   admin.close()

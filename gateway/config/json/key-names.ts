@@ -20,7 +20,6 @@ const NAMES_IN_FILE: Readonly<Record<string, string>> = {
   upstreamGroups: 'upstreams',
   upstreamTls: 'upstreams.*.tls',
   onJournalFailure: 'limits.onJournalFailure',
-  drainGraceMs: 'timeouts.drainGraceMs',
 }
 
 const KEYS = keysBelow('', schema)
