@@ -1,21 +1,26 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import type { TLSSocket } from 'node:tls'
 import { exportJWK, exportPKCS8, generateKeyPair } from 'jose'
 import Provider from 'oidc-provider'
 import * as client from 'openid-client'
+import { makeAuthorityFiles } from '../testing/test-authority.ts'
 import { AUDIENCE } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
+import { ath, proof } from './proofs.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const SECRET = 'a-secret of the app: with + and % in it'
 const API = 'urn:api:opaque'
+const PUBLIC = 'https://api.example'
 
 interface OpaqueIssuer {
   readonly server: Server
@@ -102,10 +107,12 @@ describe('opaque tokens of a real issuer', () => {
     rmSync(directory, { recursive: true })
   })
 
-  async function gatewayBy(introspection: object): Promise<TestGateway> {
+  async function gatewayBy(introspection: object, env = {}): Promise<TestGateway> {
     const gateway = await startGateway({
+      env,
       config: {
         upstream: upstream.url,
+        dpop: { publicUrls: [PUBLIC] },
         issuers: [
           {
             issuer: provider.issuer,
@@ -187,6 +194,47 @@ describe('opaque tokens of a real issuer', () => {
     const pair = await client.randomDPoPKeyPair('ES256')
     const { token } = await grant(pair)
     assert.equal((await ask(gateway, token)).status, 401)
+    const status = async (signer: client.CryptoKeyPair) => {
+      const dpop = await proof(signer, { htm: 'GET', htu: `${PUBLIC}/api/balance`, ath: ath(token) })
+      const headers = { authorization: `DPoP ${token}`, dpop }
+      return (await call(`${gateway.url}/api/balance`, { headers })).status
+    }
+    assert.equal(await status(await client.randomDPoPKeyPair('ES256')), 401)
+    assert.equal(await status(pair), 200)
+  })
+
+  it('are asked about by the certificate of the gateway, also by one that was changed', async () => {
+    const authority = await makeAuthorityFiles(directory)
+    const {
+      GATEWAY_TLS_CERT: cert = '',
+      GATEWAY_TLS_KEY: key = '',
+      GATEWAY_TLS_CLIENT_CA: ca = '',
+    } = authority.env
+    const files = { certFile: join(directory, 'gateway.pem'), keyFile: join(directory, 'gateway-key.pem') }
+    const proveBy = async (subject: string) => {
+      const made = await authority.issue({ subject })
+      writeFileSync(files.certFile, made.cert)
+      writeFileSync(files.keyFile, made.key)
+    }
+    await proveBy('CN=first')
+    const names: unknown[] = []
+    const tls = { cert: readFileSync(cert), key: readFileSync(key), ca: readFileSync(ca), requestCert: true }
+    const endpoint = createSecureServer(tls, (req, res) => {
+      names.push((req.socket as TLSSocket).getPeerCertificate().subject.CN)
+      res.setHeader('content-type', 'application/json')
+      const exp = Math.floor(Date.now() / 1000) + 60
+      const answer = { active: true, token_type: 'Bearer', client_id: 'app', aud: AUDIENCE, exp }
+      res.end(JSON.stringify({ ...answer, scope: 'accounts:read' }))
+    }).listen(0, '127.0.0.1')
+    await once(endpoint, 'listening')
+    const url = `https://localhost:${(endpoint.address() as AddressInfo).port}`
+    const gateway = await gatewayBy({ url, clientId: 'gateway', ...files }, { NODE_EXTRA_CA_CERTS: ca })
+    assert.equal((await ask(gateway, 'one')).status, 200)
+    await proveBy('CN=second')
+    assert.equal((await ask(gateway, 'two')).status, 200)
+    assert.deepEqual(names, ['first', 'second'])
+    endpoint.close()
+    endpoint.closeAllConnections()
   })
 
   it('get 503 while the gateway has a wrong secret, and 200 once the file has the right one', async () => {
