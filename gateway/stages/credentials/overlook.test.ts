@@ -22,6 +22,7 @@ describe('shadow mode', () => {
     assert.deepEqual(passed.sort(), [
       'insufficient_scope',
       'insufficient_user_authentication',
+      'introspection_unavailable',
       'invalid_certificate',
       'invalid_credentials',
       'invalid_dpop_proof',
