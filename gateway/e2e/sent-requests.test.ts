@@ -322,7 +322,7 @@ describe('a request on its way to the service', () => {
     assert.equal((await answered(stream)).status, 200)
     session.close()
     const [received] = await until(() => (trailers.length > 0 ? trailers : undefined))
-    assert.deepEqual({ ...received }, { 'x-sum': '2' })
+    assert.deepEqual(Object.entries(received ?? {}), [['x-sum', '2']])
   })
 
   it('is changed by the rows in force, on a connection that was there before an edit too', async () => {
