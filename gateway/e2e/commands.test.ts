@@ -114,6 +114,13 @@ describe('the command line', () => {
     GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'data/admin-token'),
   })
 
+  /** A directory with a row that masks its parameter. */
+  const MASKED = [
+    'rm -rf masked && mkdir -p masked/config masked/data && cd masked',
+    `echo '{"routes":[{"path":"/accounts/{iban}","auth":["none"],"mask":["iban"]}]}' > config/gateway.json`,
+    `echo ${'k'.repeat(43)} > data/mask-key && echo DE02120300000000202051 > iban.txt`,
+  ].join(' && ')
+
   /** What an example prints, and where it needs more than the directory. */
   const EXPECTED: Readonly<
     Record<
@@ -200,6 +207,13 @@ describe('the command line', () => {
     },
     'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01': {
       says: /^\{"type":"API_REQUEST","requestId":"one".*\n\{"type":"API_RESPONSE","requestId":"one".*\n$/,
+    },
+    'countersign audit pseudonym < iban.txt': { before: MASKED, says: /^[0-9a-f]{16}\n$/ },
+    'countersign audit find --path "$(countersign audit pseudonym < iban.txt)"': {
+      before: `${MASKED} && cp -r ../data/audit* data`,
+      // The trail of this test has no masked path.
+      says: /^$/,
+      status: 1,
     },
     'countersign keys rotate': { says: /^signing key \S+ is published and signs from / },
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
