@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { RFC9068 } from '../../config/issuers/token-dialects.ts'
+import { RFC9068, tokenDialect } from '../../config/issuers/token-dialects.ts'
 import { KeySet } from '../keys/jwks.ts'
 import type { TrustedIssuer } from '../tokens/issuers.ts'
 import { type IntrospectionOutcome, Introspector } from './introspector.ts'
@@ -75,6 +75,14 @@ describe('an issuer that is asked about opaque tokens', () => {
     const { principal, issuer } = await introspector.verify('opaque-1', CALLER)
     assert.equal(issuer, 'https://login.example')
     assert.equal(principal?.subject, 'https://login.example#alice')
+    assert.equal(principal?.client, 'https://login.example#app-1')
+    assert.equal(principal?.scope, 'accounts:read')
+  })
+
+  it('reads the names of RFC 7662 beside those of the dialect', async () => {
+    const okta = tokenDialect('okta')
+    const { introspector } = harness(ACTIVE, { tokens: okta })
+    const { principal } = await introspector.verify('opaque-1', CALLER)
     assert.equal(principal?.client, 'https://login.example#app-1')
     assert.equal(principal?.scope, 'accounts:read')
   })

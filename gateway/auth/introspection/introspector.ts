@@ -64,6 +64,7 @@ const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it w
  */
 export class Introspector {
   readonly #issuer: AskedIssuer
+  readonly #rules: ClaimRules
   readonly #options: IntrospectorOptions
   readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
   readonly #steadyClock: () => number
@@ -81,6 +82,7 @@ export class Introspector {
 
   constructor(issuer: AskedIssuer, options: IntrospectorOptions) {
     this.#issuer = issuer
+    this.#rules = rulesForAnswers(issuer)
     this.#options = options
     this.#ask = options.ask ?? introspectionRequest(options.settings, issuer.issuer)
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
@@ -175,18 +177,17 @@ export class Introspector {
     return verification
   }
 
-  /** The answer by the rules for claims of the issuer. An id of the token is not asked for: the token itself is one. */
+  /** What the answer permits, by the rules for claims of the issuer. */
   #read(
     answer: JsonObject,
   ):
     | { readonly verification: VerifiedToken; readonly expMs: number; readonly fault?: never }
     | { readonly fault: TokenFault; readonly verification?: never; readonly expMs?: never } {
-    const kind = faultOfAnswer(answer, this.#issuer)
+    const kind = faultOfAnswer(answer, this.#rules)
     if (kind !== undefined) return { fault: invalid(kind) }
     const nowMs = this.#options.clock()
-    const claims = claimsOfAnswer(answer, this.#issuer, nowMs)
-    const rules = { ...this.#issuer, tokens: { ...this.#issuer.tokens, idClaims: [] } }
-    const { principal, binding, fault } = readClaims(claims, rules, nowMs)
+    const claims = claimsOfAnswer(answer, this.#rules, nowMs)
+    const { principal, binding, fault } = readClaims(claims, this.#rules, nowMs)
     if (fault !== undefined) return { fault }
     const { nameSession } = this.#options
     const { session } = principal
@@ -230,6 +231,25 @@ export class Introspector {
     if (!this.#isReported) onFault(`cannot be asked, so that its tokens get 503: ${cause}`)
     this.#isReported = true
     return unavailable(`${settings.url}: ${cause}`)
+  }
+}
+
+/**
+ * The rules for claims, as answers need them: the names of RFC 7662 section 2.2 count beside those of the issuer's own tokens. An id is
+ * not asked for, because the token itself is one.
+ */
+function rulesForAnswers(issuer: ClaimRules): ClaimRules {
+  const { tokens } = issuer
+  const both = (names: readonly string[], name: string) => [...new Set([...names, name])]
+  return {
+    ...issuer,
+    tokens: {
+      ...tokens,
+      scopeClaims: both(tokens.scopeClaims, 'scope'),
+      clientClaims: both(tokens.clientClaims, 'client_id'),
+      subjectClaims: both(tokens.subjectClaims, 'sub'),
+      idClaims: [],
+    },
   }
 }
 
