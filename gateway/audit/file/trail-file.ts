@@ -156,7 +156,11 @@ export class TrailFile {
     const mends = this.#seals?.mends() ?? 0
     if (!this.#isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
     this.#mendsSeen = mends
-    this.#changedAtMs = this.#sink.stats.mtimeMs
+    try {
+      this.#changedAtMs = this.#sink.stats.mtimeMs
+    } catch {
+      // A disk that has gone is reported by the next write.
+    }
   }
 
   #put(lines: readonly string[]): Error | undefined {

@@ -65,7 +65,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
     predecessorIsHere: () => false,
     onSuspended: () => {},
     onBack: () => {},
-    settings: {},
+    settings: { audit: {} },
     log: {
       info: () => {},
       error: ({ cause }: { readonly cause: string }, what: string) => logged.push(`${what}: ${cause}`),

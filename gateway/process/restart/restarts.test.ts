@@ -78,7 +78,7 @@ describe('a restart that fails leaves no copy of a listening socket behind', () 
         predecessorIsHere: () => false,
         onSuspended: () => {},
         onBack: () => {},
-        settings: {},
+        settings: { audit: {} },
         log: { info: () => {}, error: () => {} },
         serving: { handOver },
         admin,
