@@ -87,7 +87,7 @@ export interface Route {
     | undefined
   /** File and pointer of the operation that the row stands for; undefined: gateway.json has the row. */
   readonly documentedAt: string | undefined
-  /** Of each key that `openapi.rows` lays over that operation: the index of its row. */
+  /** The index of the row of `openapi.rows` that lays a key over that operation, by key. */
   readonly laidAt: Readonly<Record<string, number>> | undefined
 }
 

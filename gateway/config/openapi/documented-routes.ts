@@ -32,9 +32,9 @@ export interface DocumentedRoutes {
   readonly rows: readonly DocumentedRow[]
   /** What requests of a row are validated by: of the file's rows in their order, then of `rows`. */
   readonly operations: readonly (ValidatedOperations | undefined)[]
-  /** Of the document. */
+  /** The document's faults. */
   readonly faults: readonly Fault[]
-  /** Of rows of `openapi.rows`. */
+  /** Keys in `openapi.rows` that do not fit their operations. */
   readonly unfit: readonly UnfitKey[]
 }
 

@@ -4,7 +4,7 @@ import type { UpstreamsOptions } from '../upstream-options.ts'
 import { CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
 
-/** Of its requests, for a target that has just recovered. */
+/** The share of its requests that a target gets when it has just recovered. */
 const SMALLEST_SHARE = 0.1
 
 /** One upstream and its state. */
