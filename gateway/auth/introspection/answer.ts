@@ -31,7 +31,7 @@ interface Asked {
  */
 export function readAnswer(response: IncomingResponse): JsonObject {
   const { statusCode, body } = response
-  if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
+  if (statusCode !== 200) throw new Error(statusFault(statusCode))
   if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
     throw new Error(`the response is ${quote(mediaType(response))}, not JSON`)
   let answer: unknown
@@ -41,6 +41,11 @@ export function readAnswer(response: IncomingResponse): JsonObject {
     throw new Error('the response is not JSON')
   }
   return activeOrNot(answer)
+}
+
+function statusFault(statusCode: number): string {
+  const fault = `the response has status ${statusCode}, not 200`
+  return statusCode === 401 ? `${fault}: it refuses "clientId" or its secret or key` : fault
 }
 
 /**
@@ -54,7 +59,7 @@ export async function readSignedAnswer(
   { issuer, clientId, nowMs }: Asked,
 ): Promise<JsonObject> {
   const { statusCode, body } = response
-  if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
+  if (statusCode !== 200) throw new Error(statusFault(statusCode))
   if (mediaType(response) !== `application/${SIGNED}`)
     throw new Error(`the response is ${quote(mediaType(response))}, not signed as application/${SIGNED}`)
   const jws = parseJws(body.toString('latin1'))

@@ -16,6 +16,7 @@ export interface ParsedToken {
   readonly jws: Jws
 }
 
+const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspection"'
 const MAX_KID_CHARS = 256
 const MAX_KNOWN_HEADERS = 64
 const MAX_KNOWN_HEADER_CHARS = 512
@@ -33,7 +34,7 @@ type TokenParsing =
  */
 export function parseToken(text: string): TokenParsing {
   const jws = parseJws(text, readHeader)
-  if (typeof jws === 'string') return malformed(jws)
+  if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
   const { header, payload: claims } = jws
   const { alg, typ, kid } = header
   const algorithm = algorithmNamed(alg)

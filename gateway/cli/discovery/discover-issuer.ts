@@ -131,7 +131,7 @@ export async function discoverIssuer(
 function notesOn(provider: Provider, { hostname, pathname }: URL): readonly string[] {
   if (provider === ANY)
     return [
-      'the provider was not recognised, so its tokens must have "typ": "at+jwt"; otherwise set "tokens" (config/RECIPES.md). Opaque tokens need "introspection"',
+      'the provider was not recognised, so its tokens must have "typ": "at+jwt"; otherwise set "tokens" (config/RECIPES.md). Opaque tokens need "introspection" (config/README.md)',
     ]
   if (hostname.includes('.okta') && pathname === '/')
     return ['tokens of the organisation server of Okta cannot be verified by others: use a custom server']

@@ -38,7 +38,7 @@ const TERMS = {
   ),
   clockTolerance: span(
     'smh',
-    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf` and `iat` (FAPI 2.0 section 5.3.2.1).",
+    "How far the issuer's clock and that of the gateway may be apart, at most 60s, for `exp`, `nbf`, `iat` and `auth_time` (FAPI 2.0 section 5.3.2.1).",
     { default: '10s', examples: ['30s'] },
   ),
 }

@@ -34,12 +34,15 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     json.check(`${at}.mode`, row, shadowFault)
     // Those of a row laid over operations are compared with the paths of the document.
     if (json.sound(`${at}.path`) && !at.startsWith('$.openapi'))
-      json.checkEach(`${at}.mask`, row.mask, (name) =>
-        parametersOf(row.path).some((one) => one.name === name)
-          ? undefined
-          : `must be a parameter of ${JSON.stringify(row.path)}, but is ${JSON.stringify(name)}`,
-      )
+      json.checkEach(`${at}.mask`, row.mask, (name) => maskFault(row.path, name))
   }
+}
+
+function maskFault(path: string, name: string): string | undefined {
+  const names = parametersOf(path).map((one) => one.name)
+  if (names.includes(name)) return undefined
+  const present = names.length === 0 ? `none such as {${name}}` : names.map((one) => `{${one}}`).join(' ')
+  return `must be a parameter of ${JSON.stringify(path)}, which has ${present}, but is ${JSON.stringify(name)}`
 }
 
 function checkCommon(json: JsonFile<unknown>, at: string, policy: WrittenPolicy): void {
