@@ -8,6 +8,10 @@ const CORS_ORIGIN = 'https://app.example'
 /** None of them is the caller's, so that every look-up goes to the end. */
 const NETWORKS = Array.from({ length: 200 }, (_, index) => `10.${index}.0.0/16`)
 
+/** What a row of the caller needs besides its path. */
+const ROW = { methods: ['GET'], auth: ['bearer'], scopes: ['a:r'] }
+const HEADER = { 'X-Env': 'prod' }
+
 const text = (maxLength: number) => ({ type: 'string', minLength: 1, maxLength })
 /** Describes both requests with what such a description usually has. */
 const OPENAPI = {
@@ -72,6 +76,19 @@ export function features(root: string, post: Partial<LoadRequest>) {
         config: { upstreams: { default: { breaker: { failurePercent: 50 }, retry: {} } } },
       }),
       add('bound of the group', { config: { upstreams: { default: { maxInFlight: 1000 } } } }),
+      add('path rewritten and header set', {
+        config: {
+          routes: [
+            {
+              ...ROW,
+              path: '/api/balance',
+              rewrite: { path: '/api/balance' },
+              requestHeaders: { set: HEADER },
+            },
+          ],
+        },
+      }),
+      add('parameter masked', { config: { routes: [{ ...ROW, path: '/api/{name}', mask: ['name'] }] } }),
       // It lets a forged token through, as it should.
       entry({
         ...gateway({ name: 'shadow mode', root, additions: { route: { mode: 'shadow' } } }),
