@@ -18,7 +18,7 @@ interface Delivery {
   readonly body: string
   readonly secret: string
   readonly id: string
-  /** Of this attempt. */
+  /** When this attempt is made, in epoch seconds. */
   readonly atSeconds: number
 }
 

@@ -93,7 +93,7 @@ function maskWarnings(routes: readonly Route[]): readonly string[] {
   })
 }
 
-/** Whether a row's paths can begin as those of a template do, with a segment of which the row masks nothing. */
+/** True when a row's paths can begin as those of a template do, with a segment of which the row masks nothing. */
 function shows({ path, mask }: Route, template: string, at: number): boolean {
   const segment = segmentsOf(path)[at] ?? '*'
   const isOpen =

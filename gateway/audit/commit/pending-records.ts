@@ -70,7 +70,7 @@ export class PendingRecords {
 interface SortedLines {
   /** API_REQUEST lines whose requests are refused. */
   readonly refused: readonly string[]
-  /** Those of `refused` that could not be removed from the file, and need a response there. */
+  /** The refused ones that could not be removed from the file, and need a response there. */
   readonly stranded: readonly string[]
   /** Lines that still have to be written. */
   readonly pending: readonly string[]

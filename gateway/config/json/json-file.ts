@@ -135,7 +135,7 @@ export class JsonFile<T> {
     this.#faults.push({ offset: this.#offsetOf(path), fault: { file: this.#file, path: shown, reason } })
   }
 
-  /** Those of variables, then in the order of the file: the first hundred, and how many more there are. */
+  /** The faults of variables, then those of the file in its order: the first hundred, and how many more there are. */
   faults(): readonly Fault[] {
     const lineOf = (offset?: number) => (offset === undefined ? 0 : this.#index.placeOf(offset).line)
     const sorted = this.#faults

@@ -43,7 +43,7 @@ function keysBelow(at: string, { properties = {} }: Declared): Key[] {
   })
 }
 
-/** Whether a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `audit.file` or `timeouts.handshakeMs` */
+/** True when a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `audit.file` or `timeouts.handshakeMs` */
 export function needsRestart(setting: string): boolean {
   return NEED_RESTART.has(nameInFile(setting))
 }

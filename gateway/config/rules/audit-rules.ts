@@ -13,7 +13,7 @@ type WrittenBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 export type WrittenVouching = Omit<AuditSettings, keyof VouchingSettings> &
   Pick<WrittenAudit, keyof VouchingSettings>
 
-/** Those who vouch are judged by themselves. */
+/** The settings of the audit trail; witnesses and stamps are judged elsewhere. */
 export type JudgedAudit = Omit<AuditSettings, keyof VouchingSettings> &
   Partial<Record<keyof VouchingSettings, unknown>>
 

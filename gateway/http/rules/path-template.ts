@@ -79,7 +79,7 @@ export function withoutNames(path: string): string {
   return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }
 
-/** Whether a path may be one of both: exact paths, templates, or prefixes that end in `/*`. Parts of a segment are not compared. */
+/** True when a path may be one of both: exact paths, templates, or prefixes that end in `/*`. Parts of a segment are not compared. */
 export function patternsMeet(one: string, other: string): boolean {
   const [segments, others] = [segmentsOf(one), segmentsOf(other)]
   for (const [at, segment] of segments.entries()) {

@@ -155,7 +155,7 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
   return kept ?? NOTHING_SET_ASIDE
 }
 
-/** Whether the row lets a name through that is removed or refused otherwise. */
+/** True when the row lets a name through that is removed or refused otherwise. */
 function isAllowed({ route }: Exchange, lower: string): boolean {
   return route?.sending?.allowed.has(lower) === true
 }
