@@ -51,7 +51,7 @@ function harness(answer: Answer | (() => Answer | Promise<Answer>), changes: Par
         signed: false,
       },
       clock: () => state.nowMs,
-      steadyClock: () => state.steadyMs,
+      steadyClock: () => state.steadyMs + Math.max(0, state.nowMs - NOW_MS),
       count: (outcome) => outcomes.push(outcome),
       onFault: (cause) => state.faults.push(cause),
       ask: async (token) => {
@@ -136,6 +136,15 @@ describe('an issuer that is asked about opaque tokens', () => {
     await introspector.verify('opaque-1', CALLER)
     assert.equal(state.asked.length, 1)
     state.nowMs += 1
+    await introspector.verify('opaque-1', CALLER)
+    assert.equal(state.asked.length, 2)
+  })
+
+  it('believes no answer longer because the wall clock was set back', async () => {
+    const { introspector, state } = harness(ACTIVE)
+    await introspector.verify('opaque-1', CALLER)
+    state.nowMs -= 3_600_000
+    state.steadyMs += 30_000
     await introspector.verify('opaque-1', CALLER)
     assert.equal(state.asked.length, 2)
   })

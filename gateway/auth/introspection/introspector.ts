@@ -40,7 +40,9 @@ export interface IntrospectorOptions {
 interface Known {
   readonly verification: VerifiedToken
   /** Epoch milliseconds. */
-  readonly untilMs: number
+  readonly expMs: number
+  /** On the steady clock, so that a wall clock that is set back does not keep an answer. */
+  readonly freshUntilMs: number
 }
 
 const CACHE_SIZE = 10_000
@@ -69,7 +71,7 @@ export class Introspector {
   readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
   readonly #steadyClock: () => number
   readonly #active: LRUCache<string, Known>
-  /** Until when each token is known to be inactive, or not for us. */
+  /** Until when each token is known to be inactive, or not for us, on the steady clock. */
   readonly #refused: LRUCache<string, number>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #callsOfNetworks = new Map<string, number>()
@@ -98,7 +100,8 @@ export class Introspector {
   #known(name: string): VerifiedToken | undefined {
     const known = this.#active.get(name)
     if (known === undefined) return undefined
-    if (this.#options.clock() < known.untilMs) return known.verification
+    if (this.#steadyClock() < known.freshUntilMs && this.#options.clock() < known.expMs)
+      return known.verification
     this.#active.delete(name)
     return undefined
   }
@@ -109,7 +112,7 @@ export class Introspector {
     const known = this.#known(name)
     if (known !== undefined) return known
     const refusedUntilMs = this.#refused.get(name)
-    if (refusedUntilMs !== undefined && this.#options.clock() < refusedUntilMs) return REFUSED
+    if (refusedUntilMs !== undefined && this.#steadyClock() < refusedUntilMs) return REFUSED
     const pending = this.#pending.get(name)
     if (pending !== undefined) return pending
     const network = networkOf(address)
@@ -171,8 +174,8 @@ export class Introspector {
     if (fault !== undefined) return this.#refuse(name, 'invalid', fault)
     const cacheMs =
       answer.exp === undefined ? Math.min(settings.cacheMs, CACHE_WITHOUT_EXP_MS) : settings.cacheMs
-    const untilMs = Math.min(clock() + cacheMs, expMs)
-    if (untilMs > clock()) this.#active.set(name, { verification, untilMs })
+    if (cacheMs > 0 && expMs > clock())
+      this.#active.set(name, { verification, expMs, freshUntilMs: this.#steadyClock() + cacheMs })
     count('active')
     return verification
   }
@@ -198,9 +201,9 @@ export class Introspector {
   }
 
   #refuse(name: string, outcome: 'inactive' | 'invalid', fault: TokenFault): Verification {
-    const { settings, clock, count } = this.#options
+    const { settings, count } = this.#options
     count(outcome)
-    if (settings.negativeCacheMs > 0) this.#refused.set(name, clock() + settings.negativeCacheMs)
+    if (settings.negativeCacheMs > 0) this.#refused.set(name, this.#steadyClock() + settings.negativeCacheMs)
     return { fault }
   }
 

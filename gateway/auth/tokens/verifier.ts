@@ -85,8 +85,12 @@ export class TokenVerifier {
   verify(token: string, caller: Caller, trust?: ReadonlySet<string>): Verification | Promise<Verification> {
     const known = this.#verifyCached(token)
     if (known !== undefined) return known
-    const asked = this.#asked.length === 0 ? undefined : this.#introspectorOf(token, trust)
-    if (asked !== undefined) return this.#introspect(asked, token, caller)
+    const introspector = this.#asked.length === 0 ? undefined : this.#introspectorFor(trust)
+    if (introspector !== undefined) {
+      const active = introspector.verifyKnown(token)
+      if (active !== undefined) return this.#unlessRevoked(active)
+      if (this.#isAsked(introspector, token)) return this.#introspect(introspector, token, caller)
+    }
     const now = () => this.#verifyNew(token)
     return this.#turns.take(caller, now, () => this.#verifyInTurn(token))
   }
@@ -105,13 +109,10 @@ export class TokenVerifier {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
   }
 
-  /** Who is asked about this token; undefined for a JWT that is verified here. A token is shown to no server but its own. */
-  #introspectorOf(token: string, trust: ReadonlySet<string> | undefined): Introspector | undefined {
-    const introspector = this.#introspectorFor(trust)
-    if (introspector === undefined || introspector.verifyKnown(token) !== undefined) return introspector
+  /** False for a JWT that is verified here, or is of another issuer: a token is shown to no server but its own. */
+  #isAsked(introspector: Introspector, token: string): boolean {
     const named = this.#issuers.get(issuerNamed(token))
-    if (named === undefined) return introspector
-    return named.introspector === introspector && isAskedForAll(named) ? introspector : undefined
+    return named === undefined || (named.introspector === introspector && isAskedForAll(named))
   }
 
   #introspect(
