@@ -92,7 +92,7 @@ class SlowStart {
     return share >= 1 ? 1 : Math.max(SMALLEST_SHARE, share)
   }
 
-  /** Whether it takes the request that it would get. */
+  /** True when it takes the request that it would get. */
   takesTurn(recoveredAtMs: number): boolean {
     this.#credit += this.share(recoveredAtMs)
     if (this.#credit < 1) return false
