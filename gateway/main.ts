@@ -1,4 +1,4 @@
-import { applyMemoryProfile } from './process/startup/memory-profile.ts'
+import { applyMemoryProfile } from './runtime/startup/memory-profile.ts'
 
 /** Exit code when it is called wrongly. */
 const USAGE = 2
@@ -10,5 +10,5 @@ if (process.argv.length > 2) {
 }
 applyMemoryProfile()
 // Loaded by the Node that runs it, and no other.
-const { runGateway } = await import('./process/run-gateway.ts')
+const { runGateway } = await import('./runtime/run-gateway.ts')
 await runGateway()

@@ -1,7 +1,6 @@
+import type { ReceivedRequest } from './edge/http1/handler.ts'
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import type { ReceivedRequest } from './http/server/handler.ts'
-import { traceIdOf } from './http/tracing/trace-id.ts'
 import { type Refusal, refusal } from './refusals.ts'
 import { admit, readPath } from './stages/admit.ts'
 import { askStore } from './stages/ask-store.ts'
@@ -20,6 +19,7 @@ import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 import { screenAddress } from './stages/screening/screen-address.ts'
 import { screenRoute } from './stages/screening/screen-route.ts'
+import { traceIdOf } from './tracing/trace-id.ts'
 
 /** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
 type Stage = (

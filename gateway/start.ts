@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { forProfile } from './process/startup/memory-profile.ts'
-import { sharedAddresses } from './process/startup/shared-addresses.ts'
-import { sharedSecret } from './process/startup/shared-secret.ts'
+import { forProfile } from './runtime/startup/memory-profile.ts'
+import { sharedAddresses } from './runtime/startup/shared-addresses.ts'
+import { sharedSecret } from './runtime/startup/shared-secret.ts'
 
 /**
  * `npm start`: runs the backend and, as soon as it is ready, the gateway, each in its own process. On SIGTERM, SIGINT, SIGHUP

@@ -5,7 +5,7 @@ export const PROGRAMS = [
   ['audit/seals/seal-thread'],
   ['audit/segments/keeper-thread'],
   ['audit/witness/vouch-thread'],
-  ['process/reload/parse-thread'],
+  ['runtime/reload/parse-thread'],
   ['process/run-gateway'],
 ]
 /** Loaded late or never. */

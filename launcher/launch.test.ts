@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { forProfile } from '../gateway/process/startup/memory-profile.ts'
+import { forProfile } from '../gateway/runtime/startup/memory-profile.ts'
 
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const MANIFEST = JSON.parse(readFileSync(join(HERE, '../package.json'), 'utf8'))

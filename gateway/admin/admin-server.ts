@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { MANDATORY_HEADERS } from '../http/rules/mandatory-headers.ts'
-import { newRequestId } from '../http/rules/request-id.ts'
-import { createServer } from '../http/syntax/status-codes.ts'
+import { MANDATORY_HEADERS } from '../edge/rules/mandatory-headers.ts'
+import { newRequestId } from '../edge/rules/request-id.ts'
+import { createServer } from '../edge/syntax/status-codes.ts'
 import type { AdminGuard } from './admin-guard.ts'
 import { type AdminResponse, type AdminRoute, text } from './admin-route.ts'
 

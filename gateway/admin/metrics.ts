@@ -1,6 +1,6 @@
 import { collectDefaultMetrics, type Metric, Registry } from 'prom-client'
+import { STATUS_CODES } from '../edge/syntax/status-codes.ts'
 import type { Exchange } from '../exchange.ts'
-import { STATUS_CODES } from '../http/syntax/status-codes.ts'
 import { REFUSALS } from '../refusals.ts'
 import { type Families, makeFamilies } from './metric-table.ts'
 

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { isOverShare } from '../http/rules/fair-share.ts'
+import { isOverShare } from '../edge/rules/fair-share.ts'
 import { RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-lines.ts'
 import { SenderTally, withSender } from './sender-tally.ts'

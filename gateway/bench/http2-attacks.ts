@@ -17,7 +17,7 @@ import {
   settingsFrame,
   WINDOW_UPDATE,
   writeFrameHeader,
-} from '../http/http2/frames.ts'
+} from '../edge/http2/frames.ts'
 import type { Attack } from './client-attacks.ts'
 
 /** What one connection sends, again and again, as fast as it is read, until it is closed. */

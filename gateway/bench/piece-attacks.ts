@@ -9,7 +9,7 @@ import {
   PREFACE,
   settingsFrame,
   WINDOW_UPDATE,
-} from '../http/http2/frames.ts'
+} from '../edge/http2/frames.ts'
 import type { Attack } from './client-attacks.ts'
 import { frame, GET, POST, REST, request } from './http2-attacks.ts'
 

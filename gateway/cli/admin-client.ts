@@ -5,7 +5,7 @@ import { describeFault } from '../config/faults.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
-import { createSender, type SendFault } from '../http/outgoing/sender.ts'
+import { createSender, type SendFault } from '../outgoing/sender.ts'
 import { CommandFault, type Flag, flagValue, type Given, UsageFault } from './command.ts'
 
 /** The flag for the secret that the admin listener may ask for. */

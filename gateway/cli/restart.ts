@@ -1,6 +1,6 @@
 import { describeFault } from '../config/faults.ts'
 import { loadSettings } from '../config/load-settings.ts'
-import { askRestart } from '../process/restart/control-socket.ts'
+import { askRestart } from '../runtime/restart/control-socket.ts'
 import { type Command, CommandFault, EXIT } from './command.ts'
 import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
 import { print } from './print.ts'

@@ -1,4 +1,4 @@
-import { applyMemoryProfile } from '../process/startup/memory-profile.ts'
+import { applyMemoryProfile } from '../runtime/startup/memory-profile.ts'
 import type { Command } from './command.ts'
 import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
 
@@ -21,7 +21,7 @@ export const command: Command = {
   async run({ flags }) {
     Object.assign(process.env, environmentOf(flags))
     applyMemoryProfile()
-    const { runGateway } = await import('../process/run-gateway.ts')
+    const { runGateway } = await import('../runtime/run-gateway.ts')
     await runGateway()
     return 0
   },

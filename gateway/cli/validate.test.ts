@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { describeFault } from '../config/faults.ts'
-import { readConfiguration } from '../process/startup/read-configuration.ts'
+import { readConfiguration } from '../runtime/startup/read-configuration.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))

@@ -21,11 +21,11 @@ import {
   idleRowWarnings,
   NOTHING_LIMITED,
   settingsWarnings,
-} from '../process/config-warnings.ts'
-import { readStaple } from '../process/reload/watch-staple.ts'
-import { ownerWarnings, sealKeyFaults, trailWarnings } from '../process/seal-trail.ts'
-import { filesNamedAnyway } from '../process/startup/named-files.ts'
-import { readConfiguration } from '../process/startup/read-configuration.ts'
+} from '../runtime/config-warnings.ts'
+import { readStaple } from '../runtime/reload/watch-staple.ts'
+import { ownerWarnings, sealKeyFaults, trailWarnings } from '../runtime/seal-trail.ts'
+import { filesNamedAnyway } from '../runtime/startup/named-files.ts'
+import { readConfiguration } from '../runtime/startup/read-configuration.ts'
 import { clientIssuerFaults } from '../tls/clients/client-issuers.ts'
 import type { ClientTrust } from '../tls/clients/trust.ts'
 import { timeWarning } from '../tls/listener/findings.ts'

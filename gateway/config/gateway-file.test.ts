@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { responseLines } from '../http/rules/policy/response-policy.ts'
+import { responseLines } from '../edge/rules/policy/response-policy.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { RFC9068, tokenDialect } from './issuers/token-dialects.ts'
 

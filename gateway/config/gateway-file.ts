@@ -1,6 +1,6 @@
 import { BlockList } from 'node:net'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { parametersOf } from '../http/rules/path-template.ts'
+import { parametersOf } from '../edge/rules/path-template.ts'
 import type { Parsed } from './faults.ts'
 import { JsonFile, type Overrides } from './json/json-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'

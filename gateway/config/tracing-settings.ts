@@ -1,5 +1,5 @@
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { isText, isToken } from '../http/syntax/characters.ts'
+import { isText, isToken } from '../edge/syntax/characters.ts'
 import { describeFault, type Fault, type Parsed } from './faults.ts'
 import { schemaCheck } from './json/schema-check.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'

@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { askRestart, type RestartReport } from '../process/restart/control-socket.ts'
+import { askRestart, type RestartReport } from '../runtime/restart/control-socket.ts'
 import { type AuditRecord, readAudit } from '../testing/audit-file.ts'
 import { placesIn, writeConfiguration } from '../testing/configuration-files.ts'
 import type { RunningProcess } from '../testing/running-process.ts'

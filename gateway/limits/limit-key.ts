@@ -1,4 +1,4 @@
-import { networkOf } from '../http/rules/network.ts'
+import { networkOf } from '../edge/rules/network.ts'
 import type { Principal } from '../principal.ts'
 import type { LimitRow } from './table/limit-row.ts'
 

@@ -1,7 +1,7 @@
+import { isTrusted } from '../edge/rules/client-address.ts'
+import { networkOf } from '../edge/rules/network.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { isTrusted } from '../http/rules/client-address.ts'
-import { networkOf } from '../http/rules/network.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import type { Share } from '../upstream/upstream-permits.ts'
 

@@ -1,10 +1,10 @@
+import type { ReceivedRequest } from '../edge/http1/handler.ts'
+import { downstreamOf } from '../edge/rules/client-address.ts'
+import { CANCELLED, isGrpc } from '../edge/rules/grpc.ts'
+import { acceptedRequestId, interactionIdOf, newRequestId } from '../edge/rules/request-id.ts'
+import { timestampOf } from '../edge/syntax/timestamp.ts'
 import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { downstreamOf } from '../http/rules/client-address.ts'
-import { CANCELLED, isGrpc } from '../http/rules/grpc.ts'
-import { acceptedRequestId, interactionIdOf, newRequestId } from '../http/rules/request-id.ts'
-import type { ReceivedRequest } from '../http/server/handler.ts'
-import { timestampOf } from '../http/syntax/timestamp.ts'
 import { close } from './close.ts'
 
 /** Audit status when the client disconnects before the response is complete. */

@@ -1,8 +1,8 @@
+import { allowOf, type PathEntry, rowForMethod } from '../edge/rules/path-table.ts'
+import { preflightIn } from '../edge/rules/policy/cors.ts'
+import { isRewritable } from '../edge/rules/policy/sending-policy.ts'
 import type { Exchange, ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { allowOf, type PathEntry, rowForMethod } from '../http/rules/path-table.ts'
-import { preflightIn } from '../http/rules/policy/cors.ts'
-import { isRewritable } from '../http/rules/policy/sending-policy.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../refusals.ts'
 import { checkLeniency } from './screening/check-leniency.ts'
 

@@ -1,4 +1,4 @@
-import type { Field } from '../http/syntax/field.ts'
+import type { Field } from '../edge/syntax/field.ts'
 import { type WrittenFields, writtenFields } from './http1/written-fields.ts'
 
 /** Fields that several requests have in common, so that what is written of them is made once. Immutable. */

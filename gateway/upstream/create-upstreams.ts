@@ -1,4 +1,4 @@
-import { Deadlines } from '../http/syntax/deadlines.ts'
+import { Deadlines } from '../edge/syntax/deadlines.ts'
 import { Choice } from './balancing/choice.ts'
 import { createOrigins } from './balancing/origin.ts'
 import { RetryBudget } from './balancing/retry-budget.ts'

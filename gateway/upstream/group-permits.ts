@@ -1,4 +1,4 @@
-import { isOverShare } from '../http/rules/fair-share.ts'
+import { isOverShare } from '../edge/rules/fair-share.ts'
 
 /** Limits the exchanges that use one upstream group at a time, and what one caller may take of them. */
 export class GroupPermits<Caller extends { readonly isProxy: boolean }> {

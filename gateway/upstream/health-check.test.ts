@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
 import type { HealthCheckSettings } from '../config/upstreams/upstream-group.ts'
-import { Field } from '../http/syntax/field.ts'
+import { Field } from '../edge/syntax/field.ts'
 import { Health } from './balancing/health.ts'
 import {
   ok,

@@ -1,5 +1,5 @@
 import type { HealthCheckSettings } from '../config/upstreams/upstream-group.ts'
-import { Field } from '../http/syntax/field.ts'
+import { Field } from '../edge/syntax/field.ts'
 import type { Health } from './balancing/health.ts'
 import type { UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 

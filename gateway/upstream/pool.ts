@@ -1,4 +1,4 @@
-import type { Deadlines, Timed } from '../http/syntax/deadlines.ts'
+import type { Deadlines, Timed } from '../edge/syntax/deadlines.ts'
 import type { Health } from './balancing/health.ts'
 import type { ConnectionTarget } from './open-connection.ts'
 import type { Address } from './upstream-address.ts'

@@ -1,4 +1,4 @@
-import type { Deadlines, Timed } from '../http/syntax/deadlines.ts'
+import type { Deadlines, Timed } from '../edge/syntax/deadlines.ts'
 import type { Choice } from './balancing/choice.ts'
 import type { Origin } from './balancing/origin.ts'
 import type { RetryBudget } from './balancing/retry-budget.ts'

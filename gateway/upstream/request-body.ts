@@ -1,5 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
-import { valueIn } from '../http/syntax/field.ts'
+import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
 /** Methods that give a body its meaning: a service that accepts such a request has read it. */

@@ -1,4 +1,4 @@
-import { isToken } from '../http/syntax/characters.ts'
+import { isToken } from '../edge/syntax/characters.ts'
 
 /** White space would let two readers see two different targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/

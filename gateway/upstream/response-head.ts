@@ -1,5 +1,5 @@
-import { withoutSpaceAround } from '../http/syntax/characters.ts'
-import type { Field } from '../http/syntax/field.ts'
+import { withoutSpaceAround } from '../edge/syntax/characters.ts'
+import type { Field } from '../edge/syntax/field.ts'
 
 /** A status code that RFC 9110 section 15 defines a class for. */
 export function isStatus(status: number): boolean {

@@ -1,5 +1,5 @@
 import type { Duplex, Readable } from 'node:stream'
-import type { Field } from '../http/syntax/field.ts'
+import type { Field } from '../edge/syntax/field.ts'
 import type { CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
 import type { CommonFields } from './common-fields.ts'

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { HealthCheckSettings, UpstreamGroup } from '../config/upstreams/upstream-group.ts'
 import type { UpstreamTlsFiles } from '../config/upstreams/upstream-tls-files.ts'
-import type { Field } from '../http/syntax/field.ts'
+import type { Field } from '../edge/syntax/field.ts'
 import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
 import type { RetryOutcome } from './balancing/retry-budget.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { ClientNetworks } from '../http/server/client-networks.ts'
+import { ClientNetworks } from '../edge/http1/client-networks.ts'
 import { type Share, UpstreamPermits } from './upstream-permits.ts'
 
 const caller = (isProxy = false): Share => ({ permits: 0, isProxy })

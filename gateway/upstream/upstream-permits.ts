@@ -1,4 +1,4 @@
-import { isOverShare } from '../http/rules/fair-share.ts'
+import { isOverShare } from '../edge/rules/fair-share.ts'
 
 export interface Share {
   permits: number

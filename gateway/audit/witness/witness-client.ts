@@ -1,4 +1,4 @@
-import type { Send } from '../../http/outgoing/sender.ts'
+import type { Send } from '../../outgoing/sender.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import { consistencyProof } from '../seals/proofs.ts'

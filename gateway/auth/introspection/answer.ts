@@ -1,4 +1,4 @@
-import type { IncomingResponse } from '../../http/outgoing/sender.ts'
+import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import type { ClaimRules } from '../tokens/claims.ts'

@@ -1,7 +1,7 @@
 import { constants, createPrivateKey, type KeyObject, randomUUID, sign } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { IntrospectionSettings } from '../../config/settings.ts'
-import { createSender, type IncomingResponse, type Receiver, type Send } from '../../http/outgoing/sender.ts'
+import { createSender, type IncomingResponse, type Receiver, type Send } from '../../outgoing/sender.ts'
 
 /** Requests that are under way at a time. */
 export const MAX_CALLS = 64

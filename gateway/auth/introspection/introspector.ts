@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { IntrospectionSettings } from '../../config/settings.ts'
-import { networkOf } from '../../http/rules/network.ts'
+import { networkOf } from '../../edge/rules/network.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { sha256 } from '../keys/thumbprint.ts'

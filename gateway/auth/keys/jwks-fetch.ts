@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
-import { createSender } from '../../http/outgoing/sender.ts'
-import type { Field } from '../../http/syntax/field.ts'
+import type { Field } from '../../edge/syntax/field.ts'
+import { createSender } from '../../outgoing/sender.ts'
 
 const TIMEOUT_MS = 5_000
 const MAX_DOCUMENT_BYTES = 256 * 1024

@@ -1,5 +1,5 @@
-import type { PathLeniency } from '../../http/rules/policy/path-readings.ts'
-import { readTarget } from '../../http/rules/request-target.ts'
+import type { PathLeniency } from '../../edge/rules/policy/path-readings.ts'
+import { readTarget } from '../../edge/rules/request-target.ts'
 
 /** An absolute URL without query and fragment, normalised: two that are equal name the same resource. */
 export interface Htu {

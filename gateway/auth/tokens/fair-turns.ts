@@ -1,4 +1,4 @@
-import { networkOf } from '../../http/rules/network.ts'
+import { networkOf } from '../../edge/rules/network.ts'
 
 /** Who asks for the work: an exchange. */
 export interface Caller {

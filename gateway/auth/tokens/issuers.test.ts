@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { RFC9068, tokenDialect } from '../../config/issuers/token-dialects.ts'
 import type { IssuerSettings } from '../../config/settings.ts'
-import { checkedField } from '../../http/syntax/field.ts'
+import { checkedField } from '../../edge/syntax/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
 import { type TrustOptions, trustedIssuers } from './issuers.ts'
 

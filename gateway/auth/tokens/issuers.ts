@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { IntrospectionSettings, IssuerSettings, Settings } from '../../config/settings.ts'
-import type { Field } from '../../http/syntax/field.ts'
+import type { Field } from '../../edge/syntax/field.ts'
 import { type IntrospectionOutcome, Introspector } from '../introspection/introspector.ts'
 import { KeySet } from '../keys/jwks.ts'
 import { fetchJwks } from '../keys/jwks-fetch.ts'

@@ -1,7 +1,7 @@
 import { text } from 'node:stream/consumers'
 import { loadSettings } from '../../config/load-settings.ts'
 import { readMaskKey } from '../../config/secret-line.ts'
-import { pseudonym } from '../../http/rules/policy/path-mask.ts'
+import { pseudonym } from '../../edge/rules/policy/path-mask.ts'
 import { type Command, CommandFault, EXIT } from '../command.ts'
 import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
 import { print } from '../print.ts'

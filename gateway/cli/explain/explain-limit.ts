@@ -1,6 +1,6 @@
 import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { LimitTable } from '../../limits/table/limit-table.ts'
-import { idleRowWarnings } from '../../process/config-warnings.ts'
+import { idleRowWarnings } from '../../runtime/config-warnings.ts'
 import { type Command, EXIT } from '../command.ts'
 import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
 import { print } from '../print.ts'

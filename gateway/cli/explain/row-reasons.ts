@@ -1,5 +1,5 @@
-import { PathTable } from '../../http/rules/path-table.ts'
-import { UNREGISTERED_METHODS } from '../../http/syntax/status-codes.ts'
+import { PathTable } from '../../edge/rules/path-table.ts'
+import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 
 /** A row of the routes or of the limits. */
 interface Row {

@@ -1,4 +1,4 @@
-import { isToken } from '../../http/syntax/characters.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
 
 /** What people write into a file where it does not belong; what is hidden follows the look-behind. */
 const SECRETS: readonly RegExp[] = [

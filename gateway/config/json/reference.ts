@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { REMOVED_HEADERS } from '../../http/rules/field-rules.ts'
+import { REMOVED_HEADERS } from '../../edge/rules/field-rules.ts'
 
 /* config/REFERENCE.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
 

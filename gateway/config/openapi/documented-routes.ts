@@ -1,4 +1,4 @@
-import { withoutNames } from '../../http/rules/path-template.ts'
+import { withoutNames } from '../../edge/rules/path-template.ts'
 import type { Fault } from '../faults.ts'
 import { pathOfPointer } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'

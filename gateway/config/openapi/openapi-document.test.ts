@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { settingsWarnings } from '../../process/config-warnings.ts'
+import { settingsWarnings } from '../../runtime/config-warnings.ts'
 import { describeFault } from '../faults.ts'
 import { parseGatewayFile } from '../gateway-file.ts'
 import { type OperationPlace, OperationRules } from './compiled-operations.ts'

@@ -1,4 +1,4 @@
-import { parametersOf, withoutNames } from '../../http/rules/path-template.ts'
+import { parametersOf, withoutNames } from '../../edge/rules/path-template.ts'
 import { closestTo } from '../json/did-you-mean.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import type { operationRows } from '../rules/row-rules.ts'

@@ -1,4 +1,4 @@
-import { METHODS } from '../../http/syntax/status-codes.ts'
+import { METHODS } from '../../edge/syntax/status-codes.ts'
 import { closestTo } from '../json/did-you-mean.ts'
 
 /** CONNECT asks for a tunnel and TRACE for an echo of credentials: neither is ever let through. */

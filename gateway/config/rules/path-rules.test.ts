@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { readTarget } from '../../http/rules/request-target.ts'
+import { readTarget } from '../../edge/rules/request-target.ts'
 import { foldPath, pathFault, routePathFault } from './path-rules.ts'
 
 test('exact paths, prefixes and escapes that are needed are good', () => {

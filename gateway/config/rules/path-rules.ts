@@ -1,5 +1,5 @@
-import { canonicalPath, standsForItself } from '../../http/rules/canonical-path.ts'
-import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../http/rules/path-template.ts'
+import { canonicalPath, standsForItself } from '../../edge/rules/canonical-path.ts'
+import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../edge/rules/path-template.ts'
 
 /** What RFC 3986 allows in a path (`pchar` and `/`), except `;` and `*`. */
 const ALLOWED = /^(?:[A-Za-z0-9._~!$&'()+,=:@/-]|%[0-9A-F]{2})*$/

@@ -1,4 +1,4 @@
-import { withoutNames } from '../../http/rules/path-template.ts'
+import { withoutNames } from '../../edge/rules/path-template.ts'
 import { type Fault, keyFaults } from '../faults.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'

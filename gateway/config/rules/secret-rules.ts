@@ -1,5 +1,5 @@
 import schema from '../../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { isToken } from '../../http/syntax/characters.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
 import { type Problem, type SchemaReport, schemaCheck } from '../json/schema-check.ts'
 
 /** Fault of a place that has not the form of `$defs/secret`. */

@@ -1,17 +1,17 @@
-import { foldedName, HOP_BY_HOP, ruleOf } from '../../http/rules/field-rules.ts'
-import { isForOneCache, REPLACED_HEADERS } from '../../http/rules/mandatory-headers.ts'
-import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../http/rules/path-template.ts'
-import { CORS_RESPONSE_FIELDS } from '../../http/rules/policy/cors.ts'
-import { KEYED_RESPONSE_FIELDS } from '../../http/rules/policy/response-policy.ts'
+import { foldedName, HOP_BY_HOP, ruleOf } from '../../edge/rules/field-rules.ts'
+import { isForOneCache, REPLACED_HEADERS } from '../../edge/rules/mandatory-headers.ts'
+import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../edge/rules/path-template.ts'
+import { CORS_RESPONSE_FIELDS } from '../../edge/rules/policy/cors.ts'
+import { KEYED_RESPONSE_FIELDS } from '../../edge/rules/policy/response-policy.ts'
 import {
   OWN_REQUEST_FIELDS,
   type Rewrite,
   type SendingPolicy,
-} from '../../http/rules/policy/sending-policy.ts'
-import { isValidHost } from '../../http/rules/request-headers.ts'
-import { LIMIT_FIELDS } from '../../http/rules/response-headers.ts'
-import { isToken } from '../../http/syntax/characters.ts'
-import { Field } from '../../http/syntax/field.ts'
+} from '../../edge/rules/policy/sending-policy.ts'
+import { isValidHost } from '../../edge/rules/request-headers.ts'
+import { LIMIT_FIELDS } from '../../edge/rules/response-headers.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
+import { Field } from '../../edge/syntax/field.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import { childPath } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'

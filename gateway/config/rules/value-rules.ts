@@ -1,5 +1,5 @@
 import { type BlockList, isIP, isIPv6 } from 'node:net'
-import { foldedName, isProtectedName } from '../../http/rules/field-rules.ts'
+import { foldedName, isProtectedName } from '../../edge/rules/field-rules.ts'
 import { describeValue } from '../json/schema-check.ts'
 
 const LOOPBACK: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]'])

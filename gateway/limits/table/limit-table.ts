@@ -1,4 +1,4 @@
-import { PathTable, rowForMethod } from '../../http/rules/path-table.ts'
+import { PathTable, rowForMethod } from '../../edge/rules/path-table.ts'
 import type { LimitRow } from './limit-row.ts'
 import { rateLimitPolicy } from './rate-limit-fields.ts'
 

@@ -1,5 +1,5 @@
+import type { IncomingRequest } from '../../edge/http1/incoming-request.ts'
 import type { Exchange } from '../../exchange.ts'
-import type { IncomingRequest } from '../../http/server/incoming-request.ts'
 
 /** The frame that ends a request without a body mostly comes with its head, or in the next packet. */
 const EMPTY_END_MS = 50

@@ -1,10 +1,10 @@
 import type { RequestParameter, RequestRules } from '../../config/openapi/compiled-operations.ts'
 import type { Misfit } from '../../config/openapi/misfit.ts'
+import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
+import { segmentsOf, textOf } from '../../edge/rules/path-template.ts'
+import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
+import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
-import { parseCheckedJson } from '../../http/bodies/checked-json.ts'
-import { segmentsOf, textOf } from '../../http/rules/path-template.ts'
-import { withoutSpaceAround } from '../../http/syntax/characters.ts'
-import type { Field } from '../../http/syntax/field.ts'
 
 /** An integer in digits alone: services differ on `1e2` and `1.0`. */
 const INTEGER = /^-?(?:0|[1-9]\d*)$/

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream'
+import { bufferBody } from '../../edge/bodies/buffered-body.ts'
+import { networkOf } from '../../edge/rules/network.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { bufferBody } from '../../http/bodies/buffered-body.ts'
-import { networkOf } from '../../http/rules/network.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
 /** A body that must be in memory as a whole is never longer, whatever its route allows. */

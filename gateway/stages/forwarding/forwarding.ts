@@ -1,11 +1,11 @@
 import type { Duplex } from 'node:stream'
+import type { Lapse } from '../../edge/http1/tunnels/tunnels.ts'
+import { grpcStatusIn, grpcStatusOfHttp } from '../../edge/rules/grpc.ts'
+import { filterResponseHead, revokedSessions } from '../../edge/rules/response-headers.ts'
+import { filterResponseTrailers } from '../../edge/rules/trailers.ts'
+import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { grpcStatusIn, grpcStatusOfHttp } from '../../http/rules/grpc.ts'
-import { filterResponseHead, revokedSessions } from '../../http/rules/response-headers.ts'
-import { filterResponseTrailers } from '../../http/rules/trailers.ts'
-import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
-import type { Field } from '../../http/syntax/field.ts'
 import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import type {
   UpstreamCall,

@@ -1,6 +1,6 @@
+import type { Lapse } from '../../edge/http1/tunnels/tunnels.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import type { Lapse } from '../../http/server/tunnels/tunnels.ts'
 import { peerOf } from '../../tls/clients/peer.ts'
 
 /**

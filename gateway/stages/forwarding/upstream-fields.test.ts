@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { OWN_REQUEST_FIELDS, type SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
+import { Field } from '../../edge/syntax/field.ts'
 import { Exchange } from '../../exchange.ts'
-import { OWN_REQUEST_FIELDS, type SendingPolicy } from '../../http/rules/policy/sending-policy.ts'
-import { Field } from '../../http/syntax/field.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute, PEER } from '../stage.test-support.ts'
 import { upstreamFields } from './upstream-fields.ts'
 

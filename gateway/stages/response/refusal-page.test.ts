@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { Field } from '../../http/syntax/field.ts'
+import { Field } from '../../edge/syntax/field.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 
 const accepts = (...values: string[]) => prefersHtml(values.map((value) => new Field('Accept', value)))

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { withoutSpaceAround } from '../../http/syntax/characters.ts'
-import type { Field } from '../../http/syntax/field.ts'
+import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
+import type { Field } from '../../edge/syntax/field.ts'
 
 /** Browsers send a shorter Accept. */
 const MAX_ACCEPT_CHARACTERS = 1024

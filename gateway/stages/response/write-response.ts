@@ -1,9 +1,9 @@
+import { corsLines, VARY, whyNotAllowed } from '../../edge/rules/policy/cors.ts'
+import { INTERACTION_ID } from '../../edge/rules/request-id.ts'
+import type { FilteredHead } from '../../edge/rules/response-headers.ts'
+import { valueIn } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { corsLines, VARY, whyNotAllowed } from '../../http/rules/policy/cors.ts'
-import { INTERACTION_ID } from '../../http/rules/request-id.ts'
-import type { FilteredHead } from '../../http/rules/response-headers.ts'
-import { valueIn } from '../../http/syntax/field.ts'
 import { logBrowserRefusal } from './log-refusal.ts'
 
 /**

@@ -1,11 +1,11 @@
 import type { Route, Settings } from '../../config/settings.ts'
+import { ruleOf } from '../../edge/rules/field-rules.ts'
+import type { PathEntry } from '../../edge/rules/path-table.ts'
+import { isAmbiguous, type Leniency, readingsOf } from '../../edge/rules/policy/path-readings.ts'
+import { rawReadingsOf } from '../../edge/rules/policy/raw-readings.ts'
+import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { ruleOf } from '../../http/rules/field-rules.ts'
-import type { PathEntry } from '../../http/rules/path-table.ts'
-import { isAmbiguous, type Leniency, readingsOf } from '../../http/rules/policy/path-readings.ts'
-import { rawReadingsOf } from '../../http/rules/policy/raw-readings.ts'
-import { originForm } from '../../http/rules/request-target.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 
 const ODD_NAME = refusal('invalid_header', {

@@ -1,6 +1,6 @@
+import { isKeptOut } from '../../edge/rules/policy/address-list.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
-import { isKeptOut } from '../../http/rules/policy/address-list.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { readPath } from '../admit.ts'
 

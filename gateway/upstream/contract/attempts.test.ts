@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
-import { Field } from '../../http/syntax/field.ts'
+import { Field } from '../../edge/syntax/field.ts'
 import { ok, type ScriptedOptions, scriptedUpstream, send, upstreamsTo } from './scripted.test-support.ts'
 
 /** Closes the first connection without a response, and responds on the others. */

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { it, type TestContext } from 'node:test'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
-import { type Field, fieldsOf } from '../../http/syntax/field.ts'
+import { type Field, fieldsOf } from '../../edge/syntax/field.ts'
 import { createUpstreams } from '../create-upstreams.ts'
 import type {
   UpstreamCall,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import type { Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import { Deadlines } from '../../http/syntax/deadlines.ts'
+import { Deadlines } from '../../edge/syntax/deadlines.ts'
 import {
   itInBytes,
   ok,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { Deadlines } from '../../http/syntax/deadlines.ts'
+import { Deadlines } from '../../edge/syntax/deadlines.ts'
 import { Health } from '../balancing/health.ts'
 import { scriptedUpstream } from '../contract/scripted.test-support.ts'
 import { parseAddress } from '../upstream-address.ts'

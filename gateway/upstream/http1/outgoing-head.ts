@@ -1,4 +1,4 @@
-import { isToken } from '../../http/syntax/characters.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
 import { METHODS_WITH_BODY, mayLeaveBody } from '../request-body.ts'
 import { checkRequestLine } from '../request-line.ts'
 import { hostOf } from '../upstream-address.ts'

@@ -1,6 +1,6 @@
-import { hasOption } from '../../http/syntax/connection-options.ts'
-import type { Field } from '../../http/syntax/field.ts'
-import { type HeadReader, isTextBetween } from '../../http/syntax/head-parser.ts'
+import { hasOption } from '../../edge/syntax/connection-options.ts'
+import type { Field } from '../../edge/syntax/field.ts'
+import { type HeadReader, isTextBetween } from '../../edge/syntax/head-parser.ts'
 import { isStatus } from '../response-head.ts'
 
 const SPACE = 0x20

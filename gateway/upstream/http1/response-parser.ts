@@ -1,6 +1,6 @@
-import { BodyFrames } from '../../http/syntax/body-frames.ts'
-import type { Field } from '../../http/syntax/field.ts'
-import { HeadParser } from '../../http/syntax/head-parser.ts'
+import { BodyFrames } from '../../edge/syntax/body-frames.ts'
+import type { Field } from '../../edge/syntax/field.ts'
+import { HeadParser } from '../../edge/syntax/head-parser.ts'
 import { MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import { ResponseLines } from './response-lines.ts'
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
-import { copyOf } from '../../http/bodies/read-buffers.ts'
+import { copyOf } from '../../edge/bodies/read-buffers.ts'
 
 /**
  * Both directions of a connection after a 101. The socket itself cannot be passed on: it reads into our buffer instead of

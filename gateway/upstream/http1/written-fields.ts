@@ -1,4 +1,4 @@
-import type { Field } from '../../http/syntax/field.ts'
+import type { Field } from '../../edge/syntax/field.ts'
 
 /** Fields that belong to the connection: only outgoing-head.ts writes them. */
 const REFUSED: ReadonlySet<string> = new Set([

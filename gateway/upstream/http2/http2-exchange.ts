@@ -1,6 +1,6 @@
 import type { ClientHttp2Stream } from 'node:http2'
-import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../http/rules/grpc.ts'
-import type { Field } from '../../http/syntax/field.ts'
+import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../edge/rules/grpc.ts'
+import type { Field } from '../../edge/syntax/field.ts'
 import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
 import { stepTimeout } from '../timeout-faults.ts'

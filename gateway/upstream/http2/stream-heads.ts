@@ -1,5 +1,5 @@
-import { isText, isToken, withoutSpaceAround } from '../../http/syntax/characters.ts'
-import { Field } from '../../http/syntax/field.ts'
+import { isText, isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
+import { Field } from '../../edge/syntax/field.ts'
 import { checkRequestLine } from '../request-line.ts'
 import { isStatus, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import { hostOf } from '../upstream-address.ts'

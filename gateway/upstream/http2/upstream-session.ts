@@ -1,6 +1,6 @@
 import type { ClientHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
-import type { Timed } from '../../http/syntax/deadlines.ts'
+import type { Timed } from '../../edge/syntax/deadlines.ts'
 import { ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
 import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'

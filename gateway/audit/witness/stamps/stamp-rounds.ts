@@ -1,7 +1,7 @@
 import { hash, randomBytes, type X509Certificate } from 'node:crypto'
 import { der, derInteger, derOid, TAG } from '../../../asn1/der-elements.ts'
 import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
-import type { Send } from '../../../http/outgoing/sender.ts'
+import type { Send } from '../../../outgoing/sender.ts'
 import { PacedRounds, type PacedRoundsOptions } from '../paced-rounds.ts'
 import { keepStamp, lastStamped, stampsDirectory } from './stamp-files.ts'
 import { checkStamp } from './stamp-response.ts'

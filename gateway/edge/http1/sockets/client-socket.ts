@@ -1,0 +1,115 @@
+import { type Server, Socket } from 'node:net'
+import { Duplex } from 'node:stream'
+import { copyOf, ReadBuffer } from '../../bodies/read-buffers.ts'
+
+/** Takes what a client sends instead of the stream of its socket. */
+export interface ClientReader {
+  /** @param bytes overwritten by the next read; the first `length` have come */
+  received(bytes: Buffer, length: number): void
+}
+
+/** A connection that the system has accepted. */
+type AcceptedHandle = object
+
+type OnConnection = (this: unknown, error: unknown, accepted: AcceptedHandle | undefined) => void
+
+/** What is not documented of Node's servers: the property that `runtime/restart/` uses as well, and the callback at it. */
+interface WithHandle {
+  readonly _handle: { onconnection?: OnConnection } | null
+}
+
+/** What a client's socket reads into, and who is told. */
+class ClientInput {
+  readonly buffer = new ReadBuffer('clients')
+  socket: Socket | undefined = undefined
+  reader: ClientReader | undefined = undefined
+
+  received(length: number): boolean {
+    const { bytes } = this.buffer
+    const { socket, reader } = this
+    if (socket === undefined) return true
+    // What waits in the stream comes first.
+    if (reader === undefined || socket.isPaused() || socket.readableLength > 0)
+      return socket.push(copyOf(bytes, 0, length))
+    reader.received(bytes, length)
+    return true
+  }
+}
+
+/**
+ * The socket of a client that reads into a buffer of ours. While it has a reader, that gets what comes; otherwise it is a
+ * stream like every socket.
+ */
+export class ClientSocket extends Socket {
+  readonly #input: ClientInput
+
+  constructor(accepted: AcceptedHandle, input = new ClientInput()) {
+    const onread = {
+      buffer: () => input.buffer.next(),
+      callback: (length: number) => input.received(length),
+    }
+    super({ handle: accepted, allowHalfOpen: true, onread } as object)
+    this.#input = input
+    input.socket = this
+  }
+
+  /** Like a socket that reads into its stream, goes on until that is full: so it notices when its client goes. */
+  override pause(): this {
+    return Duplex.prototype.pause.call(this) as this
+  }
+
+  /** Pauses, and reads nothing ahead. */
+  holdBack(): void {
+    super.pause()
+  }
+
+  /** Reads ahead while it is paused, until the stream is full. */
+  readAhead(): void {
+    if (this.readableLength < this.readableHighWaterMark) this.read(0)
+  }
+
+  get buffer(): ReadBuffer {
+    return this.#input.buffer
+  }
+
+  set reader(reader: ClientReader | undefined) {
+    this.#input.reader = reader
+  }
+}
+
+/**
+ * Gives what comes to a reader. @returns stops that, pauses the socket and puts back what was read too much, or returns it where
+ * the client has closed its half: nothing can be put back into a stream that has ended
+ */
+export function readClient(
+  socket: Socket,
+  reader: ClientReader,
+): (unread: Buffer | undefined) => Buffer | undefined {
+  const onData = (bytes: Buffer): void => reader.received(bytes, bytes.length)
+  if (socket instanceof ClientSocket) socket.reader = reader
+  socket.on('data', onData)
+  return (unread) => {
+    if (socket instanceof ClientSocket) socket.reader = undefined
+    socket.off('data', onData)
+    socket.pause()
+    if (unread === undefined || socket.readableEnded) return unread
+    socket.unshift(unread)
+    return undefined
+  }
+}
+
+/**
+ * Makes the sockets of a server `ClientSocket`s. Node lets only who opens a connection read into a buffer; for accepted ones
+ * this needs its callback. Where Node has none there, connections are those of `node:net`, which read into fresh memory.
+ */
+export function acceptClientSockets(server: Server): void {
+  server.on('listening', () => {
+    const handle = (server as unknown as WithHandle)._handle
+    const accept = handle?.onconnection
+    if (handle === null || accept === undefined) return
+    handle.onconnection = function (error, accepted) {
+      if (error || accepted === undefined) accept.call(this, error, accepted)
+      else server.emit('connection', new ClientSocket(accepted))
+    }
+  })
+}

@@ -1,0 +1,314 @@
+import type { Socket } from 'node:net'
+import type { ClientNetwork } from '../http1/client-networks.ts'
+import type { HeadBounds } from '../http1/connection-deadline.ts'
+import type { Origin } from '../http1/incoming-request.ts'
+import { Lingering } from '../http1/lingering.ts'
+import { NOT_TAKEN, type RequestFault } from '../http1/request-fault.ts'
+import type { ServedConnection, StreamTerms } from '../http1/served-connection.ts'
+import { WriteWatch } from '../http1/sockets/write-watch.ts'
+import { Arrivals } from './arrivals.ts'
+import { ClientSettings } from './client-settings.ts'
+import { ClientStream, type StreamCarrier } from './client-stream.ts'
+import { ConnectionFrames } from './connection-frames.ts'
+import { ConnectionGuard } from './connection-guard.ts'
+import { FrameReader } from './frame-reader.ts'
+import type { FrameUser } from './frame-user.ts'
+import { FrameWriter } from './frame-writer.ts'
+import {
+  DEFAULT_WINDOW,
+  ENHANCE_YOUR_CALM,
+  frameOfNumbers,
+  GOAWAY,
+  NO_ERROR,
+  PROTOCOL_ERROR,
+  RST_STREAM,
+  WINDOW_UPDATE,
+} from './frames.ts'
+import { ClientPreface, greeting } from './greeting.ts'
+import type { StreamBody } from './stream-body.ts'
+import type { StreamHead } from './stream-head.ts'
+import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
+import { StreamTable } from './stream-table.ts'
+
+/** A client whose read brings more frames gets the next one in a later turn of the loop: they may be of a byte each. */
+const FRAMES_PER_TURN = 1000
+/** A client that reads nothing gets no more frames read when so much waits for it. */
+const MAX_UNREAD_BYTES = 256 * 1024
+/** A client that relies on the announced time must not meet the end in the middle of a request. */
+const IDLE_MARGIN_MS = 1000
+const NEVER = Number.POSITIVE_INFINITY
+
+/** One connection of HTTP/2 (RFC 9113). Its streams are handled side by side, each by the same rules as a request of HTTP/1.1. */
+export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, FrameUser<ClientStream<E>> {
+  slot = -1
+  readonly socket: Socket
+  readonly peer: string
+  readonly network: ClientNetwork
+  readonly terms: StreamTerms<E>
+  readonly isSecure: boolean
+  readonly streams = new StreamTable<ClientStream<E>>()
+  readonly settings = new ClientSettings()
+  readonly guard: ConnectionGuard
+  sendWindow = DEFAULT_WINDOW
+  readonly head: HeadBounds
+  readonly #frames = new ConnectionFrames(this)
+  readonly #reader = new FrameReader(this.#frames)
+  readonly write: FrameWriter['write']
+  readonly #writer: FrameWriter
+  readonly #writes: WriteWatch
+  readonly #preface = new ClientPreface()
+  /** Requests that have not begun, also those that have been reset meanwhile. */
+  readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
+    stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
+  )
+  /** Bodies that have got short pieces in this read. */
+  readonly joining: StreamBody[] = []
+  /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
+  #lastTaken = 0
+  #lastBegun = 0
+  readonly #places: StreamPlaces
+  #isRetiring = false
+  #lingering: Lingering | undefined = undefined
+  /** Infinite while streams are open. */
+  #idleEndMs: number
+  #idleSinceMs: number
+  /** By when the rest of a frame or of a head must have come. */
+  #partialEndMs = NEVER
+  #partialFrame = 0
+
+  constructor(socket: Socket, { peer, network }: Omit<Origin, 'socket'>, terms: StreamTerms<E>) {
+    this.socket = socket
+    this.peer = peer
+    this.network = network
+    this.terms = terms
+    this.head = terms.head
+    this.isSecure = 'encrypted' in socket
+    this.guard = new ConnectionGuard(terms.steadyClock)
+    this.#writer = new FrameWriter(socket, () => this.#watchWrites())
+    this.write = this.#writer.write
+    this.#writes = new WriteWatch(socket, terms.steadyClock)
+    this.#places = new StreamPlaces(terms.room, network)
+    this.#idleSinceMs = terms.steadyClock()
+    this.#idleEndMs = this.#idleSinceMs + terms.timeouts.headersMs
+    socket.setNoDelay(true)
+    socket.on('data', this.#onData)
+    socket.on('drain', this.#onDrain)
+    // Nothing more could be asked of us, and no window would grow.
+    socket.on('end', () => (this.#lingering === undefined ? socket.destroy() : socket.destroySoon()))
+    socket.on('close', this.#onClose)
+    socket.on('error', () => socket.destroy())
+    socket.write(greeting(this.head.maxBytes))
+  }
+
+  get clock(): () => number {
+    return this.terms.clock
+  }
+
+  get steadyClock(): () => number {
+    return this.terms.steadyClock
+  }
+
+  get isIdle(): boolean {
+    return this.streams.size === 0 && this.unsentBytes === 0
+  }
+
+  get idleSinceMs(): number {
+    return this.#idleSinceMs
+  }
+
+  get deadlineMs(): number {
+    return this.#lingering?.deadlineMs ?? this.#idleEndMs
+  }
+
+  /** No more frames are read. */
+  get isOver(): boolean {
+    return this.#lingering !== undefined || this.socket.destroyed
+  }
+
+  get unsentBytes(): number {
+    return this.#writer.unsentBytes
+  }
+
+  get isCongested(): boolean {
+    return this.socket.writableNeedDrain
+  }
+
+  checkTime(nowMs: number): void {
+    if (this.#writes.isStalled(nowMs)) this.#giveUpWriting()
+    else if (this.#lingering !== undefined) {
+      if (nowMs >= this.#lingering.deadlineMs) this.#lingering.timeUp(nowMs)
+    } else if (nowMs >= this.#partialEndMs) this.fail(ENHANCE_YOUR_CALM)
+    else if (nowMs >= this.#idleEndMs) this.retire()
+    else {
+      const { idleMs } = this.terms.timeouts
+      this.streams.visitAll((stream) => stream.checkTime(nowMs, idleMs))
+    }
+  }
+
+  #giveUpWriting(): void {
+    // First, so that requests are recorded with this cause and not as those whose connection was lost.
+    this.streams.visitAll(({ exchange }) => {
+      if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
+    })
+    this.socket.destroy()
+  }
+
+  retire(): void {
+    if (this.isOver) return
+    if (!this.#isRetiring) this.write(frameOfNumbers(GOAWAY, 0, this.#lastTaken, NO_ERROR))
+    this.#isRetiring = true
+    if (this.streams.size === 0) this.#linger()
+  }
+
+  fail(code: number): void {
+    if (this.isOver) return
+    this.write(frameOfNumbers(GOAWAY, 0, this.#lastBegun, code))
+    this.#linger()
+    this.#loseStreams()
+  }
+
+  #linger(): void {
+    this.#writer.flush()
+    this.#lingering = new Lingering(this.socket, this.socket.readableEnded, this.terms.steadyClock())
+    // An ending socket never needs a drain: whatever is left must be taken in time.
+    if (this.socket.writableLength > 0) this.#writes.beginUnlessBegun(this.terms.timeouts.idleMs)
+  }
+
+  resetStream(id: number, code: number): void {
+    const stream = this.streams.get(id)
+    if (stream !== undefined) stream.end(code)
+    else {
+      this.streams.end(id, 'reset by us')
+      this.write(frameOfNumbers(RST_STREAM, id, code))
+    }
+  }
+
+  dataSent(bytes: number, isWhole: boolean): void {
+    this.guard.dataPassed(bytes, isWhole)
+  }
+
+  #watchWrites(): void {
+    if (this.socket.writableNeedDrain) this.#writes.begin(this.terms.timeouts.idleMs)
+  }
+
+  credit(id: number, bytes: number): void {
+    this.write(frameOfNumbers(WINDOW_UPDATE, id, bytes))
+  }
+
+  pumpAll(): void {
+    this.streams.takeTurns(({ res }) => {
+      res.pump()
+      return !this.isCongested && this.sendWindow > 0
+    })
+  }
+
+  open(id: number, head: StreamHead, endsStream: boolean): void {
+    const place = this.#isRetiring ? undefined : this.#places.take()
+    if (place !== undefined) this.#take(id, { head, place, ended: endsStream })
+    else {
+      // A client sends again on another connection what GOAWAY says was not handled (RFC 9113 section 6.8).
+      this.retire()
+      this.streams.end(id, 'reset by us')
+    }
+    if ((place === undefined || isWithoutPlace(place)) && !this.guard.allowsNoise())
+      this.fail(ENHANCE_YOUR_CALM)
+  }
+
+  #take(
+    id: number,
+    request: { readonly head: StreamHead; readonly place: StreamPlace; readonly ended: boolean },
+  ): void {
+    this.#lastTaken = id
+    this.#idleEndMs = NEVER
+    const stream = new ClientStream<E>(this, id, {
+      ...request,
+      sendWindow: this.settings.initialWindow,
+    })
+    this.streams.add(stream)
+    this.#arrivals.add(stream)
+  }
+
+  #begin(stream: ClientStream<E>): void {
+    const { req, res, fault } = stream
+    if (fault === undefined) this.guard.requestBegun()
+    this.#lastBegun = stream.id
+    stream.begun = true
+    const exchange = this.terms.handler.begin({ req, res, upgrade: undefined }, fault)
+    if (!stream.isOver) stream.exchange = exchange
+  }
+
+  interrupt(exchange: E, fault: RequestFault): void {
+    this.terms.handler.interrupt(exchange, fault)
+    // What was begun upstream is cancelled, as when the client resets the stream.
+    if (fault.code === 'malformed_request' && !this.guard.allowsReset()) this.fail(ENHANCE_YOUR_CALM)
+  }
+
+  ended(stream: ClientStream<E>, how: 'complete' | 'reset by us' | 'reset by client', code?: number): void {
+    this.streams.end(stream.id, how)
+    this.#places.leave(stream.place)
+    if (code !== undefined && !this.isOver) this.write(frameOfNumbers(RST_STREAM, stream.id, code))
+    if (this.terms.isLeaving()) this.retire()
+    if (this.streams.size > 0) return
+    this.#idleSinceMs = this.terms.steadyClock()
+    this.#idleEndMs = this.#idleSinceMs + this.terms.timeouts.keepAliveMs + IDLE_MARGIN_MS
+    if (this.#isRetiring) this.retire()
+  }
+
+  #loseStreams(): void {
+    const abandoned = this.#arrivals.drop()
+    if (abandoned > 0) this.terms.handler.abandoned(this.peer, abandoned)
+    this.streams.visitAll((stream) => stream.reset())
+  }
+
+  readonly #onData = (bytes: Buffer): void => {
+    if (this.#lingering === undefined) this.#read(bytes)
+    else this.#lingering.throwAway(this.terms.steadyClock())
+  }
+
+  #read(bytes: Buffer): void {
+    const from = this.#preface.read(bytes)
+    if (from === undefined) {
+      this.fail(PROTOCOL_ERROR)
+      return
+    }
+    const framesBefore = this.#reader.begun
+    this.#reader.read(bytes, from)
+    if (this.joining.length > 0) for (const body of this.joining.splice(0)) body.passJoined()
+    this.#arrivals.readOver()
+    this.#watchPartial()
+    this.#writer.flush()
+    if (this.#lingering !== undefined) return
+    const hasMany = this.#reader.begun - framesBefore > FRAMES_PER_TURN
+    if (hasMany) setImmediate(() => this.#readOn())
+    if (hasMany || this.unsentBytes > MAX_UNREAD_BYTES) this.socket.pause()
+  }
+
+  #readOn(): void {
+    if (this.unsentBytes <= MAX_UNREAD_BYTES) this.socket.resume()
+  }
+
+  /** Slow DATA has its own pace. */
+  #watchPartial(): void {
+    if (!this.#reader.isPartial && !this.#frames.isInHead) this.#partialEndMs = NEVER
+    else if (
+      this.#partialEndMs === NEVER ||
+      (this.#partialFrame !== this.#reader.begun && !this.#frames.isInHead)
+    )
+      this.#partialEndMs = this.terms.steadyClock() + this.terms.timeouts.headersMs
+    this.#partialFrame = this.#reader.begun
+  }
+
+  readonly #onDrain = (): void => {
+    if (this.#lingering === undefined) {
+      this.pumpAll()
+      // Whoever waited for the socket alone needs no window, and no turn.
+      if (this.sendWindow <= 0) this.streams.visitAll(({ res }) => res.pump())
+    }
+    if (this.socket.isPaused()) this.socket.resume()
+  }
+
+  readonly #onClose = (): void => {
+    this.terms.left(this)
+    this.#loseStreams()
+  }
+}

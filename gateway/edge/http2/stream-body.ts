@@ -1,0 +1,100 @@
+import { BoundedBody } from '../bodies/bounded-body.ts'
+import type { ConnectionDeadline } from '../http1/connection-deadline.ts'
+import type { IncomingBody } from '../http1/incoming-body.ts'
+import { DEFAULT_WINDOW } from './frames.ts'
+
+const HIGH_WATER_BYTES = 32 * 1024
+/** The client is told that it may send more when it may send only so much. */
+const CREDIT_BYTES = DEFAULT_WINDOW >> 1
+/** A longer piece is passed on by itself: copying it would cost more. */
+const MAX_JOINED_BYTES = 4096
+
+interface BodyStream {
+  /** Lets the client send so many bytes more. */
+  credit(bytes: number): void
+  /** Calls `passJoined` when all that has come is read. */
+  joins(body: StreamBody): unknown
+}
+
+/**
+ * The body of a request. Destroyed without an end: the client broke off. The client may send more only as this is read, and its
+ * deadline waits while nobody reads.
+ */
+export class StreamBody extends BoundedBody implements IncomingBody {
+  readonly #deadline: ConnectionDeadline
+  readonly #stream: BodyStream
+  /** A short piece that waits for others of its read. */
+  #first: Buffer | undefined = undefined
+  /** Received, and not given back to the client's window. */
+  #uncredited = 0
+
+  constructor(deadline: ConnectionDeadline, stream: BodyStream) {
+    super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
+    this.#deadline = deadline
+    this.#stream = stream
+  }
+
+  override _read(): void {
+    if (!this.#deadline.isBodyHeldBack) return
+    this.#deadline.resumeBody()
+    this.#giveBack()
+  }
+
+  /** The next piece has come. @param isLast no other follows */
+  receive(piece: Buffer, isLast: boolean): void {
+    if (this.destroyed) return
+    this.#uncredited += piece.length
+    if (!this.takes(piece.length)) return
+    this.#holdBackUnless(this.#keep(piece, isLast))
+  }
+
+  #holdBackUnless(takesMore: boolean): void {
+    if (!takesMore) {
+      if (!this.#deadline.isBodyHeldBack) this.#deadline.holdBodyBack()
+    } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
+  }
+
+  /** A piece that waits would keep all that was read with it. A body that came at once is read at once. */
+  #keep(piece: Buffer, isLast: boolean): boolean {
+    const isFlowing = this.readableFlowing === true && this.readableLength === 0
+    const first = this.#first
+    if (first !== undefined) {
+      this.#first = undefined
+      this.gather(first, 0, first.length)
+    }
+    if (this.isGathering && isFlowing && piece.length > MAX_JOINED_BYTES) return this.enter(piece)
+    if (this.readableLength > 0 || this.isGathering) return this.gather(piece, 0, piece.length)
+    if (isFlowing && !isLast && piece.length <= MAX_JOINED_BYTES) {
+      this.#first = piece
+      this.#stream.joins(this)
+      return true
+    }
+    if (isFlowing || isLast) return this.push(piece)
+    const copy = Buffer.allocUnsafeSlow(piece.length)
+    piece.copy(copy)
+    return this.push(copy)
+  }
+
+  /** Passes the short pieces of a read on as one. To be called when all that has come is read. */
+  passJoined(): void {
+    const first = this.#first
+    this.#first = undefined
+    if (!this.destroyed) this.#holdBackUnless(first === undefined ? this.pushGathered() : this.enter(first))
+  }
+
+  endPace(): void {
+    this.#deadline.endPace()
+  }
+
+  complete(): void {
+    this.passJoined()
+    this.#uncredited = 0
+    if (!this.isExceeded) this.enterEnd()
+  }
+
+  #giveBack(): void {
+    const bytes = this.#uncredited
+    this.#uncredited = 0
+    if (bytes > 0 && !this.destroyed) this.#stream.credit(bytes)
+  }
+}

@@ -1,0 +1,145 @@
+import type { RequestFault } from '../http1/request-fault.ts'
+import { isGrpc } from '../rules/grpc.ts'
+import { isToken } from '../syntax/characters.ts'
+import { Field } from '../syntax/field.ts'
+import { MAX_METHOD_CHARS } from '../syntax/status-codes.ts'
+import type { HeadField, HeadSink } from './hpack/head-decoder.ts'
+
+/** RFC 9113 section 8.2.2: what is about one connection of HTTP/1.1. */
+const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
+])
+/** A colon and a space, CR and LF. */
+const LINE_BYTES = 4
+
+type Pseudo = ':method' | ':scheme' | ':authority' | ':path' | ':protocol'
+const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path', ':protocol'])
+
+/**
+ * The head of a request (RFC 9113 section 8.3), in the form that one of HTTP/1.1 has. Everything that is wrong with it is a
+ * fault of its stream alone; the first one counts.
+ */
+export class StreamHead implements HeadSink {
+  /** `-` until it is known. */
+  method = '-'
+  target = ''
+  readonly version = '2'
+  /** Names in lower case. */
+  fields: Field[] = []
+  fault: RequestFault | undefined = undefined
+  readonly #pseudo = new Map<string, string>()
+  readonly #isSecure: boolean
+  #regular = false
+  #isPadded = false
+  #bytes = 0
+  #cookie: string | undefined = undefined
+
+  readonly #maxBytes: number
+
+  /** @param isSecure the connection uses TLS */
+  constructor(isSecure: boolean, maxBytes: number) {
+    this.#isSecure = isSecure
+    this.#maxBytes = maxBytes
+  }
+
+  take({ field, isPseudo, isPadded, fault }: HeadField): void {
+    const { lower, value } = field
+    this.#isPadded ||= isPadded
+    this.#bytes += lower.length + value.length + LINE_BYTES
+    if (this.#bytes > this.#maxBytes)
+      this.fault ??= { code: 'headers_too_large', cause: `a head beyond ${this.#maxBytes} bytes` }
+    if (fault !== undefined) this.#malformed(fault)
+    else if (isPseudo && isPadded) this.#malformed('white space around a pseudo-field')
+    // A head that is refused is still read for what tells what it was, and how to refuse it.
+    if (this.fault?.code === 'headers_too_large' && lower !== 'content-type') return
+    if (isPseudo) this.#takePseudo(lower, value)
+    else if (fault === undefined) this.#takeRegular(field)
+  }
+
+  #takePseudo(name: string, value: string): void {
+    if (this.#regular) this.#malformed('a pseudo-field behind another field')
+    else if (this.#pseudo.has(name)) this.#malformed(`more than one ${name}`)
+    else if (PSEUDO.has(name)) this.#pseudo.set(name, value)
+    else this.#malformed('an unknown pseudo-field')
+  }
+
+  #takeRegular(field: Field): void {
+    const { lower, value } = field
+    this.#regular = true
+    if (CONNECTION_SPECIFIC.has(lower) || (lower === 'te' && value.toLowerCase() !== 'trailers'))
+      this.#malformed(`${lower} in HTTP/2`)
+    // RFC 9113 section 8.2.3.
+    else if (lower === 'cookie')
+      this.#cookie = this.#cookie === undefined ? value : `${this.#cookie}; ${value}`
+    else this.fields.push(field)
+  }
+
+  complete(): void {
+    if (this.#cookie !== undefined) this.fields.push(new Field('cookie', this.#cookie))
+    this.#readMethod()
+    if (this.method === 'CONNECT') this.target = this.#of(':authority') ?? ''
+    else this.#readTarget()
+    this.#readHost(this.#of(':authority'))
+    // RFC 9113 section 8.2.1. Clients of gRPC send such metadata, and its specification lets it be taken off.
+    if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
+  }
+
+  #of(name: Pseudo): string | undefined {
+    return this.#pseudo.get(name)
+  }
+
+  #readMethod(): void {
+    const method = this.#of(':method')
+    if (method === undefined || !isToken(method)) this.#malformed('no method')
+    else this.method = method.slice(0, MAX_METHOD_CHARS)
+  }
+
+  #readTarget(): void {
+    const path = this.#of(':path')
+    const scheme = this.#of(':scheme')?.toLowerCase()
+    if (path !== undefined && isVisible(path)) this.target = path
+    if (scheme !== (this.#isSecure ? 'https' : 'http')) this.#malformed('not the scheme of the listener')
+    if (this.#of(':protocol') !== undefined) this.#malformed('a protocol without CONNECT')
+    if (this.target.startsWith('/') || (this.target === '*' && this.method === 'OPTIONS')) return
+    this.#malformed('no path')
+  }
+
+  /** RFC 9113 section 8.3.1: the authority takes the place of Host, which may repeat it. */
+  #readHost(authority: string | undefined): void {
+    if (authority === undefined) return
+    const hosts = this.fields.filter(({ lower }) => lower === 'host')
+    if (hosts.length === 0) this.fields.unshift(new Field('host', authority))
+    else if (hosts.some(({ value }) => value !== authority))
+      this.fault ??= { code: 'invalid_host', cause: 'Host differs from :authority' }
+  }
+
+  #malformed(cause: string): void {
+    this.fault ??= { code: 'malformed_request', cause }
+  }
+}
+
+export class Trailers implements HeadSink {
+  readonly fields: Field[] = []
+  isMalformed = false
+  readonly #maxBytes: number
+  #bytes = 0
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+  }
+
+  take({ field, isPseudo, isPadded, fault }: HeadField): void {
+    this.#bytes += field.lower.length + field.value.length + LINE_BYTES
+    if (isPseudo || isPadded || fault !== undefined || this.#bytes > this.#maxBytes) this.isMalformed = true
+    if (!this.isMalformed) this.fields.push(field)
+  }
+}
+
+/** White space would let two readers see two different targets. */
+function isVisible(text: string): boolean {
+  return !/[\t ]/.test(text)
+}

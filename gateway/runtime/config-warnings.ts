@@ -1,0 +1,222 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import type { ClientTable } from '../config/clients/clients-file.ts'
+import { configFiles, type Environment } from '../config/environment.ts'
+import { outOfTime } from '../config/rules/certificate-times.ts'
+import { issuerWarnings } from '../config/rules/issuer-rules.ts'
+import { methodsMeet } from '../config/rules/method-rules.ts'
+import { foldPath } from '../config/rules/path-rules.ts'
+import type { Route, Settings } from '../config/settings.ts'
+import { groupWarnings } from '../config/upstreams/group-rules.ts'
+import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
+import {
+  fixedLength,
+  isTemplate,
+  parametersOf,
+  partsOf,
+  patternsMeet,
+  segmentsOf,
+} from '../edge/rules/path-template.ts'
+import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
+import type { LimitRow } from '../limits/table/limit-row.ts'
+
+/** More are only counted: a table can have thousands of rows. */
+const MAX_WARNINGS = 20
+/** Pairs of rows that are compared: an edit must not hold requests up. */
+const MAX_PAIRS = 100_000
+export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
+
+/** One sentence for each row of a limit table that is valid but probably a mistake. */
+export function limitWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
+  return rows.length === 0 ? [NOTHING_LIMITED] : idleRowWarnings(routes, rows)
+}
+
+/** One sentence for each row that no route reaches. */
+export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
+  const reach = new Reach(routes)
+  const idle = rows.filter((row) => !reach.reaches(row))
+  const warnings = idle
+    .slice(0, MAX_WARNINGS)
+    .map((row) => `the limit "${row.name}" (${row.path}) has no effect: no route lets such a request through`)
+  const more = idle.length - warnings.length
+  return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
+}
+
+/** One sentence that names the clients whose webhooks have no way in. */
+export function clientWarnings(
+  routes: readonly Pick<Route, 'webhookClient'>[],
+  clients: ClientTable['rows'],
+): readonly string[] {
+  const byRow = new Set(routes.map(({ webhookClient }) => webhookClient))
+  const lost = clients.filter(
+    ({ id, hmac }) => hmac !== undefined && hmac.keyId === undefined && !byRow.has(id),
+  )
+  return named(lost.map(({ id }) => JSON.stringify(id))).map(
+    (names) =>
+      `clients whose "hmac" has no "keyId" and that no row names by "webhookClient": their webhooks are always refused: ${names}`,
+  )
+}
+
+/** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
+export function settingsWarnings(
+  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreamGroups' | 'openapi'>,
+): readonly string[] {
+  const { routes, upstreamGroups, openapi } = settings
+  const shadow = named(pathsOf(routes.filter(({ isShadow }) => isShadow)))
+  const closed = named(pathsOf(routes.filter(({ screening }) => screening?.maintenance !== undefined)))
+  return [
+    ...issuerWarnings(settings),
+    ...groupWarnings(upstreamGroups, routes),
+    ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
+    ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
+    ...closed.map((names) => `closed for maintenance: ${names}`),
+    ...rewriteWarnings(routes),
+    ...maskWarnings(routes),
+  ]
+}
+
+/** One sentence for each row whose paths may show a value that another row masks. */
+function maskWarnings(routes: readonly Route[]): readonly string[] {
+  const masked = routes.flatMap(({ path, mask }) =>
+    mask === undefined
+      ? []
+      : [{ path, places: parametersOf(path).filter(({ name }) => mask.includes(name)) }],
+  )
+  if (masked.length * routes.length > MAX_PAIRS) return []
+  return routes.flatMap((row) => {
+    const shown = masked.filter(({ path, places }) => places.some(({ at }) => shows(row, path, at)))
+    const names = [...new Set(shown.map(({ path }) => path))]
+    return named(names).map(
+      (list) =>
+        `${row.path} does not mask what ${list} ${names.length === 1 ? 'masks' : 'mask'}: audit trail, spans and log show such values in its paths`,
+    )
+  })
+}
+
+/** True when a row's paths can begin as those of a template do, with a segment of which the row masks nothing. */
+function shows({ path, mask }: Route, template: string, at: number): boolean {
+  const segment = segmentsOf(path)[at] ?? '*'
+  const isOpen =
+    segment === '*' ||
+    (isTemplate(segment) && !partsOf(segment).names.some((name) => mask?.includes(name) === true))
+  const begin = (of: string) =>
+    `/${segmentsOf(of)
+      .slice(0, at + 1)
+      .join('/')}`
+  return isOpen && patternsMeet(begin(path), begin(template))
+}
+
+/** One sentence for each row whose rewritten paths are those of another row for other callers. */
+function rewriteWarnings(routes: readonly Route[]): readonly string[] {
+  const rewritten = routes.filter(({ sending }) => sending?.rewrite !== undefined)
+  if (rewritten.length * routes.length > MAX_PAIRS) return []
+  const callers = new Map(
+    routes.map((row) => [row, JSON.stringify([[...row.auth].sort(), row.scopes])] as const),
+  )
+  return rewritten.flatMap((row) => {
+    const path = patternOf(row.sending?.rewrite as Rewrite)
+    const other = routes.find(
+      (one) =>
+        one.upstream === row.upstream &&
+        callers.get(one) !== callers.get(row) &&
+        patternsMeet(one.path, path) &&
+        // Otherwise it was set aside for this row anyway.
+        !patternsMeet(one.path, row.path),
+    )
+    return other === undefined
+      ? []
+      : [
+          `${row.path} is sent on as ${path}, which ${other.path} keeps for other callers: whoever may use the one gets to what is behind the other`,
+        ]
+  })
+}
+
+/** One sentence for each certificate of an upstream that is not valid now. */
+export function certificateWarnings(settings: Settings): readonly string[] {
+  return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
+}
+
+/** Since Linux 5.14 (ip-sysctl). `1`: connections that a closing socket has not accepted go to another one on its port. */
+const MIGRATE_FILE = '/proc/sys/net/ipv4/tcp_migrate_req'
+
+/** Warns when connections are lost at the end of one of several gateways on a port, which a setting of the system prevents. */
+export function reusePortWarnings(
+  { reusePort }: Pick<Settings, 'reusePort'>,
+  file = MIGRATE_FILE,
+): readonly string[] {
+  if (!reusePort || (existsSync(file) && readFileSync(file, 'utf8').trim() === '1')) return []
+  return [
+    'when one of the gateways on this port ends, Linux resets connections that it has not accepted yet: sysctl net.ipv4.tcp_migrate_req=1 (Linux 5.14) gives them to another',
+  ]
+}
+
+/** One text that lists the first of them, or none. */
+function named(names: readonly string[]): readonly string[] {
+  if (names.length === 0) return []
+  const more = names.length - MAX_WARNINGS
+  return [`${names.slice(0, MAX_WARNINGS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`]
+}
+
+function pathsOf(routes: readonly Route[]): readonly string[] {
+  return routes.map(({ path }) => path)
+}
+
+/** Warns when the configuration file is the operator's and the limit table the shipped one: it hardly fits another service. */
+export function fileWarnings(env: Environment): readonly string[] {
+  const { configFile, limitsFile } = configFiles(env)
+  const ownFolder = dirname(resolve(configFile)) === dirname(resolve(limitsFile))
+  if (env.GATEWAY_LIMITS !== undefined || ownFolder) return []
+  return [
+    `GATEWAY_CONFIG is ${configFile} and GATEWAY_LIMITS is not set: the limits of ${limitsFile} are in force, those of the demonstration unless you changed them`,
+  ]
+}
+
+/** The paths that routes let through. Looked up by prefix, because there may be thousands of rows and of routes. */
+class Reach {
+  readonly #exact = new Map<string, Route[]>()
+  readonly #prefixes = new Map<string, Route[]>()
+  /** Routes below a prefix. */
+  readonly #below = new Map<string, Route[]>()
+
+  constructor(routes: readonly Route[]) {
+    for (const route of routes) {
+      const fixed = route.path.slice(0, fixedLength(route.path))
+      // A template reaches what is below its fixed part.
+      const base = baseOf(fixed)
+      add(isPrefix(route.path) || isTemplate(route.path) ? this.#prefixes : this.#exact, base, route)
+      for (const prefix of prefixesOf(base)) add(this.#below, prefix, route)
+    }
+  }
+
+  /** Whether a request can have a path and a method that a route and the row cover. */
+  reaches({ path, methods }: LimitRow): boolean {
+    const base = baseOf(path)
+    const meets = (route: Route) => methodsMeet(route.methods, methods)
+    if ((isPrefix(path) ? this.#below : this.#exact).get(base)?.some(meets)) return true
+    for (const prefix of prefixesOf(base)) if (this.#prefixes.get(prefix)?.some(meets)) return true
+    return false
+  }
+}
+
+function isPrefix(path: string): boolean {
+  return path.endsWith('/*')
+}
+
+/** The fixed part in lower case, with a closing slash: limits ignore both differences. */
+function baseOf(path: string): string {
+  const folded = foldPath(isPrefix(path) ? path.slice(0, -1) : path)
+  return folded.endsWith('/') ? folded : `${folded}/`
+}
+
+/** Prefixes of a path: `/`, `/a/` and `/a/b/` of `/a/b/`. */
+function* prefixesOf(base: string): Iterable<string> {
+  for (let slash = base.indexOf('/'); slash >= 0; slash = base.indexOf('/', slash + 1)) {
+    yield base.slice(0, slash + 1)
+  }
+}
+
+function add(table: Map<string, Route[]>, key: string, route: Route): void {
+  const routes = table.get(key)
+  if (routes === undefined) table.set(key, [route])
+  else routes.push(route)
+}

@@ -1,0 +1,109 @@
+import type { HttpServer } from '../edge/http1/http-server.ts'
+import type { InForce, Load } from '../gateway.ts'
+import { interrupt } from '../pipeline.ts'
+import { refusal } from '../refusals.ts'
+
+/** How often idle connections are closed during a drain. */
+const SWEEP_MS = 50
+/** The next request may be on its way on a connection that was used so recently. */
+const QUIET_MS = 100
+/** Time for the last refusals to be recorded and read by clients. */
+const LAST_WORDS_MS = 500
+/** A stop waits for a receiver of spans no longer, and not beyond the drain deadline. */
+export const MAX_SPANS_MS = 3000
+
+export interface Stop {
+  /** Goes into the AUDIT_STOP record. */
+  readonly reason: string
+  /** How long requests are still served as before, so that load balancers can see that the gateway is not ready. */
+  readonly graceMs: number
+  /** Ends grace and deadline at once when it resolves. */
+  readonly hurry: Promise<void>
+}
+
+/** What drain closes and calls. */
+interface Draining {
+  readonly listeners: readonly HttpServer[]
+  /** Called when the grace ends: from now on no connection is accepted. */
+  graceOver(): void
+  /** Awaited when the last request has ended, before the parts are closed. */
+  beforeClose?(): Promise<void> | undefined
+}
+
+/**
+ * Stops the gateway. Until the grace ends it is not ready but serves requests, and closes each connection after its next
+ * response. Then it closes the listeners, finishes admitted requests, and closes the parts. Requests that are not finished
+ * `timeouts.drainMs` after the grace are refused, or broken off if their response has begun.
+ */
+export async function drain(
+  inForce: InForce,
+  { reason, graceMs, hurry }: Stop,
+  { listeners, graceOver, beforeClose }: Draining,
+): Promise<void> {
+  const { load, log } = inForce.gateway
+  load.phase = 'draining'
+  log.info({ inFlight: load.inFlight.size, reason, graceMs }, 'draining')
+  await passed(graceMs, hurry)
+  // Edits have taken effect until now.
+  graceOver()
+  const closed = Promise.all(listeners.map((listener) => listener.close()))
+  const sweep = setInterval(() => closeIdle(listeners), SWEEP_MS)
+  const { steadyClock, settings, tracer } = inForce.gateway
+  const endMs = steadyClock() + settings.timeouts.drainMs
+  const deadline = setTimeout(() => breakOffRest(inForce, listeners), settings.timeouts.drainMs)
+  const orphansEnd = setTimeout(endOrphans, settings.timeouts.drainMs, load)
+  void hurry.then(() => breakOffRest(inForce, listeners))
+  await closed
+  clearInterval(sweep)
+  clearTimeout(deadline)
+  await beforeClose?.()
+  await closeParts(inForce, reason)
+  clearTimeout(orphansEnd)
+  const restMs = Math.max(LAST_WORDS_MS, endMs - steadyClock())
+  await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
+}
+
+/** Resolves after that time, or earlier when `hurry` resolves. */
+export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
+  if (ms === 0) return
+  const time = Promise.withResolvers<void>()
+  const timer = setTimeout(time.resolve, ms)
+  await Promise.race([time.promise, hurry])
+  clearTimeout(timer)
+}
+
+/** Closes all parts of the gateway, in an order that loses nothing. */
+export async function closeParts({ gateway }: InForce, reason: string): Promise<void> {
+  gateway.revocations.maintain()
+  gateway.acceptedWebhooks.maintain()
+  gateway.deliveries.maintain()
+  if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
+  gateway.limiter.close()
+  await gateway.upstreams.close()
+  await gateway.trail.end(reason)
+}
+
+/** After the sockets have been read in this turn of the loop, so that a connection with a request waiting counts as busy. */
+function closeIdle(listeners: readonly HttpServer[]): void {
+  setImmediate(() => {
+    for (const listener of listeners) listener.closeIdleConnections(QUIET_MS)
+  })
+}
+
+/** Upstreams are not closed while they serve a call, though nobody waits for its response. */
+export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
+  for (const orphan of orphans) orphan.abort()
+}
+
+function breakOffRest({ gateway }: InForce, listeners: readonly HttpServer[]): void {
+  const { load, log } = gateway
+  load.phase = 'over'
+  log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
+  load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
+  load.tunnels.endAll('draining')
+  endOrphans(load)
+  // Refusals wait for their audit records, and clients must still read them.
+  setTimeout(() => {
+    for (const listener of listeners) listener.closeAllConnections()
+  }, LAST_WORDS_MS)
+}

@@ -1,0 +1,291 @@
+import { createHmac } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+import type { Metrics } from '../admin/metrics.ts'
+import type { Trail } from '../audit/trail.ts'
+import type { LastGoodKeys } from '../auth/keys/jwks.ts'
+import { ProofVerifier } from '../auth/possession/dpop.ts'
+import { Nonces } from '../auth/possession/nonces.ts'
+import { sessionNames } from '../auth/session-names.ts'
+import { trustedIssuers } from '../auth/tokens/issuers.ts'
+import { TokenVerifier } from '../auth/tokens/verifier.ts'
+import { NO_CLIENTS } from '../config/clients/clients-file.ts'
+import { OperationRules } from '../config/openapi/compiled-operations.ts'
+import { placesOf } from '../config/openapi/documented-routes.ts'
+import { readMaskKey } from '../config/secret-line.ts'
+import type { Settings } from '../config/settings.ts'
+import { BodyRoom } from '../edge/bodies/body-room.ts'
+import { Tunnels } from '../edge/http1/tunnels/tunnels.ts'
+import { firstSegment } from '../edge/rules/policy/path-mask.ts'
+import { checkedField } from '../edge/syntax/field.ts'
+import { Slots } from '../edge/syntax/slots.ts'
+import type { Configured, Gateway } from '../gateway.ts'
+import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
+import type { GroupObserver } from '../upstream/upstream-groups.ts'
+import { UpstreamPermits } from '../upstream/upstream-permits.ts'
+import { changeState, type GatewayState } from './gateway-state.ts'
+import { makeTracer } from './startup/make-tracer.ts'
+import type { StartupConfiguration } from './startup-configuration.ts'
+import { exposeUpstreams, makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
+
+/** The parts that the gateway is built on. */
+interface Foundation {
+  readonly state: GatewayState
+  readonly trail: Trail
+  readonly metrics: Metrics
+  /** At least 32 random bytes. */
+  readonly secret: Uint8Array
+}
+
+const NO_RULES: Gateway['requestRules'] = new Map()
+
+/** The parts that an edit of the configuration leaves as they are. */
+type Fixed = Omit<Gateway, keyof Configured>
+
+/**
+ * The gateway as it is configured now. An edit of gateway.json makes another `Gateway` and puts it in the place of
+ * this one, whole: a request that has begun goes on with the one that it began with.
+ */
+export class GatewayInForce {
+  readonly #fixed: Fixed
+  readonly #foundation: Foundation
+  readonly #observer: GroupObserver
+  readonly #nameSession: ((session: string) => string) | undefined
+  #gateway: Gateway
+  /** Counts that an edit of `addressRate` keeps. */
+  #addressCounts: Counters | undefined
+  /** Signing keys are fetched. */
+  #fetching = false
+
+  constructor(startup: StartupConfiguration, foundation: Foundation) {
+    this.#fixed = fixedParts(startup, foundation)
+    this.#foundation = foundation
+    this.#nameSession = nameSessions(startup)
+    this.#observer = observeUpstreams(this.#fixed, () => this.#gateway.upstreams)
+    this.#gateway = gatewayOf(this.#fixed, this.#configure(startup.settings, undefined))
+    this.#gateway.upstreams.start()
+    this.#exposeState()
+  }
+
+  get gateway(): Gateway {
+    return this.#gateway
+  }
+
+  /** Begins to fetch signing keys. */
+  startKeys(): void {
+    this.#fetching = true
+    this.#fetchKeys()
+  }
+
+  /** The last good signing keys, for the process that takes over. */
+  lastGoodKeys(): LastGoodKeys[] {
+    return this.#gateway.verifier.issuers.flatMap(({ keys }) => keys.lastGood() ?? [])
+  }
+
+  /** Goes on with those of the process before. */
+  restoreKeys(kept: readonly LastGoodKeys[]): void {
+    for (const { keys } of this.#gateway.verifier.issuers) {
+      const same = kept.find(({ uri }) => uri === keys.uri)
+      if (same !== undefined) keys.restore(same)
+    }
+  }
+
+  stopKeys(): void {
+    this.#fetching = false
+    for (const { keys } of this.#gateway.verifier.issuers) keys.stop()
+  }
+
+  /** Puts other settings in force for the next requests. When it throws, nothing has changed. */
+  replace(settings: Settings): void {
+    const before = this.#gateway
+    const next = gatewayOf(this.#fixed, this.#configure(settings, before))
+    this.#gateway = next
+    this.#settleLoad(next)
+    before.upstreams.handOver(next.upstreams)
+    const keySets = new Set(next.verifier.issuers.map(({ keys }) => keys))
+    for (const { keys } of before.verifier.issuers) if (!keySets.has(keys)) keys.retire()
+    if (this.#fetching) this.#fetchKeys()
+  }
+
+  #configure(settings: Settings, before: Gateway | undefined): Configured {
+    const { addressRate, authThrottle, upstreamSecret } = settings
+    const { state } = this.#foundation
+    const secret = upstreamSecret === undefined ? undefined : checkedField('X-Gateway-Secret', upstreamSecret)
+    const upstreams = makeUpstreams(
+      { settings, upstreamSecret: secret, observer: this.#observer, metrics: this.#foundation.metrics },
+      before?.upstreams,
+    )
+    const masking = settings.routes.filter(({ mask }) => mask).map(({ path }) => path)
+    const maskKey = masking.length > 0 ? readMaskKey(settings) : undefined
+    this.#addressCounts =
+      addressRate && (this.#addressCounts ?? countersOutsideTable(addressRate.requests, addressRate.windowMs))
+    return {
+      settings,
+      addressRate: this.#addressCounts,
+      routes: servedRoutes(settings, upstreams, maskKey),
+      maskUnrouted: maskKey === undefined ? undefined : (path) => firstSegment(path, masking),
+      requestRules: this.#requestRules(settings, before),
+      verifier: this.#verifier(settings, before),
+      proofs: this.#proofs(settings, before),
+      throttle: authThrottle.failures === 0 ? undefined : state.throttle,
+      upstreams,
+      upstreamSecret: secret,
+    }
+  }
+
+  /** What has been compiled of a document that has not changed is kept. */
+  #requestRules({ openapi, routes }: Settings, before: Gateway | undefined): Gateway['requestRules'] {
+    if (openapi?.document === undefined) return NO_RULES
+    const places = placesOf(routes.map(({ operations }) => operations))
+    const known = before?.settings
+    const isSame =
+      known?.openapi?.document !== undefined &&
+      known.openapi.hash === openapi.hash &&
+      isDeepStrictEqual(placesOf(known.routes.map(({ operations }) => operations)), places)
+    return before !== undefined && isSame ? before.requestRules : new OperationRules(openapi.document, places)
+  }
+
+  #verifier(settings: Settings, before: Gateway | undefined): TokenVerifier {
+    const { clock, log, metrics, revocations } = this.#fixed
+    const nameSession = this.#nameSession
+    const known = before !== undefined && acceptsTokens(before.settings) ? before.verifier : undefined
+    const issuers = trustedIssuers(
+      settings,
+      {
+        clock,
+        onFault: (uri, cause) => log.warn({ uri, cause }, 'issuer'),
+        nameSession,
+        countIntrospection: (issuer, outcome) =>
+          metrics.gateway_introspection_requests_total.count(issuer, outcome),
+        sources: () => ({ ...this.#gateway.settings, upstreamSecret: this.#gateway.upstreamSecret }),
+      },
+      known?.issuers,
+    )
+    const isSame =
+      known?.issuers.length === issuers.length && issuers.every((one) => known.issuers.includes(one))
+    return isSame ? known : new TokenVerifier({ issuers, revocations, clock, nameSession }, known)
+  }
+
+  #proofs({ dpop }: Settings, before: Gateway | undefined): ProofVerifier {
+    if (isDeepStrictEqual(dpop, before?.settings.dpop) && before !== undefined) return before.proofs
+    const { clock } = this.#fixed
+    const { state, secret } = this.#foundation
+    const nonces =
+      dpop.nonce === 'required'
+        ? new Nonces({ secret: () => state.member?.nonceSecret() ?? secret, clock })
+        : undefined
+    return new ProofVerifier({ clock, replays: state.guards.proofs, nonces, publicUrls: dpop.publicUrls })
+  }
+
+  #settleLoad({ settings, load, log, steadyClock }: Gateway): void {
+    const { addressRate } = settings
+    log.level = settings.logLevel
+    load.permits.bound(settings.maxInFlight)
+    load.tunnels.bound(settings.maxTunnels)
+    changeState(this.#foundation.state, settings)
+    if (addressRate !== undefined) {
+      this.#addressCounts?.limitTo(addressRate.requests, addressRate.windowMs, steadyClock())
+    }
+  }
+
+  /** What the metrics read at each scrape. */
+  #exposeState(): void {
+    const { metrics, load } = this.#fixed
+    metrics.gateway_http_requests_in_flight.read(() => load.inFlight.size)
+    metrics.gateway_tunnels_open.read(() => load.tunnels.size)
+    exposeUpstreams(metrics, () => this.#gateway.upstreams.targets)
+    metrics.gateway_issuer_keys_age_seconds.read(() => {
+      const { settings, verifier } = this.#gateway
+      return acceptsTokens(settings)
+        ? verifier.issuers.map(({ issuer, keys }) => [issuer, keys.ageMs / 1000])
+        : []
+    })
+  }
+
+  /** Without bearer tokens no keys are needed, and there may be no server for them. */
+  #fetchKeys(): void {
+    const { settings, verifier } = this.#gateway
+    for (const { keys } of verifier.issuers) {
+      if (acceptsTokens(settings)) keys.start()
+      else keys.retire()
+    }
+  }
+}
+
+function acceptsTokens({ routes }: Settings): boolean {
+  return routes.some(({ auth }) => auth.has('bearer'))
+}
+
+/** @returns undefined when there is no key: a full disk at the first start must not keep the gateway from serving */
+function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
+  try {
+    return sessionNames(settings.dataDir)
+  } catch (error) {
+    log.error({ cause: String(error) }, 'audit records are written without sessionId')
+    return undefined
+  }
+}
+
+function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixed {
+  const { settings, log, clients, tls } = startup
+  const steadyClock = () => performance.now()
+  const { state, trail, metrics, secret } = foundation
+  return {
+    clock: Date.now,
+    steadyClock,
+    log,
+    metrics,
+    trail,
+    revocations: state.revocations,
+    clients: { table: clients?.value ?? NO_CLIENTS },
+    acceptedWebhooks: state.guards.webhooks,
+    deliveries: state.guards.deliveries,
+    tls: { trust: tls?.material.trust },
+    limiter: state.member?.limits(state.limiter) ?? state.limiter,
+    tracer: makeTracer(startup, { metrics, secret }),
+    load: {
+      tunnels: new Tunnels({ steadyClock, maxTunnels: settings.maxTunnels }),
+      permits: new UpstreamPermits(settings.maxInFlight),
+      inFlight: new Slots(),
+      orphans: new Set(),
+      bodyRoom: new BodyRoom(),
+      phase: 'serving',
+      refusalLog: new Map(),
+    },
+    loopMark: loopMark(secret),
+  }
+}
+
+/** Every gateway is made here, with its keys in one order: look-ups in the path of requests are then faster. */
+function gatewayOf(fixed: Fixed, configured: Configured): Gateway {
+  return {
+    settings: configured.settings,
+    clock: fixed.clock,
+    steadyClock: fixed.steadyClock,
+    log: fixed.log,
+    metrics: fixed.metrics,
+    trail: fixed.trail,
+    addressRate: configured.addressRate,
+    routes: configured.routes,
+    maskUnrouted: configured.maskUnrouted,
+    requestRules: configured.requestRules,
+    verifier: configured.verifier,
+    proofs: configured.proofs,
+    throttle: configured.throttle,
+    revocations: fixed.revocations,
+    clients: fixed.clients,
+    acceptedWebhooks: fixed.acceptedWebhooks,
+    deliveries: fixed.deliveries,
+    tls: fixed.tls,
+    limiter: fixed.limiter,
+    upstreams: configured.upstreams,
+    upstreamSecret: configured.upstreamSecret,
+    tracer: fixed.tracer,
+    load: fixed.load,
+    loopMark: fixed.loopMark,
+  }
+}
+
+/** This process in CDN-Loop (RFC 8586), not guessable without its secret. */
+function loopMark(secret: Uint8Array): string {
+  return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
+}

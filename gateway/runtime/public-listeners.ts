@@ -1,0 +1,158 @@
+import { once } from 'node:events'
+import type { AddressInfo, Server } from 'node:net'
+import type { Settings } from '../config/settings.ts'
+import type { Connections } from '../edge/http1/connections.ts'
+import { createHttpServer, type HttpServer } from '../edge/http1/http-server.ts'
+import type { Http2Protocol } from '../edge/http1/served-connection.ts'
+import type { Exchange } from '../exchange.ts'
+import type { InForce } from '../gateway.ts'
+import type { TicketKeys } from '../tls/listener/ticket-keys.ts'
+import type { TlsMaterial } from '../tls/listener/tls-context.ts'
+import type { Staple } from '../tls/stapling/stapler.ts'
+import { boundClients, connectionsOf } from './listener.ts'
+import {
+  type ListeningSocket,
+  type ListeningSockets,
+  type NamedSocket,
+  type PassedSocket,
+  socketOf,
+} from './restart/sockets.ts'
+import { SecureListeners } from './secure-listeners.ts'
+
+/** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
+const BACKLOG = 4096
+const WHEN_PUBLIC_TAKEN =
+  'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all have the same user'
+
+/** Where to listen. */
+export interface Place {
+  readonly host: string
+  readonly port: number
+  /** Other processes listen there too (SO_REUSEPORT); the system distributes connections among them. */
+  readonly shared?: boolean
+  /** A socket that listens there already; undefined: one is opened. */
+  readonly open?: ListeningSocket | undefined
+  /** What to do when another program listens there. */
+  readonly whenTaken?: string
+}
+
+/** An address that cannot be listened on. */
+export class CannotListen extends Error {
+  readonly place: Place
+
+  constructor(place: Place, cause: unknown) {
+    const { code, message = String(cause) } = Object(cause) as NodeJS.ErrnoException
+    const remedy = code === 'EADDRINUSE' && place.whenTaken
+    super(remedy ? `${message}: ${remedy}` : message, { cause })
+    this.place = place
+  }
+}
+
+/** What the log says of a start that failed: it need not be for an address. */
+export function startFailure(error: unknown): {
+  readonly what: 'cannot listen' | 'cannot start'
+  readonly cause: string
+} & Partial<Pick<Place, 'host' | 'port'>> {
+  const cause = error instanceof Error ? error.message : String(error)
+  if (!(error instanceof CannotListen)) return { what: 'cannot start', cause }
+  const { host, port } = error.place
+  return { what: 'cannot listen', host, port, cause }
+}
+
+/** The public listeners. */
+export interface PublicListeners {
+  readonly listeners: readonly HttpServer[]
+  readonly connections: Connections<Exchange>
+  readonly port: number
+  /** Undefined: there is no HTTPS listener. */
+  readonly tlsPort: number | undefined
+  /** Puts a certificate and client trust in force for new connections. */
+  enforce(material: TlsMaterial): void
+  /** Has the response of OCSP sent to new connections; undefined: none. */
+  staple(staple: Staple | undefined): void
+  /** Puts the time-outs and bounds in force that clients have by the present settings. */
+  boundClients(): void
+  /** The sockets that listen. */
+  sockets(): NamedSocket[]
+  /** Stops accepting connections; those that there are stay. */
+  stopAccepting(): void
+  /** Accepts again, on copies of the sockets in their order. */
+  acceptAgain(sockets: readonly ListeningSocket[]): void
+}
+
+/** Resolves when all listen. @throws CannotListen */
+export async function openPublicListeners(
+  inForce: InForce,
+  options: {
+    readonly material: TlsMaterial | undefined
+    /** Ticket keys of this process. */
+    readonly tickets: TicketKeys
+    /** Sockets that listen already; where there are none, one is opened. */
+    readonly open?: ListeningSockets | undefined
+  },
+): Promise<PublicListeners> {
+  const { settings, tls, clock } = inForce.gateway
+  const { material, tickets, open = {} } = options
+  const connections = connectionsOf(inForce, await loadHttp2(settings))
+  const listening: [name: 'http' | 'https', listener: HttpServer][] = []
+  const begin = async (name: 'http' | 'https', port: number, listener: HttpServer) => {
+    const { host, reusePort: shared } = settings
+    const place = { host, port, shared, open: open[name], whenTaken: WHEN_PUBLIC_TAKEN }
+    const bound = await listen(listener.server, place)
+    listening.push([name, listener])
+    return bound
+  }
+  const port = await begin('http', settings.port, createHttpServer(connections))
+  let secured: SecureListeners | undefined
+  let tlsPort: number | undefined
+  if (settings.tls !== undefined && material !== undefined) {
+    const { handshakeMs } = settings.timeouts
+    const { http2 } = settings
+    const staples = settings.tls.ocspFile !== undefined || settings.tls.ocspFetch
+    const secure = new SecureListeners(material, { handshakeMs, http2, staples, tickets, clock })
+    tlsPort = await begin('https', settings.tls.port, secure.open(connections))
+    secured = secure
+  }
+  return {
+    listeners: listening.map(([, listener]) => listener),
+    connections,
+    port,
+    tlsPort,
+    enforce: (changed) => {
+      if (secured === undefined) return
+      secured.enforce(changed)
+      tls.trust = changed.trust
+    },
+    staple: (staple) => secured?.staple(staple),
+    boundClients: () => boundClients(connections, inForce.gateway.settings),
+    sockets: () => listening.map(([name, { server }]) => [name, socketOf(server) as PassedSocket]),
+    stopAccepting: () => {
+      for (const [, { server }] of listening) server.close()
+    },
+    acceptAgain: (sockets) => {
+      for (const [at, [, { server }]] of listening.entries()) server.listen(sockets[at], BACKLOG)
+    },
+  }
+}
+
+/** Loads what serves HTTP/2 only where a client may speak it. */
+async function loadHttp2({
+  http2,
+  tls,
+}: Pick<Settings, 'http2' | 'tls'>): Promise<Http2Protocol | undefined> {
+  const isSpoken = http2 === 'tls' ? tls !== undefined : http2
+  return isSpoken ? (await import('../edge/http2/protocol.ts')).http2 : undefined
+}
+
+/** Resolves to the bound port. @throws CannotListen */
+export async function listen(server: Server, place: Place): Promise<number> {
+  const { host, port, shared = false, open } = place
+  if (open === undefined) server.listen({ host, port, reusePort: shared, backlog: BACKLOG })
+  else server.listen(open, BACKLOG)
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    throw new CannotListen(place, error)
+  }
+  return (server.address() as AddressInfo).port
+}

@@ -1,0 +1,149 @@
+import { createSender, type Send } from '../../outgoing/sender.ts'
+import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-request.ts'
+import {
+  type Chain,
+  issuedCertificate,
+  judgeStaple,
+  type Staple,
+  type Stapler,
+} from '../../tls/stapling/stapler.ts'
+import type { Reports } from './reload-reports.ts'
+import { reportedStapler, type StapleSource } from './reported-stapler.ts'
+
+const MINUTE_MS = 60_000
+/** Between two attempts when nothing came of the one before: twice as long each time, up to this. */
+const MAX_RETRY_MS = 60 * MINUTE_MS
+const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
+/** How often the time is looked at. */
+const CHECK_MS = 10_000
+
+interface FetchedStaple {
+  readonly chain: Chain
+  readonly enforce: (staple: Staple | undefined) => void
+  /** Replaced in tests. */
+  readonly sendTo?: (url: string) => Send
+}
+
+/**
+ * Asks the responder that the certificate names, and again when half of the time that the response holds is over. Nobody waits for it:
+ * while it does not answer, the last good response is sent until it expires, and then none.
+ */
+export class StapleFetch implements StapleSource {
+  readonly #reports: Reports
+  readonly #stapler: Stapler
+  readonly #sendTo: (url: string) => Send
+  readonly #leaving = new AbortController()
+  readonly #checking: NodeJS.Timeout
+  #chain: Chain
+  #staple: Staple | undefined
+  /** Attempts in a row that brought no response to send. */
+  #fruitless = 0
+  #round: Promise<void> | undefined
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(reports: Reports, { chain, enforce, sendTo }: FetchedStaple) {
+    this.#reports = reports
+    this.#chain = chain
+    this.#sendTo = sendTo ?? ((url) => createSender({ url }))
+    const put = (staple: Staple | undefined) => {
+      this.#staple = staple
+      enforce(staple)
+    }
+    this.#stapler = reportedStapler(reports, { source: 'responder', chain, enforce: put })
+    this.#checking = setInterval(() => this.#stapler.check(), CHECK_MS).unref()
+    void this.ask()
+  }
+
+  replaceCertificate(chain: Chain): void {
+    this.#chain = chain
+    this.#stapler.replaceCertificate(chain)
+    void this.ask()
+  }
+
+  /** Waits for no responder: a reload of all files must not. */
+  async check(): Promise<void> {
+    this.#stapler.check()
+  }
+
+  /** Asks now; resolves when that is over. */
+  async ask(): Promise<void> {
+    clearTimeout(this.#timer)
+    this.#round ??= this.#askForAll().finally(() => {
+      this.#round = undefined
+      this.#schedule()
+    })
+    await this.#round
+  }
+
+  stop(): void {
+    this.#leaving.abort()
+    clearTimeout(this.#timer)
+    clearInterval(this.#checking)
+  }
+
+  #schedule(): void {
+    clearTimeout(this.#timer)
+    if (this.#leaving.signal.aborted) return
+    const { clock } = this.#reports
+    const leftMs = this.#staple === undefined ? 0 : this.#staple.untilMs - clock()
+    const pauseMs = pauseBefore({ leftMs, fruitless: this.#fruitless })
+    this.#timer = setTimeout(() => void this.ask(), pauseMs * (0.9 + 0.2 * Math.random())).unref()
+  }
+
+  async #askForAll(): Promise<void> {
+    let chain: Chain
+    do {
+      chain = this.#chain
+      await this.#askFor(chain)
+      // The certificate may have been replaced meanwhile.
+    } while (chain !== this.#chain && !this.#leaving.signal.aborted)
+  }
+
+  async #askFor(chain: Chain): Promise<void> {
+    const answer = await this.#fetch(chain)
+    if (chain !== this.#chain || this.#leaving.signal.aborted) return
+    const judged = judgeStaple(answer, chain, this.#reports.clock())
+    const isVerdict = 'staple' in judged || judged.isRevoked
+    this.#fruitless = 'staple' in judged ? 0 : this.#fruitless + 1
+    // While the last good one holds, a responder that fails is no news for an alert.
+    if (isVerdict || this.#staple === undefined) this.#stapler.offer(answer)
+    else this.#reports.log.warn({ cause: judged.fault }, 'no new response of OCSP yet')
+  }
+
+  /** @returns a response, or why there is none */
+  async #fetch(chain: Chain): Promise<Buffer | string> {
+    const certificate = issuedCertificate(chain)
+    const url = responderOf(chain[0])
+    if (url === undefined) return 'the certificate names no responder with a URL of http'
+    // The verdict says that the issuer is missing.
+    if (certificate === undefined) return Buffer.alloc(0)
+    try {
+      const { statusCode, body } = await this.#sendTo(url)({
+        method: 'POST',
+        headers: { 'content-type': 'application/ocsp-request' },
+        body: ocspRequest(certificate),
+        signal: this.#leaving.signal,
+      })
+      return statusCode === 200 ? body : `${url} responds ${statusCode}`
+    } catch (error) {
+      return `${url}: ${(error as Error).message}`
+    }
+  }
+}
+
+/**
+ * How long to wait before the responder is asked again.
+ *
+ * @param leftMs how long the response that is sent still holds; 0: none is sent
+ * @param fruitless attempts in a row that brought no response to send
+ */
+export function pauseBefore({
+  leftMs,
+  fruitless,
+}: {
+  readonly leftMs: number
+  readonly fruitless: number
+}): number {
+  if (fruitless > 0) return Math.min(MINUTE_MS * 2 ** Math.min(fruitless - 1, 10), MAX_RETRY_MS)
+  return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
+}

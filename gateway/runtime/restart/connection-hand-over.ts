@@ -1,0 +1,178 @@
+import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { ParkedConnection } from '../../edge/http1/connections.ts'
+import { interrupt } from '../../pipeline.ts'
+import { refusal } from '../../refusals.ts'
+import { endOrphans, MAX_SPANS_MS } from '../drain.ts'
+import type { GatewayInForce } from '../gateway-in-force.ts'
+import type { PublicListeners } from '../public-listeners.ts'
+import { relay } from './relay.ts'
+import {
+  type ClearOrigin,
+  type ListeningSocket,
+  type NamedSocket,
+  originOf,
+  takeConnection,
+} from './sockets.ts'
+import type { Successor } from './successor.ts'
+
+/** How long requests that have begun may take to be counted, while all others wait. */
+const DECIDE_MS = 1000
+const LOOK_EVERY_MS = 2
+/** Time for the last refusals to be recorded and read by clients. */
+const LAST_WORDS_MS = 500
+
+type Unpassed = Omit<ParkedConnection, 'goOn'>
+/** The process that goes on. */
+type Heir = Pick<Successor, 'pass'>
+
+/** Hands over the listening sockets and the connections: `suspend`, then `goOn` or `leave`. */
+export class ConnectionHandOver {
+  readonly #inForce: GatewayInForce
+  readonly #open: PublicListeners
+  #parked: ParkedConnection[] = []
+  /** On their way to the other process, or with TLS and idle: those that have not gone by the end are closed. */
+  readonly #waiting = new Set<Socket>()
+  /** Relays to the other process, which ends them. */
+  readonly #relayed = new Set<Socket>()
+  #take = (connection: ParkedConnection): void => void this.#parked.push(connection)
+
+  constructor(inForce: GatewayInForce, open: PublicListeners) {
+    this.#inForce = inForce
+    this.#open = open
+  }
+
+  /** Sockets that listen. */
+  sockets(): NamedSocket[] {
+    return this.#open.sockets()
+  }
+
+  /**
+   * Accepts nothing more and begins no request. Resolves when those that have begun are counted, to the last good signing keys.
+   * Connections and what clients send wait.
+   */
+  async suspend(): Promise<readonly LastGoodKeys[]> {
+    // The sockets stay open: the copies of the other process, and those to go back to.
+    this.#open.stopAccepting()
+    this.#open.connections.park((connection) => this.#take(connection))
+    await this.#decided()
+    return this.#inForce.lastGoodKeys()
+  }
+
+  /** Serves again. @param sockets copies of those that listened, in their order */
+  goOn(sockets: readonly ListeningSocket[]): void {
+    this.#open.connections.unpark()
+    this.#open.acceptAgain(sockets)
+    for (const { goOn } of this.#parked.splice(0)) goOn()
+  }
+
+  /**
+   * Gives the connections away and ends what is under way, for at most `timeouts.drainMs` or until `late`. Resolves when nothing
+   * is left.
+   */
+  async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
+    const { settings, load, upstreams, tracer } = this.#inForce.gateway
+    this.#inForce.stopKeys()
+    this.#take = ({ socket, unread }) => {
+      if (socket.destroyed) return
+      this.#waiting.add(socket)
+      socket.once('close', () => this.#waiting.delete(socket))
+      if ('encrypted' in socket) this.#relayNext(socket as TLSSocket, heir, unread)
+      else this.#pass({ socket, unread }, heir)
+    }
+    for (const connection of this.#parked.splice(0)) this.#take(connection)
+    const breakOff = () => this.#breakOff()
+    const deadline = setTimeout(breakOff, settings.timeouts.drainMs)
+    const orphansEnd = setTimeout(endOrphans, settings.timeouts.drainMs, load)
+    void late.then(breakOff)
+    await this.#open.connections.emptied()
+    clearTimeout(deadline)
+    load.phase = 'over'
+    await upstreams.close()
+    clearTimeout(orphansEnd)
+    // Those of the other process are its own.
+    await tracer?.close(
+      MAX_SPANS_MS,
+      late.then(() => {}),
+    )
+  }
+
+  /** Gives a connection away when its client has taken the last response. */
+  #pass(connection: Unpassed, heir: Heir, clear?: ClearOrigin): void {
+    const { socket, unread } = connection
+    // It is being closed.
+    if (socket.destroyed || socket.writableEnded) return
+    if (socket.writableLength > 0) {
+      socket.write('', () => this.#pass(connection, heir, clear))
+      return
+    }
+    const taken = takeConnection(socket, clear, unread)
+    if (taken !== undefined) heir.pass(taken, () => socket.destroy())
+  }
+
+  /**
+   * A connection with TLS stays here. Its next request goes through to the other process, which responds with
+   * `Connection: close`.
+   */
+  #relayNext(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): void {
+    const next = () => {
+      const hasMore = unread !== undefined || socket.readableLength > 0
+      // It has ended, or is being closed.
+      if (!hasMore || socket.writableEnded) socket.destroySoon()
+      else void this.#relay(socket, heir, unread)
+    }
+    if (socket.readableEnded) next()
+    else socket.once('readable', next)
+  }
+
+  async #relay(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): Promise<void> {
+    this.#waiting.delete(socket)
+    this.#relayed.add(socket)
+    socket.once('close', () => this.#relayed.delete(socket))
+    const clear = originOf(socket)
+    try {
+      this.#pass({ socket: await relay(socket, unread), unread: undefined }, heir, clear)
+    } catch {
+      socket.destroy()
+    }
+  }
+
+  #breakOff(): void {
+    const { gateway } = this.#inForce
+    const { load, log, settings } = gateway
+    load.phase = 'over'
+    log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
+    load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
+    load.tunnels.endAll('draining')
+    endOrphans(load)
+    setTimeout(() => {
+      this.#open.connections.closeAll()
+      for (const socket of this.#waiting) socket.destroySoon()
+      // TLS handshakes may end later.
+      this.#take = ({ socket }) => socket.destroy()
+    }, LAST_WORDS_MS)
+    // Clients that take nothing would keep them open for ever.
+    setTimeout(() => {
+      for (const socket of this.#waiting) socket.destroy()
+    }, 2 * LAST_WORDS_MS)
+    // A request that has just gone through has its own time.
+    setTimeout(() => {
+      for (const socket of this.#relayed) socket.destroy()
+    }, settings.timeouts.drainMs)
+  }
+
+  /** Resolves when every request that has begun has been counted or refused; those that take too long will be refused. */
+  async #decided(): Promise<void> {
+    const { inFlight } = this.#inForce.gateway.load
+    const untilMs = performance.now() + DECIDE_MS
+    for (;;) {
+      let undecided = 0
+      inFlight.visitAll(({ forwarding, refusalCode }) => {
+        if (forwarding === undefined && refusalCode === undefined) undecided++
+      })
+      if (undecided === 0 || performance.now() >= untilMs) return
+      await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
+    }
+  }
+}

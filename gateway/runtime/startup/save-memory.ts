@@ -1,0 +1,99 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
+import { boundLargeBuffers, trimBuffers } from '../../edge/bodies/read-buffers.ts'
+
+const TICK_MS = 10_000
+/** A gateway that works for a smaller share of the time is idle. */
+const IDLE_SHARE = 0.01
+/** By then a gateway has started. */
+const STARTED_MS = 1000
+/** For reads of large bodies; 256 KiB each. */
+const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
+
+/** What {@link MemorySaver} needs. */
+interface SaverParts {
+  /** The share of the time since its last call in which the main thread has worked. */
+  readonly utilization: () => number
+  readonly trim: () => void
+  /** Collects all garbage, and gives free memory back to the system. Stops the gateway meanwhile. */
+  readonly collect: (() => void) | undefined
+}
+
+/** Gives memory back after a busy time. */
+export class MemorySaver {
+  readonly #parts: SaverParts
+  #wasBusy = true
+
+  constructor(parts: SaverParts) {
+    this.#parts = parts
+  }
+
+  /** To be called every few seconds. */
+  tick(): void {
+    const { utilization, trim, collect } = this.#parts
+    trim()
+    const isBusy = utilization() >= IDLE_SHARE
+    // Once after each busy time: V8 collects when there is something new, so not in a gateway that is idle.
+    if (this.#wasBusy && !isBusy) collect?.()
+    this.#wasBusy = isBusy
+  }
+}
+
+/** Bounds the memory of the gateway as its profile says, and gives back what it does not need. */
+export function saveMemory(profile: MemoryProfile): void {
+  boundLargeBuffers(LARGE_BUFFERS[profile])
+  let [lastMs, lastUs] = [performance.now(), threadCpuUs()]
+  const saver = new MemorySaver({
+    // Not the utilization of the event loop, in which a thread that waits for its turn on a busy machine seems to work.
+    utilization: () => {
+      const [nowMs, nowUs] = [performance.now(), threadCpuUs()]
+      const share = (nowUs - lastUs) / 1000 / (nowMs - lastMs)
+      lastMs = nowMs
+      lastUs = nowUs
+      return share
+    },
+    trim: trimBuffers,
+    collect: profile === 'small' ? collectGarbage : undefined,
+  })
+  setInterval(() => saver.tick(), TICK_MS).unref()
+  keepNewObjectsYoung()
+  if (profile === 'small') setTimeout(compileWithoutMaglev, STARTED_MS).unref()
+}
+
+function threadCpuUs(): number {
+  const { user, system } = process.threadCpuUsage()
+  return user + system
+}
+
+/**
+ * Has V8 make every object among the young ones. It would learn that some objects of a socket live long and make them among the old ones at
+ * once, which keep all that they point to alive until the next full collection: a third of what each new connection makes was
+ * copied twice. Before anything is compiled with what it has learned, and not by an option at the start, for the reason given below.
+ */
+function keepNewObjectsYoung(): void {
+  setFlagsFromString('--no-allocation-site-pretenuring')
+}
+
+/**
+ * Has V8 do without Maglev, its middle compiler, whose work and code take 10 MiB under load: hot functions then go from Sparkplug to
+ * TurboFan. Not by an option at the start: V8 refuses code that was kept without it, so that a start would cost 20 ms and 3 MiB more.
+ */
+function compileWithoutMaglev(): void {
+  setFlagsFromString('--no-maglev')
+}
+
+let collector: NodeJS.GCFunction | undefined
+
+/**
+ * Not by the option `--expose-gc` of Node: V8 refuses code that was kept without it, so that a start would cost 20 ms more, and that
+ * of each thread.
+ */
+function collectGarbage(): void {
+  if (collector === undefined) {
+    setFlagsFromString('--expose-gc')
+    collector = runInNewContext('gc') as NodeJS.GCFunction
+    setFlagsFromString('--no-expose-gc')
+  }
+  collector({ type: 'major', execution: 'sync', flavor: 'last-resort' })
+}

@@ -1,0 +1,106 @@
+import type { Settings } from '../config/settings.ts'
+import { groupsInUse } from '../config/upstreams/group-rules.ts'
+import { PathTable } from '../edge/rules/path-table.ts'
+import { pathMask } from '../edge/rules/policy/path-mask.ts'
+import type { Field } from '../edge/syntax/field.ts'
+import type { ServedRoute } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
+import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
+
+interface UpstreamParts {
+  readonly settings: Settings
+  readonly upstreamSecret: Field | undefined
+  readonly observer: GroupObserver
+  readonly metrics: Gateway['metrics']
+}
+
+const RETRY_OUTCOMES: readonly RetryOutcome[] = ['succeeded', 'failed', 'denied']
+
+/** @param before groups in force. Targets that stay keep connections and health, once they hand over. */
+export function makeUpstreams(
+  { settings, upstreamSecret, observer, metrics }: UpstreamParts,
+  before?: UpstreamGroups,
+): UpstreamGroups {
+  const { timeouts, maxInFlight } = settings
+  const groups = groupsInUse(settings)
+  for (const { name, targets, breaker, retry } of groups) {
+    if (breaker !== undefined)
+      for (const target of targets) metrics.gateway_upstream_breaker_opened_total.begin(target)
+    if (retry !== undefined)
+      for (const outcome of RETRY_OUTCOMES) metrics.gateway_upstream_retries_total.begin(name, outcome)
+  }
+  return new UpstreamGroups(
+    {
+      groups,
+      tls: settings.upstreamTls,
+      connectMs: timeouts.connectMs,
+      headersMs: timeouts.headersMs,
+      // A connection may still be closing when its exchange has ended.
+      maxConnections: maxInFlight * 2,
+      clock: () => performance.now(),
+      observer,
+      upstreamSecret,
+    },
+    before,
+  )
+}
+
+/** The routes, each with the client and the bound of its group. */
+export function servedRoutes(
+  { routes }: Settings,
+  upstreams: UpstreamGroups,
+  maskKey: string | undefined,
+): PathTable<ServedRoute> {
+  return new PathTable(
+    routes.map((route) => ({
+      ...route,
+      client: upstreams.of(route.upstream),
+      permits: upstreams.permitsOf(route.upstream),
+      maskPath: route.mask && maskKey !== undefined ? pathMask(route.path, route.mask, maskKey) : undefined,
+    })),
+  )
+}
+
+/** A log line for each change of upstreams that are in force, and the counts. */
+export function observeUpstreams(
+  { log, metrics }: Pick<Gateway, 'log' | 'metrics'>,
+  inForce: () => UpstreamGroups,
+): GroupObserver {
+  // One that was removed may still have requests.
+  const warn = (group: string, upstream: string, what: object, message: string) => {
+    const targets = inForce().targets
+    if (targets.some((target) => target.group === group && target.url === upstream))
+      log.warn({ group, upstream, ...what }, message)
+  }
+  return {
+    onHealth: (group, upstream, healthy) => warn(group, upstream, { healthy }, 'upstream health'),
+    onCheck: (group, upstream, { isUp, cause }) =>
+      warn(group, upstream, isUp ? { isUp } : { isUp, cause }, 'upstream health check'),
+    onBreaker: (group, upstream, state) => {
+      if (state === 'open') metrics.gateway_upstream_breaker_opened_total.count(upstream)
+      warn(group, upstream, { state }, 'upstream circuit breaker')
+    },
+    onRetry: (group, outcome) => metrics.gateway_upstream_retries_total.count(group, outcome),
+  }
+}
+
+const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
+
+/** Exposes the upstreams in the metrics. For one that is in two groups the worse state counts. */
+export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
+  metrics.gateway_upstream_healthy.read(() => {
+    const healthy = new Map<string, number>()
+    for (const { url, health } of targets())
+      healthy.set(url, Math.min(healthy.get(url) ?? 1, health.isHealthy ? 1 : 0))
+    return healthy
+  })
+  metrics.gateway_upstream_breaker_state.read(() => {
+    const states = new Map<string, number>()
+    for (const { url, breaker } of targets()) {
+      if (breaker !== undefined)
+        states.set(url, Math.max(states.get(url) ?? 0, BREAKER_STATES[breaker.state]))
+    }
+    return states
+  })
+}

@@ -1,0 +1,279 @@
+import { GRPC_STATUSES } from '../edge/rules/grpc.ts'
+import { authorityOf, number, originOf, plain, text } from './attribute-text.ts'
+import type { Attempt, Trace } from './trace.ts'
+
+/*
+ * Spans as OTLP/JSON (OTLP specification 1.10, "JSON Protobuf Encoding"): ids as hexadecimal digits, 64 bit numbers as text,
+ * enumerations as numbers. Attributes are those of the HTTP and RPC semantic conventions 1.44; never a query, a credential, a body.
+ */
+
+export interface TracedExchange {
+  readonly requestId: string
+  readonly method: string
+  /** As it is recorded; `-` when the request has no target. */
+  readonly recordedPath: string
+  readonly host: string
+  readonly address: string
+  readonly peer: string
+  readonly startedSteadyMs: number
+  readonly route: { readonly path: string } | undefined
+  readonly refusalCode: string | undefined
+  readonly grpcStatus: number | undefined
+  readonly headers: { readonly userAgent: string }
+  readonly req: { readonly version: string }
+  readonly res: { readonly headersSent: boolean }
+  readonly secure: object | undefined
+}
+
+interface TracedEnd {
+  /** As in its audit record: 499 when the client went away. */
+  readonly statusCode: number
+  /** On the steady clock. */
+  readonly endMs: number
+  /** Epoch milliseconds when the steady clock was at 0. */
+  readonly epochOffsetMs: number
+  readonly knownMethods: ReadonlySet<string>
+}
+
+const SERVER = 2
+const CLIENT = 3
+const ERROR = 2
+const CLIENT_GONE = 499
+const CLIENT_GONE_ERROR = 'client_disconnected'
+/** Errors of the one who serves a call of gRPC; to its client everything but OK is an error. */
+const SERVER_ERRORS: ReadonlySet<string> = new Set([
+  'UNKNOWN',
+  'DEADLINE_EXCEEDED',
+  'UNIMPLEMENTED',
+  'INTERNAL',
+  'UNAVAILABLE',
+  'DATA_LOSS',
+])
+/** Bits of `Span.flags`: it is known whether the parent is in another process, and it is. */
+const HAS_IS_REMOTE = 0x100
+const IS_REMOTE = 0x200
+const MAX_PATH_CHARS = 1024
+const MAX_USER_AGENT_CHARS = 256
+const MAX_METHOD_CHARS = 64
+const MAX_STATE_CHARS = 512
+
+/** The spans of an exchange, separated by commas. Their number is one more than that of the attempts. */
+export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
+  let text = serverSpan(trace, exchange, end)
+  for (const [index] of trace.attempts.entries()) text += `,${clientSpan(trace, index, exchange, end)}`
+  return text
+}
+
+function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
+  const { refusalCode, headers } = exchange
+  const { statusCode } = end
+  const gone = isClientGone(trace, end)
+  // Its head had gone out before it was refused.
+  const brokenOff = refusalCode !== undefined && exchange.res.headersSent
+  const sentStatus =
+    !gone && !brokenOff ? statusCode : exchange.res.headersSent ? trace.attempts.at(-1)?.status : undefined
+  const { grpcStatus } = exchange
+  const grpcError = callError(grpcStatus)
+  const isFailedCall = grpcError !== undefined && SERVER_ERRORS.has(grpcError)
+  const error = gone
+    ? CLIENT_GONE_ERROR
+    : statusCode >= 500 || brokenOff || isFailedCall
+      ? (refusalCode ?? grpcError ?? String(statusCode))
+      : undefined
+  const common = commonOf(exchange, end)
+  const attributes =
+    text('url.path', shownPath(exchange)) +
+    plain('client.address', exchange.address) +
+    plain('network.peer.address', exchange.peer) +
+    text(
+      'user_agent.original',
+      headers.userAgent.slice(0, MAX_USER_AGENT_CHARS).toWellFormed() || undefined,
+    ) +
+    number('http.response.status_code', sentStatus) +
+    callOf(exchange, !gone && refusalCode === undefined) +
+    text('countersign.refusal', refusalCode) +
+    plain('countersign.request_id', exchange.requestId)
+  return span(trace, {
+    spanId: trace.spanId,
+    parentId: trace.parentId,
+    isParentRemote: true,
+    common: common.server,
+    startMs: exchange.startedSteadyMs + end.epochOffsetMs,
+    endMs: end.endMs + end.epochOffsetMs,
+    attributes,
+    error,
+  })
+}
+
+function shownPath({ recordedPath: path }: TracedExchange): string {
+  return path === '-' ? '/' : path.slice(0, MAX_PATH_CHARS)
+}
+
+/** What the spans of a route have in common while it is asked in the same way. */
+interface Common {
+  readonly method: string
+  readonly host: string
+  readonly version: string
+  readonly isSecure: boolean
+  readonly knownMethods: ReadonlySet<string>
+  readonly server: CommonText
+  readonly client: CommonText
+}
+
+/** The text before and behind the times of one kind of spans. */
+interface CommonText {
+  /** Name and kind. */
+  readonly before: string
+  /** The first attributes. */
+  readonly behind: string
+}
+
+/** By route, what came last. */
+const commons = new WeakMap<object, Common>()
+
+function commonOf(exchange: TracedExchange, { knownMethods }: TracedEnd): Common {
+  const { route, method, host, req, secure } = exchange
+  const known = route && commons.get(route)
+  const isSame =
+    known !== undefined &&
+    known.method === method &&
+    known.host === host &&
+    known.version === req.version &&
+    known.isSecure === (secure !== undefined) &&
+    known.knownMethods === knownMethods
+  if (isSame) return known
+  const { name, attributes } = methodOf(method, knownMethods)
+  const isSecure = secure !== undefined
+  const ofServer =
+    text('url.scheme', isSecure ? 'https' : 'http') +
+    text('http.route', route?.path) +
+    authorityOf(host) +
+    text('network.protocol.version', req.version)
+  const common = {
+    method,
+    host,
+    version: req.version,
+    isSecure,
+    knownMethods,
+    server: commonText(SERVER, route === undefined ? name : `${name} ${route.path}`, attributes + ofServer),
+    client: commonText(CLIENT, name, attributes),
+  }
+  if (route !== undefined) commons.set(route, common)
+  return common
+}
+
+function commonText(kind: number, name: string, attributes: string): CommonText {
+  return {
+    before: `,"name":${JSON.stringify(name)},"kind":${kind},"startTimeUnixNano":"`,
+    behind: `","attributes":[${attributes.slice(1)}`,
+  }
+}
+
+function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: TracedEnd): string {
+  const attempt = trace.attempts[index] as Attempt
+  const common = commonOf(exchange, end)
+  const origin = originOf(attempt.upstream)
+  const error = errorOf(trace, attempt, exchange, end)
+  // The gateway itself ended what was refused.
+  const isAnswered =
+    attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
+  const attributes =
+    text('url.full', (origin.url ?? `http://${exchange.host}`) + shownPath(exchange)) +
+    origin.attributes +
+    number('http.request.resend_count', index || undefined) +
+    number('http.response.status_code', attempt.status) +
+    (isAnswered ? callOf(exchange, true) : '')
+  return span(trace, {
+    spanId: attempt.spanId,
+    parentId: trace.spanId,
+    isParentRemote: false,
+    common: common.client,
+    startMs: attempt.startMs + end.epochOffsetMs,
+    endMs: (attempt.endMs ?? end.endMs) + end.epochOffsetMs,
+    attributes,
+    error,
+  })
+}
+
+/** @returns undefined for an attempt whose response was passed on and is no error. */
+function errorOf(
+  trace: Trace,
+  attempt: Attempt,
+  exchange: TracedExchange,
+  end: TracedEnd,
+): string | undefined {
+  if (attempt.error !== undefined) return attempt.error
+  if (isClientGone(trace, end)) return CLIENT_GONE_ERROR
+  // The gateway itself ended it.
+  if (exchange.refusalCode !== undefined) return exchange.refusalCode
+  if (exchange.grpcStatus !== undefined) return callError(exchange.grpcStatus)
+  return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
+}
+
+/** Attributes of a call of gRPC. Callers make methods up: only one that the service knows is named. @param isAnswered by the service */
+function callOf(exchange: TracedExchange, isAnswered: boolean): string {
+  const { grpcStatus } = exchange
+  if (grpcStatus === undefined) return ''
+  const status = GRPC_STATUSES[grpcStatus]
+  const isKnown = isAnswered && status !== 'UNIMPLEMENTED'
+  return (
+    text('rpc.system.name', 'grpc') +
+    text('rpc.response.status_code', status) +
+    text('rpc.method', isKnown ? shownPath(exchange).slice(1) : '_OTHER')
+  )
+}
+
+/** The error that a call of gRPC came to; undefined: it is no call, or came to OK. */
+function callError(grpcStatus: number | undefined): string | undefined {
+  return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
+}
+
+/** A service may answer 499 as well. */
+function isClientGone(trace: Trace, { statusCode }: TracedEnd): boolean {
+  return statusCode === CLIENT_GONE && trace.attempts.at(-1)?.status !== CLIENT_GONE
+}
+
+interface SpanFacts {
+  readonly spanId: string
+  readonly parentId: string | undefined
+  readonly isParentRemote: boolean
+  readonly common: CommonText
+  readonly startMs: number
+  readonly endMs: number
+  readonly attributes: string
+  readonly error: string | undefined
+}
+
+function span(trace: Trace, facts: SpanFacts): string {
+  const { parentId, error } = facts
+  const parentFlags = parentId === undefined ? 0 : HAS_IS_REMOTE | (facts.isParentRemote ? IS_REMOTE : 0)
+  const parent = parentId === undefined ? '"' : `","parentSpanId":"${parentId}"`
+  const { before, behind } = facts.common
+  return (
+    `{"traceId":"${trace.traceId}","spanId":"${facts.spanId}${parent}${stateOf(trace)},"flags":${trace.flags | parentFlags}` +
+    `${before}${nanoseconds(facts.startMs)}","endTimeUnixNano":"${nanoseconds(facts.endMs)}${behind}${facts.attributes}` +
+    (error === undefined ? ']}' : `${text('error.type', error)}],"status":{"code":${ERROR}}}`)
+  )
+}
+
+/** Trace Context section 3.3.1.5: a long one may be left out whole. */
+function stateOf({ tracestates }: Trace): string {
+  if (tracestates.length === 0) return ''
+  const state = tracestates.map(({ value }) => value).join(',')
+  return state.length > MAX_STATE_CHARS ? '' : `,"traceState":${JSON.stringify(state)}`
+}
+
+/** Nanoseconds since the epoch, in text because they exceed the integers of a double. */
+export function nanoseconds(epochMs: number): string {
+  const whole = Math.floor(epochMs / 1000)
+  // 1e9 is added to keep leading zeros.
+  return whole + String(1e9 + Math.floor((epochMs - whole * 1000) * 1e6)).slice(1)
+}
+
+/** Callers make methods up, and each would be one more name of spans. */
+function methodOf(method: string, knownMethods: ReadonlySet<string>) {
+  if (knownMethods.has(method)) return { name: method, attributes: text('http.request.method', method) }
+  const original =
+    method === '-' ? '' : text('http.request.method_original', method.slice(0, MAX_METHOD_CHARS))
+  return { name: 'HTTP', attributes: text('http.request.method', '_OTHER') + original }
+}

@@ -1,0 +1,132 @@
+import { Field } from '../edge/syntax/field.ts'
+import { HexText } from '../edge/syntax/hex-text.ts'
+import { randomness } from '../edge/syntax/randomness.ts'
+import { traceIdIn } from '../edge/syntax/traceparent.ts'
+
+const TRACE_ID = new HexText('##'.repeat(16))
+const SPAN_ID = new HexText('##'.repeat(8))
+const TWO_SPAN_IDS = new HexText('##'.repeat(16))
+/** In a traceparent. */
+const PARENT_ID_AT = 36
+const FLAGS_AT = 53
+export const SAMPLED = 1
+/** Trace Context level 2: the low 56 bits of the trace id are random. Its maker says so, and everybody passes it on. */
+const RANDOM = 2
+
+/** One time that the request was sent to an upstream. Times on the steady clock. */
+export interface Attempt {
+  readonly spanId: string
+  /** The upstream, as configured. */
+  readonly upstream: string
+  readonly startMs: number
+  /** Undefined until it failed. */
+  endMs: number | undefined
+  /** Status of the upstream's final response. */
+  status: number | undefined
+  /** Why it failed, as an `error.type`. */
+  error: string | undefined
+}
+
+interface NewTrace {
+  readonly traceId: string
+}
+
+/** The caller that a request names in its traceparent. */
+interface RemoteParent {
+  readonly traceparent: string
+  readonly tracestates: readonly Field[]
+}
+
+/** One sampled request as part of a trace: what its spans need and the exchange does not have. */
+export class Trace {
+  readonly traceId: string
+  readonly spanId: string
+  /** Undefined for the first span of a trace. */
+  readonly parentId: string | undefined
+  /** Flags of W3C Trace Context: sampled, and random if the caller said so or the trace id is ours. */
+  readonly flags: number
+  readonly tracestates: readonly Field[]
+  readonly attempts: Attempt[] = []
+  readonly #steadyClock: () => number
+  #nextSpanId: string
+  #fields: Field[] = []
+  #at = 0
+
+  /** @param origin the id of a new trace, or the traceparent of the caller whose trace it is part of */
+  constructor(steadyClock: () => number, origin: NewTrace | RemoteParent) {
+    this.#steadyClock = steadyClock
+    const ids = TWO_SPAN_IDS.of(randomness(16))
+    this.spanId = ids.slice(0, 16)
+    this.#nextSpanId = ids.slice(16)
+    if ('traceId' in origin) {
+      this.traceId = origin.traceId
+      this.parentId = undefined
+      this.tracestates = []
+      this.flags = SAMPLED | RANDOM
+    } else {
+      const { traceparent, tracestates } = origin
+      this.traceId = traceIdIn(traceparent)
+      this.parentId = traceparent.slice(PARENT_ID_AT, FLAGS_AT - 1)
+      this.tracestates = tracestates
+      this.flags = SAMPLED | (flagsIn(traceparent) & RANDOM)
+    }
+  }
+
+  /** Adds the fields that carry the trace upstream. The traceparent names the span of the attempt that is sent next. */
+  addTo(fields: Field[]): void {
+    this.#fields = fields
+    this.#at = fields.length
+    fields.push(this.#traceparent(), ...this.tracestates)
+  }
+
+  /** An attempt begins. @returns whether the fields have changed since the last one */
+  began(upstream: string): boolean {
+    const isResent = this.attempts.length > 0
+    if (isResent) {
+      this.#nextSpanId = newSpanId()
+      this.#fields[this.#at] = this.#traceparent()
+    }
+    const startMs = this.#steadyClock()
+    this.attempts.push({
+      spanId: this.#nextSpanId,
+      upstream,
+      startMs,
+      endMs: undefined,
+      status: undefined,
+      error: undefined,
+    })
+    return isResent
+  }
+
+  /** The attempt under way failed. Without one there is nothing to say. */
+  failed(error: string, status?: number): void {
+    const attempt = this.attempts.at(-1)
+    if (attempt === undefined || attempt.endMs !== undefined) return
+    attempt.endMs = this.#steadyClock()
+    attempt.error = error
+    attempt.status ??= status
+  }
+
+  /** The upstream's final head has come. */
+  responded(status: number): void {
+    const attempt = this.attempts.at(-1)
+    if (attempt !== undefined) attempt.status = status
+  }
+
+  #traceparent(): Field {
+    return new Field('traceparent', `00-${this.traceId}-${this.#nextSpanId}-0${this.flags}`)
+  }
+}
+
+export function newTraceId(): string {
+  return TRACE_ID.of(randomness(16))
+}
+
+/** An id of zeros is invalid; its chance is 2^-64. */
+function newSpanId(): string {
+  return SPAN_ID.of(randomness(8))
+}
+
+export function flagsIn(traceparent: string): number {
+  return Number.parseInt(traceparent.slice(FLAGS_AT, FLAGS_AT + 2), 16)
+}

@@ -1,0 +1,125 @@
+import type { Sampling, TracingSettings } from '../config/tracing-settings.ts'
+import { withoutNominated } from '../edge/rules/hop-by-hop.ts'
+import type { Field } from '../edge/syntax/field.ts'
+import { receivedTraceparent } from '../edge/syntax/traceparent.ts'
+import { type ExportReports, SpanExporter } from './span-exporter.ts'
+import { createPost, type Post } from './span-post.ts'
+import type { Envelope } from './span-queue.ts'
+import { spansOf, type TracedExchange } from './span-text.ts'
+import { flagsIn, newTraceId, SAMPLED, Trace } from './trace.ts'
+
+interface TracerOptions {
+  readonly settings: TracingSettings
+  /** Version of the gateway. */
+  readonly version: string
+  /** Id of this running gateway. */
+  readonly instanceId: string
+  /** Wall time in epoch milliseconds. */
+  readonly clock: () => number
+  /** Monotonic milliseconds. */
+  readonly steadyClock: () => number
+  readonly reports: ExportReports
+  /** Default: to the receiver of the settings. */
+  readonly post?: Post
+}
+
+const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
+/** The wall clock was set, or has drifted. Smaller differences are those of its resolution. */
+const CLOCK_CHANGE_MS = 2
+/** How many digits of a trace id decide: the last ones, which are random by Trace Context level 2. */
+const DECIDING_DIGITS = 12
+const DECIDING_VALUES = 2 ** 48
+
+/** Makes the spans of sampled exchanges, after they are over, and exports them. */
+export class Tracer {
+  readonly #options: TracerOptions
+  readonly #exporter: SpanExporter
+  /** Epoch milliseconds when the steady clock was at 0. */
+  #epochOffsetMs: number
+
+  constructor(options: TracerOptions) {
+    const { settings, clock, steadyClock, reports, post = createPost(settings.receiver) } = options
+    this.#options = options
+    this.#exporter = new SpanExporter({ ...settings, envelope: envelopeOf(options), post, reports })
+    this.#epochOffsetMs = clock() - steadyClock()
+  }
+
+  /**
+   * @param viaTrustedProxy the request came from a trusted proxy
+   * @returns undefined when the request is not sampled: then it costs nothing more
+   */
+  begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
+    const { steadyClock, settings } = this.#options
+    const passedOn = withoutNominated(fields)
+    const traceparent = receivedTraceparent(passedOn)
+    if (traceparent !== undefined) {
+      if (!takesChild(settings.sampling, traceparent, viaTrustedProxy)) return undefined
+      const tracestates = passedOn.filter(({ lower }) => lower === 'tracestate')
+      return new Trace(steadyClock, { traceparent, tracestates })
+    }
+    const traceId = newTraceId()
+    return takesRoot(settings.sampling, traceId) ? new Trace(steadyClock, { traceId }) : undefined
+  }
+
+  /** The exchange is over. @param statusCode as in its audit record: 499 when the client went away */
+  finish(trace: Trace, exchange: TracedExchange, statusCode: number): void {
+    const { steadyClock, settings } = this.#options
+    const spans = trace.attempts.length + 1
+    if (!this.#exporter.hasRoom) {
+      this.#exporter.drop(spans)
+      return
+    }
+    const end = {
+      statusCode,
+      endMs: steadyClock(),
+      epochOffsetMs: this.#epochOffset(),
+      knownMethods: settings.knownMethods,
+    }
+    this.#exporter.add(spansOf(trace, exchange, end), spans)
+  }
+
+  /** Sends what waits; what is not sent in that time, or before `hurry`, is lost. */
+  close(withinMs: number, hurry: Promise<void>): Promise<void> {
+    return this.#exporter.close(withinMs, hurry)
+  }
+
+  /** The same for all spans of a trace, and for all traces until the wall clock changes. */
+  #epochOffset(): number {
+    const { clock, steadyClock } = this.#options
+    const offsetMs = clock() - steadyClock()
+    if (Math.abs(offsetMs - this.#epochOffsetMs) > CLOCK_CHANGE_MS) this.#epochOffsetMs = offsetMs
+    return this.#epochOffsetMs
+  }
+}
+
+function takesChild({ parents, ratio }: Sampling, traceparent: string, viaTrustedProxy: boolean): boolean {
+  if (parents === 'all' || (parents === 'trusted' && viaTrustedProxy))
+    return (flagsIn(traceparent) & SAMPLED) !== 0
+  // Not by the trace id: the caller made it, and could choose one that is always taken.
+  return Math.random() < ratio
+}
+
+/** Decides for the first span of a trace by its id, so that others with the same rule and ratio decide alike. */
+function takesRoot({ ratio }: Sampling, traceId: string): boolean {
+  return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
+}
+
+/** What stands around the spans of every batch: ExportTraceServiceRequest with one resource and one scope. */
+function envelopeOf({ settings, version, instanceId }: TracerOptions): Envelope {
+  const attributes = {
+    'service.version': version,
+    'service.instance.id': instanceId,
+    ...settings.resource,
+    'telemetry.sdk.name': 'countersign',
+    'telemetry.sdk.language': 'nodejs',
+    'telemetry.sdk.version': version,
+  }
+  const resource = {
+    attributes: Object.entries(attributes).map(([key, value]) => ({ key, value: { stringValue: value } })),
+  }
+  const scope = { name: 'countersign', version }
+  return {
+    head: `{"resourceSpans":[{"resource":${JSON.stringify(resource)},"scopeSpans":[{"scope":${JSON.stringify(scope)},"spans":[`,
+    tail: `],"schemaUrl":"${SCHEMA_URL}"}],"schemaUrl":"${SCHEMA_URL}"}]}`,
+  }
+}
