@@ -12,7 +12,7 @@ interface RefusalKind {
 
 /**
  * The closed list of responses that the gateway makes itself, by their stable codes. The sentences are public; the cause of
- * a refusal goes to the log only. Tests compare the list with REFUSALS.md and with the description of the demo's API
+ * a refusal goes to the log only. Tests compare the list with docs/reference/refusals.md and with the description of the demo's API
  * (backend/gateway-problems.ts).
  */
 export const REFUSALS = {

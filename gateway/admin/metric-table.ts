@@ -8,7 +8,7 @@ const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
 /**
  * Every metric of the gateway: its name, which ends with its unit, its type, help text, buckets in the unit, and labels. Names and labels
- * are part of the public contract. The page for Prometheus, the console and config/METRICS.md read this table.
+ * are part of the public contract. The page for Prometheus, the console and docs/reference/metrics.md read this table.
  */
 export const METRICS = {
   gateway_audit_foreign_bytes_total: counter(

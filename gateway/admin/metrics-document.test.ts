@@ -11,13 +11,13 @@ const read = (file: string) => readFileSync(join(ROOT, file), 'utf8')
 const families = Object.values(makeFamilies())
 const names: ReadonlySet<string> = new Set(families.map(({ name }) => name))
 
-it('config/METRICS.md has the metrics of the table', async () => {
-  assert.equal(read('config/METRICS.md'), await metricsDocument(), 'run "npm run schemas"')
+it('docs/reference/metrics.md has the metrics of the table', async () => {
+  assert.equal(read('docs/reference/metrics.md'), await metricsDocument(), 'run "npm run schemas"')
 })
 
-it('every label has its values in METRICS.md', () => {
+it('every label has its values in docs/reference/metrics.md', () => {
   const explained = new Set(
-    [...read('config/METRICS.md').matchAll(/^\| ((?:`\w+` )+)\| [^|]+ \|$/gm)].flatMap(
+    [...read('docs/reference/metrics.md').matchAll(/^\| ((?:`\w+` )+)\| [^|]+ \|$/gm)].flatMap(
       ([, cell]) => cell?.match(/\w+/g) ?? [],
     ),
   )
@@ -26,7 +26,7 @@ it('every label has its values in METRICS.md', () => {
   assert.deepEqual(
     used.filter((label) => !explained.has(label)),
     [],
-    'give their values in the table "Labels" of config/METRICS.md',
+    'give their values in the table "Labels" of docs/reference/metrics.md',
   )
 })
 
@@ -54,7 +54,7 @@ it('every metric has a caller that sets it', () => {
 
 it('alerts, dashboard, console and documents name no metric that does not exist', () => {
   const files = globSync(
-    ['config/**/*.{md,yml,yaml,json}', 'gateway/*.md', 'gateway/admin/console/**/*.{ts,js}'],
+    ['config/**/*.{md,yml,yaml,json}', 'docs/**/*.md', 'gateway/*.md', 'gateway/admin/console/**/*.{ts,js}'],
     { cwd: ROOT },
   )
   const unknown = files.flatMap((file) =>

@@ -12,9 +12,9 @@ interface Described {
 
 const TABLE = '| metric | type | labels | |\n| --- | --- | --- | --- |\n'
 
-/** config/METRICS.md, with its tables of metrics as they are now; what stands above them is written by hand. */
+/** docs/reference/metrics.md, with its tables of metrics as they are now; what stands above them is written by hand. */
 export async function metricsDocument(): Promise<string> {
-  const [byHand] = readFileSync(new URL('../../config/METRICS.md', import.meta.url), 'utf8').split(
+  const [byHand] = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8').split(
     '## The gateway',
   )
   const gateway = Object.values(makeFamilies()).map((family) =>

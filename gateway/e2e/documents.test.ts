@@ -93,7 +93,7 @@ test('the commands of a document have no comments, which zsh takes for commands'
 })
 
 test('there are at most 120 decisions in 8,000 words, each of at most five lines', () => {
-  const text = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8')
+  const text = readFileSync(join(ROOT, 'docs/develop/decisions.md'), 'utf8')
   const decisions = text.split('\n\n').filter((paragraph) => paragraph.startsWith('**'))
   assert.ok(decisions.length > 80 && decisions.length <= 120, `${decisions.length} decisions`)
   const words = text.split(/\s+/).length
@@ -125,7 +125,7 @@ test('every production dependency, and every package of the card, has its row in
     return Object.keys({ ...dependencies, ...peerDependencies })
   })
   assert.ok(dependencies.length > 10)
-  const text = readFileSync(join(ROOT, 'gateway/DECISIONS.md'), 'utf8')
+  const text = readFileSync(join(ROOT, 'docs/develop/decisions.md'), 'utf8')
   const rows = text
     .slice(text.indexOf('## Dependencies'))
     .split('\n')
@@ -140,16 +140,16 @@ test('every production dependency, and every package of the card, has its row in
   )
 })
 
-/** The last cell of each row of THREATS.md: names of test files without their ending. */
+/** The last cell of each row of docs/develop/threats.md: names of test files without their ending. */
 function testsNamed(): string[] {
-  const rows = readFileSync(join(ROOT, 'gateway/THREATS.md'), 'utf8').split('\n')
+  const rows = readFileSync(join(ROOT, 'docs/develop/threats.md'), 'utf8').split('\n')
   return rows
     .filter((row) => row.startsWith('| ') && !row.startsWith('| ---') && !row.endsWith('| test |'))
     .flatMap((row) => (row.split('|').at(-2) ?? '').split(','))
     .map((name) => name.trim())
 }
 
-test('every test that THREATS.md names exists', () => {
+test('every test that docs/develop/threats.md names exists', () => {
   const names = testsNamed()
   assert.ok(names.length > 40)
   const missing = names.filter((name) => {
@@ -159,8 +159,8 @@ test('every test that THREATS.md names exists', () => {
   assert.deepEqual(missing, [])
 })
 
-test('REFUSALS.md lists every refusal with its status, its source and its sentence', () => {
-  const document = readFileSync(join(ROOT, 'gateway/REFUSALS.md'), 'utf8')
+test('docs/reference/refusals.md lists every refusal with its status, its source and its sentence', () => {
+  const document = readFileSync(join(ROOT, 'docs/reference/refusals.md'), 'utf8')
   const rows = Object.entries(REFUSALS).map(
     ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |`,
   )

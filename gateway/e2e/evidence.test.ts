@@ -9,13 +9,13 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const EVIDENCE = readFileSync(join(ROOT, 'gateway/audit/EVIDENCE.md'), 'utf8')
+const EVIDENCE = readFileSync(join(ROOT, 'docs/verify/evidence.md'), 'utf8')
 /** The letter of each command, with its script. */
 const COMMANDS = [...EVIDENCE.matchAll(/^\*\*([A-Z])\*\* [\s\S]*?^```sh\n([\s\S]*?)^```$/gm)].map(
   ([, letter = '', script = '']) => ({ letter, script }),
 )
 
-describe('EVIDENCE.md', () => {
+describe('docs/verify/evidence.md', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let verifierKey = ''

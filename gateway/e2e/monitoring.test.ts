@@ -40,16 +40,16 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const TOKEN = 'a-token-of-the-admin-listener-for-tests'
 const WITNESS_KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
 
-const read = (file: string) => readFileSync(join(ROOT, 'config', file), 'utf8')
-const rules = (parse(read('prometheus/countersign.rules.yml')).groups as { rules: Rule[] }[]).flatMap(
+const read = (file: string) => readFileSync(join(ROOT, file), 'utf8')
+const rules = (parse(read('config/prometheus/countersign.rules.yml')).groups as { rules: Rule[] }[]).flatMap(
   (group) => group.rules,
 )
 const alerts = rules.flatMap(({ alert }) => alert ?? [])
 const records = rules.flatMap(({ record }) => record ?? [])
-const dashboard = JSON.parse(read('grafana/countersign.json'))
+const dashboard = JSON.parse(read('config/grafana/countersign.json'))
 const panels = (dashboard.panels as Panel[]).filter(({ type }) => type !== 'row')
 const dashboardQueries = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
-const runbook = read('RUNBOOK.md')
+const runbook = read('docs/operate/runbook.md')
 
 /** Each section of the runbook by its heading; what stands before the first one is under ''. */
 const sections = new Map(
@@ -81,7 +81,7 @@ describe('the files for Prometheus and Grafana', () => {
   })
 
   it('each alert fires in one of those tests and stays silent in another', () => {
-    const cases = (parse(read('prometheus/countersign.test.yml')).tests as RuleTest[]).flatMap(
+    const cases = (parse(read('config/prometheus/countersign.test.yml')).tests as RuleTest[]).flatMap(
       (test) => test.alert_rule_test,
     )
     for (const [what, fires] of [
@@ -103,7 +103,7 @@ describe('the files for Prometheus and Grafana', () => {
       alerts,
     )
     for (const { alert, annotations } of rules.filter((rule) => rule.alert !== undefined)) {
-      assert.equal(annotations?.runbook_url, `config/RUNBOOK.md#${alert?.toLowerCase()}`)
+      assert.equal(annotations?.runbook_url, `docs/operate/runbook.md#${alert?.toLowerCase()}`)
       const section = sections.get(alert ?? '') ?? ''
       for (const part of ['Means', 'Look', 'Mend', 'Call']) {
         assert.match(section, new RegExp(`^\\*\\*${part}\\*\\*`, 'm'), `${part} of ${alert}`)
@@ -113,7 +113,9 @@ describe('the files for Prometheus and Grafana', () => {
   })
 
   it('every metric that a query names is documented or recorded', () => {
-    const documented = new Set([...read('METRICS.md').matchAll(/^\| `(\w+_\w+)`/gm)].map((match) => match[1]))
+    const documented = new Set(
+      [...read('docs/reference/metrics.md').matchAll(/^\| `(\w+_\w+)`/gm)].map((match) => match[1]),
+    )
     const asked = shellBlocks(runbook).flatMap((block) => block.match(/^ask .*$/gm) ?? [])
     const named = [...rules.map(({ expr }) => expr), ...dashboardQueries, ...asked].flatMap(selectorsOf)
     const unknown = named

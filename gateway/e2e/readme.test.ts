@@ -27,7 +27,7 @@ const PAGES = [
     'docs/use/mutual-tls.md',
     'docs/use/webhooks.md',
     'docs/use/several-gateways.md',
-    'config/RECIPES.md',
+    'docs/operate/recipes.md',
   ].map((page) => readFileSync(join(ROOT, page), 'utf8')),
 ].join('\n')
 

@@ -45,7 +45,7 @@ export interface TestGateway {
   kill(): void
 }
 
-const DOCUMENTED = readFileSync(new URL('../../config/METRICS.md', import.meta.url), 'utf8')
+const DOCUMENTED = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8')
 const dirs = new Set<string>()
 process.on('exit', () => {
   for (const dir of dirs) rmSync(dir, { recursive: true, force: true })
@@ -132,7 +132,7 @@ function sampleOf(exposition: string, sample: string): number {
   // A sample that is not exposed yet is 0; one of a metric that is misspelled would be for ever.
   const name = sample.replace(/(_count|_sum|_bucket)?(\{.*)?$/s, '')
   if (!DOCUMENTED.includes(`\`${name}\``) && !DOCUMENTED.includes(`\`${name}{`))
-    throw new Error(`METRICS.md has no ${name}`)
+    throw new Error(`docs/reference/metrics.md has no ${name}`)
   const line = exposition.split('\n').find((text) => text.startsWith(`${sample} `))
   return line === undefined ? 0 : Number(line.slice(sample.length + 1))
 }

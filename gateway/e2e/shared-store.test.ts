@@ -92,7 +92,7 @@ describe('three gateways with one store', { skip: NO_REDIS }, () => {
 
   before(async () => {
     redis = await startRedis()
-    // The rights that config/OPERATIONS.md names are enough for all that follows.
+    // The rights that docs/operate/operations.md names are enough for all that follows.
     await redis.command('ACL', 'SETUSER', ...leastRights('a-password'))
     dir = mkdtempSync(join(tmpdir(), 'shared-store-'))
     writeFileSync(join(dir, 'password'), 'a-password\n')

@@ -9,7 +9,7 @@ import { call } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-const RECIPES = readFileSync(new URL('../../config/RECIPES.md', import.meta.url), 'utf8')
+const RECIPES = readFileSync(new URL('../../docs/operate/recipes.md', import.meta.url), 'utf8')
 const STRIPE = new Stripe('sk_test_of_nobody')
 
 type Headers = Readonly<Record<string, string>>

@@ -133,8 +133,8 @@ describe('a gateway with witnesses and time stamps', () => {
     assert.equal(await gateway.metric('gateway_audit_stamp_interval_seconds'), 1)
   })
 
-  it('is verified by the commands of AUDIT.md', async () => {
-    const document = readFileSync(new URL('../../config/AUDIT.md', import.meta.url), 'utf8')
+  it('is verified by the commands of docs/verify/audit.md', async () => {
+    const document = readFileSync(new URL('../../docs/verify/audit.md', import.meta.url), 'utf8')
     const chapter = document.slice(document.indexOf('### To verify what others vouch for'))
     const [places = '', commands = ''] = [...chapter.matchAll(/```sh\n([\s\S]+?)```/g)].map(
       ([, text]) => text ?? '',

@@ -24,7 +24,7 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
   })
   after(() => redis.stop())
 
-  it('names server and version, finds nothing wrong with the user of OPERATIONS.md, and leaves nothing behind', async () => {
+  it('names server and version, finds nothing wrong with the user of docs/operate/operations.md, and leaves nothing behind', async () => {
     const { good, warnings, faults } = await checkStore(storeAt('single', [redis.port], USER))
     assert.match(
       good.join(),

@@ -45,7 +45,7 @@ test('the keys are those that the discovery document names, and the preset is th
     found,
     `Keycloak, "tokens": "keycloak"; keys from ${origin}/elsewhere, as ${origin}${OIDC} says`,
   )
-  assert.deepEqual(notes, ['routes ask for no scope yet: name "scopes" in a row (config/ROUTES.md)'])
+  assert.deepEqual(notes, ['routes ask for no scope yet: name "scopes" in a row (docs/operate/routes.md)'])
 })
 
 test('the document of RFC 8414 counts where there is none of OpenID Connect', async (t) => {

@@ -32,7 +32,7 @@ interface Provider {
   readonly audience: string
 }
 
-/** The addresses of the keys are those of each provider's reference; config/RECIPES.md has them as a table. */
+/** The addresses of the keys are those of each provider's reference; docs/operate/recipes.md has them as a table. */
 const PROVIDERS: readonly Provider[] = [
   {
     name: 'Microsoft Entra',
@@ -123,7 +123,7 @@ export async function discoverIssuer(
         ? [`set "audience": ${provider.audience}. Until then every token is refused`]
         : []),
       ...notesOn(provider, url),
-      'routes ask for no scope yet: name "scopes" in a row (config/ROUTES.md)',
+      'routes ask for no scope yet: name "scopes" in a row (docs/operate/routes.md)',
     ],
   }
 }
@@ -131,7 +131,7 @@ export async function discoverIssuer(
 function notesOn(provider: Provider, { hostname, pathname }: URL): readonly string[] {
   if (provider === ANY)
     return [
-      'the provider was not recognised, so its tokens must have "typ": "at+jwt"; otherwise set "tokens" (config/RECIPES.md). Opaque tokens need "introspection" (config/README.md)',
+      'the provider was not recognised, so its tokens must have "typ": "at+jwt"; otherwise set "tokens" (docs/operate/recipes.md). Opaque tokens need "introspection" (docs/operate/configuration.md)',
     ]
   if (hostname.includes('.okta') && pathname === '/')
     return ['tokens of the organisation server of Okta cannot be verified by others: use a custom server']

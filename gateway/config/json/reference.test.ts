@@ -3,13 +3,13 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { referenceText } from './reference.ts'
 
-const written = readFileSync(new URL('../../../config/REFERENCE.md', import.meta.url), 'utf8')
+const written = readFileSync(new URL('../../../docs/reference/keys.md', import.meta.url), 'utf8')
 
-test('config/REFERENCE.md is what the schemas say', () => {
+test('docs/reference/keys.md is what the schemas say', () => {
   assert.ok(written === referenceText(), 'a schema was changed: npm run schemas')
 })
 
-test('config/REFERENCE.md explains every key of every object', () => {
+test('docs/reference/keys.md explains every key of every object', () => {
   for (const heading of ['`routes[]`', '`timeouts`', '`issuers[]`', '`limits[]`', '`clients[].mtls`']) {
     assert.ok(written.includes(`### ${heading}\n`), heading)
   }
@@ -17,7 +17,7 @@ test('config/REFERENCE.md explains every key of every object', () => {
   for (const row of rows) assert.match(row, /^\| `\S+` \| \S.* \|.*\| .*\S.* \|$/, row)
 })
 
-test('config/REFERENCE.md has no example of a key whose choices it lists', () => {
+test('docs/reference/keys.md has no example of a key whose choices it lists', () => {
   assert.doesNotMatch(written, /^\| `logLevel` .* Example: /m)
   assert.match(written, /^\| `host` .* Example: /m)
 })

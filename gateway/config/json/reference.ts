@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { REMOVED_HEADERS } from '../../edge/rules/field-rules.ts'
 
-/* config/REFERENCE.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
+/* docs/reference/keys.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
 
 /** What the schemas use of JSON Schema 2020-12, as far as the reference shows it. */
 interface Schema {
@@ -21,12 +21,12 @@ interface Schema {
 const FILES = ['gateway', 'limits', 'clients']
 const INTRODUCTION = `# Configuration reference
 
-Every key of the configuration files, made from [schemas/](schemas) by \`npm run schemas\`. Files are JSON; unknown keys are faults. An editor that
+Every key of the configuration files, made from [config/schemas/](../../config/schemas) by \`npm run schemas\`. Files are JSON; unknown keys are faults. An editor that
 knows JSON Schema shows the same texts when the file names its schema in \`$schema\`. What the keys are good for, and how they go together:
-[README.md](README.md).
+[configuration.md](../operate/configuration.md).
 `
 
-/** The text of config/REFERENCE.md. */
+/** The text of docs/reference/keys.md. */
 export function referenceText(): string {
   return [INTRODUCTION, ...FILES.map(chapterOf), removedHeaders()].join('\n')
 }

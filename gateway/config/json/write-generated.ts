@@ -12,9 +12,9 @@ const FILES = { gateway: GATEWAY_FILE, limits: LIMITS_FILE, clients: CLIENTS_FIL
 for (const [name, declared] of Object.entries(FILES)) {
   writeFileSync(new URL(`../../../config/schemas/${name}.schema.json`, import.meta.url), schemaText(declared))
 }
-writeFileSync(new URL('../../../config/REFERENCE.md', import.meta.url), referenceText())
+writeFileSync(new URL('../../../docs/reference/keys.md', import.meta.url), referenceText())
 
-const document = new URL('../../REFUSALS.md', import.meta.url)
+const document = new URL('../../../docs/reference/refusals.md', import.meta.url)
 const [text] = readFileSync(document, 'utf8').split('| `')
 const rows = Object.entries(REFUSALS).map(
   ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |\n`,

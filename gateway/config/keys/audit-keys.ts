@@ -152,7 +152,7 @@ const AUDIT = keys({
   ),
   seals: choice(
     ['on', 'off'],
-    '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed. More in AUDIT.md.',
+    '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed. More in docs/verify/audit.md.',
     { env: 'GATEWAY_AUDIT_SEALS', restart: true, default: 'on' },
   ),
   sealKeyFile: text(
@@ -161,7 +161,7 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key signs the seals too: `ml-dsa-44` is one of ML-DSA-44 (FIPS 204), against quantum computers. It lies beside the first, as `audit-seal-key-ml-dsa-44.pem` beside `audit-seal-key.pem`, and is made with it where the first is in the data directory; beside a key that is named, `countersign audit key --second` makes it. Default: none. More in AUDIT.md.',
+    'A second key signs the seals too: `ml-dsa-44` is one of ML-DSA-44 (FIPS 204), against quantum computers. It lies beside the first, as `audit-seal-key-ml-dsa-44.pem` beside `audit-seal-key.pem`, and is made with it where the first is in the data directory; beside a key that is named, `countersign audit key --second` makes it. Default: none. More in docs/verify/audit.md.',
     { restart: true },
   ),
   origin: anyText(
@@ -176,17 +176,17 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. The closed one is renamed to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never. More in AUDIT.md.',
+    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. The closed one is renamed to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never. More in docs/verify/audit.md.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes audit files that it has closed, oldest first, and the tiles of the log that only they needed. Never what is not sealed, nor with `ship` what is not shipped. Each is named in the trail by AUDIT_PRUNE before. Default: never. More in AUDIT.md.',
+    'When the gateway removes audit files that it has closed, oldest first, and the tiles of the log that only they needed. Never what is not sealed, nor with `ship` what is not shipped. Each is named in the trail by AUDIT_PRUNE before. Default: never. More in docs/verify/audit.md.',
     { examples: [{ keep: '400d' }] },
   ),
   ship: key(
     SHIP,
-    'Where closed audit files, the tiles and the checkpoint of the log are copied to: a directory, as a rule another mount, or a bucket. Names stay as they are. A copy counts when its checksum was compared. Default: nowhere. More in AUDIT.md.',
+    'Where closed audit files, the tiles and the checkpoint of the log are copied to: a directory, as a rule another mount, or a bucket. Names stay as they are. A copy counts when its checksum was compared. Default: nowhere. More in docs/verify/audit.md.',
     { examples: [{ directory: '/mnt/evidence' }] },
   ),
   witnesses: key(

@@ -192,7 +192,7 @@ test('a multiple is one in decimal, as amounts are, and what is beyond all numbe
   assert.equal(list(Array.from({ length: 150_000 }, () => 1e300)), ' is too complex to be checked')
 })
 
-test('digits beyond the fifteenth may not count, as config/README.md says', () => {
+test('digits beyond the fifteenth may not count, as docs/operate/configuration.md says', () => {
   const check = (schema: object, text: string) => checker(schema)(JSON.parse(text))
   assert.equal(check({ maximum: 9007199254740992 }, '9007199254740993'), undefined)
   assert.equal(check({ multipleOf: 0.01 }, '0.010000000000000000001'), undefined)

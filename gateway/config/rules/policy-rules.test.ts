@@ -98,8 +98,8 @@ for (const [what, found, expected] of cases) {
   })
 }
 
-test('every example in ROUTES.md is good', () => {
-  const text = readFileSync(new URL('../../../config/ROUTES.md', import.meta.url), 'utf8')
+test('every example in docs/operate/routes.md is good', () => {
+  const text = readFileSync(new URL('../../../docs/operate/routes.md', import.meta.url), 'utf8')
   const examples = [...text.matchAll(/```json\n(.*?)```/gs)].map(([, json]) => JSON.parse(String(json)))
   assert.ok(examples.length >= 3)
   for (const example of examples) {
