@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
 import { loadFile } from '../load-file.ts'
-import { type Reload, Reloader } from '../reload/reloader.ts'
+import { oneFile, type Reload, Reloader } from '../reload/reloader.ts'
 import { type ClientTable, parseClients } from './clients-file.ts'
 
 function secretOf(seed: number, bytes = 32): string {
@@ -385,9 +385,7 @@ describe('clients.json under a running gateway', () => {
     const reloads: Reload<ClientTable>[] = []
     const inForce = { table: loaded.value }
     const reloader = new Reloader({
-      file,
-      ...loaded,
-      parse: (name, text) => parseClients(name, text),
+      ...oneFile(file, loaded, (name, text) => parseClients(name, text)),
       swap: (value) => {
         inForce.table = value
       },

@@ -8,7 +8,7 @@ import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { describeFault } from '../faults.ts'
 import { loadFile } from '../load-file.ts'
-import { type Reload, Reloader, type ReloadOptions } from './reloader.ts'
+import { oneFile, type Reload, Reloader } from './reloader.ts'
 
 type Rows = readonly LimitRow[]
 
@@ -23,7 +23,7 @@ function reloaderOf(
   t: TestContext,
   limit: number,
   swap: (rows: Rows) => void = () => {},
-  { parse = parseLimits, intervalMs = 3_600_000 }: Partial<ReloadOptions<Rows>> = {},
+  { parse = parseLimits, intervalMs = 3_600_000 } = {},
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'reload-'))
   const file = join(folder, 'limits.json')
@@ -33,9 +33,7 @@ function reloaderOf(
   const told: Reload<Rows>[] = []
   const inForce: number[] = []
   const reloader = new Reloader<Rows>({
-    file,
-    ...loaded.value,
-    parse,
+    ...oneFile(file, loaded.value, parse),
     swap: (rows) => {
       swap(rows)
       inForce.push(rows[0]?.limit ?? 0)

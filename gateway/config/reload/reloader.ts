@@ -1,127 +1,207 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Fault, Parsed } from '../faults.ts'
-import { type ParseFile, unreadable } from '../load-file.ts'
-import { FileWatch } from './watch.ts'
-
-/**
- * Parses a text asynchronously. Never rejects. Undefined: something else that it read may be half written, so the text is to be
- * parsed again at the next look.
- */
-type ParseApart<T> = (file: string, text: string) => Promise<Parsed<T> | undefined>
+import { type LoadedFile, type ParseFile, unreadable } from '../load-file.ts'
+import { type Disk, FileWatch } from './watch.ts'
 
 /** The result of one edit. */
 export type Reload<T> = Accepted<T> | { readonly result: 'failure'; readonly faults: readonly Fault[] }
 
 export interface Accepted<T> {
   readonly result: 'success'
-  /** In force until now. */
   readonly before: T
-  /** In force from now on. Equal to `before` when only the spelling changed, or an invalid edit was undone. */
+  /** Equal to `before` when only the spelling changed, or an invalid edit was undone. */
   readonly after: T
   readonly changed: boolean
 }
 
-export interface ReloadOptions<T> {
+interface WatchedFile {
   /** As the operator named it. */
   readonly file: string
   /** The text in force. */
   readonly text: string
-  /** The value parsed from it. */
+  readonly disk?: Disk | undefined
+  /** The key that names the file, for the fault that it cannot be read. */
+  readonly namedBy?: string
+}
+
+/** Texts in the order of the files, and the value parsed from them. */
+interface ParsedTexts<T> {
+  readonly texts: readonly string[]
   readonly value: T
-  readonly parse: ParseFile<T> | ParseApart<T>
+}
+
+/** Undefined: something else that was read may be half written, so the texts are to be parsed again at the next look. */
+type Outcome<T> = Parsed<T> | undefined
+
+export interface ReloadOptions<T> {
+  /** Files that are put in force together or not at all. */
+  readonly files: readonly WatchedFile[]
+  readonly value: T
+  readonly parse: (texts: readonly string[], inForce: ParsedTexts<T>) => Outcome<T> | Promise<Outcome<T>>
+  /** What can be put in force of faulty texts, without the rest. */
+  readonly salvage?: (texts: readonly string[], inForce: ParsedTexts<T>) => ParsedTexts<T> | undefined
+  /** How often faulty texts are read before they are reported: they may be half written. Default: 2. */
+  readonly looks?: number
   /** Default: deep equality. */
   readonly isSame?: (before: T, after: T) => boolean
   /** Puts another value in force. When it throws, the previous value stays in force. */
   readonly swap: (value: T) => void
   /** Called once for each edit, after `swap`. */
   readonly onReload: (reload: Reload<T>) => void
-  readonly intervalMs?: number
+  readonly intervalMs?: number | undefined
+}
+
+/** The options of a reloader of one file. */
+export function oneFile<T>(
+  file: string,
+  { text, value }: LoadedFile<T>,
+  parse: (...args: Parameters<ParseFile<T>>) => Outcome<T> | Promise<Outcome<T>>,
+): Pick<ReloadOptions<T>, 'files' | 'value' | 'parse'> {
+  return { files: [{ file, text }], value, parse: ([edited = '']) => parse(file, edited) }
 }
 
 /**
- * Reloads a file while the gateway serves. A file that does not parse changes nothing: the last good value stays in force.
- * It is read twice before it is reported as faulty, because it may be half written. After that it is parsed again by and by,
- * because what is wrong may be mended elsewhere: in a file that it names, or in another that must fit it.
+ * Reloads files while the gateway serves. Texts that do not parse change nothing: the last good value stays in force. They are
+ * parsed again from time to time, because the fault may be mended elsewhere: in a file that they name, or in one that must fit.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>
-  readonly #watch: FileWatch
-  #value: T
-  /** A text that did not parse, until it is read again. */
-  #doubtful: string | undefined
+  readonly #watches: readonly FileWatch[]
+  /** Further files that the value depends on. */
+  readonly #dependencies = new Map<string, FileWatch>()
+  /** Indices of files that cannot be read. */
+  readonly #gone = new Set<number>()
+  #texts: readonly string[]
+  #inForce: ParsedTexts<T>
+  /** Texts that did not parse, and how often they were read. */
+  #doubtful: { readonly texts: readonly string[]; readonly looks: number } | undefined
   /** What was reported as faulty last; undefined: nothing since the last success. */
-  #failed: { readonly text: string | undefined; readonly faults: readonly Fault[] } | undefined
+  #failed: { readonly texts: readonly string[]; readonly faults: readonly Fault[] } | undefined
+  /** The next result is reported even when it is the last one again. */
+  #isNews = false
   #stopped = false
 
   constructor(options: ReloadOptions<T>) {
-    const { file, text, value, intervalMs } = options
+    const { files, value, intervalMs } = options
     this.#options = options
-    this.#value = value
-    this.#watch = new FileWatch(file, {
-      intervalMs,
-      known: text,
-      onChange: (changed) => this.#changed(changed),
-      onGone: (error) => this.#fail(undefined, [unreadable(file, error)]),
+    this.#texts = files.map(({ text }) => text)
+    this.#inForce = { texts: this.#texts, value }
+    this.#watches = files.map(({ file, text, disk, namedBy }, at) => {
+      const onChange = (changed: string) => this.#changed(at, changed)
+      const onGone = (error: Error) => this.#lost(at, unreadable(file, error, namedBy))
+      return new FileWatch(file, { intervalMs, known: text, onChange, onGone, ...(disk && { disk }) })
     })
   }
 
-  /** Checks the file now, and parses it again if it failed; resolves after `onReload`. */
-  check(): Promise<void> {
-    if (this.#failed !== undefined) this.#watch.again()
-    return this.#watch.check()
+  /** Checks the files now, and parses them again if they failed; resolves after `onReload`. */
+  async check(): Promise<void> {
+    for (const watch of this.#dependencies.values()) await watch.check()
+    await this.#checkFiles()
   }
 
-  /** Another file that the value depends on has changed: at the next look this one is parsed and reported as if it were edited. */
-  dependencyChanged(): void {
-    this.#doubtful = undefined
-    this.#failed = undefined
-    this.#watch.again()
+  /**
+   * Watches these files too, and no other dependencies: when one changes, the value is parsed and reported as if it were edited.
+   *
+   * @param texts by file; undefined: it cannot be read
+   */
+  follow(texts: ReadonlyMap<string, string | undefined>): void {
+    if (this.#stopped) return
+    for (const [file, watch] of this.#dependencies) {
+      if (texts.has(file)) continue
+      watch.stop()
+      this.#dependencies.delete(file)
+    }
+    for (const [file, text] of texts) {
+      if (this.#dependencies.has(file) || this.#options.files.some((own) => own.file === file)) continue
+      const known = text === undefined ? { isGone: true } : { known: text }
+      const onChange = () => this.#dependencyChanged()
+      this.#dependencies.set(file, new FileWatch(file, { ...known, onChange, onGone: () => void onChange() }))
+    }
   }
 
   stop(): void {
     this.#stopped = true
-    this.#watch.stop()
+    for (const watch of [...this.#watches, ...this.#dependencies.values()]) watch.stop()
   }
 
-  async #changed(text: string): Promise<void> {
-    const beganMs = performance.now()
-    const parsed = await this.#options.parse(this.#options.file, text)
-    if (this.#stopped) return
-    if (parsed === undefined) {
-      this.#watch.again()
-    } else if (parsed.faults === undefined) {
-      this.#doubtful = undefined
-      this.#accept(text, parsed.value)
-    } else if (this.#doubtful === text) {
-      this.#fail(text, parsed.faults)
-    } else {
-      this.#doubtful = text
-      this.#watch.again()
+  async #checkFiles(): Promise<void> {
+    if (this.#failed !== undefined) this.#watches.at(-1)?.again()
+    for (const watch of this.#watches) await watch.check()
+  }
+
+  #dependencyChanged(): Promise<void> {
+    this.#doubtful = undefined
+    this.#isNews = true
+    this.#watches.at(-1)?.again()
+    return this.#checkFiles()
+  }
+
+  #lost(at: number, fault: Fault): void {
+    this.#gone.add(at)
+    this.#fail([fault])
+  }
+
+  async #changed(at: number, text: string): Promise<void> {
+    this.#gone.delete(at)
+    const texts = this.#texts.with(at, text)
+    this.#texts = texts
+    if (this.#gone.size > 0) {
+      const part = this.#options.salvage?.(texts, this.#inForce)
+      if (part !== undefined) this.#accept(part, this.#failed?.faults)
+      return
     }
-    if (this.#failed !== undefined) this.#watch.againLater(performance.now() - beganMs)
+    const beganMs = performance.now()
+    const outcome = this.#options.parse(texts, this.#inForce)
+    const parsed = outcome instanceof Promise ? await outcome : outcome
+    if (this.#stopped) return
+    if (parsed === undefined) this.#watches[at]?.again()
+    else if (parsed.faults === undefined) this.#accept({ texts, value: parsed.value })
+    else this.#doubt(at, texts, parsed.faults)
+    // An edit of another file is known when the last one is read.
+    if (this.#failed !== undefined) this.#watches.at(-1)?.againLater(performance.now() - beganMs)
   }
 
-  #accept(text: string, after: T): void {
-    const { file, isSame = isDeepStrictEqual, swap, onReload } = this.#options
-    const before = this.#value
+  #doubt(at: number, texts: readonly string[], faults: readonly Fault[]): void {
+    const { looks: mostLooks = 2, salvage } = this.#options
+    const isKnown = isDeepStrictEqual(this.#doubtful?.texts, texts)
+    const looks = isKnown ? (this.#doubtful?.looks ?? 0) + 1 : 1
+    this.#doubtful = { texts, looks }
+    if (looks < mostLooks) {
+      this.#watches[at]?.again()
+      return
+    }
+    const part = salvage?.(texts, this.#inForce)
+    if (part === undefined) this.#fail(faults)
+    else this.#accept(part, faults)
+  }
+
+  /** @param others what is wrong with texts that are not part of it */
+  #accept({ texts, value: after }: ParsedTexts<T>, others: readonly Fault[] = []): void {
+    const { files, isSame = isDeepStrictEqual, swap, onReload } = this.#options
+    const { value: before, texts: textsBefore } = this.#inForce
     const changed = !isSame(before, after)
+    this.#doubtful = undefined
     if (changed) {
       try {
         swap(after)
       } catch (error) {
         const reason = `cannot be put in force: ${error instanceof Error ? error.message : String(error)}`
-        this.#fail(text, [{ file, path: '$', reason }])
+        this.#fail([...others, { file: files[0]?.file ?? '', path: '$', reason }])
         return
       }
-      this.#value = after
     }
+    const isNews = this.#isNews || this.#failed !== undefined || !isDeepStrictEqual(texts, textsBefore)
+    this.#inForce = { texts, value: changed ? after : before }
     this.#failed = undefined
-    onReload({ result: 'success', before, after, changed })
+    this.#isNews = false
+    if (changed || isNews) onReload({ result: 'success', before, after, changed })
+    if (others.length > 0) this.#fail(others)
   }
 
-  #fail(text: string | undefined, faults: readonly Fault[]): void {
-    const failed = { text, faults }
-    if (isDeepStrictEqual(this.#failed, failed)) return
+  #fail(faults: readonly Fault[]): void {
+    const failed = { texts: this.#texts, faults }
+    if (!this.#isNews && isDeepStrictEqual(this.#failed, failed)) return
+    this.#isNews = false
     this.#failed = failed
     this.#options.onReload({ result: 'failure', faults })
   }

@@ -2,7 +2,7 @@ import type { ClientTable } from '../../config/clients/clients-file.ts'
 import { NO_CLIENTS, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
-import { Reloader } from '../../config/reload/reloader.ts'
+import { oneFile, Reloader } from '../../config/reload/reloader.ts'
 import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -10,8 +10,8 @@ import { type LimitRow, writtenRow } from '../../limits/table/limit-row.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { trustGoodUntilMs } from '../../tls/clients/trust.ts'
-import type { TlsMaterial, TlsTexts } from '../../tls/listener/tls-context.ts'
-import { type LoadedTls, TlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
+import type { TlsMaterial } from '../../tls/listener/tls-context.ts'
+import { type LoadedTls, tlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import { clientWarnings, limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
 import { StapleFetch } from './fetch-staple.ts'
@@ -123,9 +123,7 @@ function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits):
   }))
   warn()
   return new Reloader({
-    file,
-    ...loaded,
-    parse: parseApart('limits', parseLimits),
+    ...oneFile(file, loaded, parseApart('limits', parseLimits)),
     swap,
     onReload: (reload) => {
       report(reload)
@@ -152,13 +150,11 @@ function watchClients(
   const edited = { file, label: labelOf(file, watched.startup.settings), what: 'clients' } as const
   const parse = parseApart('clients', parseClients)
   return new Reloader({
-    file,
-    ...loaded,
-    parse: async (name, text) => {
+    ...oneFile(file, loaded, async (name, text) => {
       const parsed = await parse(name, text)
       const faults = parsed.faults ?? edits.faultsOf(parsed.value)
       return faults.length > 0 ? { faults } : parsed
-    },
+    }),
     swap: edits.swap,
     onReload: reporter<ClientTable>(watched, edited, ({ before, after }) => ({
       before: before.rows,
@@ -177,9 +173,7 @@ interface WatchedToken {
 export function watchAdminToken(reports: Reports, { file, loaded, enforce }: WatchedToken): Watching {
   const edited = { file, label: 'admin-token', what: 'admin tokens' } as const
   return new Reloader({
-    file,
-    ...loaded,
-    parse: parseAdminToken,
+    ...oneFile(file, loaded, parseAdminToken),
     swap: enforce,
     onReload: reporter<string>(reports, edited, ({ before, after }) => ({
       before: [fingerprint(before)],
@@ -192,7 +186,7 @@ interface WatchedTls {
   readonly settings: TlsSettings
   readonly loaded: LoadedTls
   /** Puts it in force for new connections; open ones stay as they are. */
-  readonly enforce: (material: TlsMaterial, texts: TlsTexts) => void
+  readonly enforce: (material: TlsMaterial) => void
   readonly staple: WatchedStaple['enforce']
   /** The client table in force; undefined when there is no clients file. */
   readonly clients: () => ClientTable | undefined
@@ -209,14 +203,14 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const files = tlsTexts(settings, loaded).flatMap(([file]) => file ?? [])
   const edited = { file: settings.certFile, files, label: 'tls', what: 'certificates' } as const
   exposeExpiry(metrics, loaded.material)
-  const certificates = new TlsReloader({
+  const certificates = tlsReloader({
     files: settings,
     loaded,
     clock: reports.clock,
-    swap: (material, texts) => {
+    swap: (material) => {
       const [fault] = clientIssuerFaults('clients', clients() ?? NO_CLIENTS, material.trust)
       if (fault !== undefined) throw new Error(`${fault.path} of the clients in force ${fault.reason}`)
-      enforce(material, texts)
+      enforce(material)
       staples?.replaceCertificate(material.chain)
       exposeExpiry(metrics, material)
     },

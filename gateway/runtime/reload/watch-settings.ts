@@ -1,10 +1,9 @@
 import type { ClientTable } from '../../config/clients/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
-import { Reloader } from '../../config/reload/reloader.ts'
+import { oneFile, Reloader } from '../../config/reload/reloader.ts'
 import type { EditedSettings, SettingsTexts } from '../../config/reload/reread-settings.ts'
 import { changeOf } from '../../config/reload/settings-change.ts'
-import { FileWatch } from '../../config/reload/watch.ts'
 import type { Settings } from '../../config/settings.ts'
 import { certificateWarnings, settingsWarnings } from '../config-warnings.ts'
 import { nextStartFaults } from './next-start.ts'
@@ -29,18 +28,12 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   const { reread: read = rereadApart } = watch
   const { configFile: file } = watch.settings
   const edited = { file, label: labelOf(file, watch.settings), what: 'gateway' } as const
-  // Looked at once: a text that is no JSON takes one look more.
-  const others = new OtherFiles(() => {
-    reloader.dependencyChanged()
-    return reloader.check()
-  })
   let running = watch.settings
   let { texts } = watch
-  others.follow(watch.texts, file)
   const parse = async (_: string, text: string) => {
     const reread = await read({ env: process.env, running, text })
     if (reread.texts !== undefined) {
-      others.follow(reread.texts, file)
+      reloader.follow(reread.texts)
       const areWhole = areSurelyWhole(reread.texts, texts)
       texts = reread.texts
       if (!areWhole) return undefined
@@ -52,10 +45,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   }
   const value: EditedSettings = { settings: running, clients: undefined, needsRestart: [], wanted: running }
   const reloader = new Reloader<EditedSettings>({
-    file,
-    text: watch.texts.get(file) ?? '',
-    value,
-    parse,
+    ...oneFile(file, { text: watch.texts.get(file) ?? '', value }, parse),
     isSame: (before, after) => changeOf(before.settings, after.settings) === undefined,
     swap: ({ settings, clients }) => {
       watch.enforce(settings, clients)
@@ -72,16 +62,8 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
       }
     }),
   })
-  return {
-    check: async () => {
-      await others.check()
-      await reloader.check()
-    },
-    stop: () => {
-      reloader.stop()
-      others.stop()
-    },
-  }
+  reloader.follow(watch.texts)
+  return reloader
 }
 
 /** Whether each text is JSON, of which no beginning is valid, or the same as at the look before. */
@@ -105,41 +87,5 @@ function warn(
   }
   for (const warning of [...settingsWarnings(settings), ...certificateWarnings(settings)]) {
     log.warn({ file, warning }, 'configuration')
-  }
-}
-
-/** The files that gateway.json names and whose content is part of the settings. */
-class OtherFiles {
-  readonly #watches = new Map<string, FileWatch>()
-  readonly #onChange: () => Promise<void>
-  #stopped = false
-
-  constructor(onChange: () => Promise<void>) {
-    this.#onChange = onChange
-  }
-
-  /** Watches these files, all but the one, and no others. */
-  follow(texts: SettingsTexts, except: string): void {
-    if (this.#stopped) return
-    for (const [file, watch] of this.#watches) {
-      if (texts.has(file)) continue
-      watch.stop()
-      this.#watches.delete(file)
-    }
-    for (const [file, text] of texts) {
-      if (file === except || this.#watches.has(file)) continue
-      const known = text === undefined ? { isGone: true } : { known: text }
-      const options = { ...known, onChange: this.#onChange, onGone: () => void this.#onChange() }
-      this.#watches.set(file, new FileWatch(file, options))
-    }
-  }
-
-  async check(): Promise<void> {
-    for (const watch of this.#watches.values()) await watch.check()
-  }
-
-  stop(): void {
-    this.#stopped = true
-    for (const watch of this.#watches.values()) watch.stop()
   }
 }

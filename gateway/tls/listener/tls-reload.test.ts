@@ -8,7 +8,7 @@ import type { Reload } from '../../config/reload/reloader.ts'
 import { CLIENT_AUTH, makeAuthority, makeCertificate, makeRevocationList } from '../demo/throw-away-ca.ts'
 import { makeFixture, makeServer, TestClient, TestServer, verdictOn } from './connect.test-support.ts'
 import type { TlsMaterial } from './tls-context.ts'
-import { loadTls, TlsReloader } from './tls-reload.ts'
+import { loadTls, tlsReloader } from './tls-reload.ts'
 
 const fixture = await makeFixture()
 /** The next certificate of the server, and a client. */
@@ -43,7 +43,7 @@ async function served(t: TestContext, swap?: (material: TlsMaterial) => void, cl
   assert.ok(loaded)
   const listener = await TestServer.start(t, loaded.material)
   const told: Reload<TlsMaterial>[] = []
-  const reloader = new TlsReloader({
+  const reloader = tlsReloader({
     files,
     loaded,
     clock,
@@ -473,7 +473,7 @@ describe('the secret of session tickets', () => {
     const { value: loaded } = loadTls(files, Date.now())
     assert.ok(loaded)
     const told: Reload<TlsMaterial>[] = []
-    const reloader = new TlsReloader({
+    const reloader = tlsReloader({
       files,
       loaded,
       clock: Date.now,
