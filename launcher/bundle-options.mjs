@@ -6,7 +6,7 @@ export const PROGRAMS = [
   ['audit/segments/keeper-thread'],
   ['audit/witness/vouch-thread'],
   ['runtime/reload/parse-thread'],
-  ['process/run-gateway'],
+  ['runtime/run-gateway'],
 ]
 /** Loaded late or never. */
 const PACKAGES = [

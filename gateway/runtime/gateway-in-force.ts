@@ -6,7 +6,7 @@ import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import { ProofVerifier } from '../auth/possession/dpop.ts'
 import { Nonces } from '../auth/possession/nonces.ts'
 import { sessionNames } from '../auth/session-names.ts'
-import { trustedIssuers } from '../auth/tokens/issuers.ts'
+import { trustedIssuers, usesKeys } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
 import { OperationRules } from '../config/openapi/compiled-operations.ts'
@@ -196,17 +196,17 @@ export class GatewayInForce {
     metrics.gateway_issuer_keys_age_seconds.read(() => {
       const { settings, verifier } = this.#gateway
       return acceptsTokens(settings)
-        ? verifier.issuers.map(({ issuer, keys }) => [issuer, keys.ageMs / 1000])
+        ? verifier.issuers.filter(usesKeys).map(({ issuer, keys }) => [issuer, keys.ageMs / 1000])
         : []
     })
   }
 
-  /** Without bearer tokens no keys are needed, and there may be no server for them. */
+  /** Keys that verify nothing are not fetched: there may be no server for them. */
   #fetchKeys(): void {
     const { settings, verifier } = this.#gateway
-    for (const { keys } of verifier.issuers) {
-      if (acceptsTokens(settings)) keys.start()
-      else keys.retire()
+    for (const issuer of verifier.issuers) {
+      if (acceptsTokens(settings) && usesKeys(issuer)) issuer.keys.start()
+      else issuer.keys.retire()
     }
   }
 }

@@ -32,6 +32,8 @@ export function introspectionRequest(
   }
 
   return async (token) => {
+    const signal = AbortSignal.timeout(timeoutMs)
+    const read = (file: string) => readInTime(file, signal)
     const form = new URLSearchParams({ token, token_type_hint: 'access_token' })
     const headers: Record<string, string> = {
       'content-type': 'application/x-www-form-urlencoded',
@@ -39,17 +41,25 @@ export function introspectionRequest(
     }
     let by = send
     if (clientSecretFile !== undefined) {
-      headers.authorization = basic(clientId, secretOf(await readFile(clientSecretFile, 'utf8')))
+      headers.authorization = basic(clientId, secretOf(await read(clientSecretFile)))
     } else if (keyFile !== undefined && certFile !== undefined) {
-      by = await sendBy(await readFile(certFile, 'utf8'), await readFile(keyFile, 'utf8'))
+      by = await sendBy(await read(certFile), await read(keyFile))
       form.set('client_id', clientId)
     } else if (keyFile !== undefined) {
       form.set('client_id', clientId)
       form.set('client_assertion_type', ASSERTION_TYPE)
-      form.set('client_assertion', assertion(await readFile(keyFile, 'utf8'), { clientId, issuer }))
+      form.set('client_assertion', assertion(await read(keyFile), { clientId, issuer }))
     }
-    return by({ method: 'POST', headers, body: Buffer.from(form.toString()) })
+    return by({ method: 'POST', headers, body: Buffer.from(form.toString()), signal })
   }
+}
+
+/** @throws Error when it cannot be read, or not before the signal aborts: a file system may hang */
+function readInTime(file: string, signal: AbortSignal): Promise<string> {
+  return new Promise((resolve, reject) => {
+    signal.addEventListener('abort', () => reject(new Error(`${file} was not read in time`)))
+    readFile(file, 'utf8').then(resolve, reject)
+  })
 }
 
 function secretOf(text: string): string {

@@ -249,6 +249,21 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal((await introspector.verify('opaque-1', CALLER)).principal?.session, undefined)
   })
 
+  it('tells no record of a token that the answer repeats', async () => {
+    const token = 'opaque-secret-1'
+    for (const claim of ['iss', 'aud', 'token_type', 'sub', 'client_id', 'sid', 'scope', 'cnf', 'exp']) {
+      for (const value of [token, `x ${token}`, [token], { jkt: token }]) {
+        const { introspector } = harness({ ...ACTIVE, [claim]: value })
+        const { fault } = await introspector.verify(token, CALLER)
+        assert.ok(fault, claim)
+        assert.doesNotMatch(fault.cause, /opaque/, claim)
+      }
+    }
+    const { introspector } = harness({ ...ACTIVE, access_token: token, acr: token })
+    const { principal } = await introspector.verify(token, CALLER)
+    assert.deepEqual([principal?.subject, principal?.acr], ['https://login.example#alice', undefined])
+  })
+
   it('is asked at most 16 questions of one network at a time, and leaves room for the others', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, state, outcomes } = harness(() => gate.promise)

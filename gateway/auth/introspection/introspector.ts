@@ -167,10 +167,7 @@ export class Introspector {
     this.#succeeded()
     if (answer.active !== true)
       return this.#refuse(name, 'inactive', invalid('the issuer says that it is not active'))
-    // Some issuers name a token by itself: that is a secret, and no name of a session.
-    const { verification, expMs, fault } = this.#read(
-      answer.jti === token ? { ...answer, jti: undefined } : answer,
-    )
+    const { verification, expMs, fault } = this.#read(withoutToken(answer, token))
     if (fault !== undefined) return this.#refuse(name, 'invalid', fault)
     const cacheMs =
       answer.exp === undefined ? Math.min(settings.cacheMs, CACHE_WITHOUT_EXP_MS) : settings.cacheMs
@@ -254,6 +251,15 @@ function rulesForAnswers(issuer: ClaimRules): ClaimRules {
       idClaims: [],
     },
   }
+}
+
+/** Some issuers repeat the token in an answer. That is a secret: neither a name nor a text for the log. */
+function withoutToken(answer: JsonObject, token: string): JsonObject {
+  const json = JSON.stringify(answer)
+  if (!json.includes(token)) return answer
+  return JSON.parse(json, (_name, value) =>
+    typeof value === 'string' && value.includes(token) ? ['the token itself'] : value,
+  )
 }
 
 function invalid(cause: string): TokenFault {

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { RFC9068, tokenDialect } from '../../config/issuers/token-dialects.ts'
-import type { IssuerSettings } from '../../config/settings.ts'
+import type { IntrospectionSettings, IssuerSettings } from '../../config/settings.ts'
 import { checkedField } from '../../edge/syntax/field.ts'
 import { answerJson, freshKey, NOW_MS, serve } from './issuer.test-support.ts'
-import { type TrustOptions, trustedIssuers } from './issuers.ts'
+import { type TrustOptions, trustedIssuers, usesKeys } from './issuers.ts'
 
 const OWN: IssuerSettings & {
   readonly scopes: readonly string[]
@@ -97,6 +97,26 @@ test('the keys of each are loaded from where it publishes them, and faults say w
       [false, false],
     ],
   )
+})
+
+test('an issuer that is asked about all its tokens needs keys only for signed answers', () => {
+  const introspection = {
+    url: 'http://127.0.0.1:9/introspect',
+    clientId: 'countersign',
+    clientSecretFile: 'secret',
+    cacheMs: 0,
+    negativeCacheMs: 0,
+    timeoutMs: 2000,
+  }
+  const needing = (asked: Pick<IntrospectionSettings, 'for' | 'signed'> | undefined) =>
+    trustedIssuers(
+      { ...OWN, ...(asked && { introspection: { ...introspection, ...asked } }), issuers: [] },
+      options(),
+    ).map(usesKeys)
+  assert.deepEqual(needing(undefined), [true])
+  assert.deepEqual(needing({ for: 'opaque', signed: false }), [true])
+  assert.deepEqual(needing({ for: 'all', signed: true }), [true])
+  assert.deepEqual(needing({ for: 'all', signed: false }), [false])
 })
 
 test('once stopped, no issuer is asked again', async (t) => {

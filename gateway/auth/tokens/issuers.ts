@@ -61,6 +61,11 @@ export function trustedIssuers(
   ]
 }
 
+/** True when keys of the issuer verify something: its tokens, or signed answers about them. */
+export function usesKeys({ introspection }: TrustedIssuer): boolean {
+  return introspection?.for !== 'all' || introspection.signed
+}
+
 /** What can be compared: the keys are compared as one object. */
 function termsOf(trusted: TrustedIssuer) {
   return { ...trusted, keys: undefined, introspector: undefined, uri: trusted.keys.uri }

@@ -119,7 +119,7 @@ const ROUTE = keys({
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470); a tunnel ends when it is longer ago. Default: at any time.',
+    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470); a tunnel ends when it is longer ago, and a response that has begun is sent to its end. Default: at any time.',
     { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {

@@ -23,6 +23,19 @@ function checker(parameter: { in: 'path' | 'query' | 'header'; schema: object; [
   }
 }
 
+describe('a template that divides an octet', () => {
+  it('is a misfit of the parameter that half of it is in', () => {
+    const place = { path: '/a/{p}9{q}', pointer: '/paths/x/get' }
+    const parameters = ['p', 'q'].map((name) => ({ name, in: 'path', schema: { type: 'string' } }))
+    const document = { paths: { x: { get: { parameters } } } }
+    const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
+    assert.ok(rules)
+    const misfit = parameterMisfit(rules, { path: '/a/%C3%A9a', query: '' }, [])
+    assert.deepEqual([misfit?.parameter.name, misfit?.reason], ['p', 'must not end within an octet'])
+    assert.equal(parameterMisfit(rules, { path: '/a/%C3%A39a', query: '' }, []), undefined)
+  })
+})
+
 describe('a list with commas', () => {
   const pair = { type: 'array', maxItems: 2, items: { enum: ['a', 'b'] } }
 

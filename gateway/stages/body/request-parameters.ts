@@ -31,7 +31,9 @@ export function parameterMisfit(
     let texts: readonly string[]
     if (parameter.at !== undefined) {
       segments ??= segmentsOf(path)
-      texts = [decodeURIComponent(textOf(parameter.at, segments))]
+      const text = decoded(textOf(parameter.at, segments))
+      if (text === undefined) return { parameter, pointer: '', reason: 'must not end within an octet' }
+      texts = [text]
     } else if (parameter.in === 'query') {
       search ??= new URLSearchParams(query)
       texts = search.getAll(parameter.name)
@@ -40,6 +42,15 @@ export function parameterMisfit(
     if (misfit !== undefined) return { parameter, ...misfit }
   }
   return undefined
+}
+
+/** Undefined for a part of an octet: a template may divide one. */
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return undefined
+  }
 }
 
 function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit | undefined {
