@@ -19,7 +19,7 @@ import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 import { screenAddress } from './stages/screening/screen-address.ts'
 import { screenRoute } from './stages/screening/screen-route.ts'
-import { traceIdOf } from './tracing/trace-id.ts'
+import { traceIdOf } from './tracing/trace.ts'
 
 /** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
 type Stage = (

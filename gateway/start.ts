@@ -2,8 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { chmodSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { forProfile } from './runtime/startup/memory-profile.ts'
-import { sharedAddresses } from './runtime/startup/shared-addresses.ts'
-import { sharedSecret } from './runtime/startup/shared-secret.ts'
+import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresses.ts'
 
 /**
  * `npm start`: runs the backend and, as soon as it is ready, the gateway, each in its own process. On SIGTERM, SIGINT, SIGHUP

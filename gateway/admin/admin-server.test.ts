@@ -3,11 +3,10 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { it } from 'node:test'
 import { AdminGuard } from './admin-guard.ts'
+import { metricsRoute, probeRoutes } from './admin-routes.ts'
 import { createAdminServer } from './admin-server.ts'
 import type { Metrics } from './metrics.ts'
 import { createMetrics } from './metrics.ts'
-import { metricsRoute } from './metrics-route.ts'
-import { probeRoutes } from './probes.ts'
 
 interface Parts {
   readonly metrics: Pick<Metrics, 'expose' | 'contentType'>

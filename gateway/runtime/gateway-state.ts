@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Trail } from '../audit/trail.ts'
 import { DELIVERY_LIFETIME_MS, Deliveries } from '../auth/deliveries.ts'
+import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations, revocationLifetimeMs } from '../auth/revocations.ts'
@@ -14,6 +15,7 @@ import { Limiter } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { StoreMember } from '../store/store-member.ts'
 import { journalOptions } from './data-files.ts'
+import type { PassedState } from './restart/messages.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
@@ -228,4 +230,27 @@ export function whyDegraded({
   if (!acceptedWebhooks.isWritable || !deliveredWebhooks.isWritable) lacking.push('webhooks are refused')
   if (member?.isAway === true) lacking.push('the shared store is away')
   return lacking.length === 0 ? undefined : lacking.join(', ')
+}
+
+/** What only the memory has of the gateway's state. */
+export function takeState(
+  { proofs, failures, throttle, limiter }: GatewayState,
+  keys: readonly LastGoodKeys[],
+): PassedState {
+  return {
+    proofs: [...proofs.entries()],
+    failures: [...failures.entries(limiter.nowMs)],
+    blocked: throttle.blocked(),
+    keys,
+  }
+}
+
+/** Takes over what only the memory of the process before had. */
+export function restoreState(
+  passed: PassedState,
+  { proofs, failures, throttle, limiter }: GatewayState,
+): void {
+  for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
+  for (const [key, entry] of passed.failures) failures.restore(key, entry, limiter.nowMs)
+  throttle.block(passed.blocked)
 }

@@ -1,12 +1,20 @@
+import { randomBytes } from 'node:crypto'
 import { ConfigInForce } from '../admin/config-in-force.ts'
+import { createMetrics } from '../admin/metrics.ts'
+import { beginTrail } from '../audit/open-trail.ts'
+import type { InheritedRequests } from '../audit/recovery/inherited-requests.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
-import { assemble } from './assemble.ts'
+import { trailOptions } from './data-files.ts'
 import { closeParts, drain, type Stop } from './drain.ts'
-import type { GatewayInForce } from './gateway-in-force.ts'
+import { GatewayInForce } from './gateway-in-force.ts'
 import {
   type GatewayState,
+  gatewayIdOf,
   maintenanceOf,
+  makeGatewayState,
   reachStore,
+  restoreState,
+  takeState,
   whyDegraded,
   whyNotHandedOver,
   whyUnready,
@@ -16,11 +24,13 @@ import { watchFiles, watchTls } from './reload/config-reloads.ts'
 import { checkNow, type Watching } from './reload/reload-reports.ts'
 import { ConnectionHandOver } from './restart/connection-hand-over.ts'
 import { HandOver, type StateFiles } from './restart/hand-over.ts'
-import { takeState } from './restart/passed-state.ts'
+import type { PassedState } from './restart/messages.ts'
 import type { Inheritance } from './restart/predecessor.ts'
 import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
+import { prepareSeals, sealTrail } from './seal-trail.ts'
+import { saveMemory } from './startup/save-memory.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
-import type { StoreWatch } from './store-watch.ts'
+import { StoreWatch } from './store-watch.ts'
 
 /** How often the files of the state are checked. */
 const MAINTAIN_MS = 1000
@@ -187,4 +197,44 @@ function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop
       timer = start()
     },
   }
+}
+
+/** The parts of a gateway. */
+interface Assembled {
+  readonly inForce: GatewayInForce
+  readonly state: GatewayState
+  /** Watches the files of that state. */
+  readonly watch: StoreWatch
+  /** Requests that the process before has in flight; undefined: there was none. */
+  readonly inherited: InheritedRequests | undefined
+}
+
+/**
+ * Makes a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
+ *
+ * @param passed of the process that this one takes over from: the trail is then continued
+ * @throws when a required file or directory cannot be opened; the message names it.
+ */
+export function assemble(startup: StartupConfiguration, passed?: PassedState): Assembled {
+  const { settings, log, version } = startup
+  saveMemory(settings.memoryProfile)
+  const metrics = createMetrics({ version })
+  const seals = prepareSeals(startup)
+  const options = { ...trailOptions(startup, metrics), isSealed: seals !== undefined }
+  const { trail, inherited } = beginTrail(options, passed !== undefined)
+  metrics.gateway_audit_records_pending.read(() => trail.uncommittedRecords)
+  metrics.gateway_audit_writable.read(() => (trail.writable ? 1 : 0))
+  sealTrail(startup, seals, { trail, metrics })
+  const watch = new StoreWatch({ log, metrics, trail })
+  const secret = randomBytes(32)
+  const state = makeGatewayState(startup, { watch, gatewayId: gatewayIdOf(secret) })
+  const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
+  // Last, because with the first table the snapshot of the last run is removed.
+  state.limiter.replace(startup.limits.value)
+  for (const maintain of maintenanceOf(state, watch)) maintain()
+  if (passed !== undefined) {
+    restoreState(passed, state)
+    inForce.restoreKeys(passed.keys)
+  }
+  return { inForce, state, watch, inherited }
 }

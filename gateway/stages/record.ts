@@ -3,7 +3,7 @@ import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
-import { recordedTraceId } from '../tracing/trace-id.ts'
+import { recordedTraceId } from '../tracing/trace.ts'
 import type { PendingRefusal } from './pending-refusal.ts'
 
 /** Requests without a route are recorded in few bytes: no limit applies to them. */

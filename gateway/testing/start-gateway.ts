@@ -1,3 +1,4 @@
+import { createHmac, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -10,14 +11,13 @@ import { type Configuration, writeConfiguration } from './configuration-files.ts
 import { type LogLine, type RunningProcess, startProgram } from './running-process.ts'
 import type { AuthorityFiles, ClientCertificate } from './test-authority.ts'
 import { createIssuer, type TestIssuer } from './test-issuer.ts'
-import { type Webhook, webhookHeaders } from './webhook-headers.ts'
 
 /*
  * `countersign/testing`: a real gateway before a service, in the tests of that service. It runs as a process of its own, on free
  * ports, with its own directory for audit trail and counts.
  */
 
-export type { AuditRecord, ClientCertificate, LogLine, Webhook }
+export type { AuditRecord, ClientCertificate, LogLine }
 
 export interface GatewayOptions extends Configuration {
   /** The service: `http://127.0.0.1:3000`. Default: what the configuration says. */
@@ -198,4 +198,30 @@ function claimsOf({ subject, client, scope = [], session, lifetimeSeconds = 600,
 
 function logOf(program: RunningProcess): string {
   return [program.plain(), ...program.lines.map((line) => JSON.stringify(line))].join('\n')
+}
+
+export interface Webhook {
+  /** The `hmac.keyId` of a client in clients.json. */
+  readonly keyId: string
+  /** `whsec_` and the key in base64, as in the environment variable or file that clients.json names. */
+  readonly secret: string
+  /** Exactly as it is sent. */
+  readonly body: string | Buffer
+  /** Default: a new one. The same id, time and body again are a replay. */
+  readonly id?: string
+  /** Seconds since the epoch; default: now. */
+  readonly timestamp?: number
+}
+
+/** The headers of a signed webhook (Standard Webhooks 1.0). */
+export function webhookHeaders({ keyId, secret, body, ...rest }: Webhook): Record<string, string> {
+  const { id = `msg_${randomUUID()}`, timestamp = Math.floor(Date.now() / 1000) } = rest
+  const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
+  const signature = createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest('base64')
+  return {
+    'x-api-key': keyId,
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': `v1,${signature}`,
+  }
 }

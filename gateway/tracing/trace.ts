@@ -1,7 +1,8 @@
+import { withoutNominated } from '../edge/rules/hop-by-hop.ts'
 import { Field } from '../edge/syntax/field.ts'
 import { HexText } from '../edge/syntax/hex-text.ts'
 import { randomness } from '../edge/syntax/randomness.ts'
-import { traceIdIn } from '../edge/syntax/traceparent.ts'
+import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/traceparent.ts'
 
 const TRACE_ID = new HexText('##'.repeat(16))
 const SPAN_ID = new HexText('##'.repeat(8))
@@ -129,4 +130,29 @@ function newSpanId(): string {
 
 export function flagsIn(traceparent: string): number {
   return Number.parseInt(traceparent.slice(FLAGS_AT, FLAGS_AT + 2), 16)
+}
+
+/** What an exchange knows of its trace. */
+interface InTrace {
+  readonly req: { readonly fields: readonly Field[] }
+  /** Undefined unless it is sampled. */
+  readonly trace: { readonly traceId: string } | undefined
+  /** What was sent upstream. */
+  readonly traceparent: string | undefined
+}
+
+/**
+ * The trace id for the audit records, which are begun before the service is told one: that of the spans, else what the caller
+ * said. A trace that begins with the message to the service, and that no span is made for, has none here.
+ */
+export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
+  if (trace !== undefined) return trace.traceId
+  return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined
+}
+
+/** The trace id for a log line: that of its spans, else what the service was told, else what the caller said. */
+export function traceIdOf({ trace, traceparent, req }: InTrace): string | undefined {
+  if (trace !== undefined) return trace.traceId
+  const named = traceparent ?? receivedTraceparent(withoutNominated(req.fields))
+  return named === undefined ? undefined : traceIdIn(named)
 }

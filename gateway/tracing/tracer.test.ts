@@ -3,7 +3,7 @@ import { describe, it } from 'node:test'
 import type { TracingSettings } from '../config/tracing-settings.ts'
 import { Field } from '../edge/syntax/field.ts'
 import { nanoseconds, type TracedExchange } from './span-text.ts'
-import { traceIdOf } from './trace-id.ts'
+import { traceIdOf } from './trace.ts'
 import { Tracer } from './tracer.ts'
 
 const NONE_MORE = new Promise<void>(() => {})

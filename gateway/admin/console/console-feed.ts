@@ -1,8 +1,7 @@
 import type { Limiter } from '../../limits/limiter.ts'
 import { NearestCallers } from '../../limits/nearest-callers.ts'
 import { type ConsoleSources, consoleState } from './console-state.ts'
-import { pointBetween } from './rates.ts'
-import { type Totals, totalsOf } from './totals.ts'
+import { pointBetween, type Totals, totalsOf } from './totals.ts'
 import type { FeedFault, Moment, Point } from './wire.ts'
 
 export interface Listener {

@@ -2,8 +2,7 @@ import type { Settings } from '../../config/settings.ts'
 import type { NearestCallers, RowUse } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
-import { perSecond, quantileMs } from './rates.ts'
-import type { Totals } from './totals.ts'
+import { perSecond, quantileMs, type Totals } from './totals.ts'
 import type {
   AuditState,
   CertificateState,

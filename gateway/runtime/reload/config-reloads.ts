@@ -14,12 +14,10 @@ import type { TlsMaterial } from '../../tls/listener/tls-context.ts'
 import { type LoadedTls, tlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import { clientWarnings, limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
-import { StapleFetch } from './fetch-staple.ts'
 import { parseApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
-import type { StapleSource } from './reported-stapler.ts'
+import { StapleFetch, type StapleSource, StapleWatch, type WatchedStaple } from './staples.ts'
 import { watchSettings } from './watch-settings.ts'
-import { StapleWatch, type WatchedStaple } from './watch-staple.ts'
 
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { writerOf } from './file-writer.ts'
+import { writerOf } from './reload-reports.ts'
 
 test('the writer of a file is its owner, by number and by name where that is known, and when it was written', (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'writer-'))

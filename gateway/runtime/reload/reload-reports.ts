@@ -1,11 +1,11 @@
+import { readFileSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
 import type { ConfigInForce, ConfigPart } from '../../admin/config-in-force.ts'
-import { configChangeRecords } from '../../audit/config-change-records.ts'
+import { configChangeRecords, type FileWriter } from '../../audit/config-change-records.ts'
 import { describeFault } from '../../config/faults.ts'
 import type { Accepted, Reload } from '../../config/reload/reloader.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
-import { writerOf } from './file-writer.ts'
 
 /** Watches a configuration file until it is stopped. */
 export interface Watching {
@@ -95,5 +95,25 @@ export function reporter<T>(
     }
     const shown = settings === undefined ? { rows: after.length } : { keys: settings.keys }
     log.info({ file, files, ...shown, changed }, `${name} in force`)
+  }
+}
+
+/** Who may have written a file last: what the system says of it now. Undefined when it has gone meanwhile. */
+export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | undefined {
+  try {
+    const { uid, mtime } = statSync(file)
+    return { owner: { uid, name: accountName(uid, accounts) }, modified: mtime.toISOString() }
+  } catch {
+    return undefined
+  }
+}
+
+/** Undefined for accounts that another machine keeps, and in images that have no list of them. */
+function accountName(uid: number, accounts: string): string | undefined {
+  try {
+    const lines = readFileSync(accounts, 'utf8').split('\n')
+    return lines.map((line) => line.split(':')).find(([, , id]) => id === String(uid))?.[0]
+  } catch {
+    return undefined
   }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, Server, type Socket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { test } from 'node:test'
-import { relay } from './relay.ts'
+import { relay } from './connection-hand-over.ts'
 
 test('a relay passes on both ways, and only to the process that was given its end', async (t) => {
   const server = createServer().listen(0, '127.0.0.1')

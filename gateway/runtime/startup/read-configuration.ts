@@ -1,16 +1,22 @@
+import { existsSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import { parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
-import { configFiles, type Environment, NAMES } from '../../config/environment.ts'
+import { configFiles, type Environment, NAMES, parseEnvironment } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
+import { type GatewayFile, parseGatewayFile } from '../../config/gateway-file.ts'
+import { override } from '../../config/json/json-file.ts'
 import { loadFile, readLenient } from '../../config/load-file.ts'
+import { clientsInUse } from '../../config/load-settings.ts'
 import { readSettings } from '../../config/reload/reread-settings.ts'
 import { keysThatWait } from '../../config/reload/settings-change.ts'
+import { completeTls } from '../../config/rules/tls-rules.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
+import type { TlsSettings } from '../../config/settings.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
 import type { StartupConfiguration } from '../startup-configuration.ts'
-import { filesNamedAnyway } from './named-files.ts'
 
 const NOTHING = { value: undefined, faults: undefined }
 
@@ -78,4 +84,35 @@ function textNow(file: string | undefined): string | undefined {
   } catch {
     return undefined
   }
+}
+
+/** The other files that a gateway starts with. */
+interface NamedFiles {
+  readonly clientsFile: string | undefined
+  readonly adminTokenFile?: string | undefined
+  readonly tls: TlsSettings | undefined
+}
+
+/**
+ * Those that are known although gateway.json or the environment has a fault: so that the faults in them come at once with that.
+ * Nothing is named that the faulty part might name otherwise.
+ */
+export function filesNamedAnyway(env: Environment): NamedFiles {
+  const { configFile } = configFiles(env)
+  const { overrides, faults } = parseEnvironment(env)
+  const file = loadFile(configFile, parseGatewayFile).value?.value
+  const mayOverride = faults.length > 0 && Object.keys(env).some((name) => name.startsWith('GATEWAY_TLS_'))
+  const merged = { tls: { ...file?.tls } }
+  override(merged, overrides)
+  const tls = mayOverride ? undefined : completeTls({ configFile, merged: merged.tls, overrides }).value
+  const adminTokenFile = env.GATEWAY_ADMIN_TOKEN_FILE || file?.adminTokenFile
+  return { clientsFile: namedClients(env, file), adminTokenFile, tls }
+}
+
+/** The file of clients that counts. With faults in gateway.json it is not known whether a route takes clients: then the table beside it counts. */
+function namedClients(env: Environment, file: GatewayFile | undefined): string | undefined {
+  const { configFile, clientsFile } = configFiles(env)
+  const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)
+  const isUsed = file === undefined ? isBeside || env.GATEWAY_CLIENTS !== undefined : clientsInUse(env, file)
+  return isUsed ? clientsFile : undefined
 }

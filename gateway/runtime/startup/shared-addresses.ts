@@ -1,6 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { isIPv6 } from 'node:net'
+import { join } from 'node:path'
 import { configFiles, type Environment } from '../../config/environment.ts'
+import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
 
@@ -47,4 +49,17 @@ function writtenKeys(file: string): { readonly upstream?: unknown; readonly issu
   } catch {
     return {}
   }
+}
+
+/**
+ * For `npm start`: the variables that name the file of the secret which gateway and backend share. A variable that the
+ * operator set counts for both. If neither is set, a secret is created in the data directory at the first start.
+ */
+export function sharedSecret(env: Environment): {
+  readonly GATEWAY_UPSTREAM_SECRET_FILE: string
+  readonly BACKEND_GATEWAY_SECRET_FILE: string
+} {
+  const { GATEWAY_UPSTREAM_SECRET_FILE: gateway, BACKEND_GATEWAY_SECRET_FILE: backend } = env
+  const file = gateway || backend || existingOrNew(join(env.GATEWAY_DATA_DIR || 'data', 'upstream-secret'))
+  return { GATEWAY_UPSTREAM_SECRET_FILE: gateway || file, BACKEND_GATEWAY_SECRET_FILE: backend || file }
 }

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { sharedSecret } from './shared-secret.ts'
+import { sharedSecret } from './shared-addresses.ts'
 
 test('the secret of npm start is made once, for its owner only, and is the same for both', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'secret-'))

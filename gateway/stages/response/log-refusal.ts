@@ -1,7 +1,7 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
-import { traceIdOf } from '../../tracing/trace-id.ts'
+import { traceIdOf } from '../../tracing/trace.ts'
 
 /** Minimum time between two log lines of one code, after a burst. */
 const EVERY_MS = 1000

@@ -1,11 +1,9 @@
 import type { X509Certificate } from 'node:crypto'
 import { timeFault } from '../../config/rules/certificate-times.ts'
-import type { Findings } from '../listener/findings.ts'
 import { readPem } from '../listener/pem.ts'
-import { readCertificates } from '../listener/server-certificate.ts'
+import { type Findings, readCertificates } from '../listener/server-certificate.ts'
 import { subjectOf } from './certificate-names.ts'
-import { tieOf } from './list-authority.ts'
-import { type RevocationList, readRevocationList, UnusableList } from './revocation-list.ts'
+import { type RevocationList, readRevocationList, tieOf, UnusableList } from './revocation-list.ts'
 import { isIssuer } from './trust.ts'
 
 /** The file that is checked, and where to report to. */

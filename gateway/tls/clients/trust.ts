@@ -1,6 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
-import { listsOf, tieOf } from './list-authority.ts'
-import type { RevocationList } from './revocation-list.ts'
+import { listsOf, type RevocationList, tieOf } from './revocation-list.ts'
 
 /** Which client certificates are accepted. Immutable; replaced at a reload. */
 export interface ClientTrust {

@@ -9,9 +9,8 @@ import { readAuthorities, readRevocationLists } from '../clients/client-authorit
 import { areIndependent } from '../clients/client-issuers.ts'
 import type { ClientTrust } from '../clients/trust.ts'
 import { type Chain, mustStaple } from '../stapling/stapler.ts'
-import { Findings } from './findings.ts'
 import { readPem } from './pem.ts'
-import { checkServerCertificate, readCertificates, readKey } from './server-certificate.ts'
+import { checkServerCertificate, Findings, readCertificates, readKey } from './server-certificate.ts'
 import { type DayKey, firstDayKey } from './ticket-keys.ts'
 
 /** The configured file names. */

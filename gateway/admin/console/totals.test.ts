@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { Exchange } from '../../exchange.ts'
 import { createMetrics, type Metrics } from '../metrics.ts'
-import { perSecond, pointBetween, quantileMs } from './rates.ts'
-import { totalsOf } from './totals.ts'
+import { perSecond, pointBetween, quantileMs, totalsOf } from './totals.ts'
 
 function close(metrics: Metrics, status: number, seconds: number, refusalCode?: string): void {
   const exchange = { method: 'GET', route: { path: '/a' }, refusalCode } as unknown as Exchange

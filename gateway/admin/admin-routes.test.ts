@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
 import type { Settings } from '../config/settings.ts'
+import { configRoutes } from './admin-routes.ts'
 import { ConfigInForce } from './config-in-force.ts'
-import { configRoutes } from './config-routes.ts'
 
 const SETTINGS = {
   configFile: 'gateway.json',

@@ -1,21 +1,56 @@
+import { readFileSync } from 'node:fs'
+import { unreadable } from '../../config/load-file.ts'
+import { BINARY_DISK, FileWatch } from '../../config/reload/watch.ts'
 import { createSender, type Send } from '../../outgoing/sender.ts'
-import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-request.ts'
+import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-response.ts'
 import {
   type Chain,
   issuedCertificate,
   judgeStaple,
   type Staple,
-  type Stapler,
+  Stapler,
 } from '../../tls/stapling/stapler.ts'
-import type { Reports } from './reload-reports.ts'
-import { reportedStapler, type StapleSource } from './reported-stapler.ts'
+import type { Reports, Watching } from './reload-reports.ts'
+
+/** Where responses of OCSP come from. */
+export interface StapleSource extends Watching {
+  /** Another certificate is in force. */
+  replaceCertificate(chain: Chain): void
+}
+
+interface Stapled {
+  /** File or responder, for the log. */
+  readonly source: string
+  readonly chain: Chain
+  /** Puts it in force for new connections; undefined: none is sent. */
+  readonly enforce: (staple: Staple | undefined) => void
+}
+
+/** A stapler whose verdicts go to log and metrics. */
+export function reportedStapler(
+  { clock, log, metrics }: Reports,
+  { source, chain, enforce }: Stapled,
+): Stapler {
+  let until: string | undefined
+  return new Stapler({
+    chain,
+    clock,
+    onStaple: (staple) => {
+      until = staple && new Date(staple.untilMs).toISOString()
+      enforce(staple)
+    },
+    onVerdict: (fault) => {
+      metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
+      if (fault === undefined) log.info({ source, until }, 'the response of OCSP is sent')
+      else log.error({ source, cause: fault, until }, 'the response of OCSP cannot be sent')
+    },
+  })
+}
 
 const MINUTE_MS = 60_000
 /** Between two attempts when nothing came of the one before: twice as long each time, up to this. */
 const MAX_RETRY_MS = 60 * MINUTE_MS
 const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
-/** How often the time is looked at. */
-const CHECK_MS = 10_000
 
 interface FetchedStaple {
   readonly chain: Chain
@@ -146,4 +181,74 @@ export function pauseBefore({
 }): number {
   if (fruitless > 0) return Math.min(MINUTE_MS * 2 ** Math.min(fruitless - 1, 10), MAX_RETRY_MS)
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
+}
+
+/** How often the time is looked at. */
+const CHECK_MS = 10_000
+/** How often a faulty file is read before it is called so: it may be half written. */
+const DOUBTFUL_LOOKS = 3
+
+export interface WatchedStaple {
+  readonly file: string
+  readonly chain: Chain
+  /** Puts it in force for new connections; undefined: none is sent. */
+  readonly enforce: (staple: Staple | undefined) => void
+}
+
+/** Has the response of OCSP in a file sent while it is good, and reports why it is not. It prevents no start and no handshake. */
+export class StapleWatch implements StapleSource {
+  readonly #clock: () => number
+  readonly #stapler: Stapler
+  readonly #watch: FileWatch
+  readonly #timer: NodeJS.Timeout
+  #chain: Chain
+  #looks = 0
+
+  constructor(reports: Reports, { file, chain, enforce }: WatchedStaple) {
+    this.#clock = reports.clock
+    this.#chain = chain
+    this.#stapler = reportedStapler(reports, { source: file, chain, enforce })
+    const first = readStaple(file)
+    this.#stapler.offer(first)
+    this.#watch = new FileWatch(file, {
+      ...(typeof first === 'string' ? {} : { known: first.toString('latin1') }),
+      onChange: (text) => this.#changed(Buffer.from(text, 'latin1')),
+      onGone: (error) => this.#stapler.offer(unreadable(file, error).reason),
+      disk: BINARY_DISK,
+    })
+    this.#timer = setInterval(() => this.#stapler.check(), CHECK_MS).unref()
+  }
+
+  replaceCertificate(chain: Chain): void {
+    this.#chain = chain
+    this.#stapler.replaceCertificate(chain)
+  }
+
+  async check(): Promise<void> {
+    await this.#watch.check()
+    this.#stapler.check()
+  }
+
+  stop(): void {
+    this.#watch.stop()
+    clearInterval(this.#timer)
+  }
+
+  #changed(response: Buffer): void {
+    const isGood = 'staple' in judgeStaple(response, this.#chain, this.#clock())
+    this.#looks = isGood ? 0 : this.#looks + 1
+    if (isGood || this.#looks >= DOUBTFUL_LOOKS) {
+      this.#looks = 0
+      this.#stapler.offer(response)
+    } else this.#watch.again()
+  }
+}
+
+/** @returns a response in DER, or why there is none */
+export function readStaple(file: string): Buffer | string {
+  try {
+    return readFileSync(file)
+  } catch (error) {
+    return unreadable(file, error).reason
+  }
 }

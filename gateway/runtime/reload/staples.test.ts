@@ -8,10 +8,10 @@ import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
 import { createSender } from '../../outgoing/sender.ts'
 import { type CertificateStatus, OcspAuthority } from '../../tls/stapling/ocsp-authority.test-support.ts'
-import { responderOf } from '../../tls/stapling/ocsp-request.ts'
+import { responderOf } from '../../tls/stapling/ocsp-response.ts'
 import type { Chain, Staple } from '../../tls/stapling/stapler.ts'
-import { pauseBefore, StapleFetch } from './fetch-staple.ts'
 import type { Reports } from './reload-reports.ts'
+import { pauseBefore, StapleFetch } from './staples.ts'
 
 const MINUTE_MS = 60_000
 

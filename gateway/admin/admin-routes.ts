@@ -1,0 +1,95 @@
+import { type AdminResponse, type AdminRoute, text } from './admin-route.ts'
+import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
+import type { Metrics } from './metrics.ts'
+
+/** /metrics, for Prometheus. A page is for all who ask while it is computed, or in the same turn of the event loop. */
+export function metricsRoute(metrics: Pick<Metrics, 'expose' | 'contentType'>): AdminRoute {
+  let page: Promise<Buffer> | undefined
+  const compute = () => {
+    const computed = metrics.expose().then((text) => Buffer.from(text))
+    const forget = () => {
+      setImmediate(() => {
+        page = undefined
+      })
+    }
+    computed.then(forget, forget)
+    return computed
+  }
+  return {
+    path: '/metrics',
+    method: 'GET',
+    access: 'operator',
+    respond: async () => {
+      page ??= compute()
+      return { status: 200, contentType: metrics.contentType, body: await page }
+    },
+  }
+}
+
+interface Probed {
+  /** Why the gateway is not ready, in a few words; undefined when it is. */
+  readonly readiness: () => string | undefined
+  /** What does not work although the gateway is ready; undefined when everything does. */
+  readonly degradation: () => string | undefined
+}
+
+/** /healthz (the process runs) and /readyz (it should get traffic). */
+export function probeRoutes({ readiness, degradation }: Probed): AdminRoute[] {
+  return [
+    { path: '/healthz', method: 'GET', access: 'anyone', respond: () => text(200, 'alive\n') },
+    {
+      path: '/readyz',
+      method: 'GET',
+      access: 'anyone',
+      respond: () => {
+        const reason = readiness()
+        if (reason !== undefined) return text(503, `${reason}\n`)
+        const lacking = degradation()
+        return text(200, lacking === undefined ? 'ready\n' : `degraded: ${lacking}\n`)
+      },
+    },
+  ]
+}
+
+interface Parts {
+  readonly config: ConfigInForce
+  /** Reads the configuration files now; resolves when the results are in `config`. */
+  readonly reload: () => Promise<void>
+}
+
+/** GET /config (what is in force) and POST /reload (read the files now). */
+export function configRoutes({ config, reload }: Parts): AdminRoute[] {
+  let reloading: Promise<AdminResponse> | undefined
+  const reloadOnce = async () => {
+    const results = await config.reloadedBy(reload)
+    const isGood = Object.values(results).every(({ result }) => result !== 'failure')
+    return json(isGood ? 200 : 422, results)
+  }
+  let shown: { readonly report: ConfigReport; readonly response: AdminResponse } | undefined
+  // A table of thousands of rows is written once, however often it is asked for.
+  const show = () => {
+    const report = config.report()
+    if (shown?.report !== report) shown = { report, response: json(200, report) }
+    return shown.response
+  }
+  return [
+    { path: '/config', method: 'GET', access: 'operator', respond: show },
+    {
+      path: '/reload',
+      method: 'POST',
+      access: 'operator',
+      // Who asks while files are being read shares the result: many requests cause no more work than one.
+      respond: () => {
+        reloading ??= reloadOnce().finally(() => {
+          reloading = undefined
+        })
+        return reloading
+      },
+    },
+  ]
+}
+
+/** 200, or 422 when the last good content of a file stays in force. */
+function json(status: number, value: unknown): AdminResponse {
+  return { status, contentType: 'application/json', body: `${JSON.stringify(value, null, 2)}\n` }
+}
