@@ -20,7 +20,9 @@ export function renderResults(report: Report): string {
     table(['', ''], report.facts),
     table(
       ['contender', 'version', 'what it does for a request'],
-      report.contenders.map(({ name, version, work }) => [name, version, work]),
+      report.contenders
+        .filter(({ work }, index) => index === 0 || work !== report.contenders[0]?.work)
+        .map(({ name, version, work }) => [name, version, work]),
     ),
     ...report.scenarios.flatMap(scenarioSections),
   ].join('\n\n')}\n`
@@ -54,8 +56,6 @@ function saturationTable(scenario: ScenarioReport): string {
     [
       '',
       'CPU µs',
-      'user',
-      'system',
       ...(hasStore ? ['store µs'] : []),
       'responses/s',
       ...ratios,
@@ -65,14 +65,6 @@ function saturationTable(scenario: ScenarioReport): string {
     entries.map((entry) => [
       entry.name,
       spread(spreadAt(entry, SATURATION, cpuOf), 1),
-      median(
-        spreadAt(entry, SATURATION, (measure) => measure.userUs),
-        1,
-      ),
-      median(
-        spreadAt(entry, SATURATION, (measure) => measure.systemUs),
-        1,
-      ),
       ...(hasStore
         ? [
             spread(
