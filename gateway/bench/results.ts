@@ -53,15 +53,7 @@ function saturationTable(scenario: ScenarioReport): string {
   const hasStore = entries.some(({ measures }) => measures.some(({ storeUs }) => storeUs !== undefined))
   const storeRatios = hasStore ? references.map(({ name }) => `the same with the stores: ${name}`) : []
   return table(
-    [
-      '',
-      'CPU µs',
-      ...(hasStore ? ['store µs'] : []),
-      'responses/s',
-      ...ratios,
-      ...storeRatios,
-      'peak MiB',
-    ],
+    ['', 'CPU µs', ...(hasStore ? ['store µs'] : []), 'responses/s', ...ratios, ...storeRatios, 'peak MiB'],
     entries.map((entry) => [
       entry.name,
       spread(spreadAt(entry, SATURATION, cpuOf), 1),
