@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 export const PROGRAMS = [
   ['audit/seals/seal-thread'],
   ['audit/segments/keeper-thread'],
-  ['audit/witness/vouch-thread'],
+  ['audit/witness/attest-thread'],
   ['runtime/reload/parse-thread'],
   ['runtime/run-gateway'],
 ]

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { isOverShare } from '../edge/rules/fair-share.ts'
 import { RememberedKeys } from '../storage/expiring-keys.ts'
-import type { KeyForm } from '../storage/key-lines.ts'
+import type { KeyForm } from '../storage/key-files.ts'
 import { SenderTally, withSender } from './sender-tally.ts'
 
 interface ReplayMemoryOptions {

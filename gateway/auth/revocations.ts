@@ -1,6 +1,6 @@
 import type { IssuerSettings } from '../config/settings.ts'
 import { RememberedKeys } from '../storage/expiring-keys.ts'
-import type { KeyForm } from '../storage/key-lines.ts'
+import type { KeyForm } from '../storage/key-files.ts'
 import { quote } from './tokens/quote.ts'
 import { isQualifiedId } from './visible-id.ts'
 

@@ -1,9 +1,9 @@
 import type { Gauge } from '../admin/metric-families.ts'
 import type { Metrics } from '../admin/metrics.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
+import type { AttestNews } from '../audit/witness/attest-thread.ts'
+import { Attestation } from '../audit/witness/attestation.ts'
 import type { Progress } from '../audit/witness/paced-rounds.ts'
-import type { VouchNews } from '../audit/witness/vouch-thread.ts'
-import { Vouching } from '../audit/witness/vouching.ts'
 import type { WitnessesSettings } from '../config/witness-settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
@@ -12,27 +12,30 @@ import type { StartupConfiguration } from './startup-configuration.ts'
 const REPEAT_MS = 600_000
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
-export function vouchTrail({ settings, log }: StartupConfiguration, metrics: Metrics): Vouching | undefined {
+export function vouchTrail(
+  { settings, log }: StartupConfiguration,
+  metrics: Metrics,
+): Attestation | undefined {
   const { file, witnesses, stamps } = settings.audit
   if (witnesses === undefined && stamps === undefined) return undefined
   const hear = {
     ...(witnesses && hearWitnesses(log, metrics, witnesses)),
     ...(stamps && hearStamps(log, metrics, stamps.everyMs)),
   }
-  const vouching = new Vouching({
+  const vouching = new Attestation({
     directory: logDirectory(file),
     witnesses,
     stamps,
-    onNews: (news) => (hear[news.type] as ((news: VouchNews) => void) | undefined)?.(news),
+    onNews: (news) => (hear[news.type] as ((news: AttestNews) => void) | undefined)?.(news),
     onFault: (cause) => log.error({ cause }, 'a fault with witnesses or time stamps of the audit log'),
   })
   vouching.begin()
   return vouching
 }
 
-type Hear = { readonly [Type in VouchNews['type']]?: (news: Extract<VouchNews, { type: Type }>) => void }
+type Hear = { readonly [Type in AttestNews['type']]?: (news: Extract<AttestNews, { type: Type }>) => void }
 type Log = StartupConfiguration['log']
-type Failure = Extract<VouchNews, { type: 'witness-fault' }>['failure']
+type Failure = Extract<AttestNews, { type: 'witness-fault' }>['failure']
 
 const FAILURES: readonly Failure[] = [
   'unreachable',
@@ -82,11 +85,11 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
   return {
     stamped: ({ progress }) => {
       follow(progress)
-      if (progress.vouched > stamped && fault.cause !== undefined) {
+      if (progress.attested > stamped && fault.cause !== undefined) {
         log.info('the audit log is time-stamped again')
         fault.cause = undefined
       }
-      stamped = progress.vouched
+      stamped = progress.attested
     },
     'stamp-fault': ({ cause }) => {
       failures.count()
@@ -104,10 +107,10 @@ interface FollowedBy {
 
 /** Exposes how far others have followed the log. @param everyMs interval of their rounds @returns what to call with each progress */
 function expose(everyMs: number, { interval, lag, behind }: FollowedBy): (progress: Progress) => void {
-  let last: Progress = { sealed: 0, vouched: 0, behindSinceMs: undefined }
+  let last: Progress = { sealed: 0, attested: 0, behindSinceMs: undefined }
   interval.set(everyMs / 1000)
   lag.read(() => (last.behindSinceMs === undefined ? 0 : Math.max(Date.now() - last.behindSinceMs, 0) / 1000))
-  behind.read(() => Math.max(last.sealed - last.vouched, 0))
+  behind.read(() => Math.max(last.sealed - last.attested, 0))
   return (progress) => {
     last = progress
   }

@@ -10,8 +10,7 @@ import {
   type Stats,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { syncDirectory } from './line-file.ts'
-import { makeDirectory as makeDirectoryOf } from './make-directory.ts'
+import { makeDirectory as makeDirectoryOf, syncDirectory } from './line-file.ts'
 
 /** Makes the directory of the audit file, if missing, for its owner only. @throws Error that names the file. */
 export function makeDirectory(file: string): void {

@@ -1,5 +1,5 @@
-import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
-import { OWNER_ONLY } from './line-file.ts'
+import { closeSync, fstatSync, writeSync } from 'node:fs'
+import { withFile } from './line-file.ts'
 import { cutOff } from './torn-line.ts'
 
 /** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
@@ -151,18 +151,14 @@ export class AppendLog {
 
   #attempt(lines: string, nowMs: number): boolean {
     const { file, header = '', retryMs, onFault } = this.#options
-    let fd = this.#fd
-    if (fd === undefined && file === undefined) return false
     try {
-      if (fd !== undefined) return this.#writeWhole(fd, lines)
-      fd = openSync(file as string, 'a', OWNER_ONLY)
-      try {
+      if (this.#fd !== undefined) return this.#writeWhole(this.#fd, lines)
+      if (file === undefined) return false
+      return withFile(file, 'a', (fd) => {
         const isNew = fstatSync(fd).size === 0
         if (isNew) this.isTorn = false
         return this.#writeWhole(fd, isNew ? header + lines : lines)
-      } finally {
-        closeSync(fd)
-      }
+      })
     } catch (error) {
       this.#retryAtMs = nowMs + retryMs
       // The next append opens the path again, and may find another file there, with a torn line.

@@ -5,7 +5,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { it } from 'node:test'
-import { makeDirectory } from './make-directory.ts'
+import { makeDirectory } from './line-file.ts'
 
 it('a directory is made with all that lead to it, for their owner alone, and may be there already', (t) => {
   const root = mkdtempSync(join(tmpdir(), 'make-directory-'))

@@ -1,5 +1,6 @@
-import { closeSync, openSync, statSync } from 'node:fs'
+import { closeSync, openSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
+import { inodeOf } from './regular-file.ts'
 
 /** Held until it is released or the process ends, however it ends. */
 export interface ProcessLock {
@@ -78,9 +79,4 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
     },
   }
   return lock
-}
-
-/** @throws Error of the system, except that nothing is there */
-function inodeOf(path: string): number | undefined {
-  return statSync(path, { throwIfNoEntry: false })?.ino
 }

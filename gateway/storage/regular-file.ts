@@ -1,4 +1,4 @@
-import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs'
 
 /** Far above what the files have that are read by this. */
 const MAX_BYTES = 1024 * 1024
@@ -32,4 +32,20 @@ export function readRegularFile(path: string, maxBytes = MAX_BYTES): Buffer {
   } finally {
     closeSync(fd)
   }
+}
+
+/** As `readRegularFile`. @returns undefined when there is no such file */
+export function readIfThere(path: string): Buffer | undefined {
+  try {
+    return readRegularFile(path)
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    throw error
+  }
+}
+
+/** The inode as text, whole also above 2^53; undefined when nothing is there. @throws Error of the system */
+export function inodeOf(path: string): string | undefined {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString()
 }

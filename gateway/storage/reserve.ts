@@ -1,14 +1,6 @@
-import {
-  closeSync,
-  existsSync,
-  openSync,
-  readFileSync,
-  readSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
-import { OWNER_ONLY } from './line-file.ts'
+import { existsSync, readSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { OWNER_ONLY, withFile } from './line-file.ts'
+import { readIfThere } from './regular-file.ts'
 
 /** Room for some 200 lines. */
 const RESERVE_BYTES = 16 * 1024
@@ -33,12 +25,7 @@ export class Reserve {
   put(line: string): boolean {
     this.#isUnused = false
     try {
-      const fd = openSync(this.file, 'r+')
-      try {
-        return putInto(fd, line)
-      } finally {
-        closeSync(fd)
-      }
+      return withFile(this.file, 'r+', (fd) => putInto(fd, line))
     } catch {
       return false
     }
@@ -51,18 +38,11 @@ export class Reserve {
    */
   clear(): void {
     if (this.#isUnused && existsSync(this.file)) return
-    if (!this.#isBlank()) this.#makeBlank()
+    const found = readIfThere(this.file)
+    if (found === undefined) this.#make()
+    // In place: a new file would need the space a second time.
+    else if (found.toString('latin1') !== this.#blank) writeFileSync(this.file, this.#blank, { flag: 'r+' })
     this.#isUnused = true
-  }
-
-  #makeBlank(): void {
-    try {
-      // In place: a new file would need the space a second time.
-      writeFileSync(this.file, this.#blank, { flag: 'r+' })
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-      this.#make()
-    }
   }
 
   #make(): void {
@@ -71,14 +51,6 @@ export class Reserve {
     } catch (error) {
       rmSync(this.file, { force: true })
       throw error
-    }
-  }
-
-  #isBlank(): boolean {
-    try {
-      return readFileSync(this.file, 'latin1') === this.#blank
-    } catch {
-      return false
     }
   }
 }

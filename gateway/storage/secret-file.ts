@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, linkSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { syncDirectory } from './line-file.ts'
-import { makeDirectory } from './make-directory.ts'
+import { makeDirectory, syncDirectory } from './line-file.ts'
 
 const BYTES = 32
 

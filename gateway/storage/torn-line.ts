@@ -1,12 +1,5 @@
-import {
-  appendFileSync,
-  closeSync,
-  fstatSync,
-  ftruncateSync,
-  openSync,
-  readSync,
-  truncateSync,
-} from 'node:fs'
+import { appendFileSync, fstatSync, ftruncateSync, readSync, truncateSync } from 'node:fs'
+import { withFile } from './line-file.ts'
 import { endOfLastLine } from './lines-backward.ts'
 
 /** The beginning of every record; a torn record begins with at least a part of it. */
@@ -21,17 +14,14 @@ const CHUNK_BYTES = 256 * 1024
  * @returns the number of bytes cut off.
  */
 export function cutTornLine(file: string): number {
-  const fd = openSync(file, 'r')
-  try {
+  return withFile(file, 'r', (fd) => {
     const { size } = fstatSync(fd)
     const start = endOfLastLine(fd, size)
     if (start === size) return 0
     if (isTornRecord(fd, start, size) && cut(file, start)) return size - start
     appendFileSync(file, '\n')
     return 0
-  } finally {
-    closeSync(fd)
-  }
+  })
 }
 
 function isTornRecord(fd: number, start: number, size: number): boolean {

@@ -16,7 +16,7 @@ export interface SealJob {
 }
 
 /** What it is told: what the trail writes, and to seal it all and end. */
-type ToSealer = TrailNews | 'finish'
+export type ToSealer = TrailNews | 'finish'
 
 /** What it says. */
 export type SealNews =
@@ -46,7 +46,7 @@ parentPort?.on('message', (message: ToSealer) => {
   else sealer.hear(message)
   wake()
 })
-comeSecond()
+lowerPriority()
 await run()
 parentPort?.close()
 
@@ -67,7 +67,7 @@ function makeSealer(): Sealer {
 }
 
 /** Requests come first where they share a processor with this thread. Linux gives each thread a priority of its own. */
-function comeSecond(): void {
+function lowerPriority(): void {
   try {
     if (process.platform === 'linux') setPriority(0, PRIORITY)
   } catch {

@@ -1,5 +1,4 @@
-import { replaceFile } from '../../storage/line-file.ts'
-import { makeDirectory } from '../../storage/make-directory.ts'
+import { makeDirectory, replaceFile } from '../../storage/line-file.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { giveWay } from '../give-way.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'

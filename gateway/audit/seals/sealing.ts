@@ -1,14 +1,12 @@
-import { Worker } from 'node:worker_threads'
 import { typeOf } from '../audit-records.ts'
+import { BackgroundThread, THREAD_LIMITS } from '../background-thread.ts'
 import type { TrailSeals } from '../file/trail-file.ts'
 import { readBackRecord, sealGapRecord, sealRecord } from '../seal-records.ts'
-import { THREAD_LIMITS } from '../thread-limits.ts'
 import type { Trail } from '../trail.ts'
 import type { SealGap } from './find-sealed.ts'
 import type { PrivateSealKeys } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
-import type { SealJob, SealNews } from './seal-thread.ts'
-import type { TrailNews } from './sealer.ts'
+import type { SealJob, SealNews, ToSealer } from './seal-thread.ts'
 
 interface SealingOptions {
   readonly trail: Pick<Trail, 'file' | 'settle' | 'told'>
@@ -30,10 +28,7 @@ interface SealingOptions {
   onFault(cause: string): void
 }
 
-const SCRIPT = new URL(`./seal-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 const FINISH_MS = 3000
-const FIRST_RESTART_MS = 1000
-const MAX_RESTART_MS = 60_000
 
 /** Lines go to the thread when so many bytes of them are there, or after that time. */
 const STAGE_BYTES = 64 * 1024
@@ -66,20 +61,29 @@ export class Sealing implements TrailSeals {
   #sent: Sent[] = []
   /** Nothing is handed over: since when. */
   #skippedAtMs: number | undefined
-  #thread: Worker | undefined
-  #restart: NodeJS.Timeout | undefined
-  #restartMs = FIRST_RESTART_MS
+  readonly #thread: BackgroundThread<ToSealer, SealNews>
   /** Set while it ends: lines that nobody can append any more but the caller of `finish`. */
   #lastLines: string[] | undefined
 
   constructor(options: SealingOptions) {
     this.#options = options
+    const { trail, directory, keys, origin, onFault } = options
+    const job: SealJob = { file: trail.file, progress: this.#progress.buffer, directory, keys, origin }
+    this.#thread = new BackgroundThread({
+      script: 'seals/seal-thread',
+      job,
+      resourceLimits: THREAD_LIMITS,
+      onNews: (news) => this.#receive(news),
+      onFault,
+      onStart: () => this.#started(),
+      onExit: () => this.#ended(),
+    })
   }
 
   begin(): void {
     this.#lastLines = undefined
     this.#skippedAtMs = steadyMs()
-    this.#start()
+    this.#thread.start()
   }
 
   wrote(lines: Buffer): void {
@@ -102,13 +106,13 @@ export class Sealing implements TrailSeals {
   moved(inode: string): void {
     if (this.#skippedAtMs !== undefined) return
     this.#flush()
-    this.#post({ type: 'moved', inode })
+    this.#thread.post({ type: 'moved', inode })
   }
 
   #onTime(): void {
     this.#timer = undefined
     this.#flush()
-    if (this.#skippedAtMs !== undefined && this.#thread !== undefined) this.#goOn()
+    if (this.#skippedAtMs !== undefined && this.#thread.isRunning) this.#goOn()
   }
 
   #flush(): void {
@@ -124,7 +128,7 @@ export class Sealing implements TrailSeals {
     }
     this.#sentBytes += lines.length
     this.#sent.push({ bytes: this.#sentBytes, atMs })
-    this.#post({ type: 'lines', lines, atMs }, [lines.buffer])
+    this.#thread.post({ type: 'lines', lines, atMs }, [lines.buffer])
   }
 
   #forgetTaken(): void {
@@ -140,24 +144,10 @@ export class Sealing implements TrailSeals {
     }
     this.#progress.oldestAtMs = Math.min(this.#progress.oldestAtMs, this.#skippedAtMs ?? steadyMs())
     this.#skippedAtMs = undefined
-    this.#post({ type: 'begin', ...this.#options.trail.told })
+    this.#thread.post({ type: 'begin', ...this.#options.trail.told })
   }
 
-  #post(news: TrailNews, transfer: ArrayBuffer[] = []): void {
-    this.#thread?.postMessage(news, transfer)
-  }
-
-  #start(): void {
-    const { trail, directory, keys, origin } = this.#options
-    const job: SealJob = { file: trail.file, progress: this.#progress.buffer, directory, keys, origin }
-    const thread = new Worker(SCRIPT, { workerData: job, name: 'seal', resourceLimits: THREAD_LIMITS })
-    thread.unref()
-    thread.on('message', (news: SealNews) => this.#receive(news))
-    thread.on('error', (error: Error) =>
-      this.#options.onFault(`the thread that seals has died: ${error.message}`),
-    )
-    thread.on('exit', () => this.#ended())
-    this.#thread = thread
+  #started(): void {
     this.#sentBytes = 0
     this.#sent = []
     this.#progress.takenBytes = 0
@@ -165,28 +155,16 @@ export class Sealing implements TrailSeals {
   }
 
   async finish(): Promise<readonly string[]> {
-    clearTimeout(this.#restart)
+    const { trail, finishMs = FINISH_MS, onFault } = this.#options
     clearTimeout(this.#timer)
     this.#timer = undefined
     this.#flush()
-    if (this.#skippedAtMs !== undefined) this.#post({ type: 'begin', ...this.#options.trail.told })
+    if (this.#skippedAtMs !== undefined) this.#thread.post({ type: 'begin', ...trail.told })
     this.#skippedAtMs = steadyMs()
     const lines: string[] = []
     this.#lastLines = lines
-    const thread = this.#thread
-    if (thread === undefined) return lines
-    thread.ref()
-    const ended = Promise.withResolvers<void>()
-    thread.once('exit', () => ended.resolve())
-    thread.postMessage('finish')
-    const deadline = setTimeout(() => {
-      this.#options.onFault(
-        'the last records of the audit trail could not be sealed in time, and are at the next start',
-      )
-      void thread.terminate()
-    }, this.#options.finishMs ?? FINISH_MS)
-    await ended.promise
-    clearTimeout(deadline)
+    if (!(await this.#thread.finish('finish', finishMs)))
+      onFault('the last records of the audit trail could not be sealed in time, and are at the next start')
     // Of several seals, at the end of a segment and at the end of all, the last one says it all.
     // What was read back the log has said: behind AUDIT_STOP only the seal over it may stand.
     return lines.filter(
@@ -226,7 +204,6 @@ export class Sealing implements TrailSeals {
       onReadBack(news.records)
       this.#append(readBackRecord({ timestamp, origin, records: news.records }))
     } else {
-      this.#restartMs = FIRST_RESTART_MS
       onSealed(news.size)
       this.#append(sealRecord({ timestamp, origin, size: news.size, root: news.root }))
     }
@@ -238,12 +215,8 @@ export class Sealing implements TrailSeals {
   }
 
   #ended(): void {
-    const lagMs = this.lagMs
-    this.#thread = undefined
+    const { lagMs } = this
     this.#staged = 0
-    if (this.#lastLines !== undefined) return
-    this.#skippedAtMs = steadyMs() - lagMs
-    this.#restart = setTimeout(() => this.#start(), this.#restartMs).unref()
-    this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
+    if (this.#lastLines === undefined) this.#skippedAtMs = steadyMs() - lagMs
   }
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** C2SP signed-note: a text with the signatures of those who vouch for it. */
+/** C2SP signed-note: a text with the signatures of those who attest it. */
 export interface Note {
   /** Ends in `\n`. */
   readonly text: string

@@ -1,7 +1,7 @@
 import { parentPort, workerData } from 'node:worker_threads'
 import { realPathOf } from '../../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
-import { recordForGood } from '../commit/record-for-good.ts'
+import { appendUntilSealed } from '../commit/append-until-sealed.ts'
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { filesOfOpenRequests } from '../recovery/recovery.ts'
 import { type AuditKeeping, type KeeperTask, removeDrafts, SegmentKeeper } from './keeper.ts'
@@ -66,7 +66,7 @@ const keeper = new SegmentKeeper({
   now: () => clock.now(),
   needed: async () => filesOfOpenRequests(file, await present()),
   inUse: async () => (await present()).inode,
-  record: (lines, isSealed) => recordForGood(lines, { auditFile: file, isSealed, append }),
+  record: (lines, isSealed) => appendUntilSealed(lines, { auditFile: file, isSealed, append }),
   reports: {
     info: (fields, message) => tell({ type: 'info', fields, message }),
     warn: (fields, message) => tell({ type: 'warn', fields, message }),

@@ -1,9 +1,7 @@
-import { Worker } from 'node:worker_threads'
+import { BackgroundThread } from '../background-thread.ts'
 import type { Trail } from '../trail.ts'
 import type { AuditKeeping, KeeperReports } from './keeper.ts'
 import type { FromKeeper, KeeperData, ToKeeper } from './keeper-thread.ts'
-
-const SCRIPT = new URL(`./keeper-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 
 /** With `buffered` a line is in the file long before this time. */
 const BUFFERED_MS = 100
@@ -12,44 +10,36 @@ const BUFFERED_MS = 100
 export class SegmentThread {
   readonly #trail: Trail
   readonly #reports: KeeperReports
-  #worker: Worker | undefined
+  readonly #thread: BackgroundThread<ToKeeper, FromKeeper>
+  #isStarted = false
 
   constructor(trail: Trail, reports: KeeperReports) {
     this.#trail = trail
     this.#reports = reports
+    const job: KeeperData = { file: trail.file }
+    this.#thread = new BackgroundThread({
+      script: 'segments/keeper-thread',
+      job,
+      onNews: (message) => this.#hear(message),
+      onFault: (cause) => reports.failed('compress', cause),
+    })
   }
 
-  /** To be called every few seconds. A thread that has died is started again. */
+  /** To be called every few seconds. */
   round({ file, seals, rotation, retention, ship }: AuditKeeping): void {
     // Shipping may have been on, and the thread hears no more of it.
     if (ship === undefined) this.#reports.unshipped(0, undefined)
     const isIdle = rotation?.compress !== 'zstd' && retention === undefined && ship === undefined
     // While another process has the trail, it looks after the segments too.
     if (isIdle || this.#trail.inode === undefined) return
-    this.#worker ??= this.#start()
-    this.#post({ type: 'round', keeping: { file, seals, rotation, retention, ship } })
-  }
-
-  #start(): Worker {
-    const data: KeeperData = { file: this.#trail.file }
-    const worker = new Worker(SCRIPT, { workerData: data, name: 'audit-segments' })
-    worker.on('message', (message: FromKeeper) => this.#hear(message))
-    worker.on('error', (error: Error) => this.#reports.failed('compress', error.message))
-    worker.on('exit', () => {
-      if (this.#worker === worker) this.#worker = undefined
-    })
-    // After the listeners, because they hold the process too.
-    worker.unref()
-    return worker
-  }
-
-  #post(message: ToKeeper): void {
-    this.#worker?.postMessage(message)
+    if (!this.#isStarted) this.#thread.start()
+    this.#isStarted = true
+    this.#thread.post({ type: 'round', keeping: { file, seals, rotation, retention, ship } })
   }
 
   #hear(message: FromKeeper): void {
     const reports = this.#reports
-    if (message.type === 'ask') this.#post({ type: 'present', ...this.#trail.present() })
+    if (message.type === 'ask') this.#thread.post({ type: 'present', ...this.#trail.present() })
     else if (message.type === 'record') this.#record(message.line)
     else if (message.type === 'info') reports.info(message.fields, message.message)
     else if (message.type === 'warn') reports.warn(message.fields, message.message)
@@ -62,7 +52,8 @@ export class SegmentThread {
   #record(line: string): void {
     const trail = this.#trail
     const unwritable = () => (trail.recheck() ? undefined : new Error('the audit trail cannot be written'))
-    const recorded = (error: Error | undefined) => this.#post({ type: 'recorded', error: error?.message })
+    const recorded = (error: Error | undefined) =>
+      this.#thread.post({ type: 'recorded', error: error?.message })
     const error = unwritable()
     const commit = error === undefined ? trail.settle(line) : undefined
     if (error !== undefined) recorded(error)

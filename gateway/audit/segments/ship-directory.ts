@@ -1,7 +1,6 @@
 import { copyFile, open, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
-import { makeDirectory } from '../../storage/make-directory.ts'
+import { makeDirectory, OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { type Digest, digestOf, type ShipSource, type ShipTarget } from './ship-target.ts'
 
 /** Copies to a directory, which as a rule is another mount. It must be there: an empty mount point would be filled otherwise. */

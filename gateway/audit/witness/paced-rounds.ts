@@ -7,8 +7,8 @@ import { checkpointFile } from '../seals/tiles.ts'
 export interface Progress {
   /** Leaves of the newest checkpoint of the log. */
   readonly sealed: number
-  /** Leaves of the newest one that the other side has vouched for. */
-  readonly vouched: number
+  /** Leaves of the newest one that the other side has attested. */
+  readonly attested: number
   /** Since when there has been another checkpoint, milliseconds since the epoch; undefined: there is none. */
   readonly behindSinceMs: number | undefined
 }
@@ -21,7 +21,7 @@ export interface PacedRoundsOptions {
   /** Default 1 s; it doubles with each retry, up to `everyMs` or five minutes. */
   readonly firstRetryMs?: number
   readonly reports: {
-    /** A checkpoint was vouched for, or the log has gone on. */
+    /** A checkpoint was attested, or the log has gone on. */
     progress(progress: Progress): void
   }
 }
@@ -33,7 +33,7 @@ const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
 /**
- * Has checkpoints of a log vouched for: runs rounds one after the other, only when there is a new checkpoint, and retries those
+ * Has checkpoints of a log attested: runs rounds one after the other, only when there is a new checkpoint, and retries those
  * that failed.
  */
 export abstract class PacedRounds {
@@ -51,14 +51,14 @@ export abstract class PacedRounds {
   #delayMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** @param last the newest checkpoint that a run before had vouched for, and the age of that; undefined: there was none */
+  /** @param last the newest checkpoint that a run before had attested, and the age of that; undefined: there was none */
   constructor(
     options: PacedRoundsOptions,
     last: { readonly size: number; readonly ageMs: number } | undefined,
   ) {
     this.#options = options
     this.#askedSize = last?.size ?? 0
-    this.progress = { sealed: 0, vouched: this.#askedSize, behindSinceMs: undefined }
+    this.progress = { sealed: 0, attested: this.#askedSize, behindSinceMs: undefined }
     this.#begunMs = performance.now() - (last?.ageMs ?? NEVER)
   }
 
@@ -71,8 +71,8 @@ export abstract class PacedRounds {
   /** A checkpoint of so many leaves stands on disk. */
   sealed(size: number): void {
     const nowMs = Date.now()
-    const { vouched, behindSinceMs = nowMs } = this.progress
-    this.progress = { sealed: size, vouched, behindSinceMs: size === vouched ? undefined : behindSinceMs }
+    const { attested, behindSinceMs = nowMs } = this.progress
+    this.progress = { sealed: size, attested, behindSinceMs: size === attested ? undefined : behindSinceMs }
     // A smaller one, after a backup was put back, is asked about too: the others will say what they have seen.
     if (size !== this.#askedSize) {
       this.#newerSinceMs ??= nowMs
@@ -98,10 +98,10 @@ export abstract class PacedRounds {
     return { bytes, text, checkpoint }
   }
 
-  /** The checkpoint of `newest` is vouched for. */
-  protected vouched(): void {
+  /** The checkpoint of `newest` is attested. */
+  protected attested(): void {
     const { sealed } = this.progress
-    this.progress = { sealed, vouched: this.#askedSize, behindSinceMs: this.#newerSinceMs }
+    this.progress = { sealed, attested: this.#askedSize, behindSinceMs: this.#newerSinceMs }
     this.#options.reports.progress(this.progress)
   }
 

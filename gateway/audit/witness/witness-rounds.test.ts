@@ -122,7 +122,7 @@ describe('a log with witnesses', () => {
     const stalling = await start(log, 'w.example/stalling', { lie: () => 'stall' })
     const once = run(log, [quick, stalling], { quorum: 1, everyMs: 3_600_000 })
     once.rounds.sealed(log.grow(3))
-    await once.until(() => once.progress().vouched === 3)
+    await once.until(() => once.progress().attested === 3)
     once.rounds.sealed(log.grow(4))
     // The round before still waits for the one that stalls, and so would this one.
     await once.rounds.finish(new AbortController().signal)
@@ -149,7 +149,7 @@ describe('a log with witnesses', () => {
     for (const leaves of [1, 2, 254, 256, 300, 70_000]) {
       const size = log.grow(leaves)
       rounds.sealed(size)
-      await until(() => progress().vouched === size)
+      await until(() => progress().attested === size)
       await until(() => asked.every(({ sizeOf }) => sizeOf(log.key.origin) === size))
     }
     assert.deepEqual(faults, [])
@@ -163,13 +163,13 @@ describe('a log with witnesses', () => {
     const witness = await start(log, 'w.example/again')
     const first = run(log, [witness])
     first.rounds.sealed(log.grow(5))
-    await first.until(() => first.progress().vouched === 5)
+    await first.until(() => first.progress().attested === 5)
     first.rounds.close()
     const second = run(log, [witness])
     second.rounds.sealed(5)
-    assert.deepEqual(second.progress(), { sealed: 5, vouched: 5, behindSinceMs: undefined })
+    assert.deepEqual(second.progress(), { sealed: 5, attested: 5, behindSinceMs: undefined })
     second.rounds.sealed(log.grow(5))
-    await second.until(() => second.progress().vouched === 10)
+    await second.until(() => second.progress().attested === 10)
     assert.deepEqual(witness.statuses, [200, 409, 200])
     second.rounds.close()
   })
@@ -182,7 +182,7 @@ describe('a log with witnesses', () => {
     const stalls = await start(log, 'w.example/stalls', { lie: () => 'stall' })
     const { rounds, progress, until, faults } = run(log, [away, stalls, ...honest], { quorum: 2 })
     rounds.sealed(log.grow(3))
-    await until(() => progress().vouched === 3)
+    await until(() => progress().attested === 3)
     await until(() => faults.some((fault) => fault.startsWith('w.example/away unreachable: ')))
     assert.deepEqual(kept(log, [stalls, ...honest]), { size: 3, signers: ['w.example/a', 'w.example/b'] })
     const nobody = { least: 0, members: [] }
@@ -202,7 +202,7 @@ describe('a log with witnesses', () => {
         if (!isNew) return
         isNew = false
         next.rounds.sealed(log.grow(7))
-        await next.until(() => next.progress().vouched === 10)
+        await next.until(() => next.progress().attested === 10)
       },
     })
     before.rounds.sealed(log.grow(3))
@@ -219,7 +219,7 @@ describe('a log with witnesses', () => {
     const witness = await start(log, 'w.example/keeps')
     const before = run(log, [witness])
     before.rounds.sealed(log.grow(10))
-    await before.until(() => before.progress().vouched === 10)
+    await before.until(() => before.progress().attested === 10)
     before.rounds.close()
     const fork = makeSealedLog(join(folder, 'fork'), log.key)
     const after = run(fork, [witness])
@@ -231,7 +231,7 @@ describe('a log with witnesses', () => {
     )
     after.rounds.sealed(fork.grow(20, 'other'))
     await after.until(() => after.faults.some((fault) => fault.includes('does not go on from')))
-    assert.equal(after.progress().vouched, 0)
+    assert.equal(after.progress().attested, 0)
     assert.equal(witness.sizeOf(log.key.origin), 10)
     after.rounds.close()
   })
@@ -277,7 +277,7 @@ describe('a witness that lies', async () => {
       await until(() => faults.length > 0)
       rounds.close()
       assert.match(faults[0] ?? '', expected)
-      assert.equal(progress().vouched, 0)
+      assert.equal(progress().attested, 0)
       assert.ok((progress().behindSinceMs ?? 0) > 0)
     })
   }

@@ -56,8 +56,8 @@ export class WitnessRounds extends PacedRounds {
   async finish(signal: AbortSignal): Promise<void> {
     this.close()
     await this.#done
-    const { sealed, vouched } = this.progress
-    if (sealed === vouched) return
+    const { sealed, attested } = this.progress
+    if (sealed === attested) return
     this.#signal = signal
     const quorum = Promise.withResolvers<void>()
     this.#onQuorum = quorum.resolve
@@ -127,7 +127,7 @@ export class WitnessRounds extends PacedRounds {
       // In the order of the configuration, whoever was first.
       const found = clients.flatMap((one) => all.get(one) ?? [])
       keepWitnessed(directory, submission.bytes, found)
-      this.vouched()
+      this.attested()
       this.#onQuorum()
     }
     signatures.set(client, signature)

@@ -1,7 +1,6 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { replaceFile } from '../../../storage/line-file.ts'
-import { makeDirectory } from '../../../storage/make-directory.ts'
+import { makeDirectory, replaceFile } from '../../../storage/line-file.ts'
 
 /** `<size>.checkpoint` as it was stamped, and `<size>.tsr`, the response of the authority. */
 const STAMPS_DIRECTORY = 'stamps'

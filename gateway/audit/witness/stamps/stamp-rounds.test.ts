@@ -37,7 +37,7 @@ describe('a log with time stamps', () => {
       policy: undefined,
       everyMs: 1,
       reports: {
-        progress: ({ vouched }: Progress) => vouched === size && resolve(undefined),
+        progress: ({ attested }: Progress) => attested === size && resolve(undefined),
         fault: resolve,
       },
     })

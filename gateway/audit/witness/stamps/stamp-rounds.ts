@@ -31,7 +31,7 @@ export class StampRounds extends PacedRounds {
       const { bytes, checkpoint } = this.newest()
       const response = await this.#request(bytes)
       keepStamp(stampsDirectory(directory), checkpoint.size, bytes, response)
-      this.vouched()
+      this.attested()
       return true
     } catch (error) {
       if (!this.aborted.signal.aborted) reports.fault((error as Error).message)

@@ -7,7 +7,7 @@ import { sealedDisk } from '../sealed-disk.test-support.ts'
 import { pruneSegments } from '../segments/prune-segments.ts'
 import { SealedTree } from '../segments/sealed-tree.ts'
 import { endOf, linesOf, requestLine } from '../trail.test-support.ts'
-import { recordForGood } from './record-for-good.ts'
+import { appendUntilSealed } from './append-until-sealed.ts'
 
 const STAMP = '20260101T000000000Z'
 const LATER = '20260102T000000000Z'
@@ -49,7 +49,7 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
           if (error !== undefined) throw error
           after()
         }
-        return recordForGood(lines, { auditFile: file, isSealed, append, pause })
+        return appendUntilSealed(lines, { auditFile: file, isSealed, append, pause })
       },
     })
   return { file, trail, disk, cut, seal, prune, segment: `${file}.${STAMP}` }
@@ -111,7 +111,7 @@ test('nothing is removed while the line that names it is not sealed', async (t) 
 test('a line in a file that a rotation has just begun survives a power cut, and the name of the file with it', async (t) => {
   const { file, trail, disk, cut } = await closedSegment(t)
   const line = requestLine('for good')
-  await recordForGood([line], {
+  await appendUntilSealed([line], {
     auditFile: file,
     isSealed: false,
     pause: assert.fail,

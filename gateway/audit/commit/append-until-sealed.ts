@@ -23,7 +23,7 @@ const MAX_PAUSES = 150
  *
  * @throws Error when a line could not be appended, or was not sealed in half a minute. It may then stand there all the same.
  */
-export async function recordForGood(
+export async function appendUntilSealed(
   lines: readonly string[],
   { auditFile, isSealed, append, pause = () => afterMs(PAUSE_MS) }: TrailToRecordIn,
 ): Promise<void> {

@@ -14,16 +14,16 @@ import { StampRounds } from './stamps/stamp-rounds.ts'
 import { WitnessClient, type WitnessFailure } from './witness-client.ts'
 import { WitnessRounds } from './witness-rounds.ts'
 
-/** What the thread that `Vouching` starts is given. */
-export interface VouchJob {
+/** What the thread that `Attestation` starts is given. */
+export interface AttestJob {
   /** Directory of the log. */
   readonly directory: string
   readonly witnesses: WitnessesSettings | undefined
   readonly stamps: StampsSettings | undefined
 }
 
-/** What it says. The one message that it gets is how long the last round may take, in milliseconds. */
-export type VouchNews =
+/** What it says. The one message that it gets is how long its last round may take, in milliseconds. */
+export type AttestNews =
   | { readonly type: 'witnessed'; readonly progress: Progress }
   | { readonly type: 'stamped'; readonly progress: Progress }
   | { readonly type: 'cosigned'; readonly witness: string }
@@ -35,13 +35,11 @@ export type VouchNews =
       readonly cause: string
     }
   | { readonly type: 'stamp-fault'; readonly cause: string }
-  /** The last round, which it was asked for, is over. */
-  | { readonly type: 'finished' }
 
 /** How often it looks for a new checkpoint. */
 const LOOK_MS = 1000
 
-const { directory, witnesses, stamps } = workerData as VouchJob
+const { directory, witnesses, stamps } = workerData as AttestJob
 const cosigned = witnesses && witnessRounds(witnesses)
 const rounds = [cosigned, stamps && stampRounds(stamps)]
 const file = checkpointFile(directory)
@@ -52,7 +50,7 @@ look()
 parentPort?.on('message', async (ms: number) => {
   look()
   await cosigned?.finish(AbortSignal.timeout(ms))
-  tell({ type: 'finished' })
+  process.exit()
 })
 
 /** The checkpoint is replaced whole, so that a new one is another file. */
@@ -103,6 +101,6 @@ function stampRounds({ url, everyMs, authorities, ca, policy }: StampsSettings):
   })
 }
 
-function tell(news: VouchNews): void {
+function tell(news: AttestNews): void {
   parentPort?.postMessage(news)
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { THREAD_LIMITS } from './thread-limits.ts'
+import { THREAD_LIMITS } from './background-thread.ts'
 
 /** Keeps some MiB, and makes garbage in 300 turns. */
 const BUSY_THREAD = `

@@ -1,0 +1,98 @@
+import { type ResourceLimits, Worker } from 'node:worker_threads'
+
+/** Heap of the threads that seal and that ask witnesses. What others send can cost such a thread its memory, and no other thread. */
+export const THREAD_LIMITS: ResourceLimits = {
+  // Not less. The gateway is started with 32 MiB for young objects, in every thread. V8 marks old objects without end while it has no
+  // room for a whole young generation below this limit: that took a sixth of the CPU time of the gateway.
+  maxOldGenerationSizeMb: 128,
+}
+
+interface BackgroundThreadOptions<News> {
+  /** Path of its module below this folder, without its ending. */
+  readonly script: string
+  /** `workerData` of the thread. */
+  readonly job: object
+  readonly resourceLimits?: ResourceLimits
+  onNews(news: News): void
+  /** It has died, and is started again. */
+  onFault(cause: string): void
+  /** It has begun, with nothing posted to it. */
+  onStart?(): void
+  /** It has ended, however. */
+  onExit?(): void
+}
+
+const FIRST_RESTART_MS = 1000
+const MAX_RESTART_MS = 60_000
+
+/**
+ * A thread beside the one that serves, which does not hold the process. One that dies is started again: after a second, after
+ * twice as long each time up to a minute, and after a second again once it has lived for a minute.
+ */
+export class BackgroundThread<Message, News> {
+  readonly #options: BackgroundThreadOptions<News>
+  #worker: Worker | undefined
+  #restart: NodeJS.Timeout | undefined
+  #restartMs = FIRST_RESTART_MS
+  #isFinishing = false
+
+  constructor(options: BackgroundThreadOptions<News>) {
+    this.#options = options
+  }
+
+  get isRunning(): boolean {
+    return this.#worker !== undefined
+  }
+
+  start(): void {
+    const { script, job, resourceLimits, onNews, onFault, onStart, onExit } = this.#options
+    const file = new URL(`./${script}.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
+    const startedMs = performance.now()
+    const worker = new Worker(file, {
+      workerData: job,
+      name: script,
+      ...(resourceLimits && { resourceLimits }),
+    })
+    worker.on('message', onNews)
+    worker.on('error', (error: Error) => onFault(`the thread ${script} has died: ${error.message}`))
+    worker.on('exit', () => {
+      this.#worker = undefined
+      onExit?.()
+      if (this.#isFinishing) return
+      if (performance.now() - startedMs >= MAX_RESTART_MS) this.#restartMs = FIRST_RESTART_MS
+      this.#restart = setTimeout(() => this.start(), this.#restartMs).unref()
+      this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
+    })
+    // After the listeners, because they hold the process too.
+    worker.unref()
+    this.#worker = worker
+    this.#isFinishing = false
+    onStart?.()
+  }
+
+  /** A thread that is not running is not told. */
+  post(message: Message, transfer: ArrayBuffer[] = []): void {
+    this.#worker?.postMessage(message, transfer)
+  }
+
+  /**
+   * Tells it to end, and does not start it again. One that is late is ended.
+   *
+   * @param message asks it to end @param hurry ends the wait when it resolves @returns false when it was late
+   */
+  async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
+    const worker = this.#worker
+    this.#isFinishing = true
+    clearTimeout(this.#restart)
+    if (worker === undefined) return true
+    const { promise, resolve } = Promise.withResolvers<boolean>()
+    worker.once('exit', () => resolve(true))
+    void hurry?.then(() => resolve(true))
+    const deadline = setTimeout(resolve, withinMs, false)
+    worker.postMessage(message)
+    const isInTime = await promise
+    clearTimeout(deadline)
+    if (!isInTime) await worker.terminate()
+    return isInTime
+  }
+}
