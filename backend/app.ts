@@ -1,4 +1,5 @@
-import { maxHeaderSize } from 'node:http'
+import { maxHeaderSize, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import fastify, {
   type FastifyBaseLogger,
@@ -10,20 +11,16 @@ import fastify, {
 import { v7 as uuid } from 'uuid'
 import { DatabaseBusyError, DatabaseUnavailableError, OutcomeUnknownError } from './database/database.ts'
 import { requireGateway } from './gateway-secret.ts'
-import { closeConnections } from './http/closing-connections.ts'
-import { readJsonBodies } from './http/json-body.ts'
-import { rememberRoutes } from './http/unknown-routes.ts'
-import { respondToUnparsed } from './http/unparsed-requests.ts'
 import { registerInteraction } from './identity/oauth/interaction.ts'
 import { registerOAuthProtocol } from './identity/oauth/protocol-routes.ts'
 import { createAuthorizationServer } from './identity/oauth/server.ts'
 import { registerJwks } from './identity/published-keys.ts'
 import { packRevokedSessions } from './identity/revoke-session.ts'
 import { PROBLEM_MEDIA_TYPE, Problem, type ProblemCode, problemBody } from './problems.ts'
+import { closeConnections } from './process/shut-down.ts'
 import { registerBalance } from './resources/balance.ts'
 import { registerData } from './resources/data.ts'
 import { registerHealth } from './resources/health.ts'
-import { registerLogin } from './resources/login.ts'
 import { registerDocs } from './resources/reference/docs.ts'
 import { registerSessions } from './resources/sessions.ts'
 import { registerTransfer } from './resources/transfer.ts'
@@ -31,7 +28,7 @@ import { registerUsers } from './resources/users.ts'
 import { registerVerify } from './resources/verify.ts'
 import { registerWebhooks } from './resources/webhooks.ts'
 import type { App, Services } from './services.ts'
-import { fieldFaults, validatorCompiler } from './validation.ts'
+import { fieldFaults, readJsonBodies, validatorCompiler } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
@@ -70,22 +67,12 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   readJsonBodies(app)
   app.setValidatorCompiler(validatorCompiler())
   app.setErrorHandler((error: Error, request, reply) => sendProblem(toProblem(error), request, reply))
-  const { allowedMethods } = rememberRoutes(app)
-  app.setNotFoundHandler((request, reply) => {
-    const methods = allowedMethods(request.url)
-    if (methods.length === 0) throw new Problem('not_found')
-    return sendProblem(
-      new Problem('method_not_allowed', { headers: { allow: methods.join(', ') } }),
-      request,
-      reply,
-    )
-  })
+  refuseOtherMethods(app)
   if (services.gatewaySecret !== undefined) requireGateway(app, services.gatewaySecret)
   app.addHook('onSend', async (request, reply) => void reply.header('x-request-id', request.id))
   packRevokedSessions(app)
 
   await registerDocs(app, services)
-  registerLogin(app, services)
   registerSessions(app, services)
   registerUsers(app, services)
   registerData(app)
@@ -100,6 +87,47 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   registerHealth(app, services)
   await app.ready()
   return app
+}
+
+/**
+ * Tells a known path with another method from an unknown path (RFC 9110 section 15.5.6: 405 with Allow). Sees the routes that
+ * are registered from now on.
+ */
+function refuseOtherMethods(app: App): void {
+  const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
+  app.addHook('onRoute', ({ url, method }) => {
+    // Without wildcards, which are only the assets of the documentation.
+    if (url.includes('*')) return
+    const literal = url.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+    routes.push({ pattern: new RegExp(`^${literal.replace(/:[^/]+/g, '[^/]+')}$`), methods: [method].flat() })
+  })
+  app.setNotFoundHandler((request) => {
+    const path = request.url.replace(/\?.*$/s, '')
+    const methods = new Set(routes.flatMap((route) => (route.pattern.test(path) ? route.methods : [])))
+    if (methods.size === 0) throw new Problem('not_found')
+    throw new Problem('method_not_allowed', { headers: { allow: [...methods].sort().join(', ') } })
+  })
+}
+
+const PARSER_FAULTS: Readonly<Record<string, ProblemCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+/** Responds with a problem to what Node's parser cannot read, and closes the connection. */
+function respondToUnparsed(fault: Error & { readonly code?: string }, socket: Socket): void {
+  if (!socket.writable) {
+    socket.destroy()
+    return
+  }
+  const problem = new Problem(PARSER_FAULTS[fault.code ?? ''] ?? 'malformed_message')
+  const body = problemBody(problem, uuid())
+  socket.write(
+    `HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\nConnection: close\r\n` +
+      `Content-Type: ${PROBLEM_MEDIA_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  )
+  // Not end(), after which the socket would wait for the other side to end too.
+  socket.destroySoon()
 }
 
 /** Error codes of fastify for faults of the request. */

@@ -1,32 +1,10 @@
 import { isIPv4 } from 'node:net'
 
-/** The settings of the backend process. */
-export interface Environment {
-  readonly host: string
-  readonly port: number
-  /** A file with the secret by which the gateway proves itself; undefined only on loopback. */
-  readonly gatewaySecretFile: string | undefined
-  /** `postgres://…`; without one the embedded database in `dataDirectory` is used. */
-  readonly databaseUrl: string | undefined
-  readonly dataDirectory: string
-  /** Without a slash at its end. */
-  readonly publicUrl: string
-  /** Where clients present their certificates, when that is another address; without a slash at its end. */
-  readonly mtlsUrl: string | undefined
-  /** Adds the demo users and the demo OAuth clients. */
-  readonly demo: boolean
-  /** A file with the OAuth clients; without one there are only the demo clients. */
-  readonly oauthClientsFile: string | undefined
-  /** The age at which a signing key is replaced. */
-  readonly keyRotationDays: number
-  /** How long an accepted webhook is kept. */
-  readonly webhookRetentionDays: number
-  /** So much is kept of the webhooks of one client at a time. */
-  readonly webhookClientMaxBytes: number
-}
-
 const MEBIBYTE = 1024 * 1024
 const GIBIBYTE = 1024 * MEBIBYTE
+
+/** The settings of the backend process. URLs have no slash at their end. */
+export type Environment = Readonly<ReturnType<typeof readSettings>>
 
 /**
  * Reads the settings from environment variables. Gives the settings, or a line for every fault that it found: the
@@ -34,71 +12,52 @@ const GIBIBYTE = 1024 * MEBIBYTE
  */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
-  const read = (name: string, range: NumberRange) => readNumber(variables, name, range, faults)
-  const environment = {
+  const settings = readSettings(variables, faults)
+  return faults.length === 0 ? settings : { faults }
+}
+
+function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
+  const read = (name: string, usual: number, from: number, to: number) => {
+    const text = variables[name]
+    if (!text) return usual
+    const number = Number(text)
+    if (!/^\d{1,16}$/.test(text) || number < from || number > to)
+      faults.push(`${name} is "${text}"; it must be ${from} to ${to}`)
+    return number
+  }
+  return {
     host: readHost(variables, faults),
-    port: readPort(variables.BACKEND_PORT, faults),
+    port: read('BACKEND_PORT', 3000, 0, 65_535),
+    /** A file with the secret by which the gateway proves itself; undefined only on loopback. */
     gatewaySecretFile: variables.BACKEND_GATEWAY_SECRET_FILE || undefined,
+    /** `postgres://…`; without one the embedded database in `dataDirectory` is used. */
     databaseUrl: readDatabaseUrl(variables.DATABASE_URL, faults),
     dataDirectory: variables.BACKEND_DATA_DIR || 'data/backend',
     publicUrl: readPublicUrl(variables, 'PUBLIC_URL', faults) ?? 'http://localhost:8080',
+    /** Where clients present their certificates, when that is another address. */
     mtlsUrl: readPublicUrl(variables, 'PUBLIC_MTLS_URL', faults),
+    /** Adds the demo users and the demo OAuth clients. */
     demo: readDemo(variables, faults),
+    /** A file with the OAuth clients; without one there are only the demo clients. */
     oauthClientsFile: variables.BACKEND_OAUTH_CLIENTS || undefined,
-    keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', { usual: 30, from: 1, to: 365 }),
-    webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', { usual: 30, from: 1, to: 36_500 }),
-    // Below the largest webhook one alone would be too much.
-    webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', {
-      usual: GIBIBYTE,
-      from: MEBIBYTE,
-      to: MEBIBYTE * GIBIBYTE,
-    }),
+    /** The age at which a signing key is replaced. */
+    keyRotationDays: read('BACKEND_KEY_ROTATION_DAYS', 30, 1, 365),
+    webhookRetentionDays: read('BACKEND_WEBHOOK_RETENTION_DAYS', 30, 1, 36_500),
+    /** So much is kept of the webhooks of one client at a time; at least the largest webhook. */
+    webhookClientMaxBytes: read('BACKEND_WEBHOOK_CLIENT_MAX_BYTES', GIBIBYTE, MEBIBYTE, MEBIBYTE * GIBIBYTE),
   }
-  return faults.length === 0 ? environment : { faults }
 }
 
 /** Whoever reaches this program can claim to be any caller, so beyond loopback the gateway must prove itself. */
 function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
   const host = variables.BACKEND_HOST || '127.0.0.1'
-  if (!isLoopback(host) && !variables.BACKEND_GATEWAY_SECRET_FILE) {
+  const isLoopback = host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
+  if (!isLoopback && !variables.BACKEND_GATEWAY_SECRET_FILE) {
     faults.push(
       `BACKEND_HOST is "${host}", which others can reach: BACKEND_GATEWAY_SECRET_FILE must name the file with the secret that the gateway sends (its GATEWAY_UPSTREAM_SECRET_FILE)`,
     )
   }
   return host
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
-}
-
-function readPort(text: string | undefined, faults: string[]): number {
-  if (!text) return 3000
-  const port = Number(text)
-  if (!/^\d{1,5}$/.test(text) || port > 65_535)
-    faults.push(`BACKEND_PORT is "${text}"; it must be 0 to 65535`)
-  return port
-}
-
-interface NumberRange {
-  /** What it is when the variable is not set. */
-  readonly usual: number
-  readonly from: number
-  readonly to: number
-}
-
-function readNumber(
-  variables: NodeJS.ProcessEnv,
-  name: string,
-  { usual, from, to }: NumberRange,
-  faults: string[],
-): number {
-  const text = variables[name]
-  if (!text) return usual
-  const number = Number(text)
-  if (!/^\d{1,16}$/.test(text) || number < from || number > to)
-    faults.push(`${name} is "${text}"; it must be ${from} to ${to}`)
-  return number
 }
 
 function readDatabaseUrl(text: string | undefined, faults: string[]): string | undefined {

@@ -1,27 +1,25 @@
 import { buildApp } from './app.ts'
-import type { Database } from './database/database.ts'
-import { DirectoryInUseError } from './database/database-lock.ts'
 import { migrate } from './database/migrations.ts'
 import { openDatabase } from './database/open-database.ts'
+import { DirectoryInUseError } from './database/pglite.ts'
+import { endExposure, exposedUntil } from './database/private-directory.ts'
 import { seedDemoUsers } from './demo-users.ts'
 import { type Environment, readEnvironment } from './environment.ts'
 import { readGatewaySecret } from './gateway-secret.ts'
 import { earlierTime, sweep } from './housekeeping.ts'
-import { endExposure, exposedUntil } from './identity/exposed-keys.ts'
 import {
   ASKED_EVERY_MS,
   isRotationAsked,
   type KeyUpkeep,
   keepKeys,
   LOOK_EVERY_MS,
-} from './identity/key-upkeep.ts'
-import { loadSigningKeys, type SigningKeys } from './identity/keys.ts'
+} from './identity/key-rotation.ts'
+import { loadSigningKeys } from './identity/keys.ts'
 import { loadClients } from './identity/oauth/clients.ts'
-import { loadServerSecrets, replaceServerSecrets } from './identity/secrets.ts'
+import { loadServerSecrets } from './identity/secrets.ts'
 import { backendLog } from './process/backend-log.ts'
 import { shutDown } from './process/shut-down.ts'
 import { mayPass, whenAvailable } from './process/when-available.ts'
-import type { App, Services } from './services.ts'
 
 const SWEEP_EVERY_MS = 60 * 60 * 1000
 const DAY_MS = 24 * 60 * 60 * 1000
@@ -38,7 +36,7 @@ if ('faults' in environment) {
 }
 const stop = listenForStop()
 await start(environment).catch((fault: unknown) => {
-  if (stop.signal.aborted && mayPass(fault)) {
+  if (stop.aborted && mayPass(fault)) {
     logger.info('stopped')
     process.exit(0)
   }
@@ -50,21 +48,28 @@ async function start(settings: Environment): Promise<void> {
   // First, because it is told at once.
   const gatewaySecret = settings.gatewaySecretFile && (await readGatewaySecret(settings.gatewaySecretFile))
   if (settings.databaseUrl === undefined) keepPrivate(settings.dataDirectory)
-  const { database, upkeep, ...services } = await whenAvailable(() => prepare(settings), {
+  const { upkeep, ...prepared } = await whenAvailable(() => prepare(settings), {
     onWait: ({ message: cause }, retryMs) => logger.warn({ cause, retryMs }, 'waiting for the database'),
-    signal: stop.signal,
+    signal: stop,
   })
-  const app = await listen(settings, { ...services, database, gatewaySecret }).catch(
-    async (fault: unknown) => {
-      await database.close()
-      throw fault
-    },
-  )
+  const { database } = prepared
+  const listening = async () => {
+    const app = await buildApp({ ...settings, ...prepared, gatewaySecret, clock }, logger)
+    const { host, port } = settings
+    await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
+    return app
+  }
+  const app = await listening().catch(async (fault: unknown) => {
+    await database.close()
+    throw fault
+  })
   const timers = startUpkeep(upkeep, settings.webhookRetentionDays * DAY_MS)
-  void stop.asked.then(async () => {
+  const end = async () => {
     for (const timer of timers) clearInterval(timer)
     process.exit(await shutDown({ app, database }, logger))
-  })
+  }
+  if (stop.aborted) void end()
+  else stop.addEventListener('abort', () => void end())
   // A parent with a channel waits for this before it lets requests in. The callback keeps a channel that broke, because
   // the parent has ended, from ending this process.
   process.send?.('ready', () => {})
@@ -72,21 +77,23 @@ async function start(settings: Environment): Promise<void> {
 
 /** Opens the database and brings it up to date. May be repeated, also after a failure half-way. */
 async function prepare(settings: Environment) {
+  const { dataDirectory, demo, keyRotationDays, oauthClientsFile: file } = settings
   const database = await openDatabase(settings, (fault) =>
     logger.error({ err: fault }, 'an idle database connection broke'),
   )
   try {
     const applied = await migrate(database)
     if (applied.length > 0) logger.info({ applied }, 'schema migrated')
-    if (settings.demo) await seedDemoUsers(database, clock())
+    if (demo) await seedDemoUsers(database, clock())
     const keys = await loadSigningKeys(database, clock)
-    const upkeep = keyUpkeep(settings, database, keys)
-    if (exposedUntil(settings.dataDirectory) !== undefined) {
-      await replaceServerSecrets(database)
+    const upkeep = { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
+    if (exposedUntil(dataDirectory) !== undefined) {
+      // Clients then need new nonces and cookies; nothing else changes.
+      await database.query('DELETE FROM server_secrets')
       await keepKeys(upkeep)
     }
     const secrets = await loadServerSecrets(database)
-    const clients = await loadClients({ ...settings, file: settings.oauthClientsFile, database })
+    const clients = await loadClients({ file, demo, dataDirectory, database })
     return { database, keys, upkeep, secrets, clients }
   } catch (fault) {
     await database.close()
@@ -94,27 +101,13 @@ async function prepare(settings: Environment) {
   }
 }
 
-async function listen(
-  { host, port, publicUrl, mtlsUrl, webhookClientMaxBytes }: Environment,
-  ready: Omit<Services, 'publicUrl' | 'mtlsUrl' | 'clock' | 'webhookClientMaxBytes'>,
-): Promise<App> {
-  const app = await buildApp({ ...ready, publicUrl, mtlsUrl, webhookClientMaxBytes, clock }, logger)
-  await app.listen({ host, port, listenTextResolver: (address) => `listening at ${address}` })
-  return app
-}
-
 /** Earlier versions left the embedded database with the signing keys readable by every local user. */
-function keepPrivate(dataDirectory: string): void {
-  const { stillOpen } = endExposure(dataDirectory)
-  const directory = dataDirectory
-  if (stillOpen) logger.warn({ directory }, 'others can read the database, and their rights cannot be taken')
-  if (exposedUntil(dataDirectory) === undefined) return
+function keepPrivate(directory: string): void {
+  const isStillOpen = endExposure(directory)
+  if (isStillOpen)
+    logger.warn({ directory }, 'others can read the database, and their rights cannot be taken')
+  if (exposedUntil(directory) === undefined) return
   logger.warn({ directory }, 'others could read the database until now: its keys and secrets are replaced')
-}
-
-function keyUpkeep(settings: Environment, database: Database, keys: SigningKeys): KeyUpkeep {
-  const { dataDirectory, keyRotationDays } = settings
-  return { database, keys, clock, logger, dataDirectory, rotateAfterMs: keyRotationDays * DAY_MS }
 }
 
 /** A fault of it is logged, and the next turn tries again: neither the start nor a request depends on it. */
@@ -123,49 +116,39 @@ function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[
   const logged = (what: string, work: () => Promise<unknown>) => () => {
     work().catch((fault: unknown) => {
       // A stop closes the database under it.
-      if (!stop.signal.aborted) logger.error({ err: fault }, `${what} failed`)
+      if (!stop.aborted) logger.error({ err: fault }, `${what} failed`)
     })
   }
-  const sweepOnce = logged('sweep', () => sweepExpired(database, webhooksKeptMs))
+  const sweepOnce = logged('sweep', async () =>
+    sweep(database, await earlierTime(database, clock()), webhooksKeptMs),
+  )
+  const keepOnce = logged('upkeep of the signing keys', () => keepKeys(upkeep))
+  const rotateIfAsked = logged('a rotation of the signing keys', async () => {
+    if (isRotationAsked(dataDirectory)) await keepKeys(upkeep)
+  })
   sweepOnce()
   return [
     setInterval(sweepOnce, SWEEP_EVERY_MS),
-    setInterval(
-      logged('upkeep of the signing keys', () => keepKeys(upkeep)),
-      LOOK_EVERY_MS,
-    ),
-    setInterval(
-      logged('a rotation of the signing keys', async () => {
-        if (isRotationAsked(dataDirectory)) await keepKeys(upkeep)
-      }),
-      ASKED_EVERY_MS,
-    ),
+    setInterval(keepOnce, LOOK_EVERY_MS),
+    setInterval(rotateIfAsked, ASKED_EVERY_MS),
   ]
 }
 
-async function sweepExpired(database: Database, webhooksKeptMs: number): Promise<void> {
-  await sweep(database, await earlierTime(database, clock()), webhooksKeptMs)
-}
-
-/**
- * Resolves on SIGTERM, SIGINT, or the end of the process that started this one, also while we wait for the database.
- */
-function listenForStop(): { readonly asked: Promise<void>; readonly signal: AbortSignal } {
-  const asked = Promise.withResolvers<void>()
+/** Aborts on SIGTERM, SIGINT, or the end of the process that started this one, also while we wait for the database. */
+function listenForStop(): AbortSignal {
   const abort = new AbortController()
   const ask = (reason: string) => {
     if (abort.signal.aborted) return
     logger.info({ reason }, 'stopping')
     abort.abort()
-    asked.resolve()
   }
-  process.on('SIGTERM', () => ask('SIGTERM'))
-  process.on('SIGINT', () => ask('SIGINT'))
+  process.on('SIGTERM', ask)
+  process.on('SIGINT', ask)
   if (process.send !== undefined) {
     process.on('disconnect', () => ask('parent disconnected'))
     if (!process.connected) ask('parent disconnected')
   }
-  return { asked: asked.promise, signal: abort.signal }
+  return abort.signal
 }
 
 /** One line that says how to mend it. */

@@ -3,11 +3,12 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify'
 import type { ClientMetadata } from 'oidc-provider'
 import type { Database } from './database/database.ts'
+import type { Environment } from './environment.ts'
 import type { SigningKeys } from './identity/keys.ts'
 import type { ServerSecrets } from './identity/secrets.ts'
 
-/** What all resources share; made once by the process. */
-export interface Services {
+/** What all resources share; made once by the process. `publicUrl` is the issuer of the tokens and the base of links. */
+export interface Services extends Pick<Environment, 'publicUrl' | 'mtlsUrl' | 'webhookClientMaxBytes'> {
   readonly database: Database
   readonly keys: SigningKeys
   readonly secrets: ServerSecrets
@@ -15,12 +16,6 @@ export interface Services {
   readonly clients: readonly ClientMetadata[]
   /** The secret by which the gateway proves itself; undefined: every caller is taken for the gateway. */
   readonly gatewaySecret: string | undefined
-  /** Issuer of the tokens and base of links, without a slash at its end. */
-  readonly publicUrl: string
-  /** Where clients present their certificates, without a slash at its end, when that is another address. */
-  readonly mtlsUrl: string | undefined
-  /** So much is kept of the webhooks of one client at a time. */
-  readonly webhookClientMaxBytes: number
   readonly clock: () => Date
 }
 

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { DirectoryInUseError, lockDirectory } from './database-lock.ts'
+import { DirectoryInUseError, lockDirectory } from './pglite.ts'
 import { closeToOthers, isOpenToOthers } from './private-directory.ts'
 
 const modeOf = (path: string) => statSync(path).mode & 0o7777

@@ -1,8 +1,11 @@
-import { chmodSync, existsSync, lstatSync, readdirSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, lstatSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** All permissions of the group and of others. */
 const OTHERS = 0o077
+
+/** A marker file. Its time is the end of the exposure; it exists until all earlier keys are replaced. */
+const MARKER = 'keys-exposed'
 
 /** The files of this program in its data directory. A directory with others is not ours alone. */
 const OURS: ReadonlySet<string> = new Set([
@@ -10,12 +13,35 @@ const OURS: ReadonlySet<string> = new Set([
   'cluster.unfinished',
   'lock',
   'lock-journal',
-  'keys-exposed',
+  MARKER,
   'rotate-keys.request',
   'bank-portal.private.jwk.json',
 ])
 
-/** Whether other users of this machine could read the embedded database in `directory`. */
+/**
+ * Closes the embedded database in `directory` to other users of the machine. Earlier versions left it readable, and with
+ * it the private signing keys: a marker is written first, so that they are replaced even after a crash. @returns
+ * true when others can still read it, because the file system has no permissions or another user owns it
+ */
+export function endExposure(directory: string): boolean {
+  if (isOpenToOthers(directory)) writeFileSync(join(directory, MARKER), '', { mode: 0o600 })
+  closeToOthers(directory)
+  const isStillOpen = isOpenToOthers(directory)
+  // Keys that stay readable would be replaced at each start, for nothing.
+  if (isStillOpen) forgetExposure(directory)
+  return isStillOpen
+}
+
+/** When others could last read the keys that are still to be replaced; undefined when there are none. */
+export function exposedUntil(directory: string): Date | undefined {
+  return statSync(join(directory, MARKER), { throwIfNoEntry: false })?.mtime
+}
+
+export function forgetExposure(directory: string): void {
+  rmSync(join(directory, MARKER), { force: true })
+}
+
+/** True when other users of this machine could read the embedded database in `directory`. */
 export function isOpenToOthers(directory: string): boolean {
   const cluster = join(directory, 'cluster')
   // Windows has no such bits.

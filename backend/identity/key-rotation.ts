@@ -1,5 +1,9 @@
-import type { Database, Queryable } from '../database/database.ts'
-import { newKey, storeKey } from './keys.ts'
+import { existsSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { FastifyBaseLogger } from 'fastify'
+import type { Database } from '../database/database.ts'
+import { exposedUntil, forgetExposure } from '../database/private-directory.ts'
+import { type SigningKeys, storeNewKey } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
 /**
@@ -11,8 +15,16 @@ export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 /** An old key stays published until the last token it signed has expired, and 5 minutes more for clocks that differ. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
+/** How often a process checks for keys of another one, and whether a rotation is due. */
+export const LOOK_EVERY_MS = 30_000
+/** How often a process looks for a request to rotate: somebody waits for it. */
+export const ASKED_EVERY_MS = 1000
+
 /** Any number that no other advisory lock in the database has. */
 const ROTATION_LOCK = 7_310_515
+
+/** Only one process can have an embedded database open: the command leaves a file there, and the backend rotates. */
+const REQUEST_FILE = 'rotate-keys.request'
 
 /** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
 export type Rotation =
@@ -21,45 +33,76 @@ export type Rotation =
 
 /**
  * Starts a rotation: a new key is published at once, signs after {@link PUBLISHED_AHEAD_MS}, and the one it follows is
- * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows the times stored here, even when this one
- * dies. Of several that start at the same time one succeeds. With `olderThanMs` it starts only when the newest key is older
- * than that.
+ * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows the times stored here, even when this one dies. Of
+ * several that start at the same time one succeeds. With `olderThanMs` it starts only when the newest key is older than that.
  */
-export async function rotateSigningKeys(
+export function rotateSigningKeys(
   database: Database,
-  { now, olderThanMs }: { readonly now: Date; readonly olderThanMs?: number },
+  { now, olderThanMs }: { readonly now: Date; readonly olderThanMs?: number | undefined },
 ): Promise<Rotation> {
-  if (olderThanMs !== undefined && !(await isDue(database, { now, olderThanMs }))) return { outcome: 'early' }
-  const candidate = newKey()
   return database.transaction(async (transaction): Promise<Rotation> => {
     await transaction.query('SELECT pg_advisory_xact_lock($1)', [ROTATION_LOCK])
-    const [newest] = await transaction.query<{ kid: string; signs_from: Date }>(
-      'SELECT kid, signs_from FROM signing_keys ORDER BY signs_from DESC, kid LIMIT 1',
+    if (olderThanMs !== undefined) {
+      const younger = await transaction.query(
+        'SELECT 1 AS younger FROM signing_keys WHERE created_at > $1 LIMIT 1',
+        [new Date(now.getTime() - olderThanMs)],
+      )
+      if (younger.length > 0) return { outcome: 'early' }
+    }
+    const [newest] = await transaction.query<{ kid: string; signsFrom: Date }>(
+      'SELECT kid, signs_from AS "signsFrom" FROM signing_keys ORDER BY signs_from DESC, kid LIMIT 1',
     )
-    if (newest !== undefined && newest.signs_from > now) {
-      return { outcome: 'pending', kid: newest.kid, signsFrom: newest.signs_from }
-    }
-    // Asked again under the lock: another process may have been first.
-    if (olderThanMs !== undefined && !(await isDue(transaction, { now, olderThanMs }))) {
-      return { outcome: 'early' }
-    }
+    if (newest !== undefined && newest.signsFrom > now) return { outcome: 'pending', ...newest }
     const signsFrom = new Date(now.getTime() + PUBLISHED_AHEAD_MS)
     await transaction.query(
       'UPDATE signing_keys SET signs_until = $1, published_until = $2 WHERE signs_until IS NULL',
       [signsFrom, new Date(signsFrom.getTime() + PUBLISHED_AFTER_MS)],
     )
-    await storeKey(transaction, candidate, { now, signsFrom })
-    return { outcome: 'started', kid: candidate.kid, signsFrom }
+    return { outcome: 'started', kid: await storeNewKey(transaction, { now, signsFrom }), signsFrom }
   })
 }
 
-async function isDue(
-  database: Queryable,
-  { now, olderThanMs }: { readonly now: Date; readonly olderThanMs: number },
-): Promise<boolean> {
-  const younger = await database.query(
-    'SELECT 1 AS younger FROM signing_keys WHERE created_at > $1 LIMIT 1',
-    [new Date(now.getTime() - olderThanMs)],
-  )
-  return younger.length === 0
+export interface KeyUpkeep {
+  readonly database: Database
+  readonly keys: SigningKeys
+  readonly clock: () => Date
+  readonly logger: FastifyBaseLogger
+  readonly dataDirectory: string
+  /** Rotated when the newest key is older than this. */
+  readonly rotateAfterMs: number
+}
+
+/** Loads keys that others have made, and starts a rotation when one is requested or due. */
+export async function keepKeys(upkeep: KeyUpkeep): Promise<void> {
+  const { database, keys, clock, logger, dataDirectory, rotateAfterMs } = upkeep
+  const isAsked = isRotationAsked(dataDirectory)
+  const exposed = exposedUntil(dataDirectory)
+  const now = clock()
+  const maxAgeMs = exposed === undefined ? rotateAfterMs : now.getTime() - exposed.getTime()
+  const rotation = await rotateSigningKeys(database, { now, olderThanMs: isAsked ? undefined : maxAgeMs })
+  if (isAsked) rmSync(join(dataDirectory, REQUEST_FILE), { force: true })
+  if (rotation.outcome === 'started' || isAsked) logger.info({ rotation }, rotationText(rotation))
+  // A key that is already published may have been read too: then the next check starts another rotation.
+  if (exposed !== undefined && rotation.outcome !== 'pending') forgetExposure(dataDirectory)
+  await keys.refresh()
+}
+
+/** Asks the process that has the database in `dataDirectory` open for a rotation. */
+export function askForRotation(dataDirectory: string): void {
+  writeFileSync(join(dataDirectory, REQUEST_FILE), '')
+}
+
+/** True until the process that has the database in `dataDirectory` open has rotated. */
+export function isRotationAsked(dataDirectory: string): boolean {
+  return existsSync(join(dataDirectory, REQUEST_FILE))
+}
+
+/** One line for the log. */
+export function rotationText(rotation: Rotation): string {
+  if (rotation.outcome === 'early') return 'nothing to do: the newest signing key is young enough'
+  const { outcome, kid, signsFrom } = rotation
+  const signs = `signs from ${signsFrom.toISOString()}`
+  return outcome === 'started'
+    ? `signing key ${kid} is published and ${signs}`
+    : `nothing to do: signing key ${kid} is published already and ${signs}`
 }

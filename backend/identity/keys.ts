@@ -1,53 +1,31 @@
 import { createPrivateKey, generateKeyPairSync, hash, type KeyObject, type webcrypto } from 'node:crypto'
-import type { Database, Queryable, Row } from '../database/database.ts'
+import { type Static, Type } from 'typebox'
+import type { Database, Queryable } from '../database/database.ts'
 
 /** What every token is signed with. */
 export const ALGORITHM = 'ES256'
 
-/** The key that signs now. */
-export interface SigningKey {
-  readonly kid: string
-  readonly privateKey: KeyObject
-}
+export const Jwk = Type.Object({
+  kty: Type.String({ examples: ['EC'] }),
+  crv: Type.String({ examples: ['P-256'] }),
+  x: Type.String(),
+  y: Type.String(),
+  kid: Type.String(),
+  alg: Type.String({ examples: ['ES256'] }),
+  use: Type.String({ examples: ['sig'] }),
+})
 
 /** A public key as the key set shows it. */
-export interface PublishedKey {
-  readonly kty: string
-  readonly crv: string
-  readonly x: string
-  readonly y: string
-  readonly kid: string
-  readonly alg: string
-  readonly use: 'sig'
-}
+export type PublishedKey = Readonly<Static<typeof Jwk>>
 
 /** A published key with its private half, for the authorization server. */
-export interface PrivateJwk extends PublishedKey {
+interface PrivateJwk extends PublishedKey {
   readonly d: string
 }
 
-/** The present keys of the issuer. */
-export interface SigningKeys {
-  readonly current: SigningKey
-  /** RFC 7517 key set: keys of tokens that may still be valid, and the next signing key; public members only. */
-  readonly published: { readonly keys: PublishedKey[] }
-  /** The same keys with their private halves; the one that signs now comes first. */
-  readonly privateKeys: readonly PrivateJwk[]
-  /** Reads what another process, or the command, has added since. */
-  refresh(): Promise<void>
-}
-
-interface KeyRow extends Row {
-  kid: string
-  algorithm: string
-  public_jwk: webcrypto.JsonWebKey
-  private_jwk: webcrypto.JsonWebKey
-  signs_from: Date
-  signs_until: Date | null
-  published_until: Date | null
-}
-
-interface LoadedKey extends SigningKey {
+interface SigningKey {
+  readonly kid: string
+  readonly privateKey: KeyObject
   readonly jwk: PrivateJwk
   readonly signsFrom: Date
   readonly signsUntil: Date | null
@@ -59,144 +37,123 @@ interface LoadedKey extends SigningKey {
  * start together get the same key, because the transaction is serialisable.
  */
 export async function loadSigningKeys(database: Database, clock: () => Date): Promise<SigningKeys> {
-  return new KeyRing({ database, clock, keys: await readKeys(database, clock()) })
+  const keys = new SigningKeys(database, clock)
+  await keys.refresh()
+  return keys
 }
 
 /**
- * The keys and the times from which and until which each signs and is published. The times are stored before
- * a key signs, so every process changes over at the same time without communication.
+ * The present keys of the issuer, and the times from which and until which each signs and is published. The times are
+ * stored before a key signs, so every process changes over at the same time without communication.
  */
-class KeyRing implements SigningKeys {
+export class SigningKeys {
   readonly #database: Database
   readonly #clock: () => Date
-  #keys: readonly LoadedKey[]
+  #keys: readonly SigningKey[] = []
 
-  constructor(ring: {
-    readonly database: Database
-    readonly clock: () => Date
-    readonly keys: readonly LoadedKey[]
-  }) {
-    this.#database = ring.database
-    this.#clock = ring.clock
-    this.#keys = ring.keys
+  constructor(database: Database, clock: () => Date) {
+    this.#database = database
+    this.#clock = clock
   }
 
-  get current(): SigningKey {
+  /** The key that signs now. When our clock is behind, none may: then the oldest, which verifiers have known for longest. */
+  get current(): Pick<SigningKey, 'kid' | 'privateKey'> {
     return this.#signer(this.#clock())
   }
 
-  get published(): { readonly keys: PublishedKey[] } {
-    return { keys: this.#inForce().map(({ jwk }) => publicHalf(jwk)) }
-  }
-
-  get privateKeys(): readonly PrivateJwk[] {
-    return this.#inForce().map(({ jwk }) => jwk)
-  }
-
-  async refresh(): Promise<void> {
-    this.#keys = await readKeys(this.#database, this.#clock())
-  }
-
-  #signer(now: Date): LoadedKey {
-    const signer = this.#keys.find((key) => signs(key, now))
-    // Otherwise our clock is behind: verifiers have known the oldest key for longest.
-    const fallback = signer ?? this.#keys.at(-1)
-    if (fallback === undefined) throw new Error('there is no signing key')
-    return fallback
-  }
-
-  #inForce(): LoadedKey[] {
+  /** The keys of tokens that may still be valid, and the next signing key. The one that signs now comes first. */
+  get privateKeys(): PrivateJwk[] {
     const now = this.#clock()
     const signer = this.#signer(now)
-    const others = this.#keys.filter(
-      (key) => key !== signer && (key.publishedUntil === null || key.publishedUntil > now),
-    )
-    return [signer, ...others]
+    const others = this.#keys.filter((key) => key !== signer && isBefore(now, key.publishedUntil))
+    return [signer, ...others].map(({ jwk }) => jwk)
+  }
+
+  /** The key set (RFC 7517). It names each member, so that nothing added to a stored key is published by accident. */
+  get published(): { readonly keys: PublishedKey[] } {
+    const keys = this.privateKeys.map(({ kty, crv, x, y, kid, alg, use }) => ({
+      kty,
+      crv,
+      x,
+      y,
+      kid,
+      alg,
+      use,
+    }))
+    return { keys }
+  }
+
+  /** Reads what another process, or the command, has added since. */
+  async refresh(): Promise<void> {
+    this.#keys = (await readKeys(this.#database, this.#clock())).map(load)
+  }
+
+  #signer(now: Date): SigningKey {
+    const signs = ({ signsFrom, signsUntil }: SigningKey) => signsFrom <= now && isBefore(now, signsUntil)
+    const signer = this.#keys.find(signs) ?? this.#keys.at(-1)
+    if (signer === undefined) throw new Error('there is no signing key')
+    return signer
   }
 }
 
-function signs({ signsFrom, signsUntil }: LoadedKey, now: Date): boolean {
-  return signsFrom <= now && (signsUntil === null || signsUntil > now)
+/** `null` is without end. */
+function isBefore(now: Date, end: Date | null): boolean {
+  return end === null || end > now
 }
 
-/** Also a key from the future: another program made it, whose clock is ahead of ours, and both must sign with the same. */
-function mayYetSign({ signs_until: signsUntil }: KeyRow, now: Date): boolean {
-  return signsUntil === null || signsUntil > now
+type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
+  readonly algorithm: string
+  readonly publicJwk: webcrypto.JsonWebKey
+  readonly privateJwk: webcrypto.JsonWebKey
 }
 
-async function readKeys(database: Database, now: Date): Promise<LoadedKey[]> {
+async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
+  // A key from the future counts too: another program made it, whose clock is ahead of ours, and both must sign with the same.
+  const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
-  if (known.some((row) => mayYetSign(row, now))) return known.map(load)
-  const candidate = newKey()
-  const rows = await database.transaction(async (transaction) => {
+  if (maySign(known)) return known
+  return database.transaction(async (transaction) => {
     const found = await storedKeys(transaction, now)
-    if (found.some((row) => mayYetSign(row, now))) return found
-    await storeKey(transaction, candidate, { now, signsFrom: now })
+    if (maySign(found)) return found
+    await storeNewKey(transaction, { now, signsFrom: now })
     return storedKeys(transaction, now)
   })
-  return rows.map(load)
 }
 
 /** Latest first. */
 function storedKeys(database: Queryable, now: Date): Promise<KeyRow[]> {
   return database.query<KeyRow>(
-    `SELECT kid, algorithm, public_jwk, private_jwk, signs_from, signs_until, published_until
+    `SELECT kid, algorithm, public_jwk AS "publicJwk", private_jwk AS "privateJwk", signs_from AS "signsFrom",
+            signs_until AS "signsUntil", published_until AS "publishedUntil"
        FROM signing_keys WHERE published_until IS NULL OR published_until > $1
       ORDER BY signs_from DESC, kid`,
     [now],
   )
 }
 
-/** A new key pair, not stored yet. */
-export interface NewKey {
-  readonly kid: string
-  readonly publicJwk: webcrypto.JsonWebKey
-  readonly privateJwk: webcrypto.JsonWebKey
-}
-
-export function newKey(): NewKey {
-  const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  const publicJwk = publicKey.export({ format: 'jwk' })
-  const { crv, kty, x, y } = publicJwk
-  return {
-    // RFC 7638: the id follows from the key, so two keys never share one.
-    kid: hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url'),
-    publicJwk,
-    privateJwk: privateKey.export({ format: 'jwk' }),
-  }
-}
-
-/** Stores a key that is published at once and signs from `signsFrom`. */
-export async function storeKey(
+/** Makes and stores a key that is published at once and signs from `signsFrom`. @returns its id */
+export async function storeNewKey(
   transaction: Queryable,
-  key: NewKey,
   { now, signsFrom }: { readonly now: Date; readonly signsFrom: Date },
-): Promise<void> {
+): Promise<string> {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const { d, ...publicJwk } = privateKey.export({ format: 'jwk' })
+  const { crv, kty, x, y } = publicJwk
+  // RFC 7638: the id follows from the key, so two keys never share one.
+  const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url')
   await transaction.query(
     `INSERT INTO signing_keys (kid, algorithm, public_jwk, private_jwk, created_at, signs_from)
      VALUES ($1, $2, $3, $4, $5, $6)`,
-    [key.kid, ALGORITHM, JSON.stringify(key.publicJwk), JSON.stringify(key.privateJwk), now, signsFrom],
+    [kid, ALGORITHM, JSON.stringify(publicJwk), JSON.stringify({ ...publicJwk, d }), now, signsFrom],
   )
+  return kid
 }
 
-function load(row: KeyRow): LoadedKey {
-  const { kid, algorithm } = row
-  const { kty, crv, x, y } = row.public_jwk
-  const { d } = row.private_jwk
+function load({ kid, algorithm, publicJwk, privateJwk, ...times }: KeyRow): SigningKey {
+  const { kty, crv, x, y } = publicJwk
+  const { d } = privateJwk
   if (kty !== 'EC' || !crv || !x || !y || !d)
     throw new Error(`signing key ${kid} is not an elliptic curve key`)
-  const jwk: PrivateJwk = { kty, crv, x, y, d, kid, alg: algorithm, use: 'sig' }
-  return {
-    kid,
-    privateKey: createPrivateKey({ key: { kty, crv, x, y, d }, format: 'jwk' }),
-    jwk,
-    signsFrom: row.signs_from,
-    signsUntil: row.signs_until,
-    publishedUntil: row.published_until,
-  }
-}
-
-/** Names each member, so that nothing added to a stored key is published by accident. */
-function publicHalf({ kty, crv, x, y, kid, alg, use }: PrivateJwk): PublishedKey {
-  return { kty, crv, x, y, kid, alg, use }
+  const jwk = { kty, crv, x, y, d, kid, alg: algorithm, use: 'sig' }
+  return { kid, privateKey: createPrivateKey({ key: { kty, crv, x, y, d }, format: 'jwk' }), jwk, ...times }
 }

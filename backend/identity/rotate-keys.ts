@@ -1,10 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import { DirectoryInUseError } from '../database/database-lock.ts'
 import { migrate } from '../database/migrations.ts'
 import { openDatabase } from '../database/open-database.ts'
+import { DirectoryInUseError } from '../database/pglite.ts'
 import { type Environment, readEnvironment } from '../environment.ts'
-import { rotateSigningKeys } from './key-rotation.ts'
-import { askForRotation, rotationText } from './key-upkeep.ts'
+import { askForRotation, isRotationAsked, rotateSigningKeys, rotationText } from './key-rotation.ts'
 
 /** Far more than a backend needs that works. */
 const WAIT_MS = 60_000
@@ -35,9 +34,9 @@ async function rotate(settings: Environment): Promise<void> {
 }
 
 async function askBackend(dataDirectory: string): Promise<void> {
-  const isDone = askForRotation(dataDirectory)
+  askForRotation(dataDirectory)
   say('the running backend was asked')
-  for (let waitedMs = 0; !isDone(); waitedMs += ASK_EVERY_MS) {
+  for (let waitedMs = 0; isRotationAsked(dataDirectory); waitedMs += ASK_EVERY_MS) {
     if (waitedMs >= WAIT_MS) throw new Error('the backend has not taken the request up; see its log')
     await pause(ASK_EVERY_MS)
   }

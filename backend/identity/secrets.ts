@@ -19,12 +19,6 @@ export async function loadServerSecrets(database: Database): Promise<ServerSecre
   }
 }
 
-/** Replaces all of them. Clients then need new nonces and cookies; nothing else changes. */
-export async function replaceServerSecrets(database: Database): Promise<ServerSecrets> {
-  await database.query('DELETE FROM server_secrets')
-  return loadServerSecrets(database)
-}
-
 /** Stores the secret unless there is one of this name. @returns the stored one, the same for all processes */
 export async function sharedSecret(database: Queryable, name: string, candidate: Buffer): Promise<Buffer> {
   await database.query('INSERT INTO server_secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING', [

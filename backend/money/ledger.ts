@@ -1,5 +1,5 @@
 import { v7 as uuid } from 'uuid'
-import type { Queryable, Row } from '../database/database.ts'
+import type { Queryable } from '../database/database.ts'
 
 /**
  * The double-entry ledger. Every movement is one row of `transfers` with two entries that sum to zero; the balance
@@ -9,29 +9,18 @@ import type { Queryable, Row } from '../database/database.ts'
  */
 
 /** An account of a user. */
-export interface Account {
-  readonly id: string
-  readonly currency: string
-  readonly balanceMinor: bigint
-}
-
-interface AccountRow extends Row {
-  id: string
-  owner_id: string
-  currency: string
-  balance_minor: bigint
-}
+type Account = { readonly id: string; readonly currency: string; readonly balanceMinor: bigint }
 
 /** The currency of the accounts that new users get. */
-export const HOME_CURRENCY = 'EUR'
+const HOME_CURRENCY = 'EUR'
 
 /** The open account of the user; `undefined` when there is none. */
 export async function accountOf(database: Queryable, userId: string): Promise<Account | undefined> {
-  const [row] = await database.query<AccountRow>(
-    'SELECT id, currency, balance_minor FROM accounts WHERE owner_id = $1 AND closed_at IS NULL',
+  const [account] = await database.query<Account>(
+    'SELECT id, currency, balance_minor AS "balanceMinor" FROM accounts WHERE owner_id = $1 AND closed_at IS NULL',
     [userId],
   )
-  return row && { id: row.id, currency: row.currency, balanceMinor: row.balance_minor }
+  return account
 }
 
 /** Opens an empty account for a new user. @returns its id */
@@ -50,10 +39,9 @@ export async function fundAccount(
   account: { readonly id: string; readonly amountMinor: bigint },
   now: Date,
 ): Promise<void> {
-  const equityId = await equityAccount(transaction, HOME_CURRENCY, now)
   await move(transaction, {
     kind: 'opening',
-    fromAccountId: equityId,
+    fromAccountId: await equityAccount(transaction, HOME_CURRENCY, now),
     toAccountId: account.id,
     amountMinor: account.amountMinor,
     currency: HOME_CURRENCY,
@@ -65,17 +53,13 @@ export async function fundAccount(
 export async function closeAccount(transaction: Queryable, ownerId: string, now: Date): Promise<void> {
   const account = await accountOf(transaction, ownerId)
   if (account === undefined) return
-  if (account.balanceMinor > 0n) {
-    await move(transaction, {
-      kind: 'closing',
-      fromAccountId: account.id,
-      toAccountId: await equityAccount(transaction, account.currency, now),
-      amountMinor: account.balanceMinor,
-      currency: account.currency,
-      createdAt: now,
-    })
+  const { id, currency, balanceMinor: amountMinor } = account
+  if (amountMinor > 0n) {
+    const toAccountId = await equityAccount(transaction, currency, now)
+    const movement = { fromAccountId: id, toAccountId, amountMinor, currency, createdAt: now }
+    await move(transaction, { kind: 'closing', ...movement })
   }
-  await transaction.query('UPDATE accounts SET closed_at = $2 WHERE id = $1', [account.id, now])
+  await transaction.query('UPDATE accounts SET closed_at = $2 WHERE id = $1', [id, now])
 }
 
 /** The transfer that a user orders. */
@@ -88,17 +72,13 @@ export interface TransferOrder {
 }
 
 /** A completed transfer. */
-export interface Transfer {
+interface Transfer extends Omit<TransferOrder, 'userId'> {
   readonly id: string
   readonly fromAccountId: string
-  readonly toAccountId: string
-  readonly amountMinor: bigint
-  readonly currency: string
-  readonly reference?: string | undefined
   readonly createdAt: Date
 }
 
-export type TransferRefusal =
+type TransferRefusal =
   | 'no_account'
   | 'same_account'
   | 'unknown_destination'
@@ -111,63 +91,47 @@ export type TransferRefusal =
  */
 export async function transfer(
   transaction: Queryable,
-  order: TransferOrder,
+  { userId, ...order }: TransferOrder,
   now: Date,
 ): Promise<Transfer | TransferRefusal> {
   // Locks both rows at once in a fixed order, so that opposite transfers wait for each other instead of colliding.
-  const rows = await transaction.query<AccountRow>(
-    `SELECT id, owner_id, currency, balance_minor FROM accounts
+  const accounts = await transaction.query<Account & { ownerId: string }>(
+    `SELECT id, owner_id AS "ownerId", currency, balance_minor AS "balanceMinor" FROM accounts
       WHERE (owner_id = $1 OR id = $2) AND kind = 'customer' AND closed_at IS NULL ORDER BY id FOR UPDATE`,
-    [order.userId, order.toAccountId],
+    [userId, order.toAccountId],
   )
-  const source = rows.find((row) => row.owner_id === order.userId)
-  const destination = rows.find((row) => row.id === order.toAccountId)
+  const source = accounts.find(({ ownerId }) => ownerId === userId)
+  const destination = accounts.find(({ id }) => id === order.toAccountId)
   if (source === undefined) return 'no_account'
   if (destination === undefined) return 'unknown_destination'
   if (source.id === destination.id) return 'same_account'
   if (source.currency !== order.currency || destination.currency !== order.currency)
     return 'currency_mismatch'
-  if (source.balance_minor < order.amountMinor) return 'insufficient_funds'
-  return move(transaction, {
-    kind: 'transfer',
-    fromAccountId: source.id,
-    toAccountId: destination.id,
-    amountMinor: order.amountMinor,
-    currency: order.currency,
-    reference: order.reference,
-    createdAt: now,
-  })
+  if (source.balanceMinor < order.amountMinor) return 'insufficient_funds'
+  return move(transaction, { kind: 'transfer', ...order, fromAccountId: source.id, createdAt: now })
 }
 
 async function move(
   transaction: Queryable,
-  movement: Omit<Transfer, 'id'> & { readonly kind: 'transfer' | 'opening' | 'closing' },
+  { kind, ...movement }: Omit<Transfer, 'id'> & { readonly kind: 'transfer' | 'opening' | 'closing' },
 ): Promise<Transfer> {
-  const { kind, ...made } = { id: uuid(), ...movement }
+  const id = uuid()
+  const { fromAccountId, toAccountId, amountMinor, currency, reference, createdAt } = movement
   await transaction.query(
     `INSERT INTO transfers (id, kind, from_account_id, to_account_id, amount_minor, currency, reference, created_at)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-    [
-      made.id,
-      kind,
-      made.fromAccountId,
-      made.toAccountId,
-      made.amountMinor,
-      made.currency,
-      made.reference ?? null,
-      made.createdAt,
-    ],
+    [id, kind, fromAccountId, toAccountId, amountMinor, currency, reference ?? null, createdAt],
   )
   await transaction.query(
     'INSERT INTO ledger_entries (transfer_id, account_id, amount_minor) VALUES ($1, $2, -$4::bigint), ($1, $3, $4)',
-    [made.id, made.fromAccountId, made.toAccountId, made.amountMinor],
+    [id, fromAccountId, toAccountId, amountMinor],
   )
   await transaction.query(
     `UPDATE accounts SET balance_minor = balance_minor + CASE WHEN id = $1 THEN -$3::bigint ELSE $3 END
       WHERE id IN ($1, $2)`,
-    [made.fromAccountId, made.toAccountId, made.amountMinor],
+    [fromAccountId, toAccountId, amountMinor],
   )
-  return made
+  return { id, ...movement }
 }
 
 async function equityAccount(transaction: Queryable, currency: string, now: Date): Promise<string> {

@@ -1,7 +1,26 @@
+import currencies from './iso-4217.json' with { type: 'json' }
+
 /**
  * Money inside is a bigint of minor units (cents for EUR) and outside a decimal string. Never a float, in
  * which 0.1 + 0.2 is not 0.3.
  */
+
+/** A currency or fund of ISO 4217. `minorUnits` is null where the standard has none ("N.A.": metals, test codes …). */
+interface Currency {
+  readonly code: string
+  readonly name: string
+  readonly minorUnits: number | null
+}
+
+/** ISO 4217 list one, as published on 1 January 2026 by SIX, the maintenance agency; sorted by code. */
+export const CURRENCIES: readonly Currency[] = currencies
+
+const decimals = new Map(CURRENCIES.map(({ code, minorUnits }) => [code, minorUnits ?? 0]))
+
+/** The decimals of an amount in the currency with this alphabetic code, in capitals. */
+export function decimalsOf(code: string): number {
+  return decimals.get(code) ?? 0
+}
 
 /** Above zero, with at most so many decimals. Up to twelve digits before the point: no sum comes near 64 bits. */
 export function amountPattern(decimals: number): string {

@@ -1,8 +1,7 @@
 import { Type } from 'typebox'
 import { requireUserWith } from '../caller.ts'
-import { currencyOf } from '../money/currencies.ts'
 import { accountOf } from '../money/ledger.ts'
-import { fromMinor } from '../money/money.ts'
+import { decimalsOf, fromMinor } from '../money/money.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
@@ -22,29 +21,19 @@ const BalanceResponse = Type.Object(
 
 /** GET /api/balance: the account of the calling user. */
 export function registerBalance(app: App, { database, clock }: Services): void {
-  app.get(
-    '/api/balance',
-    {
-      schema: {
-        operationId: 'getBalance',
-        summary: 'The balance of your account',
-        tags: ['account'],
-        security: [{ bearer: ['accounts:read'] }],
-        response: { 200: BalanceResponse, ...problemResponses(401, 403) },
-      },
-    },
-    async (request) => {
-      const account = await accountOf(database, requireUserWith(request, 'accounts:read'))
-      // Every user has an account until it is deleted.
-      if (account === undefined) throw new Problem('unauthenticated')
-      const balance = fromMinor(account.balanceMinor, currencyOf(account.currency)?.minorUnits ?? 0)
-      return {
-        accountId: account.id,
-        currency: account.currency,
-        balance,
-        available: balance,
-        asOf: clock().toISOString(),
-      }
-    },
-  )
+  const schema = {
+    operationId: 'getBalance',
+    summary: 'The balance of your account',
+    tags: ['account'],
+    security: [{ bearer: ['accounts:read'] }],
+    response: { 200: BalanceResponse, ...problemResponses(401, 403) },
+  }
+  app.get('/api/balance', { schema }, async (request) => {
+    const account = await accountOf(database, requireUserWith(request, 'accounts:read'))
+    // Every user has an account until it is deleted.
+    if (account === undefined) throw new Problem('unauthenticated')
+    const { id: accountId, currency, balanceMinor } = account
+    const balance = fromMinor(balanceMinor, decimalsOf(currency))
+    return { accountId, currency, balance, available: balance, asOf: clock().toISOString() }
+  })
 }

@@ -1,10 +1,9 @@
 import { type Static, Type } from 'typebox'
 import { requireUserWith } from '../caller.ts'
 import type { Queryable } from '../database/database.ts'
-import { CURRENCIES, type Currency, currencyOf } from '../money/currencies.ts'
 import { idempotencyKey, KEY_PATTERN, respondOnce, type StoredResponse } from '../money/idempotency.ts'
-import { accountOf, type Transfer, type TransferOrder, transfer } from '../money/ledger.ts'
-import { amountPattern, fromMinor, toMinor } from '../money/money.ts'
+import { accountOf, type TransferOrder, transfer } from '../money/ledger.ts'
+import { amountPattern, CURRENCIES, decimalsOf, fromMinor, toMinor } from '../money/money.ts'
 import { PROBLEM_MEDIA_TYPE, Problem, problemBody, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
@@ -82,71 +81,60 @@ const TransferResponse = Type.Object(
 )
 
 /** POST /api/transfer: from the account of the calling user to any open account. */
-export function registerTransfer(app: App, services: Services): void {
-  app.post(
-    PATH,
-    {
-      schema: {
-        operationId: 'createTransfer',
-        summary: 'Transfer money from your account',
-        description:
-          'With an Idempotency-Key the transfer happens once however often it is sent: for 24 hours a repetition ' +
-          'gets the first response again, success or refusal, with Idempotency-Replayed: true.',
-        tags: ['account'],
-        security: [{ bearer: ['transfers:write'] }],
-        headers: Type.Object({
-          'idempotency-key': Type.Optional(
-            Type.String({
-              pattern: KEY_PATTERN,
-              description: 'one key of 1 to 255 characters, in double quotes or plain',
-              examples: ['"8e03978e-40d5-43e8-bc93"'],
-            }),
-          ),
+export function registerTransfer(app: App, { database, clock }: Services): void {
+  const schema = {
+    operationId: 'createTransfer',
+    summary: 'Transfer money from your account',
+    description:
+      'With an Idempotency-Key the transfer happens once however often it is sent: for 24 hours a repetition ' +
+      'gets the first response again, success or refusal, with Idempotency-Replayed: true.',
+    tags: ['account'],
+    security: [{ bearer: ['transfers:write'] }],
+    headers: Type.Object({
+      'idempotency-key': Type.Optional(
+        Type.String({
+          pattern: KEY_PATTERN,
+          description: 'one key of 1 to 255 characters, in double quotes or plain',
+          examples: ['"8e03978e-40d5-43e8-bc93"'],
         }),
-        body: TransferBody,
-        response: { 201: TransferResponse, ...problemResponses(401, 403, 409, 413, 415, 422) },
-      },
-    },
-    async (request, reply) => {
-      const order = { userId: requireUserWith(request, 'transfers:write'), ...readOrder(request.body) }
-      const key = idempotencyKey(request.headers['idempotency-key'])
-      const now = services.clock()
-      const work = (transaction: Queryable) => carryOut(transaction, order, { now, requestId: request.id })
-      const source = await accountOf(services.database, order.userId)
-      const queueBy = [order.toAccountId, ...(source === undefined ? [] : [source.id])]
-      const { response, replayed } =
-        key === undefined
-          ? { response: await services.database.transaction(work, { queueBy }), replayed: false }
-          : await respondOnce(
-              services.database,
-              { caller: order.userId, path: PATH, key, fingerprint: fingerprint(order) },
-              { work, queueBy },
-            )
-      if (replayed) reply.header('idempotency-replayed', 'true')
-      return (
-        reply
-          .code(response.status as 201)
-          .type(response.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
-          // Already text, so that a replay equals the first response byte for byte.
-          .serializer((body: string) => body)
-          .send(response.body as never)
-      )
-    },
-  )
+      ),
+    }),
+    body: TransferBody,
+    response: { 201: TransferResponse, ...problemResponses(401, 403, 409, 413, 415, 422) },
+  }
+  app.post(PATH, { schema }, async (request, reply) => {
+    const userId = requireUserWith(request, 'transfers:write')
+    const order = { userId, ...readOrder(request.body) }
+    const key = idempotencyKey(request.headers['idempotency-key'])
+    const work = (transaction: Queryable) => carryOut(transaction, order, clock(), request.id)
+    const source = await accountOf(database, userId)
+    const queueBy = [order.toAccountId, ...(source === undefined ? [] : [source.id])]
+    const { response, replayed } =
+      key === undefined
+        ? { response: await database.transaction(work, { queueBy }), replayed: false }
+        : await respondOnce(
+            database,
+            { caller: userId, path: PATH, key, fingerprint: fingerprint(order) },
+            { work, queueBy },
+          )
+    if (replayed) reply.header('idempotency-replayed', 'true')
+    return (
+      reply
+        .code(response.status as 201)
+        .type(response.status < 400 ? 'application/json' : PROBLEM_MEDIA_TYPE)
+        // Already text, so that a replay equals the first response byte for byte.
+        .serializer((body: string) => body)
+        .send(response.body as never)
+    )
+  })
 }
 
 type Order = Omit<TransferOrder, 'userId'>
 
-function readOrder(body: Static<typeof TransferBody>): Order {
-  const minorUnits = currencyOf(body.currency)?.minorUnits ?? undefined
-  const amountMinor = minorUnits === undefined ? undefined : toMinor(body.amount, minorUnits)
+function readOrder({ toAccountId, amount, currency, reference }: Static<typeof TransferBody>): Order {
+  const amountMinor = toMinor(amount, decimalsOf(currency))
   if (amountMinor === undefined) throw new Error('an amount that the schema does not let through')
-  return {
-    toAccountId: body.toAccountId.toLowerCase(),
-    amountMinor,
-    currency: body.currency,
-    reference: body.reference,
-  }
+  return { toAccountId: toAccountId.toLowerCase(), amountMinor, currency, reference }
 }
 
 /** Equal for orders with the same meaning, however they are written (`12.5` is `12.50`). */
@@ -157,24 +145,22 @@ function fingerprint({ toAccountId, amountMinor, currency, reference }: Order): 
 async function carryOut(
   transaction: Queryable,
   order: TransferOrder,
-  { now, requestId }: { readonly now: Date; readonly requestId: string },
+  now: Date,
+  requestId: string,
 ): Promise<StoredResponse> {
-  const outcome = await transfer(transaction, order, now)
+  const made = await transfer(transaction, order, now)
   // A user without an account was deleted, but its token is still valid.
-  if (outcome === 'no_account') throw new Problem('unauthenticated')
-  if (typeof outcome === 'string') return { status: 422, body: problemBody(new Problem(outcome), requestId) }
-  return { status: 201, body: JSON.stringify(transferResponse(outcome, currencyOf(outcome.currency))) }
-}
-
-function transferResponse(made: Transfer, currency: Currency | undefined): Static<typeof TransferResponse> {
-  return {
+  if (made === 'no_account') throw new Problem('unauthenticated')
+  if (typeof made === 'string') return { status: 422, body: problemBody(new Problem(made), requestId) }
+  const body: Static<typeof TransferResponse> = {
     transferId: made.id,
     fromAccountId: made.fromAccountId,
     toAccountId: made.toAccountId,
-    amount: fromMinor(made.amountMinor, currency?.minorUnits ?? 0),
+    amount: fromMinor(made.amountMinor, decimalsOf(made.currency)),
     currency: made.currency,
     status: 'completed',
     createdAt: made.createdAt.toISOString(),
     ...(made.reference === undefined ? {} : { reference: made.reference }),
   }
+  return { status: 201, body: JSON.stringify(body) }
 }

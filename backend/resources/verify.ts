@@ -66,43 +66,38 @@ const VerifyResponse = Type.Object(
 
 /** POST /api/verify: checks the machine-readable zone of a travel document against itself, the date and the user. */
 export function registerVerify(app: App, { database, clock }: Services): void {
-  app.post(
-    '/api/verify',
-    {
-      bodyLimit: BODY_LIMIT_BYTES,
-      schema: {
-        operationId: 'verifyDocument',
-        summary: 'Verify a travel document by its machine-readable zone',
-        description: 'ICAO Doc 9303: TD1 and TD2 cards, TD3 passports.',
-        tags: ['identity'],
-        security: [{ bearer: ['identity:verify'] }],
-        body: VerifyBody,
-        response: { 200: VerifyResponse, ...problemResponses(401, 403, 413, 415) },
-      },
-    },
-    async (request) => {
-      const userId = requireUserWith(request, 'identity:verify')
-      const zone = readMrz(request.body.mrz)
-      if (zone === undefined) throw new Error('lines that the schema does not let through')
-      const user = await findUser(database, userId)
-      if (user === undefined) throw new Problem('unauthenticated')
-      const now = clock()
-      const checks = checkDocument(zone, { name: user.name, today: now })
-      const status = Object.values(checks).every(Boolean) ? 'verified' : 'rejected'
-      const verificationId = uuid()
-      await database.query(
-        'INSERT INTO verifications (id, user_id, status, created_at) VALUES ($1, $2, $3, $4)',
-        [verificationId, userId, status, now],
-      )
-      return { verificationId, status, checks } as const
-    },
-  )
+  const schema = {
+    operationId: 'verifyDocument',
+    summary: 'Verify a travel document by its machine-readable zone',
+    description: 'ICAO Doc 9303: TD1 and TD2 cards, TD3 passports.',
+    tags: ['identity'],
+    security: [{ bearer: ['identity:verify'] }],
+    body: VerifyBody,
+    response: { 200: VerifyResponse, ...problemResponses(401, 403, 413, 415) },
+  }
+  app.post('/api/verify', { bodyLimit: BODY_LIMIT_BYTES, schema }, async (request) => {
+    const userId = requireUserWith(request, 'identity:verify')
+    const zone = readMrz(request.body.mrz)
+    if (zone === undefined) throw new Error('lines that the schema does not let through')
+    const user = await findUser(database, userId)
+    if (user === undefined) throw new Problem('unauthenticated')
+    const now = clock()
+    const checks = checkDocument(zone, user.name, now)
+    const status = Object.values(checks).every(Boolean) ? 'verified' : 'rejected'
+    const verificationId = uuid()
+    await database.query(
+      'INSERT INTO verifications (id, user_id, status, created_at) VALUES ($1, $2, $3, $4)',
+      [verificationId, userId, status, now],
+    )
+    return { verificationId, status, checks } as const
+  })
 }
 
 /** All checks of a document; true means passed. */
-export function checkDocument(
+function checkDocument(
   zone: MachineReadableZone,
-  { name, today }: { readonly name: string; readonly today: Date },
+  name: string,
+  today: Date,
 ): Static<typeof VerifyResponse>['checks'] {
   const expiry = expiryDay(zone.expiryDate, today)
   return {

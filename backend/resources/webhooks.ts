@@ -1,16 +1,13 @@
-import type { FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import { v7 as uuid } from 'uuid'
 import { callerOf } from '../caller.ts'
-import type { Queryable } from '../database/database.ts'
-import { invalidField, Problem, problemResponses } from '../problems.ts'
+import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
 
 /** What is too old is deleted each hour. */
 const FULL_RETRY_SECONDS = 60 * 60
 
 const BODY_LIMIT_BYTES = 1024 * 1024
-const MAX_ID_CHARACTERS = 256
 
 const WebhookPath = Type.Object({
   source: Type.String({
@@ -19,71 +16,7 @@ const WebhookPath = Type.Object({
   }),
 })
 
-/** POST /api/webhooks/{source}: stores a webhook once. */
-export async function registerWebhooks(
-  app: App,
-  { database, clock, webhookClientMaxBytes }: Services,
-): Promise<void> {
-  await app.register(async (scope: App) => {
-    // Stores exactly the bytes that were signed.
-    scope.removeAllContentTypeParsers()
-    scope.addContentTypeParser(
-      '*',
-      { parseAs: 'buffer', bodyLimit: BODY_LIMIT_BYTES },
-      (_request, body, done) => done(null, body),
-    )
-    scope.post(
-      '/api/webhooks/:source',
-      { schema: WEBHOOK_SCHEMA, bodyLimit: BODY_LIMIT_BYTES },
-      async (request, reply) => {
-        const webhook = {
-          client: requireSigner(request),
-          source: request.params.source,
-          id: webhookId(request),
-          contentType: request.headers['content-type'],
-          body: request.body instanceof Uint8Array ? request.body : new Uint8Array(),
-        }
-        const isNew = await keep(database, webhook, { now: clock(), maxBytes: webhookClientMaxBytes })
-        if (!isNew) reply.header('idempotency-replayed', 'true')
-        // Null would be sent as text.
-        return reply.code(202).send(undefined as never)
-      },
-    )
-  })
-}
-
-interface Webhook {
-  readonly client: string
-  readonly source: string
-  readonly id: string
-  readonly contentType: string | undefined
-  readonly body: Uint8Array
-}
-
-/** @returns false: it was kept before. Throws the 429 when `maxBytes` or more of its sender are kept. */
-async function keep(
-  database: Queryable,
-  webhook: Webhook,
-  { now, maxBytes }: { readonly now: Date; readonly maxBytes: number },
-): Promise<boolean> {
-  const { client, source, id, contentType, body } = webhook
-  const stored = await database.query(
-    `INSERT INTO webhooks (id, client, source, webhook_id, content_type, body, received_at)
-     SELECT $1::uuid, $2::text, $3::text, $4::text, $5::text, $6::bytea, $7::timestamptz
-      WHERE NOT EXISTS (SELECT 1 FROM webhook_usage WHERE client = $2 AND bytes >= $8)
-     ON CONFLICT (client, source, webhook_id) DO NOTHING RETURNING id`,
-    [uuid(), client, source, id, contentType ?? null, body, now, maxBytes],
-  )
-  if (stored.length > 0) return true
-  const known = await database.query(
-    'SELECT 1 AS known FROM webhooks WHERE client = $1 AND source = $2 AND webhook_id = $3',
-    [client, source, id],
-  )
-  if (known.length > 0) return false
-  throw new Problem('too_many_webhooks', { headers: { 'retry-after': String(FULL_RETRY_SECONDS) } })
-}
-
-const WEBHOOK_SCHEMA = {
+const schema = {
   operationId: 'receiveWebhook',
   summary: 'Take in a webhook',
   description:
@@ -97,7 +30,7 @@ const WEBHOOK_SCHEMA = {
   headers: Type.Object({
     'webhook-id': Type.String({
       minLength: 1,
-      maxLength: MAX_ID_CHARACTERS,
+      maxLength: 256,
       description: 'Names this webhook.',
       examples: ['msg_p5jXN8AQM9LWM0D4loKWxJek'],
     }),
@@ -110,18 +43,47 @@ const WEBHOOK_SCHEMA = {
   },
 }
 
-/** The machine that signed the request; a bearer token is not enough. */
-function requireSigner(request: FastifyRequest): string {
-  const { client } = callerOf(request)
-  if (client === undefined || request.headers['x-auth-method'] !== 'hmac')
-    throw new Problem('unauthenticated')
-  return client
-}
-
-function webhookId(request: FastifyRequest): string {
-  const id = request.headers['webhook-id']
-  if (typeof id !== 'string' || id === '' || id.length > MAX_ID_CHARACTERS) {
-    throw invalidField('webhook-id', `must be one header of 1 to ${MAX_ID_CHARACTERS} characters`)
-  }
-  return id
+/** POST /api/webhooks/{source}: stores a webhook once. */
+export async function registerWebhooks(app: App, { database, ...services }: Services): Promise<void> {
+  await app.register(async (scope: App) => {
+    // Stores exactly the bytes that were signed.
+    scope.removeAllContentTypeParsers()
+    scope.addContentTypeParser(
+      '*',
+      { parseAs: 'buffer', bodyLimit: BODY_LIMIT_BYTES },
+      (_request, body, done) => done(null, body),
+    )
+    const options = { schema, bodyLimit: BODY_LIMIT_BYTES }
+    scope.post('/api/webhooks/:source', options, async ({ params, headers, body }, reply) => {
+      // The machine that signed the request; a bearer token is not enough.
+      const { client, method } = callerOf({ headers })
+      if (client === undefined || method !== 'hmac') throw new Problem('unauthenticated')
+      const key = [client, params.source, headers['webhook-id']]
+      const stored = await database.query(
+        `INSERT INTO webhooks (client, source, webhook_id, id, content_type, body, received_at)
+         SELECT $1::text, $2::text, $3::text, $4::uuid, $5::text, $6::bytea, $7::timestamptz
+          WHERE NOT EXISTS (SELECT 1 FROM webhook_usage WHERE client = $1 AND bytes >= $8)
+         ON CONFLICT (client, source, webhook_id) DO NOTHING RETURNING id`,
+        [
+          ...key,
+          uuid(),
+          headers['content-type'] ?? null,
+          body instanceof Uint8Array ? body : new Uint8Array(),
+          services.clock(),
+          services.webhookClientMaxBytes,
+        ],
+      )
+      if (stored.length === 0) {
+        const known = await database.query(
+          'SELECT 1 AS known FROM webhooks WHERE client = $1 AND source = $2 AND webhook_id = $3',
+          key,
+        )
+        if (known.length === 0)
+          throw new Problem('too_many_webhooks', { headers: { 'retry-after': String(FULL_RETRY_SECONDS) } })
+        reply.header('idempotency-replayed', 'true')
+      }
+      // Null would be sent as text.
+      return reply.code(202).send(undefined as never)
+    })
+  })
 }
