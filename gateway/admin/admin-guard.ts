@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import { type AdminAccess, type AdminResponse, text } from './admin-route.ts'
 
 interface GuardOptions {
-  /** What the listener is bound to, and the further names that it is known by. */
+  /** The address it is bound to, and further names of it. */
   readonly names: readonly string[]
   /** Undefined: whoever reaches the listener is an operator. */
   readonly token: string | undefined
@@ -15,9 +15,8 @@ const BEARER = /^Bearer +([\x21-\x7e]+) *$/i
 const CHALLENGE = 'Bearer realm="countersign admin"'
 
 /**
- * Who may use the admin listener. Web pages that its operators visit may not: they can send requests to it, but not under
- * its names (DNS rebinding), and not without saying where they come from (Origin, Sec-Fetch-Site). There are no cookies, so
- * no request of another page carries a credential.
+ * Refuses web pages that operators visit: their requests come under another name (DNS rebinding), or say where they come from
+ * (Origin, Sec-Fetch-Site). There are no cookies, so no request of another page carries a credential.
  */
 export class AdminGuard {
   readonly #names: ReadonlySet<string>
@@ -32,7 +31,6 @@ export class AdminGuard {
     this.#digest = digestOf(token)
   }
 
-  /** @returns the refusal, or undefined when the request may pass */
   refuse({ method, headers }: Pick<IncomingMessage, 'method' | 'headers'>, access: AdminAccess) {
     if (access === 'anyone') return undefined
     if (isForeign(headers) && !(access === 'page' && method === 'GET' && isNavigation(headers))) {
@@ -53,7 +51,6 @@ export class AdminGuard {
     if (bracketed !== undefined ? isIP(bracketed) === 6 : isIP(name) === 4) return undefined
     const lower = name.toLowerCase()
     if (lower === 'localhost' || this.#names.has(lower)) return undefined
-    // RFC 9110 section 15.5.20.
     return text(421, 'unknown name in Host: add it to GATEWAY_ADMIN_NAMES, or use an IP address\n')
   }
 
@@ -65,12 +62,11 @@ export class AdminGuard {
   }
 }
 
-/** Digests have one length, as the comparison needs. */
 function digestOf(token: string): Buffer {
   return createHash('sha256').update(token).digest()
 }
 
-/** Whether another web page sent it. Programs send none of these headers, browsers cannot leave them out. */
+/** True for a request of another web page. Browsers cannot leave these headers out. */
 function isForeign(headers: IncomingMessage['headers']): boolean {
   const site = headers['sec-fetch-site']
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return true

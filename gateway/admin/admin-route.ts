@@ -6,7 +6,6 @@ export type AdminAccess =
   | 'anyone'
   /** Any browser that knows the listener by one of its names: pages that say nothing about this gateway. */
   | 'page'
-  /** Who has the token, if there is one. */
   | 'operator'
 
 export interface AdminResponse {

@@ -53,7 +53,6 @@ export function probeRoutes({ readiness, degradation }: Probed): AdminRoute[] {
 
 interface Parts {
   readonly config: ConfigInForce
-  /** Reads the configuration files now; resolves when the results are in `config`. */
   readonly reload: () => Promise<void>
 }
 
@@ -89,7 +88,6 @@ export function configRoutes({ config, reload }: Parts): AdminRoute[] {
   ]
 }
 
-/** 200, or 422 when the last good content of a file stays in force. */
 function json(status: number, value: unknown): AdminResponse {
   return { status, contentType: 'application/json', body: `${JSON.stringify(value, null, 2)}\n` }
 }

@@ -18,7 +18,6 @@ interface Parts {
   readonly guard: AdminGuard
 }
 
-/** The admin listener. Bound to loopback by default. */
 export function createAdminServer({ routes, guard }: Parts): Server {
   const table = Map.groupBy(routes, ({ path }) => path)
   const respondTo = async (req: IncomingMessage): Promise<AdminResponse> => {
@@ -50,8 +49,8 @@ export function createAdminServer({ routes, guard }: Parts): Server {
 }
 
 /**
- * Lets nobody keep a probe out: by connections that ask nothing, of which the one that has waited longest makes room, or by requests
- * sent ahead, of which one of each connection is served in a turn of the event loop.
+ * Keeps room for probes: the connection that has waited longest makes room, and one request of each connection is served in a
+ * turn of the event loop.
  */
 class Places {
   readonly #open = new Set<Socket>()

@@ -9,27 +9,22 @@ import { type LimitRow, writtenRow } from '../limits/table/limit-row.ts'
 /** What is read from files, and put in force again when they change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
 
-/** One part of the configuration as it is in force. */
 export interface PartInForce {
   readonly file: string
   /** SHA-256 of what follows; the same for two gateways with the same. */
   readonly hash: string
-  /** Epoch milliseconds. */
   readonly sinceMs: number
   /** The keys of gateway.json, with what the environment overrides. */
   readonly settings?: object
   /** Routes, limits, clients, the certificate, or the fingerprint of the admin token. */
   readonly rows: readonly object[]
-  /** The result of the last edit; undefined: there was none since the start. */
   readonly lastReload: LastReload | undefined
 }
 
 interface LastReload {
   readonly atMs: number
   readonly result: 'success' | 'failure'
-  /** Whether something else is in force since. */
   readonly changed: boolean
-  /** Sentences; empty after a success. */
   readonly faults: readonly string[]
   /** Keys whose values in gateway.json come into force when the gateway is started again. */
   readonly needsRestart: readonly string[]
@@ -38,12 +33,10 @@ interface LastReload {
 /** `GET /config`. */
 export interface ConfigReport {
   readonly version: string
-  /** SHA-256 over all parts. */
   readonly hash: string
   readonly parts: Readonly<Partial<Record<ConfigPart, PartInForce>>>
 }
 
-/** What `POST /reload` reports of one part. */
 export interface ReloadResult {
   readonly file: string
   /** `failure` also when a fault that was reported before is still there. */
@@ -53,7 +46,6 @@ export interface ReloadResult {
   readonly needsRestart: readonly string[]
 }
 
-/** What was read before the start. */
 interface Read {
   readonly version: string
   readonly settings: Settings
@@ -68,7 +60,6 @@ export class ConfigInForce {
   readonly #version: string
   readonly #clock: () => number
   #parts: Readonly<Partial<Record<ConfigPart, PartInForce>>> = {}
-  /** Undefined: something has changed since it was made. */
   #report: ConfigReport | undefined
 
   constructor({ version, settings, limits, clients, tls, adminToken }: Read, clock: () => number = Date.now) {
@@ -107,12 +98,10 @@ export class ConfigInForce {
     else this.#set('gateway', { ...before, lastReload })
   }
 
-  /** Clients are accepted that were not when the gateway started. */
   clientsRead(file: string, { rows }: Pick<ClientTable, 'rows'>): void {
     this.#put('clients', file, { rows })
   }
 
-  /** An edit was refused: what was in force stays so. */
   failed(part: ConfigPart, faults: readonly Fault[]): void {
     const before = this.#parts[part]
     if (before === undefined) return
@@ -127,13 +116,11 @@ export class ConfigInForce {
     this.#set(part, { ...before, lastReload })
   }
 
-  /** The same object until something changes. */
   report(): ConfigReport {
     this.#report ??= { version: this.#version, hash: this.#hash(), parts: this.#parts }
     return this.#report
   }
 
-  /** Runs `reload` and tells what came of it, part by part. */
   async reloadedBy(reload: () => Promise<void>): Promise<Partial<Record<ConfigPart, ReloadResult>>> {
     const before = this.#parts
     await reload()
@@ -183,7 +170,7 @@ export class ConfigInForce {
   }
 }
 
-/** For JSON.stringify: the order in which a file names its keys, and whether it names defaults, makes no difference. */
+/** A replacer for JSON.stringify: the hash does not depend on the order of keys. */
 function sortedKeys(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
   return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))

@@ -1,10 +1,8 @@
 /** A label value. Never taken from a request, because every value is kept for ever. */
 type LabelValue = string | number
 
-/** Names of labels, in the order in which their values are given. */
 export type Labels = readonly string[]
 type Values<Names extends Labels> = { readonly [At in keyof Names]: LabelValue }
-/** A value after those of its labels. */
 type Reading<Names extends Labels> = readonly [...Values<Names>, number]
 
 /** One line of the page. `metricName` differs from the family's name in histograms. */
@@ -14,7 +12,6 @@ export interface Sample {
   readonly metricName?: string
 }
 
-/** What is counted under one set of label values. */
 interface Series<Cell> {
   readonly labels: Sample['labels']
   readonly cell: Cell
@@ -36,7 +33,6 @@ abstract class Family<Names extends Labels, Cell> {
   readonly name: string
   readonly help: string
   readonly labels: Names
-  /** Asked at each scrape. */
   protected source: (() => readonly Series<Cell>[]) | undefined
   readonly #root = new Map<LabelValue, unknown>()
   readonly #counted: Series<Cell>[] = []
@@ -50,7 +46,6 @@ abstract class Family<Names extends Labels, Cell> {
   protected abstract makeCell(): Cell
   protected abstract samplesOf(series: Series<Cell>): readonly Sample[]
 
-  /** True once anything was counted, or is read. */
   get isUsed(): boolean {
     return this.source !== undefined || this.#counted.length > 0
   }
@@ -64,7 +59,6 @@ abstract class Family<Names extends Labels, Cell> {
     return [...this.#counted, ...(this.source?.() ?? [])].flatMap((series) => this.samplesOf(series))
   }
 
-  /** For the registry. */
   get(): Promise<object> {
     const { name, help, type } = this
     return Promise.resolve({ name, help, type, values: this.samples() })
@@ -149,7 +143,6 @@ interface Spread {
   sum: number
 }
 
-/** Bounds ascend. */
 export class Histogram<Names extends Labels> extends Family<Names, Spread> {
   readonly type = 'histogram'
   readonly bounds: readonly number[]

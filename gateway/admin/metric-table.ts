@@ -1,15 +1,11 @@
 import { LATENCY_BOUNDS_MS } from '../store/store-counts.ts'
 import { Counter, Gauge, Histogram, type Labels } from './metric-families.ts'
 
-/* Upper bounds of the buckets of each histogram. */
 const REQUEST_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const ROUND_TRIP_SECONDS = LATENCY_BOUNDS_MS.map((ms) => ms / 1000)
 const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
-/**
- * Every metric of the gateway: its name, which ends with its unit, its type, help text, buckets in the unit, and labels. Names and labels
- * are part of the public contract. The page for Prometheus, the console and docs/reference/metrics.md read this table.
- */
+/** Every metric: name, type, help text, buckets, labels. Names and labels are part of the public contract. */
 export const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
     'Bytes that others have added to the audit trail, or taken away, as far as the gateway has noticed; 1 for a change that keeps the size.',

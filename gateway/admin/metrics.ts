@@ -26,13 +26,12 @@ const METHODS: ReadonlySet<string> = new Set([
   'TRACE',
 ])
 /**
- * How each status is counted: one that HTTP does not define as the first of its class (RFC 9110 section 15). Otherwise a
- * service that lets its callers choose the status would let them make hundreds of series.
+ * Statuses that HTTP does not define count as the first of their class (RFC 9110 section 15): a service may let callers
+ * choose them.
  */
 const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
   status === 499 || status in STATUS_CODES ? status : status - (status % 100),
 )
-/** How often the lag of the event loop is sampled. */
 const SAMPLE_MS = 250
 /** Label of an exchange without a route; a route's path begins with a slash. */
 const NO_ROUTE = 'none'
@@ -98,8 +97,8 @@ export function createMetrics({ version }: { readonly version: string }): Metric
 }
 
 /**
- * Measures how late timers fire, and how long the event loop has worked. Not by the library's own gauges of the lag: they contain
- * the time between two samples, and each scrape resets them for the next one.
+ * Measures how late timers fire, and how long the event loop has worked. The library's gauges of the lag contain the time
+ * between two samples, and each scrape resets them.
  */
 function watchEventLoop(families: Families): void {
   const lag = families.gateway_event_loop_lag_seconds

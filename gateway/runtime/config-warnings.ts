@@ -9,14 +9,7 @@ import { foldPath } from '../config/rules/path-rules.ts'
 import type { Route, Settings } from '../config/settings.ts'
 import { groupWarnings } from '../config/upstreams/group-rules.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
-import {
-  fixedLength,
-  isTemplate,
-  parametersOf,
-  partsOf,
-  patternsMeet,
-  segmentsOf,
-} from '../edge/rules/path-template.ts'
+import { isTemplate, parametersOf, partsOf, patternsMeet, segmentsOf } from '../edge/rules/path-template.ts'
 import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 
@@ -26,20 +19,28 @@ const MAX_WARNINGS = 20
 const MAX_PAIRS = 100_000
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
-/** One sentence for each row of a limit table that is valid but probably a mistake. */
 export function limitWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
   return rows.length === 0 ? [NOTHING_LIMITED] : idleRowWarnings(routes, rows)
 }
 
-/** One sentence for each row that no route reaches. */
 export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
-  const reach = new Reach(routes)
-  const idle = rows.filter((row) => !reach.reaches(row))
+  if (rows.length * routes.length > MAX_PAIRS) return []
+  const folded = routes.map(({ path, methods }) => ({ path: foldedPattern(path), methods }))
+  const idle = rows.filter((row) => {
+    const path = foldedPattern(row.path)
+    return !folded.some((route) => methodsMeet(route.methods, row.methods) && patternsMeet(route.path, path))
+  })
   const warnings = idle
     .slice(0, MAX_WARNINGS)
     .map((row) => `the limit "${row.name}" (${row.path}) has no effect: no route lets such a request through`)
   const more = idle.length - warnings.length
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
+}
+
+/** A pattern in lower case; an exact one has a closing slash. Limits ignore both differences. */
+function foldedPattern(path: string): string {
+  const folded = foldPath(path)
+  return folded.endsWith('/') || folded.endsWith('/*') ? folded : `${folded}/`
 }
 
 /** One sentence that names the clients whose webhooks have no way in. */
@@ -131,7 +132,6 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
   })
 }
 
-/** One sentence for each certificate of an upstream that is not valid now. */
 export function certificateWarnings(settings: Settings): readonly string[] {
   return outOfTime(upstreamCertificates(settings), Date.now()).map(({ path, reason }) => `${path}: ${reason}`)
 }
@@ -150,7 +150,6 @@ export function reusePortWarnings(
   ]
 }
 
-/** One text that lists the first of them, or none. */
 function named(names: readonly string[]): readonly string[] {
   if (names.length === 0) return []
   const more = names.length - MAX_WARNINGS
@@ -169,54 +168,4 @@ export function fileWarnings(env: Environment): readonly string[] {
   return [
     `GATEWAY_CONFIG is ${configFile} and GATEWAY_LIMITS is not set: the limits of ${limitsFile} are in force, those of the demonstration unless you changed them`,
   ]
-}
-
-/** The paths that routes let through. Looked up by prefix, because there may be thousands of rows and of routes. */
-class Reach {
-  readonly #exact = new Map<string, Route[]>()
-  readonly #prefixes = new Map<string, Route[]>()
-  /** Routes below a prefix. */
-  readonly #below = new Map<string, Route[]>()
-
-  constructor(routes: readonly Route[]) {
-    for (const route of routes) {
-      const fixed = route.path.slice(0, fixedLength(route.path))
-      // A template reaches what is below its fixed part.
-      const base = baseOf(fixed)
-      add(isPrefix(route.path) || isTemplate(route.path) ? this.#prefixes : this.#exact, base, route)
-      for (const prefix of prefixesOf(base)) add(this.#below, prefix, route)
-    }
-  }
-
-  /** Whether a request can have a path and a method that a route and the row cover. */
-  reaches({ path, methods }: LimitRow): boolean {
-    const base = baseOf(path)
-    const meets = (route: Route) => methodsMeet(route.methods, methods)
-    if ((isPrefix(path) ? this.#below : this.#exact).get(base)?.some(meets)) return true
-    for (const prefix of prefixesOf(base)) if (this.#prefixes.get(prefix)?.some(meets)) return true
-    return false
-  }
-}
-
-function isPrefix(path: string): boolean {
-  return path.endsWith('/*')
-}
-
-/** The fixed part in lower case, with a closing slash: limits ignore both differences. */
-function baseOf(path: string): string {
-  const folded = foldPath(isPrefix(path) ? path.slice(0, -1) : path)
-  return folded.endsWith('/') ? folded : `${folded}/`
-}
-
-/** Prefixes of a path: `/`, `/a/` and `/a/b/` of `/a/b/`. */
-function* prefixesOf(base: string): Iterable<string> {
-  for (let slash = base.indexOf('/'); slash >= 0; slash = base.indexOf('/', slash + 1)) {
-    yield base.slice(0, slash + 1)
-  }
-}
-
-function add(table: Map<string, Route[]>, key: string, route: Route): void {
-  const routes = table.get(key)
-  if (routes === undefined) table.set(key, [route])
-  else routes.push(route)
 }

@@ -8,7 +8,6 @@ import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
-/** Options of the audit trail. Its faults and records are reported to the log and the metrics. */
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {
   const { file, durability } = settings.audit
   metrics.gateway_audit_write_errors_total.begin()
@@ -39,7 +38,6 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
   }
 }
 
-/** Reports to log and metrics what becomes of closed segments of the audit trail. */
 export function segmentReports({
   log,
   metrics,
@@ -74,7 +72,6 @@ export function segmentReports({
   }
 }
 
-/** Options of the limit journal. Its faults are reported to `watch`. */
 export function journalOptions({ settings, log }: StartupConfiguration, watch: StoreWatch): JournalOptions {
   return {
     directory: join(settings.dataDir, 'limits'),

@@ -3,7 +3,6 @@ import type { InForce, Load } from '../gateway.ts'
 import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
 
-/** How often idle connections are closed during a drain. */
 const SWEEP_MS = 50
 /** The next request may be on its way on a connection that was used so recently. */
 const QUIET_MS = 100
@@ -13,7 +12,6 @@ const LAST_WORDS_MS = 500
 export const MAX_SPANS_MS = 3000
 
 export interface Stop {
-  /** Goes into the AUDIT_STOP record. */
   readonly reason: string
   /** How long requests are still served as before, so that load balancers can see that the gateway is not ready. */
   readonly graceMs: number
@@ -21,7 +19,6 @@ export interface Stop {
   readonly hurry: Promise<void>
 }
 
-/** What drain closes and calls. */
 interface Draining {
   readonly listeners: readonly HttpServer[]
   /** Called when the grace ends: from now on no connection is accepted. */
@@ -32,8 +29,7 @@ interface Draining {
 
 /**
  * Stops the gateway. Until the grace ends it is not ready but serves requests, and closes each connection after its next
- * response. Then it closes the listeners, finishes admitted requests, and closes the parts. Requests that are not finished
- * `timeouts.drainMs` after the grace are refused, or broken off if their response has begun.
+ * response. Requests unfinished `timeouts.drainMs` later are refused, or broken off if their response has begun.
  */
 export async function drain(
   inForce: InForce,
@@ -63,7 +59,6 @@ export async function drain(
   await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
 }
 
-/** Resolves after that time, or earlier when `hurry` resolves. */
 export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
   if (ms === 0) return
   const time = Promise.withResolvers<void>()
@@ -72,7 +67,6 @@ export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
   clearTimeout(timer)
 }
 
-/** Closes all parts of the gateway, in an order that loses nothing. */
 export async function closeParts({ gateway }: InForce, reason: string): Promise<void> {
   gateway.revocations.maintain()
   gateway.acceptedWebhooks.maintain()

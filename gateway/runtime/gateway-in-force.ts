@@ -29,12 +29,10 @@ import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { exposeUpstreams, makeUpstreams, observeUpstreams, servedRoutes } from './upstream-parts.ts'
 
-/** The parts that the gateway is built on. */
 interface Foundation {
   readonly state: GatewayState
   readonly trail: Trail
   readonly metrics: Metrics
-  /** At least 32 random bytes. */
   readonly secret: Uint8Array
 }
 
@@ -44,8 +42,8 @@ const NO_RULES: Gateway['requestRules'] = new Map()
 type Fixed = Omit<Gateway, keyof Configured>
 
 /**
- * The gateway as it is configured now. An edit of gateway.json makes another `Gateway` and puts it in the place of
- * this one, whole: a request that has begun goes on with the one that it began with.
+ * The gateway as it is configured now. An edit of gateway.json makes another `Gateway`: a request that has begun keeps its
+ * own.
  */
 export class GatewayInForce {
   readonly #fixed: Fixed
@@ -55,7 +53,6 @@ export class GatewayInForce {
   #gateway: Gateway
   /** Counts that an edit of `addressRate` keeps. */
   #addressCounts: Counters | undefined
-  /** Signing keys are fetched. */
   #fetching = false
 
   constructor(startup: StartupConfiguration, foundation: Foundation) {
@@ -72,18 +69,15 @@ export class GatewayInForce {
     return this.#gateway
   }
 
-  /** Begins to fetch signing keys. */
   startKeys(): void {
     this.#fetching = true
     this.#fetchKeys()
   }
 
-  /** The last good signing keys, for the process that takes over. */
   lastGoodKeys(): LastGoodKeys[] {
     return this.#gateway.verifier.issuers.flatMap(({ keys }) => keys.lastGood() ?? [])
   }
 
-  /** Goes on with those of the process before. */
   restoreKeys(kept: readonly LastGoodKeys[]): void {
     for (const { keys } of this.#gateway.verifier.issuers) {
       const same = kept.find(({ uri }) => uri === keys.uri)
@@ -189,7 +183,6 @@ export class GatewayInForce {
     }
   }
 
-  /** What the metrics read at each scrape. */
   #exposeState(): void {
     const { metrics, load } = this.#fixed
     metrics.gateway_http_requests_in_flight.read(() => load.inFlight.size)
@@ -217,7 +210,6 @@ function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
 }
 
-/** @returns undefined when there is no key: a full disk at the first start must not keep the gateway from serving */
 function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
   try {
     return sessionNames(settings.dataDir)

@@ -27,15 +27,12 @@ const STORE_CHECK_MS = 10
 export interface GatewayState {
   readonly limiter: Limiter
   readonly revocations: Revocations
-  /** Accepted webhooks. */
   readonly acceptedWebhooks: ReplayMemory
   /** Webhooks without a signed time that the service has taken. */
   readonly deliveredWebhooks: ReplayMemory
-  /** Accepted DPoP proofs. */
   readonly proofs: ReplayMemory
   /** Used only while failed credentials are throttled. */
   readonly throttle: AuthThrottle
-  /** The counters of the throttle. */
   readonly failures: Counters
   /** That they count by, epoch milliseconds. */
   readonly clock: () => number
@@ -50,13 +47,10 @@ export interface GatewayState {
 }
 
 interface GatewayStateParts {
-  /** Receives faults of the files. */
   readonly watch: StoreWatch
-  /** Id that no other gateway has. */
   readonly gatewayId: string
 }
 
-/** Names this gateway among those that share a store. */
 export function gatewayIdOf(secret: Uint8Array): string {
   return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
@@ -141,7 +135,6 @@ interface Joining extends GatewayStateParts {
   readonly state: () => GatewayState
 }
 
-/** @returns undefined when no store is configured */
 function joinStore(
   { settings: { store, onStoreFailure }, storeModule }: StartupConfiguration,
   { watch, clock, state, gatewayId }: Joining,
@@ -162,10 +155,7 @@ function joinStore(
   return member
 }
 
-/**
- * Work to be done once a second and at the end: each part retries what could not be written, and reports whether its files are
- * writable. In one turn of the event loop all of them would delay requests.
- */
+/** Work for each second and for the end. All of it in one turn of the event loop would delay requests. */
 export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly (() => void)[] {
   const { limiter, revocations, acceptedWebhooks, deliveredWebhooks, member } = state
   return [
@@ -187,16 +177,12 @@ export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly 
   ]
 }
 
-/**
- * Until then it would let through what the other gateways have counted, although the gateway is ready. One that starts while
- * the store is away goes on by itself like the others.
- */
+/** Waits for the shared store: without it the gateway would let through what the others have counted. */
 export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undefined): Promise<void> {
   const endMs = performance.now() + MAX_STORE_WAIT_MS
   while (member?.isComplete === false && performance.now() < endMs) await delay(STORE_CHECK_MS)
 }
 
-/** Why the gateway is not ready, for the probe; undefined when it is ready. */
 export function whyUnready(
   { limiter, revocations, member }: GatewayState,
   { onJournalFailure }: Settings,
@@ -206,7 +192,6 @@ export function whyUnready(
   return limiter.isWritable || onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
 }
 
-/** Why another process cannot take over now; undefined when it can. */
 export function whyNotHandedOver(
   trail: Pick<Trail, 'recheck'>,
   { limiter, revocations }: Pick<GatewayState, 'limiter' | 'revocations'>,
@@ -216,7 +201,6 @@ export function whyNotHandedOver(
   return revocations.isSafe ? undefined : 'the end of a session cannot be written'
 }
 
-/** What is degraded, for the probe; undefined when nothing is. */
 export function whyDegraded({
   limiter,
   revocations,
@@ -232,7 +216,6 @@ export function whyDegraded({
   return lacking.length === 0 ? undefined : lacking.join(', ')
 }
 
-/** What only the memory has of the gateway's state. */
 export function takeState(
   { proofs, failures, throttle, limiter }: GatewayState,
   keys: readonly LastGoodKeys[],
@@ -245,7 +228,6 @@ export function takeState(
   }
 }
 
-/** Takes over what only the memory of the process before had. */
 export function restoreState(
   passed: PassedState,
   { proofs, failures, throttle, limiter }: GatewayState,

@@ -11,18 +11,13 @@ import type { Gateway, InForce } from '../gateway.ts'
 import { handle, handleUnreadable, interrupt } from '../pipeline.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
-/** At most one log line about abandoned requests in this time. */
 const LOG_ABANDONED_EVERY_MS = 1000
 /** A generous estimate of files that the process itself keeps open: logs, trail, journal, listeners, admin clients. */
 const OWN_FILES = 256
-/** Assumed limit where the system does not tell it. */
 const ASSUMED_FILES = 10_240
 const LEAST_CONNECTIONS = 64
 
-/**
- * The client connections. Every request ends in the pipeline, also one that is malformed or incomplete, so that
- * every response has its headers, its audit pair and its metric.
- */
+/** Every request ends in the pipeline, also a malformed one, so that every response has its headers, audit pair and metric. */
 export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connections<Exchange> {
   const { clock, steadyClock, settings } = inForce.gateway
   return new Connections({
@@ -43,7 +38,6 @@ export function connectionsOf(inForce: InForce, http2?: Http2Protocol): Connecti
   })
 }
 
-/** Puts edited time-outs and bounds of clients in force. */
 export function boundClients(connections: Connections<Exchange>, settings: Settings): void {
   connections.bound(connectionRoom(settings), clientTimeoutsOf(settings), headBoundsOf(settings))
 }
@@ -58,10 +52,7 @@ function handlerOf(inForce: InForce): Handler<Exchange> {
   }
 }
 
-/**
- * Reports pipelined requests whose client disconnected before the gateway began them. They have no audit records: the metric
- * counts all of them, the log names some of the clients.
- */
+/** Reports pipelined requests whose client left before they were begun. They have no audit records. */
 function abandonedReporter({ log, metrics, steadyClock }: Gateway): (ip: string, requests: number) => void {
   metrics.gateway_requests_abandoned_total.begin()
   let loggedSteadyMs = Number.NEGATIVE_INFINITY
@@ -94,9 +85,8 @@ function clientTimeoutsOf({ timeouts }: Settings): ClientTimeouts {
 }
 
 /**
- * How many client connections may be open: the limit on open files, less those for upstream connections (two
- * for each exchange, one for each tunnel) and for the process itself. Without this bound, idle clients could use up the
- * files that active ones need.
+ * Client connections that may be open: the limit on open files, less those for upstreams (two for each exchange, one for each
+ * tunnel) and for the process itself. Otherwise idle clients could use up the files that active ones need.
  */
 export function connectionRoom(
   { maxInFlight, maxTunnels }: { readonly maxInFlight: number; readonly maxTunnels: number },
@@ -106,7 +96,6 @@ export function connectionRoom(
   return Math.floor(Math.max(left, files / 4, LEAST_CONNECTIONS))
 }
 
-/** The soft limit of the process. Node raises it to the hard limit at start. */
 function openFiles(): number {
   try {
     const soft = /^Max open files +(\d+|unlimited)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]

@@ -24,7 +24,6 @@ const BACKLOG = 4096
 const WHEN_PUBLIC_TAKEN =
   'gateways share a port only when each of them has GATEWAY_REUSE_PORT=true, and all have the same user'
 
-/** Where to listen. */
 export interface Place {
   readonly host: string
   readonly port: number
@@ -32,11 +31,9 @@ export interface Place {
   readonly shared?: boolean
   /** A socket that listens there already; undefined: one is opened. */
   readonly open?: ListeningSocket | undefined
-  /** What to do when another program listens there. */
   readonly whenTaken?: string
 }
 
-/** An address that cannot be listened on. */
 export class CannotListen extends Error {
   readonly place: Place
 
@@ -59,20 +56,14 @@ export function startFailure(error: unknown): {
   return { what: 'cannot listen', host, port, cause }
 }
 
-/** The public listeners. */
 export interface PublicListeners {
   readonly listeners: readonly HttpServer[]
   readonly connections: Connections<Exchange>
   readonly port: number
-  /** Undefined: there is no HTTPS listener. */
   readonly tlsPort: number | undefined
-  /** Puts a certificate and client trust in force for new connections. */
   enforce(material: TlsMaterial): void
-  /** Has the response of OCSP sent to new connections; undefined: none. */
   staple(staple: Staple | undefined): void
-  /** Puts the time-outs and bounds in force that clients have by the present settings. */
   boundClients(): void
-  /** The sockets that listen. */
   sockets(): NamedSocket[]
   /** Stops accepting connections; those that there are stay. */
   stopAccepting(): void
@@ -85,7 +76,6 @@ export async function openPublicListeners(
   inForce: InForce,
   options: {
     readonly material: TlsMaterial | undefined
-    /** Ticket keys of this process. */
     readonly tickets: TicketKeys
     /** Sockets that listen already; where there are none, one is opened. */
     readonly open?: ListeningSockets | undefined

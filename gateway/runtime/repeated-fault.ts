@@ -2,10 +2,8 @@
 export class RepeatedFault {
   readonly #repeatMs: number
   #loggedAtMs = Number.NEGATIVE_INFINITY
-  /** Cause of the fault logged last. */
   cause: string | undefined = undefined
 
-  /** @param repeatMs after this time the same fault is logged again */
   constructor(repeatMs = 1000) {
     this.#repeatMs = repeatMs
   }

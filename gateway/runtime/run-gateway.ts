@@ -28,16 +28,14 @@ import { startBanner } from './startup/start-banner.ts'
 import { loadStoreModule, type StartupConfiguration } from './startup-configuration.ts'
 import { vouchTrail } from './vouch-trail.ts'
 
-/** Exit code when the configuration is invalid or an address cannot be listened on. */
 const UNUSABLE = 1
 /** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
 const SAME_CTRL_C_MS = 1000
 /** How often an idle gateway retries an audit trail that could not be written, and looks whether it has to be rotated. */
 const TRAIL_MAINTAIN_MS = 1000
-/** How often closed segments are looked after. */
 const SEGMENT_ROUND_MS = 5000
 
-/** The gateway as a process: read the configuration or exit, start, serve until a signal or a successor, end. */
+/** Reads the configuration or exits, starts, serves until a signal or a successor, and ends. */
 export async function runGateway(): Promise<void> {
   // Files (audit trail, counts, sessions) are for this user only.
   process.umask(0o077)
@@ -77,7 +75,6 @@ export async function runGateway(): Promise<void> {
   process.exit(0)
 }
 
-/** Makes the parts, listens for probes and then for requests, and says where. Exits when it cannot. */
 async function start(read: StartupConfiguration, predecessor: Predecessor | undefined) {
   const { settings, log } = read
   const warnings = [
@@ -168,7 +165,6 @@ function adminGuard({ settings, adminToken }: StartupConfiguration, serving: Ser
   return guard
 }
 
-/** Listens for probes first, then for requests. */
 async function begin(
   { settings, log }: StartupConfiguration,
   serving: ServingGateway,
@@ -223,7 +219,6 @@ async function orExit<T>(
   }
 }
 
-/** Listens for `countersign restart`. */
 function acceptRestarts({
   predecessor,
   ...parts

@@ -21,23 +21,19 @@ import type { AuditSettings } from '../config/settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 
-/** What seals a trail. */
 interface SealedTrail {
   readonly directory: string
   readonly keys: PrivateSealKeys
   readonly origin: string
 }
 
-/** A fault that lasts is logged this often. */
 const REPEAT_MS = 60_000
 const KEY_FILE = 'audit-seal-key.pem'
 
 /**
- * Reads the seal key, and the checkpoint that it must have signed; makes a key at the first start.
- * Beside a log that has a checkpoint it makes at most the ML-DSA-44 key, when the other is the right one.
- *
- * @returns undefined when the trail is not to be sealed, or is no file.
- * @throws Error that names the file, when the key cannot be used or the log is of another key.
+ * Reads the seal key, and the checkpoint that it must have signed; makes a key at the first start. @returns undefined when
+ * the trail is not to be sealed, or is no file @throws Error that names the file, when the key cannot be used or the log is
+ * of another key
  */
 export function prepareSeals({ settings, log }: StartupConfiguration): SealedTrail | undefined {
   const { file: trail, seals, sealKeyFile, secondSealKey, origin } = settings.audit
@@ -82,7 +78,6 @@ function readKeys(file: string, { secondSealKey }: Pick<AuditSettings, 'secondSe
   throw new Error(`${second} is missing, and audit.secondSealKey asks for it: ${command} makes it`)
 }
 
-/** A word for a shell. */
 function inShell(file: string): string {
   return /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
 }

@@ -17,7 +17,6 @@ interface SecureTerms {
   readonly staples: boolean
   /** For sessions, where no other gateway has the secret. */
   readonly tickets: TicketKeys
-  /** Wall time in milliseconds. */
   readonly clock: () => number
 }
 

@@ -32,18 +32,14 @@ import { saveMemory } from './startup/save-memory.ts'
 import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
-/** How often the files of the state are checked. */
 const MAINTAIN_MS = 1000
 
-/** Where a process begins. */
 interface Origin {
   /** What the process before has left to it; undefined: it starts by itself. */
   readonly inheritance?: Inheritance | undefined
-  /** Sockets that listen already. */
   readonly sockets?: ListeningSockets | undefined
 }
 
-/** A running gateway. */
 export type ServingGateway = ReturnType<typeof serve>
 
 /** Makes a gateway, which serves once `begin` resolves. @throws what `assemble` throws */
@@ -72,11 +68,9 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     trail,
     metrics,
     limiter: state.limiter,
-    /** Where edits of files are reported. */
     reports,
     /** Has another file read with those of the configuration, until they are no longer watched. */
     watch: (file: Watching) => void watching.push(file),
-    /** In force now. */
     get settings() {
       return inForce.gateway.settings
     },
@@ -107,13 +101,10 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
       })
       return open
     },
-    /** Why the gateway is not ready, for the probe; undefined when it is ready. */
     notReady,
-    /** What is degraded, for the probe; undefined when nothing is. */
     degraded: () => whyDegraded(state),
     /** Reads the configuration files now, in place of at the next look; resolves when the results have been reported. */
     reload: () => checkNow(watching),
-    /** Finishes what was admitted, admits nothing more, and closes everything. */
     drain: async (stop: Stop) => {
       await drain(inForce, stop, {
         listeners: open?.listeners ?? [],
@@ -122,7 +113,6 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
       })
       state.member?.close()
     },
-    /** Closes the parts of a gateway that could not start. */
     abandon: async (reason: string) => {
       await closeParts(inForce, reason)
       state.member?.close()
@@ -157,11 +147,9 @@ function handOverOf({ inForce, state, open, files, tickets, unwatch }: HandedOve
 interface Edited {
   readonly state: GatewayState
   readonly inForce: GatewayInForce
-  /** Called when other settings are in force. */
   readonly whenBound: () => void
 }
 
-/** How an edit of a file is put in force. */
 function enforceIn({ state, inForce, whenBound }: Edited) {
   const { clients } = inForce.gateway
   return {
@@ -199,11 +187,9 @@ function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop
   }
 }
 
-/** The parts of a gateway. */
 interface Assembled {
   readonly inForce: GatewayInForce
   readonly state: GatewayState
-  /** Watches the files of that state. */
   readonly watch: StoreWatch
   /** Requests that the process before has in flight; undefined: there was none. */
   readonly inherited: InheritedRequests | undefined
@@ -211,7 +197,6 @@ interface Assembled {
 
 /**
  * Makes a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
- *
  * @param passed of the process that this one takes over from: the trail is then continued
  * @throws when a required file or directory cannot be opened; the message names it.
  */

@@ -7,15 +7,12 @@ import type { Settings } from '../config/settings.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { LoadedTls } from '../tls/listener/tls-reload.ts'
 
-/** Everything that is read before the parts of the gateway are made. */
 export interface StartupConfiguration {
   readonly settings: Settings
-  /** What they were read from. */
   readonly texts: SettingsTexts
   readonly limits: LoadedFile<readonly LimitRow[]>
   readonly clients: LoadedFile<ClientTable> | undefined
   readonly tls: LoadedTls | undefined
-  /** Undefined: the admin listener asks for none. */
   readonly adminToken?: LoadedFile<string> | undefined
   readonly version: string
   /** Undefined when nobody tells it. */
@@ -25,7 +22,6 @@ export interface StartupConfiguration {
   readonly storeModule: StoreModule | undefined
 }
 
-/** What joins the shared store. */
 type StoreModule = typeof import('../store/store-member.ts')
 
 /** Loads what joins the shared store only when one is configured: its client takes 170 ms and 30 MB. */

@@ -17,11 +17,9 @@ interface StoreWatchOptions {
   readonly log: Logger
   readonly metrics: Metrics
   readonly trail: Pick<Trail, 'settle'>
-  /** Steady, milliseconds; another one in tests. */
   readonly now?: () => number
 }
 
-/** The shared store as this gateway sees it. */
 export interface SharedStoreState {
   readonly counts: Readonly<StoreCounts>
   /** Whether the breaker is open: then the store is not asked. */
@@ -31,7 +29,6 @@ export interface SharedStoreState {
 }
 
 interface Degraded {
-  /** ISO 8601 */
   readonly since: string
   readonly recordedAtMs: number
 }
@@ -53,7 +50,6 @@ export class StoreWatch {
     this.#now = options.now ?? (() => performance.now())
   }
 
-  /** Reports a fault of a store's files, or of the connection to the shared store. */
   fault(store: StoreName, cause: string): void {
     const { log, metrics } = this.#options
     metrics.gateway_store_write_errors_total.count(store)
@@ -95,7 +91,6 @@ export class StoreWatch {
     this.observe(store, false)
   }
 
-  /** Reports whether the store is writable now. Called once a second. */
   observe(store: StoreName, writable: boolean): void {
     const { log, metrics, trail } = this.#options
     if (store !== 'shared') metrics.gateway_store_writable.set(writable ? 1 : 0, store)

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
 
-/** One record of the audit trail, as it stands in its line. */
 export type AuditRecord = Readonly<Record<string, unknown>> & {
   readonly type: string
   readonly requestId?: string

@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 
-/** One line of a program's operational log. */
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string }
 
 /** A program that runs as a process of its own, with its log read line by line. */
@@ -27,7 +26,6 @@ interface ProgramOptions {
 const running = new Set<ChildProcess>()
 process.on('exit', killPrograms)
 
-/** Kills every program that still runs. */
 export function killPrograms(): void {
   for (const child of running) child.kill('SIGKILL')
 }

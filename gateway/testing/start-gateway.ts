@@ -43,15 +43,11 @@ interface TokenOptions {
   readonly claims?: Readonly<Record<string, unknown>>
 }
 
-/** A gateway that serves. */
 export interface TestGateway {
-  /** Address of the public listener. */
   readonly url: string
   /** Address of the HTTPS listener; undefined without one. */
   readonly httpsUrl: string | undefined
-  /** Metrics and health. */
   readonly adminUrl: string
-  /** Lines of its log so far. */
   readonly log: readonly LogLine[]
   /** An access token that it accepts. */
   token(options?: TokenOptions): Promise<string>
@@ -74,7 +70,6 @@ const DEFAULT_ISSUER = 'http://localhost:8080'
 
 /**
  * Starts a gateway and waits until it serves.
- *
  * @throws Error with what the gateway said, when it cannot start: for example the faults of the configuration
  */
 export async function startGateway(options: GatewayOptions = {}): Promise<TestGateway> {
@@ -213,7 +208,6 @@ export interface Webhook {
   readonly timestamp?: number
 }
 
-/** The headers of a signed webhook (Standard Webhooks 1.0). */
 export function webhookHeaders({ keyId, secret, body, ...rest }: Webhook): Record<string, string> {
   const { id = `msg_${randomUUID()}`, timestamp = Math.floor(Date.now() / 1000) } = rest
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')

@@ -56,7 +56,6 @@ export class SpanExporter {
     else this.#exportLater()
   }
 
-  /** Spans that found no room. */
   drop(spans: number): void {
     this.#options.reports.dropped(this.#closing ? 'stopped' : 'queue_full', spans)
   }
@@ -138,7 +137,6 @@ export class SpanExporter {
   }
 }
 
-/** Around the spans of a batch. */
 export interface Envelope {
   readonly head: string
   readonly tail: string
@@ -151,7 +149,6 @@ const BATCH_BYTES = 256 * 1024
 const USUAL_SPANS = 256
 const MAX_BYTES_OF_CHARACTER = 3
 
-/** The body of one request, as it grows. */
 export class SpanBatch {
   spans = 0
   /** Memory of the batch, used again when the batch is over. */
@@ -239,14 +236,12 @@ export class SpanQueue {
     this.#spare = batch.memory
   }
 
-  /** Takes the oldest batch that is full. */
   takeFull(): SpanBatch | undefined {
     const batch = this.#full.shift()
     if (batch !== undefined) this.#waiting -= batch.spans
     return batch
   }
 
-  /** Takes the oldest batch, full or not. */
   take(): SpanBatch | undefined {
     const batch = this.takeFull() ?? this.#last
     if (batch !== undefined && batch === this.#last) {

@@ -18,7 +18,6 @@ export type Posted =
       readonly cause: string
     }
 
-/** Sends a batch. Never rejects. */
 export type Post = (body: Buffer, signal: AbortSignal) => Promise<Posted>
 
 const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504])

@@ -281,7 +281,6 @@ function methodOf(method: string, knownMethods: ReadonlySet<string>) {
 
 const AUTHORITY = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/
 
-/** @returns nothing for undefined */
 export function text(key: string, value: string | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"stringValue":${JSON.stringify(value)}}}`
 }
@@ -291,7 +290,6 @@ export function plain(key: string, value: string): string {
   return `,{"key":"${key}","value":{"stringValue":"${value}"}}`
 }
 
-/** @returns nothing for undefined */
 export function number(key: string, value: number | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"intValue":"${value}"}}`
 }

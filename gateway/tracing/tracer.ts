@@ -9,13 +9,11 @@ import { flagsIn, newTraceId, SAMPLED, Trace } from './trace.ts'
 
 interface TracerOptions {
   readonly settings: TracingSettings
-  /** Version of the gateway. */
   readonly version: string
   /** Id of this running gateway. */
   readonly instanceId: string
   /** Wall time in epoch milliseconds. */
   readonly clock: () => number
-  /** Monotonic milliseconds. */
   readonly steadyClock: () => number
   readonly reports: ExportReports
   /** Default: to the receiver of the settings. */

@@ -7,20 +7,17 @@ import type { FeedFault, Moment, Point } from './wire.ts'
 export interface Listener {
   /** @returns whether it still takes events; one that does not is forgotten */
   receive(event: string): boolean
-  /** No event follows. */
   end(): void
 }
 
 interface FeedOptions extends ConsoleSources {
   readonly limiter: Pick<Limiter, 'inForce'>
-  /** Epoch milliseconds. */
   readonly clock?: () => number
 }
 
 /** A console more gets 503: the connections of the listener are needed by probes. */
 export const MAX_LISTENERS = 10
 const LIVE_MS = 1000
-/** Between two points of the history. */
 const HISTORY_MS = 5000
 /** Fifteen minutes. */
 const HISTORY_POINTS = 180
@@ -28,15 +25,14 @@ const HISTORY_POINTS = 180
 const PAST_TOTALS = 12
 
 /**
- * What all open consoles are told: each second one moment, computed once. While none is open only the counters are read every
- * five seconds, for the plots of the last quarter of an hour.
+ * Tells all open consoles one moment each second. While none is open, only the counters are read, each five seconds, for the
+ * plots.
  */
 export class ConsoleFeed {
   readonly #options: FeedOptions
   readonly #clock: () => number
   readonly #listeners = new Set<Listener>()
   readonly #history: Point[] = []
-  /** Totals of the last minute, oldest first. */
   readonly #past: Totals[] = []
   #last: Totals | undefined
   /** Only while a console is open, because it holds on to the callers that it has looked at. */
@@ -63,7 +59,6 @@ export class ConsoleFeed {
     return this.#listeners.size >= MAX_LISTENERS
   }
 
-  /** @returns what forgets the listener */
   add(listener: Listener): () => void {
     listener.receive(eventOf('history', this.#history))
     this.#listeners.add(listener)
@@ -71,7 +66,6 @@ export class ConsoleFeed {
     return () => this.#forget(listener)
   }
 
-  /** Called by the timer. Never throws. */
   look(): void {
     try {
       this.#look()

@@ -21,12 +21,10 @@ import type {
 /** Rows of one table; what an operator has to see comes first. */
 const MAX_ROWS = 50
 
-/** Faults of one edit that are shown. */
 const MAX_FAULTS = 5
 
 export interface ConsoleSources {
   readonly metrics: Metrics
-  /** Why the gateway is not ready; undefined when it is. */
   readiness(): string | undefined
   degradation(): string | undefined
   config(): ConfigReport
@@ -40,7 +38,7 @@ interface Look {
   readonly past: Totals
 }
 
-/** Everything but the plots. A metric that this gateway does not have is left out. */
+/** Everything but the plots. A metric that is not in use is left out. */
 export function consoleState(look: Look): ConsoleState {
   const { sources, callers, totals, past } = look
   const { metrics } = sources
@@ -134,7 +132,6 @@ function nearness({ limit, nearest }: LimitState): number {
   return (nearest[0]?.hits ?? 0) / Math.max(1, limit)
 }
 
-/** By the values of `gateway_upstream_breaker_state`. */
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
 function upstreamsOf({ sources: { metrics }, totals, past }: Look): UpstreamState[] {
@@ -236,7 +233,6 @@ function configOf({ hash, parts }: ConfigReport): ConfigState {
   }
 }
 
-/** The summary of the certificate, as the configuration in force has it. */
 function certificateOf(part: PartInForce | undefined): CertificateState | undefined {
   const [row] = part?.rows ?? []
   if (row === undefined) return undefined

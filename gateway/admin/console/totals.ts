@@ -10,20 +10,16 @@ export interface Spread {
 
 /** What the counters of the metrics said at one moment, added up as the console shows it. Labels are texts of others. */
 export interface Totals {
-  /** Epoch milliseconds. */
   readonly atMs: number
-  /** Responses by status code. */
   readonly statuses: ReadonlyMap<string, number>
   readonly refusals: ReadonlyMap<string, number>
   readonly routes: ReadonlyMap<string, RouteTotals>
   readonly latency: Spread
   readonly upstreamLatency: ReadonlyMap<string, Spread>
-  /** By name of the limit and decision. */
   readonly decisions: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly auditRecords: number
   readonly loopLag: Spread
   readonly storeLatency: Spread
-  /** CPU time that this process has used. */
   readonly cpuSeconds: number
 }
 
@@ -85,7 +81,6 @@ function spreadsBy(values: readonly Sample[], label: string): Map<string, Spread
   return new Map([...groupedBy(values, label)].map(([name, group]) => [name, spreadOf(group)]))
 }
 
-/** Adds up the buckets of all series of a histogram. */
 function spreadOf(values: readonly Sample[]): Spread {
   const buckets = new Map<number, number>()
   for (const { labels, value } of values) {

@@ -17,7 +17,6 @@ export interface Point {
 /** Event `history`: once, at the beginning. Oldest first. */
 export type History = readonly Point[]
 
-/** Event `moment`: each second. */
 export interface Moment {
   readonly point: Point
   readonly state: ConsoleState
@@ -28,9 +27,7 @@ export interface ConsoleState {
   readonly version: string
   readonly node: string
   readonly uptimeSeconds: number
-  /** Why it is not ready; undefined when it is. */
   readonly unready?: string
-  /** What does not work although it is ready. */
   readonly degraded?: string
   readonly inFlight: number
   readonly tunnels: number
@@ -90,7 +87,6 @@ export interface LimitState {
 export interface UpstreamState {
   readonly upstream: string
   readonly healthy: boolean
-  /** State of its circuit breaker, if it has one. */
   readonly breaker?: 'closed' | 'half open' | 'open'
   readonly perSecond: number
   readonly p95Ms: number | null
@@ -117,11 +113,8 @@ export interface AuditState {
   /** Records that are not in the file yet. */
   readonly pending: number
   readonly writeErrors: number
-  /** Undefined: the trail is not sealed. */
   readonly seals?: SealsState
-  /** Undefined: no witnesses are asked. */
   readonly witnesses?: VouchState
-  /** Undefined: no time stamps are asked for. */
   readonly stamps?: VouchState
   /** Closed segments that are not where they are copied to. */
   readonly unshipped: number
@@ -130,7 +123,6 @@ export interface AuditState {
 export interface VouchState {
   /** For how long there has been a checkpoint that nobody has vouched for yet. */
   readonly lagSeconds: number
-  /** How long apart they are asked at least. */
   readonly everySeconds: number
 }
 

@@ -21,7 +21,6 @@ import { watchSettings } from './watch-settings.ts'
 
 interface WatchedFiles extends Reports {
   readonly startup: StartupConfiguration
-  /** What client certificates are verified against now. */
   readonly tls: Gateway['tls']
   /** Puts an edit in force. When it throws, the old configuration stays in force. */
   readonly enforce: {
@@ -107,7 +106,6 @@ function warnOfLimits({ log }: WatchedFiles, settings: Settings, rows: readonly 
 
 interface LimitEdits {
   limits(rows: readonly LimitRow[]): void
-  /** Warns of what is probably a mistake in the table in force. */
   warn(): void
 }
 
@@ -131,9 +129,7 @@ function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits):
 }
 
 interface ClientEdits {
-  /** Puts a table in force. */
   readonly swap: (table: ClientTable) => void
-  /** What of a valid table does not fit the other files in force. */
   faultsOf(table: ClientTable): readonly Fault[]
 }
 
@@ -183,17 +179,12 @@ export function watchAdminToken(reports: Reports, { file, loaded, enforce }: Wat
 interface WatchedTls {
   readonly settings: TlsSettings
   readonly loaded: LoadedTls
-  /** Puts it in force for new connections; open ones stay as they are. */
   readonly enforce: (material: TlsMaterial) => void
   readonly staple: WatchedStaple['enforce']
-  /** The client table in force; undefined when there is no clients file. */
   readonly clients: () => ClientTable | undefined
 }
 
-/**
- * Certificate, key, client authorities, revocation lists and the secret of tickets, up to five files, are reloaded together; the
- * response of OCSP by itself, as others write it, at other times.
- */
+/** The response of OCSP is watched by itself: others write it, at other times. */
 export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const { settings, loaded, enforce, clients } = watched
   const { log, metrics } = reports

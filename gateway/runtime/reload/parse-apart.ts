@@ -3,10 +3,8 @@ import type { Fault, Parsed } from '../../config/faults.ts'
 import type { ParseFile } from '../../config/load-file.ts'
 import { type Reread, type RereadOptions, rereadSettings } from '../../config/reload/reread-settings.ts'
 
-/** The files that can be parsed in a thread. */
 export type Kind = 'limits' | 'clients'
 
-/** What the thread is to do. Plain data. */
 export type ParseJob =
   | { readonly kind: Kind; readonly file: string; readonly text: string }
   | { readonly kind: 'settings'; readonly options: RereadOptions }
@@ -30,7 +28,6 @@ export function parseApart<T>(
       : inThread<Parsed<T>>({ kind, file, text }, (why) => ({ faults: [unread(file, why)] }))
 }
 
-/** The same for gateway.json, with the files that it names. */
 export async function rereadApart(options: RereadOptions): Promise<Reread> {
   const { text, running } = options
   // The description of an API is seldom short, and its schemas are compiled to see whether they can be.
@@ -56,7 +53,6 @@ function inThread<T>(job: ParseJob, failure: (why: string) => T): Promise<T> {
     })
     thread.on('message', resolve)
     thread.on('error', failed)
-    // Without effect when the result has come already.
     thread.on('exit', (code) => failed(`its thread ended with ${code}`))
   } catch (error) {
     // The system may allow no further thread.

@@ -4,8 +4,6 @@ import { rereadSettings } from '../../config/reload/reread-settings.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import type { ParseJob } from './parse-apart.ts'
 
-// The thread that parse-apart.ts starts: parses one text, posts the result, and ends.
-
 parentPort?.postMessage(parsed(workerData as ParseJob))
 
 function parsed(job: ParseJob): unknown {

@@ -7,7 +7,6 @@ import type { Accepted, Reload } from '../../config/reload/reloader.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
 
-/** Watches a configuration file until it is stopped. */
 export interface Watching {
   /** Reads the file now. A faulty one is called so only after `MOST_LOOKS`. */
   check(): Promise<void>
@@ -17,12 +16,10 @@ export interface Watching {
 /** How often a file is read before it is called faulty: the certificates. */
 const MOST_LOOKS = 3
 
-/** Reads all files now; resolves when the results have been reported. */
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
   for (let look = 0; look < MOST_LOOKS; look++) for (const each of watching) await each.check()
 }
 
-/** Where the result of an edit is reported. */
 export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'clock'> {
   readonly config: ConfigInForce
 }
@@ -31,7 +28,6 @@ interface Edited {
   readonly file: string
   /** All of them, where several are taken together. */
   readonly files?: readonly string[]
-  /** Label of the metrics. */
   readonly label: string
   readonly what: ConfigPart
 }
@@ -40,7 +36,6 @@ interface Edit {
   /** What is in force until now and from now on, as the audit trail has it. */
   readonly before: readonly object[]
   readonly after: readonly object[]
-  /** Settings before and after an edit of gateway.json, with the keys that differ. */
   readonly settings?: {
     readonly inForce: Settings
     readonly keys: readonly string[]
@@ -49,7 +44,6 @@ interface Edit {
   }
 }
 
-/** Labels of what is no single file. */
 const TAKEN: ReadonlySet<string> = new Set(['tls', 'ocsp', 'admin-token'])
 
 /** Names a file in metrics: without its directory, unless another has that name too, whose result would hide its own. */
@@ -63,11 +57,7 @@ export function labelOf(
   return isAmbiguous || TAKEN.has(name) ? file : name
 }
 
-/**
- * Makes the `onReload` of a file, which reports each result to metrics, log, audit trail and admin listener.
- *
- * @param editOf what a file that was accepted has changed
- */
+/** Makes the `onReload` of a file, which reports each result to metrics, log, audit trail and admin listener. */
 export function reporter<T>(
   reports: Reports,
   { file, files, label, what }: Edited,
@@ -98,7 +88,7 @@ export function reporter<T>(
   }
 }
 
-/** Who may have written a file last: what the system says of it now. Undefined when it has gone meanwhile. */
+/** The owner of a file, who may have written it last; undefined when it has gone meanwhile. */
 export function writerOf(file: string, accounts = '/etc/passwd'): FileWriter | undefined {
   try {
     const { uid, mtime } = statSync(file)

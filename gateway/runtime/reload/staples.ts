@@ -12,9 +12,7 @@ import {
 } from '../../tls/stapling/stapler.ts'
 import type { Reports, Watching } from './reload-reports.ts'
 
-/** Where responses of OCSP come from. */
 export interface StapleSource extends Watching {
-  /** Another certificate is in force. */
   replaceCertificate(chain: Chain): void
 }
 
@@ -26,7 +24,6 @@ interface Stapled {
   readonly enforce: (staple: Staple | undefined) => void
 }
 
-/** A stapler whose verdicts go to log and metrics. */
 export function reportedStapler(
   { clock, log, metrics }: Reports,
   { source, chain, enforce }: Stapled,
@@ -55,13 +52,12 @@ const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
 interface FetchedStaple {
   readonly chain: Chain
   readonly enforce: (staple: Staple | undefined) => void
-  /** Replaced in tests. */
   readonly sendTo?: (url: string) => Send
 }
 
 /**
- * Asks the responder that the certificate names, and again when half of the time that the response holds is over. Nobody waits for it:
- * while it does not answer, the last good response is sent until it expires, and then none.
+ * Asks the responder that the certificate names, and again when half of the response's lifetime is over. Nothing waits for
+ * it.
  */
 export class StapleFetch implements StapleSource {
   readonly #reports: Reports
@@ -71,7 +67,6 @@ export class StapleFetch implements StapleSource {
   readonly #checking: NodeJS.Timeout
   #chain: Chain
   #staple: Staple | undefined
-  /** Attempts in a row that brought no response to send. */
   #fruitless = 0
   #round: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
@@ -100,7 +95,6 @@ export class StapleFetch implements StapleSource {
     this.#stapler.check()
   }
 
-  /** Asks now; resolves when that is over. */
   async ask(): Promise<void> {
     clearTimeout(this.#timer)
     this.#round ??= this.#askForAll().finally(() => {
@@ -145,7 +139,6 @@ export class StapleFetch implements StapleSource {
     else this.#reports.log.warn({ cause: judged.fault }, 'no new response of OCSP yet')
   }
 
-  /** @returns a response, or why there is none */
   async #fetch(chain: Chain): Promise<Buffer | string> {
     const certificate = issuedCertificate(chain)
     const url = responderOf(chain[0])
@@ -166,12 +159,7 @@ export class StapleFetch implements StapleSource {
   }
 }
 
-/**
- * How long to wait before the responder is asked again.
- *
- * @param leftMs how long the response that is sent still holds; 0: none is sent
- * @param fruitless attempts in a row that brought no response to send
- */
+/** @param leftMs how long the response that is sent still holds; 0: none is sent */
 export function pauseBefore({
   leftMs,
   fruitless,
@@ -183,7 +171,6 @@ export function pauseBefore({
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
 }
 
-/** How often the time is looked at. */
 const CHECK_MS = 10_000
 /** How often a faulty file is read before it is called so: it may be half written. */
 const DOUBTFUL_LOOKS = 3

@@ -15,15 +15,12 @@ import { rereadApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
 
 interface SettingsWatch {
-  /** In force now, as read from the files. */
   readonly settings: Settings
-  /** Those files with their texts. */
   readonly texts: SettingsTexts
   /** What of valid settings does not fit the table of clients: the one in force, or the one that is read for the first time. */
   faultsOf(edited: EditedSettings): readonly Fault[]
   /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
-  /** Replaced in tests. */
   readonly reread?: typeof rereadApart
 }
 
@@ -94,10 +91,7 @@ function warn(
   }
 }
 
-/**
- * What would keep the gateway from starting with the settings that wait for it: faults in the files that they name. Those in force
- * are watched, and report their own.
- */
+/** Faults in files that only the next start reads. Those in force are watched, and report their own. */
 export function nextStartFaults({
   needsRestart,
   wanted,
@@ -113,7 +107,6 @@ export function nextStartFaults({
   return faults
 }
 
-/** Also of clients that do not fit the authorities of their certificates. */
 function tlsFaults({ tls, clientsFile }: Settings): readonly Fault[] {
   const { value: loaded, faults } = tls === undefined ? {} : loadTls(tls, Date.now())
   if (faults !== undefined) return faults

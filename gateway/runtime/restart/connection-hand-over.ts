@@ -17,17 +17,14 @@ import {
 } from './sockets.ts'
 import type { Successor } from './successor.ts'
 
-/** How long requests that have begun may take to be counted, while all others wait. */
 const DECIDE_MS = 1000
 const LOOK_EVERY_MS = 2
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
 
 type Unpassed = Omit<ParkedConnection, 'goOn'>
-/** The process that goes on. */
 type Heir = Pick<Successor, 'pass'>
 
-/** Hands over the listening sockets and the connections: `suspend`, then `goOn` or `leave`. */
 export class ConnectionHandOver {
   readonly #inForce: GatewayInForce
   readonly #open: PublicListeners
@@ -43,14 +40,12 @@ export class ConnectionHandOver {
     this.#open = open
   }
 
-  /** Sockets that listen. */
   sockets(): NamedSocket[] {
     return this.#open.sockets()
   }
 
   /**
-   * Accepts nothing more and begins no request. Resolves when those that have begun are counted, to the last good signing keys.
-   * Connections and what clients send wait.
+   * Accepts nothing more and begins no request. Resolves to the last good signing keys when requests under way are counted.
    */
   async suspend(): Promise<readonly LastGoodKeys[]> {
     // The sockets stay open: the copies of the other process, and those to go back to.
@@ -67,10 +62,7 @@ export class ConnectionHandOver {
     for (const { goOn } of this.#parked.splice(0)) goOn()
   }
 
-  /**
-   * Gives the connections away and ends what is under way, for at most `timeouts.drainMs` or until `late`. Resolves when nothing
-   * is left.
-   */
+  /** Gives the connections away and ends what is under way, for at most `timeouts.drainMs` or until `late`. */
   async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
     const { settings, load, upstreams, tracer } = this.#inForce.gateway
     this.#inForce.stopKeys()
@@ -101,7 +93,6 @@ export class ConnectionHandOver {
   /** Gives a connection away when its client has taken the last response. */
   #pass(connection: Unpassed, heir: Heir, clear?: ClearOrigin): void {
     const { socket, unread } = connection
-    // It is being closed.
     if (socket.destroyed || socket.writableEnded) return
     if (socket.writableLength > 0) {
       socket.write('', () => this.#pass(connection, heir, clear))
@@ -112,8 +103,7 @@ export class ConnectionHandOver {
   }
 
   /**
-   * A connection with TLS stays here. Its next request goes through to the other process, which responds with
-   * `Connection: close`.
+   * A connection with TLS stays here: its next request goes through to the other process, which responds `Connection: close`.
    */
   #relayNext(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): void {
     const next = () => {
@@ -162,7 +152,7 @@ export class ConnectionHandOver {
     }, settings.timeouts.drainMs)
   }
 
-  /** Resolves when every request that has begun has been counted or refused; those that take too long will be refused. */
+  /** Resolves when every request that has begun has been counted or refused, or after DECIDE_MS. */
   async #decided(): Promise<void> {
     const { inFlight } = this.#inForce.gateway.load
     const untilMs = performance.now() + DECIDE_MS
@@ -177,10 +167,7 @@ export class ConnectionHandOver {
   }
 }
 
-/**
- * Two ends of one connection within this machine, the far one not read. For what has to go through this process on its way to
- * another one: Node cannot pass on a connection with TLS.
- */
+/** Both ends of a local connection, the far one not read: Node cannot pass a connection with TLS to another process. */
 async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true })
   server.listen(0, '127.0.0.1')
@@ -206,10 +193,8 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
 }
 
 /**
- * Passes on everything that comes over the connection, and what comes back, until one side ends.
- *
- * @param unread what has come of it before
- * @returns the other end, for the process that goes on with it
+ * Passes on everything that comes over the connection, and what comes back. @param unread what has come of it before @returns
+ * the end for the process that goes on with it
  */
 export async function relay(socket: Socket, unread?: Buffer): Promise<Socket> {
   const [near, far] = await connectedPair()

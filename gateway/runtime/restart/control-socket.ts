@@ -4,7 +4,6 @@ import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 
 const REQUEST = 'restart\n'
-/** A client that says nothing for this long is cut off. */
 const CLIENT_MS = 5000
 
 /** A process that has just taken over listens a moment later. */
@@ -13,13 +12,11 @@ const REACH_AGAIN_MS = 20
 /** To read files and the configuration, and to hand everything over: several times what a restart may take. */
 const REPORT_MS = 120_000
 
-/** The process that serves now, and for how long nobody did. */
 export interface Restarted {
   readonly pid: number
   readonly heldMs: number
 }
 
-/** The end of a restart, as the command shows it. */
 export interface RestartReport {
   readonly restarted: boolean
   readonly text: string
@@ -72,7 +69,6 @@ export class ControlSocket {
     this.#server = server
   }
 
-  /** Removes it; a command that waits still gets its report. */
   close(): void {
     this.#server?.close()
     this.#server = undefined
@@ -89,11 +85,7 @@ export class ControlSocket {
   }
 }
 
-/**
- * Has the gateway of that data directory replaced by a new process. Never rejects.
- *
- * @param reportMs how long its report is waited for
- */
+/** Has the gateway of that data directory replaced by a new process. Never rejects. */
 export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise<RestartReport> {
   const path = pathIn(dataDir)
   const untilMs = performance.now() + REACH_MS
@@ -108,7 +100,6 @@ export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise
   }
 }
 
-/** Resolves to everything that comes. @throws Error when nobody listens */
 async function askOnce(path: string, reportMs: number): Promise<string> {
   const socket = connect(path)
   await once(socket, 'connect')

@@ -15,7 +15,6 @@ const HEARD_MS = 5000
 /** What a stop still leaves for that. */
 const LAST_WORDS_MS = 2000
 
-/** The files of the gateway's state. */
 export interface StateFiles {
   /** Completes them and gives them up. @returns the state that is in no file */
   suspend(keys: readonly LastGoodKeys[]): PassedState
@@ -31,18 +30,14 @@ export interface HandOverParts {
   /** Ticket keys of this process: with them clients resume their sessions at the other one. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
-  /** Why it cannot be handed over now; undefined when it can. */
   readonly obstacle: () => string | undefined
-  /** Stops watching the configuration files. */
   readonly unwatch: () => void
-  /** Closes what is left at the end. */
   readonly close: () => void
 }
 
 /**
- * Hands a gateway over to another process, in steps: `sockets`, `suspend`, then `goOn` or `leave`. While it is suspended
- * nothing is accepted, no request begins, and the files belong to nobody. First the connections wait, then the files are closed,
- * and last the audit trail; `goOn` takes all back in the opposite order.
+ * Hands a gateway over to another process: `sockets`, `suspend`, then `goOn` or `leave`. First the connections wait, then the
+ * files are closed, and last the audit trail; `goOn` takes all back in the opposite order.
  */
 export class HandOver {
   readonly #parts: HandOverParts
@@ -55,22 +50,17 @@ export class HandOver {
     this.#parts = parts
   }
 
-  /** Why it cannot be handed over now; undefined when it can. */
   get obstacle(): string | undefined {
     return this.#parts.obstacle()
   }
 
-  /** The sockets that listen. */
   sockets(): NamedSocket[] {
     return this.#parts.connections.sockets()
   }
 
   /**
-   * Stops accepting and beginning requests, waits until those under way are counted, and closes the files. Connections and
-   * what clients send wait meanwhile.
-   *
-   * @returns the state that is in no file
-   * @throws Error when the files cannot be completed; the caller then calls `goOn`
+   * Waits until requests under way are counted, and closes the files. @returns the state that is in no file @throws Error
+   * when the files cannot be completed; the caller then calls `goOn`
    */
   async suspend(): Promise<PassedState> {
     const { connections, files, tickets, trail, revocations, obstacle } = this.#parts
@@ -108,10 +98,7 @@ export class HandOver {
     this.#areConnectionsSuspended = false
   }
 
-  /**
-   * After `suspend`: the other process serves, so connections go there, and the requests that are in flight here end. Those
-   * that have not by `timeouts.drainMs` are broken off. Resolves when nothing is left.
-   */
+  /** After `suspend`: gives the connections to the process that serves now, and waits for requests in flight. */
   async leave(successor: Successor, hurry: Promise<unknown>): Promise<void> {
     const { connections, trail, revocations, unwatch, close } = this.#parts
     unwatch()

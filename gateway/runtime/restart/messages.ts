@@ -27,7 +27,6 @@ export type ToSuccessor =
 
 /** From the process that takes over to the one before. A socket comes with `listener`. */
 export type ToPredecessor =
-  /** Why it cannot start. */
   | { readonly type: 'faulty'; readonly faults: readonly string[] }
   | { readonly type: 'prepared'; readonly places: Places }
   /** A copy of the socket comes back: with it the process before can listen again. */
@@ -36,5 +35,4 @@ export type ToPredecessor =
   | { readonly type: 'serving' }
   | { readonly type: 'recorded'; readonly id: number; readonly fault: string | undefined }
   | { readonly type: 'revoked'; readonly sid: string }
-  /** It is being stopped. */
   | { readonly type: 'hurry' }

@@ -6,7 +6,6 @@ import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages
 import type { ListenerName, ListeningSockets, PassedConnection, PassedSocket } from './sockets.ts'
 import { TAKES_OVER } from './successor.ts'
 
-/** What a process gets from the one that it takes over from. */
 export interface Inheritance {
   readonly state: PassedState
   readonly listeners: ListeningSockets<PassedSocket>
@@ -28,7 +27,6 @@ export class Predecessor {
   /** Resolves when the process before has ended, and nothing of it is open any more. */
   readonly #gone = Promise.withResolvers<void>()
   #followed: Followed | undefined
-  /** The process before has given up the files. */
   #isFree = false
 
   /** @returns undefined when this process was not started to take over. */
@@ -51,7 +49,6 @@ export class Predecessor {
     return this.#inheritance.promise
   }
 
-  /** Says why this process cannot take over. Resolves when that is on its way. */
   faulty(faults: readonly string[]): Promise<void> {
     return this.#send({ type: 'faulty', faults })
   }

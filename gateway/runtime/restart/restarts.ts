@@ -7,11 +7,9 @@ import type { Places } from './messages.ts'
 import { type NamedSocket, type PassedSocket, socketOf } from './sockets.ts'
 import { Successor, SuccessorFailed } from './successor.ts'
 
-/** How long the other process may take to read its configuration, and to read the files and serve. */
 const PREPARE_MS = 30_000
 const SERVE_MS = 30_000
 
-/** Why this process is not replaced. The message is for the operator. */
 export class CannotRestart extends Error {}
 
 interface RestartParts {
@@ -21,7 +19,6 @@ interface RestartParts {
   readonly admin: Server
   /** This process took over from another, which still has requests in flight. */
   readonly predecessorIsHere: () => boolean
-  /** Called when the files are given up, and when this process has them again. */
   readonly onSuspended: () => void
   readonly onBack: () => void
 }
@@ -38,7 +35,6 @@ export class Restarts {
     this.#parts = parts
   }
 
-  /** Resolves when another process serves in place of this one. */
   get replaced(): Promise<Successor> {
     return this.#replaced.promise
   }

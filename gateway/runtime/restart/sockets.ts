@@ -6,7 +6,6 @@ import type { TLSSocket } from 'node:tls'
 export interface PassedSocket {
   readonly fd: number
   close(): void
-  /** Stops reading from a connection. */
   readStop?(): number
 }
 
@@ -32,7 +31,6 @@ export interface ClearOrigin {
 /** A connection on its way to the other process. */
 export interface PassedConnection {
   readonly socket: PassedSocket
-  /** What has been read of it, base64. */
   readonly unread: string | undefined
   /** Undefined: it is the client's own connection. */
   readonly clear: ClearOrigin | undefined
@@ -46,7 +44,6 @@ interface WithHandle {
   readonly _handle: PassedSocket | null
 }
 
-/** @returns undefined when it does not listen. */
 export function socketOf(server: Server): PassedSocket | undefined {
   return (server as unknown as WithHandle)._handle ?? undefined
 }
@@ -65,7 +62,6 @@ export function takeConnection(
   return { socket: handle, unread: unread?.toString('base64'), clear }
 }
 
-/** The connection in the process that it was passed to. */
 export function adoptConnection({ socket: handle, unread, clear }: PassedConnection): Socket {
   const options: object = { handle, allowHalfOpen: true, readable: true, writable: true }
   const socket = new Socket(options)

@@ -6,10 +6,8 @@ import type { NamedSocket, PassedConnection, PassedSocket } from './sockets.ts'
 /** In the environment of a process that takes over from its parent. */
 export const TAKES_OVER = 'COUNTERSIGN_TAKES_OVER'
 
-/** Why the other process could not take over: its faults, one a line. */
 export class SuccessorFailed extends Error {}
 
-/** The process that takes over from this one: the same command in the same environment, as the files are now. */
 export class Successor {
   readonly #child: ChildProcess
   readonly #prepared = Promise.withResolvers<Places>()
@@ -22,7 +20,6 @@ export class Successor {
   #lastRecordsId = 0
   #faults: readonly string[] = []
   #onCopy: (copy: PassedSocket) => void = () => {}
-  /** A session has ended there. */
   onRevoked: (sid: string) => void = () => {}
 
   constructor() {
@@ -47,7 +44,6 @@ export class Successor {
     return this.#prepared.promise
   }
 
-  /** Resolves when it serves. @throws SuccessorFailed */
   serving(): Promise<void> {
     return this.#serving.promise
   }
@@ -79,13 +75,11 @@ export class Successor {
     else sent()
   }
 
-  /** A session has ended here. Resolves when that is on its way, or never will be. */
   revoked(sid: string): Promise<void> {
     const sent = new Promise<void>((resolve) => this.send({ type: 'revoked', sid }, undefined, resolve))
     return Promise.race([sent, this.#gone.promise])
   }
 
-  /** Has it write audit records. */
   record(lines: readonly string[]): Commit {
     const commit = new Commit()
     const id = ++this.#lastRecordsId
@@ -95,7 +89,6 @@ export class Successor {
     return commit
   }
 
-  /** Ends it, at once and however it feels. Resolves when it has gone. */
   async end(): Promise<void> {
     const { exitCode, signalCode, pid } = this.#child
     if (pid === undefined || exitCode !== null || signalCode !== null) return
@@ -129,7 +122,6 @@ export class Successor {
     }
   }
 
-  /** @param fault why they were not written */
   #recorded(id: number, fault: string | undefined): void {
     const commit = this.#commits.get(id)
     this.#commits.delete(id)

@@ -2,13 +2,11 @@ import type { Environment } from '../../config/environment.ts'
 import { reusesPort } from '../../config/rules/reuse-port.ts'
 import { LISTENERS, type ListenerName, type ListeningSockets } from '../restart/sockets.ts'
 
-/** The first descriptor that systemd passes (sd_listen_fds(3)). */
 const FIRST_FD = 3
 
 /**
  * The sockets that systemd has opened for this process (`Sockets=`), by their `FileDescriptorName=`: `http`, `https`, `admin`.
  * One alone needs no name: it is `http`.
- *
  * @throws Error when one has another name, or is one that the gateway opens itself (`GATEWAY_REUSE_PORT`)
  */
 export function socketsFromSystemd(env: Environment, pid: number): ListeningSockets {

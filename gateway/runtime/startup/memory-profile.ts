@@ -15,16 +15,13 @@ const SMALL = {
     MALLOC_TRIM_THRESHOLD_: '65536',
   },
 }
-/** What they replace. */
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 
-/** How Node is started. */
 interface NodeStart {
   readonly options: readonly string[]
   readonly env: NodeJS.ProcessEnv
 }
 
-/** How Node is started for the profile in `env`, instead of as given. */
 export function forProfile({ options, env }: NodeStart): NodeStart {
   if (memoryProfileOf(env) === 'fast' || SMALL.options.every((option) => options.includes(option))) {
     return { options, env }
@@ -36,8 +33,8 @@ export function forProfile({ options, env }: NodeStart): NodeStart {
 }
 
 /**
- * Starts this process again, under the same id, when it has the options of another profile. Not where others passed files to it,
- * a channel or sockets, which Node would close: there whoever starts it gives the options. Nor on Windows, which has no exec.
+ * Starts this process again, under the same id, when the profile needs other options. Not where others passed files to it (a
+ * channel or sockets): Node would close them. Windows has no exec.
  */
 export function applyMemoryProfile(): void {
   const { env, execArgv, execPath, argv, platform } = process

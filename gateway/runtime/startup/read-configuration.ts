@@ -54,10 +54,8 @@ export function readConfiguration(
 }
 
 /**
- * For a process that takes over: an edit that came since it read the files is in force at the process before, and must stay so. An
- * edit that has a fault, or needs a restart, is left to the watches.
- *
- * @returns `read` itself when nothing was edited
+ * For a process that takes over: an edit since it read the files is in force at the process before. An edit with a fault, or
+ * one that needs a restart, is left to the watches. @returns `read` itself when nothing was edited
  */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
@@ -66,7 +64,6 @@ export function readAgain(read: StartupConfiguration, env: Environment): Startup
   return isLive ? { ...read, ...edited } : read
 }
 
-/** Every file that was read, and what was in it. */
 function textsOf({ settings, texts, limits, clients, adminToken, tls }: StartupConfiguration) {
   return [
     ...texts,
@@ -86,17 +83,13 @@ function textNow(file: string | undefined): string | undefined {
   }
 }
 
-/** The other files that a gateway starts with. */
 interface NamedFiles {
   readonly clientsFile: string | undefined
   readonly adminTokenFile?: string | undefined
   readonly tls: TlsSettings | undefined
 }
 
-/**
- * Those that are known although gateway.json or the environment has a fault: so that the faults in them come at once with that.
- * Nothing is named that the faulty part might name otherwise.
- */
+/** Files that are known although gateway.json or the environment has a fault, so that all faults come at once. */
 export function filesNamedAnyway(env: Environment): NamedFiles {
   const { configFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)

@@ -6,12 +6,10 @@ import { boundLargeBuffers, trimBuffers } from '../../edge/bodies/read-buffers.t
 const TICK_MS = 10_000
 /** A gateway that works for a smaller share of the time is idle. */
 const IDLE_SHARE = 0.01
-/** By then a gateway has started. */
 const STARTED_MS = 1000
 /** For reads of large bodies; 256 KiB each. */
 const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
 
-/** What {@link MemorySaver} needs. */
 interface SaverParts {
   /** The share of the time since its last call in which the main thread has worked. */
   readonly utilization: () => number
@@ -20,7 +18,6 @@ interface SaverParts {
   readonly collect: (() => void) | undefined
 }
 
-/** Gives memory back after a busy time. */
 export class MemorySaver {
   readonly #parts: SaverParts
   #wasBusy = true
@@ -29,7 +26,6 @@ export class MemorySaver {
     this.#parts = parts
   }
 
-  /** To be called every few seconds. */
   tick(): void {
     const { utilization, trim, collect } = this.#parts
     trim()

@@ -9,10 +9,7 @@ type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTL
 /** What config/gateway.json names as issuer, and the backend when nothing is said: it moves with the gateway. */
 const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 
-/**
- * For `npm start`: the variables by which gateway and backend find each other when the operator has moved one of them. What the
- * operator set, or wrote into gateway.json, stays.
- */
+/** For `npm start`: variables by which gateway and backend find each other. What the operator set stays. */
 export function sharedAddresses(env: Environment): Partial<Record<Shared, string>> {
   const { BACKEND_HOST: host, BACKEND_PORT, GATEWAY_PORT, GATEWAY_TLS_PORT } = env
   const written = writtenKeys(configFiles(env).configFile)
@@ -51,10 +48,7 @@ function writtenKeys(file: string): { readonly upstream?: unknown; readonly issu
   }
 }
 
-/**
- * For `npm start`: the variables that name the file of the secret which gateway and backend share. A variable that the
- * operator set counts for both. If neither is set, a secret is created in the data directory at the first start.
- */
+/** For `npm start`: variables that name the file of the shared secret. One that the operator set counts for both. */
 export function sharedSecret(env: Environment): {
   readonly GATEWAY_UPSTREAM_SECRET_FILE: string
   readonly BACKEND_GATEWAY_SECRET_FILE: string

@@ -6,7 +6,6 @@ import type { StartupConfiguration } from '../startup-configuration.ts'
 
 const DEFAULT_FILES = configFiles({})
 
-/** Where a gateway listens. */
 interface ListeningAt {
   readonly port: number
   readonly tlsPort: number | undefined

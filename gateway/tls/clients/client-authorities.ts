@@ -6,7 +6,6 @@ import { subjectOf } from './certificate-names.ts'
 import { type RevocationList, readRevocationList, tieOf, UnusableList } from './revocation-list.ts'
 import { isIssuer } from './trust.ts'
 
-/** The file that is checked, and where to report to. */
 interface FileCheck {
   readonly file: string
   readonly nowMs: number
@@ -61,7 +60,6 @@ export function readRevocationLists(
   return lists
 }
 
-/** The list, or what is wrong with it. */
 function readList(der: Buffer): RevocationList | string {
   try {
     return readRevocationList(der)

@@ -8,7 +8,6 @@ import { type ClientTrust, isIssuer } from './trust.ts'
 /**
  * Whether there are independent authorities. Each could then issue certificates with any name, so a name alone does not
  * identify a client. Authorities in one line, each issued by the one above it, are not independent.
- *
  * @param certificates those with the same key are one authority: it was renewed, certified by others, or written twice
  */
 export function areIndependent(certificates: readonly X509Certificate[]): boolean {
@@ -20,10 +19,8 @@ export function areIndependent(certificates: readonly X509Certificate[]): boolea
   return depths.size < authorities.length
 }
 
-/** The certificates of one key. */
 type Authority = readonly X509Certificate[]
 
-/** The authority itself, those that issued it, those that issued them, and so on. */
 function issuersOf(authority: Authority, authorities: readonly Authority[]): ReadonlySet<Authority> {
   const found = new Set([authority])
   // A set's iterator comes to what is added meanwhile.

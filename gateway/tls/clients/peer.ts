@@ -76,12 +76,10 @@ const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
  * The client certificate of a connection, or undefined when the client sent none. Call it after the handshake.
- *
  * The verdict is cached per connection. It is renewed when the authorities or revocation lists were reloaded, or when a
  * certificate or list on the path has expired. A refusal holds for all later requests of the connection (see `mayPassAnew`),
  * except for a list that has gone out of date since the handshake and may be renewed.
  * (`socket.authorized` is only the verdict of the handshake.)
- *
  * @param trust what is in force now; undefined when client certificates are not requested
  */
 export function peerOf(

@@ -27,7 +27,6 @@ interface TrustedPath {
  * Finds a path of valid, unrevoked certificates to a self-signed authority. Needed after the handshake too: authorities
  * and lists may be reloaded or expire while the connection lives. The rest of RFC 5280 (constraints, usages, policies)
  * does not change with time and is checked by the handshake.
- *
  * @returns the path, or why there is none, for the log
  */
 export function trustedPath(
@@ -57,7 +56,6 @@ export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'auth
   }
 }
 
-/** Infinity without a list. */
 function lastEndMs(lists: readonly RevocationList[]): number {
   return lists.length === 0 ? NEVER : Math.max(...lists.map(endMsOf))
 }
@@ -143,7 +141,6 @@ function endMsOf({ nextUpdateMs }: RevocationList): number {
   return nextUpdateMs ?? NEVER
 }
 
-/** Checks both name and signature. */
 export function isIssuer(issuer: X509Certificate, certificate: X509Certificate): boolean {
   return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey)
 }

@@ -29,14 +29,12 @@ export const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
 const DAY_MS = 86_400_000
 const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 
-/** A certificate with its private key, both in PEM. */
 export interface Issued {
   readonly certificate: X509Certificate
   readonly certPem: string
   readonly keyPem: string
 }
 
-/** A certificate that may issue others. */
 export interface Authority extends Issued {
   readonly keys: webcrypto.CryptoKeyPair
 }

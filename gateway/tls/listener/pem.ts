@@ -13,7 +13,6 @@ const NOT_BASE64 = /[^A-Za-z0-9+/]/
 /**
  * The blocks of a PEM file in order. Text between them is ignored (RFC 7468 section 2). An encrypted key of the old kind
  * (with header lines inside) gets an empty `der`.
- *
  * @returns the blocks, or what is wrong with the file
  */
 export function readPem(file: string): readonly PemBlock[] | string {

@@ -8,13 +8,11 @@ export function timeWarning({ file, path, reason }: Fault): string {
   return `${file}: ${path} ${reason}`
 }
 
-/** Collects faults and warnings of all files, so that they are reported together. */
 export class Findings {
   readonly faults: Fault[] = []
   /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: string[] = []
 
-  /** Every certificate and list. */
   readonly dated: Dated[] = []
 
   fault(fault: Fault): undefined {
@@ -40,9 +38,7 @@ const MIN_RSA_BITS = 2048
 const CURVES: ReadonlySet<string | undefined> = new Set(['prime256v1', 'secp384r1', 'secp521r1'])
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 
-/**
- * The certificates of a PEM file in order; undefined after a fault, which is added to `findings`.
- */
+/** The certificates of a PEM file in order; undefined after a fault, which is added to `findings`. */
 export function readCertificates(
   text: string,
   { file, findings }: { readonly file: string; readonly findings: Findings },
@@ -68,7 +64,6 @@ function readCertificate({ label, text }: PemBlock): X509Certificate | string {
   }
 }
 
-/** The one private key of a PEM file, strong enough for a server; undefined after a fault. */
 export function readKey(
   text: string,
   { file, findings }: { readonly file: string; readonly findings: Findings },

@@ -2,9 +2,7 @@ import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
 
 /** From which the keys of that day and of all later ones follow, but of none before. Plain data, and a secret. */
 export interface DayKey {
-  /** Days since the epoch, in UTC. */
   readonly day: number
-  /** 32 bytes in hex. */
   readonly key: string
 }
 
@@ -31,8 +29,8 @@ export function firstDayKey(secret: string): DayKey {
 }
 
 /**
- * The keys of TLS session tickets, one for each UTC day. That of the next day is a hash of that of the day before, which is then
- * forgotten: who reads the memory cannot open the tickets of earlier days.
+ * The keys of TLS session tickets, one for each UTC day. Each is a hash of the one before, which is forgotten: who reads the
+ * memory cannot open the tickets of earlier days.
  */
 export class TicketKeys {
   readonly #first: DayKey | undefined
@@ -46,7 +44,7 @@ export class TicketKeys {
     this.#key = Buffer.from(start.key, 'hex')
   }
 
-  /** Goes on to the day that it is. @returns its key, for another thread or process */
+  /** Goes on to the present day. @returns its key, for another process */
   dayKey(nowMs: number): DayKey {
     const today = Math.min(dayOf(nowMs), LAST_DAY)
     if (today < this.#day - AHEAD_DAYS) this.#setBack(today)
@@ -54,10 +52,7 @@ export class TicketKeys {
     return { day: this.#day, key: this.#key.toString('hex') }
   }
 
-  /**
-   * The clock was ahead and has been put right. Otherwise the key would be the same until that day comes. That of a secret is then
-   * the one of the others; without a secret each thread that saw the same clocks has the same.
-   */
+  /** The clock was ahead and has been put right: otherwise the key would stay the same until that day. */
   #setBack(today: number): void {
     if (this.#first === undefined) {
       this.#replace('clock set back')
@@ -75,9 +70,8 @@ export class TicketKeys {
   }
 
   /**
-   * The key of the tickets of now, for `server.setTicketKeys`.
-   *
-   * @param certificate thumbprint of the server's certificate: a session does not outlive its replacement
+   * The present key for `server.setTicketKeys`. @param certificate thumbprint of the server's certificate: a session does not
+   * outlive it
    */
   at(nowMs: number, certificate: string): Buffer {
     const { key } = this.dayKey(nowMs)

@@ -13,10 +13,8 @@ import { readPem } from './pem.ts'
 import { checkServerCertificate, Findings, readCertificates, readKey } from './server-certificate.ts'
 import { type DayKey, firstDayKey } from './ticket-keys.ts'
 
-/** The configured file names. */
 export type TlsFiles = Omit<TlsSettings, 'port' | 'ocspFetch'> & Partial<Pick<TlsSettings, 'ocspFetch'>>
 
-/** The contents of the files, in PEM. */
 export interface TlsTexts {
   readonly cert: string
   readonly key: string
@@ -34,16 +32,13 @@ export interface TlsMaterial {
   readonly trust: ClientTrust | undefined
   /** What the keys of session tickets are made of, if other gateways have it too. */
   readonly sharedTickets: DayKey | undefined
-  /** The server's certificate and those after it. */
   readonly chain: Chain
   readonly summary: TlsSummary
   /** Probable mistakes that do not prevent serving, one sentence each. */
   readonly warnings: readonly string[]
-  /** Every certificate and list. */
   readonly dated: readonly Dated[]
 }
 
-/** The parts that may go into the log and the audit trail. */
 interface TlsSummary {
   readonly certificate: {
     readonly subject: string
@@ -53,7 +48,6 @@ interface TlsSummary {
     readonly notAfterSeconds: number
   }
   readonly clientAuthorities: readonly string[]
-  /** Number of certificates on the revocation lists. */
   readonly revoked: number
   /** Tells whether two gateways have the same secret for session tickets; missing when this one has none. */
   readonly ticketKeyId?: string

@@ -7,7 +7,6 @@ import { LENIENT_DISK, PRIVATE_DISK } from '../../config/reload/watch.ts'
 import { lapses } from '../../config/rules/certificate-times.ts'
 import { parseTls, type TlsFiles, type TlsMaterial, type TlsTexts } from './tls-context.ts'
 
-/** The texts of the files, and the material made from them. */
 export interface LoadedTls {
   readonly texts: TlsTexts
   readonly material: TlsMaterial
@@ -56,7 +55,6 @@ function namedBy(part: Part): string {
   return `"tls.${key}" (${variableOf(`tls.${key}`)})`
 }
 
-/** Each file that was loaded, and what was in it. */
 export function tlsTexts(
   files: TlsFiles,
   { texts }: LoadedTls,
@@ -67,7 +65,6 @@ export function tlsTexts(
 interface TlsReloadOptions extends Pick<ReloadOptions<TlsMaterial>, 'swap' | 'onReload' | 'intervalMs'> {
   readonly files: TlsFiles
   readonly loaded: LoadedTls
-  /** Wall time in milliseconds. */
   readonly clock: () => number
 }
 

@@ -13,7 +13,6 @@ import {
 } from '../../asn1/der-elements.ts'
 import { HASHES, readSignatureAlgorithm, SHA_1 } from '../../asn1/signature-algorithm.ts'
 
-/** A certificate, and the one of the authority that has issued it. */
 export interface IssuedCertificate {
   readonly leaf: X509Certificate
   readonly issuer: X509Certificate
@@ -54,7 +53,6 @@ const STATUS: ReadonlyMap<number, string> = new Map([
 /**
  * Checks that an OCSPResponse (RFC 6960) says of this certificate that it is good, now, and that its authority has signed it,
  * or somebody whom that has given the right. Clients check all of this again.
- *
  * @throws Revoked
  * @throws Error that says why it must not be sent
  */
@@ -90,7 +88,6 @@ function basicResponse(response: Buffer): Der {
   return readDer(expectTag(basic, TAG.octets).content)
 }
 
-/** What is said of this certificate. */
 function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der[] {
   const members = membersOf(data)
   // Before the responses: version, which may be left out, the responder's name or key, and the time.

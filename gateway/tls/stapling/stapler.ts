@@ -1,10 +1,8 @@
 import { hash, type X509Certificate } from 'node:crypto'
 import { checkOcspResponse, type IssuedCertificate, Revoked } from './ocsp-response.ts'
 
-/** A response of OCSP that may be sent in handshakes. Plain data. */
 export interface Staple {
   readonly der: Uint8Array
-  /** Thumbprint of the certificate that it is for. */
   readonly certificate: string
   /** When it expires, in milliseconds since the epoch. */
   readonly untilMs: number
@@ -15,7 +13,6 @@ export type Chain = readonly [X509Certificate, ...X509Certificate[]]
 
 interface StaplerOptions {
   readonly chain: Chain
-  /** Wall time in milliseconds. */
   readonly clock: () => number
   /** Called when another response is to be sent from now on; undefined: none. */
   readonly onStaple: (staple: Staple | undefined) => void
@@ -24,8 +21,8 @@ interface StaplerOptions {
 }
 
 /**
- * Decides which response of OCSP is sent: only one that is good for the certificate in force and has not expired. While what is
- * offered is no such response, the one before is sent as long as it holds, but none once the authority has revoked the certificate.
+ * Decides which response of OCSP is sent: one that is good for the certificate in force. While none such is offered, the last
+ * one is sent as long as it holds, but none once the authority has revoked the certificate.
  */
 export class Stapler {
   readonly #options: StaplerOptions
@@ -40,7 +37,6 @@ export class Stapler {
     this.#chain = options.chain
   }
 
-  /** @param offered a response in DER, or why there is none */
   offer(offered: Buffer | string): void {
     this.#offered = offered
     this.check()
@@ -88,7 +84,6 @@ export function judgeStaple(offered: Buffer | string, chain: Chain, nowMs: numbe
   }
 }
 
-/** Whether it may be sent now, with that certificate. */
 export function isSendable(staple: Staple | undefined, thumbprint: string, nowMs: number): staple is Staple {
   return staple !== undefined && staple.certificate === thumbprint && nowMs < staple.untilMs
 }

@@ -2,7 +2,6 @@
 
 /**
  * The element of the page that has this id.
- *
  * @template {HTMLElement} [Kind=HTMLElement]
  * @param {string} id
  * @param {new () => Kind} [kind]
@@ -14,29 +13,16 @@ export function byId(id, kind) {
   return /** @type {Kind} */ (element)
 }
 
-/**
- * A text, with what it is: a state, or a number.
- *
- * @typedef {string | { text: string, is: 'good' | 'bad' | 'warn' | 'number' }} Value
- */
+/** @typedef {string | { text: string, is: 'good' | 'bad' | 'warn' | 'number' }} Value A text, with what it is. */
+/** @typedef {Value | { near: number, of: number }} Cell A value, or how near something is to its limit. */
 
-/**
- * A cell of a table: a value, or how near something is to its limit.
- *
- * @typedef {Value | { near: number, of: number }} Cell
- */
-
-/**
- * @param {string} text
- * @returns {Value}
- */
+/** @param {string} text @returns {Value} */
 export function number(text) {
   return { text, is: 'number' }
 }
 
 /**
  * Shows the rows in a table. What has not changed is left alone, so that a selection survives.
- *
  * @param {string} id
  * @param {readonly string[]} titles
  * @param {readonly (readonly Cell[])[]} rows
@@ -62,10 +48,7 @@ function isNumber(cell) {
   return typeof cell === 'object' && 'is' in cell && cell.is === 'number'
 }
 
-/**
- * @param {HTMLTableElement} table
- * @param {readonly string[]} titles
- */
+/** @param {HTMLTableElement} table @param {readonly string[]} titles */
 function tableWith(table, titles) {
   const head = table.createTHead().insertRow()
   for (const title of titles) {
@@ -77,11 +60,7 @@ function tableWith(table, titles) {
   return table.createTBody()
 }
 
-/**
- * @param {HTMLTableRowElement} row
- * @param {readonly Cell[]} cells
- * @param {number} span
- */
+/** @param {HTMLTableRowElement} row @param {readonly Cell[]} cells @param {number} span */
 function showRow(row, cells, span) {
   if (row.cells.length !== cells.length || row.cells[0]?.colSpan !== span) {
     row.replaceChildren(
@@ -99,11 +78,7 @@ function showRow(row, cells, span) {
   }
 }
 
-/**
- * @param {HTMLTableCellElement} cell
- * @param {Cell} value
- * @param {number} span
- */
+/** @param {HTMLTableCellElement} cell @param {Cell} value @param {number} span */
 function showCell(cell, value, span) {
   if (typeof value === 'object' && 'near' in value) {
     showNear(cell, value)
@@ -112,20 +87,14 @@ function showCell(cell, value, span) {
   showValue(cell, span > 1 && typeof value === 'string' ? { text: value, is: 'empty' } : value)
 }
 
-/**
- * @param {HTMLElement} element
- * @param {Value | { text: string, is: 'empty' }} value
- */
+/** @param {HTMLElement} element @param {Value | { text: string, is: 'empty' }} value */
 function showValue(element, value) {
   const { text, is } = typeof value === 'string' ? { text: value, is: '' } : value
   element.className = is
   setText(element, text)
 }
 
-/**
- * @param {HTMLTableCellElement} cell
- * @param {{ near: number, of: number }} value
- */
+/** @param {HTMLTableCellElement} cell @param {{ near: number, of: number }} value */
 function showNear(cell, { near, of }) {
   const found = cell.querySelector('meter')
   const meter = found ?? document.createElement('meter')
@@ -143,10 +112,7 @@ function showNear(cell, { near, of }) {
 
 /** @typedef {readonly [name: string, value: Value]} Fact */
 
-/**
- * @param {string} id
- * @param {readonly Fact[]} facts
- */
+/** @param {string} id @param {readonly Fact[]} facts */
 export function showFacts(id, facts) {
   const list = byId(id)
   while (list.children.length > facts.length) list.lastElementChild?.remove()
@@ -164,10 +130,7 @@ export function showFacts(id, facts) {
   }
 }
 
-/**
- * @param {HTMLElement} element
- * @param {string} text
- */
+/** @param {HTMLElement} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text
 }

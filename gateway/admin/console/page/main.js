@@ -117,10 +117,7 @@ function show() {
   showPanels(state)
 }
 
-/**
- * @param {string} text
- * @param {'good' | 'bad' | 'warn'} is
- */
+/** @param {string} text @param {'good' | 'bad' | 'warn'} is */
 function showLink(text, is) {
   const link = byId('link')
   link.className = `pill ${is}`

@@ -6,7 +6,6 @@ import { duration, megabytes, milliseconds, rate, time, whole } from './words.js
 /** A certificate that expires sooner is marked. */
 const SOON_DAYS = 21
 const DAY_SECONDS = 86_400
-/** Records. */
 const MUCH_LAG = 1000
 /** A seal is made each second. */
 const MUCH_SEAL_LAG_SECONDS = 10
@@ -15,11 +14,7 @@ const MUCH_VOUCH_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
-/**
- * Shows everything but the plots.
- *
- * @param {ConsoleState} state
- */
+/** Shows everything but the plots. @param {ConsoleState} state */
 export function showPanels(state) {
   setText(byId('version'), state.version)
   showHealth(state)
@@ -139,10 +134,7 @@ function showTrail({ audit }) {
   ])
 }
 
-/**
- * @param {ConsoleState['audit']} audit
- * @returns {Fact[]}
- */
+/** @param {ConsoleState['audit']} audit @returns {Fact[]} */
 export function sealFacts({ seals, witnesses, stamps, unshipped }) {
   /** @type {Fact[]} */
   const facts = []
@@ -166,11 +158,7 @@ function vouchWaitOf({ lagSeconds, everySeconds }) {
   return waitOf(lagSeconds, everySeconds + MUCH_VOUCH_DELAY_SECONDS)
 }
 
-/**
- * @param {number} seconds
- * @param {number} muchSeconds
- * @returns {string | { text: string, is: 'warn' }}
- */
+/** @param {number} seconds @param {number} muchSeconds @returns {string | { text: string, is: 'warn' }} */
 function waitOf(seconds, muchSeconds) {
   if (seconds < 1) return 'none'
   return seconds < muchSeconds ? duration(seconds) : { text: duration(seconds), is: 'warn' }
@@ -178,7 +166,6 @@ function waitOf(seconds, muchSeconds) {
 
 /**
  * A few records wait at any moment, under `synced` as many as come during one write.
- *
  * @param {ConsoleState['audit']} audit
  * @returns {string | { text: string, is: 'bad' | 'warn' }}
  */
@@ -245,10 +232,7 @@ function showKeys({ certificate, clientTrust, issuers }) {
   showFacts('keys', facts)
 }
 
-/**
- * @param {number} epochSeconds
- * @returns {string | { text: string, is: 'bad' | 'warn' }}
- */
+/** @param {number} epochSeconds @returns {string | { text: string, is: 'bad' | 'warn' }} */
 function expiry(epochSeconds) {
   const seconds = epochSeconds - Date.now() / 1000
   const until = time(epochSeconds * 1000)
@@ -274,10 +258,7 @@ function showConfig({ config }) {
   )
 }
 
-/**
- * @param {PartState} part
- * @returns {string | { text: string, is: 'bad' }}
- */
+/** @param {PartState} part @returns {string | { text: string, is: 'bad' }} */
 function lastReload({ lastReload: last }) {
   if (last === undefined) return 'none since the start'
   if (last.result === 'success') {

@@ -9,8 +9,6 @@ const LEAST_SECONDS = 60
 const HEIGHT = 220
 
 /**
- * One line of a plot.
- *
  * @typedef {object} Line
  * @property {string} label
  * @property {'--plot-1' | '--plot-2' | '--plot-3'} color
@@ -105,12 +103,7 @@ function inWords(value) {
   return value?.toLocaleString('en', { maximumFractionDigits: 1 }) ?? '–'
 }
 
-/**
- * Only values without a neighbour are marked: no line shows them.
- *
- * @param {UPlot} plot
- * @param {number} seriesIndex
- */
+/** Only values without a neighbour are marked: no line shows them. @param {UPlot} plot @param {number} seriesIndex */
 function alone(plot, seriesIndex) {
   const values = plot.data[seriesIndex] ?? []
   return [...values.keys()].filter(
@@ -129,11 +122,7 @@ function widthOf(id) {
   return Math.max(200, byId(id).clientWidth)
 }
 
-/**
- * @param {string} id
- * @param {readonly Line[]} lines
- * @returns {UPlot.Options}
- */
+/** @param {string} id @param {readonly Line[]} lines @returns {UPlot.Options} */
 function optionsOf(id, lines) {
   const style = getComputedStyle(document.documentElement)
   const color = (/** @type {string} */ name) => style.getPropertyValue(name).trim()

@@ -20,7 +20,6 @@ const SILENCE_MS = 10_000
 /**
  * Follows the server-sent events of the gateway until it is told to stop, or a token is needed. `EventSource` cannot send
  * a token, so the stream is read by hand.
- *
  * @param {string | undefined} token
  * @param {Receiver} receiver
  * @returns {() => void} ends it
@@ -91,10 +90,7 @@ async function* textsOf(body) {
   }
 }
 
-/**
- * @param {string} event
- * @param {Receiver} receiver
- */
+/** @param {string} event @param {Receiver} receiver */
 function dispatch(event, receiver) {
   const [, name, data] = /^event: (\w+)\ndata: (.*)$/.exec(event) ?? []
   if (data === undefined) return
