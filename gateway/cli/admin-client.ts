@@ -6,45 +6,37 @@ import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
 import { parseAdminToken } from '../config/secret-line.ts'
 import { createSender, type SendFault } from '../outgoing/sender.ts'
-import { CommandFault, type Flag, flagValue, type Given, UsageFault } from './command.ts'
+import { CommandFault, type Flags, type Given, UsageFault } from './command.ts'
 
-/** The flag for the secret that the admin listener may ask for. */
-export const TOKEN_FLAG: Readonly<Record<string, Flag>> = {
+export const TOKEN_FLAG = {
   'token-file': {
     value: 'FILE',
     about: 'token of the admin listener; default $GATEWAY_ADMIN_TOKEN_FILE, or that of gateway.json',
   },
-}
-export const ADMIN_FLAGS: Readonly<Record<string, Flag>> = {
+} as const satisfies Flags
+export const ADMIN_FLAGS = {
   admin: {
     value: 'URL',
     about: 'its admin listener; default: where the environment and gateway.json put it',
   },
   ...TOKEN_FLAG,
-}
+} as const satisfies Flags
 
-/** A gateway that is busy answers late; one that does not answer in this time is not healthy. */
 const TIMEOUT_MS = 5000
-/** To read and check the largest files three times. */
+/** Time to read and check the largest files. */
 const RELOAD_TIMEOUT_MS = 30_000
-/** As long as the longest configuration, several times over. */
+/** Several times the longest configuration. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const DEFAULTS = schema.properties
-
-interface AdminAnswer {
-  readonly url: string
-  readonly status: number
-  readonly body: string
-}
 
 interface Asked {
   readonly method: 'GET' | 'POST'
   readonly path: string
   readonly flags: Given['flags']
   readonly env: Environment
-  /** In place of the `--admin` flag. */
+  /** Takes the place of `--admin`. */
   readonly base?: string
-  /** Whether the token goes along. Default: true. */
+  /** False: the token does not go along. */
   readonly signed?: boolean
 }
 
@@ -56,11 +48,11 @@ export async function askAdmin({
   env,
   base,
   signed = true,
-}: Asked): Promise<AdminAnswer> {
+}: Asked): Promise<{ readonly url: string; readonly status: number; readonly body: string }> {
   const place = readPlace(env)
-  const url = adminUrl(base ?? flagValue(flags, 'admin') ?? defaultUrl(env, place), path)
+  const url = adminUrl(base ?? flags.admin ?? defaultUrl(env, place), path)
   const token = signed
-    ? readToken(flagValue(flags, 'token-file') ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile)
+    ? readToken(flags['token-file'] ?? env.GATEWAY_ADMIN_TOKEN_FILE ?? place.adminTokenFile)
     : undefined
   const timeoutMs = method === 'POST' ? RELOAD_TIMEOUT_MS : TIMEOUT_MS
   const headers = token === undefined ? {} : { Authorization: `Bearer ${token}` }

@@ -1,9 +1,7 @@
-import { type Command, CommandFault, EXIT } from './command.ts'
-import { complain, print } from './print.ts'
+import { type Command, CommandFault, complain, EXIT, print } from './command.ts'
 
 export const command: Command = {
   words: '[DIRECTORY]',
-  count: [0, 1],
   flags: { force: { about: 'overwrites those that are there' } },
   about: [
     'Makes an authority, a server certificate for localhost, two client certificates and revocation lists, valid for 30 days, in data/certs or DIRECTORY. It prints how to start a gateway with them. Never use them for anything real.',
@@ -16,7 +14,7 @@ export const command: Command = {
   fault: 'there are certificates already, or what issues them is not installed',
   async run({ words: [directory = 'data/certs'], flags }) {
     const { makeDemoCertificates } = await import('../tls/demo/demo-certs.ts').catch(explain)
-    const { present, instructions } = await makeDemoCertificates(directory, flags.force === true)
+    const { present, instructions } = await makeDemoCertificates(directory, flags.force !== undefined)
     if (present.length === 0) {
       print(instructions)
       return EXIT.good

@@ -1,5 +1,7 @@
 import { parseArgs } from 'node:util'
+import type { Environment } from '../config/environment.ts'
 import { closestTo } from '../config/json/did-you-mean.ts'
+import { printable } from '../terminal/printable.ts'
 
 export const EXIT = { good: 0, fault: 1, usage: 2 } as const
 
@@ -9,13 +11,13 @@ export interface Flag {
   readonly about: string
 }
 
+export type Flags = Readonly<Record<string, Flag>>
+
 /** One command, and all that its `--help` says. */
 export interface Command {
-  /** `METHOD PATH`; `[FILE…]`; empty: it takes no words. */
-  readonly words: string
-  /** How many words it takes. */
-  readonly count: readonly [least: number, most: number]
-  readonly flags: Readonly<Record<string, Flag>>
+  /** `METHOD PATH`; `[FILE…]`: any number, or none. Undefined: it takes no words. */
+  readonly words?: string
+  readonly flags?: Flags
   /** Paragraphs. */
   readonly about: readonly string[]
   /** Command lines without `npx --`, each with what it does. */
@@ -30,13 +32,8 @@ export interface Command {
 
 export interface Given {
   readonly words: readonly string[]
-  /** Values of flags by name; those without a value are `true`. */
-  readonly flags: Readonly<Record<string, string | true | undefined>>
-}
-
-export function flagValue(flags: Given['flags'], name: string): string | undefined {
-  const value = flags[name]
-  return value === true ? undefined : value
+  /** Values of flags by name; `''` for one that has no value. */
+  readonly flags: Readonly<Record<string, string | undefined>>
 }
 
 /** The command could not be carried out: exit code 1. */
@@ -45,46 +42,65 @@ export class CommandFault extends Error {}
 /** The command line is not one, or what it names cannot be read or written: exit code 2. */
 export class UsageFault extends Error {}
 
+/** Each overrides its variable. */
+export const CONFIG_FLAGS = {
+  config: { value: 'FILE', about: 'gateway.json; default $GATEWAY_CONFIG, or config/gateway.json' },
+  limits: { value: 'FILE', about: 'limits.json; default $GATEWAY_LIMITS, or config/limits.json' },
+  clients: { value: 'FILE', about: 'clients.json; default $GATEWAY_CLIENTS, or config/clients.json' },
+} as const satisfies Flags
+
+/** The environment that a gateway would have with these flags. */
+export function environmentOf(flags: Given['flags']): Environment {
+  const given = Object.keys(CONFIG_FLAGS).filter((name) => flags[name] !== undefined)
+  const variables = given.map((name) => [`GATEWAY_${name.toUpperCase()}`, flags[name]])
+  return { ...process.env, ...Object.fromEntries(variables) }
+}
+
 /** Compares what was written with what the command takes. @throws UsageFault */
-export function parseCommandLine({ words, count, flags }: Command, args: readonly string[]): Given {
-  const options = Object.fromEntries(
-    Object.entries(flags).map(([name, { value }]) => [name, { type: kindOf(value) }]),
-  )
-  const { tokens } = parseArgs({ args: [...args], options, strict: false, tokens: true })
-  for (const token of tokens) {
-    if (token.kind === 'option' && !Object.hasOwn(flags, token.name)) throw unknownFlag(token.rawName, flags)
+export function parseCommandLine({ words = '', flags = {} }: Command, args: readonly string[]): Given {
+  const { values, positionals } = parsed(flags, args)
+  const taken = words.split(' ').filter((word) => word !== '')
+  const least = taken.filter((word) => !word.startsWith('[')).length
+  const most = words.endsWith('…]') ? Number.POSITIVE_INFINITY : taken.length
+  if (positionals.length < least) throw new UsageFault(`needs ${words}`)
+  if (positionals.length > most) {
+    const extra = positionals[most]
+    throw new UsageFault(most === 0 ? `takes no "${extra}"` : `takes ${words}, and nothing like "${extra}"`)
   }
-  const { values, positionals } = strictly(() =>
-    parseArgs({ args: [...args], options, allowPositionals: true }),
-  )
-  if (positionals.length < count[0]) throw new UsageFault(`needs ${words}`)
-  if (positionals.length > count[1]) {
-    const extra = positionals[count[1]]
-    throw new UsageFault(
-      count[1] === 0 ? `takes no "${extra}"` : `takes ${words}, and nothing like "${extra}"`,
-    )
-  }
-  return { words: positionals, flags: values as Given['flags'] }
+  const written = Object.entries(values).map(([name, value]) => [name, value === true ? '' : String(value)])
+  return { words: positionals, flags: Object.fromEntries(written) }
 }
 
-function kindOf(value: string | undefined): 'string' | 'boolean' {
-  return value === undefined ? 'boolean' : 'string'
-}
-
-function unknownFlag(written: string, flags: Command['flags']): UsageFault {
-  const known = [...Object.keys(flags), 'help'].map((name) => `--${name}`)
-  const meant = closestTo(written, known)
-  return new UsageFault(
-    `has no ${written}; ${meant === undefined ? `it has ${known.join(', ')}` : `did you mean ${meant}?`}`,
-  )
-}
-
-/** Node's own sentences begin with a capital. */
-function strictly<T>(parse: () => T): T {
+function parsed(flags: Flags, args: readonly string[]) {
+  const types = Object.entries(flags).map(([name, { value }]) => {
+    const type: 'boolean' | 'string' = value === undefined ? 'boolean' : 'string'
+    return [name, { type }] as const
+  })
   try {
-    return parse()
+    return parseArgs({ args: [...args], options: Object.fromEntries(types), allowPositionals: true })
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    throw new UsageFault(message.charAt(0).toLowerCase() + message.slice(1))
+    const { message } = error as Error
+    const unknown = /^Unknown option '([^']+)'/.exec(message)?.[1]
+    // Node's own sentences begin with a capital.
+    if (unknown === undefined) throw new UsageFault(message.charAt(0).toLowerCase() + message.slice(1))
+    const known = [...Object.keys(flags), 'help'].map((name) => `--${name}`)
+    const meant = closestTo(unknown, known)
+    const hint = meant === undefined ? `it has ${known.join(', ')}` : `did you mean ${meant}?`
+    throw new UsageFault(`has no ${unknown}; ${hint}`)
   }
+}
+
+/** A result, to standard output. */
+export function print(text: string): void {
+  process.stdout.write(`${lines(text)}\n`)
+}
+
+/** A fault, a warning or a hint, to standard error. */
+export function complain(text: string): void {
+  process.stderr.write(`${lines(text)}\n`)
+}
+
+/** What stands in files and in responses of others cannot steer the terminal. */
+function lines(text: string): string {
+  return text.split('\n').map(printable).join('\n')
 }

@@ -8,14 +8,8 @@ interface Listed {
 
 /** Every command, in the order of `--help`. */
 export const COMMANDS: Readonly<Record<string, Listed>> = {
-  init: {
-    summary: 'writes a configuration for your service',
-    load: () => import('./init.ts'),
-  },
-  run: {
-    summary: 'starts the gateway',
-    load: () => import('./run.ts'),
-  },
+  init: { summary: 'writes a configuration for your service', load: () => import('./init.ts') },
+  run: { summary: 'starts the gateway', load: () => import('./run.ts') },
   validate: {
     summary: 'checks the configuration, and compares it with a running gateway',
     load: () => import('./validate.ts'),
@@ -36,14 +30,8 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'asks a running gateway whether it should get traffic',
     load: () => import('./health.ts'),
   },
-  reload: {
-    summary: 'has a running gateway read its files now',
-    load: () => import('./reload.ts'),
-  },
-  restart: {
-    summary: 'replaces a running gateway by a new process',
-    load: () => import('./restart.ts'),
-  },
+  reload: { summary: 'has a running gateway read its files now', load: () => import('./reload.ts') },
+  restart: { summary: 'replaces a running gateway by a new process', load: () => import('./restart.ts') },
   'certs demo': {
     summary: 'makes throw-away certificates to try mutual TLS with',
     load: () => import('./certs-demo.ts'),

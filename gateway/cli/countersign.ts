@@ -1,9 +1,8 @@
 import { closestTo } from '../config/json/did-you-mean.ts'
 import packageJson from '../package.json' with { type: 'json' }
-import { CommandFault, EXIT, parseCommandLine, UsageFault } from './command.ts'
+import { CommandFault, complain, EXIT, parseCommandLine, print, UsageFault } from './command.ts'
 import { COMMANDS } from './commands.ts'
 import { helpOf, overview } from './help.ts'
-import { complain, print } from './print.ts'
 
 /*
  * The command line `countersign`: `countersign.mjs` runs this program. The command is found by its name, of one word or two,

@@ -1,16 +1,10 @@
 import { ADMIN_FLAGS, askAdmin } from './admin-client.ts'
-import { type Command, EXIT } from './command.ts'
-import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
-import { complain, print } from './print.ts'
-
-const { admin } = ADMIN_FLAGS
+import { CONFIG_FLAGS, type Command, complain, EXIT, environmentOf, print } from './command.ts'
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
   flags: {
-    ...(admin && { admin }),
-    ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }),
+    admin: ADMIN_FLAGS.admin,
+    config: CONFIG_FLAGS.config,
     live: { about: 'asks only whether it runs: /healthz, which says "alive"' },
   },
   about: [
@@ -26,7 +20,7 @@ export const command: Command = {
   fault: 'it does not answer, or should get no traffic',
   async run({ flags }) {
     const env = environmentOf(flags)
-    const path = flags.live === true ? '/healthz' : '/readyz'
+    const path = flags.live !== undefined ? '/healthz' : '/readyz'
     const { status, body } = await askAdmin({ method: 'GET', path, flags, env, signed: false })
     if (status === 200) {
       print(body.trimEnd())

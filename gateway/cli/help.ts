@@ -1,7 +1,7 @@
-import type { Command, Flag } from './command.ts'
+import type { Command, Flags } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
-const HELP: Readonly<Record<string, Flag>> = { help: { about: 'says this' } }
+const HELP: Flags = { help: { about: 'says this' } }
 
 /** `countersign --help`. */
 export function overview(version: string): string {
@@ -22,7 +22,7 @@ Exit codes: 0 good, 1 a fault, 2 the command line is not one, or the output cann
 /** `countersign NAME --help`. */
 export function helpOf(name: string, command: Command): string {
   const { words, flags, about, examples, fault, unable = 'the command line is not one' } = command
-  const usage = ['countersign', name, '[flags]', words].filter((part) => part !== '').join(' ')
+  const usage = ['countersign', name, '[flags]', words].filter((part) => part !== undefined).join(' ')
   const shown = Object.entries({ ...flags, ...HELP }).map(
     ([flag, { value, about: does }]) =>
       [value === undefined ? `--${flag}` : `--${flag} ${value}`, does] as const,

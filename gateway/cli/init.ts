@@ -6,9 +6,8 @@ import { loadFile } from '../config/load-file.ts'
 import { openApiFile } from '../config/openapi/openapi-document.ts'
 import { authOf } from '../config/openapi/request-security.ts'
 import { isHttp2Upstream, tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
-import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
+import { type Command, CommandFault, EXIT, print, UsageFault } from './command.ts'
 import { discoverIssuer } from './discovery/discover-issuer.ts'
-import { print } from './print.ts'
 
 /** Beside the program, in a checkout and in the package. */
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
@@ -26,8 +25,6 @@ const LIMITS = [
 ]
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
   flags: {
     upstream: {
       value: 'URL',
@@ -58,15 +55,15 @@ export const command: Command = {
   ],
   fault: 'a file is there already, or a document cannot be used',
   async run({ flags }) {
-    const upstream = flagValue(flags, 'upstream')
+    const upstream = flags.upstream
     if (upstream === undefined) throw new UsageFault('needs --upstream URL, your service')
     const reason = upstreamFault(tidyUpstream(upstream))
     if (reason !== undefined) throw new UsageFault(`--upstream ${reason}`)
-    const directory = flagValue(flags, 'dir') ?? 'config'
-    const issuer = flagValue(flags, 'issuer')
-    const audience = flagValue(flags, 'audience')
+    const directory = flags.dir ?? 'config'
+    const issuer = flags.issuer
+    const audience = flags.audience
     if (issuer === undefined && audience !== undefined) throw new UsageFault('--audience needs --issuer URL')
-    const { routing, notes: open } = routingFor(flagValue(flags, 'openapi'), issuer !== undefined)
+    const { routing, notes: open } = routingFor(flags.openapi, issuer !== undefined)
     const provider = issuer === undefined ? undefined : await discoverIssuer(issuer, audience)
     const notes = [...open, ...(provider?.notes ?? []), ...(isHttp2Upstream(upstream) ? [GRPC_CLIENTS] : [])]
     const gatewayFile = join(directory, 'gateway.json')

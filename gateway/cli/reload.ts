@@ -1,8 +1,6 @@
 import type { ReloadResult } from '../admin/config-in-force.ts'
 import { ADMIN_FLAGS, askAdmin } from './admin-client.ts'
-import { type Command, CommandFault, EXIT } from './command.ts'
-import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
-import { complain, print } from './print.ts'
+import { CONFIG_FLAGS, type Command, CommandFault, complain, EXIT, environmentOf, print } from './command.ts'
 
 const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
   success: 'in force',
@@ -11,9 +9,7 @@ const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
 }
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
-  flags: { ...ADMIN_FLAGS, ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }) },
+  flags: { ...ADMIN_FLAGS, config: CONFIG_FLAGS.config },
   about: [
     'Has a running gateway read its files now, and says what came of it. Files are watched anyway: a saved edit is in force within a second. What this adds is the answer, for a script that must know.',
     'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named: they stay as they are until the gateway is started again.',
@@ -25,11 +21,7 @@ export const command: Command = {
   fault: 'a file has a fault, or the gateway does not answer',
   async run({ flags }) {
     const answer = await askAdmin({ method: 'POST', path: '/reload', flags, env: environmentOf(flags) })
-    const results = resultsOf(answer.status, answer.body)
-    if (results === undefined) {
-      throw new CommandFault(`${answer.url} responded ${answer.status}: ${answer.body.slice(0, 200)}`)
-    }
-    for (const reloaded of results) {
+    for (const reloaded of resultsOf(answer)) {
       print(`${reloaded.file}: ${resultWords(reloaded)}`)
       for (const fault of reloaded.faults) complain(fault)
     }
@@ -47,11 +39,9 @@ export function resultWords({
     : `in force, but after a restart: ${needsRestart.join(', ')}`
 }
 
-function resultsOf(status: number, body: string): ReloadResult[] | undefined {
-  if (status !== 200 && status !== 422) return undefined
+function resultsOf({ url, status, body }: Awaited<ReturnType<typeof askAdmin>>): ReloadResult[] {
   try {
-    return Object.values(JSON.parse(body) as Record<string, ReloadResult>)
-  } catch {
-    return undefined
-  }
+    if (status === 200 || status === 422) return Object.values(JSON.parse(body))
+  } catch {}
+  throw new CommandFault(`${url} responded ${status}: ${body.slice(0, 200)}`)
 }

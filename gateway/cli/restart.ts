@@ -1,14 +1,10 @@
 import { describeFault } from '../config/faults.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { askRestart } from '../runtime/restart/control-socket.ts'
-import { type Command, CommandFault, EXIT } from './command.ts'
-import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
-import { print } from './print.ts'
+import { CONFIG_FLAGS, type Command, CommandFault, EXIT, environmentOf, print } from './command.ts'
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
-  flags: { ...(CONFIG_FLAGS.config && { config: CONFIG_FLAGS.config }) },
+  flags: { config: CONFIG_FLAGS.config },
   about: [
     'Replaces a running gateway by a new process, which reads the program and its files as they are now, without refusing a connection. Counts, sessions and the audit trail go over to it; the old process ends what is under way.',
     'Nothing changes when the new process cannot start. The gateway must run on this machine, as the same user, and not under npm or `countersign run`, except under systemd. The command waits two minutes for its report.',

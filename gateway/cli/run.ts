@@ -1,10 +1,8 @@
 import { applyMemoryProfile } from '../runtime/startup/memory-profile.ts'
 import type { Command } from './command.ts'
-import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
+import { CONFIG_FLAGS, environmentOf } from './command.ts'
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
   flags: CONFIG_FLAGS,
   about: [
     'Starts the gateway: requests on port 8080, metrics and health on port 9090 of this machine. In a terminal it logs lines for people, elsewhere JSON, both on standard error.',

@@ -1,11 +1,11 @@
-import { ConfigInForce, type ConfigReport } from '../admin/config-in-force.ts'
+import { ConfigInForce } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
 import { type ClientTable, parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, ENVIRONMENT, type Fault, type Parsed, showFault } from '../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { withoutMark } from '../config/json/json-file.ts'
-import { type LoadedFile, loadFile } from '../config/load-file.ts'
+import { loadFile } from '../config/load-file.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { outOfTime } from '../config/rules/certificate-times.ts'
 import { remainingFaults } from '../config/rules/remaining-faults.ts'
@@ -32,11 +32,17 @@ import { type LoadedTls, loadTls } from '../tls/listener/tls-reload.ts'
 import { responderOf } from '../tls/stapling/ocsp-response.ts'
 import { type Chain, issuedCertificate, judgeStaple } from '../tls/stapling/stapler.ts'
 import { askAdmin, TOKEN_FLAG } from './admin-client.ts'
-import { type Command, CommandFault, EXIT, flagValue, UsageFault } from './command.ts'
+import {
+  CONFIG_FLAGS,
+  type Command,
+  CommandFault,
+  complain,
+  EXIT,
+  environmentOf,
+  print,
+  UsageFault,
+} from './command.ts'
 import { compareConfig } from './compare-config.ts'
-import { CONFIG_FLAGS, environmentOf } from './config-flags.ts'
-import { complain, print } from './print.ts'
-import { readOrRefuse } from './request-words.ts'
 
 interface Findings {
   readonly good: string[]
@@ -49,7 +55,6 @@ interface Findings {
 
 export const command: Command = {
   words: '[FILE…]',
-  count: [0, Number.POSITIVE_INFINITY],
   flags: {
     ...CONFIG_FLAGS,
     store: {
@@ -71,14 +76,14 @@ export const command: Command = {
   ],
   fault: 'there are faults, or the store or the gateway cannot be reached',
   async run({ words: files, flags }) {
-    const against = flagValue(flags, 'against')
+    const against = flags.against
     if (against !== undefined && files.length > 0)
       throw new UsageFault('compares no single files: leave out FILE')
     const env = environmentOf(flags)
     const found: Findings = { good: [], faults: [], routes: [], rows: [], clients: [], warnings: [] }
     if (files.length === 0) checkEnvironment(found, env)
     for (const file of files) checkFile(found, file)
-    if (flags.store) await reachStore(found, env, files.length > 0)
+    if (flags.store !== undefined) await reachStore(found, env, files.length > 0)
     report(found)
     if (found.faults.length > 0) return EXIT.fault
     if (against !== undefined) await compareWith({ base: against, flags, env })
@@ -86,83 +91,82 @@ export const command: Command = {
   },
 }
 
-/** What would change in a running gateway. */
+/** Says what would change in a running gateway. */
 async function compareWith(
   asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
 ): Promise<void> {
   const { url, status, body } = await askAdmin({ method: 'GET', path: '/config', ...asked })
-  const ours = new ConfigInForce(readOrRefuse(readConfiguration(asked.env))).report()
-  const changes = status === 200 ? compareWithText(body, ours) : undefined
-  if (changes === undefined) throw new CommandFault(`${url} responded ${status}, and no configuration`)
+  const { value, faults } = readConfiguration(asked.env)
+  if (faults !== undefined) throw new CommandFault(faults.map(showFault).join('\n'))
+  let changes: string[]
+  try {
+    if (status !== 200) throw new Error('it has no configuration')
+    changes = compareConfig(JSON.parse(body), new ConfigInForce(value).report())
+  } catch {
+    throw new CommandFault(`${url} responded ${status}, and no configuration`)
+  }
   if (changes.length === 0) print(`${url}: the same configuration is in force`)
   else print([`${url}: what would change`, ...changes].join('\n'))
 }
 
-/** Undefined when the text is not what a gateway responds. */
-function compareWithText(body: string, ours: ConfigReport): string[] | undefined {
-  try {
-    return compareConfig(JSON.parse(body), ours)
-  } catch {
-    return undefined
-  }
+/** Keeps the faults. @returns undefined where there are any */
+function soundIn<T>({ faults }: Findings, parsed: Parsed<T>): T | undefined {
+  if (parsed.faults !== undefined) faults.push(...parsed.faults)
+  return parsed.value
 }
 
-/** The store that the environment names. @param isNew whether the environment was not checked, so that its faults are new */
-async function reachStore(
-  { good, warnings, faults }: Findings,
-  env: Environment,
-  isNew: boolean,
-): Promise<void> {
+/** @param isNew true where the environment was not checked, so that its faults are new */
+async function reachStore(found: Findings, env: Environment, isNew: boolean): Promise<void> {
   const { value: settings, faults: unusable } = parseStoreSettings(env)
   const fault = (reason: string): Fault => ({ file: ENVIRONMENT, path: 'GATEWAY_STORE', reason })
   if (unusable !== undefined) {
-    if (isNew) faults.push(...unusable)
+    if (isNew) found.faults.push(...unusable)
     return
   }
   if (settings === undefined) {
-    faults.push(fault('is memory, so there is no store to reach'))
+    found.faults.push(fault('is memory, so there is no store to reach'))
     return
   }
   const { checkStore } = await import('../store/store-check.ts')
   const { value: file } = loadSettings(env)
   const maskKey = file?.maskKeyFile && file.routes.some(({ mask }) => mask) ? readMaskKey(file) : undefined
-  const found = await checkStore(settings, maskKey)
-  good.push(...found.good.map((line) => `GATEWAY_STORE: ${line}`))
-  warnings.push(...found.warnings.map((line) => `GATEWAY_STORE: ${line}`))
-  faults.push(...found.faults.map(fault))
+  const { good, warnings, faults } = await checkStore(settings, maskKey)
+  found.good.push(...good.map((line) => `GATEWAY_STORE: ${line}`))
+  found.warnings.push(...warnings.map((line) => `GATEWAY_STORE: ${line}`))
+  found.faults.push(...faults.map(fault))
 }
 
 function checkEnvironment(found: Findings, env: Environment): void {
   const { configFile, limitsFile } = configFiles(env)
-  const settings = loadSettings(env)
-  if (settings.faults !== undefined) found.faults.push(...settings.faults)
-  else checkRoutes(found, configFile, settings.value)
-  checkRows(found, limitsFile, loadFile(limitsFile, parseLimits, { namedBy: NAMES.limitsFile }))
+  const settings = soundIn(found, loadSettings(env))
+  if (settings !== undefined) checkRoutes(found, configFile, settings)
+  checkRows(found, limitsFile, { namedBy: NAMES.limitsFile })
   found.warnings.push(...fileWarnings(env))
-  const named = settings.value ?? filesNamedAnyway(env)
-  const tls = named.tls === undefined ? undefined : checkTls(found, named.tls)
+  const named = settings ?? filesNamedAnyway(env)
+  const tls = named.tls && checkTls(found, named.tls)
   if (named.adminTokenFile !== undefined) checkAdminToken(found, named.adminTokenFile)
-  if (named.clientsFile !== undefined)
-    checkClients(found, named.clientsFile, tls?.material.trust, settings.value)
-  if (settings.value !== undefined) {
-    checkAuditKeys(found, settings.value)
-    found.faults.push(...outOfTime(upstreamCertificates(settings.value), Date.now()))
+  if (named.clientsFile !== undefined) checkClients(found, named.clientsFile, tls?.material.trust, settings)
+  if (settings !== undefined) {
+    checkAuditKeys(found, settings)
+    found.faults.push(...outOfTime(upstreamCertificates(settings), Date.now()))
   }
 }
 
 function checkFile(found: Findings, file: string): void {
-  const text = loadFile(file, (_, content) => ({ value: content }))
-  if (text.faults !== undefined) found.faults.push(...text.faults)
-  else if (isTable('clients', text.value.text)) checkClients(found, file)
-  else if (isTable('limits', text.value.text)) checkRows(found, file, loadFile(file, parseLimits))
+  const text = soundIn(
+    found,
+    loadFile(file, (_, content) => ({ value: content })),
+  )?.text
+  if (text === undefined) return
+  if (isTable('clients', text)) checkClients(found, file)
+  else if (isTable('limits', text)) checkRows(found, file)
   else {
-    const gateway = loadFile(file, parseGatewayFile)
-    if (gateway.faults !== undefined) found.faults.push(...gateway.faults)
-    else checkGateway(found, file, gateway.value.value)
+    const gateway = soundIn(found, loadFile(file, parseGatewayFile))
+    if (gateway !== undefined) checkGateway(found, file, gateway.value)
   }
 }
 
-/** With the files that it names. What it lacks may be in the environment of the gateway, which is not known here. */
+/** Checks the files that it names too. What it lacks may be in the environment of the gateway, which is not known here. */
 function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
   const faults = remainingFaults({ env: {}, configFile, file, readFile: undefined })
   found.faults.push(...faults)
@@ -177,7 +181,7 @@ function checkGateway(found: Findings, configFile: string, file: GatewayFile): v
   if (faults.length === 0) checkRoutes(found, configFile, file)
 }
 
-/** Judged by content, not by name. For a file that is not JSON all parsers report the same fault. */
+/** Judges by content, not by name. For a file that is not JSON all parsers report the same fault. */
 function isTable(kind: 'clients' | 'limits', text: string): boolean {
   try {
     const { $schema, routes, [kind]: rows } = JSON.parse(withoutMark(text))
@@ -194,76 +198,65 @@ function checkRoutes(found: Findings, file: string, settings: Parameters<typeof 
   found.good.push(`${file}: OK, routes: ${routes.length}`)
 }
 
-function checkRows(found: Findings, file: string, table: Parsed<LoadedFile<readonly LimitRow[]>>): void {
-  if (table.faults !== undefined) {
-    found.faults.push(...table.faults)
-    return
-  }
-  found.rows.push(...table.value.value)
-  if (table.value.value.length === 0) found.warnings.push(NOTHING_LIMITED)
-  found.good.push(`${file}: OK, limits: ${table.value.value.length}`)
+function checkRows(found: Findings, file: string, options?: Parameters<typeof loadFile>[2]): void {
+  const rows = soundIn(found, loadFile(file, parseLimits, options))?.value
+  if (rows === undefined) return
+  found.rows.push(...rows)
+  if (rows.length === 0) found.warnings.push(NOTHING_LIMITED)
+  found.good.push(`${file}: OK, limits: ${rows.length}`)
 }
 
 function checkClients(found: Findings, file: string, trust?: ClientTrust, settings?: Settings): void {
-  const clients = loadFile(file, parseClients, { namedBy: NAMES.clientsFile })
-  const faults = [...(clients.faults ?? clientIssuerFaults(file, clients.value.value, trust))]
-  if (settings !== undefined && clients.value !== undefined)
-    faults.push(...webhookClientFaults(settings.configFile, settings.routes, clients.value.value))
-  found.clients.push(...(clients.value?.value.rows ?? []))
+  const clients = soundIn(found, loadFile(file, parseClients, { namedBy: NAMES.clientsFile }))?.value
+  if (clients === undefined) return
+  const faults = [...clientIssuerFaults(file, clients, trust)]
+  if (settings !== undefined)
+    faults.push(...webhookClientFaults(settings.configFile, settings.routes, clients))
+  found.clients.push(...clients.rows)
   found.faults.push(...faults)
-  if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.value?.value.rows.length}`)
+  if (faults.length === 0) found.good.push(`${file}: OK, clients: ${clients.rows.length}`)
 }
 
 function checkAdminToken(found: Findings, file: string): void {
-  const { faults } = loadFile(file, parseAdminToken, { namedBy: NAMES.adminTokenFile })
-  if (faults === undefined) found.good.push(`${file}: OK`)
-  else found.faults.push(...faults)
+  const token = soundIn(found, loadFile(file, parseAdminToken, { namedBy: NAMES.adminTokenFile }))
+  if (token !== undefined) found.good.push(`${file}: OK`)
 }
 
 function checkAuditKeys(found: Findings, { audit }: Settings): void {
   found.faults.push(...sealKeyFaults(audit))
   found.warnings.push(...trailWarnings(audit), ...ownerWarnings(audit))
   const credentials = audit.ship?.s3?.credentialsFile
-  const shipFault = credentials === undefined ? undefined : faultOf(() => credentialsIn(credentials))
-  // Not a fault: the gateway starts without them, and reads them each time.
-  if (shipFault !== undefined) found.warnings.push(`audit.ship: nothing can be shipped: ${shipFault}`)
-}
-
-function faultOf(read: () => unknown): string | undefined {
+  if (credentials === undefined) return
   try {
-    read()
-    return undefined
+    credentialsIn(credentials)
   } catch (error) {
-    return error instanceof Error ? error.message : String(error)
+    // Not a fault: the gateway starts without them, and reads them each time.
+    const { message } = error as Error
+    found.warnings.push(`audit.ship: nothing can be shipped: ${message}`)
   }
 }
 
 function checkTls(found: Findings, settings: TlsSettings): LoadedTls | undefined {
   const nowMs = Date.now()
-  const { value, faults } = loadTls(settings, nowMs)
-  if (faults !== undefined) {
-    found.faults.push(...faults)
-    return undefined
-  }
-  const { summary, warnings, dated } = value.material
+  const { certFile, ocspFile, ocspFetch } = settings
+  const loaded = soundIn(found, loadTls(settings, nowMs))
+  if (loaded === undefined) return undefined
+  const { summary, warnings, dated, chain } = loaded.material
   const late = outOfTime(dated, nowMs)
   const until = new Date(summary.certificate.notAfterSeconds * 1000).toISOString()
-  if (!late.some(({ file }) => file === settings.certFile))
-    found.good.push(`${settings.certFile}: OK, good until ${until}`)
+  if (!late.some(({ file }) => file === certFile)) found.good.push(`${certFile}: OK, good until ${until}`)
   found.faults.push(...late)
   const known = late.map(timeWarning)
   found.warnings.push(...warnings.filter((warning) => !known.includes(warning)))
-  if (settings.ocspFile !== undefined) checkStaple(found, settings.ocspFile, value.material.chain)
-  if (settings.ocspFetch && responderOf(value.material.chain[0]) === undefined)
-    found.warnings.push(`${settings.certFile}: the certificate names no OCSP responder with a URL of http`)
-  else if (settings.ocspFetch && issuedCertificate(value.material.chain) === undefined)
-    found.warnings.push(
-      `${settings.certFile}: does not hold the issuer, so that no OCSP response can be checked`,
-    )
-  return value
+  if (ocspFile !== undefined) checkStaple(found, ocspFile, chain)
+  if (ocspFetch && responderOf(chain[0]) === undefined)
+    found.warnings.push(`${certFile}: the certificate names no OCSP responder with a URL of http`)
+  else if (ocspFetch && issuedCertificate(chain) === undefined)
+    found.warnings.push(`${certFile}: does not hold the issuer, so that no OCSP response can be checked`)
+  return loaded
 }
 
-/** Not a fault: the gateway starts without it, and a renewal may write it later. */
+/** A missing staple is no fault: the gateway starts without it, and a renewal may write it later. */
 function checkStaple(found: Findings, file: string, chain: Chain): void {
   const judged = judgeStaple(readStaple(file), chain, Date.now())
   if ('fault' in judged) found.warnings.push(`${file}: is not sent to clients: ${judged.fault}`)

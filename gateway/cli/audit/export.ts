@@ -1,14 +1,11 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
 import { exportLog } from '../../evidence/export-log.ts'
 import { plural } from '../../evidence/verify/finding.ts'
-import { type Command, EXIT, flagValue, UsageFault } from '../command.ts'
-import { print } from '../print.ts'
-import { Progress } from './progress.ts'
-import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed } from './trail-words.ts'
+import { type Command, EXIT, print, UsageFault } from '../command.ts'
+import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed } from './trail-words.ts'
 
 export const command: Command = {
   words: FILES,
-  count: [0, Number.POSITIVE_INFINITY],
   flags: { to: { value: 'DIR', about: 'where to; it is made' }, ...LOG_FLAG },
   about: [
     'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files that any web server can serve, readable for their owner alone until you change that. The bundles are the trail again, so it needs as much room.',
@@ -23,13 +20,13 @@ export const command: Command = {
   fault: 'the trail and its log do not agree, or its log is damaged',
   unable: 'the command line is not one, or a file cannot be read or written',
   async run({ words, flags }) {
-    const to = flagValue(flags, 'to')
+    const to = flags.to
     if (to === undefined) throw new UsageFault('needs --to DIR')
     const trails = await trailsNamed(words)
     const [trail] = trails
     if (trail === undefined || trails.length > 1) throw new UsageFault('exports one trail: name it')
     const progress = new Progress('exporting')
-    const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
+    const directory = flags.log ?? logDirectory(trail.auditFile)
     const { checkpoint, bundles } = await ableTo(() =>
       exportLog(trail.segments, directory, to, progress.show),
     )

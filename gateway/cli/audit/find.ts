@@ -1,14 +1,20 @@
 import { type AuditLine, textOf } from '../../evidence/records/audit-line.ts'
 import { findRecords, type Search } from '../../evidence/records/find-records.ts'
 import { printable } from '../../terminal/printable.ts'
-import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
-import { complain } from '../print.ts'
-import { Progress } from './progress.ts'
-import { ABOUT_FILES, ableTo, FILES, PERIOD_FLAGS, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
+import { type Command, complain, EXIT, type Given, UsageFault } from '../command.ts'
+import {
+  ABOUT_FILES,
+  ableTo,
+  FILES,
+  PERIOD_FLAGS,
+  Progress,
+  trailsNamed,
+  UNABLE,
+  whenOf,
+} from './trail-words.ts'
 
 export const command: Command = {
   words: FILES,
-  count: [0, Number.POSITIVE_INFINITY],
   flags: {
     request: { value: 'ID', about: 'a request id, of the gateway or of the client' },
     user: { value: 'ID', about: 'userId' },
@@ -73,18 +79,18 @@ export const command: Command = {
 }
 
 function searchOf(flags: Given['flags']): Search {
-  const status = flagValue(flags, 'status')
+  const status = flags.status
   if (status !== undefined && !/^\d{1,3}$/.test(status))
     throw new UsageFault('--status must be a number: 429')
-  const grpcStatus = flagValue(flags, 'grpc-status')
+  const grpcStatus = flags['grpc-status']
   if (grpcStatus !== undefined && !/^(?:\d|1[0-6])$/.test(grpcStatus))
     throw new UsageFault('--grpc-status must be a number from 0 to 16')
   const filter = {
-    request: flagValue(flags, 'request'),
-    user: flagValue(flags, 'user'),
-    client: flagValue(flags, 'client'),
-    path: flagValue(flags, 'path'),
-    session: flagValue(flags, 'session'),
+    request: flags.request,
+    user: flags.user,
+    client: flags.client,
+    path: flags.path,
+    session: flags.session,
     status: status === undefined ? undefined : Number(status),
     grpcStatus: grpcStatus === undefined ? undefined : Number(grpcStatus),
   }
@@ -97,11 +103,11 @@ function searchOf(flags: Given['flags']): Search {
     )
   }
   const period = { fromMs: fromMs ?? Number.NEGATIVE_INFINITY, toMs: toMs ?? Number.POSITIVE_INFINITY }
-  return { filter, period: hasPeriod ? period : undefined, everywhere: flags.everywhere === true }
+  return { filter, period: hasPeriod ? period : undefined, everywhere: flags.everywhere !== undefined }
 }
 
 function formatOf(flags: Given['flags']): string {
-  const format = flagValue(flags, 'format') ?? (process.stdout.isTTY ? 'table' : 'ndjson')
+  const format = flags.format ?? (process.stdout.isTTY ? 'table' : 'ndjson')
   if (format !== 'table' && format !== 'ndjson') throw new UsageFault('--format must be ndjson or table')
   return format
 }

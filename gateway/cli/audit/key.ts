@@ -1,12 +1,10 @@
 import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
 import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
-import { type Command, CommandFault, EXIT, flagValue, UsageFault } from '../command.ts'
-import { complain, print } from '../print.ts'
+import { type Command, CommandFault, complain, EXIT, print, UsageFault } from '../command.ts'
 import { ableTo, UNABLE } from './trail-words.ts'
 
 export const command: Command = {
   words: '[FILE]',
-  count: [0, 1],
   flags: {
     second: { about: 'makes a key of ML-DSA-44 beside FILE too, for audit.secondSealKey' },
     show: { value: 'FILE', about: 'prints the verifier keys of keys that are there, and makes none' },
@@ -26,20 +24,18 @@ export const command: Command = {
   fault: 'the file is there already',
   unable: UNABLE,
   async run({ words: [file], flags }) {
-    const shown = flagValue(flags, 'show')
+    const shown = flags.show
     if ((file === undefined) === (shown === undefined))
       throw new UsageFault('needs either FILE or --show FILE')
     const made: string[] = []
     if (file !== undefined) {
       if (await ableTo(() => makeSealKey(file))) made.push(file)
-      const second = flags.second && (await ableTo(() => makeMlDsaKey(file)))
+      const second = flags.second !== undefined && (await ableTo(() => makeMlDsaKey(file)))
       if (second) made.push(second)
-      const there = flags.second ? `${file} and ${mlDsaKeyFile(file)} are` : `${file} is`
+      const there = flags.second !== undefined ? `${file} and ${mlDsaKeyFile(file)} are` : `${file} is`
       if (made.length === 0) throw new CommandFault(`${there} there already, and nothing is overwritten`)
     }
-    const { verifier, mlDsaVerifier } = await ableTo(() =>
-      readSealKey(String(file ?? shown), flagValue(flags, 'origin')),
-    )
+    const { verifier, mlDsaVerifier } = await ableTo(() => readSealKey(String(file ?? shown), flags.origin))
     print(formatVerifierKey(verifier))
     if (mlDsaVerifier !== undefined) print(formatVerifierKey(mlDsaVerifier))
     for (const key of made) complain(`${key} is a private key: it stays with the gateway`)

@@ -10,7 +10,7 @@ test('what a proof makes no use of is refused beside it, and named', async () =>
     [[], { 'stamp-authority': 'tsa.pem' }, '--stamp-authority'],
     [[], { stamps: 'dir' }, '--stamps'],
     [[], { log: 'dir' }, '--log'],
-    [[], { part: true }, '--part'],
+    [[], { part: '' }, '--part'],
     [['data/audit.ndjson'], {}, 'data/audit.ndjson'],
   ] as const) {
     await assert.rejects(

@@ -1,13 +1,11 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
 import { proveLines } from '../../evidence/proof/prove-lines.ts'
 import { findRecords } from '../../evidence/records/find-records.ts'
-import { type Command, CommandFault, EXIT, flagValue, UsageFault } from '../command.ts'
-import { Progress } from './progress.ts'
-import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE } from './trail-words.ts'
+import { type Command, CommandFault, EXIT, UsageFault } from '../command.ts'
+import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed, UNABLE } from './trail-words.ts'
 
 export const command: Command = {
   words: FILES,
-  count: [0, Number.POSITIVE_INFINITY],
   flags: {
     request: { value: 'ID', about: 'the request whose records are proven' },
     everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
@@ -27,9 +25,9 @@ export const command: Command = {
   fault: 'there is no such request, it is not sealed, or its log is damaged',
   unable: UNABLE,
   async run({ words, flags }) {
-    const request = flagValue(flags, 'request')
+    const request = flags.request
     if (request === undefined) throw new UsageFault('needs --request ID')
-    const search = { filter: { request }, everywhere: flags.everywhere === true }
+    const search = { filter: { request }, everywhere: flags.everywhere !== undefined }
     const progress = new Progress('searching')
     let count = 0
     for (const { auditFile, segments } of await trailsNamed(words)) {
@@ -39,7 +37,7 @@ export const command: Command = {
       progress.clear()
       if (lines.length === 0) continue
       count += lines.length
-      const directory = flagValue(flags, 'log') ?? logDirectory(auditFile)
+      const directory = flags.log ?? logDirectory(auditFile)
       for (const proof of await ableTo(() => proveLines(directory, lines))) process.stdout.write(proof)
     }
     if (count === 0) throw new CommandFault(`no record of the request ${request} was found`)

@@ -2,14 +2,10 @@ import { text } from 'node:stream/consumers'
 import { loadSettings } from '../../config/load-settings.ts'
 import { readMaskKey } from '../../config/secret-line.ts'
 import { pseudonym } from '../../edge/rules/policy/path-mask.ts'
-import { type Command, CommandFault, EXIT } from '../command.ts'
-import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
-import { print } from '../print.ts'
+import { CONFIG_FLAGS, type Command, CommandFault, EXIT, environmentOf, print } from '../command.ts'
 import { ableTo, UNABLE } from './trail-words.ts'
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
   flags: CONFIG_FLAGS,
   about: [
     'Reads a value from standard input, without its line end, and prints its pseudonym: 16 hexadecimal digits, which stand in paths of the trail as {name:DIGITS}. The value is the decoded text of the parameter, letter by letter: an IBAN in small letters has another pseudonym. It is the same under every name of a parameter.',

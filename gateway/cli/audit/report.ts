@@ -1,16 +1,13 @@
 import { type DayReport, reportDay } from '../../evidence/report/day-report.ts'
 import { plural } from '../../evidence/verify/finding.ts'
 import { printable } from '../../terminal/printable.ts'
-import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
-import { print } from '../print.ts'
-import { Progress } from './progress.ts'
-import { ABOUT_FILES, ableTo, FILES, trailsNamed, UNABLE } from './trail-words.ts'
+import { type Command, EXIT, type Given, print, UsageFault } from '../command.ts'
+import { ABOUT_FILES, ableTo, FILES, Progress, trailsNamed, UNABLE } from './trail-words.ts'
 
 const DAY_MS = 86_400_000
 
 export const command: Command = {
   words: FILES,
-  count: [0, Number.POSITIVE_INFINITY],
   flags: {
     day: { value: 'DAY', about: '2026-11-22, today or yesterday, in UTC; default: yesterday' },
     json: { about: 'as JSON, one report a line' },
@@ -35,7 +32,7 @@ export const command: Command = {
       const report = await ableTo(() => reportDay(segments, dayMs, progress.show))
       progress.clear()
       const asJson = () => JSON.stringify({ file: auditFile, ...report })
-      print(await ableTo(() => (flags.json === true ? asJson() : reportText(auditFile, report))))
+      print(await ableTo(() => (flags.json !== undefined ? asJson() : reportText(auditFile, report))))
       needsAttention ||= report.attention.length > 0
     }
     return needsAttention ? EXIT.fault : EXIT.good
@@ -43,7 +40,7 @@ export const command: Command = {
 }
 
 function dayOf(flags: Given['flags']): number {
-  const day = flagValue(flags, 'day') ?? 'yesterday'
+  const day = flags.day ?? 'yesterday'
   const today = Math.floor(Date.now() / DAY_MS) * DAY_MS
   if (day === 'today') return today
   if (day === 'yesterday') return today - DAY_MS

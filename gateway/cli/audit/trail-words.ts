@@ -1,8 +1,7 @@
 import { EvidenceFault } from '../../evidence/log-checkpoint.ts'
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
 import { printable } from '../../terminal/printable.ts'
-import { CommandFault, type Flag, flagValue, type Given, UsageFault } from '../command.ts'
-import { complain } from '../print.ts'
+import { CommandFault, complain, type Flags, type Given, UsageFault } from '../command.ts'
 
 /** What the audit commands read without FILE. */
 function defaultFile(): string {
@@ -15,14 +14,14 @@ export const ABOUT_FILES =
 
 export const UNABLE = 'the command line is not one, or a file cannot be read'
 
-export const LOG_FLAG: Readonly<Record<string, Flag>> = {
+export const LOG_FLAG: Flags = {
   log: {
     value: 'DIR',
     about: 'the log, if it is not beside the trail: data/audit-log for data/audit.ndjson',
   },
 }
 
-export const PERIOD_FLAGS: Readonly<Record<string, Flag>> = {
+export const PERIOD_FLAGS: Flags = {
   since: { value: 'WHEN', about: 'from then on: 2026-11-22, 2026-11-22T15:00Z, or 90m, 24h, 7d ago' },
   until: { value: 'WHEN', about: 'before then' },
 }
@@ -52,6 +51,40 @@ export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   }
 }
 
+/** How far a command is, on a terminal (standard error); nothing elsewhere. */
+export class Progress {
+  readonly #verb: string
+  readonly #beganMs = performance.now()
+  #shownMs = 0
+  #isShown = false
+
+  /** @param verb what the command does: `reading` */
+  constructor(verb: string) {
+    this.#verb = verb
+  }
+
+  /** Shown at most ten times a second, and not before half a second has passed. */
+  readonly show = (done: number, total: number): void => {
+    const nowMs = performance.now()
+    if (!process.stderr.isTTY || nowMs - this.#beganMs < 500 || nowMs - this.#shownMs < 100) return
+    this.#shownMs = nowMs
+    this.#isShown = true
+    const share = total === 0 ? 1 : Math.min(1, done / total)
+    const bar = '█'.repeat(Math.round(share * 30)).padEnd(30, '░')
+    const leftSeconds = share === 0 ? 0 : Math.ceil(((nowMs - this.#beganMs) / share / 1000) * (1 - share))
+    const megabytes = `${Math.round(done / 1e6)} of ${Math.round(total / 1e6)} MB`
+    process.stderr.write(
+      `\r${this.#verb} ${bar} ${Math.floor(share * 100)} %, ${megabytes}, ${leftSeconds} s left\u001b[K`,
+    )
+  }
+
+  /** To be called before anything else is written. */
+  clear(): void {
+    if (this.#isShown) process.stderr.write('\r\u001b[K')
+    this.#isShown = false
+  }
+}
+
 const AGO = /^(\d+)([smhd])$/
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 /** RFC 3339, or its date alone, which is midnight in UTC. Without a zone a time would be that of this machine. */
@@ -59,7 +92,7 @@ const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d
 
 /** A flag's point in time, milliseconds since the epoch; undefined when it is not given. @throws UsageFault */
 export function whenOf(flags: Given['flags'], name: string): number | undefined {
-  const text = flagValue(flags, name)
+  const text = flags[name]
   if (text === undefined) return undefined
   const [, count, unit = ''] = AGO.exec(text) ?? []
   const ms = count === undefined ? Date.parse(text) : Date.now() - Number(count) * (UNIT_MS[unit] ?? 0)

@@ -12,15 +12,12 @@ import type { Verdict } from '../../evidence/verify/verdict.ts'
 import { verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { printable } from '../../terminal/printable.ts'
-import { type Command, EXIT, flagValue, type Given, UsageFault } from '../command.ts'
-import { complain, print } from '../print.ts'
-import { Progress } from './progress.ts'
-import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
+import { type Command, complain, EXIT, type Given, print, UsageFault } from '../command.ts'
+import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
 import { openKept, policyOf, VOUCHED_FLAGS, witnessesNamed } from './vouched-words.ts'
 
 export const command: Command = {
   words: FILES,
-  count: [0, Number.POSITIVE_INFINITY],
   flags: {
     key: {
       value: 'KEY',
@@ -58,7 +55,7 @@ export const command: Command = {
     const policy = await ableTo(() => policyOf(flags))
     const key = await ableTo(() => keyOf(flags, policy))
     const witnesses = await ableTo(() => witnessesNamed(flags, policy))
-    const proof = flagValue(flags, 'proof')
+    const proof = flags.proof
     if (proof !== undefined) return verifyProofs(proof, key, witnesses)
     let isProven = true
     for (const trail of await trailsNamed(words)) {
@@ -71,7 +68,7 @@ export const command: Command = {
 }
 
 function keyOf(flags: Given['flags'], policy: TlogPolicy | undefined): TrustedKey {
-  const given = flagValue(flags, 'key')
+  const given = flags.key
   if (given === undefined && policy !== undefined && policy.logs.length > 0) return keyOfPolicy(policy.logs)
   const key = given ?? process.env.GATEWAY_AUDIT_SEAL_KEY
   if (key !== undefined && key !== '') return trustedKey(key)
@@ -97,9 +94,9 @@ async function verify(
   const segments = await ableTo(() => since(trail.segments))
   // A gateway may have rotated since they were listed, while another trail was verified.
   const listAgain = async () => since(await segmentsOfTrail(trail.auditFile))
-  const directory = flagValue(flags, 'log') ?? logDirectory(trail.auditFile)
+  const directory = flags.log ?? logDirectory(trail.auditFile)
   // The audit file stands for all of the trail.
-  const isPart = flags.part === true && !trail.isWhole
+  const isPart = flags.part !== undefined && !trail.isWhole
   const { kept, findings } = await ableTo(() => openKept(directory, flags, witnesses))
   try {
     const verdict = await ableTo(() =>
@@ -107,7 +104,7 @@ async function verify(
         segments: trail.isWhole ? listAgain : segments,
         isPart: !trail.beginsWhole || isPart || segments.length < trail.segments.length,
         endsEarly: isPart,
-        isUnsealedAllowed: flags['allow-unsealed'] === true,
+        isUnsealedAllowed: flags['allow-unsealed'] !== undefined,
         directory,
         key,
         kept,

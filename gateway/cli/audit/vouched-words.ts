@@ -14,9 +14,9 @@ import {
   witnessesOf,
 } from '../../evidence/vouched/vouched-checkpoints.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
-import { type Flag, flagValue, type Given, UsageFault } from '../command.ts'
+import { type Flags, type Given, UsageFault } from '../command.ts'
 
-export const VOUCHED_FLAGS: Readonly<Record<string, Flag>> = {
+export const VOUCHED_FLAGS: Flags = {
   checkpoint: {
     value: 'FILE',
     about:
@@ -38,7 +38,7 @@ export const VOUCHED_FLAGS: Readonly<Record<string, Flag>> = {
 
 /** What --policy names. @throws UsageFault; Error when the file cannot be read or is none */
 export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
-  const file = flagValue(flags, 'policy')
+  const file = flags.policy
   if (file === undefined) return undefined
   if (flags.witness !== undefined || flags.quorum !== undefined) {
     throw new UsageFault('--policy takes the place of --witness and --quorum')
@@ -54,13 +54,13 @@ export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
 /** Who must have signed by a policy or the flags; undefined: nobody is named. */
 export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undefined): Witnesses | undefined {
   if (policy !== undefined) return policy.quorum.least === 0 ? undefined : witnessesOf(policy)
-  const keys = flagValue(flags, 'witness')
+  const keys = flags.witness
   if (keys === undefined) {
     if (flags.quorum !== undefined) throw new UsageFault('--quorum needs --witness')
     return undefined
   }
   const list = keys.split(',')
-  return trustedWitnesses(list, Number(flagValue(flags, 'quorum') ?? list.length))
+  return trustedWitnesses(list, Number(flags.quorum ?? list.length))
 }
 
 /**
@@ -83,7 +83,7 @@ export function openKept(
       return []
     }
   }
-  const authority = flagValue(flags, 'stamp-authority')
+  const authority = flags['stamp-authority']
   if (authority === undefined && flags.stamps !== undefined)
     throw new UsageFault('--stamps needs --stamp-authority')
   const stamped = authority === undefined ? [] : open(() => stampsOf(directory, flags, authority))
@@ -95,7 +95,7 @@ function checkpointOf(
   flags: Given['flags'],
   witnesses: Witnesses | undefined,
 ): readonly KeptCheckpoint[] {
-  const given = flagValue(flags, 'checkpoint')
+  const given = flags.checkpoint
   if (witnesses === undefined) {
     return given === undefined ? [] : [{ file: given, bytes: readRegularFile(given), says: 'kept elsewhere' }]
   }
@@ -107,7 +107,7 @@ function checkpointOf(
 }
 
 function stampsOf(directory: string, flags: Given['flags'], authority: string): readonly KeptCheckpoint[] {
-  const stamps = flagValue(flags, 'stamps') ?? stampsDirectory(directory)
+  const stamps = flags.stamps ?? stampsDirectory(directory)
   const found = openStamps(stamps, readAuthorities(authority))
   if (found.length > 0) return found
   throw new VouchedFault(`${stamps} has no time stamp: there was never one, or they were removed`)

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import os from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { parseGatewayFile } from '../../config/gateway-file.ts'
 import { loadSettings } from '../../config/load-settings.ts'
 import { issuerWarnings } from '../../config/rules/issuer-rules.ts'
 import { command } from '../init.ts'
@@ -54,6 +55,53 @@ test('the document of RFC 8414 counts where there is none of OpenID Connect', as
   }))
   const { keys } = await discoverIssuer(`${origin}/realms/bank`, 'a')
   assert.equal(keys.jwksUri, `${origin}/keys`)
+})
+
+test('a provider of opaque tokens without keys is configured by its introspection endpoint', async (t) => {
+  const origin = await provider(t, (self) => ({
+    [OIDC]: { issuer: `${self}/realms/bank`, introspection_endpoint: `${self}/introspect` },
+  }))
+  const { keys, found, notes } = await discoverIssuer(`${origin}/realms/bank`, 'a')
+  assert.deepEqual(keys, {
+    issuer: `${origin}/realms/bank`,
+    audience: 'a',
+    tokens: 'keycloak',
+    introspection: {
+      url: `${origin}/introspect`,
+      clientId: 'CHANGE-ME',
+      clientSecretFile: 'CHANGE-ME',
+      for: 'all',
+    },
+  })
+  assert.equal(
+    found,
+    `Keycloak, "tokens": "keycloak"; no keys, so it is asked about each token, as ${origin}${OIDC} says`,
+  )
+  assert.match(notes[0] ?? '', /^set "clientId" and "clientSecretFile", or "keyFile", of "introspection"/)
+  const file = { upstream: 'http://127.0.0.1:3000', routes: [{ path: '/*', auth: ['bearer'] }], ...keys }
+  assert.equal(parseGatewayFile('gateway.json', JSON.stringify(file)).faults, undefined)
+})
+
+test('the introspection endpoint is told beside the keys, and one that cannot be asked is refused', async (t) => {
+  const documentWith = async (endpoint: string) => {
+    const origin = await provider(t, (self) => ({
+      [OIDC]: {
+        issuer: `${self}/realms/bank`,
+        jwks_uri: `${self}/keys`,
+        introspection_endpoint: endpoint,
+      },
+    }))
+    return discoverIssuer(`${origin}/realms/bank`, 'a')
+  }
+  const { notes } = await documentWith('https://id.example/introspect')
+  assert.match(
+    notes[0] ?? '',
+    /^opaque tokens, if it issues any, need "introspection": \{"url": "https:\/\/id.example\/introspect"/,
+  )
+  await assert.rejects(
+    documentWith('http://id.example/introspect'),
+    /"introspection_endpoint" in .* must be https/,
+  )
 })
 
 test('a document of another issuer, or without usable keys, is refused', async (t) => {

@@ -4,12 +4,12 @@ import { UNSET_AUDIENCE } from '../../config/rules/issuer-rules.ts'
 import { isPrivateUrl, issuerFault, urlFault } from '../../config/rules/value-rules.ts'
 import { CommandFault, UsageFault } from '../command.ts'
 
-/** What gateway.json says of an identity provider. */
 interface IssuerKeys {
   readonly issuer: string
-  readonly jwksUri: string
+  readonly jwksUri?: string
   readonly audience: string
   readonly tokens: DialectPreset
+  readonly introspection?: object
 }
 
 interface Discovered {
@@ -89,6 +89,7 @@ const ANY: Provider = {
 
 /** For both forms of the discovery document together. */
 const TIMEOUT_MS = 5_000
+const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 
 /**
  * Finds out what gateway.json must say of an identity provider: from its discovery document (OpenID Connect Discovery 1.0, else
@@ -110,15 +111,32 @@ export async function discoverIssuer(
   if (provider.hasSlash?.(url) && !issuer.endsWith('/'))
     throw new UsageFault(`--issuer of ${provider.name} ends with "/": ${issuer}/`)
   const published = await fetchDocument(issuer, fetch)
-  const isRead = 'jwksUri' in published
-  const jwksUri = isRead ? published.jwksUri : provider.jwksUri(issuer)
-  const keys = { issuer, jwksUri, audience: audience ?? UNSET_AUDIENCE, tokens: provider.preset }
-  const source = isRead ? `as ${published.uri} says` : `by the usual form, unchecked`
+  const { cause, jwksUri = cause && provider.jwksUri(issuer), endpoint } = published
+  const isOpaque = jwksUri === undefined
+  const keys = {
+    issuer,
+    ...(isOpaque ? {} : { jwksUri }),
+    audience: audience ?? UNSET_AUDIENCE,
+    tokens: provider.preset,
+    ...(isOpaque && { introspection: { url: endpoint, ...UNSET_CLIENT, for: 'all' } }),
+  }
+  const source = cause === undefined ? `as ${published.uri} says` : `by the usual form, unchecked`
+  const way = isOpaque ? 'no keys, so it is asked about each token' : `keys from ${jwksUri}`
   return {
     keys,
-    found: `${provider.name}, "tokens": "${provider.preset}"; keys from ${jwksUri}, ${source}`,
+    found: `${provider.name}, "tokens": "${provider.preset}"; ${way}, ${source}`,
     notes: [
-      ...(isRead ? [] : [`check "jwksUri": no discovery document could be read (${published.cause})`]),
+      ...(cause === undefined ? [] : [`check "jwksUri": no discovery document could be read (${cause})`]),
+      ...(isOpaque
+        ? [
+            'set "clientId" and "clientSecretFile", or "keyFile", of "introspection": the client that the gateway is to the provider',
+          ]
+        : []),
+      ...(endpoint !== undefined && !isOpaque
+        ? [
+            `opaque tokens, if it issues any, need "introspection": {"url": "${endpoint}", …} (docs/operate/configuration.md)`,
+          ]
+        : []),
       ...(audience === undefined
         ? [`set "audience": ${provider.audience}. Until then every token is refused`]
         : []),
@@ -138,10 +156,15 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
   return []
 }
 
-type Published =
-  | { readonly uri: string; readonly jwksUri: string }
+/** What a discovery document says. It names one of `jwksUri` and `endpoint` at least. */
+interface Published {
+  readonly uri?: string
+  readonly jwksUri?: string | undefined
+  /** Of introspection. */
+  readonly endpoint?: string | undefined
   /** Why there is no document. */
-  | { readonly cause: string }
+  readonly cause?: string
+}
 
 async function fetchDocument(issuer: string, fetch: typeof fetchJson): Promise<Published> {
   const { origin, pathname } = new URL(issuer)
@@ -155,25 +178,29 @@ async function fetchDocument(issuer: string, fetch: typeof fetchJson): Promise<P
     const document = await fetch(uri, signal).catch((error: Error) => {
       causes.push(`${uri}: ${error.message}`)
     })
-    if (document !== undefined) return { uri, jwksUri: jwksUriIn(document, issuer, uri) }
+    if (document !== undefined) return { uri, ...publishedIn(document, issuer, uri) }
   }
   return { cause: causes.join('; ') }
 }
 
-function jwksUriIn(document: unknown, issuer: string, uri: string): string {
-  const { issuer: named, jwks_uri: jwksUri } = Object(document) as Record<string, unknown>
-  if (named !== issuer)
+function publishedIn(document: unknown, issuer: string, uri: string): Published {
+  const members = Object(document) as Record<string, unknown>
+  if (members.issuer !== issuer)
     throw new CommandFault(
-      `nothing was written: ${uri} is of the issuer ${JSON.stringify(named)}, not of "${issuer}"`,
+      `nothing was written: ${uri} is of the issuer ${JSON.stringify(members.issuer)}, not of "${issuer}"`,
     )
-  const fault = typeof jwksUri === 'string' ? urlFault(jwksUri) : 'is missing'
-  if (typeof jwksUri !== 'string' || fault !== undefined)
-    throw new CommandFault(`nothing was written: "jwks_uri" in ${uri} ${fault}`)
-  if (!isPrivateUrl(jwksUri))
-    throw new CommandFault(
-      `nothing was written: "jwks_uri" in ${uri} must be https, or on this machine, but is "${jwksUri}"`,
-    )
-  return jwksUri
+  const urlOf = (name: string): string | undefined => {
+    const url = members[name]
+    if (url === undefined) return undefined
+    const fault = typeof url === 'string' ? urlFault(url) : 'must be a URL'
+    if (fault === undefined && isPrivateUrl(String(url))) return String(url)
+    const reason = fault ?? `must be https, or on this machine, but is "${url}"`
+    throw new CommandFault(`nothing was written: "${name}" in ${uri} ${reason}`)
+  }
+  const found = { jwksUri: urlOf('jwks_uri'), endpoint: urlOf('introspection_endpoint') }
+  if (found.jwksUri === undefined && found.endpoint === undefined)
+    throw new CommandFault(`nothing was written: "jwks_uri" in ${uri} is missing`)
+  return found
 }
 
 function wellKnownKeys(issuer: string): string {

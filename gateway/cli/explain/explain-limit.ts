@@ -1,11 +1,8 @@
 import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { LimitTable } from '../../limits/table/limit-table.ts'
 import { idleRowWarnings } from '../../runtime/config-warnings.ts'
-import { type Command, EXIT } from '../command.ts'
-import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
-import { print } from '../print.ts'
-import { readRequest, readTables } from '../request-words.ts'
-import { methodsOf, whyNot } from './row-reasons.ts'
+import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
+import { aligned, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'
 
 const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
   caller: 'each caller; without a credential, each address',
@@ -18,7 +15,6 @@ const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
 
 export const command: Command = {
   words: 'METHOD PATH',
-  count: [2, 2],
   flags: CONFIG_FLAGS,
   about: [
     'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It finds the row with the code of the gateway, from the files here; no gateway need run.',
@@ -49,13 +45,12 @@ export const command: Command = {
 }
 
 function describeLimit(row: LimitRow): string {
-  const rows: [string, string][] = [
+  return aligned([
     ['name', row.name],
     ['limit', `${row.limit} requests in any ${row.window}, then 429`],
     ['counts', COUNTED[row.per]],
     ['methods', methodsOf(row)],
     ['mode', row.mode === 'shadow' ? 'shadow: it counts, and refuses nothing' : 'enforce'],
     ['purpose', row.purpose],
-  ]
-  return rows.map(([name, text]) => `  ${name.padEnd(10)}${text}`).join('\n')
+  ])
 }

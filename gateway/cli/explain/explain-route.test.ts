@@ -18,7 +18,7 @@ test('what a row changes of a request, and which methods it is for, is told as t
     requestHeaders: { allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] },
   }
   const routes = [
-    { path: '/users/{id}', auth: ['none'], ...sending },
+    { path: '/users/{id}', auth: ['none'], mask: ['id'], ...sending },
     { path: '/*', auth: ['none'] },
   ]
   writeFileSync(file, JSON.stringify({ routes }))
@@ -28,6 +28,7 @@ test('what a row changes of a request, and which methods it is for, is told as t
     }).stdout
   const told = explain('/users/42')
   for (const line of [
+    'masked    id, in the audit trail, the log and the console',
     'path      /internal/42',
     'Host      that of the upstream',
     'lets pass x-auth-token',

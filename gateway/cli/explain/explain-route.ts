@@ -6,14 +6,10 @@ import { PathTable } from '../../edge/rules/path-table.ts'
 import { rewrittenPath, type SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
 import type { ServedRoute } from '../../exchange.ts'
 import { LimitTable } from '../../limits/table/limit-table.ts'
-import type { Refusal } from '../../refusals.ts'
 import { METHOD_UNKNOWN } from '../../stages/admit.ts'
 import { type RoutedExchange, route } from '../../stages/route.ts'
-import { type Command, EXIT } from '../command.ts'
-import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
-import { print } from '../print.ts'
-import { readRequest, readTables } from '../request-words.ts'
-import { methodsOf, whyNot } from './row-reasons.ts'
+import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
+import { aligned, type Cells, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'
 
 /** The stage finds rows with clients of their upstreams. */
 const NOTHING_SENT: ServedRoute['client'] = {
@@ -25,7 +21,6 @@ const NOTHING_SENT: ServedRoute['client'] = {
 
 export const command: Command = {
   words: 'METHOD PATH',
-  count: [2, 2],
   flags: CONFIG_FLAGS,
   about: [
     'Says what the gateway would do with a request by its path and method: which row of gateway.json, or operation of its OpenAPI document, applies, what it demands, where the request goes; and of the rows near it, why they do not apply. It finds the row with the code of the gateway, from the files here; no gateway need run.',
@@ -60,8 +55,10 @@ export const command: Command = {
       : METHOD_UNKNOWN
     const served = exchange.route
     const winner = routes.find((row) => row === served)
-    if (winner === undefined) print(`${method} ${path}: refused, ${describeRefusal(refused)}`)
-    else {
+    if (winner === undefined) {
+      const why = refused === undefined ? 'by no row' : `${refused.status} ${refused.code}: ${refused.detail}`
+      print(`${method} ${path}: refused, ${why}`)
+    } else {
       const limit = limiter.find(path, method)?.row.name
       print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
       print(describeRoute(winner, settings, path))
@@ -79,16 +76,10 @@ export const command: Command = {
   },
 }
 
-/** Where a row is written. */
 function placeOf({ number, documentedAt }: Route & { readonly number: number }, settings: Settings): string {
   return documentedAt === undefined
     ? `row ${number} of ${settings.configFile}`
     : `the operation ${documentedAt}`
-}
-
-function describeRefusal(refused: Refusal | undefined): string {
-  if (refused === undefined) return 'by no row'
-  return `${refused.status} ${refused.code}: ${refused.detail}`
 }
 
 function issuersOf({ issuer, audience, issuers }: Settings): string {
@@ -98,42 +89,36 @@ function issuersOf({ issuer, audience, issuers }: Settings): string {
 }
 
 /** What of the request the row changes. */
-function sentOf(sending: SendingPolicy | undefined, path: string): [string, string][] {
+function sentOf(sending: SendingPolicy | undefined, path: string): Cells {
   if (sending === undefined) return []
   const { rewrite, isRaw, host, namesTarget, allowed, removed, added } = sending
   const set = new Set(added.map(({ lower }) => foldedName(lower)))
-  const lost = [...removed].filter((name) => !set.has(name))
-  const rows: [string, string][] = [
-    ['path', rewrite === undefined ? (isRaw ? 'as the client writes it' : '') : rewrittenPath(rewrite, path)],
-    ['Host', namesTarget ? 'that of the upstream' : (host ?? '')],
+  return [
+    ['path', rewrite === undefined ? isRaw && 'as the client writes it' : rewrittenPath(rewrite, path)],
+    ['Host', namesTarget ? 'that of the upstream' : host],
     ['lets pass', [...allowed].join(', ')],
     ['sets', added.map(({ name, value }) => `${name}: ${value}`).join(', ')],
-    ['removes', lost.join(', ')],
+    ['removes', [...removed].filter((name) => !set.has(name)).join(', ')],
   ]
-  return rows.filter(([, text]) => text !== '')
 }
 
 function describeRoute(row: Route, settings: Settings, path: string): string {
   const group = groupsInUse(settings).find(({ name }) => name === row.upstream)
   const seconds = (ms: number | undefined) => (ms === undefined ? 'any time' : `${ms / 1000} s`)
-  const rows: [string, string][] = [
+  return aligned([
     ['methods', methodsOf(row)],
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
-    ...(row.auth.has('bearer') ? [['tokens', `of ${issuersOf(settings)}`] as [string, string]] : []),
+    ['tokens', row.auth.has('bearer') && `of ${issuersOf(settings)}`],
     ['scopes', row.scopes.map((set) => set.join(' and ')).join(', or ') || 'none needed'],
-    ...(row.stepUp === undefined ? [] : [['step-up', stepUpOf(row.stepUp)] as [string, string]]),
+    ['step-up', row.stepUp && stepUpOf(row.stepUp)],
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', group?.targets.join(', ') ?? row.upstream],
+    ['masked', row.mask && `${row.mask.join(', ')}, in the audit trail, the log and the console`],
     ...sentOf(row.sending, path),
-    ...(row.screening?.maintenance === undefined
-      ? []
-      : [['closed', 'for maintenance, now'] as [string, string]]),
-    ...(row.isShadow
-      ? [['shadow', 'who is not let through is counted, and let through'] as [string, string]]
-      : []),
-  ]
-  return rows.map(([name, text]) => `  ${name.padEnd(10)}${text}`).join('\n')
+    ['closed', row.screening?.maintenance && 'for maintenance, now'],
+    ['shadow', row.isShadow && 'who is not let through is counted, and let through'],
+  ])
 }
 
 function stepUpOf({ acr, maxAgeMs }: NonNullable<Route['stepUp']>): string {

@@ -50,8 +50,18 @@ test('a token that is accepted is told with who calls', async (t) => {
     'pass  claims',
     'pass  signature',
     '      user user-1, client app, scopes accounts:read transfers:write',
+    '      acr none, auth_time none',
   ])
   assert.equal(code, 0)
+})
+
+test('what a step-up of a route asks for is told: how and when the user was authenticated', async (t) => {
+  const authTime = Math.floor(Date.now() / 1000) - 60
+  const { lines } = await explain(t, 'rfc9068', tokenOf('at+jwt', { acr: 'urn:mfa', auth_time: authTime }))
+  assert.equal(
+    lines.at(-1),
+    `      acr urn:mfa, auth_time with the clock tolerance ${new Date((authTime + 10) * 1000).toISOString()}`,
+  )
 })
 
 test('every check that a token fails is told with its cause', async (t) => {

@@ -6,17 +6,13 @@ import { type TrustedIssuer, trustedIssuers } from '../../auth/tokens/issuers.ts
 import { issuerNamed, parseToken } from '../../auth/tokens/token.ts'
 import { TokenVerifier } from '../../auth/tokens/verifier.ts'
 import type { Principal } from '../../principal.ts'
-import { type Command, EXIT } from '../command.ts'
-import { CONFIG_FLAGS, environmentOf } from '../config-flags.ts'
-import { print } from '../print.ts'
-import { readTables } from '../request-words.ts'
+import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
+import { readTables } from './row-reasons.ts'
 
 /** Only the running gateway knows which sessions have ended. */
 const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 
 export const command: Command = {
-  words: '',
-  count: [0, 0],
   flags: CONFIG_FLAGS,
   about: [
     'Reads an access token from standard input, never from an argument, and says which checks of the gateway it passes and which not, and why. It checks with the code of the gateway, by the files here; no gateway need run. The keys of the issuer are fetched from its jwksUri. An issuer with introspection is asked about an opaque token.',
@@ -74,8 +70,11 @@ async function askAbout(text: string, asked: readonly TrustedIssuer[]): Promise<
   return EXIT.fault
 }
 
-function printPrincipal({ subject = 'none', client = 'none', scope }: Principal): void {
+function printPrincipal(principal: Principal): void {
+  const { subject = 'none', client = 'none', scope, acr = 'none', authenticatedAtMs } = principal
+  const at = authenticatedAtMs && new Date(authenticatedAtMs).toISOString()
   print(`      user ${subject}, client ${client}, scopes ${scope || 'none'}`)
+  print(`      acr ${acr}, auth_time ${at === undefined ? 'none' : `with the clock tolerance ${at}`}`)
 }
 
 function passes(check: string, cause: string | undefined): boolean {

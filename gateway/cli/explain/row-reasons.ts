@@ -1,5 +1,43 @@
+import { configFiles, type Environment, NAMES } from '../../config/environment.ts'
+import { showFault } from '../../config/faults.ts'
+import { loadFile } from '../../config/load-file.ts'
+import { loadSettings } from '../../config/load-settings.ts'
+import { methodFault } from '../../config/rules/method-rules.ts'
+import type { Settings } from '../../config/settings.ts'
 import { PathTable } from '../../edge/rules/path-table.ts'
+import { readTarget } from '../../edge/rules/request-target.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
+import type { LimitRow } from '../../limits/table/limit-row.ts'
+import { parseLimits } from '../../limits/table/limits-file.ts'
+import { CommandFault, UsageFault } from '../command.ts'
+
+/** METHOD and PATH of a command line, the path in the form that the gateway compares. @throws UsageFault, CommandFault */
+export function readRequest(
+  [method = '', written = '']: readonly string[],
+  { leniency }: Pick<Settings, 'leniency'>,
+): { readonly method: string; readonly path: string } {
+  const fault = methodFault(method)
+  if (fault !== undefined) throw new UsageFault(`METHOD ${fault}`)
+  if (!written.startsWith('/')) throw new UsageFault(`PATH begins with "/", not as "${written}"`)
+  const target = readTarget(written, leniency)
+  if (typeof target === 'string') {
+    throw new CommandFault(`${method} ${written}: refused, 400 invalid_target: ${target}`)
+  }
+  return { method, path: target.path }
+}
+
+/** Routes and limits of the configuration. @throws CommandFault with all faults */
+export function readTables(env: Environment): {
+  readonly settings: Settings
+  readonly rows: readonly LimitRow[]
+} {
+  const settings = loadSettings(env)
+  const limits = loadFile(configFiles(env).limitsFile, parseLimits, { namedBy: NAMES.limitsFile })
+  const faults = [...(settings.faults ?? []), ...(limits.faults ?? [])]
+  if (settings.value === undefined || limits.value === undefined)
+    throw new CommandFault(faults.map(showFault).join('\n'))
+  return { settings: settings.value, rows: limits.value.value }
+}
 
 /** A row of the routes or of the limits. */
 interface Row {
@@ -7,8 +45,8 @@ interface Row {
   readonly methods: ReadonlySet<string> | undefined
 }
 
-/** Whether a row covers a path: the same look-up as the gateway's, in a table of this row alone. */
-export function covers(row: Row, path: string, folded: boolean): boolean {
+/** Tells whether a row covers a path, by the gateway's look-up in a table of this row alone. */
+function covers(row: Row, path: string, folded: boolean): boolean {
   const table = new PathTable([row])
   return (folded ? table.findFolded(path) : table.find(path)) !== undefined
 }
@@ -18,22 +56,16 @@ export function methodsOf({ methods }: Row): string {
   return methods === undefined ? 'every method' : [...methods].join(' ')
 }
 
-interface Asked {
-  readonly path: string
-  readonly method: string
-  /** Whether letter case and a closing slash make no difference, as for limits. */
-  readonly folded: boolean
-}
-
 /**
- * Why each row that covers the path, or nearly, is not the one that applies; and how many others cover other paths.
+ * Says of each row that covers the path, or nearly, why it is not the one that applies; and counts those for other paths.
  *
  * @param winner the row that applies; undefined: none does
+ * @param asked.folded true where letter case and a closing slash make no difference, as for limits
  */
 export function whyNot<R extends Row>(
   rows: readonly R[],
   winner: R | undefined,
-  { path, method, folded }: Asked,
+  { path, method, folded }: { readonly path: string; readonly method: string; readonly folded: boolean },
 ): { readonly near: readonly (readonly [row: R, why: string])[]; readonly others: number } {
   const table = new PathTable(rows)
   const found = folded ? table.findFolded(path) : table.find(path)
@@ -57,4 +89,14 @@ export function whyNot<R extends Row>(
     else others += 1
   }
   return { near, others }
+}
+
+/** Names with what is said of each; those of which nothing is said are left out. */
+export type Cells = readonly (readonly [name: string, text: string | false | undefined])[]
+
+export function aligned(cells: Cells): string {
+  return cells
+    .filter(([, text]) => text)
+    .map(([name, text]) => `  ${name.padEnd(10)}${text}`)
+    .join('\n')
 }
