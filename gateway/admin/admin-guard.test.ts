@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { AdminGuard } from './admin-guard.ts'
-import type { AdminAccess } from './admin-route.ts'
+import { type AdminAccess, AdminGuard } from './admin-server.ts'
 
 const TOKEN = 't'.repeat(32)
 const open = new AdminGuard({ names: ['Gateway-1', 'fd00::7'], token: undefined })

@@ -1,4 +1,4 @@
-import { type AdminResponse, type AdminRoute, text } from './admin-route.ts'
+import { type AdminResponse, type AdminRoute, text } from './admin-server.ts'
 import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
 import type { Metrics } from './metrics.ts'
 

@@ -5,7 +5,7 @@ import type { ForeignWrite } from '../audit/seal-records.ts'
 import type { KeeperReports } from '../audit/segments/keeper.ts'
 import type { JournalOptions } from '../limits/journal/journal-options.ts'
 import { RepeatedFault } from './repeated-fault.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
 export function trailOptions({ settings, log, version, clock }: StartupConfiguration, metrics: Metrics) {

@@ -16,7 +16,7 @@ import { type Counters, countersOutsideTable } from '../limits/windows/counters.
 import type { StoreMember } from '../store/store-member.ts'
 import { journalOptions } from './data-files.ts'
 import type { PassedState } from './restart/messages.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
 
 /** How long a new process waits for the shared store before it serves without it. */

@@ -1,14 +1,20 @@
 import { once } from 'node:events'
 import type { AddressInfo, Server } from 'node:net'
+import type { TlsOptions } from 'node:tls'
 import type { Settings } from '../config/settings.ts'
 import type { Connections } from '../edge/http1/connections.ts'
-import { createHttpServer, type HttpServer } from '../edge/http1/http-server.ts'
+import {
+  createHttpServer,
+  createSecureHttpServer,
+  type HttpServer,
+  type SecureHttpServer,
+} from '../edge/http1/http-server.ts'
 import type { Http2Protocol } from '../edge/http1/served-connection.ts'
 import type { Exchange } from '../exchange.ts'
 import type { InForce } from '../gateway.ts'
-import type { TicketKeys } from '../tls/listener/ticket-keys.ts'
-import type { TlsMaterial } from '../tls/listener/tls-context.ts'
-import type { Staple } from '../tls/stapling/stapler.ts'
+import { TicketKeys } from '../tls/listener/ticket-keys.ts'
+import { listenerOptions, type TlsMaterial } from '../tls/listener/tls-context.ts'
+import { isSendable, type Staple } from '../tls/stapling/stapler.ts'
 import { boundClients, connectionsOf } from './listener.ts'
 import {
   type ListeningSocket,
@@ -17,7 +23,6 @@ import {
   type PassedSocket,
   socketOf,
 } from './restart/sockets.ts'
-import { SecureListeners } from './secure-listeners.ts'
 
 /** How many connections may wait to be accepted, as far as the system allows (`net.core.somaxconn`). */
 const BACKLOG = 4096
@@ -56,20 +61,7 @@ export function startFailure(error: unknown): {
   return { what: 'cannot listen', host, port, cause }
 }
 
-export interface PublicListeners {
-  readonly listeners: readonly HttpServer[]
-  readonly connections: Connections<Exchange>
-  readonly port: number
-  readonly tlsPort: number | undefined
-  enforce(material: TlsMaterial): void
-  staple(staple: Staple | undefined): void
-  boundClients(): void
-  sockets(): NamedSocket[]
-  /** Stops accepting connections; those that there are stay. */
-  stopAccepting(): void
-  /** Accepts again, on copies of the sockets in their order. */
-  acceptAgain(sockets: readonly ListeningSocket[]): void
-}
+export type PublicListeners = Awaited<ReturnType<typeof openPublicListeners>>
 
 /** Resolves when all listen. @throws CannotListen */
 export async function openPublicListeners(
@@ -80,7 +72,7 @@ export async function openPublicListeners(
     /** Sockets that listen already; where there are none, one is opened. */
     readonly open?: ListeningSockets | undefined
   },
-): Promise<PublicListeners> {
+) {
   const { settings, tls, clock } = inForce.gateway
   const { material, tickets, open = {} } = options
   const connections = connectionsOf(inForce, await loadHttp2(settings))
@@ -93,33 +85,37 @@ export async function openPublicListeners(
     return bound
   }
   const port = await begin('http', settings.port, createHttpServer(connections))
-  let secured: SecureListeners | undefined
+  let secured: SecureListener | undefined
   let tlsPort: number | undefined
   if (settings.tls !== undefined && material !== undefined) {
     const { handshakeMs } = settings.timeouts
     const { http2 } = settings
     const staples = settings.tls.ocspFile !== undefined || settings.tls.ocspFetch
-    const secure = new SecureListeners(material, { handshakeMs, http2, staples, tickets, clock })
-    tlsPort = await begin('https', settings.tls.port, secure.open(connections))
-    secured = secure
+    secured = new SecureListener(connections, material, { handshakeMs, http2, staples, tickets, clock })
+    tlsPort = await begin('https', settings.tls.port, secured.http)
   }
   return {
     listeners: listening.map(([, listener]) => listener),
     connections,
     port,
     tlsPort,
-    enforce: (changed) => {
+    /** Puts a certificate and client trust in force for new connections. */
+    enforce: (changed: TlsMaterial) => {
       if (secured === undefined) return
       secured.enforce(changed)
       tls.trust = changed.trust
     },
-    staple: (staple) => secured?.staple(staple),
+    /** @param staple of new connections; undefined: none */
+    staple: (staple: Staple | undefined) => secured?.staple(staple),
     boundClients: () => boundClients(connections, inForce.gateway.settings),
-    sockets: () => listening.map(([name, { server }]) => [name, socketOf(server) as PassedSocket]),
+    sockets: () =>
+      listening.map(([name, { server }]): NamedSocket => [name, socketOf(server) as PassedSocket]),
+    /** Stops accepting connections; those that there are stay. */
     stopAccepting: () => {
       for (const [, { server }] of listening) server.close()
     },
-    acceptAgain: (sockets) => {
+    /** Accepts again, on copies of the sockets in their order. */
+    acceptAgain: (sockets: readonly ListeningSocket[]) => {
       for (const [at, [, { server }]] of listening.entries()) server.listen(sockets[at], BACKLOG)
     },
   }
@@ -145,4 +141,73 @@ export async function listen(server: Server, place: Place): Promise<number> {
     throw new CannotListen(place, error)
   }
   return (server.address() as AddressInfo).port
+}
+
+/** How often the day is looked at. */
+const RENEW_MS = 1000
+
+interface SecureTerms {
+  readonly handshakeMs: number
+  readonly http2: Settings['http2']
+  /** Whether a response of OCSP may come. */
+  readonly staples: boolean
+  /** For sessions, where no other gateway has the secret. */
+  readonly tickets: TicketKeys
+  readonly clock: () => number
+}
+
+/** The HTTPS listener: its certificate, the response of OCSP, and the key of session tickets, which is new each day. */
+export class SecureListener {
+  readonly http: SecureHttpServer
+  readonly #terms: SecureTerms
+  #material: TlsMaterial
+  #tickets: TicketKeys
+  #day = 0
+  #staple: Staple | undefined
+
+  constructor(connections: Connections<Exchange>, material: TlsMaterial, terms: SecureTerms) {
+    this.#terms = terms
+    this.#material = material
+    this.#tickets = this.#ticketsOf(material)
+    const options: TlsOptions = { ...listenerOptions(material, terms), ticketKeys: this.#ticketKey() }
+    this.http = createSecureHttpServer(connections, options)
+    if (terms.staples) this.http.staple(() => this.#stapleOfNow())
+    setInterval(() => this.renewTicketKey(), RENEW_MS).unref()
+  }
+
+  /** Puts a certificate in force for new connections. */
+  enforce(material: TlsMaterial): void {
+    this.#material = material
+    this.#tickets = this.#ticketsOf(material)
+    this.http.setSecureContext({ ...material.secure, ticketKeys: this.#ticketKey() })
+  }
+
+  /** Has the response sent to new connections, while it holds. */
+  staple(staple: Staple | undefined): void {
+    this.#staple = staple
+  }
+
+  /** Takes the key of a new day. */
+  renewTicketKey(): void {
+    if (this.#tickets.dayKey(this.#terms.clock()).day !== this.#day)
+      this.http.setTicketKeys(this.#ticketKey())
+  }
+
+  #stapleOfNow(): Buffer | undefined {
+    const { thumbprint } = this.#material.summary.certificate
+    const staple = this.#staple
+    return isSendable(staple, thumbprint, this.#terms.clock()) ? Buffer.from(staple.der) : undefined
+  }
+
+  #ticketKey(): Buffer {
+    const nowMs = this.#terms.clock()
+    this.#day = this.#tickets.dayKey(nowMs).day
+    return this.#tickets.at(nowMs, this.#material.summary.certificate.thumbprint)
+  }
+
+  #ticketsOf({ sharedTickets }: TlsMaterial): TicketKeys {
+    return sharedTickets === undefined
+      ? this.#terms.tickets
+      : new TicketKeys(sharedTickets, { ofSecret: true })
+  }
 }

@@ -1,9 +1,7 @@
 import type { Server } from 'node:http'
 import type { Logger } from 'pino'
-import { AdminGuard } from '../admin/admin-guard.ts'
-import type { AdminRoute } from '../admin/admin-route.ts'
 import { configRoutes, metricsRoute, probeRoutes } from '../admin/admin-routes.ts'
-import { createAdminServer } from '../admin/admin-server.ts'
+import { AdminGuard, type AdminRoute, createAdminServer } from '../admin/admin-server.ts'
 import { ConsoleFeed } from '../admin/console/console-feed.ts'
 import { consoleRoutes } from '../admin/console/console-routes.ts'
 import { clockOffset } from '../audit/clock-offset.ts'
@@ -22,10 +20,14 @@ import type { ListeningSocket } from './restart/sockets.ts'
 import { trailWarnings } from './seal-trail.ts'
 import { type ServingGateway, serve } from './serving-gateway.ts'
 import { socketsFromSystemd } from './startup/activated-sockets.ts'
-import { readAgain, readConfiguration } from './startup/read-configuration.ts'
+import {
+  loadStoreModule,
+  readAgain,
+  readConfiguration,
+  type StartupConfiguration,
+} from './startup/read-configuration.ts'
 import { notifyServiceManager } from './startup/service-manager.ts'
 import { startBanner } from './startup/start-banner.ts'
-import { loadStoreModule, type StartupConfiguration } from './startup-configuration.ts'
 import { vouchTrail } from './vouch-trail.ts'
 
 const UNUSABLE = 1

@@ -19,7 +19,7 @@ import type { Fault } from '../config/faults.ts'
 import { checkPrivate, shownName } from '../config/load-file.ts'
 import type { AuditSettings } from '../config/settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 
 interface SealedTrail {
   readonly directory: string

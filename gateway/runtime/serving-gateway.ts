@@ -28,8 +28,8 @@ import type { PassedState } from './restart/messages.ts'
 import type { Inheritance } from './restart/predecessor.ts'
 import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
 import { prepareSeals, sealTrail } from './seal-trail.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 import { saveMemory } from './startup/save-memory.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
 import { StoreWatch } from './store-watch.ts'
 
 const MAINTAIN_MS = 1000

@@ -6,7 +6,7 @@ import { Attestation } from '../audit/witness/attestation.ts'
 import type { Progress } from '../audit/witness/paced-rounds.ts'
 import type { WitnessesSettings } from '../config/witness-settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
-import type { StartupConfiguration } from './startup-configuration.ts'
+import type { StartupConfiguration } from './startup/read-configuration.ts'
 
 /** A witness that is away is logged this often. */
 const REPEAT_MS = 600_000

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { AdminGuard } from '../admin-guard.ts'
-import { type AdminResponse, type AdminRoute, text } from '../admin-route.ts'
+import { type AdminGuard, type AdminResponse, type AdminRoute, text } from '../admin-server.ts'
 import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
 
 /** A console that reads more slowly than this is dropped: it connects again and begins with the present. */

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { readSealKey } from '../../audit/seals/seal-key.ts'
 import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
 import { prepareSeals } from '../../runtime/seal-trail.ts'
-import type { StartupConfiguration } from '../../runtime/startup-configuration.ts'
+import type { StartupConfiguration } from '../../runtime/startup/read-configuration.ts'
 
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 

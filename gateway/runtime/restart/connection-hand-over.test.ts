@@ -95,11 +95,11 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
     Object.assign(connection.socket, { reading: false })
     passed.push(adoptConnection(connection))
   }
-  const heir = { pass: adopt }
+  const successor = { pass: adopt }
   return {
     filled: filled.promise,
     held: held.promise,
-    heir,
+    successor,
     passed,
     closed,
     handOver: new ConnectionHandOver(inForce, open),
@@ -133,9 +133,9 @@ async function received(client: Socket, text: string): Promise<void> {
 
 describe('a process that leaves', () => {
   it('sends the spans that wait, after those of its last requests', async (t) => {
-    const { handOver, heir, closed } = await serving(t, false, 60_000)
+    const { handOver, successor, closed } = await serving(t, false, 60_000)
     await handOver.suspend()
-    await handOver.leave(heir, NEVER)
+    await handOver.leave(successor, NEVER)
     assert.deepEqual(closed, ['upstreams', 'spans'])
   })
 })
@@ -149,7 +149,7 @@ describe('a process whose time to leave is over', () => {
       client.write(ENDLESS)
       await context.filled
       await context.handOver.suspend()
-      await context.handOver.leave(context.heir, NEVER)
+      await context.handOver.leave(context.successor, NEVER)
     })
   }
 
@@ -160,7 +160,7 @@ describe('a process whose time to leave is over', () => {
     await received(idle, '200 OK')
     const late = await context.openRaw()
     await context.handOver.suspend()
-    const left = context.handOver.leave(context.heir, NEVER)
+    const left = context.handOver.leave(context.successor, NEVER)
     await once(idle, 'end')
     await secured(late).catch(() => {})
     await left
@@ -185,7 +185,7 @@ describe('a process that leaves', () => {
       })
       client.end()
       await suspended.promise
-      const left = context.handOver.leave(context.heir, NEVER)
+      const left = context.handOver.leave(context.successor, NEVER)
       await received(client, 'ab')
       await until(() => context.passed.length === 1)
       const next = context.passed[0] as Socket

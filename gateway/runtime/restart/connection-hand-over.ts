@@ -23,7 +23,7 @@ const LOOK_EVERY_MS = 2
 const LAST_WORDS_MS = 500
 
 type Unpassed = Omit<ParkedConnection, 'goOn'>
-type Heir = Pick<Successor, 'pass'>
+type SuccessorChannel = Pick<Successor, 'pass'>
 
 export class ConnectionHandOver {
   readonly #inForce: GatewayInForce
@@ -63,15 +63,15 @@ export class ConnectionHandOver {
   }
 
   /** Gives the connections away and ends what is under way, for at most `timeouts.drainMs` or until `late`. */
-  async leave(heir: Heir, late: Promise<unknown>): Promise<void> {
+  async leave(successor: SuccessorChannel, late: Promise<unknown>): Promise<void> {
     const { settings, load, upstreams, tracer } = this.#inForce.gateway
     this.#inForce.stopKeys()
     this.#take = ({ socket, unread }) => {
       if (socket.destroyed) return
       this.#waiting.add(socket)
       socket.once('close', () => this.#waiting.delete(socket))
-      if ('encrypted' in socket) this.#relayNext(socket as TLSSocket, heir, unread)
-      else this.#pass({ socket, unread }, heir)
+      if ('encrypted' in socket) this.#relayNext(socket as TLSSocket, successor, unread)
+      else this.#pass({ socket, unread }, successor)
     }
     for (const connection of this.#parked.splice(0)) this.#take(connection)
     const breakOff = () => this.#breakOff()
@@ -91,38 +91,38 @@ export class ConnectionHandOver {
   }
 
   /** Gives a connection away when its client has taken the last response. */
-  #pass(connection: Unpassed, heir: Heir, clear?: ClearOrigin): void {
+  #pass(connection: Unpassed, successor: SuccessorChannel, clear?: ClearOrigin): void {
     const { socket, unread } = connection
     if (socket.destroyed || socket.writableEnded) return
     if (socket.writableLength > 0) {
-      socket.write('', () => this.#pass(connection, heir, clear))
+      socket.write('', () => this.#pass(connection, successor, clear))
       return
     }
     const taken = takeConnection(socket, clear, unread)
-    if (taken !== undefined) heir.pass(taken, () => socket.destroy())
+    if (taken !== undefined) successor.pass(taken, () => socket.destroy())
   }
 
   /**
    * A connection with TLS stays here: its next request goes through to the other process, which responds `Connection: close`.
    */
-  #relayNext(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): void {
+  #relayNext(socket: TLSSocket, successor: SuccessorChannel, unread: Buffer | undefined): void {
     const next = () => {
       const hasMore = unread !== undefined || socket.readableLength > 0
       // It has ended, or is being closed.
       if (!hasMore || socket.writableEnded) socket.destroySoon()
-      else void this.#relay(socket, heir, unread)
+      else void this.#relay(socket, successor, unread)
     }
     if (socket.readableEnded) next()
     else socket.once('readable', next)
   }
 
-  async #relay(socket: TLSSocket, heir: Heir, unread: Buffer | undefined): Promise<void> {
+  async #relay(socket: TLSSocket, successor: SuccessorChannel, unread: Buffer | undefined): Promise<void> {
     this.#waiting.delete(socket)
     this.#relayed.add(socket)
     socket.once('close', () => this.#relayed.delete(socket))
     const clear = originOf(socket)
     try {
-      this.#pass({ socket: await relay(socket, unread), unread: undefined }, heir, clear)
+      this.#pass({ socket: await relay(socket, unread), unread: undefined }, successor, clear)
     } catch {
       socket.destroy()
     }

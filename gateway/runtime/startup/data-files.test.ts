@@ -5,7 +5,7 @@ import { createMetrics } from '../../admin/metrics.ts'
 import { openTrail } from '../../audit/open-trail.ts'
 import { endOf, requestLine, smallDisk, temporaryDirectory } from '../../audit/trail.test-support.ts'
 import { trailOptions } from '../data-files.ts'
-import type { StartupConfiguration } from '../startup-configuration.ts'
+import type { StartupConfiguration } from './read-configuration.ts'
 
 /** A trail on a disk that can be full, and what was logged of it. */
 function loggedTrail(t: TestContext) {

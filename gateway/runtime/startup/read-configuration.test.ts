@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { makeAuthority } from '../../tls/demo/throw-away-ca.ts'
-import type { StartupConfiguration } from '../startup-configuration.ts'
-import { readAgain, readConfiguration } from './read-configuration.ts'
+import { readAgain, readConfiguration, type StartupConfiguration } from './read-configuration.ts'
 
 const ROUTES = [{ path: '/*', auth: ['none'] }]
 const authority = await makeAuthority({ subject: 'CN=localhost' })

@@ -1,22 +1,24 @@
 import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
-import { parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
+import type { Logger } from 'pino'
+import type { ClockOffset } from '../../audit/clock-offset.ts'
+import { type ClientTable, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES, parseEnvironment } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
 import { type GatewayFile, parseGatewayFile } from '../../config/gateway-file.ts'
 import { override } from '../../config/json/json-file.ts'
-import { loadFile, readLenient } from '../../config/load-file.ts'
+import { type LoadedFile, loadFile, readLenient } from '../../config/load-file.ts'
 import { clientsInUse } from '../../config/load-settings.ts'
-import { readSettings } from '../../config/reload/reread-settings.ts'
+import { readSettings, type SettingsTexts } from '../../config/reload/reread-settings.ts'
 import { keysThatWait } from '../../config/reload/settings-change.ts'
 import { completeTls } from '../../config/rules/tls-rules.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
-import type { TlsSettings } from '../../config/settings.ts'
+import type { Settings, TlsSettings } from '../../config/settings.ts'
+import type { LimitRow } from '../../limits/table/limit-row.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
-import { loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
-import type { StartupConfiguration } from '../startup-configuration.ts'
+import { type LoadedTls, loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
 
 const NOTHING = { value: undefined, faults: undefined }
 
@@ -108,4 +110,26 @@ function namedClients(env: Environment, file: GatewayFile | undefined): string |
   const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)
   const isUsed = file === undefined ? isBeside || env.GATEWAY_CLIENTS !== undefined : clientsInUse(env, file)
   return isUsed ? clientsFile : undefined
+}
+
+export interface StartupConfiguration {
+  readonly settings: Settings
+  readonly texts: SettingsTexts
+  readonly limits: LoadedFile<readonly LimitRow[]>
+  readonly clients: LoadedFile<ClientTable> | undefined
+  readonly tls: LoadedTls | undefined
+  readonly adminToken?: LoadedFile<string> | undefined
+  readonly version: string
+  /** Undefined when nobody tells it. */
+  readonly clock?: ClockOffset | undefined
+  readonly log: Logger
+  /** Set when a shared store is configured: see `loadStoreModule`. */
+  readonly storeModule: StoreModule | undefined
+}
+
+type StoreModule = typeof import('../../store/store-member.ts')
+
+/** Loads what joins the shared store only when one is configured: its client takes 170 ms and 30 MB. */
+export async function loadStoreModule({ store }: Pick<Settings, 'store'>): Promise<StoreModule | undefined> {
+  return store === undefined ? undefined : import('../../store/store-member.ts')
 }

@@ -8,7 +8,7 @@ import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audi
 import { checkpointFile, logDirectory } from '../../audit/seals/tiles.ts'
 import type { AuditSettings } from '../../config/settings.ts'
 import { prepareSeals, sealKeyFaults } from '../seal-trail.ts'
-import type { StartupConfiguration } from '../startup-configuration.ts'
+import type { StartupConfiguration } from './read-configuration.ts'
 
 const WITH_SECOND = { secondSealKey: 'ml-dsa-44' } as const
 

@@ -2,7 +2,7 @@ import { styleText } from 'node:util'
 import { configFiles } from '../../config/environment.ts'
 import type { Route } from '../../config/settings.ts'
 import { printable } from '../../terminal/printable.ts'
-import type { StartupConfiguration } from '../startup-configuration.ts'
+import type { StartupConfiguration } from './read-configuration.ts'
 
 const DEFAULT_FILES = configFiles({})
 

@@ -9,7 +9,7 @@ import type { Exchange } from '../exchange.ts'
 import { makeFixture, makeServer, materialOf, textsOf } from '../tls/listener/connect.test-support.ts'
 import { firstDayKey, randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import type { TlsTexts } from '../tls/listener/tls-context.ts'
-import { SecureListeners } from './secure-listeners.ts'
+import { SecureListener } from './public-listeners.ts'
 
 const DAY_MS = 86_400_000
 const NOON = Date.UTC(2026, 10, 23, 12)
@@ -26,15 +26,16 @@ async function listening(
 ) {
   const clock = { nowMs: NOON }
   const material = (texts: Partial<TlsTexts>) => materialOf(textsOf(fixture, { ...more, ...texts }))
-  const secure = new SecureListeners(material({}), {
+  const handler = scribe({ begun: respondEmpty })
+  const connections = connectionsOf(handler) as unknown as Connections<Exchange>
+  const secure = new SecureListener(connections, material({}), {
     handshakeMs: 60_000,
     http2: false,
     staples: true,
     tickets,
     clock: () => clock.nowMs,
   })
-  const handler = scribe({ begun: respondEmpty })
-  const { server, ...http } = secure.open(connectionsOf(handler) as unknown as Connections<Exchange>)
+  const { server, ...http } = secure.http
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.after(async () => {
@@ -101,7 +102,7 @@ for (const version of VERSIONS) {
     assert.equal(await resumed({ ticketKey: SECRET }), true)
     assert.equal(await resumed({ ticketKey: `another-${SECRET}` }), false)
     assert.equal(await resumed({}), false)
-    // With the key of the day, which the process hands to its workers and its successor.
+    // With the key of the day, which the process hands to its successor.
     assert.equal(await resumed({}, new TicketKeys(firstDayKey(SECRET))), true)
     assert.equal(await resumed({ ticketKey: SECRET, cert: renewed.certPem, key: renewed.keyPem }), false)
   })
