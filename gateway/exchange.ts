@@ -9,16 +9,15 @@ import type { PendingTake } from './limits/pending-take.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { Trace } from './tracing/trace.ts'
-import type { GroupPermits } from './upstream/group-permits.ts'
-import type { UpstreamClient } from './upstream/upstream-client.ts'
-import type { Share } from './upstream/upstream-permits.ts'
+import type { UpstreamClient } from './upstream/create-upstreams.ts'
+import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
 /** A route with what is looked up for it at load. */
 export interface ServedRoute extends Route {
   /** Client of its upstream group. */
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
   /** Permits of its upstream group; undefined: the group has no bound of its own. */
-  readonly permits: GroupPermits<Share> | undefined
+  readonly permits: UpstreamPermits | undefined
   /** Masks its paths for records and spans; undefined: they are shown. */
   readonly maskPath: ((path: string) => string) | undefined
 }
@@ -99,8 +98,8 @@ export class Exchange implements Slotted {
   requestLine: string | undefined = undefined
   /** record: it could not be recorded and has been counted as that; it is not tried again. */
   recordFailed = false
-  /** occupy: the caller that its upstream place is counted for; undefined while it has none. */
-  share: Share | undefined = undefined
+  /** takePermit: the caller that its upstream permit is counted for; undefined while it has none. */
+  permitHolder: string | undefined = undefined
   /** limit: RateLimit fields for the response, flat: name, value, name, value. */
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */

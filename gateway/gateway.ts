@@ -49,7 +49,7 @@ export interface Load {
   readonly orphans: Set<OngoingForwarding>
   /** Upgraded connections. Written by forward. */
   readonly tunnels: Tunnels
-  /** Permits to use the upstream. Written by occupy and close. */
+  /** Permits to use the upstream. Written by takePermit and close. */
   readonly permits: UpstreamPermits
   /** Memory for bodies that wait for verification. Written by authenticate. */
   readonly bodyRoom: BodyRoom

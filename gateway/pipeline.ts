@@ -1,7 +1,7 @@
 import type { ReceivedRequest } from './edge/http1/handler.ts'
 import type { Exchange } from './exchange.ts'
 import type { Gateway } from './gateway.ts'
-import { type Refusal, refusal } from './refusals.ts'
+import { type PendingRefusal, type Refusal, refusal } from './refusals.ts'
 import { admit, readPath } from './stages/admit.ts'
 import { askStore } from './stages/ask-store.ts'
 import { authenticate } from './stages/authenticate.ts'
@@ -11,14 +11,13 @@ import { validate } from './stages/body/validate-request.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
 import { limitAddress } from './stages/limit-address.ts'
-import { occupy } from './stages/occupy.ts'
 import { closeAbandoned, open } from './stages/open.ts'
-import type { PendingRefusal } from './stages/pending-refusal.ts'
 import { record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
 import { route } from './stages/route.ts'
 import { screenAddress } from './stages/screening/screen-address.ts'
 import { screenRoute } from './stages/screening/screen-route.ts'
+import { takePermit } from './stages/take-permit.ts'
 import { traceIdOf } from './tracing/trace.ts'
 
 /** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
@@ -39,7 +38,7 @@ const STAGES: readonly Stage[] = [
   authorize,
   validate,
   receive,
-  occupy,
+  takePermit,
   limit,
 ]
 

@@ -32,3 +32,20 @@ export interface Principal {
 export function keysOf(key: string): Pick<Principal, 'key' | 'limitKey'> {
   return { key, limitKey: `p:${key}` }
 }
+
+/**
+ * The first scope that the caller does not hold (RFC 6750 section 3.1); undefined when it holds one of the sets whole, or none is
+ * needed.
+ */
+export function missingScope(
+  principal: Principal | undefined,
+  sets: readonly (readonly string[])[] = [],
+): string | undefined {
+  let missing: string | undefined
+  for (const set of sets) {
+    const first = set.find((scope) => principal?.scopes.has(scope) !== true)
+    if (first === undefined) return undefined
+    missing ??= first
+  }
+  return missing
+}

@@ -130,7 +130,6 @@ const TOGETHER = {
   upstream: [
     'gateway/upstream/balancing',
     'gateway/upstream/create-upstreams.test.ts',
-    'gateway/upstream/group-permits.test.ts',
     'gateway/upstream/health-check.test.ts',
     'gateway/upstream/http1',
     'gateway/upstream/http2',

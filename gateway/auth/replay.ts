@@ -1,8 +1,7 @@
-import { hash } from 'node:crypto'
+import { hash, randomInt } from 'node:crypto'
 import { isOverShare } from '../edge/rules/fair-share.ts'
-import { RememberedKeys } from '../storage/expiring-keys.ts'
+import { type KeyTally, RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-files.ts'
-import { SenderTally, withSender } from './sender-tally.ts'
 
 interface ReplayMemoryOptions {
   /** How long a message is remembered: at least as long as it could still be accepted. */
@@ -11,7 +10,7 @@ interface ReplayMemoryOptions {
   readonly maxEntries?: number
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** By which the freshness of messages is judged; default: `clock`. */
+  /** Judges the freshness of messages; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   /** Undefined: in memory only, lost at a restart. */
   readonly store?: ReplayStore | undefined
@@ -30,8 +29,8 @@ interface ReplayStore {
 
 /**
  * Why a message must be refused. `replayed`: it was accepted before. `full`: the memory is full. `crowded`: it is nearly, and the
- * sender has more than its share of it. `unwritable`: it could not be written to the file, so a crash would forget it; the sender
- * may send it again. `away`: the shared store, which must be asked, does not respond.
+ * sender has more than its share of it. `unwritable`: a crash would forget the message, so the sender may send it again. `away`:
+ * the shared store does not respond.
  */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
@@ -50,7 +49,7 @@ export interface DeliveryGuard {
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
-/** The part of the memory that nobody is refused for having: a count may be that of some senders together. */
+/** A sender is never refused for this part of the memory: one count may be that of several senders. */
 const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {
@@ -60,105 +59,108 @@ const FORM: KeyForm = {
   lines: 'messages',
   contents: 'messages seen before',
 }
+/** Characters at the front of a digest in base64url that name its sender. */
+const SENDER_CHARS = 8
+/** A power of two. */
+const COUNTS = 65_536
+const FNV_PRIME = 0x01000193
 
-/** What a message is remembered by: see ReplayMemory.take. */
+/** SHA-256 of a message's key in base64url, whose front is replaced by that of its sender. */
 export function digestOf(key: string, sender: string): string {
-  return withSender(hash('sha256', key, 'base64url'), sender)
+  const front = hash('sha256', sender, 'base64url').slice(0, SENDER_CHARS)
+  return front + hash('sha256', key, 'base64url').slice(SENDER_CHARS)
 }
 
 /**
- * Remembers accepted messages, so that none is accepted twice. It stores the SHA-256 of a message's key, so the length of
- * an id does not matter. Nothing is dropped early: when the memory is full, new messages are refused, and before that those of
- * senders who have more than their share (`isOverShare`). So a flood of one sender leaves room for the others.
+ * Remembers accepted messages by their digests, so that none is accepted twice. Nothing is dropped early: when the memory is
+ * full, new messages are refused, and before that those of senders who have more than their share (`isOverShare`).
  */
-export class ReplayMemory {
+export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
-  readonly #senders = new SenderTally()
-  readonly #seen: RememberedKeys
+  readonly #senders: SenderCounts
 
   /** @throws Error for a file that cannot be read, because replays would be accepted without it */
-  constructor(options: ReplayMemoryOptions) {
-    const { lifetimeMs, clock, wallClock, store } = options
-    this.#maxEntries = options.maxEntries ?? DEFAULT_MAX_ENTRIES
-    this.#seen = new RememberedKeys({
-      lifetimeMs,
-      clock,
-      wallClock,
-      store: store && { ...store, form: FORM, reserve: false },
-      tally: this.#senders,
-    })
-  }
-
-  get size(): number {
-    return this.#seen.size
+  constructor({ lifetimeMs, maxEntries, clock, wallClock, store }: ReplayMemoryOptions) {
+    const tally = new SenderCounts()
+    const file = store && { ...store, form: FORM, reserve: false }
+    super({ lifetimeMs, clock, wallClock, store: file, tally })
+    this.#maxEntries = maxEntries ?? DEFAULT_MAX_ENTRIES
+    this.#senders = tally
   }
 
   /**
-   * Takes a message: undefined the first time. It is then remembered before this returns, so that of any number of
-   * simultaneous copies one passes. Call it when the message is known to be genuine, and
-   * before anything is done with it. A message cannot be given back: who failed to deliver it sends another. Never throws.
+   * Takes a message: undefined the first time. It is remembered before this returns, so that of simultaneous copies one passes.
+   * Call it when the message is known to be genuine, and before anything is done with it. A message cannot be given back. Never
+   * throws.
    *
    * @param key unique over everything that this memory is for; parts joined by a character that none can hold
    * @param sender who has a share of the memory
    */
   take(key: string, sender: string): ReplayFault | undefined {
-    // Earlier versions remembered messages by this one.
-    const former = hash('sha256', key, 'base64url')
-    const digest = withSender(former, sender)
-    const sinceMs = this.#seen.since(digest) ?? this.#seen.since(former)
-    if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
-    const fault = this.#lackOfRoom(digest)
+    const digest = digestOf(key, sender)
+    const fault = this.#faultOf(digest)
     if (fault !== undefined) return fault
-    return this.#seen.addIfWritten(digest) ? undefined : 'unwritable'
+    return this.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
-  /** Why a message that is not taken yet must be refused; undefined: it was not taken before, and there is room for it. Never throws. */
+  /** Why a message must be refused; undefined: it was not taken before, and there is room for it. Never throws. */
   lookUp(key: string, sender: string): ReplayFault | undefined {
-    const digest = digestOf(key, sender)
-    const sinceMs = this.#seen.since(digest)
-    if (sinceMs !== undefined && !this.#seen.isOver(sinceMs)) return 'replayed'
-    return this.#lackOfRoom(digest) ?? (this.#seen.isWritable ? undefined : 'unwritable')
+    return this.#faultOf(digestOf(key, sender)) ?? (this.isWritable ? undefined : 'unwritable')
   }
 
   /** Remembers a message that the service has taken, in memory also where the file cannot be written. Never throws. */
   keep(key: string, sender: string): void {
-    this.#seen.add(digestOf(key, sender))
+    this.add(digestOf(key, sender))
   }
 
-  get isWritable(): boolean {
-    return this.#seen.isWritable
-  }
-
-  /** Maintains the file; to be called once a second and at the end. */
-  maintain(): void {
-    this.#seen.maintain()
-  }
-
-  /** The process before, or another gateway, accepted the message with this digest. @param written whether it is in the file */
-  apply(digest: string, atMs: number, written: boolean): void {
-    this.#seen.apply(digest, atMs, written)
-  }
-
-  /** The digest of every message with the time it was accepted, oldest first. */
-  entries(): Iterable<readonly [digest: string, atMs: number]> {
-    return this.#seen.entries()
-  }
-
-  #lackOfRoom(digest: string): ReplayFault | undefined {
+  #faultOf(digest: string): ReplayFault | undefined {
+    const sinceMs = this.since(digest)
+    if (sinceMs !== undefined && !this.isOver(sinceMs)) return 'replayed'
     if (!this.#isFull && !this.#isCrowdedBy(digest)) return undefined
-    // What has expired and is still counted is nobody's.
-    const isSwept = this.#seen.sweep()
+    // Expired messages that are still counted are nobody's.
+    const isSwept = this.sweep()
     if (this.#isFull) return 'full'
     return isSwept && this.#isCrowdedBy(digest) ? 'crowded' : undefined
   }
 
   get #isFull(): boolean {
-    return this.#seen.size >= this.#maxEntries
+    return this.size >= this.#maxEntries
   }
 
   #isCrowdedBy(digest: string): boolean {
     const max = this.#maxEntries
     const own = this.#senders.countOf(digest)
-    return own > max * FEW && isOverShare({ own, free: max - this.#seen.size, max })
+    return own > max * FEW && isOverShare({ own, free: max - this.size, max })
+  }
+}
+
+/**
+ * Counts the messages of each sender by their digests, so that those read from a file count too. Senders may share a count: a map
+ * would cost each message of a rare sender a third more memory.
+ */
+class SenderCounts implements KeyTally {
+  readonly #counts = new Uint32Array(COUNTS)
+  /** Nobody can choose whom to share a count with. */
+  readonly #secret = randomInt(2 ** 32)
+
+  countOf(digest: string): number {
+    return this.#counts[this.#placeOf(digest)] ?? 0
+  }
+
+  added(digest: string): void {
+    const place = this.#placeOf(digest)
+    this.#counts[place] = (this.#counts[place] ?? 0) + 1
+  }
+
+  removed(digest: string): void {
+    const place = this.#placeOf(digest)
+    this.#counts[place] = (this.#counts[place] ?? 0) - 1
+  }
+
+  /** FNV-1a of the sender. */
+  #placeOf(digest: string): number {
+    let place = this.#secret
+    for (let at = 0; at < SENDER_CHARS; at++) place = Math.imul(place ^ digest.charCodeAt(at), FNV_PRIME)
+    return (place ^ (place >>> 16)) & (COUNTS - 1)
   }
 }

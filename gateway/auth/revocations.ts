@@ -20,7 +20,7 @@ interface RevocationsOptions {
   readonly dataDir: string
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** By which tokens expire; default: `clock`. */
+  /** Tokens expire by it; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   /** How long sessions are remembered; default: as tokens live that live for 24 hours. */
   readonly lifetimeMs?: number | undefined
@@ -33,7 +33,7 @@ interface RevocationsOptions {
 }
 
 const MINUTE_MS = 60_000
-/** Where tokens live at most 24 h, as is the default. */
+/** For tokens that live 24 h at most, as is the default. */
 export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * MINUTE_MS
 
 /** How long an ended session is remembered: as its tokens can be accepted, whichever clock is ahead. */
@@ -56,12 +56,10 @@ const FORM: KeyForm = {
 
 /**
  * Sessions that ended before their tokens expired. Each is remembered as long as its tokens can live, in memory and in
- * `<dataDir>/revocations.ndjson`, so that it stays ended after a restart or `kill -9`. After that time the file replaces
- * `revocations.old.ndjson`, so at most twice as much is on disk.
+ * `<dataDir>/revocations.ndjson`, so that it stays ended after a restart or `kill -9`.
  */
-export class Revocations {
+export class Revocations extends RememberedKeys {
   readonly #onFault: (cause: string) => void
-  readonly #sessions: RememberedKeys
   readonly #group: SessionGroup | undefined
   /** Told of each session that ends here: the process that takes over from this one, or the one before it. */
   otherProcess: ((sid: string) => void) | undefined
@@ -70,32 +68,23 @@ export class Revocations {
   constructor(options: RevocationsOptions) {
     const { dataDir, clock, wallClock, onFault, onRemoved, group } = options
     const { lifetimeMs = REVOCATION_LIFETIME_MS } = options
+    const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
+    super({ lifetimeMs, clock, wallClock, store })
     this.#onFault = onFault
     this.#group = group
-    const store = { dataDir, name: 'revocations', form: FORM, reserve: true, onFault, onRemoved }
-    this.#sessions = new RememberedKeys({
-      lifetimeMs,
-      clock,
-      wallClock,
-      store,
-    })
     group?.rememberFor(lifetimeMs)
   }
 
   /** Changes how long sessions are remembered, those that have ended too. */
   rememberFor(lifetimeMs: number): void {
-    this.#sessions.lifetimeMs = lifetimeMs
+    this.lifetimeMs = lifetimeMs
     this.#group?.rememberFor(lifetimeMs)
-  }
-
-  get size(): number {
-    return this.#sessions.size
   }
 
   /** Whether the session has ended; false without a session. */
   isRevoked(sid: string | undefined): boolean {
     if (sid === undefined) return false
-    return this.#sessions.since(sid) !== undefined || this.#group?.has(sid) === true
+    return this.since(sid) !== undefined || this.#group?.has(sid) === true
   }
 
   /** Whether sessions that ended at other gateways are known, as far as they must be. */
@@ -103,19 +92,8 @@ export class Revocations {
     return this.#group?.isKnown !== false
   }
 
-  /** Whether every ended session would stay ended after a restart or a crash. */
-  get isSafe(): boolean {
-    return this.#sessions.isSafe
-  }
-
-  /** Whether the file can be written; if not, revocations go to the reserve while it has space. */
-  get isWritable(): boolean {
-    return this.#sessions.isWritable
-  }
-
   /**
-   * Ends a session at once; it is on disk when this returns. An id that no token can have is reported and
-   * ignored. Never throws.
+   * Ends a session at once; it is on disk when this returns. An id that no token can have is reported and ignored. Never throws.
    *
    * @returns false when it could not be written, so that a crash would undo it; `maintain` tries again
    */
@@ -126,21 +104,6 @@ export class Revocations {
     }
     this.#group?.publish(sid)
     this.otherProcess?.(sid)
-    return this.#sessions.add(sid)
-  }
-
-  /** Retries failed writes; to be called once a second and at the end. */
-  maintain(): void {
-    this.#sessions.maintain()
-  }
-
-  /** Another process ended a session. @param written whether it is in the file */
-  apply(sid: string, atMs: number, written: boolean): void {
-    this.#sessions.apply(sid, atMs, written)
-  }
-
-  /** Every session with the time it was revoked, oldest first. */
-  entries(): Iterable<readonly [sid: string, atMs: number]> {
-    return this.#sessions.entries()
+    return this.add(sid)
   }
 }

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { TokenFaultReason } from './tokens/token-fault.ts'
+import type { TokenFaultReason } from './tokens/verification.ts'
 
 /** A sliding window per key, for example the Counters of a limit. */
 interface FailureCounter {

@@ -1,7 +1,7 @@
-import { missingScope } from '../auth/held-scopes.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
+import { missingScope } from '../principal.ts'
 
 /**
  * Asks the shared store to count the request, so that it decides while the audit record is being written; `limit` waits for

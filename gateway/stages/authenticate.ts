@@ -1,6 +1,10 @@
 import type { Socket } from 'node:net'
-import { type AccessTokenReading, challenges, readAccessToken } from '../auth/tokens/authorization.ts'
-import { hasTokenParameter } from '../auth/tokens/token-parameter.ts'
+import {
+  type AccessTokenReading,
+  challenges,
+  hasTokenParameter,
+  readAccessToken,
+} from '../auth/tokens/authorization.ts'
 import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'

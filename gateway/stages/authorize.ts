@@ -1,10 +1,9 @@
-import { missingScope } from '../auth/held-scopes.ts'
 import { challenges, schemeOf } from '../auth/tokens/authorization.ts'
 import { quote } from '../auth/tokens/quote.ts'
 import type { StepUp } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import type { Principal } from '../principal.ts'
+import { missingScope, type Principal } from '../principal.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { Commit } from '../audit/commit/commit.ts'
 import { close } from './close.ts'
-import { occupy } from './occupy.ts'
 import { record } from './record.ts'
 import { makeExchange, makeGateway } from './stage.test-support.ts'
+import { takePermit } from './take-permit.ts'
 
 /** An exchange that is recorded and has its place. */
 function underWay(writable = true) {
@@ -12,7 +12,7 @@ function underWay(writable = true) {
   const { exchange, res } = makeExchange({ writable })
   made.gateway.load.inFlight.add(exchange)
   record(made.gateway, exchange)
-  occupy(made.gateway, exchange)
+  takePermit(made.gateway, exchange)
   return { ...made, exchange, res }
 }
 

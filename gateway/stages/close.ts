@@ -2,8 +2,8 @@ import { responseTo } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { vacate } from './occupy.ts'
 import { recordAtEnd } from './record.ts'
+import { releasePermit } from './take-permit.ts'
 
 /**
  * Ends an exchange, exactly once: API_RESPONSE, metrics, in-flight, spans. It runs before the last byte of a response is written
@@ -17,7 +17,7 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.closed) return
   exchange.closed = true
   gateway.load.inFlight.remove(exchange)
-  if (exchange.share !== undefined) vacate(gateway, exchange, exchange.share)
+  if (exchange.permitHolder !== undefined) releasePermit(gateway, exchange, exchange.permitHolder)
   if (exchange.delivery !== undefined)
     gateway.deliveries.end(exchange.delivery, statusCode >= 200 && statusCode < 300)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs

@@ -5,8 +5,7 @@ import type { Take } from '../limits/limiter.ts'
 import type { PendingTake } from '../limits/pending-take.ts'
 import type { LimitPolicy } from '../limits/table/limit-table.ts'
 import { rateLimit } from '../limits/table/rate-limit-fields.ts'
-import { type Refusal, refusal } from '../refusals.ts'
-import type { PendingRefusal } from './pending-refusal.ts'
+import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 

@@ -2,9 +2,8 @@ import { bounded, requestRecord } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
-import { type Refusal, refusal } from '../refusals.ts'
+import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 import { recordedTraceId } from '../tracing/trace.ts'
-import type { PendingRefusal } from './pending-refusal.ts'
 
 /** Requests without a route are recorded in few bytes: no limit applies to them. */
 const UNROUTED_PATH_CHARS = 256

@@ -119,7 +119,7 @@ export function makeArrival(request: HandMadeRequest = {}) {
     body: null,
     trailers: [],
     complete,
-    network: { permits: 0, isProxy: false },
+    network: { name: PEER, isProxy: false },
     whenComplete: () => completed.promise,
   }
   const res = new RecordedResponse()

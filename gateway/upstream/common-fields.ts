@@ -1,5 +1,4 @@
 import type { Field } from '../edge/syntax/field.ts'
-import { type WrittenFields, writtenFields } from './http1/written-fields.ts'
 
 /** Fields that several requests have in common, so that what is written of them is made once. Immutable. */
 export class CommonFields {
@@ -25,4 +24,46 @@ export class CommonFields {
 /** V8 keeps a text that was added up as its parts, and would put them together anew for each further request. */
 function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
+}
+
+/** Fields that belong to the connection: only outgoing-head.ts writes them. */
+const REFUSED: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'keep-alive',
+  'proxy-connection',
+  'transfer-encoding',
+  'upgrade',
+])
+
+/** Fields of a request as they are written, without the two that it is framed and routed by. */
+export interface WrittenFields {
+  /** Each with its CR LF. */
+  readonly lines: string
+  readonly host: string | undefined
+  readonly contentLength: string | undefined
+}
+
+/** @throws TypeError when they cannot be sent; the message names the reason. */
+export function writtenFields(fields: readonly Field[]): WrittenFields {
+  let lines = ''
+  let host: string | undefined
+  let contentLength: string | undefined
+  for (const { lower, value, line } of fields) {
+    if (REFUSED.has(lower)) throw new TypeError(`${lower} belongs to one connection`)
+    if (lower === 'host') host = theOnly('Host', host, value)
+    else if (lower === 'content-length') contentLength = theOnly('Content-Length', contentLength, value)
+    else lines += line
+  }
+  return { lines, host, contentLength }
+}
+
+/** @throws TypeError when both are there. */
+export function theOnly(
+  name: string,
+  one: string | undefined,
+  other: string | undefined,
+): string | undefined {
+  if (one !== undefined && other !== undefined) throw new TypeError(`more than one ${name}`)
+  return one ?? other
 }

@@ -1,24 +1,77 @@
-import { Deadlines } from '../edge/syntax/deadlines.ts'
+import { Deadlines, type Timed } from '../edge/syntax/deadlines.ts'
 import { Choice } from './balancing/choice.ts'
-import { createOrigins } from './balancing/origin.ts'
+import { createOrigins, type UpstreamsOptions } from './balancing/origin.ts'
 import { RetryBudget } from './balancing/retry-budget.ts'
-import { ConnectionPool } from './http1/connection-pool.ts'
+import { ConnectionPool } from './http1/http1-connection.ts'
 import { Http1Exchange } from './http1/http1-exchange.ts'
 import { Http2Exchange } from './http2/http2-exchange.ts'
-import { SessionPool } from './http2/session-pool.ts'
-import type { PoolOptions } from './pool.ts'
-import { type ClientState, PooledUpstreams } from './pooled-upstreams.ts'
+import { SessionPool } from './http2/upstream-session.ts'
+import type { Pool, PoolBounds, PoolOptions } from './pool.ts'
+import type { ClientState } from './pooled-exchange.ts'
 import { type Address, parseAddress } from './upstream-address.ts'
-import type { UpstreamClient } from './upstream-client.ts'
-import type { UpstreamsOptions } from './upstream-options.ts'
+import type { UpstreamCall, UpstreamRequest, UpstreamResponse, UpstreamTarget } from './upstream-client.ts'
 
-class Http1Upstreams extends PooledUpstreams<ConnectionPool> {}
-class Http2Upstreams extends PooledUpstreams<SessionPool> {}
+type Exchange = UpstreamCall & { begin(): void }
+
+/** Sends requests to the upstreams of one group. */
+export class UpstreamClient {
+  readonly state: ClientState<Pool<Timed>>
+  /** Trailers and calls that last can pass. */
+  readonly speaksHttp2: boolean
+  readonly #exchangeOf: (request: UpstreamRequest, response: UpstreamResponse) => Exchange
+  #closing: Promise<void> | undefined = undefined
+
+  constructor(
+    state: ClientState<Pool<Timed>>,
+    speaksHttp2: boolean,
+    exchangeOf: (request: UpstreamRequest, response: UpstreamResponse) => Exchange,
+  ) {
+    this.state = state
+    this.speaksHttp2 = speaksHttp2
+    this.#exchangeOf = exchangeOf
+  }
+
+  /** The upstreams, with what is known of each. */
+  get targets(): readonly UpstreamTarget[] {
+    return this.state.choice.origins
+  }
+
+  /** Never throws. Calls the response only after it has returned. */
+  send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
+    const exchange = this.#exchangeOf(request, response)
+    exchange.begin()
+    return exchange
+  }
+
+  /**
+   * New requests go to the successor, which `createUpstreams` made from this client. Connections to upstreams that it does not
+   * have are closed: idle ones at once, the others when their exchange ends. Earlier requests still go through this client.
+   */
+  handOver(successor: UpstreamClient, bounds: PoolBounds): void {
+    const kept = new Set(successor.state.choice.origins.map(({ pool }) => pool))
+    for (const { pool } of this.state.choice.origins) {
+      if (kept.has(pool)) pool.bound(bounds)
+      else void pool.close()
+    }
+  }
+
+  /** Hands over to nobody: earlier requests still go through this client. */
+  retire(): void {
+    for (const { pool } of this.state.choice.origins) void pool.close()
+  }
+
+  /** Closes idle connections at once and the others when their exchange ends. */
+  close(): Promise<void> {
+    const { choice } = this.state
+    this.state.closed = true
+    this.#closing ??= Promise.all(choice.origins.map(({ pool }) => pool.close())).then(() => undefined)
+    return this.#closing
+  }
+}
 
 /**
- * The client for all configured upstreams: HTTP/1.1 over TCP, TLS or a Unix socket, or HTTP/2 over TCP or TLS.
- *
- * A request that finds every connection in use fails at once as `unreachable`.
+ * The client for all configured upstreams: HTTP/1.1 over TCP, TLS or a Unix socket, or HTTP/2 over TCP or TLS. A request that
+ * finds every connection in use fails at once as `unreachable`.
  *
  * @param before a client of other options. Upstreams that it has too keep their connections and their health. It is not
  * changed until it hands over.
@@ -26,23 +79,21 @@ class Http2Upstreams extends PooledUpstreams<SessionPool> {}
  */
 export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {
   const addresses = options.urls.map(parseAddress)
-  const ofHttp2 = addresses.filter(({ isHttp2 }) => isHttp2).length
-  if (ofHttp2 === 0) {
-    const known = before instanceof Http1Upstreams ? before.state : undefined
-    return new Http1Upstreams(
-      stateOf(addresses, options, { known, Pool: ConnectionPool }),
-      Http1Exchange,
-      false,
-    )
+  const isHttp2 = addresses[0]?.isHttp2 === true
+  if (addresses.some((address) => address.isHttp2 !== isHttp2))
+    throw new TypeError('upstreams of HTTP/1.1 and of HTTP/2 in one group')
+  const known = before?.speaksHttp2 === isHttp2 ? before.state : undefined
+  if (isHttp2) {
+    const state = stateOf(addresses, options, { known, Pool: SessionPool })
+    return new UpstreamClient(state, true, (request, response) => new Http2Exchange(state, request, response))
   }
-  if (ofHttp2 < addresses.length) throw new TypeError('upstreams of HTTP/1.1 and of HTTP/2 in one group')
-  const known = before instanceof Http2Upstreams ? before.state : undefined
-  return new Http2Upstreams(stateOf(addresses, options, { known, Pool: SessionPool }), Http2Exchange, true)
+  const state = stateOf(addresses, options, { known, Pool: ConnectionPool })
+  return new UpstreamClient(state, false, (request, response) => new Http1Exchange(state, request, response))
 }
 
 interface StateSources<OwnPool> {
-  /** The state of the client before. */
-  readonly known: ClientState<OwnPool> | undefined
+  /** The state of a client before, with pools of the same kind. */
+  readonly known: ClientState<unknown> | undefined
   readonly Pool: new (options: PoolOptions) => OwnPool
 }
 
@@ -52,13 +103,14 @@ function stateOf<OwnPool>(
   { known, Pool }: StateSources<OwnPool>,
 ): ClientState<OwnPool> {
   const { clock, headersMs, policy, onRetry = () => undefined } = options
-  const deadlines = known?.deadlines ?? new Deadlines(clock)
+  const before = known as ClientState<OwnPool> | undefined
+  const deadlines = before?.deadlines ?? new Deadlines(clock)
   const origins = createOrigins(addresses, options, {
-    known: known?.choice.origins,
+    known: before?.choice.origins,
     createPool: (address, health) => new Pool({ ...options, address, health, deadlines }),
   })
   const retry = policy?.retry
-  const budget = known?.retries
+  const budget = before?.retries
   return {
     clock,
     headersMs,

@@ -1,7 +1,8 @@
 import type { HealthCheckSettings } from '../config/upstreams/upstream-group.ts'
 import { Field } from '../edge/syntax/field.ts'
 import type { Health } from './balancing/health.ts'
-import type { UpstreamClient, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
+import type { UpstreamClient } from './create-upstreams.ts'
+import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 /** The body of a good check is read so far, so that its connection can be used for the next. */
 const MAX_BODY_BYTES = 64 * 1024

@@ -1,20 +1,30 @@
 import { revokedSessions } from '../edge/rules/response-headers.ts'
-import type { Timed } from '../edge/syntax/deadlines.ts'
+import type { Deadlines, Timed } from '../edge/syntax/deadlines.ts'
 import type { Field } from '../edge/syntax/field.ts'
+import type { Choice } from './balancing/choice.ts'
 import { CountedAttempts } from './balancing/counted-attempts.ts'
 import type { Origin } from './balancing/origin.ts'
-import { isOfUpstream, isRepeatable, mayRetry } from './balancing/retry.ts'
-import type { RetryBudget } from './balancing/retry-budget.ts'
+import { isOfUpstream, isRepeatable, mayRetry, type RetryBudget } from './balancing/retry-budget.ts'
 import type { ConnectError } from './open-connection.ts'
 import type { Pool } from './pool.ts'
-import type { ClientState } from './pooled-upstreams.ts'
-import { stepTimeout, totalTimeout, type WaitedFor } from './timeout-faults.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 export const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
 export const NEVER = Number.POSITIVE_INFINITY
 const NONE_TRIED: readonly never[] = []
+
+/** What all exchanges of an upstream client share. Times in milliseconds. */
+export interface ClientState<OwnPool> {
+  readonly clock: () => number
+  readonly headersMs: number
+  readonly choice: Choice<Origin<OwnPool>>
+  /** Undefined: no response makes a request go out again. */
+  readonly retries: RetryBudget | undefined
+  readonly deadlines: Deadlines
+  /** No exchange starts any more. Written by `close`. */
+  closed: boolean
+}
 
 /**
  * One request and its response, retried on another connection where that is safe. The same object is the call that the
@@ -313,4 +323,52 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
 
 function continueReading(exchange: { continueReading(): void }): void {
   exchange.continueReading()
+}
+
+/** Who must act next: the upstream, the receiver of its response, or the sender of the request body. Nobody: it is coming. */
+type WaitedFor = 'upstream' | 'receiver' | 'sender' | 'nobody'
+
+const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent', nobody: 'timeout' } as const
+const WORDS = {
+  upstream: 'the upstream was waited for',
+  receiver: 'the receiver held the response back',
+  sender: 'the rest of the request body was waited for',
+  nobody: 'the response was still coming',
+} as const
+
+/** The total time ran out: blames the side that had to act next. */
+function totalTimeout(
+  { totalMs, isTotalOfClient }: Pick<UpstreamRequest, 'totalMs' | 'isTotalOfClient'>,
+  waitedFor: WaitedFor,
+): UpstreamFault {
+  const kind = KINDS[waitedFor]
+  const cause = `not over within ${totalMs} ms: ${WORDS[waitedFor]}`
+  return isTotalOfClient === true || waitedFor === 'nobody'
+    ? { kind, cause, isNeutral: true }
+    : { kind, cause }
+}
+
+/** One step of the exchange took too long: blames the upstream, unless the body is missing that it may need to go on. */
+export function stepTimeout(step: {
+  readonly headReceived: boolean
+  /** The request body is still being sent. */
+  readonly sending: boolean
+  /** All that has come of it has been taken. */
+  readonly awaitsSender: boolean
+  readonly headersMs: number
+  readonly idleMs: number
+}): UpstreamFault {
+  const { headReceived, sending, awaitsSender, headersMs, idleMs } = step
+  if (headReceived && awaitsSender) {
+    return {
+      kind: 'unsent',
+      cause: `neither more of the request body nor of the response within ${idleMs} ms`,
+    }
+  }
+  const cause = headReceived
+    ? `no piece of the body within ${idleMs} ms`
+    : sending
+      ? `nothing of the request body was taken within ${idleMs} ms`
+      : `no head within ${headersMs} ms`
+  return { kind: 'timeout', cause }
 }

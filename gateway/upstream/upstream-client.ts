@@ -108,25 +108,3 @@ export interface UpstreamTarget {
   readonly health: Health
   readonly breaker: CircuitBreaker | undefined
 }
-
-export interface UpstreamClient {
-  /** Trailers and calls that last can pass. */
-  readonly speaksHttp2: boolean
-  /** Where requests go, with what is known of each. */
-  readonly targets: readonly UpstreamTarget[]
-  /** Never throws. Calls the response only after it has returned. */
-  send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall
-  /**
-   * New requests go to the successor, which `createUpstreams` made from this client. Connections to upstreams that it does not
-   * have are closed: idle ones at once, the others when their exchange ends. Requests that began before still go through this
-   * client.
-   */
-  handOver(
-    successor: UpstreamClient,
-    bounds: { readonly connectMs: number; readonly maxConnections: number },
-  ): void
-  /** Like a hand-over to nobody: requests that began before still go through this client. */
-  retire(): void
-  /** Closes idle connections at once and the others when their exchange ends. */
-  close(): Promise<void>
-}

@@ -5,12 +5,10 @@ import type { Field } from '../edge/syntax/field.ts'
 import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
 import type { RetryOutcome } from './balancing/retry-budget.ts'
-import { createUpstreams } from './create-upstreams.ts'
-import { GroupPermits } from './group-permits.ts'
+import { createUpstreams, type UpstreamClient } from './create-upstreams.ts'
 import { type CheckTimers, HealthCheck } from './health-check.ts'
 import type { PoolBounds } from './pool.ts'
-import type { UpstreamClient } from './upstream-client.ts'
-import type { Share } from './upstream-permits.ts'
+import { UpstreamPermits } from './upstream-permits.ts'
 import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
 /** What is told of groups, each change once. */
@@ -62,7 +60,7 @@ export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
   /** Permits of the groups with a bound. */
-  readonly #permits = new Map<string, GroupPermits<Share>>()
+  readonly #permits = new Map<string, UpstreamPermits>()
   /** By what they judge. Begun by `start`. */
   readonly #checks = new Map<Health, Checked>()
 
@@ -79,8 +77,7 @@ export class UpstreamGroups {
     for (const { name, maxInFlight } of options.groups) {
       if (maxInFlight === undefined) continue
       // What is in flight goes on to count.
-      const permits = before?.permitsOf(name) ?? new GroupPermits(maxInFlight)
-      this.#permits.set(name, permits)
+      this.#permits.set(name, before?.permitsOf(name) ?? new UpstreamPermits(maxInFlight))
     }
   }
 
@@ -92,7 +89,7 @@ export class UpstreamGroups {
   }
 
   /** Undefined: the group has no bound of its own. */
-  permitsOf(name: string): GroupPermits<Share> | undefined {
+  permitsOf(name: string): UpstreamPermits | undefined {
     return this.#permits.get(name)
   }
 

@@ -5,8 +5,7 @@ import { importKey } from '../keys/verification-key.ts'
 import type { ReplayFault, ReplayGuard } from '../replay.ts'
 import type { JsonObject, Jws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
-import { type ProofClaims, readProof } from './dpop-proof.ts'
-import { type Htu, readHtu } from './htu.ts'
+import { type Htu, type ProofClaims, readHtu, readProof } from './dpop-proof.ts'
 import type { Nonces } from './nonces.ts'
 
 /**

@@ -4,7 +4,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import fc from 'fast-check'
 import { challenges, readAccessToken, schemeOf } from './authorization.ts'
-import { tokenFault } from './token-fault.ts'
+import { tokenFault } from './verification.ts'
 
 for (const [value, expected] of [
   [undefined, 'missing'],

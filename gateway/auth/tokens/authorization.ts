@@ -1,5 +1,4 @@
 import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
-import { ownText } from './own-text.ts'
 
 /** The two schemes that present an access token. */
 export type Scheme = 'bearer' | 'dpop'
@@ -97,4 +96,37 @@ function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: C
 
 function quotable(text: string): string {
   return text.replace(NOT_IN_ATTRIBUTE, '')
+}
+
+/**
+ * The same ASCII text in memory of its own. V8 keeps a part of a text as a reference to the whole: a token that is remembered
+ * would keep all of the request's head that it came with.
+ */
+export function ownText(ascii: string): string {
+  return Buffer.from(ascii, 'latin1').toString('latin1')
+}
+
+const PLAIN = /[?&;]access_token(?:[=&;]|$)/i
+const PARAMETER_NAMES = /[?&;]([^=&;]*)/g
+
+/**
+ * Whether a query has an access token among its parameters (RFC 6750 section 2.3), however the name is encoded. The
+ * same text within a value, such as a link, does not count.
+ *
+ * @param query with its question mark
+ */
+export function hasTokenParameter(query: string): boolean {
+  if (PLAIN.test(query)) return true
+  if (!query.includes('%')) return false
+  for (const [, name = ''] of query.matchAll(PARAMETER_NAMES)) {
+    if (name.includes('%') && withoutOctets(name) === 'access_token') return true
+  }
+  return false
+}
+
+/** Decodes the octets of ASCII characters; the name has no others. */
+function withoutOctets(name: string): string {
+  return name
+    .replace(/%([0-7][0-9a-f])/gi, (_octet, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))
+    .toLowerCase()
 }

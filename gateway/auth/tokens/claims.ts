@@ -5,7 +5,7 @@ import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
 import { isMachine } from './dialect.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
-import { type TokenFault, tokenFault } from './token-fault.ts'
+import { type TokenFault, tokenFault } from './verification.ts'
 
 export interface ClaimRules {
   /** Must equal `iss`. */

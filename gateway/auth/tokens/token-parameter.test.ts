@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { hasTokenParameter } from './token-parameter.ts'
+import { hasTokenParameter } from './authorization.ts'
 
 test('a token in the query is seen in whatever way its name is encoded', () => {
   const spelt = fc.array(fc.integer({ min: 0, max: 3 }), { minLength: 12, maxLength: 12 }).map((ways) =>

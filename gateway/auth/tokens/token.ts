@@ -1,9 +1,9 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import { ownText } from './authorization.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
-import { ownText } from './own-text.ts'
 import { quote } from './quote.ts'
-import { type TokenFault, tokenFault } from './token-fault.ts'
+import { type TokenFault, tokenFault } from './verification.ts'
 
 /** The parts of a token that are read before it is verified. */
 export interface ParsedToken {

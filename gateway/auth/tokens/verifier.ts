@@ -9,8 +9,7 @@ import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
 import { quote } from './quote.ts'
 import { issuerNamed, type ParsedToken, parseToken } from './token.ts'
-import { tokenFault } from './token-fault.ts'
-import type { Verification, VerifiedToken } from './verification.ts'
+import { tokenFault, type Verification, type VerifiedToken } from './verification.ts'
 
 interface TokenVerifierOptions {
   /** The accepted issuers; their names differ. */

@@ -29,24 +29,10 @@ export class ClientNetwork implements Slotted {
   readonly connections = new Slots<AcceptedConnection>()
   /** How many places its connections of HTTP/2 have beside their own. */
   streams = 0
-  readonly #left: (network: ClientNetwork) => void
-  #permits = 0
 
-  /** @param left called when it has neither connections nor permits any more */
-  constructor(name: string, isProxy: boolean, left: (network: ClientNetwork) => void) {
+  constructor(name: string, isProxy: boolean) {
     this.name = name
     this.isProxy = isProxy
-    this.#left = left
-  }
-
-  /** How many upstream permits its requests hold, also those whose connection is closed. Written by the handler. */
-  get permits(): number {
-    return this.#permits
-  }
-
-  set permits(count: number) {
-    this.#permits = count
-    if (count === 0 && this.connections.size === 0) this.#left(this)
   }
 
   /** What it has of the common room; nothing without a connection, whose streams are about to end. */
@@ -57,8 +43,8 @@ export class ClientNetwork implements Slotted {
 }
 
 /**
- * The networks that have connections, in rows by how many they have, streams included, and those that have only permits.
- * Every operation takes constant time, because the search for an idle connection looks at a bounded number only.
+ * The networks that have connections, in rows by how many they have, streams included. Every operation takes constant time,
+ * because the search for an idle connection looks at a bounded number only.
  */
 export class ClientNetworks {
   readonly #byName = new Map<string, ClientNetwork>()
@@ -85,15 +71,11 @@ export class ClientNetworks {
     return this.#largest
   }
 
-  /** Kept only while it has connections or permits: use it at once. */
+  /** Kept only while it has connections: use it at once. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
     // Apart: after an edit of `trustedProxies` the open connections of an address are of the other kind.
     const name = isProxy ? `proxy ${address}` : address
-    return this.#byName.get(name) ?? new ClientNetwork(name, isProxy, this.#forget)
-  }
-
-  readonly #forget = (network: ClientNetwork): void => {
-    if (this.#byName.get(network.name) === network) this.#byName.delete(network.name)
+    return this.#byName.get(name) ?? new ClientNetwork(name, isProxy)
   }
 
   add(connection: AcceptedConnection): void {
@@ -113,8 +95,8 @@ export class ClientNetworks {
     network.connections.remove(connection)
     this.#size--
     this.#joinRow(network)
-    // Closing its connections must not give an address its share anew.
-    if (network.connections.size === 0 && network.permits === 0) this.#forget(network)
+    const isLast = network.connections.size === 0 && this.#byName.get(network.name) === network
+    if (isLast) this.#byName.delete(network.name)
   }
 
   addStream(network: ClientNetwork): void {

@@ -1,7 +1,7 @@
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { METHODS_WITH_BODY } from '../../upstream/request-body.ts'
-import { firstByteOrEnd, mayEndEmpty } from './empty-end.ts'
+import { firstByteOrEnd, mayEndEmpty } from './whole-body.ts'
 
 /** Longest body that is awaited: enough for a form or a JSON document. */
 const MAX_BYTES = 16 * 1024

@@ -12,9 +12,8 @@ import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../ed
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { firstByteOrEnd, mayEndEmpty } from './empty-end.ts'
 import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
-import { readWholeBody } from './whole-body.ts'
+import { firstByteOrEnd, mayEndEmpty, readWholeBody } from './whole-body.ts'
 
 const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })

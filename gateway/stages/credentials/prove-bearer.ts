@@ -2,12 +2,16 @@ import type { ProofFault } from '../../auth/possession/dpop.ts'
 import { provePossession } from '../../auth/possession/possession.ts'
 import { mayBeGuess } from '../../auth/throttle.ts'
 import { challenges, type readAccessToken, type Scheme, schemeOf } from '../../auth/tokens/authorization.ts'
-import { type TokenFault, tokenFault } from '../../auth/tokens/token-fault.ts'
-import type { Verification, VerifiedToken } from '../../auth/tokens/verification.ts'
+import {
+  type TokenFault,
+  tokenFault,
+  type Verification,
+  type VerifiedToken,
+} from '../../auth/tokens/verification.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { certificateOf } from './connection-certificate.ts'
+import { certificateOf } from './prove-certificate.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {

@@ -7,7 +7,6 @@ import { type Refusal, refusal } from '../../refusals.ts'
 import { subjectOf } from '../../tls/clients/certificate-names.ts'
 import { isIssuedBy } from '../../tls/clients/client-issuers.ts'
 import { type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
-import { certificateOf } from './connection-certificate.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
 
@@ -82,4 +81,14 @@ function isFromItsIssuer(
 ): boolean {
   const issuers = clients.table.issuers.get(principal.client ?? '')
   return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
+}
+
+/**
+ * The client certificate of the connection, with its present verdict; undefined without one. A client whose certificate this
+ * connection can never prove is asked to connect anew.
+ */
+export function certificateOf(gateway: Gateway, { secure, res }: Exchange): PeerCertificate | undefined {
+  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
+  if (peer?.mayPassAnew === true) res.retireConnection()
+  return peer
 }

@@ -5,10 +5,10 @@ import { Field } from '../../edge/syntax/field.ts'
 import type { Gateway } from '../../gateway.ts'
 import type { UpstreamRequest } from '../../upstream/upstream-client.ts'
 import { forward } from '../forward.ts'
-import { occupy } from '../occupy.ts'
 import { closeAbandoned } from '../open.ts'
 import { record } from '../record.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from '../stage.test-support.ts'
+import { takePermit } from '../take-permit.ts'
 import type { Forwarding } from './forwarding.ts'
 
 type Request = Parameters<typeof makeExchange>[0]
@@ -36,7 +36,7 @@ function forwarded(request: Request = {}, revocations: object = {}, speaksHttp2 
   }
   exchange.route = makeRoute({ client: { send, speaksHttp2 } })
   record(made.gateway, exchange)
-  occupy(made.gateway, exchange)
+  takePermit(made.gateway, exchange)
   forward(made.gateway, exchange)
   return {
     ...made,

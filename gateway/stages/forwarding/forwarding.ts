@@ -13,13 +13,11 @@ import type {
   UpstreamFaultKind,
   UpstreamResponse,
 } from '../../upstream/upstream-client.ts'
-import type { Share } from '../../upstream/upstream-permits.ts'
 import { close } from '../close.ts'
-import { vacate } from '../occupy.ts'
 import { giveUp } from '../response/refuse.ts'
 import { writeHead } from '../response/write-response.ts'
-import { lapseOf } from './lapse.ts'
-import { openTunnel } from './tunnel.ts'
+import { releasePermit } from '../take-permit.ts'
+import { lapseOf, openTunnel } from './tunnel.ts'
 
 /** RFC 8288 section 3, as far as an early hint needs it. Each character fits one place only: no value takes long to refuse. */
 const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
@@ -60,7 +58,7 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
 
 /** What an exchange keeps after its client has disconnected. */
 interface Orphaned {
-  readonly share: Share
+  readonly permitHolder: string
   readonly timer: NodeJS.Timeout
 }
 
@@ -200,18 +198,18 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
    * for a moment: disconnecting early must not keep a session alive. A request that changes nothing is cancelled.
    */
   clientGone(): void {
-    const { req, share, grpcStatus } = this.#exchange
+    const { req, permitHolder, grpcStatus } = this.#exchange
     // A client of gRPC that cancels its call means the service.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     const { load } = this.#gateway
-    if (!mayHaveActed || this.#status !== 0 || share === undefined || load.phase === 'over') {
+    if (!mayHaveActed || this.#status !== 0 || permitHolder === undefined || load.phase === 'over') {
       this.abort()
       return
     }
-    this.#exchange.share = undefined
+    this.#exchange.permitHolder = undefined
     load.orphans.add(this)
-    this.#orphaned = { share, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
+    this.#orphaned = { permitHolder, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
   }
 
   fault({ kind, cause, retryAfterMs }: UpstreamFault): void {
@@ -231,7 +229,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (this.#orphaned === undefined) return
     clearTimeout(this.#orphaned.timer)
     this.#gateway.load.orphans.delete(this)
-    vacate(this.#gateway, this.#exchange, this.#orphaned.share)
+    releasePermit(this.#gateway, this.#exchange, this.#orphaned.permitHolder)
     this.#orphaned = undefined
   }
 

@@ -1,4 +1,5 @@
 import type { Duplex } from 'node:stream'
+import type { Lapse } from '../../edge/http1/tunnels/tunnels.ts'
 import { upgradeHead } from '../../edge/http1/tunnels/websocket.ts'
 import { isTrusted } from '../../edge/rules/client-address.ts'
 import { networkOf } from '../../edge/rules/network.ts'
@@ -7,11 +8,11 @@ import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
+import { peerOf } from '../../tls/clients/peer.ts'
 import { traceIdOf } from '../../tracing/trace.ts'
 import { refuseAuthentication } from '../authorize.ts'
 import { close } from '../close.ts'
 import { withMandatory } from '../response/write-response.ts'
-import { hasGoodCertificate, lapseOf } from './lapse.ts'
 
 /** The maximum number of tunnels is open. */
 export const NO_TUNNEL_FREE = refusal('overloaded', {
@@ -73,4 +74,23 @@ function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expir
 function callerOf({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange) {
   const isProxy = viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
   return isProxy ? undefined : networkOf(address)
+}
+
+/**
+ * Why the caller's credential is no longer valid; undefined while it is.
+ *
+ * @param hadCertificate the connection's client certificate was good when the request came
+ */
+export function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
+  const { principal } = exchange
+  if (principal !== undefined) {
+    if (gateway.revocations.isRevoked(principal.session)) return 'session_revoked'
+    if (principal.expiresAtMs !== undefined && gateway.clock() >= principal.expiresAtMs)
+      return 'token_expired'
+  }
+  return hadCertificate && !hasGoodCertificate(gateway, exchange) ? 'certificate_refused' : undefined
+}
+
+function hasGoodCertificate(gateway: Gateway, { secure }: Exchange): boolean {
+  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock())?.authorized === true
 }

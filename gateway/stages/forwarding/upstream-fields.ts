@@ -11,8 +11,7 @@ import type { Gateway } from '../../gateway.ts'
 import type { Principal } from '../../principal.ts'
 import { clientCertHeader, isClientCertHeader } from '../../tls/clients/certificate-names.ts'
 import { CommonFields } from '../../upstream/common-fields.ts'
-import { certificateOf } from '../credentials/connection-certificate.ts'
-import { tellRemoved } from './removed-headers.ts'
+import { certificateOf } from '../credentials/prove-certificate.ts'
 
 /**
  * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
@@ -303,4 +302,26 @@ function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: 
   const peer = certificateOf(gateway, exchange)
   if (peer?.authorized === true) fields.push(new Field('Client-Cert', clientCertHeader(peer.der)))
   return false
+}
+
+/** What was told of each route. Bounded: names of headers that clients make up are told by their family. */
+const TOLD = new WeakMap<object, Set<string>>()
+
+/** Logs the first removal of each header by each route. @param removed names for the log */
+function tellRemoved(
+  { log }: Pick<Gateway, 'log'>,
+  { requestId, route }: Pick<Exchange, 'requestId' | 'route'>,
+  removed: ReadonlySet<string>,
+): void {
+  if (route === undefined) return
+  let told = TOLD.get(route)
+  if (told === undefined) {
+    told = new Set()
+    TOLD.set(route, told)
+  }
+  for (const header of removed) {
+    if (told.has(header)) continue
+    told.add(header)
+    log.info({ requestId, route: route.path, header }, 'a request header is removed')
+  }
 }

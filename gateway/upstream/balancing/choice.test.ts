@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
 import { parseAddress } from '../upstream-address.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
 import { Choice } from './choice.ts'
 import { NO_PROBE } from './circuit-breaker.ts'
-import { createOrigins, type Origin } from './origin.ts'
+import { createOrigins, type Origin, type UpstreamsOptions } from './origin.ts'
 
 const BREAKER: BreakerSettings = {
   failures: 1,

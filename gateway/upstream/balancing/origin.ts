@@ -1,11 +1,40 @@
 import { isDeepStrictEqual } from 'node:util'
+import type { UpstreamPolicy } from '../../config/upstreams/upstream-group.ts'
 import type { Address } from '../upstream-address.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
-import { CircuitBreaker } from './circuit-breaker.ts'
+import type { UpstreamTlsTerms } from '../upstream-tls.ts'
+import { type BreakerState, CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
+import type { RetryOutcome } from './retry-budget.ts'
 
 /** The share of its requests that a target gets when it has just recovered. */
 const SMALLEST_SHARE = 0.1
+
+/** What the upstream client is made with. Times in milliseconds. */
+export interface UpstreamsOptions {
+  /**
+   * At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`; or of `h2c://host:port`, `h2://host:port`, not
+   * mixed with those.
+   */
+  readonly urls: readonly string[]
+  /** For making a connection. */
+  readonly connectMs: number
+  /** From the request sent until the head of the response. */
+  readonly headersMs: number
+  /** To each upstream. */
+  readonly maxConnections: number
+  /** Monotonic. */
+  readonly clock: () => number
+  /** Called on each change; every upstream starts healthy. */
+  readonly onHealth: (upstream: string, healthy: boolean) => void
+  /** Default: nothing beyond the passive rules. Active checks are made by `UpstreamGroups`. */
+  readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
+  /** With `https://` and `h2://` URLs. Default: what Node trusts. */
+  readonly tls?: UpstreamTlsTerms | undefined
+  /** Called on each change; every breaker starts closed. */
+  readonly onBreaker?: (upstream: string, state: BreakerState) => void
+  /** What came of a retry that the policy asks for. */
+  readonly onRetry?: (outcome: RetryOutcome) => void
+}
 
 /** One upstream and its state. */
 export interface Origin<Pool = unknown> {

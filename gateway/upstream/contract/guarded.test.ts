@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import type { BreakerSettings, RetrySettings } from '../../config/upstreams/upstream-group.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
+import type { UpstreamsOptions } from '../balancing/origin.ts'
 import {
   bodyOf,
   itInBytes,

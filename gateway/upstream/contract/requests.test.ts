@@ -6,7 +6,7 @@ import { PassThrough, Readable } from 'node:stream'
 import { describe, it } from 'node:test'
 import { fieldsOf } from '../../edge/syntax/field.ts'
 import { CommonFields } from '../common-fields.ts'
-import type { UpstreamClient } from '../upstream-client.ts'
+import type { UpstreamClient } from '../create-upstreams.ts'
 import {
   bodyOf,
   ok,

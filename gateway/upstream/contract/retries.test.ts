@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
-import type { UpstreamsOptions } from '../upstream-options.ts'
+import type { UpstreamsOptions } from '../balancing/origin.ts'
 import {
   bodyOf,
   ok,

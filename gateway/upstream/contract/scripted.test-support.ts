@@ -5,15 +5,9 @@ import type { Duplex } from 'node:stream'
 import { it, type TestContext } from 'node:test'
 import { createServer as createTlsServer, type TlsOptions } from 'node:tls'
 import { type Field, fieldsOf } from '../../edge/syntax/field.ts'
-import { createUpstreams } from '../create-upstreams.ts'
-import type {
-  UpstreamCall,
-  UpstreamClient,
-  UpstreamFault,
-  UpstreamRequest,
-  UpstreamResponse,
-} from '../upstream-client.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
+import type { UpstreamsOptions } from '../balancing/origin.ts'
+import { createUpstreams, type UpstreamClient } from '../create-upstreams.ts'
+import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from '../upstream-client.ts'
 import { serveStreams } from './scripted-streams.test-support.ts'
 
 /** One request as it came over the wire. */

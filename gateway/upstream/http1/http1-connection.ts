@@ -2,7 +2,8 @@ import type { Socket } from 'node:net'
 import { type BodyReceiver, copyOf, ReadBuffer } from '../../edge/bodies/read-buffers.ts'
 import type { Timed } from '../../edge/syntax/deadlines.ts'
 import type { Field } from '../../edge/syntax/field.ts'
-import { type ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
+import { type ConnectError, openConnection } from '../open-connection.ts'
+import { Pool } from '../pool.ts'
 import { hasReadBody } from '../request-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
@@ -13,19 +14,6 @@ const KEEP_ALIVE_MS = 4000
 /** We close this much earlier than the server announces, so that no request meets its closing. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
-
-/** What a connection tells its owner, which is the pool. */
-export interface ConnectionOwner extends ConnectionTarget {
-  readonly clock: () => number
-  connected(): void
-  /** The connection could not be made. Not called when we aborted the attempt. */
-  connectFailed(): void
-  /** The connection can take another exchange. */
-  free(connection: Http1Connection): void
-  /** The connection takes no further exchange. */
-  retired(connection: Http1Connection): void
-  closed(): void
-}
 
 /** The exchange that uses a connection. `nowMs`: the connection's clock, read once for each piece received. */
 export interface ConnectionUser extends PendingRequest, BodyReceiver {
@@ -46,7 +34,7 @@ export class Http1Connection implements Timed, ResponseReader {
   slot = -1
   /** When the idle connection is closed, on the clock. */
   idleUntilMs = Number.POSITIVE_INFINITY
-  readonly #owner: ConnectionOwner
+  readonly #pool: ConnectionPool
   readonly #parser = new ResponseParser(this)
   readonly socket: Socket
   #user: ConnectionUser | undefined = undefined
@@ -66,13 +54,13 @@ export class Http1Connection implements Timed, ResponseReader {
   #upgraded: UpgradedStream | undefined = undefined
   #error: NodeJS.ErrnoException | undefined = undefined
 
-  constructor(owner: ConnectionOwner) {
-    this.#owner = owner
-    this.socket = openConnection(owner, {
+  constructor(pool: ConnectionPool) {
+    this.#pool = pool
+    this.socket = openConnection(pool, {
       onread: { buffer: () => this.#buffer.next(), callback: (length) => this.#received(length) },
       connected: () => {
         this.#connected = true
-        owner.connected()
+        pool.connected()
         this.#user?.connected()
       },
       failed: (error) => this.#connectFailed(error),
@@ -178,7 +166,7 @@ export class Http1Connection implements Timed, ResponseReader {
   }
 
   #read(bytes: Buffer, length: number): void {
-    this.#nowMs = this.#owner.clock()
+    this.#nowMs = this.#pool.clock()
     let at = length
     try {
       at = this.#parser.read(bytes, 0, length)
@@ -211,7 +199,7 @@ export class Http1Connection implements Timed, ResponseReader {
       this.#user = undefined
       this.idleUntilMs = this.#nowMs + this.#keepAliveMs()
       this.#resumeSocket()
-      this.#owner.free(this)
+      this.#pool.free(this)
     }
     user?.ended()
   }
@@ -233,7 +221,7 @@ export class Http1Connection implements Timed, ResponseReader {
     const upgraded = new UpgradedStream(this.socket)
     this.#upgraded = upgraded
     if (from < to) upgraded.receive(bytes, from, to)
-    this.#owner.closed()
+    this.#pool.closed()
     user?.switched(this.#parser.fields, upgraded)
   }
 
@@ -258,7 +246,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #closed(): void {
     this.#buffer.release()
     if (this.#upgraded !== undefined) return
-    this.#owner.closed()
+    this.#pool.closed()
     if (this.#hasEnded && this.#unread !== undefined) return
     const error = this.#error
     const cause = error === undefined ? 'the connection was closed' : `${error.code}: ${error.message}`
@@ -268,7 +256,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #connectFailed(error: ConnectError): void {
     const user = this.#user
     // An attempt that we gave up says nothing about the upstream.
-    if (!this.#retired) this.#owner.connectFailed()
+    if (!this.#retired) this.#pool.connectFailed()
     this.destroy()
     user?.connectFailed(error)
   }
@@ -284,6 +272,51 @@ export class Http1Connection implements Timed, ResponseReader {
     this.#unread = undefined
     if (this.#retired) return
     this.#retired = true
-    this.#owner.retired(this)
+    this.#pool.retired(this)
+  }
+}
+
+/** The connections of HTTP/1.1 to one upstream. */
+export class ConnectionPool extends Pool<Http1Connection> {
+  /** The last used is used first, so that the others reach their idle timeout. */
+  readonly #idle: Http1Connection[] = []
+  /** Connecting, in use or idle. */
+  #open = 0
+
+  lease(fresh: boolean, nowMs: number): Http1Connection | undefined {
+    while (!fresh) {
+      const connection = this.#idle.at(-1)
+      if (connection === undefined) break
+      if (nowMs < connection.idleUntilMs) return this.#idle.pop()
+      connection.destroy()
+    }
+    return this.#open < this.maxConnections ? this.#connect() : this.#idle.pop()
+  }
+
+  connected(): void {
+    this.health.connected()
+  }
+
+  /** The connection can take another exchange. */
+  free(connection: Http1Connection): void {
+    if (this.isClosing) connection.destroy()
+    else this.#idle.push(connection)
+  }
+
+  /** The connection takes no further exchange. */
+  retired(connection: Http1Connection): void {
+    this.#open -= 1
+    this.deadlines.remove(connection)
+    const at = this.#idle.lastIndexOf(connection)
+    if (at >= 0) this.#idle.splice(at, 1)
+  }
+
+  protected retireAll(): void {
+    for (const connection of this.#idle.splice(0)) connection.destroy()
+  }
+
+  #connect(): Http1Connection {
+    this.#open += 1
+    return this.opened(new Http1Connection(this))
   }
 }

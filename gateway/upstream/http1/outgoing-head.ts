@@ -1,9 +1,9 @@
 import { isToken } from '../../edge/syntax/characters.ts'
+import { theOnly, type WrittenFields, writtenFields } from '../common-fields.ts'
+import { checkRequestLine } from '../message-head.ts'
 import { METHODS_WITH_BODY, mayLeaveBody } from '../request-body.ts'
-import { checkRequestLine } from '../request-line.ts'
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
-import { theOnly, type WrittenFields, writtenFields } from './written-fields.ts'
 
 const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: undefined }
 

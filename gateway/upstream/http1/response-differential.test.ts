@@ -9,7 +9,7 @@ import {
   send,
   upstreamsTo,
 } from '../contract/scripted.test-support.ts'
-import type { UpstreamClient } from '../upstream-client.ts'
+import type { UpstreamClient } from '../create-upstreams.ts'
 import { readByUndici, type UndiciReading } from './undici-reader.test-support.ts'
 
 /** Where our client refuses what llhttp takes, each for a rule of RFC 9112. */

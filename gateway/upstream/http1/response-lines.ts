@@ -1,7 +1,7 @@
 import { hasOption } from '../../edge/syntax/connection-options.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import { type HeadReader, isTextBetween } from '../../edge/syntax/head-parser.ts'
-import { isStatus } from '../response-head.ts'
+import { isStatus } from '../message-head.ts'
 
 const SPACE = 0x20
 const ZERO = 0x30

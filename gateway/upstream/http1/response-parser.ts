@@ -1,7 +1,7 @@
 import { BodyFrames } from '../../edge/syntax/body-frames.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import { HeadParser } from '../../edge/syntax/head-parser.ts'
-import { MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import { MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
 import { ResponseLines } from './response-lines.ts'
 
 /** Enough for one response to end every session of a user: some 1,300 in a list, or 900 in a field each. */

@@ -1,13 +1,11 @@
 import type { ClientHttp2Stream } from 'node:http2'
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../edge/rules/grpc.ts'
 import type { Field } from '../../edge/syntax/field.ts'
-import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
+import { ALL_IN_USE, PooledExchange, stepTimeout } from '../pooled-exchange.ts'
 import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
-import { stepTimeout } from '../timeout-faults.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
-import type { SessionPool } from './session-pool.ts'
 import { requestHead } from './stream-heads.ts'
-import type { OpenOptions, SessionUser, UpstreamSession } from './upstream-session.ts'
+import type { OpenOptions, SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
 /** Each may have opened a connection. */

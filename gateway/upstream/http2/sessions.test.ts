@@ -7,9 +7,9 @@ import { createServer as createTlsServer } from 'node:tls'
 import { Field } from '../../edge/syntax/field.ts'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import { Health } from '../balancing/health.ts'
+import type { UpstreamsOptions } from '../balancing/origin.ts'
 import { bodyOf, send, until, upstreamsTo } from '../contract/scripted.test-support.ts'
 import { HealthCheck } from '../health-check.ts'
-import type { UpstreamsOptions } from '../upstream-options.ts'
 import {
   DATA,
   data,

@@ -1,7 +1,6 @@
 import { isText, isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import { Field } from '../../edge/syntax/field.ts'
-import { checkRequestLine } from '../request-line.ts'
-import { isStatus, MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import { checkRequestLine, isStatus, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 

@@ -1,12 +1,13 @@
 import type { ClientHttp2Session } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Timed } from '../../edge/syntax/deadlines.ts'
-import { ConnectError, type ConnectionTarget, openConnection } from '../open-connection.ts'
-import { MAX_RESPONSE_HEAD_BYTES } from '../response-head.ts'
+import { MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
+import { ConnectError, openConnection } from '../open-connection.ts'
+import { Pool } from '../pool.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
 /** Streams of one session at most, even if the upstream allows more: the next gets a connection of its own. */
-export const MAX_STREAMS = 100
+const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
 /** What an upstream may send beyond what the client takes: of one response, and of all of a session. */
 const STREAM_WINDOW = 256 * 1024
@@ -19,20 +20,6 @@ const CLOSE_MS = 1000
 /** It takes no further exchange from this stream id on, well before the last of them is used (RFC 9113 section 5.1.1). */
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
-
-/** What a session tells its owner, which is the pool. */
-export interface SessionOwner extends ConnectionTarget {
-  readonly clock: () => number
-  /** How many streams a session is expected to take until the upstream says so. */
-  readonly expectedStreams: number
-  /** @param streams how many the upstream allows */
-  connected(streams: number): void
-  /** The session could not be made. Not called when we gave the attempt up. */
-  connectFailed(): void
-  /** The session takes no further exchange. */
-  retired(session: UpstreamSession): void
-  closed(): void
-}
 
 export interface OpenOptions {
   readonly endStream: boolean
@@ -55,7 +42,7 @@ export interface SessionUser {
  */
 export class UpstreamSession implements Timed {
   slot = -1
-  readonly #owner: SessionOwner
+  readonly #pool: SessionPool
   readonly #socket: Socket
   readonly #waiting = new Set<SessionUser>()
   #session: ClientHttp2Session | undefined = undefined
@@ -70,9 +57,9 @@ export class UpstreamSession implements Timed {
   #closeTimer: NodeJS.Timeout | undefined = undefined
   #idleUntilMs = NEVER
 
-  constructor(owner: SessionOwner) {
-    this.#owner = owner
-    this.#socket = openConnection(owner, {
+  constructor(pool: SessionPool) {
+    this.#pool = pool
+    this.#socket = openConnection(pool, {
       connected: (socket) => this.#begin(socket),
       failed: (error) => this.#connectFailed(error),
     })
@@ -85,7 +72,7 @@ export class UpstreamSession implements Timed {
   }
 
   get #maxStreams(): number {
-    if (!this.#isConnected) return this.#owner.expectedStreams
+    if (!this.#isConnected) return this.#pool.expectedStreams
     return Math.min(this.#session?.remoteSettings.maxConcurrentStreams ?? 0, MAX_STREAMS)
   }
 
@@ -102,7 +89,7 @@ export class UpstreamSession implements Timed {
     this.#users -= 1
     this.#waiting.delete(user)
     if (this.#users > 0) return
-    this.#idleUntilMs = this.#owner.clock() + IDLE_MS
+    this.#idleUntilMs = this.#pool.clock() + IDLE_MS
     if (this.#isRetired) this.#end()
   }
 
@@ -119,7 +106,7 @@ export class UpstreamSession implements Timed {
   retire(): void {
     if (!this.#isRetired) {
       this.#isRetired = true
-      this.#owner.retired(this)
+      this.#pool.retired(this)
     }
     if (this.#users === 0) this.#end()
   }
@@ -132,7 +119,7 @@ export class UpstreamSession implements Timed {
   probe(): void {
     const session = this.#session
     if (session === undefined || this.#pingTimer !== undefined || session.destroyed) return
-    this.#pingTimer = setTimeout(() => this.#socket.destroy(), this.#owner.connectMs)
+    this.#pingTimer = setTimeout(() => this.#socket.destroy(), this.#pool.connectMs)
     session.ping(() => {
       clearTimeout(this.#pingTimer)
       this.#pingTimer = undefined
@@ -168,7 +155,7 @@ export class UpstreamSession implements Timed {
     session.on('goaway', (_code, lastStreamId) => this.#goAway(lastStreamId))
     session.on('error', (error) => this.#failed(error.message))
     session.on('close', () => this.#failed('the connection was closed'))
-    const { connectMs } = this.#owner
+    const { connectMs } = this.#pool
     this.#settingsTimer = setTimeout(
       () =>
         this.#connectFailed(
@@ -184,7 +171,7 @@ export class UpstreamSession implements Timed {
     this.#isConnected = true
     const waiting = [...this.#waiting]
     const max = this.#maxStreams
-    this.#owner.connected(max)
+    this.#pool.connected(max)
     this.#waiting.clear()
     for (const [index, user] of waiting.entries()) {
       if (index < max) user.connected()
@@ -207,7 +194,7 @@ export class UpstreamSession implements Timed {
     const waiting = [...this.#waiting]
     this.#waiting.clear()
     // An attempt that we gave up says nothing about the upstream.
-    if (!this.#isRetired) this.#owner.connectFailed()
+    if (!this.#isRetired) this.#pool.connectFailed()
     this.retire()
     this.#socket.destroy()
     for (const user of waiting) user.connectFailed(error)
@@ -227,6 +214,48 @@ export class UpstreamSession implements Timed {
     clearTimeout(this.#pingTimer)
     clearTimeout(this.#closeTimer)
     if (!this.#isRetired) this.#failed('the connection was closed')
-    this.#owner.closed()
+    this.#pool.closed()
+  }
+}
+
+/** The sessions with one upstream. A second is opened only when the first has no place left. */
+export class SessionPool extends Pool<UpstreamSession> {
+  /**
+   * How many streams a session is expected to take until the upstream says so: what the last one was allowed. Otherwise a burst
+   * that opens sessions would be turned away by each of them.
+   */
+  expectedStreams = MAX_STREAMS
+  /** Sessions that take exchanges. */
+  readonly #sessions: UpstreamSession[] = []
+
+  lease(fresh: boolean): UpstreamSession | undefined {
+    const known = this.#sessions.find((session) => session.hasRoom)
+    if (known !== undefined && !fresh) return known
+    return this.#sessions.length < this.maxConnections ? this.#connect() : known
+  }
+
+  /** @param streams how many the upstream allows. Of none nothing is learned: each request would get a session of its own. */
+  connected(streams: number): void {
+    if (streams > 0) this.expectedStreams = streams
+    this.health.connected()
+  }
+
+  /** The session takes no further exchange. */
+  retired(session: UpstreamSession): void {
+    this.deadlines.remove(session)
+    const at = this.#sessions.indexOf(session)
+    if (at >= 0) this.#sessions.splice(at, 1)
+  }
+
+  protected retireAll(): void {
+    for (const session of [...this.#sessions]) session.retire()
+  }
+
+  #connect(): UpstreamSession {
+    const session = this.opened(new UpstreamSession(this))
+    this.#sessions.push(session)
+    // Requests that began before the close still go through.
+    if (this.isClosing) process.nextTick(() => session.retire())
+    return session
   }
 }

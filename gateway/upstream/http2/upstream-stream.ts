@@ -1,6 +1,6 @@
 import type { ClientHttp2Stream } from 'node:http2'
 import type { Field } from '../../edge/syntax/field.ts'
-import { MAX_INTERIM } from '../response-head.ts'
+import { MAX_INTERIM } from '../message-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { readFields, readResponseHead } from './stream-heads.ts'
 

@@ -4,7 +4,7 @@ import { Deadlines } from '../../edge/syntax/deadlines.ts'
 import { Health } from '../balancing/health.ts'
 import { scriptedUpstream } from '../contract/scripted.test-support.ts'
 import { parseAddress } from '../upstream-address.ts'
-import { ConnectionPool } from './connection-pool.ts'
+import { ConnectionPool } from './http1-connection.ts'
 
 describe('the connections to an upstream', () => {
   it('leave nothing behind: each that is gone is off the clock, and makes room', async (t) => {

@@ -1,4 +1,4 @@
-import { withoutSpaceAround } from '../edge/syntax/characters.ts'
+import { isToken, withoutSpaceAround } from '../edge/syntax/characters.ts'
 import type { Field } from '../edge/syntax/field.ts'
 
 /** A status code that RFC 9110 section 15 defines a class for. */
@@ -21,4 +21,18 @@ export function switchesTo(protocol: string, fields: readonly Field[]): boolean 
     switched = withoutSpaceAround(value).toLowerCase()
   }
   return switched === protocol.toLowerCase()
+}
+
+/** White space would let two readers see two different targets. Bytes above ASCII are sent unchanged. */
+const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/
+
+/**
+ * Checks what an upstream is sent as method and target, in HTTP/1.1 and in HTTP/2: a token, and a target in origin form (RFC 9112
+ * section 3.2.1).
+ *
+ * @throws TypeError that says what is wrong.
+ */
+export function checkRequestLine(method: string, target: string): void {
+  if (!isToken(method)) throw new TypeError('a method that is not a token')
+  if (!target.startsWith('/') || NOT_VISIBLE.test(target)) throw new TypeError('a target that is not a path')
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { readHtu } from './htu.ts'
+import { readHtu } from './dpop-proof.ts'
 
 function read(htu: string): string | undefined {
   const { origin, path } = readHtu(htu) ?? {}

@@ -1,0 +1,44 @@
+import { isTrusted } from '../edge/rules/client-address.ts'
+import { networkOf } from '../edge/rules/network.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+
+/** The last permit is taken, or the caller has its fair share already. */
+const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
+const GROUP_OVERLOADED = refusal('overloaded', {
+  headers: ['Retry-After', '1'],
+  cause: 'maxInFlight of the upstream group',
+})
+
+/** Takes an upstream permit, and one of the group if it has a bound, until the exchange is closed. Writes `permitHolder`. */
+export function takePermit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
+  const { network } = exchange.req
+  const named = namedNetwork(gateway, exchange)
+  const holder = named ?? network.name
+  const isProxy = named === undefined && network.isProxy
+  if (!gateway.load.permits.take(holder, isProxy)) return OVERLOADED
+  if (exchange.route?.permits?.take(holder, isProxy) === false) {
+    gateway.load.permits.release(holder)
+    return GROUP_OVERLOADED
+  }
+  exchange.permitHolder = holder
+  return undefined
+}
+
+/** Gives back what `takePermit` took. */
+export function releasePermit({ load }: Gateway, { route }: Exchange, holder: string): void {
+  load.permits.release(holder)
+  route?.permits?.release(holder)
+}
+
+/** Network of the client that a trusted proxy names; undefined without one. */
+function namedNetwork(
+  { settings }: Gateway,
+  { address, peer, viaTrustedProxy }: Exchange,
+): string | undefined {
+  const { trustedProxies } = settings
+  const isNamed =
+    viaTrustedProxy && address !== peer && trustedProxies !== undefined && !isTrusted(address, trustedProxies)
+  return isNamed ? networkOf(address) : undefined
+}
