@@ -1,19 +1,17 @@
 import { setTimeout as afterMs } from 'node:timers/promises'
+import { syncDirectoryOf } from '../storage/append-file.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
 import { cutTornLine } from '../storage/torn-line.ts'
 import type { StartFacts } from './audit-records.ts'
-import { BufferedCommit } from './commit/buffered-commit.ts'
 import type { Commit, CommitPolicy, OnCommitted } from './commit/commit.ts'
-import { GroupCommit } from './commit/group-commit.ts'
+import { BufferedCommit, GroupCommit } from './commit/group-commit.ts'
 import { Outage } from './commit/outage.ts'
 import { ForeignWriters } from './file/foreign-writers.ts'
-import { rotate } from './file/rotate-trail.ts'
 import { type FileEnd, type FilePlace, TrailFile, type TrailSeals } from './file/trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
 import type { Recovery } from './recovery/recovery.ts'
 import { type ForeignWrite, foreignRecord } from './seal-records.ts'
-import type { TrailOptions } from './trail-options.ts'
-import { TrailReports } from './trail-reports.ts'
+import { type TrailOptions, TrailReports } from './trail-reports.ts'
 
 /** Shorter than the timeout of clients and most proxies. */
 const RESPONSE_TIMEOUT_MS = 5000
@@ -310,5 +308,54 @@ export class Trail {
     } catch (error) {
       this.#options.onFault(error as Error)
     }
+  }
+}
+
+interface RotateOptions {
+  readonly file: string
+  readonly trailFile: TrailFile
+  readonly outage: Outage
+  /** `synced`: the caller has the right to commit, and the old file is synced. */
+  readonly syncs: boolean
+  /** The clock was set back while the old file was written. */
+  readonly clockSetBackMs?: number | undefined
+}
+
+/**
+ * Goes on in a new file of the same name, if the present one has been renamed. The old one ends with AUDIT_STOP; the new
+ * one begins with AUDIT_START at the next `Outage.resume`. Lines that the old file did not take go to the new one whole.
+ *
+ * @throws Error that names the file, when it cannot be opened or its name cannot be synced, and the old one is kept; or the
+ * system's, when the old one could not be synced or closed.
+ */
+function rotate(options: RotateOptions): void {
+  const { file, trailFile, outage, syncs, clockSetBackMs } = options
+  const next = TrailSink.open(file)
+  const { device, inode, isRemoved } = trailFile.sink
+  if (next.device === device && next.inode === inode) {
+    next.close()
+    return
+  }
+  if (syncs) syncName(file, next)
+  if (syncs ? outage.writable : outage.recheck()) {
+    outage.addStop(isRemoved ? 'removed' : 'rotated')
+    outage.flush()
+  }
+  const old = trailFile.moveTo(next)
+  outage.moved({ continues: inode, removed: isRemoved || undefined, clockSetBackMs })
+  try {
+    if (syncs) old.sync()
+  } finally {
+    old.close()
+  }
+}
+
+/** Before anything is committed to it: a power cut could take the whole file otherwise. */
+function syncName(file: string, next: TrailSink): void {
+  try {
+    syncDirectoryOf(file)
+  } catch (error) {
+    next.close()
+    throw error
   }
 }

@@ -8,9 +8,8 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { makeSealKey, readSealKey } from '../audit/seals/seal-key.ts'
-import { parseNote } from '../audit/seals/signed-note.ts'
+import { formatVerifierKey, parseNote } from '../audit/seals/signed-note.ts'
 import { checkpointFile } from '../audit/seals/tiles.ts'
-import { formatVerifierKey } from '../audit/seals/verifier-key.ts'
 import {
   makeStampAuthority,
   type StampAuthority,

@@ -13,8 +13,8 @@ import { requestRecord, responseTo, startRecord, stopRecord } from '../audit/aud
 import { type HashText, sha256 } from '../audit/seals/hashes.ts'
 import { makeSealKey, readSealKey, type SealKey } from '../audit/seals/seal-key.ts'
 import { SealedLog } from '../audit/seals/sealed-log.ts'
+import { formatVerifierKey } from '../audit/seals/signed-note.ts'
 import { checkpointFile, logDirectory, TILE_WIDTH, tilePath } from '../audit/seals/tiles.ts'
-import { formatVerifierKey } from '../audit/seals/verifier-key.ts'
 
 /** A trail in a directory of its own, written and sealed as by a gateway, in one thread. */
 export class SealedTrail {

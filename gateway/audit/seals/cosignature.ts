@@ -1,7 +1,6 @@
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
 import { parseCheckpoint } from './checkpoint.ts'
-import { NoteFault, type NoteVerifier } from './signed-note.ts'
-import { ed25519PublicKey, type VerifierKey } from './verifier-key.ts'
+import { ed25519PublicKey, NoteFault, type NoteVerifier, type VerifierKey } from './signed-note.ts'
 
 /** Signature types of C2SP tlog-cosignature. */
 const COSIGNATURE_ED25519 = 0x04

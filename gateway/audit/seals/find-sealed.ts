@@ -3,8 +3,7 @@ import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
-import { type HashText, LEAF_PREFIX, sha256 } from './hashes.ts'
-import { leafOf } from './leaf.ts'
+import { type HashText, LEAF_PREFIX, leafOf, sha256 } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 
 /** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */

@@ -28,3 +28,32 @@ export function leafHash(leaf: Uint8Array): Buffer {
 export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   return hashBytes(sha256(Buffer.concat([Buffer.of(NODE_PREFIX), left, right])))
 }
+
+/** An entry of a log is at most this long (C2SP tlog-tiles: a uint16 tells its length). */
+export const LEAF_MAX_BYTES = 65_535
+
+/**
+ * The leaf that stands for a line of the trail: the line itself, byte for byte, or for one that is too long for a log
+ * `{"type":"OVERSIZE","bytes","sha256"}`, the length and SHA-256 of the whole line.
+ *
+ * @param line with its `\n`.
+ */
+export function leafOf(line: Uint8Array): Uint8Array {
+  return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
+}
+
+/** @param sha256Hex of the whole line with its `\n`, which has so many bytes. */
+export function oversizeLeaf(lineBytes: number, sha256Hex: string): Buffer {
+  return Buffer.from(`${JSON.stringify({ type: 'OVERSIZE', bytes: lineBytes, sha256: sha256Hex })}\n`)
+}
+
+const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
+/** The E of SEAL: no other type has an E there. */
+const SEAL_AT = SEAL_HEAD.indexOf('EAL')
+const SEAL = 'E'.charCodeAt(0)
+
+/** Whether the line at `start` (inclusive) to `end` is an AUDIT_SEAL. */
+export function isSeal(bytes: Buffer, start: number, end: number): boolean {
+  if (bytes[start + SEAL_AT] !== SEAL || end - start < SEAL_HEAD.length) return false
+  return bytes.toString('latin1', start, start + SEAL_HEAD.length) === SEAL_HEAD
+}

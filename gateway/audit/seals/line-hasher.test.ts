@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { leafHash } from './hashes.ts'
-import { LEAF_MAX_BYTES, leafOf } from './leaf.ts'
+import { LEAF_MAX_BYTES, leafHash, leafOf } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 
 interface Seen {

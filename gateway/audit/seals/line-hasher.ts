@@ -1,6 +1,5 @@
 import { createHash, type Hash } from 'node:crypto'
-import { type HashText, LEAF_PREFIX, sha256 } from './hashes.ts'
-import { LEAF_MAX_BYTES, oversizeLeaf } from './leaf.ts'
+import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from './hashes.ts'
 
 /**
  * Called for each whole line. The leaf stands at `start` (inclusive) to `end` of `bytes`, with its `\n`, and only until the

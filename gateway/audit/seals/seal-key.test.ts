@@ -18,8 +18,7 @@ import {
   readSealKey,
   sealKeyOf,
 } from './seal-key.ts'
-import { parseNote, signersOf } from './signed-note.ts'
-import { ed25519Verifier, formatVerifierKey, parseVerifierKey } from './verifier-key.ts'
+import { ed25519Verifier, formatVerifierKey, parseNote, parseVerifierKey, signersOf } from './signed-note.ts'
 
 function directoryOf(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'seal key '))

@@ -13,8 +13,7 @@ import { makeDirectory, OWNER_ONLY, syncDirectory } from '../../storage/line-fil
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignMlDsa44, rawMlDsa44Key } from './cosignature.ts'
-import { formatNote, type NoteSignature } from './signed-note.ts'
-import { ED25519, type VerifierKey, verifierKey } from './verifier-key.ts'
+import { ED25519, formatNote, type NoteSignature, type VerifierKey, verifierKey } from './signed-note.ts'
 
 /** What seals a trail. */
 export interface SealKey {

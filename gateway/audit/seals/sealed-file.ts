@@ -1,6 +1,6 @@
 import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { namesBeside } from '../segments/closed-segments.ts'
+import { namesBeside } from '../segments/trail-segments.ts'
 import type { SealProgress } from './seal-progress.ts'
 
 const PIECE_BYTES = 128 * 1024

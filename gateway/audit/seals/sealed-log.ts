@@ -7,12 +7,11 @@ import { HASH_BYTES, type HashText } from './hashes.ts'
 import { LateTiles } from './late-tiles.ts'
 import { rangeHash } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
-import { parseNote, signersOf } from './signed-note.ts'
+import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { TileFiles } from './tile-files.ts'
 import { TileWriter } from './tile-writer.ts'
 import { checkpointFile, TILE_WIDTH, TileReader } from './tiles.ts'
 import { subtreeHeights, TreeEdge } from './tree-edge.ts'
-import { ed25519Verifier } from './verifier-key.ts'
 
 /** To read, hash and append so many takes some 0.1 ms. */
 const LEAVES_AT_ONCE = 64

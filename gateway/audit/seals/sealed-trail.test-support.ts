@@ -7,16 +7,14 @@ import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Line } from '../trail.test-support.ts'
 import type { Trail } from '../trail.ts'
 import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
-import { leafHash } from './hashes.ts'
-import { leafOf } from './leaf.ts'
+import { leafHash, leafOf } from './hashes.ts'
 import { rangeHash } from './proofs.ts'
 import { makeSealKey, readSealKey, type SealKey } from './seal-key.ts'
 import { SealProgress } from './seal-progress.ts'
 import type { Sealer } from './sealer.ts'
-import { parseNote, signersOf } from './signed-note.ts'
+import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
-import { ed25519Verifier } from './verifier-key.ts'
 
 /** For tests only. */
 

@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { parseCheckpoint } from './checkpoint.ts'
-import { formatNote, parseNote, signersOf } from './signed-note.ts'
-import { ed25519Verifier, formatVerifierKey, parseVerifierKey, verifierKey } from './verifier-key.ts'
+import {
+  ed25519Verifier,
+  formatNote,
+  formatVerifierKey,
+  parseNote,
+  parseVerifierKey,
+  signersOf,
+  verifierKey,
+} from './signed-note.ts'
 
 /** The example of the specification. */
 const KEY = 'example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k'

@@ -3,13 +3,13 @@ import { basename, dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { AuditRetention, AuditSettings } from '../../config/settings.ts'
 import { realPathOf } from '../../storage/append-file.ts'
-import { type ClosedSegment, closedSegments, namesBeside } from './closed-segments.ts'
 import { compressSegment } from './compress-segment.ts'
 import { pruneSegments } from './prune-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { stampOf } from './segment.ts'
-import { ShipDirectory } from './ship-directory.ts'
+import { ShipDirectory } from './ship-target.ts'
 import { Shipper } from './shipper.ts'
+import { type ClosedSegment, closedSegments, namesBeside } from './trail-segments.ts'
 
 /** What is to be done with closed segments, as gateway.json says. */
 export type AuditKeeping = Pick<AuditSettings, 'file' | 'seals' | 'rotation' | 'retention' | 'ship'>

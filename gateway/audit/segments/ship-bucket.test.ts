@@ -6,11 +6,11 @@ import { basename, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
 import type { AuditBucket } from '../../config/settings.ts'
 import { temporaryDirectory } from '../trail.test-support.ts'
-import type { ClosedSegment } from './closed-segments.ts'
 import { asOwner, BUCKET, badServer, keysFile, NO_S3, startS3 } from './s3.test-support.ts'
 import { ShipBucket } from './ship-bucket.ts'
 import { digestOf } from './ship-target.ts'
 import { Shipper } from './shipper.ts'
+import type { ClosedSegment } from './trail-segments.ts'
 
 const MIB = 1024 ** 2
 /** S3 takes no smaller parts, but for the last. */

@@ -6,14 +6,13 @@ import { basename, join } from 'node:path'
 import { after, before, describe, type TestContext, test } from 'node:test'
 import { startRecord } from '../audit-records.ts'
 import { requestLine, temporaryDirectory } from '../trail.test-support.ts'
-import { type ClosedSegment, closedSegments } from './closed-segments.ts'
 import { type AuditKeeping, SegmentKeeper } from './keeper.ts'
 import { asOwner, BUCKET, badServer, keysFile, NO_S3, startS3 } from './s3.test-support.ts'
 import { sealTrail } from './sealed-trail.test-support.ts'
 import { ShipBucket } from './ship-bucket.ts'
-import { ShipDirectory } from './ship-directory.ts'
-import { digestOf, type ShipTarget } from './ship-target.ts'
+import { digestOf, ShipDirectory, type ShipTarget } from './ship-target.ts'
 import { Shipper } from './shipper.ts'
+import { type ClosedSegment, closedSegments } from './trail-segments.ts'
 
 const DAY_MS = 86_400_000
 const BEGIN_MS = Date.UTC(2026, 0, 1)

@@ -14,10 +14,10 @@ import {
   TileReader,
   tilePath,
 } from '../seals/tiles.ts'
-import type { ClosedSegment } from './closed-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
 import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
+import type { ClosedSegment } from './trail-segments.ts'
 
 /** Greatest size of the file that says what was shipped: some hundred bytes a segment, more of a large one. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024

@@ -1,7 +1,7 @@
 import { realPathOf } from '../../storage/append-file.ts'
 import { replaceFile } from '../../storage/line-file.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
-import { closedSegments } from './closed-segments.ts'
+import { closedSegments } from './trail-segments.ts'
 
 /** How far the clock of the machine may run ahead of the time that has passed. */
 const MAX_AHEAD_MS = 3_600_000

@@ -2,9 +2,9 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { HASH_BYTES, type HashText, hashBytes, leafHash } from '../seals/hashes.ts'
 import { makeSealKey, readSealKey, type SealKey } from '../seals/seal-key.ts'
+import { formatVerifierKey } from '../seals/signed-note.ts'
 import { checkpointFile, partialTiles, TILE_WIDTH, tilePath } from '../seals/tiles.ts'
 import { TreeEdge } from '../seals/tree-edge.ts'
-import { formatVerifierKey } from '../seals/verifier-key.ts'
 
 /** A log of made-up lines in a directory, as the gateway would write it. */
 export interface SealedLog {

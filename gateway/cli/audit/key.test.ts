@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { readSealKey } from '../../audit/seals/seal-key.ts'
-import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
+import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
 import { prepareSeals } from '../../runtime/seal-trail.ts'
 import type { StartupConfiguration } from '../../runtime/startup/read-configuration.ts'
 

@@ -1,5 +1,5 @@
 import { makeMlDsaKey, makeSealKey, mlDsaKeyFile, readSealKey } from '../../audit/seals/seal-key.ts'
-import { formatVerifierKey } from '../../audit/seals/verifier-key.ts'
+import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
 import { type Command, CommandFault, complain, EXIT, print, UsageFault } from '../command.ts'
 import { ableTo, UNABLE } from './trail-words.ts'
 

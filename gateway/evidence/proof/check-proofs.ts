@@ -1,6 +1,5 @@
 import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
-import { leafHash } from '../../audit/seals/hashes.ts'
-import { leafOf } from '../../audit/seals/leaf.ts'
+import { leafHash, leafOf } from '../../audit/seals/hashes.ts'
 import { verifyInclusion } from '../../audit/seals/proofs.ts'
 import { areEnough, readWitnessed, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
 import { openCheckpoint, type TrustedKey } from '../verify/trusted-key.ts'

@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { type HashText, leafHash } from '../../audit/seals/hashes.ts'
-import { leafOf } from '../../audit/seals/leaf.ts'
+import { type HashText, leafHash, leafOf } from '../../audit/seals/hashes.ts'
 import { inclusionProof, verifyInclusion } from '../../audit/seals/proofs.ts'
 import { checkpointFile, hashesIn, TILE_WIDTH, TileFault, TileReader } from '../../audit/seals/tiles.ts'
 import { WITNESSED_FILE } from '../../audit/witness/witnessed-checkpoint.ts'

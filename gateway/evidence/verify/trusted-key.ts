@@ -3,14 +3,17 @@ import { existsSync } from 'node:fs'
 import { type Checkpoint, parseCheckpoint } from '../../audit/seals/checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignatureVerifier, rawMlDsa44Key } from '../../audit/seals/cosignature.ts'
 import { mlDsaKeyFile, rawPublicKey } from '../../audit/seals/seal-key.ts'
-import { NoteFault, type NoteVerifier, parseNote, signersOf } from '../../audit/seals/signed-note.ts'
 import {
   ED25519,
   ed25519Verifier,
+  NoteFault,
+  type NoteVerifier,
+  parseNote,
   parseVerifierKey,
+  signersOf,
   type VerifierKey,
   verifierKey,
-} from '../../audit/seals/verifier-key.ts'
+} from '../../audit/seals/signed-note.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 
 /** The keys of logs that an auditor trusts, which must come from elsewhere than the trail. */

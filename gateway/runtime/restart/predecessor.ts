@@ -1,5 +1,5 @@
 import type { SendHandle } from 'node:child_process'
-import type { InheritedRequests } from '../../audit/recovery/inherited-requests.ts'
+import type { InheritedRequests } from '../../audit/open-trail.ts'
 import type { Trail } from '../../audit/trail.ts'
 import type { Revocations } from '../../auth/revocations.ts'
 import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'

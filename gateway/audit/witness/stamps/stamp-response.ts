@@ -1,15 +1,15 @@
-import type { X509Certificate } from 'node:crypto'
+import { hash, X509Certificate } from 'node:crypto'
 import {
   type Der,
   derInteger,
   expectTag,
   membersIn,
+  membersOf,
   oidOf,
   readDer,
   TAG,
 } from '../../../asn1/der-elements.ts'
-import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
-import { verifySigned } from './stamp-signature.ts'
+import { HASHES, readSignatureAlgorithm, SHA_256 } from '../../../asn1/signature-algorithm.ts'
 
 /** A time stamp whose signature and contents have been checked. */
 interface Stamp {
@@ -105,4 +105,123 @@ function timeOf(text: string): number {
   const timeMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}${fraction.slice(0, 4)}Z`)
   if (Number.isNaN(timeMs)) throw new Error('the time stamp has a time that cannot be read')
   return timeMs
+}
+
+interface SignedContent {
+  readonly content: Buffer
+  /** Object identifier. */
+  readonly contentType: string
+  /** At which certificates must be valid, milliseconds since the epoch. */
+  readonly timeMs: number
+  readonly authorities: readonly X509Certificate[]
+}
+
+const OID = {
+  contentType: '1.2.840.113549.1.9.3',
+  messageDigest: '1.2.840.113549.1.9.4',
+  signingCertificate: '1.2.840.113549.1.9.16.2.12',
+  signingCertificateV2: '1.2.840.113549.1.9.16.2.47',
+  timeStamping: '1.3.6.1.5.5.7.3.8',
+} as const
+
+/** Tag of the certificates (RFC 5652): `[0]` implicit; the signed attributes have the same. */
+const IMPLICIT_0 = TAG.explicit0
+const MAX_CERTIFICATES = 16
+
+/**
+ * Verifies the one signature of a SignedData (RFC 5652 section 5) as RFC 3161 section 2.4.2 asks for it.
+ *
+ * @param signedData its members
+ * @throws Error that says what is wrong
+ */
+function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
+  const [signerInfo, ...others] = membersIn(signedData.at(-1), TAG.set)
+  if (signerInfo === undefined || others.length > 0) throw new Error('the time stamp has not one signature')
+  const [, , digestAlgorithm, attributes, signatureAlgorithm, signature] = membersIn(signerInfo, TAG.sequence)
+  const attributeSet = expectTag(attributes, IMPLICIT_0)
+  const byType = new Map(
+    membersOf(attributeSet).map((attribute) => {
+      const [type, values] = membersIn(attribute, TAG.sequence)
+      return [oidOf(type), membersIn(values, TAG.set)[0]] as const
+    }),
+  )
+  const digest = digestOf(digestAlgorithm)
+  if (oidOf(byType.get(OID.contentType)) !== signed.contentType) {
+    throw new Error('the signature is for another kind of content')
+  }
+  const { content: expected } = expectTag(byType.get(OID.messageDigest), TAG.octets)
+  if (!hash(digest, signed.content, 'buffer').equals(expected)) {
+    throw new Error('the signature is for another time stamp')
+  }
+  const certificates = certificatesIn(signedData)
+  const signer = signerAmong(certificates, byType)
+  const { name, verifies } = readSignatureAlgorithm(signatureAlgorithm, digest)
+  if (verifies === undefined) throw new Error(`the signature algorithm ${name} is not accepted`)
+  // What is signed has the tag of a set (RFC 5652 section 5.4).
+  const data = Buffer.concat([Buffer.from([TAG.set]), attributeSet.bytes.subarray(1)])
+  if (!verifies(signer.publicKey, data, expectTag(signature, TAG.octets).content))
+    throw new Error('the signature of the time stamp is wrong')
+  checkChain(signer, certificates, signed)
+}
+
+function digestOf(algorithm: Der | undefined): string {
+  const [name] = membersIn(algorithm, TAG.sequence)
+  const digest = HASHES.get(oidOf(name))
+  if (digest === undefined || digest === 'sha1') throw new Error(`the hash ${oidOf(name)} is not accepted`)
+  return digest
+}
+
+function certificatesIn(signedData: readonly Der[]): readonly X509Certificate[] {
+  const set = signedData.find(({ tag }) => tag === IMPLICIT_0)
+  const found = set === undefined ? [] : membersOf(set)
+  if (found.length > MAX_CERTIFICATES) throw new Error('the time stamp has too many certificates')
+  return found.map(({ bytes }) => new X509Certificate(bytes))
+}
+
+/** The signed attribute names the certificate by its hash (RFC 5816, with SHA-1 in RFC 3161). */
+function signerAmong(
+  certificates: readonly X509Certificate[],
+  attributes: ReadonlyMap<string, Der | undefined>,
+): X509Certificate {
+  const v2 = attributes.get(OID.signingCertificateV2)
+  const [ids] = membersIn(v2 ?? attributes.get(OID.signingCertificate), TAG.sequence)
+  const [first] = membersIn(ids, TAG.sequence)
+  const [one, two] = membersIn(first, TAG.sequence)
+  const names = one?.tag === TAG.sequence
+  const { content } = expectTag(names ? two : one, TAG.octets)
+  const digest = v2 === undefined ? 'sha1' : names ? digestOf(one) : 'sha256'
+  const signer = certificates.find(({ raw }) => hash(digest, raw, 'buffer').equals(content))
+  if (signer === undefined) throw new Error('the time stamp does not hold the certificate that it names')
+  return signer
+}
+
+/** From the signer over issuers that came along to an authority. */
+function checkChain(
+  signer: X509Certificate,
+  others: readonly X509Certificate[],
+  { authorities, timeMs }: SignedContent,
+): void {
+  const purposes = signer.keyUsage ?? []
+  if (purposes.length !== 1 || purposes[0] !== OID.timeStamping) {
+    throw new Error('the certificate that signed is not for time stamps alone')
+  }
+  let certificate = signer
+  for (let length = 0; length <= MAX_CERTIFICATES; length++) {
+    const from = certificate.validFromDate.getTime()
+    if (timeMs < from || timeMs > certificate.validToDate.getTime()) {
+      throw new Error(`the certificate of ${nameOf(certificate)} is not valid at the time of the stamp`)
+    }
+    const { raw } = certificate
+    if (authorities.some((authority) => authority.raw.equals(raw))) return
+    const issuer = [...authorities, ...others].find(
+      (other) => other.ca && certificate.checkIssued(other) && certificate.verify(other.publicKey),
+    )
+    if (issuer === undefined || issuer.raw.equals(raw)) break
+    certificate = issuer
+  }
+  throw new Error(`no trusted authority has issued the certificate of ${nameOf(signer)}`)
+}
+
+function nameOf({ subject }: X509Certificate): string {
+  return JSON.stringify(subject.replaceAll('\n', ', ').slice(0, 200))
 }
