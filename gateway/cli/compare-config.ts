@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { ConfigPart, ConfigReport, PartInForce } from '../admin/config-in-force.ts'
-import { nameInFile, needsRestart } from '../config/json/key-names.ts'
+import { needsRestart } from '../config/json/key-names.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -45,7 +45,7 @@ function* comparePart(
 function* settingsDifferences(before: object, after: object): Iterable<string> {
   const [olds, news] = [before, after] as readonly Row[]
   for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
-    for (const line of differences(olds?.[key], news?.[key], nameInFile(key))) {
+    for (const line of differences(olds?.[key], news?.[key], key)) {
       const [, path = ''] = /^ {2}~ ([^:]*):/.exec(line) ?? []
       yield needsRestart(key) || needsRestart(path.split('.', 2).join('.'))
         ? `${line} (after a restart)`

@@ -54,8 +54,8 @@ test('a file with nothing but a route gets every default', () => {
   const { trustedProxies, clientCertProxies, ...rest } = good({ routes: ROUTES })
   assert.deepEqual([trustedProxies, clientCertProxies], [undefined, undefined])
   assert.deepEqual(rest, {
-    upstreams: ['http://127.0.0.1:3000'],
-    upstreamGroups: [],
+    upstream: ['http://127.0.0.1:3000'],
+    upstreams: {},
     openapi: undefined,
     host: '127.0.0.1',
     port: 8080,
@@ -83,7 +83,7 @@ test('a file with nothing but a route gets every default', () => {
       ship: undefined,
     },
     dataDir: 'data',
-    onJournalFailure: 'unready',
+    limits: { onJournalFailure: 'unready' },
     onStoreFailure: { deadlineMs: 25, replays: 'deny', revocations: 'local' },
     logLevel: 'info',
     allowedFieldNames: new Set(),
@@ -214,8 +214,8 @@ test('every key of the file arrives, and a route has its own bounds before those
   assert.deepEqual([timeouts.totalMs, timeouts.headersMs], [5000, 30_000])
   assert.deepEqual(rest, {
     openapi: undefined,
-    upstreams: ['http://a:1', 'unix:/run/b.sock'],
-    upstreamGroups: [],
+    upstream: ['http://a:1', 'unix:/run/b.sock'],
+    upstreams: {},
     host: '::',
     port: 1,
     tls: { port: 3, keyFile: 'k.pem' },
@@ -281,7 +281,7 @@ test('every key of the file arrives, and a route has its own bounds before those
     },
     upstreamSecretFile: '/run/secrets/gateway',
     dataDir: '/var/lib/x',
-    onJournalFailure: 'degraded',
+    limits: { onJournalFailure: 'degraded' },
     onStoreFailure: { deadlineMs: 50, replays: 'local', revocations: 'deny' },
     logLevel: 'warn',
     allowedFieldNames: new Set(['my_header']),

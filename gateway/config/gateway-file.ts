@@ -6,7 +6,7 @@ import { JsonFile, type Overrides } from './json/json-file.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
-import { auditSettings, checkAudit, type WrittenVouching } from './rules/audit-rules.ts'
+import { auditSettings, checkAudit } from './rules/audit-rules.ts'
 import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
@@ -24,32 +24,10 @@ import {
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
 import type { Route, Settings, StepUp } from './settings.ts'
-import { checkGroups, upstreamGroups } from './upstreams/group-rules.ts'
-
-/** Settings that need the environment, or another file, to be complete. */
-type Completed =
-  | 'configFile'
-  | 'limitsFile'
-  | 'clientsFile'
-  | 'tls'
-  | 'upstreamSecret'
-  | 'upstreamTls'
-  | 'jwksUri'
-  | 'audience'
-  | 'dpop'
-  | 'store'
-  | 'tracing'
-  | 'audit'
-  | 'memoryProfile'
-  | 'reusePort'
+import { checkGroups } from './upstreams/group-rules.ts'
 
 /** The settings of config/gateway.json and its variables, with every default that depends on nothing else. Immutable. */
-export interface GatewayFile
-  extends Omit<Settings, Completed>,
-    // What is missing follows from the upstream and the issuer.
-    Pick<WrittenGateway, 'tls' | 'jwksUri' | 'audience' | 'dpop' | 'upstreamSecretFile' | 'tracing'> {
-  readonly audit: WrittenVouching
-}
+export type GatewayFile = ReturnType<typeof gatewayFile>
 
 /** A row of the file, or one that an operation of `openapi` stands for. */
 type WrittenRoute = WrittenGateway['routes'][number] & Partial<Pick<Route, 'documentedAt' | 'laidAt'>>
@@ -107,66 +85,66 @@ export function parseGatewayFile(
   return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
 }
 
-type Proxies = Pick<GatewayFile, 'trustedProxies' | 'clientCertProxies'>
+type Proxies = Pick<Settings, 'trustedProxies' | 'clientCertProxies'>
 /** What the text says besides the written values. */
-type Read = Proxies & Pick<GatewayFile, 'issuerIsDefault'>
+type Read = Proxies & Pick<Settings, 'issuerIsDefault'>
 
-function gatewayFile(written: WrittenGateway, read: Read, documented: DocumentedRoutes): GatewayFile {
+function gatewayFile(written: WrittenGateway, read: Read, documented: DocumentedRoutes) {
   const {
     $schema: _,
     upstream,
-    upstreams,
     authThrottle,
     addressRate,
     audit,
-    limits,
-    maxBodyBytes,
+    maxBodyBytes: _maxBodyBytes,
     clockTolerance: _clockTolerance,
     introspection: _introspection,
     maintenance: _maintenance,
     responseHeaders: _responseHeaders,
     ...asWritten
   } = written
+  const own: Pick<Settings, 'upstream' | 'issuers' | 'allowedFieldNames' | 'openapi' | 'routes'> = {
+    upstream: [upstream].flat().map(tidyUpstream),
+    issuers: written.issuers.map(issuerSettings),
+    allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
+    openapi: documented.openapi,
+    routes: routesOf(written, documented),
+  }
   return {
     ...asWritten,
     ...issuerTerms(written),
     ...read,
     ...filePolicy(written),
-    upstreams: [upstream].flat().map(tidyUpstream),
-    upstreamGroups: upstreamGroups(upstreams),
-    issuers: written.issuers.map(issuerSettings),
+    ...own,
     authThrottle: { failures: authThrottle.failures, windowMs: windowToMs(authThrottle.window) },
-    addressRate: addressRate && {
-      requests: addressRate.requests,
-      windowMs: windowToMs(addressRate.window),
-    },
+    addressRate: addressRate && { requests: addressRate.requests, windowMs: windowToMs(addressRate.window) },
     interactionId:
       written.interactionId ?? [written, ...written.issuers].some(({ profile }) => profile === 'fapi'),
     audit: auditSettings(audit),
-    onJournalFailure: limits.onJournalFailure,
-    allowedFieldNames: new Set(written.allowedFieldNames.map((name) => name.toLowerCase())),
-    openapi: documented.openapi,
-    // Every route has its keys in one order: look-ups in the path of requests are then faster.
-    routes: allRows(written, documented).map((route, index) => ({
-      path: route.path,
-      methods: methodSet(route.methods),
-      auth: new Set(route.auth),
-      scopes: scopeSets(route.scopes),
-      stepUp: stepUpOf(route),
-      mask: maskOf(route),
-      upstream: route.upstream,
-      timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,
-      idleTimeoutMs: route.idleTimeoutMs ?? written.timeouts.bodyIdleMs,
-      maxBodyBytes: route.maxBodyBytes ?? maxBodyBytes,
-      clientCert: route.clientCert,
-      trustIssuers: route.trustIssuers && new Set(route.trustIssuers),
-      webhookClient: route.webhookClient,
-      ...routePolicy(route, written),
-      operations: documented.operations[index],
-      documentedAt: route.documentedAt,
-      laidAt: route.laidAt,
-    })),
   }
+}
+
+/** Every route has its keys in one order: look-ups in the path of requests are then faster. */
+function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readonly Route[] {
+  return allRows(written, documented).map((route, index) => ({
+    path: route.path,
+    methods: methodSet(route.methods),
+    auth: new Set(route.auth),
+    scopes: scopeSets(route.scopes),
+    stepUp: stepUpOf(route),
+    mask: maskOf(route),
+    upstream: route.upstream,
+    timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,
+    idleTimeoutMs: route.idleTimeoutMs ?? written.timeouts.bodyIdleMs,
+    maxBodyBytes: route.maxBodyBytes ?? written.maxBodyBytes,
+    clientCert: route.clientCert,
+    trustIssuers: route.trustIssuers && new Set(route.trustIssuers),
+    webhookClient: route.webhookClient,
+    ...routePolicy(route, written),
+    operations: documented.operations[index],
+    documentedAt: route.documentedAt,
+    laidAt: route.laidAt,
+  }))
 }
 
 function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readonly WrittenRoute[] {

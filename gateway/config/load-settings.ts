@@ -3,7 +3,6 @@ import { ENVIRONMENT, type Fault, keyFaults, type Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
-import { nameInFile } from './json/key-names.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { adminFaults } from './rules/admin-rules.ts'
@@ -56,8 +55,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const secret = loadUpstreamSecret(merged, readFile)
   const store = parseStoreSettings(env, readFile)
   const tracing = loadTracing({ configFile, written: merged.tracing, env, readFile })
-  const groups = { groups: merged.upstreamGroups, upstreams: merged.upstreams }
-  const upstreamTls = loadUpstreamTls({ configFile, ...groups, readFile })
+  const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
   const vouching = loadVouching({ configFile, written: merged.audit, readFile })
   const conflicts = [
     ...(secret.faults ?? []),
@@ -131,7 +129,7 @@ export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'ro
 
 function placeIn(configFile: string, overrides: Overrides): Place {
   return (...settings) => {
-    const paths = settings.map((setting) => `$.${nameInFile(setting)}`)
+    const paths = settings.map((setting) => `$.${setting}`)
     const [variable] = paths.flatMap((path) => overrides.get(path)?.variable ?? [])
     return variable === undefined
       ? { file: configFile, path: paths[0] as string }
@@ -147,13 +145,13 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
     const reason = `the public and the admin listener must not both have port ${port}`
     faults.push({ ...place('adminPort', 'port'), reason })
   }
-  for (const upstream of merged.upstreams) {
+  for (const upstream of merged.upstream) {
     if (!reaches(upstream, { protocol: 'http:', host, port })) continue
     const reason = `the upstream ${upstream} is the gateway's own listener: requests would loop`
-    faults.push({ ...place('upstreams', 'port'), reason })
+    faults.push({ ...place('upstream', 'port'), reason })
   }
   const needsKeys = merged.routes.some((route) => route.auth.has('bearer'))
-  if (needsKeys && merged.jwksUri === undefined && !merged.upstreams.some(hasKeys)) {
+  if (needsKeys && merged.jwksUri === undefined && !merged.upstream.some(hasKeys)) {
     const reason =
       'is missing: routes accept bearer tokens, and no upstream is http or https to fetch their keys from'
     faults.push({ ...place('jwksUri'), reason })
@@ -181,12 +179,12 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
 /** Groups that lead back to a listener of the gateway. */
 function groupConflicts(
   file: string,
-  { upstreamGroups, host, port, tls }: Pick<Settings, 'upstreamGroups' | 'host' | 'port' | 'tls'>,
+  { upstreams, host, port, tls }: Pick<Settings, 'upstreams' | 'host' | 'port' | 'tls'>,
 ): Fault[] {
   const listeners: Listener[] = [{ protocol: 'http:', host, port }]
   if (tls !== undefined) listeners.push({ protocol: 'https:', host, port: tls.port })
   const isOwn = (target: string) => listeners.some((listener) => reaches(target, listener))
-  return upstreamGroups.flatMap(({ name, targets }) =>
+  return Object.entries(upstreams).flatMap(([name, { targets = [] }]) =>
     targets.flatMap((target, index) => {
       const path = `$.upstreams.${name}.targets[${index}]`
       const reason = `the upstream ${target} is the gateway's own listener: requests would loop`
@@ -197,7 +195,7 @@ function groupConflicts(
 
 /** Conflicts of the HTTPS listener with other listeners and with routes. */
 function tlsConflicts(
-  merged: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstreams'> & {
+  merged: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstream'> & {
     readonly tls: TlsSettings | undefined
   },
   sources: TlsSources,
@@ -211,7 +209,7 @@ function tlsConflicts(
   if (port === merged.adminPort && addressesMeet(host, adminHost)) {
     reasons.push(`must not be the port of the admin listener too (${port})`)
   }
-  for (const upstream of merged.upstreams) {
+  for (const upstream of merged.upstream) {
     if (!reaches(upstream, { protocol: 'https:', host, port })) continue
     reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would loop`)
   }
@@ -272,13 +270,13 @@ function issuerConflicts(merged: Merged, configFile: string, place: Place): Faul
   })
   faults.push(...trustFaults)
   const reason = profile === 'fapi' ? fapiUriFault(jwksUri) : undefined
-  if (reason !== undefined) faults.push({ ...place('jwksUri', 'upstreams'), reason })
+  if (reason !== undefined) faults.push({ ...place('jwksUri', 'upstream'), reason })
   return faults
 }
 
 /** At the first upstream of HTTP/1.1 that is not a socket. If there is none, at the issuer; no route needs it then. */
-function defaultJwksUri({ upstreams, issuer }: Merged): string {
-  const base = upstreams.find(hasKeys) ?? withoutClosingSlash(issuer)
+function defaultJwksUri({ upstream, issuer }: Merged): string {
+  const base = upstream.find(hasKeys) ?? withoutClosingSlash(issuer)
   return `${base}/.well-known/jwks.json`
 }
 

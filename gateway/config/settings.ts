@@ -12,8 +12,7 @@ import type { WrittenIntrospection } from './keys/introspection-keys.ts'
 import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 import type { TracingSettings } from './tracing-settings.ts'
-import type { UpstreamGroup } from './upstreams/upstream-group.ts'
-import type { UpstreamTlsFiles } from './upstreams/upstream-tls-files.ts'
+import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { VouchingSettings } from './witness-settings.ts'
 
 /** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
@@ -185,40 +184,8 @@ export interface AuditSettings
   readonly ship: AuditShip | undefined
 }
 
-/** Keys of config/gateway.json that are other settings, or of another form, or not settings at all. */
-type Reshaped =
-  | '$schema'
-  | 'upstream'
-  | 'upstreams'
-  | 'upstreamSecretFile'
-  | 'tls'
-  | 'jwksUri'
-  | 'audience'
-  | 'algorithms'
-  | 'profile'
-  | 'tokens'
-  | 'clockTolerance'
-  | 'introspection'
-  | 'issuers'
-  | 'dpop'
-  | 'authThrottle'
-  | 'addressRate'
-  | 'interactionId'
-  | 'audit'
-  | 'limits'
-  | 'trustedProxies'
-  | 'clientCertProxies'
-  | 'allowedFieldNames'
-  | 'addresses'
-  | 'maintenance'
-  | 'responseHeaders'
-  | 'maxBodyBytes'
-  | 'tracing'
-  | 'openapi'
-  | 'routes'
-
-/** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
-export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings {
+/** Settings that the file does not have, or has in another form. */
+interface OwnSettings extends IssuerSettings {
   readonly configFile: string
   readonly limitsFile: string
   /** Undefined: no route accepts machine clients, and GATEWAY_CLIENTS is not set. */
@@ -226,10 +193,8 @@ export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings
   /** Undefined: plain HTTP only. It has the host of the public listener. */
   readonly tls: TlsSettings | undefined
   /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
-  readonly upstreams: readonly string[]
-  /** As the file has them; `groupsInUse` says which there are with their targets. */
-  readonly upstreamGroups: readonly UpstreamGroup[]
-  /** What the files of their TLS hold. Never shown. */
+  readonly upstream: readonly string[]
+  /** What the files of TLS with upstreams hold. Never shown. */
   readonly upstreamTls: UpstreamTlsFiles
   /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
@@ -249,8 +214,6 @@ export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings
   readonly store: StoreSettings | undefined
   /** Undefined: no request is traced. */
   readonly tracing: TracingSettings | undefined
-  /** What happens to requests under limits of an hour or more when the journal cannot be written. */
-  readonly onJournalFailure: 'unready' | 'degraded'
   /** Addresses whose forwarded headers are trusted; undefined: none. */
   readonly trustedProxies: BlockList | undefined
   /** Addresses whose Client-Cert goes upstream on routes with `clientCert`; undefined: none. */
@@ -270,3 +233,17 @@ export interface Settings extends Omit<WrittenGateway, Reshaped>, IssuerSettings
   /** The API's description that some of the routes are made of; undefined: none. */
   readonly openapi: OpenApiSettings | undefined
 }
+
+/** All settings: the environment overrides the file, the file overrides the defaults. Immutable. */
+export interface Settings
+  extends OwnSettings,
+    Omit<
+      WrittenGateway,
+      | keyof OwnSettings
+      | '$schema'
+      | 'upstreamSecretFile'
+      | 'clockTolerance'
+      | 'maintenance'
+      | 'responseHeaders'
+      | 'maxBodyBytes'
+    > {}

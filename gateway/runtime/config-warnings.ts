@@ -60,14 +60,14 @@ export function clientWarnings(
 
 /** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
 export function settingsWarnings(
-  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreamGroups' | 'openapi'>,
+  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreams' | 'openapi'>,
 ): readonly string[] {
-  const { routes, upstreamGroups, openapi } = settings
+  const { routes, upstreams, openapi } = settings
   const shadow = named(pathsOf(routes.filter(({ isShadow }) => isShadow)))
   const closed = named(pathsOf(routes.filter(({ screening }) => screening?.maintenance !== undefined)))
   return [
     ...issuerWarnings(settings),
-    ...groupWarnings(upstreamGroups, routes),
+    ...groupWarnings(upstreams, routes),
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
     ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
     ...closed.map((names) => `closed for maintenance: ${names}`),

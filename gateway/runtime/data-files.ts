@@ -75,7 +75,7 @@ export function segmentReports({
 export function journalOptions({ settings, log }: StartupConfiguration, watch: StoreWatch): JournalOptions {
   return {
     directory: join(settings.dataDir, 'limits'),
-    onFailure: settings.onJournalFailure,
+    onFailure: settings.limits.onJournalFailure,
     reports: {
       ignored: (what) => log.warn({ ...what }, 'part of the limit journal could not be read'),
       failed: ({ message }) => watch.fault('limits', message),

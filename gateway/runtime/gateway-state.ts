@@ -185,11 +185,11 @@ export async function reachStore(member: Pick<StoreMember, 'isComplete'> | undef
 
 export function whyUnready(
   { limiter, revocations, member }: GatewayState,
-  { onJournalFailure }: Settings,
+  { limits }: Settings,
 ): string | undefined {
   if (member?.isComplete === false) return 'the shared store has not been reached'
   if (!revocations.isSafe) return 'the end of a session cannot be written'
-  return limiter.isWritable || onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
+  return limiter.isWritable || limits.onJournalFailure === 'degraded' ? undefined : 'limits cannot be written'
 }
 
 export function whyNotHandedOver(

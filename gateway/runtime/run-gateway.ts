@@ -99,9 +99,9 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   feed.start()
   maintainTrail(startup, serving)
   const vouching = vouchTrail(startup, serving.reports.metrics)
-  const { host, adminHost, upstreams } = settings
+  const { host, adminHost, upstream } = settings
   const { port, tlsPort, adminPort } = ports
-  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams }, 'listening')
+  log.info({ host, port, tlsPort, adminHost, adminPort, upstreams: upstream }, 'listening')
   if (isTerminal()) process.stderr.write(startBanner(startup, ports))
   return { serving, admin, vouching }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it, type TestContext } from 'node:test'
-import { NO_POLICY, type UpstreamGroup } from '../config/upstreams/upstream-group.ts'
+import type { UpstreamGroup } from '../config/upstreams/upstream-group.ts'
 import {
   bodyOf,
   ok,
@@ -35,10 +35,9 @@ const group = (
   targets: readonly string[],
   policy: Partial<UpstreamGroup> = {},
 ): UpstreamGroup => ({
-  ...NO_POLICY,
   name,
   targets,
-  tls: undefined,
+  slowStartMs: 0,
   ...policy,
 })
 

@@ -1,6 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { HealthCheckSettings, UpstreamGroup } from '../config/upstreams/upstream-group.ts'
-import type { UpstreamTlsFiles } from '../config/upstreams/upstream-tls-files.ts'
+import type {
+  HealthCheckSettings,
+  UpstreamGroup,
+  UpstreamTlsFiles,
+} from '../config/upstreams/upstream-group.ts'
 import type { Field } from '../edge/syntax/field.ts'
 import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'

@@ -24,8 +24,8 @@ function options(
   onFault: TrustOptions['onFault'] = assert.fail,
 ): TrustOptions {
   const all = {
-    upstreams: [],
-    upstreamGroups: [],
+    upstream: [],
+    upstreams: {},
     jwksMaxStaleMs: 86_400_000,
     upstreamSecret: undefined,
     ...sources,
@@ -168,7 +168,7 @@ test('the secret between gateway and upstream goes along only where an upstream 
       issuers: [{ ...OWN, issuer: 'https://a.example', jwksUri: elsewhere.uri }],
     },
     options({
-      upstreams: ['unix:/run/a.sock', new URL(upstream.uri).origin],
+      upstream: ['unix:/run/a.sock', new URL(upstream.uri).origin],
       upstreamSecret: checkedField('X-Gateway-Secret', 'the secret'),
     }),
   )
@@ -186,7 +186,7 @@ test('our own keys come from another upstream while the first is down, with the 
   const trusted = trustedIssuers(
     { ...OWN, jwksUri: down.uri, issuers: [] },
     options({
-      upstreams: [new URL(down.uri).origin, new URL(up.uri).origin],
+      upstream: [new URL(down.uri).origin, new URL(up.uri).origin],
       upstreamSecret: checkedField('x-proof', 'secret'),
     }),
   )
@@ -225,8 +225,8 @@ test('a target of an upstream group gets the proof too, and only others of its g
   const [own] = trustedIssuers(
     { ...OWN, jwksUri: down.uri, issuers: [] },
     options({
-      upstreams: [origin(stranger)],
-      upstreamGroups: [{ targets: [origin(stranger)] }, { targets: [origin(down), origin(up)] }],
+      upstream: [origin(stranger)],
+      upstreams: { a: { targets: [origin(stranger)] }, b: { targets: [origin(down), origin(up)] } },
       upstreamSecret: checkedField('X-Proof', 'secret'),
     }),
   )

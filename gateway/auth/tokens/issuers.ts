@@ -31,8 +31,8 @@ export interface TrustOptions {
 
 /** What the fetching of keys depends on, besides their URI. */
 interface KeySources {
-  readonly upstreams: readonly string[]
-  readonly upstreamGroups: readonly { readonly targets: readonly string[] }[]
+  readonly upstream: readonly string[]
+  readonly upstreams: Readonly<Record<string, { readonly targets?: readonly string[] | undefined }>>
   /** How long keys stay in force that cannot be fetched again. */
   readonly jwksMaxStaleMs: number
   /** Sent when keys are fetched from one of our upstreams, which may require it. */
@@ -84,7 +84,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
 
 /** An upstream gets its secret, and when it has no keys the others of its group are asked: they are the same service. */
 function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
-  const groups = [sources.upstreams, ...sources.upstreamGroups.map(({ targets }) => targets)]
+  const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]
   const own = groups
     .map((targets) => targets.map(originOf))
     .filter((origins) => origins.includes(originOf(uri)))

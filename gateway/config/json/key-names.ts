@@ -14,14 +14,6 @@ interface Key {
   readonly schema: Declared
 }
 
-/** Settings that have another name in gateway.json. */
-const NAMES_IN_FILE: Readonly<Record<string, string>> = {
-  upstreams: 'upstream',
-  upstreamGroups: 'upstreams',
-  upstreamTls: 'upstreams.*.tls',
-  onJournalFailure: 'limits.onJournalFailure',
-}
-
 const KEYS = keysBelow('', schema)
 
 /** Keys that a variable overrides, by the name of the variable. */
@@ -45,12 +37,7 @@ function keysBelow(at: string, { properties = {} }: Declared): Key[] {
 
 /** True when a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `audit.file` or `timeouts.handshakeMs` */
 export function needsRestart(setting: string): boolean {
-  return NEED_RESTART.has(nameInFile(setting))
-}
-
-/** What gateway.json calls a setting: `limits.onJournalFailure` for `onJournalFailure`. */
-export function nameInFile(setting: string): string {
-  return NAMES_IN_FILE[setting] ?? setting
+  return NEED_RESTART.has(setting)
 }
 
 /** The variable that overrides a key of gateway.json. @throws Error when there is none */

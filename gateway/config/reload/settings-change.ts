@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { nameInFile, needsRestart } from '../json/key-names.ts'
+import { needsRestart } from '../json/key-names.ts'
 import type { Settings } from '../settings.ts'
 import { plain } from '../shown-settings.ts'
 
@@ -17,10 +17,10 @@ export function withoutRestart(running: Settings, wanted: Settings): Settings {
   return { ...keepWaiting(running, wanted), timeouts, audit, clientsFile }
 }
 
-/** What of `wanted` comes into force only after a restart, by the names that the file has for it. */
+/** The keys of `wanted` that come into force only after a restart. */
 export function keysThatWait(running: Settings, wanted: Settings): readonly string[] {
   const differing = <T extends object>(one: T, other: T, at = '') =>
-    lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [nameInFile(at + key)]))
+    lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [at + key]))
   return [
     ...differing(running, wanted),
     ...differing(running.audit, wanted.audit, 'audit.'),
@@ -41,7 +41,6 @@ function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T
 
 /** What differs between two settings, for the audit trail. */
 interface SettingsChange {
-  /** Names that the file has for the keys that differ. */
   readonly keys: readonly string[]
   /** Their values. Of a list only the rows that the other has not. */
   readonly before: PlainSettings
@@ -55,8 +54,8 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   const keys = all.filter((key) => !isSame(shortened(key, old[key]), shortened(key, now[key])))
   if (keys.length === 0) return undefined
   const shown = (one: PlainSettings, other: PlainSettings) =>
-    Object.fromEntries(keys.map((key) => [nameInFile(key), shownValue(key, one[key], other[key])]))
-  return { keys: keys.map(nameInFile), before: shown(old, now), after: shown(now, old) }
+    Object.fromEntries(keys.map((key) => [key, shownValue(key, one[key], other[key])]))
+  return { keys, before: shown(old, now), after: shown(now, old) }
 }
 
 /** The settings, those of `audit` each for itself: an edit of one does not show the others. */

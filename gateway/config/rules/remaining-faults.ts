@@ -32,6 +32,5 @@ export function remainingFaults({ env, configFile, file, readFile }: Known): Fau
   faults.push(...(loadVouching({ configFile, written: file.audit, readFile }).faults ?? []))
   // The default group has the targets of the environment, if it names any.
   if (env.GATEWAY_UPSTREAM !== undefined) return faults
-  const groups = { groups: file.upstreamGroups, upstreams: file.upstreams }
-  return [...faults, ...(loadUpstreamTls({ configFile, ...groups, readFile }).faults ?? [])]
+  return [...faults, ...(loadUpstreamTls({ ...file, configFile, readFile }).faults ?? [])]
 }

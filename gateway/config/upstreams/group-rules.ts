@@ -6,7 +6,8 @@ import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { pathFault } from '../rules/path-rules.ts'
 import { writtenRows } from '../rules/row-rules.ts'
 import { hostFault, tidyUpstream, upstreamFault, versionFault } from '../rules/value-rules.ts'
-import { DEFAULT_GROUP, type HealthCheckSettings, NO_POLICY, type UpstreamGroup } from './upstream-group.ts'
+import type { Settings } from '../settings.ts'
+import { DEFAULT_GROUP, type UpstreamGroup } from './upstream-group.ts'
 
 type WrittenGroup = WrittenGateway['upstreams'][string]
 type Written = Pick<WrittenGateway, 'upstreams' | 'routes' | 'openapi'>
@@ -40,61 +41,31 @@ export function checkGroups(json: JsonFile<unknown>, written: Written): void {
   checkNames(json, written, new Set([...names, DEFAULT_GROUP]))
 }
 
-/** The groups with every default filled in. The targets of the default group are those of `upstream`. */
-export function upstreamGroups(written: WrittenGateway['upstreams']): readonly UpstreamGroup[] {
-  return Object.entries(written).map(
-    ([name, { targets = [], healthCheck, breaker, retry, slowStartMs, maxInFlight, tls }]) => ({
-      name,
-      targets: targets.map(tidyUpstream),
-      healthCheck: healthCheck && {
-        host: undefined,
-        statuses: undefined,
-        ...(healthCheck as Omit<HealthCheckSettings, 'host' | 'statuses'>),
-      },
-      breaker: breaker && { ...breaker, failurePercent: breaker.failurePercent, statuses: breaker.statuses },
-      retry,
-      slowStartMs,
-      maxInFlight,
-      tls: tls && {
-        caFile: tls.caFile,
-        certFile: tls.certFile,
-        keyFile: tls.keyFile,
-        serverName: tls.serverName,
-        minVersion: tls.minVersion,
-        maxVersion: tls.maxVersion,
-      },
-    }),
-  )
-}
-
-/** The groups that routes name: the default one with its targets, which the environment may have given. */
+/** The groups that routes name. The targets of the default group are those of `upstream`. */
 export function groupsInUse({
+  upstream,
   upstreams,
-  upstreamGroups: groups,
   routes,
-}: {
-  readonly upstreams: readonly string[]
-  readonly upstreamGroups: readonly UpstreamGroup[]
-  readonly routes: readonly { readonly upstream: string }[]
-}): readonly UpstreamGroup[] {
-  const policy = groups.find(({ name }) => name === DEFAULT_GROUP) ?? { ...NO_POLICY, tls: undefined }
-  const all = [
-    { ...policy, name: DEFAULT_GROUP, targets: upstreams },
-    ...groups.filter(({ name }) => name !== DEFAULT_GROUP),
-  ]
-  const used = new Set(routes.map(({ upstream }) => upstream))
-  return all.filter(({ name }) => used.has(name))
+}: Pick<Settings, 'upstream' | 'upstreams' | 'routes'>): readonly UpstreamGroup[] {
+  const groups = {
+    ...upstreams,
+    [DEFAULT_GROUP]: { ...(upstreams[DEFAULT_GROUP] ?? { slowStartMs: 0 }), targets: upstream },
+  }
+  const used = new Set(routes.map((route) => route.upstream))
+  return Object.entries(groups).flatMap(([name, { targets = [], ...policy }]) =>
+    used.has(name) ? [{ ...policy, name, targets: targets.map(tidyUpstream) }] : [],
+  )
 }
 
 /** One sentence for each group that no route names. */
 export function groupWarnings(
-  groups: readonly UpstreamGroup[],
-  routes: readonly { readonly upstream: string }[],
+  upstreams: Settings['upstreams'],
+  routes: Settings['routes'],
 ): readonly string[] {
   const used = new Set(routes.map(({ upstream }) => upstream))
-  return groups
-    .filter(({ name }) => !used.has(name))
-    .map(({ name }) => `the upstream group "${name}" has no effect: no route names it`)
+  return Object.keys(upstreams)
+    .filter((name) => !used.has(name))
+    .map((name) => `the upstream group "${name}" has no effect: no route names it`)
 }
 
 function checkTargets(

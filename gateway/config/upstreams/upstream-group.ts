@@ -1,28 +1,16 @@
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 
-/** Equal services behind one name, and how requests are shared among them. Plain data, immutable. */
-export interface UpstreamGroup extends UpstreamPolicy {
-  readonly name: string
-  /**
-   * At least one (of the default group as the file has it, none): `http://host:port`, `https://host:port`, `unix:/path.sock`; or all
-   * of `h2c://host:port`, `h2://host:port`.
-   */
-  readonly targets: readonly string[]
-  readonly tls: UpstreamTlsSettings | undefined
-}
-
-/** What a group does beyond the passive rules that always hold. Undefined: not done. */
-export interface UpstreamPolicy {
-  readonly healthCheck: HealthCheckSettings | undefined
-  readonly breaker: BreakerSettings | undefined
-  readonly retry: RetrySettings | undefined
-  /** How long a target that has recovered gets less than its share. 0: not at all. */
-  readonly slowStartMs: number
-  /** Exchanges at a time. Undefined: only the bound of all groups holds. */
-  readonly maxInFlight: number | undefined
-}
-
 type WrittenGroup = WrittenGateway['upstreams'][string]
+
+/** Equal services behind one name, and how requests are shared among them. Plain data, immutable. */
+export interface UpstreamGroup extends WrittenGroup {
+  readonly name: string
+  /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
+  readonly targets: readonly string[]
+}
+
+/** What a group does beyond the passive rules that always hold. */
+export type UpstreamPolicy = Omit<WrittenGroup, 'targets' | 'tls'>
 
 /** How TLS is spoken with the targets. Undefined: with what Node trusts, from TLS 1.2 on. */
 export type UpstreamTlsSettings = NonNullable<WrittenGroup['tls']>
@@ -39,10 +27,12 @@ export type RetrySettings = NonNullable<WrittenGroup['retry']>
 /** The group of `upstream` and GATEWAY_UPSTREAM, for routes that name no other. */
 export const DEFAULT_GROUP = 'default'
 
-export const NO_POLICY: UpstreamPolicy = {
-  healthCheck: undefined,
-  breaker: undefined,
-  retry: undefined,
-  slowStartMs: 0,
-  maxInFlight: undefined,
+/** What the files of a group's TLS hold, in PEM. Plain data; never shown. */
+export interface UpstreamTlsTexts {
+  readonly ca: string | undefined
+  readonly cert: string | undefined
+  readonly key: string | undefined
 }
+
+/** By the name of the group. */
+export type UpstreamTlsFiles = Readonly<Record<string, UpstreamTlsTexts>>

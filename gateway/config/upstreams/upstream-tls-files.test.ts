@@ -49,7 +49,7 @@ const WHOLE = { caFile: 'ca.pem', certFile: 'own.pem', keyFile: 'own.key' }
 
 test('the TLS of a group has its defaults, and what its files hold', () => {
   const { value } = load({ ...WHOLE, serverName: 'pay.internal' })
-  assert.deepEqual(value?.upstreamGroups[0]?.tls, {
+  assert.deepEqual(value?.upstreams.pay?.tls, {
     ...WHOLE,
     serverName: 'pay.internal',
     minVersion: 'TLSv1.2',
@@ -63,9 +63,9 @@ test('a key is shown nowhere, and a file with another text is a change', () => {
   assert.ok(before && after)
   assert.doesNotMatch(JSON.stringify(shownSettings(before)), /PRIVATE|CERTIFICATE/)
   assert.deepEqual(changeOf(before, after), {
-    keys: ['upstreams.*.tls'],
-    before: { 'upstreams.*.tls': '(secret)' },
-    after: { 'upstreams.*.tls': '(secret)' },
+    keys: ['upstreamTls'],
+    before: { upstreamTls: '(secret)' },
+    after: { upstreamTls: '(secret)' },
   })
 })
 

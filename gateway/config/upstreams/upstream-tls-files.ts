@@ -4,40 +4,32 @@ import type { Fault, Parsed } from '../faults.ts'
 import { childPath } from '../json/json-path.ts'
 import { loadFile, type ReadFile, shownName } from '../load-file.ts'
 import { type Dated, timeFault } from '../rules/certificate-times.ts'
+import type { Settings } from '../settings.ts'
 import { certificatesIn } from '../witness-settings.ts'
-import { DEFAULT_GROUP, type UpstreamGroup, type UpstreamTlsSettings } from './upstream-group.ts'
+import {
+  DEFAULT_GROUP,
+  type UpstreamTlsFiles,
+  type UpstreamTlsSettings,
+  type UpstreamTlsTexts,
+} from './upstream-group.ts'
 
-/** What the files of a group's TLS hold, in PEM. Plain data; never shown. */
-interface UpstreamTlsTexts {
-  readonly ca: string | undefined
-  readonly cert: string | undefined
-  readonly key: string | undefined
-}
-
-/** By the name of the group. */
-export type UpstreamTlsFiles = Readonly<Record<string, UpstreamTlsTexts>>
-
-interface Sources {
-  readonly configFile: string
-  readonly groups: readonly UpstreamGroup[]
-  /** The targets of the default group. */
-  readonly upstreams: readonly string[]
+interface Sources extends Pick<Settings, 'configFile' | 'upstream' | 'upstreams'> {
   readonly readFile: ReadFile | undefined
 }
 
 /** Reads the files of every group with TLS of its own, or reports all faults of all. */
 export function loadUpstreamTls({
   configFile,
-  groups,
+  upstream,
   upstreams,
   readFile,
 }: Sources): Parsed<UpstreamTlsFiles> {
   const faults: Fault[] = []
   const files: Record<string, UpstreamTlsTexts> = {}
-  for (const { name, tls, targets } of groups) {
+  for (const [name, { tls, targets = [] }] of Object.entries(upstreams)) {
     if (tls === undefined) continue
     const path = `${childPath('$.upstreams', name)}.tls`
-    const plain = (name === DEFAULT_GROUP ? upstreams : targets).find((one) => !/^(?:https|h2):/.test(one))
+    const plain = (name === DEFAULT_GROUP ? upstream : targets).find((one) => !/^(?:https|h2):/.test(one))
     if (plain !== undefined) {
       faults.push({ file: configFile, path, reason: `must not be given: no TLS is spoken with ${plain}` })
     }
@@ -56,14 +48,10 @@ export function loadUpstreamTls({
 /** Every certificate of the groups. */
 export function upstreamCertificates({
   configFile,
-  upstreamGroups,
+  upstreams,
   upstreamTls,
-}: {
-  readonly configFile: string
-  readonly upstreamGroups: readonly UpstreamGroup[]
-  readonly upstreamTls: UpstreamTlsFiles
-}): Dated[] {
-  return upstreamGroups.flatMap(({ name, tls }) => {
+}: Pick<Settings, 'configFile' | 'upstreams' | 'upstreamTls'>): Dated[] {
+  return Object.entries(upstreams).flatMap(([name, { tls }]) => {
     const { ca, cert } = upstreamTls[name] ?? {}
     const dated = (key: 'caFile' | 'certFile', text = ''): Dated[] => {
       const path = `${childPath('$.upstreams', name)}.tls.${key}`

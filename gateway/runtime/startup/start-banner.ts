@@ -18,11 +18,11 @@ export function startBanner(
   at: ListeningAt,
 ): string {
   const { settings, limits, version } = startup
-  const { host, adminHost, upstreams, routes, configFile, limitsFile, audit } = settings
+  const { host, adminHost, upstream, routes, configFile, limitsFile, audit } = settings
   const own = configFile === DEFAULT_FILES.configFile ? '' : ` --config ${configFile} --limits ${limitsFile}`
   const base = `http://${reachable(host)}:${at.port}`
   const rows: [string, string][] = [
-    ['requests', `${base}  →  ${upstreams.join(', ')}`],
+    ['requests', `${base}  →  ${upstream.join(', ')}`],
     ...(at.tlsPort === undefined
       ? []
       : ([['', `https://${reachable(host)}:${at.tlsPort}`]] as [string, string][])),
