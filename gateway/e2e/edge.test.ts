@@ -483,6 +483,7 @@ describe('the edge', () => {
       assert.equal(request.method, method.slice(0, 64))
     }
     await assertRefused(`PROPFIND /private HTTP/1.1\r\n${CLOSE}`, 401)
+    await assertRefused(`VERSION-CONTROL /private HTTP/1.1\r\n${CLOSE}`, 401)
     const { body: metrics } = await call(`${gateway.adminUrl}/metrics`)
     assert.match(metrics, /gateway_http_requests_total\{[^}]*method="OTHER",status="501"\} /)
     assert.doesNotMatch(metrics, /STEAL/)

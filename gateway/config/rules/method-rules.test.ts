@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 
-test('methods that HTTP parsers know are good, but for CONNECT and TRACE', () => {
-  for (const method of ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS', 'PROPFIND']) {
+test('methods that HTTP knows are good, but for CONNECT and TRACE', () => {
+  for (const method of ['GET', 'HEAD', 'POST', 'DELETE', 'OPTIONS', 'PROPFIND', 'LABEL']) {
     assert.equal(methodFault(method), undefined)
   }
   assert.match(methodFault('CONNECT') ?? '', /refuses it always/)

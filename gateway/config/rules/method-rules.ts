@@ -1,9 +1,9 @@
-import { METHODS } from '../../edge/syntax/status-codes.ts'
+import { KNOWN_METHODS } from '../../edge/syntax/status-codes.ts'
 import { closestTo } from '../json/did-you-mean.ts'
 
 /** CONNECT asks for a tunnel and TRACE for an echo of credentials: neither is ever let through. */
 const REFUSED = new Set(['CONNECT', 'TRACE'])
-const ADMITTED = new Set(METHODS.filter((method) => !REFUSED.has(method)))
+const ADMITTED = new Set([...KNOWN_METHODS].filter((method) => !REFUSED.has(method)))
 
 /** What is wrong with a method as the operator wrote it, or undefined. Methods know letter case (RFC 9110 section 9.1). */
 export function methodFault(method: string): string | undefined {
@@ -11,7 +11,7 @@ export function methodFault(method: string): string | undefined {
   if (REFUSED.has(method)) return `must not be "${method}": the gateway refuses it always`
   const meant = closestTo(method, ADMITTED)
   const hint = meant === undefined ? '' : `; did you mean "${meant}"?`
-  return `must be a method that HTTP/1.1 parsers know, in capitals, but is ${JSON.stringify(method)}${hint}`
+  return `must be a known method of HTTP, in capitals, but is ${JSON.stringify(method)}${hint}`
 }
 
 /** The methods of a row: HEAD comes with GET, because it asks for the same (RFC 9110 section 9.3.2). */

@@ -35,6 +35,13 @@ describe('PathTable', () => {
     assert.equal(found('-'), undefined)
   })
 
+  it('knows the registered methods, those too that the parser of Node does not know', () => {
+    for (const method of ['GET', 'QUERY', 'PROPFIND', 'UPDATE', 'LABEL', 'VERSION-CONTROL'])
+      assert.equal(table.knows(method), true, method)
+    for (const method of ['PURGE', 'STEAL', 'PRI']) assert.equal(table.knows(method), false, method)
+    assert.equal(new PathTable([row('/', 'PURGE')]).knows('PURGE'), true)
+  })
+
   it('covers everything with a row for /*', () => {
     const all = new PathTable([row('/*')])
     assert.ok(all.find('/') && all.find('/a') && all.find('/a/b/'))

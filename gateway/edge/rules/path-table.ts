@@ -1,7 +1,5 @@
-import { METHODS, UNREGISTERED_METHODS } from '../syntax/status-codes.ts'
+import { KNOWN_METHODS, UNREGISTERED_METHODS } from '../syntax/status-codes.ts'
 import { compareTemplates, fixedLength, isTemplate, TemplateTree, withoutNames } from './path-template.ts'
-
-const REGISTERED_METHODS = new Set(METHODS.filter((method) => !UNREGISTERED_METHODS.has(method)))
 
 /** A row that applies to a path: a route or a limit. */
 interface PathRow {
@@ -68,7 +66,9 @@ export class PathTable<Row extends PathRow> {
 
   /** The method is registered, or a row lists it. */
   knows(method: string): boolean {
-    return REGISTERED_METHODS.has(method) || this.unregistered?.has(method) === true
+    return UNREGISTERED_METHODS.has(method)
+      ? this.unregistered?.has(method) === true
+      : KNOWN_METHODS.has(method)
   }
 
   /** The rows of the most specific path that covers exactly this one. */

@@ -2,11 +2,26 @@
  * What the gateway uses of `node:http`. An import would read every export, also the WebSocket client, for which Node then
  * loads an HTTP client that is not used here: 30 ms of the start.
  */
-export const { createServer, METHODS, STATUS_CODES } = process.getBuiltinModule('node:http')
+const { createServer, METHODS: PARSED_METHODS, STATUS_CODES } = process.getBuiltinModule('node:http')
 
-export const KNOWN_METHODS: ReadonlySet<string> = new Set(METHODS)
+export { createServer, PARSED_METHODS, STATUS_CODES }
 
-/** Methods of `METHODS` that the IANA HTTP Method Registry does not have. QUERY is taken for registered. */
+/** Methods that Node's parser knows, and the other ones of the IANA HTTP Method Registry. */
+export const KNOWN_METHODS: ReadonlySet<string> = new Set([
+  ...PARSED_METHODS,
+  'BASELINE-CONTROL',
+  'CHECKIN',
+  'LABEL',
+  'MKREDIRECTREF',
+  'MKWORKSPACE',
+  'ORDERPATCH',
+  'UNCHECKOUT',
+  'UPDATE',
+  'UPDATEREDIRECTREF',
+  'VERSION-CONTROL',
+])
+
+/** Known methods that the IANA HTTP Method Registry does not have. QUERY is taken for registered. */
 export const UNREGISTERED_METHODS: ReadonlySet<string> = new Set([
   'M-SEARCH',
   'NOTIFY',
