@@ -72,6 +72,7 @@ const TOGETHER = {
     'gateway/edge/http1/client-networks.test.ts',
     'gateway/edge/http1/client-response.test.ts',
     'gateway/edge/http1/conformance',
+    'gateway/edge/http1/connection-deadline.test.ts',
     'gateway/edge/http1/connection-phase.test.ts',
     'gateway/edge/http1/tunnels',
     'gateway/tracing',

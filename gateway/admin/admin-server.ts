@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { isIP, type Socket } from 'node:net'
-import { MANDATORY_HEADERS } from '../edge/rules/mandatory-headers.ts'
+import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import { newRequestId } from '../edge/rules/request-id.ts'
 import { createServer } from '../edge/syntax/status-codes.ts'
 

@@ -1,5 +1,5 @@
 import type { BlockList } from 'node:net'
-import type { AddressList } from '../edge/rules/policy/address-list.ts'
+import type { AddressList } from '../edge/rules/client-address.ts'
 import type { Cors } from '../edge/rules/policy/cors.ts'
 import type { Leniency } from '../edge/rules/policy/path-readings.ts'
 import type { ForwardedPolicy } from '../edge/rules/policy/response-policy.ts'

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { renameSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { after, before, describe, it } from 'node:test'
-import { MANDATORY_HEADERS } from '../edge/rules/mandatory-headers.ts'
+import { MANDATORY_HEADERS } from '../edge/rules/policy/response-policy.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'

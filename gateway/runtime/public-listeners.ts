@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { AddressInfo, Server } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import type { Settings } from '../config/settings.ts'
+import type { Http2Protocol } from '../edge/http1/connection-terms.ts'
 import type { Connections } from '../edge/http1/connections.ts'
 import {
   createHttpServer,
@@ -9,7 +10,6 @@ import {
   type HttpServer,
   type SecureHttpServer,
 } from '../edge/http1/http-server.ts'
-import type { Http2Protocol } from '../edge/http1/served-connection.ts'
 import type { Exchange } from '../exchange.ts'
 import type { InForce } from '../gateway.ts'
 import { TicketKeys } from '../tls/listener/ticket-keys.ts'
@@ -127,7 +127,7 @@ async function loadHttp2({
   tls,
 }: Pick<Settings, 'http2' | 'tls'>): Promise<Http2Protocol | undefined> {
   const isSpoken = http2 === 'tls' ? tls !== undefined : http2
-  return isSpoken ? (await import('../edge/http2/protocol.ts')).http2 : undefined
+  return isSpoken ? (await import('../edge/http2/http2-connection.ts')).http2 : undefined
 }
 
 /** Resolves to the bound port. @throws CannotListen */

@@ -1,7 +1,6 @@
 import { withoutNominated } from '../edge/rules/hop-by-hop.ts'
 import { Field } from '../edge/syntax/field.ts'
-import { HexText } from '../edge/syntax/hex-text.ts'
-import { randomness } from '../edge/syntax/randomness.ts'
+import { HexText, randomness } from '../edge/syntax/hex-text.ts'
 import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/traceparent.ts'
 
 const TRACE_ID = new HexText('##'.repeat(16))

@@ -1,4 +1,4 @@
-import type { PathLeniency } from '../../edge/rules/policy/path-readings.ts'
+import type { PathLeniency } from '../../edge/rules/canonical-path.ts'
 import { readTarget } from '../../edge/rules/request-target.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { algorithmsOf } from '../keys/verification-key.ts'

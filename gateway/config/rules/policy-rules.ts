@@ -1,7 +1,7 @@
 import { BlockList } from 'node:net'
+import type { AddressList } from '../../edge/rules/client-address.ts'
 import { ruleOf } from '../../edge/rules/field-rules.ts'
 import { parametersOf } from '../../edge/rules/path-template.ts'
-import type { AddressList } from '../../edge/rules/policy/address-list.ts'
 import { corsOf, originFault } from '../../edge/rules/policy/cors.ts'
 import type { Leniency } from '../../edge/rules/policy/path-readings.ts'
 import { forwardedPolicy, responseLines } from '../../edge/rules/policy/response-policy.ts'

@@ -1,8 +1,11 @@
 import { foldedName, HOP_BY_HOP, ruleOf } from '../../edge/rules/field-rules.ts'
-import { isForOneCache, REPLACED_HEADERS } from '../../edge/rules/mandatory-headers.ts'
 import { isTemplate, parametersOf, partsOf, segmentsOf } from '../../edge/rules/path-template.ts'
 import { CORS_RESPONSE_FIELDS } from '../../edge/rules/policy/cors.ts'
-import { KEYED_RESPONSE_FIELDS } from '../../edge/rules/policy/response-policy.ts'
+import {
+  isForOneCache,
+  KEYED_RESPONSE_FIELDS,
+  REPLACED_HEADERS,
+} from '../../edge/rules/policy/response-policy.ts'
 import {
   OWN_REQUEST_FIELDS,
   type Rewrite,

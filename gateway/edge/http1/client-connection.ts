@@ -2,20 +2,18 @@ import type { Socket } from 'node:net'
 import type { Timed } from '../syntax/deadlines.ts'
 import type { ClientNetwork } from './client-networks.ts'
 import { ClientResponse, type DetachedSocket, type ResponseConnection } from './client-response.ts'
-import type { ConnectionPhase } from './connection-phase.ts'
-import type { ConnectionTerms } from './connection-terms.ts'
-import { watchHalfClosed } from './half-closed.ts'
+import type { ConnectionPhase, ConnectionTerms } from './connection-terms.ts'
+import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './handler.ts'
 import type { IncomingRequest, Origin } from './incoming-request.ts'
-import { Lingering } from './lingering.ts'
+import { Lingering, watchHalfClosed } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
-import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './request-fault.ts'
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
 
 /**
  * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
- * the wrong order (RFC 9112 section 9.3.2). connection-phase.ts has the table of its phases.
+ * the wrong order (RFC 9112 section 9.3.2). `ConnectionPhase` has its phases.
  */
 export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1

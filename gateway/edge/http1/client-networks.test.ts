@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { Socket } from 'node:net'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
 import {
@@ -12,6 +13,8 @@ interface TestConnection extends AcceptedConnection {
   activity: Activity
 }
 
+const ACCEPTED = { slot: -1, peer: '', socket: new Socket() }
+
 function connectFrom(
   networks: ClientNetworks,
   name: string,
@@ -19,10 +22,9 @@ function connectFrom(
 ): TestConnection {
   const network = networks.networkNamed(name, name.startsWith('proxy'))
   const connection = {
-    slot: -1,
+    ...ACCEPTED,
     network,
     activity: { isIdle: true, deadlineMs: 0, ...activity },
-    close: () => {},
   }
   networks.add(connection)
   return connection
@@ -47,7 +49,7 @@ describe('the networks of clients', () => {
     const networks = new ClientNetworks()
     for (const isProxy of [false, true]) {
       const before = networks.networkNamed('10.0.0.5', isProxy)
-      networks.add({ slot: -1, network: before, activity: { isIdle: true, deadlineMs: 0 }, close: () => {} })
+      networks.add({ ...ACCEPTED, network: before, activity: { isIdle: true, deadlineMs: 0 } })
       const now = networks.networkNamed('10.0.0.5', !isProxy)
       assert.deepEqual([before.isProxy, now.isProxy], [isProxy, !isProxy])
       assert.equal(networks.networkNamed('10.0.0.5', isProxy), before)

@@ -1,8 +1,14 @@
+import type { Socket } from 'node:net'
+import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
 /** How many connections are searched for an idle one. */
 const MAX_LOOKS = 64
 const LOOKS_PER_NETWORK = 16
+/** Beyond this part of all connections, an address may lose busy ones too. */
+const EXCESS = 1 / 8
+/** Streams that are refused and wait for their records, besides the common room. */
+const MAX_REFUSED_STREAMS = 256
 
 /** What an accepted connection is used for: its TLS handshake, then HTTP. */
 export interface Activity {
@@ -12,11 +18,12 @@ export interface Activity {
   readonly deadlineMs: number
 }
 
-/** One accepted connection, from accept until it is closed. */
+/** One accepted TCP connection, with or without TLS, from accept until it is closed. */
 export interface AcceptedConnection extends Slotted {
+  readonly socket: Pick<Socket, 'destroy' | 'resetAndDestroy'>
+  readonly peer: string
   readonly network: ClientNetwork
   activity: Activity
-  close(): void
 }
 
 /** The address of a client (IPv6: its /64) or of a proxy, with its open connections. */
@@ -35,7 +42,7 @@ export class ClientNetwork implements Slotted {
     this.isProxy = isProxy
   }
 
-  /** What it has of the common room; nothing without a connection, whose streams are about to end. */
+  /** Its part of the common room; 0 without a connection, whose streams are about to end. */
   get part(): number {
     const { size } = this.connections
     return size === 0 ? 0 : size + this.streams
@@ -43,10 +50,12 @@ export class ClientNetwork implements Slotted {
 }
 
 /**
- * The networks that have connections, in rows by how many they have, streams included. Every operation takes constant time,
- * because the search for an idle connection looks at a bounded number only.
+ * The common room of all connections and streams, with the networks that use it. Each operation takes constant time: networks
+ * stand in rows by their part, and the search for an idle connection looks at a bounded number.
  */
 export class ClientNetworks {
+  /** How many connections and streams have a place, at most. */
+  max: number
   readonly #byName = new Map<string, ClientNetwork>()
   /** By the part that they have, without proxies. */
   readonly #rows: Slots<ClientNetwork>[] = []
@@ -54,8 +63,14 @@ export class ClientNetworks {
   #largest = 0
   #size = 0
   #streams = 0
+  /** Streams without a place that are under way. */
+  #refusedStreams = 0
   /** Where the next search begins, so that it does not always see the same ones. */
   #cursor = 0
+
+  constructor(max = Number.POSITIVE_INFINITY) {
+    this.max = max
+  }
 
   get size(): number {
     return this.#size
@@ -99,6 +114,32 @@ export class ClientNetworks {
     if (isLast) this.#byName.delete(network.name)
   }
 
+  /** Tells whether one more connection or stream has a place without another that leaves. */
+  hasRoom(network: ClientNetwork): boolean {
+    const { max } = this
+    const own = network.isProxy ? 0 : network.part
+    const free = max - this.taken
+    return free > 0 && !isOverShare({ own, free, max })
+  }
+
+  /** Closes an idle connection where a new one needs it. @returns false when there is no room for the new one. */
+  makeRoom(network: ClientNetwork): boolean {
+    if (this.hasRoom(network)) return true
+    const own = network.isProxy ? 0 : network.part
+    const isFull = this.taken >= this.max
+    const leaving = !isFull || own >= this.#largest ? this.idleOf(network) : this.#leavingFor(own)
+    if (leaving === undefined) return false
+    this.remove(leaving)
+    leaving.socket.destroy()
+    return true
+  }
+
+  /** The connection that is closed for a new one of an address that has `own` already. */
+  #leavingFor(own: number): AcceptedConnection | undefined {
+    const isExcess = this.#largest > own + 1 && this.#largest > this.max * EXCESS
+    return this.idleOfLargest() ?? (isExcess ? this.anyOfLargest() : undefined)
+  }
+
   addStream(network: ClientNetwork): void {
     this.#changeStreams(network, 1)
   }
@@ -107,15 +148,23 @@ export class ClientNetworks {
     this.#changeStreams(network, -1)
   }
 
+  /** Counts a stream without a place until it has its response. @returns false when too many of those wait */
+  refuseStream(): boolean {
+    if (this.#refusedStreams >= MAX_REFUSED_STREAMS) return false
+    this.#refusedStreams++
+    return true
+  }
+
+  endRefusedStream(): void {
+    this.#refusedStreams--
+  }
+
   #changeStreams(network: ClientNetwork, by: 1 | -1): void {
     this.#streams += by
-    if (network.connections.size === 0) {
-      network.streams += by
-      return
-    }
-    this.#leaveRow(network)
+    const hasConnections = network.connections.size > 0
+    if (hasConnections) this.#leaveRow(network)
     network.streams += by
-    this.#joinRow(network)
+    if (hasConnections) this.#joinRow(network)
   }
 
   /** The longest idle of the network's connections that are looked at. */
@@ -126,7 +175,7 @@ export class ClientNetworks {
     return longest
   }
 
-  /** The same over all networks: those with the largest part first, proxies last. */
+  /** The longest idle connection that is found: networks with the largest part first, proxies last. */
   idleOfLargest(): AcceptedConnection | undefined {
     let looks = MAX_LOOKS
     for (let size = this.#largest; size > 0 && looks > 0; size--) {
@@ -177,12 +226,8 @@ export class ClientNetworks {
 
   #rowOf(network: ClientNetwork): Slots<ClientNetwork> {
     if (network.isProxy) return this.#proxies
-    const { part } = network
-    let row = this.#rows[part]
-    if (row === undefined) {
-      row = new Slots()
-      this.#rows[part] = row
-    }
+    const row = this.#rows[network.part] ?? new Slots()
+    this.#rows[network.part] = row
     return row
   }
 }

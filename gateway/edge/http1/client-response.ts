@@ -1,18 +1,12 @@
 import type { Socket } from 'node:net'
-import { dateOf } from '../syntax/http-date.ts'
 import { STATUS_CODES } from '../syntax/status-codes.ts'
+import { dateOf } from '../syntax/timestamp.ts'
+import type { ConnectionTerms } from './connection-terms.ts'
 import type { OutgoingResponse, ResponseHead } from './handler.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
 /** A longer body is written in several parts: copying it into the text of its head would cost more. */
 const MAX_TEXT_BYTES = 16 * 1024
-
-export interface ResponseTerms {
-  /** Wall time, milliseconds since the epoch. */
-  readonly clock: () => number
-  /** How long the client may expect an idle connection to stay, whole seconds. */
-  readonly keepAliveSeconds: number
-}
 
 /** A socket that is given away, paused. */
 export interface DetachedSocket {
@@ -23,7 +17,7 @@ export interface DetachedSocket {
 
 export interface ResponseConnection {
   readonly socket: Socket
-  readonly terms: ResponseTerms
+  readonly terms: Pick<ConnectionTerms<unknown>, 'clock' | 'timeouts'>
   /** The socket accepts no more for now. @param idleMs how long the client may take nothing, when not the usual time. */
   watchWrites(idleMs: number | undefined): void
   /** The last byte of the response has been written. */
@@ -85,16 +79,17 @@ export class ClientResponse implements OutgoingResponse {
   writeHead({ status, lines, contentLength, dated }: ResponseHead): void {
     if (this.#ended) return
     const { version, method } = this.#request
+    const { clock, timeouts } = this.#connection.terms
     this.#bodiless = method === 'HEAD' || status === 204 || status === 304
     const unbounded = contentLength === undefined && !this.#bodiless
     this.#chunked = unbounded && version === '1.1'
     // Only the end of the connection ends it.
     if (unbounded && !this.#chunked) this.keepAlive = false
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${lines}`
-    if (!dated) head += `Date: ${dateOf(this.#connection.terms.clock())}\r\n`
+    if (!dated) head += `Date: ${dateOf(clock())}\r\n`
     if (this.#chunked) head += 'Transfer-Encoding: chunked\r\n'
     head += this.keepAlive
-      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${this.#connection.terms.keepAliveSeconds}\r\n\r\n`
+      ? `Connection: keep-alive\r\nKeep-Alive: timeout=${Math.floor(timeouts.keepAliveMs / 1000)}\r\n\r\n`
       : 'Connection: close\r\n\r\n'
     this.#head = head
   }

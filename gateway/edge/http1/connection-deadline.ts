@@ -1,7 +1,5 @@
-import type { BodyPace, BodyPaceRule } from '../bodies/body-pace.ts'
-
 /** A client that relies on the announced time must not meet the connection's end in the middle of a request. */
-const KEEP_ALIVE_MARGIN_MS = 1000
+export const KEEP_ALIVE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
 /** How long clients may take, milliseconds. */
@@ -10,15 +8,16 @@ export interface ClientTimeouts {
   readonly headersMs: number
   /** From the first byte of a request to its last; infinite: only `bodyPace` counts. */
   readonly requestMs: number
-  readonly bodyPace: BodyPaceRule
+  readonly bodyPace: {
+    /** Longest silence, and how far the client may fall behind the rate. */
+    readonly graceMs: number
+    /** 0: only silence counts. */
+    readonly minBytesPerSecond: number
+  }
   /** Between a response and the next request. */
   readonly keepAliveMs: number
   /** How long a client may take nothing of its response, unless the response says otherwise. */
   readonly idleMs: number
-}
-
-interface PacedTimeouts extends ClientTimeouts {
-  readonly pace: BodyPace
 }
 
 /** What the head of a request may have; `admit` refuses more fields. */
@@ -31,23 +30,28 @@ export interface DeadlineTerms {
   /** May change, for the next connections. */
   readonly head: HeadBounds
   /** May change; a request goes on with those that it began with. */
-  readonly timeouts: PacedTimeouts
+  readonly timeouts: ClientTimeouts
   /** Monotonic, milliseconds. */
   readonly steadyClock: () => number
 }
 
-/** By when one client must send more. All times are those of the monotonic clock. */
+/**
+ * By when one client must send more. All times are those of the monotonic clock.
+ *
+ * A body has a bucket of time: it begins with the full grace and runs down. Each byte adds the time that it may take at the
+ * minimum rate, up to the full grace.
+ */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
   readonly #terms: DeadlineTerms
   /** Timeouts of the current request. */
-  #timeouts: PacedTimeouts
+  #timeouts: ClientTimeouts
   /** The time that an idle connection was given last. */
   #idleAllowanceMs: number
   /** When the current request began; infinite unless its head came in several pieces. */
   #startedMs = NEVER
-  /** When the time for the whole request is over. The time in which we held its body back does not count. */
+  /** The end of the time for the whole request. The time in which we held its body back does not count. */
   #requestEndMs = NEVER
   /** Since when we hold the body back; infinite while we do not. */
   #heldBackMs = NEVER
@@ -86,19 +90,20 @@ export class ConnectionDeadline {
 
   /** The head is complete, its body must follow. */
   beginBody(): void {
-    const { pace, requestMs } = this.#timeouts
+    const { bodyPace, requestMs } = this.#timeouts
     const nowMs = this.#terms.steadyClock()
     this.#heldBackMs = NEVER
     this.#isUnpaced = false
     this.#requestEndMs = Math.min(this.#startedMs, nowMs) + requestMs
-    this.atMs = Math.min(pace.begin(nowMs), this.#requestEndMs)
+    this.atMs = Math.min(nowMs + bodyPace.graceMs, this.#requestEndMs)
   }
 
-  /** More of the body has come. */
+  /** More of the body has come. @param bytes more than 0 */
   extendBody(bytes: number): void {
     if (this.#isUnpaced) return
-    const nowMs = this.#terms.steadyClock()
-    this.atMs = Math.min(this.#timeouts.pace.extend(this.atMs, bytes, nowMs), this.#requestEndMs)
+    const { graceMs, minBytesPerSecond } = this.#timeouts.bodyPace
+    const earnedMs = this.atMs + (bytes * 1000) / minBytesPerSecond
+    this.atMs = Math.min(earnedMs, this.#terms.steadyClock() + graceMs, this.#requestEndMs)
   }
 
   /** We read no more of the body for now. */
@@ -116,7 +121,8 @@ export class ConnectionDeadline {
     const nowMs = this.#terms.steadyClock()
     this.#requestEndMs += nowMs - this.#heldBackMs
     this.#heldBackMs = NEVER
-    this.atMs = this.#isUnpaced ? NEVER : Math.min(this.#timeouts.pace.begin(nowMs), this.#requestEndMs)
+    const paceEndMs = nowMs + this.#timeouts.bodyPace.graceMs
+    this.atMs = this.#isUnpaced ? NEVER : Math.min(paceEndMs, this.#requestEndMs)
   }
 
   /** The rest of the body may take any time: who reads it has another bound. */

@@ -6,11 +6,11 @@ import {
   respondEmpty,
   type Seen,
   scribe,
+  TRANSITIONS,
   transitionsSeen,
   wireTo,
 } from './conformance/scribe.test-support.ts'
 import { turns, type Wire } from './conformance/wire.test-support.ts'
-import { TRANSITIONS } from './connection-phase.ts'
 import type { Connections } from './connections.ts'
 import { createHttpServer } from './http-server.ts'
 

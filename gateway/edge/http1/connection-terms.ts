@@ -1,25 +1,60 @@
-import { BodyPace } from '../bodies/body-pace.ts'
-import type { ResponseTerms } from './client-response.ts'
-import type { ClientTimeouts, DeadlineTerms } from './connection-deadline.ts'
-import type { ConnectionPhase } from './connection-phase.ts'
+import type { Socket } from 'node:net'
+import type { Timed } from '../syntax/deadlines.ts'
+import type { Activity, ClientNetworks } from './client-networks.ts'
+import type { DeadlineTerms } from './connection-deadline.ts'
 import type { Handler } from './handler.ts'
+import type { Origin } from './incoming-request.ts'
 
-/** What all connections of one listener share. `E`: the handler's record of a request, `C`: a connection. */
-export interface ConnectionTerms<E, C> extends DeadlineTerms, ResponseTerms {
+/**
+ * Where a client connection stands.
+ *
+ * - `idle`: between requests.
+ * - `head`, `body`: part of a request has come.
+ * - `response`: the request is complete, its response is not. What comes meanwhile is kept for later.
+ * - `last response`: a response is due, and the connection closes after it. What comes meanwhile is ignored.
+ * - `lingering`: the last response is written and our half is closed. What comes meanwhile is thrown away.
+ * - `detached`: the socket belongs to a tunnel, or to the process that replaces this one.
+ */
+export type ConnectionPhase =
+  | 'idle'
+  | 'head'
+  | 'body'
+  | 'response'
+  | 'last response'
+  | 'lingering'
+  | 'detached'
+
+/** What all connections share. `E`: the handler's record of a request, `C`: a connection of HTTP/1.1. */
+export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
   readonly handler: Handler<E>
+  /** Wall time, milliseconds since the epoch. */
+  readonly clock: () => number
+  readonly networks: ClientNetworks
+  /** The gateway is stopping: a connection of HTTP/2 ends with the requests that it has. */
+  readonly isLeaving: () => boolean
   /** The connection is closed or detached. */
-  readonly left: (connection: C) => void
+  readonly left: (connection: Timed) => void
   /** Set while another process takes the connections over: called between two requests, before the next one is read. */
   between?: ((connection: C) => void) | undefined
   /** For tests of the transitions. */
   readonly onPhase?: (from: ConnectionPhase, to: ConnectionPhase) => void
 }
 
-export function timeTerms(
-  timeouts: ClientTimeouts,
-): Pick<ConnectionTerms<unknown, unknown>, 'timeouts' | 'keepAliveSeconds'> {
-  return {
-    timeouts: { ...timeouts, pace: new BodyPace(timeouts.bodyPace) },
-    keepAliveSeconds: Math.floor(timeouts.keepAliveMs / 1000),
-  }
+/** A connection of HTTP/2, or one that may become one, as its listener sees it. */
+export interface ServedConnection extends Timed, Activity {
+  readonly socket: Socket
+  /** Begins no more requests, and closes when those that have begun are finished. */
+  retire(): void
+}
+
+/** Serves HTTP/2. Set only where a client may speak it: nothing of it is loaded otherwise. */
+export interface Http2Protocol {
+  /** On a connection that has agreed on it. */
+  serve<E>(socket: Socket, origin: Omit<Origin, 'socket'>, terms: ConnectionTerms<E>): ServedConnection
+  /** Finds out by its first bytes whether a client speaks it, and then calls `found` once with nothing read. */
+  recognise(
+    socket: Socket,
+    terms: DeadlineTerms & Pick<ConnectionTerms<unknown>, 'left'>,
+    found: (isHttp2: boolean) => void,
+  ): ServedConnection
 }

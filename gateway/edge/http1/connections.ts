@@ -1,29 +1,16 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { withoutMapping } from '../rules/client-address.ts'
-import { isOverShare } from '../rules/fair-share.ts'
 import { networkOf } from '../rules/network.ts'
 import { Deadlines } from '../syntax/deadlines.ts'
 import { Connection } from './client-connection.ts'
-import {
-  type AcceptedConnection,
-  type Activity,
-  type ClientNetwork,
-  ClientNetworks,
-} from './client-networks.ts'
+import { type AcceptedConnection, ClientNetworks } from './client-networks.ts'
 import type { ClientTimeouts, HeadBounds } from './connection-deadline.ts'
-import { type ConnectionTerms, timeTerms } from './connection-terms.ts'
-import type { Http2Protocol, ServedConnection, StreamRoom, StreamTerms } from './served-connection.ts'
-
-/** Beyond this part of all connections, an address may lose busy ones too. */
-const EXCESS = 1 / 8
-/** Streams that are refused and wait for their records, besides the common room. */
-const MAX_REFUSED_STREAMS = 256
+import type { ConnectionTerms, Http2Protocol, ServedConnection } from './connection-terms.ts'
 
 type Terms<E> = ConnectionTerms<E, Connection<E>>
 
-export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'timeouts' | 'keepAliveSeconds'> {
-  readonly timeouts: ClientTimeouts
+export interface ServerTerms<E> extends Omit<Terms<E>, 'networks' | 'isLeaving' | 'left' | 'between'> {
   /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
   /** Longest TLS handshake. */
@@ -38,31 +25,6 @@ export interface ServerTerms<E> extends Omit<Terms<E>, 'left' | 'between' | 'tim
   readonly isLeaving?: () => boolean
 }
 
-/** An accepted TCP connection, with or without TLS. */
-export class Accepted implements AcceptedConnection {
-  slot = -1
-  readonly peer: string
-  readonly network: ClientNetwork
-  activity: Activity
-  readonly #socket: Socket
-
-  constructor(socket: Socket, { peer, network, activity }: Pick<Accepted, 'peer' | 'network' | 'activity'>) {
-    this.#socket = socket
-    this.peer = peer
-    this.network = network
-    this.activity = activity
-  }
-
-  close(): void {
-    this.#socket.destroy()
-  }
-
-  /** Also discards what the client has not taken. */
-  reset(): void {
-    this.#socket.resetAndDestroy()
-  }
-}
-
 /** A connection on which no request has begun, and nothing is read. */
 export interface ParkedConnection {
   readonly socket: Socket
@@ -75,17 +37,13 @@ export interface ParkedConnection {
 export class Connections<E> {
   /** Changes for all connections; each request goes on with the time-outs that it began with. */
   readonly #terms: { -readonly [Key in keyof Terms<E>]: Terms<E>[Key] }
-  #max: number
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
   readonly #http2: Http2Protocol | undefined
   readonly #isPlainHttp2: boolean
-  readonly #streamTerms: StreamTerms<E>
   readonly #open: Deadlines<Connection<E> | ServedConnection>
-  readonly #networks = new ClientNetworks()
+  readonly #networks: ClientNetworks
   readonly #whenClosed: (() => void)[] = []
-  /** Streams of all connections of HTTP/2 that are under way without a place. */
-  #refusedStreams = 0
 
   constructor({
     maxConnections,
@@ -96,70 +54,21 @@ export class Connections<E> {
     isLeaving = () => false,
     ...terms
   }: ServerTerms<E>) {
-    this.#max = maxConnections
+    this.#networks = new ClientNetworks(maxConnections)
     this.#handshakeMs = handshakeMs
     this.#isProxy = isProxy
     this.#http2 = http2
     this.#isPlainHttp2 = isPlainHttp2
-    this.#terms = {
-      ...terms,
-      ...timeTerms(terms.timeouts),
-      left: (connection) => this.#open.remove(connection),
-    }
     this.#open = new Deadlines(terms.steadyClock)
-    this.#streamTerms = this.#termsOfStreams(isLeaving)
-  }
-
-  #termsOfStreams(isLeaving: () => boolean): StreamTerms<E> {
-    const terms = this.#terms
-    return {
-      handler: terms.handler,
-      clock: terms.clock,
-      steadyClock: terms.steadyClock,
-      get timeouts() {
-        return terms.timeouts
-      },
-      get head() {
-        return terms.head
-      },
-      room: this.#streamRoom(),
-      isLeaving,
-      left: (connection) => this.#open.remove(connection),
-    }
-  }
-
-  /** A stream takes as much of the common room as a connection of HTTP/1.1, and each address has the same share of it. */
-  #streamRoom(): StreamRoom {
-    const networks = this.#networks
-    return {
-      take: (network) => {
-        if (!this.#hasRoom(network)) return false
-        networks.addStream(network)
-        return true
-      },
-      release: (network) => networks.removeStream(network),
-      refuse: () => {
-        if (this.#refusedStreams >= MAX_REFUSED_STREAMS) return false
-        this.#refusedStreams++
-        return true
-      },
-      refused: () => {
-        this.#refusedStreams--
-      },
-    }
-  }
-
-  /** Whether one more connection or stream of it has a place without another that leaves. */
-  #hasRoom(network: ClientNetwork): boolean {
-    const own = network.isProxy ? 0 : network.part
-    const free = this.#max - this.#networks.taken
-    return free > 0 && !isOverShare({ own, free, max: this.#max })
+    const left: Terms<E>['left'] = (connection) => this.#open.remove(connection)
+    this.#terms = { ...terms, networks: this.#networks, isLeaving, left }
   }
 
   /** Puts other bounds in force, for the next requests and connections. */
   bound(maxConnections: number, timeouts: ClientTimeouts, head: HeadBounds): void {
-    this.#max = maxConnections
-    Object.assign(this.#terms, timeTerms(timeouts), { head })
+    this.#networks.max = maxConnections
+    this.#terms.timeouts = timeouts
+    this.#terms.head = head
   }
 
   /** @param isLast the connection ends with its next response */
@@ -169,17 +78,17 @@ export class Connections<E> {
   }
 
   /** Counts a connection until it is closed. @returns undefined when there was no room and it is closed. */
-  take(socket: Socket): Accepted | undefined {
-    const { remoteAddress } = socket
-    const peer = remoteAddress === undefined ? undefined : withoutMapping(remoteAddress)
-    const network = peer === undefined ? undefined : this.#networkOf(peer)
+  take(socket: Socket): AcceptedConnection | undefined {
+    const peer = withoutMapping(socket.remoteAddress ?? '')
+    const isProxy = this.#isProxy(peer)
+    const network = this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
     // A client that has already reset has no address any more. What it sent must not be carried out: nobody waits for it.
-    if (peer === undefined || network === undefined || !this.#makeRoom(network)) {
+    if (peer === '' || !this.#networks.makeRoom(network)) {
       socket.destroy()
       return undefined
     }
     const deadlineMs = this.#terms.steadyClock() + this.#handshakeMs
-    const accepted = new Accepted(socket, { peer, network, activity: { isIdle: true, deadlineMs } })
+    const accepted = { slot: -1, socket, peer, network, activity: { isIdle: true, deadlineMs } }
     this.#networks.add(accepted)
     socket.once('close', () => {
       this.#networks.remove(accepted)
@@ -189,7 +98,7 @@ export class Connections<E> {
   }
 
   /** @param socket the accepted one, or the TLS socket over it */
-  serve(accepted: Accepted, socket: Socket, isLast = false): void {
+  serve(accepted: AcceptedConnection, socket: Socket, isLast = false): void {
     const http2 = isLast ? undefined : this.#http2
     if (http2 === undefined) this.#serveHttp1(accepted, socket, isLast)
     else if ((socket as TLSSocket).alpnProtocol === 'h2') this.#serveHttp2(http2, accepted, socket)
@@ -197,14 +106,14 @@ export class Connections<E> {
     else
       this.#watch(
         accepted,
-        http2.recognise(socket, this.#streamTerms, (isHttp2) => {
+        http2.recognise(socket, this.#terms, (isHttp2) => {
           if (isHttp2) this.#serveHttp2(http2, accepted, socket)
           else this.#serveHttp1(accepted, socket, false)
         }),
       )
   }
 
-  #serveHttp1(accepted: Accepted, socket: Socket, isLast: boolean): Connection<E> {
+  #serveHttp1(accepted: AcceptedConnection, socket: Socket, isLast: boolean): Connection<E> {
     const connection = new Connection(socket, accepted, this.#terms)
     connection.isLast = isLast
     accepted.activity = connection
@@ -214,11 +123,11 @@ export class Connections<E> {
     return connection
   }
 
-  #serveHttp2(http2: Http2Protocol, accepted: Accepted, socket: Socket): void {
-    this.#watch(accepted, http2.serve(socket, accepted, this.#streamTerms))
+  #serveHttp2(http2: Http2Protocol, accepted: AcceptedConnection, socket: Socket): void {
+    this.#watch(accepted, http2.serve(socket, accepted, this.#terms))
   }
 
-  #watch(accepted: Accepted, connection: ServedConnection): void {
+  #watch(accepted: AcceptedConnection, connection: ServedConnection): void {
     accepted.activity = connection
     this.#open.add(connection)
     if (this.#terms.between !== undefined) connection.retire()
@@ -253,8 +162,8 @@ export class Connections<E> {
     before.network.connections.visitAll((accepted) => {
       if (accepted.activity !== before) return
       // Its client may still say that it speaks HTTP/2.
-      if (before.isFresh && !socket.readableEnded) this.serve(accepted as Accepted, socket, before.isLast)
-      else again = this.#serveHttp1(accepted as Accepted, socket, before.isLast)
+      if (before.isFresh && !socket.readableEnded) this.serve(accepted, socket, before.isLast)
+      else again = this.#serveHttp1(accepted, socket, before.isLast)
     })
     socket.resume()
     if (unread !== undefined) again?.received(unread, unread.length)
@@ -271,6 +180,7 @@ export class Connections<E> {
     return this.#networks.size
   }
 
+  /** @param quietMs how long a connection must have been idle */
   closeIdle(quietMs: number): void {
     const sinceMs = this.#terms.steadyClock() - quietMs
     this.#open.visitAll((connection) => {
@@ -283,31 +193,5 @@ export class Connections<E> {
     this.#open.visitAll(({ socket }) => {
       socket.destroy()
     })
-  }
-
-  #networkOf(peer: string): ClientNetwork {
-    const isProxy = this.#isProxy(peer)
-    return this.#networks.networkNamed(isProxy ? peer : networkOf(peer), isProxy)
-  }
-
-  /** @returns false when the new connection must be closed itself. */
-  #makeRoom(network: ClientNetwork): boolean {
-    if (this.#hasRoom(network)) return true
-    const networks = this.#networks
-    const own = network.isProxy ? 0 : network.part
-    const isFull = networks.taken >= this.#max
-    const leaving = !isFull || own >= networks.largest ? networks.idleOf(network) : this.#leaving(own)
-    if (leaving === undefined) return false
-    networks.remove(leaving)
-    leaving.close()
-    return true
-  }
-
-  /** Which connection is closed for a new one of an address that has `own` already. */
-  #leaving(own: number): AcceptedConnection | undefined {
-    const networks = this.#networks
-    const idle = networks.idleOfLargest()
-    const isExcess = networks.largest > own + 1 && networks.largest > this.#max * EXCESS
-    return idle ?? (isExcess ? networks.anyOfLargest() : undefined)
   }
 }

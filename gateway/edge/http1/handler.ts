@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
+import type { RefusalCode } from '../../refusals.ts'
 import type { FilteredHead } from '../rules/response-headers.ts'
+import type { Field } from '../syntax/field.ts'
 import type { IncomingRequest } from './incoming-request.ts'
-import type { RequestFault } from './request-fault.ts'
-import type { Upgrade } from './tunnels/websocket.ts'
 
 /** The head of a response, without the fields about the connection. */
 export interface ResponseHead extends FilteredHead {
@@ -67,4 +67,59 @@ export interface Handler<E> {
   interrupt(exchange: E, fault: RequestFault): void
   /** A client closed with about so many pipelined requests, none of which has begun. */
   abandoned(peer: string, requests: number): void
+}
+
+/** Why a request, or the transfer of its response, cannot be completed. */
+export interface RequestFault {
+  readonly code: RefusalCode
+  /** For the log only. */
+  readonly cause: string
+}
+
+export const HEAD_LATE: RequestFault = { code: 'request_timeout', cause: 'its head did not come in time' }
+export const BODY_LATE: RequestFault = {
+  code: 'request_timeout',
+  cause: 'its body came too slowly, or not at all',
+}
+export const NOT_TAKEN: RequestFault = {
+  code: 'response_timeout',
+  cause: 'the client took nothing of its response',
+}
+export const CLIENT_GONE: RequestFault = {
+  code: 'malformed_request',
+  cause: 'the client ended in its middle',
+}
+
+/** What a request asks for. `other version`: WebSocket in a version other than 13 (RFC 6455 section 4.2.2). */
+export type Upgrade = 'websocket' | 'other version'
+
+/**
+ * Reads what a GET without a body asks for (RFC 6455 section 4.2.1); `Content-Length: 0` is no body. HTTP/1.0 cannot ask for
+ * another protocol (RFC 9110 section 7.8).
+ *
+ * @param request whose Connection field names Upgrade
+ * @returns undefined where it does not ask for WebSocket alone
+ */
+export function upgradeOf({
+  method,
+  version,
+  fields,
+  body,
+}: Pick<IncomingRequest, 'method' | 'version' | 'fields' | 'body'>): Upgrade | undefined {
+  if (method !== 'GET' || version !== '1.1' || body !== null) return undefined
+  const asked = joined(fields, 'sec-websocket-version')
+  if (joined(fields, 'upgrade')?.toLowerCase() !== 'websocket' || asked === undefined) return undefined
+  if (joined(fields, 'sec-websocket-key') === undefined) return undefined
+  return asked === '13' ? 'websocket' : 'other version'
+}
+
+/** @returns all values of a field, joined by commas; undefined when there is none. */
+function joined(fields: readonly Field[], name: string): string | undefined {
+  const values = fields.filter(({ lower }) => lower === name).map(({ value }) => value)
+  return values.length === 0 ? undefined : values.join(', ')
+}
+
+/** The head of a 101 response (RFC 9110 section 15.2.2). @param lines each with its CR LF */
+export function upgradeHead(lines: string): string {
+  return `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${lines}\r\n`
 }

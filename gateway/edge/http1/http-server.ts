@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer, type Server as SecureServer, type TlsOptions } from 'node:tls'
-import type { Accepted, Connections } from './connections.ts'
+import type { AcceptedConnection } from './client-networks.ts'
+import type { Connections } from './connections.ts'
 import { acceptClientSockets } from './sockets/client-socket.ts'
 
 /** Enough for an honest client's TLS handshake from anywhere. */
@@ -45,7 +46,7 @@ export function createSecureHttpServer<E>(
   options: TlsOptions,
 ): SecureHttpServer {
   /** Connections in their TLS handshake. */
-  const handshakes = new Map<string, { readonly accepted: Accepted; readonly sinceMs: number }>()
+  const handshakes = new Map<string, { readonly accepted: AcceptedConnection; readonly sinceMs: number }>()
   const tls = createSecureServer(options, (socket) => {
     const name = nameOf(socket)
     const accepted = handshakes.get(name)?.accepted
@@ -54,7 +55,7 @@ export function createSecureHttpServer<E>(
     socket.allowHalfOpen = true
     // Node throws for a TLS socket: the TCP connection below is reset instead.
     socket.resetAndDestroy = () => {
-      accepted?.reset()
+      accepted?.socket.resetAndDestroy()
       return socket.destroy()
     }
     // A connection that was reset meanwhile has no name any more.
@@ -82,7 +83,8 @@ export function createSecureHttpServer<E>(
     closeIdleConnections: (quietMs) => {
       listener.closeIdleConnections(quietMs)
       const untilMs = performance.now() - HANDSHAKE_MS
-      for (const { accepted, sinceMs } of handshakes.values()) if (sinceMs <= untilMs) accepted.close()
+      for (const { accepted, sinceMs } of handshakes.values())
+        if (sinceMs <= untilMs) accepted.socket.destroy()
     },
     setSecureContext: (context) => tls.setSecureContext(context),
     setTicketKeys: (keys) => tls.setTicketKeys(keys),

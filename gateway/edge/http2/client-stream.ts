@@ -1,34 +1,34 @@
-import { ConnectionDeadline, type DeadlineTerms } from '../http1/connection-deadline.ts'
+import { ConnectionDeadline } from '../http1/connection-deadline.ts'
+import type { ConnectionTerms } from '../http1/connection-terms.ts'
+import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../http1/handler.ts'
 import { IncomingRequest, type Origin } from '../http1/incoming-request.ts'
-import { BODY_LATE, NOT_TAKEN, type RequestFault } from '../http1/request-fault.ts'
 import { readRequestHeaders } from '../rules/request-headers.ts'
 import type { Field } from '../syntax/field.ts'
 import {
   DEFAULT_WINDOW,
   ENHANCE_YOUR_CALM,
+  frameOfNumbers,
   INTERNAL_ERROR,
   NO_ERROR,
   PROTOCOL_ERROR,
   REFUSED_STREAM,
+  WINDOW_UPDATE,
 } from './frames.ts'
 import { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
-import { isWithoutPlace, type StreamPlace } from './stream-places.ts'
 import { type ResponseCarrier, type ResponseStream, StreamResponse } from './stream-response.ts'
-import type { StreamEnd } from './stream-table.ts'
+import { isWithoutPlace, type StreamEnd, type StreamPlace } from './stream-table.ts'
 
 const NEVER = Number.POSITIVE_INFINITY
-/** How long the rest of a request may come when its response is written. */
+/** How long the rest of a request may come after its response. */
 const ANSWERED_MS = 1000
 /** Not CANCEL: Node takes a partial response for a complete one whose stream is reset with that, or with NO_ERROR. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM
 const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as much body as announced' }
-
 const WRONG_TRAILERS: RequestFault = {
   code: 'malformed_request',
   cause: 'trailers that do not end the stream, are too long, or have fields that are none',
 }
-
 const NO_PLACE: RequestFault = {
   code: 'overloaded',
   cause: 'more streams than a connection, or an address, may have',
@@ -36,14 +36,19 @@ const NO_PLACE: RequestFault = {
 
 /** What a stream needs of its connection. */
 export interface StreamCarrier<E> extends Origin, ResponseCarrier {
-  readonly terms: DeadlineTerms
+  readonly terms: ConnectionTerms<E>
   interrupt(exchange: E, fault: RequestFault): void
   /** Bodies whose `passJoined` is called when all that has come is read. */
   readonly joining: StreamBody[]
-  /** Lets the client send so much more of the body. */
-  credit(id: number, bytes: number): void
   /** Forgets the stream. @param code to be sent with RST_STREAM */
   ended(stream: ClientStream<E>, how: StreamEnd, code: number | undefined): void
+}
+
+export interface NewStream {
+  readonly head: StreamHead
+  readonly place: StreamPlace
+  /** END_STREAM has come with the head. */
+  readonly ended: boolean
 }
 
 export class ClientStream<E> implements ResponseStream {
@@ -60,6 +65,7 @@ export class ClientStream<E> implements ResponseStream {
   receiveWindow = DEFAULT_WINDOW
   /** END_STREAM has come. */
   isRemoteClosed: boolean
+  isOver = false
   readonly #carrier: StreamCarrier<E>
   readonly #body: StreamBody | undefined
   readonly #deadline: ConnectionDeadline | undefined
@@ -67,23 +73,8 @@ export class ClientStream<E> implements ResponseStream {
   #received = 0
   /** When the rest of the request is no longer awaited; infinite until the response is written. */
   #answeredEndMs = NEVER
-  #isOver = false
 
-  constructor(
-    carrier: StreamCarrier<E>,
-    id: number,
-    {
-      head,
-      place,
-      ended,
-      sendWindow,
-    }: {
-      readonly head: StreamHead
-      readonly place: StreamPlace
-      readonly ended: boolean
-      readonly sendWindow: number
-    },
-  ) {
+  constructor(carrier: StreamCarrier<E>, id: number, { head, place, ended }: NewStream) {
     this.#carrier = carrier
     this.id = id
     this.place = place
@@ -91,7 +82,7 @@ export class ClientStream<E> implements ResponseStream {
     this.isRemoteClosed = ended
     const headers = readRequestHeaders(head.fields, head.version, carrier.terms.head.maxFields)
     this.req = new IncomingRequest(carrier, head, head.fields, headers)
-    this.res = new StreamResponse(carrier, this, sendWindow)
+    this.res = new StreamResponse(carrier, this)
     // RFC 9113 section 8.1.1: the end of the stream is the end of a body without a length.
     if (!ended && headers.contentLength === undefined) headers.hasBody = true
     if (ended) this.#complete()
@@ -99,10 +90,7 @@ export class ClientStream<E> implements ResponseStream {
       this.#deadline = new ConnectionDeadline(carrier.terms)
       this.#deadline.beginBody()
       if (!headers.hasBody || this.req.isOpaque || this.fault !== undefined) return
-      this.#body = new StreamBody(this.#deadline, {
-        credit: (bytes) => this.#credit(bytes),
-        joins: (body) => carrier.joining.push(body),
-      })
+      this.#body = new StreamBody(this.#deadline, (bytes) => this.credit(bytes), carrier.joining)
       this.req.body = this.#body
     }
   }
@@ -111,17 +99,13 @@ export class ClientStream<E> implements ResponseStream {
     return isWithoutPlace(this.place)
   }
 
-  get method(): string {
-    return this.req.method
-  }
-
   /** A piece of the body. @param isLast END_STREAM stands in its frame */
   receive(piece: Buffer, isLast: boolean): void {
     if (this.#answeredEndMs !== NEVER) return
     this.#received += piece.length
     const announced = this.req.headers.contentLength
     if (announced !== undefined && this.#received > announced) this.#refuseBody(WRONG_LENGTH)
-    else if (this.#body === undefined) this.#credit(piece.length)
+    else if (this.#body === undefined) this.credit(piece.length)
     else {
       if (this.#deadline?.isBodyHeldBack === false) this.#deadline.extendBody(piece.length)
       this.#body.receive(piece, isLast || this.#received === announced)
@@ -148,10 +132,6 @@ export class ClientStream<E> implements ResponseStream {
     this.#refuseBody(WRONG_TRAILERS)
   }
 
-  creditPadding(bytes: number): void {
-    this.#credit(bytes)
-  }
-
   #refuseBody(fault: RequestFault): void {
     if (this.fault !== undefined) return
     this.fault = fault
@@ -164,17 +144,18 @@ export class ClientStream<E> implements ResponseStream {
     if (this.exchange !== undefined) this.#carrier.interrupt(this.exchange, fault)
   }
 
-  #credit(bytes: number): void {
-    if (this.#isOver || this.isRemoteClosed) return
+  /** Lets the client send so much more of the body. */
+  credit(bytes: number): void {
+    if (this.isOver || this.isRemoteClosed) return
     this.receiveWindow += bytes
-    this.#carrier.credit(this.id, bytes)
+    this.#carrier.write(frameOfNumbers(WINDOW_UPDATE, this.id, bytes))
   }
 
   checkTime(nowMs: number, idleMs: number): void {
     // RFC 9113 section 8.1: the client need not send the rest.
     if (nowMs >= this.#answeredEndMs) this.end(NO_ERROR)
     if (this.#deadline !== undefined && nowMs >= this.#deadline.atMs) this.#refuseBody(BODY_LATE)
-    if (!this.#isOver && this.res.isStalled(nowMs, idleMs)) {
+    if (!this.isOver && this.res.isStalled(nowMs, idleMs)) {
       this.#interrupt(NOT_TAKEN)
       this.end(CLIENT_LATE)
     }
@@ -191,7 +172,7 @@ export class ClientStream<E> implements ResponseStream {
 
   /** What still comes is thrown away: clients that are told at once to stop may throw the response away instead. */
   #awaitEnd(): void {
-    this.#answeredEndMs = this.#carrier.steadyClock() + ANSWERED_MS
+    this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()
     this.#body?.destroy()
     this.exchange = undefined
@@ -213,13 +194,9 @@ export class ClientStream<E> implements ResponseStream {
     this.#end(code === undefined ? 'complete' : 'reset by us', code)
   }
 
-  get isOver(): boolean {
-    return this.#isOver
-  }
-
   #end(how: StreamEnd, code: number | undefined): void {
-    if (this.#isOver) return
-    this.#isOver = true
+    if (this.isOver) return
+    this.isOver = true
     this.#deadline?.stop()
     this.#carrier.ended(this, how, code)
     if (!this.req.complete) this.#body?.destroy()

@@ -1,6 +1,7 @@
-import type { RequestFault } from '../http1/request-fault.ts'
-import type { FrameHeader, FrameSink } from './frame-reader.ts'
-import type { FramedStream, FrameUser } from './frame-user.ts'
+import type { HeadBounds } from '../http1/connection-deadline.ts'
+import type { RequestFault } from '../http1/handler.ts'
+import type { ClientStream } from './client-stream.ts'
+import { type FrameHeader, type FrameSink, fieldsOf, HeaderBlock, withoutPadding } from './frame-reader.ts'
 import {
   ACK,
   acknowledgement,
@@ -25,9 +26,26 @@ import {
   STREAM_CLOSED,
   WINDOW_UPDATE,
 } from './frames.ts'
-import { fieldsOf, HeaderBlock, withoutPadding } from './header-block.ts'
 import { HeadDecoder, type HeadSink } from './hpack/head-decoder.ts'
 import { StreamHead, Trailers } from './stream-head.ts'
+import type { ResponseCarrier } from './stream-response.ts'
+import type { StreamTable } from './stream-table.ts'
+
+/** The connection as its frames see it. */
+export interface FrameUser<E> extends ResponseCarrier {
+  readonly isOver: boolean
+  readonly isSecure: boolean
+  readonly head: HeadBounds
+  readonly streams: StreamTable<ClientStream<E>>
+  /** A fault of the connection: GOAWAY, and its end. */
+  fail(code: number): void
+  /** A fault of a stream, open or not. */
+  resetStream(id: number, code: number): void
+  /** A request has begun. */
+  open(id: number, head: StreamHead, endsStream: boolean): void
+  /** More may be sent on all streams. */
+  pumpAll(): void
+}
 
 /** What a client may send on all streams together without our leave. Each stream is bounded by its own window. */
 export const CONNECTION_WINDOW = 1024 * 1024
@@ -40,8 +58,8 @@ const DEPENDS_ON_ITSELF: RequestFault = {
 }
 
 /** What the frames of one connection mean, and in which order they may come (RFC 9113 sections 5 and 6). */
-export class ConnectionFrames<S extends FramedStream> implements FrameSink {
-  readonly #user: FrameUser<S>
+export class ConnectionFrames<E> implements FrameSink {
+  readonly #user: FrameUser<E>
   readonly #decoder = new HeadDecoder(TABLE_BYTES)
   /** Set until its last CONTINUATION has come: no other frame may. */
   #block: HeaderBlock | undefined = undefined
@@ -49,7 +67,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   /** SETTINGS have come, which are first. */
   isSettled = false
 
-  constructor(user: FrameUser<S>) {
+  constructor(user: FrameUser<E>) {
     this.#user = user
   }
 
@@ -129,7 +147,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
   }
 
   /** The stream, if more of its body may come. */
-  #receiving(id: number): S | undefined {
+  #receiving(id: number): ClientStream<E> | undefined {
     const stream = this.#user.streams.get(id)
     return stream?.isRemoteClosed === false ? stream : undefined
   }
@@ -167,7 +185,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     const padding = payload.length - content.length
     if (padding > 0) {
       if (this.#noise() !== undefined) return ENHANCE_YOUR_CALM
-      this.#receiving(header.id)?.creditPadding(padding)
+      this.#receiving(header.id)?.credit(padding)
     }
     if (content.length > 0) this.data(header, content, true)
     else if (header.flags & END_STREAM) this.#receiving(header.id)?.complete()
@@ -218,7 +236,7 @@ export class ConnectionFrames<S extends FramedStream> implements FrameSink {
     return undefined
   }
 
-  #trailers(stream: S, block: HeaderBlock): number | undefined {
+  #trailers(stream: ClientStream<E>, block: HeaderBlock): number | undefined {
     const trailers = new Trailers(this.#user.head.maxBytes)
     const code = this.#decode(block, trailers)
     if (code !== undefined) return code

@@ -1,14 +1,12 @@
 import type { Socket } from 'node:net'
 import type { DeadlineTerms } from '../http1/connection-deadline.ts'
-import type { ServedConnection } from '../http1/served-connection.ts'
+import type { ConnectionTerms, ServedConnection } from '../http1/connection-terms.ts'
 import { PREFACE } from './frames.ts'
 
-/** Whoever has sent this knows no HTTP/1.1: what is wrong behind it is a fault of HTTP/2. */
+/** Whoever sends this speaks HTTP/2: what is wrong behind it is a fault of HTTP/2. */
 const FIRST_LINE = PREFACE.slice(0, PREFACE.indexOf('\n') + 1)
 
-interface Terms extends DeadlineTerms {
-  readonly left: (connection: ServedConnection) => void
-}
+type Terms = DeadlineTerms & Pick<ConnectionTerms<unknown>, 'left'>
 
 /**
  * A connection whose client has not said yet which version of HTTP it speaks (RFC 9113 section 3.3): the first line of the
@@ -18,7 +16,6 @@ export class FirstBytes implements ServedConnection {
   slot = -1
   readonly socket: Socket
   readonly isIdle = true
-  readonly idleSinceMs: number
   readonly deadlineMs: number
   readonly #left: Terms['left']
   readonly #found: (isHttp2: boolean) => void
@@ -28,15 +25,14 @@ export class FirstBytes implements ServedConnection {
     this.socket = socket
     this.#left = left
     this.#found = found
-    this.idleSinceMs = steadyClock()
-    this.deadlineMs = this.idleSinceMs + timeouts.headersMs
+    this.deadlineMs = steadyClock() + timeouts.headersMs
     socket.on('data', this.#onData)
     socket.on('end', this.#onEnd)
     socket.on('close', this.#onClose)
     socket.on('error', this.#onError)
   }
 
-  /** An incomplete first line is no HTTP/1.1 either: whoever reads that says so. */
+  /** The reader of HTTP/1.1 refuses an incomplete first line. */
   checkTime(nowMs: number): void {
     if (nowMs < this.deadlineMs) return
     if (this.#bytes.length === 0) this.socket.destroy()
@@ -77,7 +73,7 @@ export class FirstBytes implements ServedConnection {
     if (this.#bytes.length > 0) socket.unshift(this.#bytes)
     this.#left(this)
     this.#found(isHttp2)
-    // Unless somebody else has it now, who reads when it wants to.
+    // Another process may have it now.
     if (!socket.destroyed && socket.listenerCount('data') > 0) socket.resume()
     socket.off('error', this.#onError)
   }

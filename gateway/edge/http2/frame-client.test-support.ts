@@ -23,7 +23,7 @@ import {
   writeFrameHeader,
 } from './frames.ts'
 import { HeadDecoder } from './hpack/head-decoder.ts'
-import { http2 } from './protocol.ts'
+import { http2 } from './http2-connection.ts'
 
 interface SeenFrame {
   readonly type: number

@@ -1,3 +1,5 @@
+import type { Socket } from 'node:net'
+
 /** RFC 9113 sections 4 and 6. */
 export const HEADER_BYTES = 9
 /** The least that SETTINGS_MAX_FRAME_SIZE allows; neither side of ours uses more. */
@@ -44,6 +46,34 @@ export const CANCEL = 8
 export const COMPRESSION_ERROR = 9
 export const ENHANCE_YOUR_CALM = 11
 
+const LARGEST_MAX_FRAME_SIZE = 2 ** 24 - 1
+
+/** What of a client's SETTINGS matters to us (RFC 9113 section 6.5.2): we push nothing, and send short frames only. */
+export class ClientSettings {
+  initialWindow = DEFAULT_WINDOW
+  /** The next head must say how much of the client's table we use (RFC 9113 section 4.3.1). */
+  isTableResized = false
+
+  /** @param payload whole entries @returns the error code of a value that is not allowed */
+  take(payload: Buffer): number | undefined {
+    for (let at = 0; at < payload.length; at += 6) {
+      const id = payload.readUInt16BE(at)
+      const value = payload.readUInt32BE(at + 2)
+      if (id === SETTINGS_INITIAL_WINDOW_SIZE) {
+        if (value > MAX_WINDOW) return FLOW_CONTROL_ERROR
+        this.initialWindow = value
+      } else if (id === SETTINGS_HEADER_TABLE_SIZE) this.isTableResized = true
+      else if (id === SETTINGS_ENABLE_PUSH && value > 1) return PROTOCOL_ERROR
+      else if (
+        id === SETTINGS_MAX_FRAME_SIZE &&
+        (value < MAX_PAYLOAD_BYTES || value > LARGEST_MAX_FRAME_SIZE)
+      )
+        return PROTOCOL_ERROR
+    }
+    return undefined
+  }
+}
+
 /** @returns where the payload begins. */
 export function writeFrameHeader(
   to: Buffer,
@@ -80,4 +110,48 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length)
   payload.copy(frame, writeFrameHeader(frame, 0, { type, flags: ACK, id: 0, length: payload.length }))
   return frame
+}
+
+/** So much is written without waiting for more of the turn: whoever writes must see in time that the client takes no more. */
+const MAX_HELD_BYTES = 16 * 1024
+
+/**
+ * Writes frames to a connection. What is written in one turn of the loop goes to the socket as one piece: one system call and,
+ * with TLS, one record for the responses of many streams. Copying costs less than `cork` with its lists.
+ */
+export class FrameWriter {
+  readonly #socket: Socket
+  readonly #onWritten: () => void
+  #held: Buffer[] = []
+  #heldBytes = 0
+
+  /** @param onWritten called after each piece: the client may not have taken it */
+  constructor(socket: Socket, onWritten: () => void) {
+    this.#socket = socket
+    this.#onWritten = onWritten
+  }
+
+  /** What the client has still to take. */
+  get unsentBytes(): number {
+    return this.#heldBytes + this.#socket.writableLength
+  }
+
+  readonly write = (bytes: Buffer): void => {
+    if (!this.#socket.writable) return
+    if (this.#held.length === 0) process.nextTick(this.flush)
+    this.#held.push(bytes)
+    this.#heldBytes += bytes.length
+    if (this.#heldBytes >= MAX_HELD_BYTES) this.flush()
+  }
+
+  readonly flush = (): void => {
+    const held = this.#held
+    const [first] = held
+    if (first === undefined) return
+    this.#held = []
+    const bytes = held.length === 1 ? first : Buffer.concat(held, this.#heldBytes)
+    this.#heldBytes = 0
+    if (this.#socket.writable) this.#socket.write(bytes)
+    this.#onWritten()
+  }
 }

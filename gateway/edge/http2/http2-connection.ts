@@ -1,50 +1,61 @@
 import type { Socket } from 'node:net'
 import type { ClientNetwork } from '../http1/client-networks.ts'
-import type { HeadBounds } from '../http1/connection-deadline.ts'
+import { type HeadBounds, KEEP_ALIVE_MARGIN_MS } from '../http1/connection-deadline.ts'
+import type { ConnectionTerms, Http2Protocol, ServedConnection } from '../http1/connection-terms.ts'
+import { NOT_TAKEN, type RequestFault } from '../http1/handler.ts'
 import type { Origin } from '../http1/incoming-request.ts'
 import { Lingering } from '../http1/lingering.ts'
-import { NOT_TAKEN, type RequestFault } from '../http1/request-fault.ts'
-import type { ServedConnection, StreamTerms } from '../http1/served-connection.ts'
 import { WriteWatch } from '../http1/sockets/write-watch.ts'
 import { Arrivals } from './arrivals.ts'
-import { ClientSettings } from './client-settings.ts'
 import { ClientStream, type StreamCarrier } from './client-stream.ts'
-import { ConnectionFrames } from './connection-frames.ts'
+import { CONNECTION_WINDOW, ConnectionFrames, type FrameUser } from './connection-frames.ts'
 import { ConnectionGuard } from './connection-guard.ts'
+import { FirstBytes } from './first-bytes.ts'
 import { FrameReader } from './frame-reader.ts'
-import type { FrameUser } from './frame-user.ts'
-import { FrameWriter } from './frame-writer.ts'
 import {
+  ClientSettings,
   DEFAULT_WINDOW,
   ENHANCE_YOUR_CALM,
+  FrameWriter,
   frameOfNumbers,
   GOAWAY,
   NO_ERROR,
+  PREFACE,
   PROTOCOL_ERROR,
   RST_STREAM,
+  SETTINGS_MAX_CONCURRENT_STREAMS,
+  SETTINGS_MAX_HEADER_LIST_SIZE,
+  settingsFrame,
   WINDOW_UPDATE,
 } from './frames.ts'
-import { ClientPreface, greeting } from './greeting.ts'
 import type { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
-import { isWithoutPlace, type StreamPlace, StreamPlaces } from './stream-places.ts'
-import { StreamTable } from './stream-table.ts'
+import { isWithoutPlace, MAX_STREAMS, type StreamEnd, StreamPlaces, StreamTable } from './stream-table.ts'
+
+/** What the gateway sends first on every connection (RFC 9113 section 3.4). */
+function greeting(maxHeadBytes: number): Buffer {
+  return Buffer.concat([
+    settingsFrame([
+      [SETTINGS_MAX_CONCURRENT_STREAMS, MAX_STREAMS],
+      [SETTINGS_MAX_HEADER_LIST_SIZE, maxHeadBytes],
+    ]),
+    frameOfNumbers(WINDOW_UPDATE, 0, CONNECTION_WINDOW - DEFAULT_WINDOW),
+  ])
+}
 
 /** A client whose read brings more frames gets the next one in a later turn of the loop: they may be of a byte each. */
 const FRAMES_PER_TURN = 1000
 /** A client that reads nothing gets no more frames read when so much waits for it. */
 const MAX_UNREAD_BYTES = 256 * 1024
-/** A client that relies on the announced time must not meet the end in the middle of a request. */
-const IDLE_MARGIN_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
 /** One connection of HTTP/2 (RFC 9113). Its streams are handled side by side, each by the same rules as a request of HTTP/1.1. */
-export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, FrameUser<ClientStream<E>> {
+export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, FrameUser<E> {
   slot = -1
   readonly socket: Socket
   readonly peer: string
   readonly network: ClientNetwork
-  readonly terms: StreamTerms<E>
+  readonly terms: ConnectionTerms<E>
   readonly isSecure: boolean
   readonly streams = new StreamTable<ClientStream<E>>()
   readonly settings = new ClientSettings()
@@ -56,7 +67,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly write: FrameWriter['write']
   readonly #writer: FrameWriter
   readonly #writes: WriteWatch
-  readonly #preface = new ClientPreface()
+  /** How much of the client's preface has come. */
+  #prefaceLength = 0
   /** Requests that have not begun, also those that have been reset meanwhile. */
   readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
@@ -71,12 +83,11 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   #lingering: Lingering | undefined = undefined
   /** Infinite while streams are open. */
   #idleEndMs: number
-  #idleSinceMs: number
   /** By when the rest of a frame or of a head must have come. */
   #partialEndMs = NEVER
   #partialFrame = 0
 
-  constructor(socket: Socket, { peer, network }: Omit<Origin, 'socket'>, terms: StreamTerms<E>) {
+  constructor(socket: Socket, { peer, network }: Omit<Origin, 'socket'>, terms: ConnectionTerms<E>) {
     this.socket = socket
     this.peer = peer
     this.network = network
@@ -87,9 +98,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.#writer = new FrameWriter(socket, () => this.#watchWrites())
     this.write = this.#writer.write
     this.#writes = new WriteWatch(socket, terms.steadyClock)
-    this.#places = new StreamPlaces(terms.room, network)
-    this.#idleSinceMs = terms.steadyClock()
-    this.#idleEndMs = this.#idleSinceMs + terms.timeouts.headersMs
+    this.#places = new StreamPlaces(terms.networks, network)
+    this.#idleEndMs = terms.steadyClock() + terms.timeouts.headersMs
     socket.setNoDelay(true)
     socket.on('data', this.#onData)
     socket.on('drain', this.#onDrain)
@@ -100,20 +110,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     socket.write(greeting(this.head.maxBytes))
   }
 
-  get clock(): () => number {
-    return this.terms.clock
-  }
-
-  get steadyClock(): () => number {
-    return this.terms.steadyClock
-  }
-
   get isIdle(): boolean {
     return this.streams.size === 0 && this.unsentBytes === 0
-  }
-
-  get idleSinceMs(): number {
-    return this.#idleSinceMs
   }
 
   get deadlineMs(): number {
@@ -183,16 +181,8 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     }
   }
 
-  dataSent(bytes: number, isWhole: boolean): void {
-    this.guard.dataPassed(bytes, isWhole)
-  }
-
   #watchWrites(): void {
     if (this.socket.writableNeedDrain) this.#writes.begin(this.terms.timeouts.idleMs)
-  }
-
-  credit(id: number, bytes: number): void {
-    this.write(frameOfNumbers(WINDOW_UPDATE, id, bytes))
   }
 
   pumpAll(): void {
@@ -204,28 +194,19 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   open(id: number, head: StreamHead, endsStream: boolean): void {
     const place = this.#isRetiring ? undefined : this.#places.take()
-    if (place !== undefined) this.#take(id, { head, place, ended: endsStream })
-    else {
+    if (place !== undefined) {
+      this.#lastTaken = id
+      this.#idleEndMs = NEVER
+      const stream = new ClientStream<E>(this, id, { head, place, ended: endsStream })
+      this.streams.add(stream)
+      this.#arrivals.add(stream)
+    } else {
       // A client sends again on another connection what GOAWAY says was not handled (RFC 9113 section 6.8).
       this.retire()
       this.streams.end(id, 'reset by us')
     }
     if ((place === undefined || isWithoutPlace(place)) && !this.guard.allowsNoise())
       this.fail(ENHANCE_YOUR_CALM)
-  }
-
-  #take(
-    id: number,
-    request: { readonly head: StreamHead; readonly place: StreamPlace; readonly ended: boolean },
-  ): void {
-    this.#lastTaken = id
-    this.#idleEndMs = NEVER
-    const stream = new ClientStream<E>(this, id, {
-      ...request,
-      sendWindow: this.settings.initialWindow,
-    })
-    this.streams.add(stream)
-    this.#arrivals.add(stream)
   }
 
   #begin(stream: ClientStream<E>): void {
@@ -243,14 +224,14 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     if (fault.code === 'malformed_request' && !this.guard.allowsReset()) this.fail(ENHANCE_YOUR_CALM)
   }
 
-  ended(stream: ClientStream<E>, how: 'complete' | 'reset by us' | 'reset by client', code?: number): void {
+  ended(stream: ClientStream<E>, how: StreamEnd, code?: number): void {
     this.streams.end(stream.id, how)
     this.#places.leave(stream.place)
     if (code !== undefined && !this.isOver) this.write(frameOfNumbers(RST_STREAM, stream.id, code))
     if (this.terms.isLeaving()) this.retire()
     if (this.streams.size > 0) return
-    this.#idleSinceMs = this.terms.steadyClock()
-    this.#idleEndMs = this.#idleSinceMs + this.terms.timeouts.keepAliveMs + IDLE_MARGIN_MS
+    const { steadyClock, timeouts } = this.terms
+    this.#idleEndMs = steadyClock() + timeouts.keepAliveMs + KEEP_ALIVE_MARGIN_MS
     if (this.#isRetiring) this.retire()
   }
 
@@ -266,7 +247,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   #read(bytes: Buffer): void {
-    const from = this.#preface.read(bytes)
+    const from = this.#readPreface(bytes)
     if (from === undefined) {
       this.fail(PROTOCOL_ERROR)
       return
@@ -281,6 +262,16 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     const hasMany = this.#reader.begun - framesBefore > FRAMES_PER_TURN
     if (hasMany) setImmediate(() => this.#readOn())
     if (hasMany || this.unsentBytes > MAX_UNREAD_BYTES) this.socket.pause()
+  }
+
+  /** @returns where the frames begin in these bytes; undefined when they are no preface (RFC 9113 section 3.4) */
+  #readPreface(bytes: Buffer): number | undefined {
+    const before = this.#prefaceLength
+    if (before === PREFACE.length) return 0
+    const length = Math.min(bytes.length, PREFACE.length - before)
+    this.#prefaceLength += length
+    const isPreface = bytes.toString('latin1', 0, length) === PREFACE.slice(before, this.#prefaceLength)
+    return isPreface ? length : undefined
   }
 
   #readOn(): void {
@@ -311,4 +302,9 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.terms.left(this)
     this.#loseStreams()
   }
+}
+
+export const http2: Http2Protocol = {
+  serve: (socket, origin, terms) => new Http2Connection(socket, origin, terms),
+  recognise: (socket, terms, found) => new FirstBytes(socket, terms, found),
 }

@@ -4,17 +4,10 @@ import type { IncomingBody } from '../http1/incoming-body.ts'
 import { DEFAULT_WINDOW } from './frames.ts'
 
 const HIGH_WATER_BYTES = 32 * 1024
-/** The client is told that it may send more when it may send only so much. */
+/** The client gets credit for so many bytes at a time. */
 const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 /** A longer piece is passed on by itself: copying it would cost more. */
 const MAX_JOINED_BYTES = 4096
-
-interface BodyStream {
-  /** Lets the client send so many bytes more. */
-  credit(bytes: number): void
-  /** Calls `passJoined` when all that has come is read. */
-  joins(body: StreamBody): unknown
-}
 
 /**
  * The body of a request. Destroyed without an end: the client broke off. The client may send more only as this is read, and its
@@ -22,16 +15,22 @@ interface BodyStream {
  */
 export class StreamBody extends BoundedBody implements IncomingBody {
   readonly #deadline: ConnectionDeadline
-  readonly #stream: BodyStream
+  readonly #credit: (bytes: number) => void
+  readonly #joining: StreamBody[]
   /** A short piece that waits for others of its read. */
   #first: Buffer | undefined = undefined
   /** Received, and not given back to the client's window. */
   #uncredited = 0
 
-  constructor(deadline: ConnectionDeadline, stream: BodyStream) {
+  /**
+   * @param credit lets the client send so many bytes more
+   * @param joining bodies whose `passJoined` is called when all that has come is read
+   */
+  constructor(deadline: ConnectionDeadline, credit: (bytes: number) => void, joining: StreamBody[]) {
     super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
     this.#deadline = deadline
-    this.#stream = stream
+    this.#credit = credit
+    this.#joining = joining
   }
 
   override _read(): void {
@@ -40,7 +39,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     this.#giveBack()
   }
 
-  /** The next piece has come. @param isLast no other follows */
+  /** @param isLast no other piece follows */
   receive(piece: Buffer, isLast: boolean): void {
     if (this.destroyed) return
     this.#uncredited += piece.length
@@ -66,7 +65,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     if (this.readableLength > 0 || this.isGathering) return this.gather(piece, 0, piece.length)
     if (isFlowing && !isLast && piece.length <= MAX_JOINED_BYTES) {
       this.#first = piece
-      this.#stream.joins(this)
+      this.#joining.push(this)
       return true
     }
     if (isFlowing || isLast) return this.push(piece)
@@ -95,6 +94,6 @@ export class StreamBody extends BoundedBody implements IncomingBody {
   #giveBack(): void {
     const bytes = this.#uncredited
     this.#uncredited = 0
-    if (bytes > 0 && !this.destroyed) this.#stream.credit(bytes)
+    if (bytes > 0 && !this.destroyed) this.#credit(bytes)
   }
 }

@@ -1,4 +1,4 @@
-import type { RequestFault } from '../http1/request-fault.ts'
+import type { RequestFault } from '../http1/handler.ts'
 import { isGrpc } from '../rules/grpc.ts'
 import { isToken } from '../syntax/characters.ts'
 import { Field } from '../syntax/field.ts'

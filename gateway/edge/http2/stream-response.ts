@@ -1,6 +1,10 @@
+import type { ConnectionTerms } from '../http1/connection-terms.ts'
 import type { OutgoingResponse, ResponseHead } from '../http1/handler.ts'
-import { dateOf } from '../syntax/http-date.ts'
+import type { IncomingRequest } from '../http1/incoming-request.ts'
+import { dateOf } from '../syntax/timestamp.ts'
+import type { ConnectionGuard } from './connection-guard.ts'
 import {
+  type ClientSettings,
   CONTINUATION,
   DATA,
   END_HEADERS,
@@ -12,33 +16,29 @@ import {
 } from './frames.ts'
 import { encodeFields, encodeHead, TABLE_UNUSED } from './hpack/head-encoder.ts'
 
-/** A longer piece is written as it is: copying it behind its frame header would cost more. */
+/** A longer piece is written without a copy behind its frame header. */
 const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 
 export interface ResponseCarrier {
   /** Written, and not taken by the client. */
   readonly unsentBytes: number
-  /** Wall time, milliseconds since the epoch. */
-  readonly clock: () => number
-  /** Monotonic. */
-  readonly steadyClock: () => number
+  readonly terms: Pick<ConnectionTerms<unknown>, 'clock' | 'steadyClock'>
+  readonly guard: ConnectionGuard
   /** How many bytes of DATA the client takes on all streams together. */
   sendWindow: number
   /** Nothing more should be written for now; every response is pumped when that ends. */
   readonly isCongested: boolean
-  readonly settings: { isTableResized: boolean }
+  readonly settings: ClientSettings
   /** Takes no new streams, and ends with the last one. */
   retire(): void
   /** A part of what this turn of the loop writes. */
   write(bytes: Buffer): void
-  /** A frame of DATA was written. @param isWhole it is a piece as it was given to be written */
-  dataSent(bytes: number, isWhole: boolean): void
 }
 
 export interface ResponseStream {
   readonly id: number
-  readonly method: string
+  readonly req: IncomingRequest
   /** It has no place: what of its response the windows do not allow at once is not sent. */
   readonly isRefused: boolean
   /** The response has been written. @param isWhole to its last byte */
@@ -80,10 +80,10 @@ export class StreamResponse implements OutgoingResponse {
   #drainListeners: (() => void)[] = []
   #closeListeners: (() => void)[] = []
 
-  constructor(carrier: ResponseCarrier, stream: ResponseStream, window: number) {
+  constructor(carrier: ResponseCarrier, stream: ResponseStream) {
     this.#carrier = carrier
     this.#stream = stream
-    this.window = window
+    this.window = carrier.settings.initialWindow
   }
 
   retireConnection(): void {
@@ -104,9 +104,9 @@ export class StreamResponse implements OutgoingResponse {
 
   writeHead({ status, lines, contentLength, dated }: ResponseHead): void {
     if (this.#ended) return
-    this.#bodiless = this.#stream.method === 'HEAD' || status === 204 || status === 304
+    this.#bodiless = this.#stream.req.method === 'HEAD' || status === 204 || status === 304
     this.#bytesLeft = this.#bodiless ? undefined : contentLength
-    const date = dated ? '' : `Date: ${dateOf(this.#carrier.clock())}\r\n`
+    const date = dated ? '' : `Date: ${dateOf(this.#carrier.terms.clock())}\r\n`
     this.#head = encodeHead(status, lines + date)
   }
 
@@ -151,7 +151,6 @@ export class StreamResponse implements OutgoingResponse {
     }
   }
 
-  /** No request of HTTP/2 asks for another protocol. */
   switch(): void {
     throw new Error('a stream of HTTP/2 cannot switch protocols')
   }
@@ -160,7 +159,7 @@ export class StreamResponse implements OutgoingResponse {
     if (!this.#closed) this.#stream.breakOff(isLate)
   }
 
-  /** For the stream: calls those who wait for the end of the response. */
+  /** For the stream: calls the listeners of `onClose`. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -213,12 +212,12 @@ export class StreamResponse implements OutgoingResponse {
         this.#queuedFrom = 0
       }
       this.#sendData(part)
-      carrier.dataSent(part.length, isWhole)
+      carrier.guard.dataPassed(part.length, isWhole)
       sent += part.length
     }
     if (this.#queue.length === 0) this.#stalledSinceMs = NEVER
     else if (sent > 0 || before === 0 || this.#stalledSinceMs === NEVER)
-      this.#stalledSinceMs = carrier.steadyClock()
+      this.#stalledSinceMs = carrier.terms.steadyClock()
   }
 
   #sendData(part: Buffer): void {

@@ -1,6 +1,8 @@
+import type { ClientNetwork, ClientNetworks } from '../http1/client-networks.ts'
+
 export type StreamEnd = 'complete' | 'reset by us' | 'reset by client'
 
-/** Frames for an older one are answered as a fault of the connection. */
+/** A frame for a stream that ended earlier is a fault of the connection. */
 const MAX_REMEMBERED = 400
 
 /** The streams of one connection: those that are open, and how the last others ended. */
@@ -22,12 +24,12 @@ export class StreamTable<S extends { readonly id: number }> {
     this.#open.set(stream.id, stream)
   }
 
-  /** Visits the streams that are open at the call; `visit` may end any. */
+  /** `visit` may end any stream. */
   visitAll(visit: (stream: S) => void): void {
     for (const stream of this.#open.values()) visit(stream)
   }
 
-  /** Begins each time behind the one that was visited last. @param visit says whether to go on */
+  /** Begins behind the stream that was visited last. @param visit says whether to go on */
   takeTurns(visit: (stream: S) => boolean): void {
     let left = this.#open.size
     for (const [id, stream] of this.#open) {
@@ -56,5 +58,46 @@ export class StreamTable<S extends { readonly id: number }> {
   /** Nobody has begun it, and the client still may (RFC 9113 section 5.1.1). */
   isIdle(id: number): boolean {
     return id > this.lastId || id % 2 === 0
+  }
+}
+
+export const MAX_STREAMS = 100
+
+/**
+ * What a stream counts as: `first` has the place of its connection, `further` one of the common room. The others have none, and
+ * only get a response: `beyond share` of their address, or `beyond settings`, which the client was told.
+ */
+export type StreamPlace = 'first' | 'further' | 'beyond share' | 'beyond settings'
+
+export function isWithoutPlace(place: StreamPlace): boolean {
+  return place === 'beyond share' || place === 'beyond settings'
+}
+
+/** The places of one connection's streams. */
+export class StreamPlaces {
+  readonly #networks: ClientNetworks
+  readonly #network: ClientNetwork
+  #held = 0
+
+  constructor(networks: ClientNetworks, network: ClientNetwork) {
+    this.#networks = networks
+    this.#network = network
+  }
+
+  /** @returns undefined when a further stream cannot even get a response */
+  take(): StreamPlace | undefined {
+    const isWithinSettings = this.#held < MAX_STREAMS
+    if (isWithinSettings && (this.#held === 0 || this.#networks.hasRoom(this.#network))) {
+      if (this.#held > 0) this.#networks.addStream(this.#network)
+      return this.#held++ === 0 ? 'first' : 'further'
+    }
+    if (!this.#networks.refuseStream()) return undefined
+    return isWithinSettings ? 'beyond share' : 'beyond settings'
+  }
+
+  leave(place: StreamPlace): void {
+    if (isWithoutPlace(place)) this.#networks.endRefusedStream()
+    // The place of the connection stays with those that remain.
+    else if (--this.#held > 0) this.#networks.removeStream(this.#network)
   }
 }

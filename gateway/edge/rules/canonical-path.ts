@@ -1,4 +1,10 @@
-import type { PathLeniency } from './policy/path-readings.ts'
+/** What a path may have beyond the edge rules. */
+export interface PathLeniency {
+  /** `%2F` in a path. It is forwarded as it is, and never divides segments here. */
+  readonly encodedSlashes: boolean
+  /** `;` in a path (RFC 3986 section 3.3). */
+  readonly pathParameters: boolean
+}
 
 /** What stands for itself in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
 const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
@@ -22,19 +28,19 @@ const TO_REWRITE = /%[0-9A-Fa-f]{2}|["<>[\]^`{|}]/g
  * backslash, semicolon, control characters
  */
 export function canonicalPath(path: string, leniency?: PathLeniency): string | undefined {
-  if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? removeDotSegments(path) : path
+  if (PLAIN.test(path)) return TO_NORMALISE.test(path) ? normalised(path) : path
   const forbidden = leniency?.encodedSlashes === true ? FORBIDDEN_BUT_SLASH : FORBIDDEN_OCTET
   if (MALFORMED_OCTET.test(path) || forbidden.test(path)) return undefined
   if (HIGH_OCTET.test(path) && !isUtf8(path)) return undefined
-  return removeDotSegments(path.replace(TO_REWRITE, rewritten))
+  return normalised(path.replace(TO_REWRITE, rewritten))
 }
 
-/** Whether a text is a canonical path without an octet: as most targets are, which nothing else needs to be asked of. */
+/** Tells whether a text is a canonical path without an octet, as most targets are. */
 export function isPlainPath(text: string): boolean {
   return text.startsWith('/') && PLAIN.test(text) && !TO_NORMALISE.test(text)
 }
 
-/** Whether a character is written as itself in a canonical path, never as an octet. */
+/** Tells whether a character is written as itself in a canonical path, never as an octet. */
 export function standsForItself(character: string): boolean {
   return PLAIN_CHARACTER.test(character)
 }
@@ -55,10 +61,14 @@ function isUtf8(path: string): boolean {
   }
 }
 
-/** RFC 3986 section 5.2.4; also merges repeated slashes. */
-function removeDotSegments(path: string): string {
+function normalised(path: string): string {
+  return withoutDotSegments(path.replace(/\/{2,}/g, '/'))
+}
+
+/** RFC 3986 section 5.2.4. @param path begins with a slash */
+export function withoutDotSegments(path: string): string {
   const kept: string[] = []
-  const segments = path.replace(/\/{2,}/g, '/').split('/')
+  const segments = path.split('/')
   for (const segment of segments) {
     if (segment === '..') {
       if (kept.length > 1) kept.pop()

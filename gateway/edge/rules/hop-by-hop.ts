@@ -1,5 +1,5 @@
 import { withoutSpaceAround } from '../syntax/characters.ts'
-import type { Field } from '../syntax/field.ts'
+import { Field } from '../syntax/field.ts'
 import { HOP_BY_HOP as NAMES } from './field-rules.ts'
 
 const HOP_BY_HOP: ReadonlySet<string> = new Set(NAMES)
@@ -36,4 +36,19 @@ export function nominatedBy(fields: readonly Field[]): ReadonlySet<string> | und
 export function withoutNominated(fields: readonly Field[]): readonly Field[] {
   const nominated = nominatedBy(fields)
   return nominated === undefined ? fields : fields.filter(({ lower }) => !isNominated(lower, nominated))
+}
+
+const NAME = 'max-forwards'
+const NUMBER = /^\d{1,15}$/
+
+/** Tells whether an OPTIONS request asks the gateway itself (RFC 9110 section 7.6.2): it may not be forwarded any more. */
+export function endsHere(fields: readonly Field[]): boolean {
+  return fields.some(({ lower, value }) => lower === NAME && NUMBER.test(value) && Number(value) === 0)
+}
+
+/** The Max-Forwards of the next hop; what is no number stays as it is. */
+export function oneHopLess(field: Field): Field {
+  return NUMBER.test(field.value)
+    ? new Field('Max-Forwards', String(Math.max(0, Number(field.value) - 1)))
+    : field
 }

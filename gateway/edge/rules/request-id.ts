@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { v7 } from 'uuid'
-import { HexText } from '../syntax/hex-text.ts'
-import { randomness } from '../syntax/randomness.ts'
+import { HexText, randomness } from '../syntax/hex-text.ts'
 
 const ACCEPTABLE = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 

@@ -1,5 +1,4 @@
-import { canonicalPath, isPlainPath } from './canonical-path.ts'
-import type { PathLeniency } from './policy/path-readings.ts'
+import { canonicalPath, isPlainPath, type PathLeniency } from './canonical-path.ts'
 
 /** A request target in the form that is both matched and forwarded. */
 export interface Target {

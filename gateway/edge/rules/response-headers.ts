@@ -1,8 +1,7 @@
 import type { Field } from '../syntax/field.ts'
 import { HOP_BY_HOP } from './field-rules.ts'
 import { isNominated, nominatedBy } from './hop-by-hop.ts'
-import { isForOneCache, REPLACED_HEADERS } from './mandatory-headers.ts'
-import type { ForwardedPolicy } from './policy/response-policy.ts'
+import { type ForwardedPolicy, isForOneCache, REPLACED_HEADERS } from './policy/response-policy.ts'
 import { INTERACTION_ID } from './request-id.ts'
 
 /** Tells the gateway, and only the gateway, that a session has ended. */

@@ -1,8 +1,7 @@
 import type { Field } from '../syntax/field.ts'
 import { isProtectedName, ruleOf } from './field-rules.ts'
 import { isHopByHop } from './hop-by-hop.ts'
-import { isForOneCache, REPLACED_HEADERS } from './mandatory-headers.ts'
-import type { ForwardedPolicy } from './policy/response-policy.ts'
+import { type ForwardedPolicy, isForOneCache, REPLACED_HEADERS } from './policy/response-policy.ts'
 import { INTERACTION_ID } from './request-id.ts'
 import { isForGateway, LIMIT_FIELDS } from './response-headers.ts'
 

@@ -1,6 +1,6 @@
 import { CHARACTERS, TEXT, TOKEN } from './characters.ts'
 
-/** A longer piece stays where it stands: moving it would cost more than passing it on by itself. */
+/** A longer piece is not moved: passing it on by itself costs less. */
 const MAX_JOINED_BYTES = 4096
 /** A loop moves so few bytes faster than a call. */
 const FEW_BYTES = 16
@@ -90,7 +90,7 @@ export class BodyFrames {
 
   /**
    * Takes the data that is next, up to `dataEnd`. Short chunks behind it are moved there, over the frames between them: so one
-   * read is one piece for everybody behind. @returns where it stopped: at longer data, or where `read` does
+   * read is one piece. @returns where it stopped: at longer data, or where `read` does
    */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)

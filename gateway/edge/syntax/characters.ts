@@ -2,36 +2,29 @@
 export const TOKEN = 1
 export const TEXT = 2
 
+const NOT_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/
+const NOT_TEXT = /[^\t\x20-\x7e\x80-\xff]/
+
 /**
  * What each byte may be part of: a token (RFC 9110 section 5.6.2), or the text of a field value, a reason phrase or a
  * chunk extension: visible ASCII, space, tab and the bytes above ASCII (RFC 9110 section 5.5, RFC 9112 section 4).
  */
-export const CHARACTERS: Uint8Array = classify()
+export const CHARACTERS = Uint8Array.from({ length: 256 }, (_, code) => {
+  const character = String.fromCharCode(code)
+  return (NOT_TOKEN.test(character) ? 0 : TOKEN) | (NOT_TEXT.test(character) ? 0 : TEXT)
+})
 
-function classify(): Uint8Array {
-  const characters = new Uint8Array(256)
-  for (let code = 0x20; code <= 0xff; code++) if (code !== 0x7f) characters[code] = TEXT
-  characters[0x09] = TEXT
-  const others = "!#$%&'*+-.^_`|~"
-  const digitsAndLetters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-  for (const character of others + digitsAndLetters) characters[character.charCodeAt(0)] = TOKEN | TEXT
-  return characters
-}
-
-const NOT_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/
-const NOT_TEXT = /[^\t\x20-\x7e\x80-\xff]/
-
-/** Whether a string is a token. False for an empty one. */
+/** Tells whether a string is a token. False for an empty one. */
 export function isToken(text: string): boolean {
   return text !== '' && !NOT_TOKEN.test(text)
 }
 
-/** Whether a string may be a field value. Characters beyond a byte would become others on the wire. */
+/** Tells whether a string may be a field value. Characters beyond a byte would become others on the wire. */
 export function isText(text: string): boolean {
   return !NOT_TEXT.test(text)
 }
 
-/** A part of a field value without spaces and tabs around it. `trim` would take 0xA0 too, which is half a letter of UTF-8. */
+/** A field value without spaces and tabs around it. `trim` would take 0xA0 too, which is half a letter of UTF-8. */
 export function withoutSpaceAround(text: string): string {
   let from = 0
   let to = text.length

@@ -1,4 +1,4 @@
-import { isText, isToken } from './characters.ts'
+import { isText, isToken, withoutSpaceAround } from './characters.ts'
 
 /** A cache: the same few names come again and again. Bounded, because a client can make names up. */
 const MAX_KNOWN_NAMES = 512
@@ -40,9 +40,8 @@ export function checkedField(name: string, value: string): Field {
 /** Fields from a flat list of names and values. */
 export function fieldsOf(flat: readonly string[]): Field[] {
   const fields: Field[] = []
-  for (let i = 0; i + 1 < flat.length; i += 2) {
+  for (let i = 0; i + 1 < flat.length; i += 2)
     fields.push(new Field(flat[i] as string, flat[i + 1] as string))
-  }
   return fields
 }
 
@@ -50,4 +49,11 @@ export function fieldsOf(flat: readonly string[]): Field[] {
 export function valueIn(fields: readonly Field[], lower: string): string | undefined {
   for (const field of fields) if (field.lower === lower) return field.value
   return undefined
+}
+
+/** Tells whether a Connection field has an option, given in lower case (RFC 9110 section 7.6.1). */
+export function hasOption(options: string, option: string): boolean {
+  if (options === option) return true
+  if (options === 'keep-alive') return false
+  return options.split(',').some((one) => withoutSpaceAround(one).toLowerCase() === option)
 }

@@ -6,14 +6,14 @@ const PIECE_BYTES = 2048
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
-/** How many lines are kept from one head to the next: a client must not fill memory with them. */
+/** Lines that are kept from one head to the next, at most: a client must not fill memory with them. */
 const MAX_KNOWN = 32
 
 /** Interprets the lines of a request's or a response's head. */
 export interface HeadReader {
   /** The fault of a first line that is not valid. */
   readonly noStartLine: string
-  /** Whether a valid first line may begin like this. */
+  /** Tells whether a valid first line may begin like this. */
   mayBegin(text: string): boolean
   /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
   startLine(all: string, start: number, end: number): string | undefined
@@ -23,24 +23,13 @@ export interface HeadReader {
   field(field: Field): string | undefined
 }
 
-interface HeadBounds {
-  readonly maxBytes: number
-  readonly maxFields: number
-}
-
-type Stage = 'start line' | 'fields' | 'trailers'
-
 /**
  * Reads the head of a message, or the trailers after its last chunk, piece by piece (RFC 9112 sections 2 to 5). Strict:
  * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
- * it, no control character stands anywhere. Bounded by `HeadBounds`.
+ * it, no control character stands anywhere. A faulty line is refused when it is complete, a byte that is valid nowhere at once.
  *
- * The heads of one connection are much alike. Fields that equal all those of the previous head, to the byte, are not parsed again:
- * the head gets the same list of them, so that what was made of it can be used again. Where some differ, a line that equals the one
- * at the same place is not parsed again: the same `Field` is used.
- *
- * A faulty line is refused when it is complete; a byte that is valid nowhere is refused at once, so that nobody waits for
- * the rest of something that is not HTTP.
+ * Fields that equal all those of the connection's previous head, to the byte, are not parsed again: the head gets the same list,
+ * so that what was made of it can be used again. Where some differ, a line that equals the one at the same place gives the same `Field`.
  */
 export class HeadParser {
   /** Why the head is refused; undefined while it is valid. */
@@ -55,12 +44,12 @@ export class HeadParser {
   readonly #reader: HeadReader
   readonly #maxBytes: number
   readonly #maxFields: number
-  #stage: Stage = 'start line'
+  #stage: 'start line' | 'fields' | 'trailers' = 'start line'
   #bytes = 0
   #count = 0
   /** The fields of the previous head. */
   #known: Field[] = []
-  /** Their lines, with the empty one behind them; empty when they are more than are kept, came in pieces, or others have come since. */
+  /** Their lines, with the empty one; empty when they are too many, came in pieces, or others have come since. */
   #knownLines = ''
   /** Where the fields begin in the text that is being read; -1: in an earlier one. */
   #fieldsAt = -1
@@ -68,7 +57,10 @@ export class HeadParser {
   /** The beginning of a line whose end has not come. */
   #carried = ''
 
-  constructor(reader: HeadReader, { maxBytes, maxFields }: HeadBounds) {
+  constructor(
+    reader: HeadReader,
+    { maxBytes, maxFields }: { readonly maxBytes: number; readonly maxFields: number },
+  ) {
     this.#reader = reader
     this.#maxBytes = maxBytes
     this.#maxFields = maxFields
@@ -80,20 +72,12 @@ export class HeadParser {
     this.#restart('start line')
   }
 
-  #remember(): void {
-    const { fields } = this
-    if (fields.length === 0) return
-    const isLong = fields.length > MAX_KNOWN
-    this.#known = isLong ? fields.slice(0, MAX_KNOWN) : fields
-    this.#knownLines = isLong ? '' : this.#lines
-  }
-
   /** Trailers must obey the rules of fields, and are then dropped. */
   beginTrailers(): void {
     this.#restart('trailers')
   }
 
-  #restart(stage: Stage): void {
+  #restart(stage: 'start line' | 'trailers'): void {
     this.fault = undefined
     this.tooLarge = false
     this.whole = false
@@ -104,15 +88,19 @@ export class HeadParser {
     this.#carried = ''
   }
 
-  /** Reads on. @returns as `read` does. */
+  /** @returns as `read` does. */
   readBytes(bytes: Buffer, from: number, to: number): number {
     return this.read(bytes.toString('latin1', from, Math.min(to, from + PIECE_BYTES)))
   }
 
   /** Between two heads: keeps only the fields that may come again. */
   rest(): void {
-    this.#remember()
+    const { fields } = this
     this.fields = []
+    if (fields.length === 0) return
+    const isLong = fields.length > MAX_KNOWN
+    this.#known = isLong ? fields.slice(0, MAX_KNOWN) : fields
+    this.#knownLines = isLong ? '' : this.#lines
   }
 
   /** Between two heads: the next one may get the same list of fields as the last. */
@@ -206,7 +194,7 @@ export class HeadParser {
     this.fault = this.#reader.field(field)
   }
 
-  /** Takes the lines that equal those of the previous head. @returns where the first different one begins. */
+  /** Takes the lines that equal those of the previous head. @returns where the first other one begins. */
   #skipKnown(all: string, from: number): number {
     let start = from
     if (this.#stage !== 'fields') return start
@@ -233,7 +221,7 @@ export class HeadParser {
     return start
   }
 
-  /** Whether all fields are those of the previous head. */
+  /** Takes all fields of the previous head, if these are the same. */
   #repeats(all: string, from: number): boolean {
     const lines = this.#knownLines
     if (lines === '' || all.slice(from, from + lines.length) !== lines) return false
@@ -257,7 +245,7 @@ function bitsAt(all: string, at: number): number {
   return CHARACTERS[all.charCodeAt(at)] as number
 }
 
-/** Whether a part of a latin1 text may stand in a field value. */
+/** Tells whether a part of a latin1 text may stand in a field value. */
 export function isTextBetween(all: string, start: number, end: number): boolean {
   for (let i = start; i < end; i++) if (!(bitsAt(all, i) & TEXT)) return false
   return true

@@ -1,4 +1,19 @@
+import { randomFillSync } from 'node:crypto'
+
 const DIGITS = Buffer.from('0123456789abcdef', 'latin1')
+/** Filled at once: a call of the system for each id would be slow. */
+const POOL = Buffer.allocUnsafeSlow(8 * 1024)
+let used = POOL.length
+
+/** At most 8 KiB of random bytes, never given out twice. Valid until the next call. */
+export function randomness(bytes: number): Buffer {
+  if (used + bytes > POOL.length) {
+    randomFillSync(POOL)
+    used = 0
+  }
+  used += bytes
+  return POOL.subarray(used - bytes, used)
+}
 
 /** A fixed text with bytes in it as hexadecimal digits; much faster to make than by concatenation. */
 export class HexText {

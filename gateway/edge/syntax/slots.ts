@@ -5,8 +5,8 @@ export interface Slotted {
 }
 
 /**
- * A set for objects that come and go all the time. Each table that a V8 Set has outgrown points to the next, so one old
- * table keeps all later ones and their former members in memory until a full collection: here a third of all garbage.
+ * A set for objects that come and go all the time. A V8 Set leaves a chain of outgrown tables, which keep former members alive
+ * until a full collection: here a third of all garbage.
  */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
@@ -25,7 +25,7 @@ export class Slots<T extends Slotted> {
   }
 
   /** Does nothing when it is not in the set. */
-  remove(one: T): void {
+  remove(one: Slotted): void {
     if (this.#all[one.slot] !== one) return
     const last = this.#all.pop()
     if (last !== undefined && last !== one) {

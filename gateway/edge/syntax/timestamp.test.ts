@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { timestampOf } from './timestamp.ts'
+import { dateOf, timestampOf } from './timestamp.ts'
 
 test('a timestamp is what toISOString gives, in whatever order the times come', () => {
   const epochMs = fc.integer({ min: -1e12, max: 4e12 })
@@ -13,4 +13,11 @@ test('a timestamp is what toISOString gives, in whatever order the times come', 
       }
     }),
   )
+})
+
+test('a date is that of its second, forwards and backwards', () => {
+  assert.equal(dateOf(784_111_777_000), 'Sun, 06 Nov 1994 08:49:37 GMT')
+  assert.equal(dateOf(784_111_777_999), 'Sun, 06 Nov 1994 08:49:37 GMT')
+  assert.equal(dateOf(784_111_778_000), 'Sun, 06 Nov 1994 08:49:38 GMT')
+  assert.equal(dateOf(784_111_776_999), 'Sun, 06 Nov 1994 08:49:36 GMT')
 })

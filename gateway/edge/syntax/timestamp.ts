@@ -1,13 +1,20 @@
 const SECOND_MS = 1000
 
-let minted = { second: Number.NaN, prefix: '' }
+let timestamp = { second: Number.NaN, prefix: '' }
+let httpDate = { second: Number.NaN, text: '' }
 
 /** ISO 8601 in UTC with milliseconds, like `toISOString`. All but the milliseconds is made once a second. */
 export function timestampOf(epochMs: number): string {
   const second = Math.floor(epochMs / SECOND_MS)
-  if (second !== minted.second) {
-    minted = { second, prefix: new Date(second * SECOND_MS).toISOString().slice(0, -4) }
-  }
+  if (second !== timestamp.second)
+    timestamp = { second, prefix: new Date(second * SECOND_MS).toISOString().slice(0, -4) }
   const ms = Math.floor(epochMs - second * SECOND_MS)
-  return `${minted.prefix}${ms < 10 ? '00' : ms < 100 ? '0' : ''}${ms}Z`
+  return `${timestamp.prefix}${ms < 10 ? '00' : ms < 100 ? '0' : ''}${ms}Z`
+}
+
+/** The value of `Date` (RFC 9110 section 5.6.7), made once a second. */
+export function dateOf(epochMs: number): string {
+  const second = Math.floor(epochMs / SECOND_MS)
+  if (second !== httpDate.second) httpDate = { second, text: new Date(epochMs).toUTCString() }
+  return httpDate.text
 }

@@ -1,6 +1,5 @@
 import type { Field } from './field.ts'
-import { HexText } from './hex-text.ts'
-import { randomness } from './randomness.ts'
+import { HexText, randomness } from './hex-text.ts'
 
 /** Version, trace id, parent id, flags. Flags 00: not sampled. */
 const UNSAMPLED = new HexText(`00-${'##'.repeat(16)}-${'##'.repeat(8)}-00`)

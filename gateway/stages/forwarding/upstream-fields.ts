@@ -1,7 +1,6 @@
 import { isTrusted } from '../../edge/rules/client-address.ts'
 import { foldedName, ruleOf } from '../../edge/rules/field-rules.ts'
-import { isNominated, nominatedBy } from '../../edge/rules/hop-by-hop.ts'
-import { oneHopLess } from '../../edge/rules/policy/max-forwards.ts'
+import { isNominated, nominatedBy, oneHopLess } from '../../edge/rules/hop-by-hop.ts'
 import type { SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
 import { INTERACTION_ID } from '../../edge/rules/request-id.ts'
 import { checkedField, Field } from '../../edge/syntax/field.ts'

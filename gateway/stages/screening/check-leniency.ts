@@ -1,8 +1,12 @@
 import type { Route, Settings } from '../../config/settings.ts'
 import { ruleOf } from '../../edge/rules/field-rules.ts'
 import type { PathEntry } from '../../edge/rules/path-table.ts'
-import { isAmbiguous, type Leniency, readingsOf } from '../../edge/rules/policy/path-readings.ts'
-import { rawReadingsOf } from '../../edge/rules/policy/raw-readings.ts'
+import {
+  isAmbiguous,
+  type Leniency,
+  rawReadingsOf,
+  readingsOf,
+} from '../../edge/rules/policy/path-readings.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'

@@ -1,4 +1,4 @@
-import { isKeptOut } from '../../edge/rules/policy/address-list.ts'
+import { isKeptOut } from '../../edge/rules/client-address.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'

@@ -1,5 +1,4 @@
-import { hasOption } from '../../edge/syntax/connection-options.ts'
-import type { Field } from '../../edge/syntax/field.ts'
+import { type Field, hasOption } from '../../edge/syntax/field.ts'
 import { type HeadReader, isTextBetween } from '../../edge/syntax/head-parser.ts'
 import { isStatus } from '../message-head.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import type { ClientTimeouts } from '../connection-deadline.ts'
-import { type ConnectionPhase, TRANSITIONS } from '../connection-phase.ts'
+import type { ConnectionPhase } from '../connection-terms.ts'
 import { Connections, type ServerTerms } from '../connections.ts'
 import type { Handler, OutgoingResponse, ReceivedRequest } from '../handler.ts'
 import { createHttpServer, type HttpServer } from '../http-server.ts'
@@ -143,6 +143,41 @@ export const TIMEOUTS: ClientTimeouts = {
   // So long that only a test of its own meets it.
   bodyPace: { graceMs: 1e9, minBytesPerSecond: 0 },
   idleMs: 60_000,
+}
+
+/** Which phase may follow which, and when. Tests fail on any other transition. */
+export const TRANSITIONS: Readonly<
+  Record<ConnectionPhase, Readonly<Partial<Record<ConnectionPhase, string>>>>
+> = {
+  idle: {
+    idle: 'the client is still taking its last response when the keep-alive time is over',
+    head: 'the first byte of a request has come',
+    lingering: 'the client has closed its half',
+    detached: 'another process goes on with the connection',
+  },
+  head: {
+    detached: 'another process goes on with the connection',
+    body: 'the head is complete and announces a body',
+    response: 'the head is complete and announces no body',
+    'last response': 'the head is malformed or late, or leaves in doubt where the next request begins',
+  },
+  body: {
+    response: 'the body is complete',
+    'last response': 'the body is malformed or late, or the client is gone and was to have no other response',
+    lingering: 'the response was written before the body was complete',
+  },
+  response: {
+    idle: 'the response is written',
+    'last response': 'the client is gone and was to have no other response',
+    lingering: 'the response is written and was the last one, or the client has closed its half',
+    detached: 'the protocol was switched, or another process goes on with the connection',
+  },
+  'last response': {
+    'last response': 'the client is gone',
+    lingering: 'the response is written',
+  },
+  lingering: {},
+  detached: {},
 }
 
 /** The transitions of all connections so far, as `from -> to`. */

@@ -2,8 +2,7 @@ import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { isOverShare } from '../../rules/fair-share.ts'
 import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
-import { takenBytes } from '../sockets/taken-bytes.ts'
-import { tunnel } from './tunnel.ts'
+import { takenBytes } from '../sockets/write-watch.ts'
 
 /** How often each tunnel is checked. */
 const CHECK_MS = 1000
@@ -173,4 +172,41 @@ class Tunnel implements Timed {
 /** Bytes from and to the client, without those that still wait in our queue. */
 function bytesOf(socket: Socket): number {
   return socket.bytesRead + takenBytes(socket)
+}
+
+/** How long the last bytes may take after one side has ended. */
+const LAST_BYTES_MS = 10_000
+
+/**
+ * Copies bytes both ways with back-pressure until both sides have ended or one has failed. What a side sent before its
+ * end still reaches the other, within a time limit.
+ *
+ * @param onEnd called once, when both sides are closed.
+ */
+export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void): void {
+  let open = 2
+  let lastBytes: NodeJS.Timeout | undefined
+  const windDown = () => {
+    lastBytes ??= setTimeout(() => {
+      downstream.destroy()
+      upstream.destroy()
+    }, LAST_BYTES_MS)
+  }
+  const join = (side: Duplex, other: Duplex) => {
+    // An error without a listener would end the process. `close` follows.
+    side.on('error', () => {})
+    side.once('end', windDown)
+    side.once('close', () => {
+      windDown()
+      open -= 1
+      if (open === 0) {
+        clearTimeout(lastBytes)
+        onEnd()
+      } else if (side.errored !== null || other.writableFinished) other.destroy()
+      else other.end(() => other.destroy())
+    })
+    side.pipe(other)
+  }
+  join(upstream, downstream)
+  join(downstream, upstream)
 }
