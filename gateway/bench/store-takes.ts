@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { startRedis, storeAt, until } from '../store/redis-server.test-support.ts'
-import type { SharedRow } from '../store/shared-row.ts'
 import { SharedStore } from '../store/shared-store.ts'
+import type { SharedRow } from '../store/shared-takes.ts'
 
 /**
  * `npm run bench:store`: CPU per decision of the shared store, in this process and in redis-server, for takes that many

@@ -18,7 +18,7 @@ import {
 import { stampedSizes } from '../audit/witness/stamps/stamp-files.ts'
 import { startTestWitness, type TestWitness } from '../audit/witness/test-witness.test-support.ts'
 import { WITNESSED_FILE } from '../audit/witness/witnessed-checkpoint.ts'
-import { openWitnessed, trustedWitnesses } from '../evidence/vouched/vouched-checkpoints.ts'
+import { openWitnessed, trustedWitnesses } from '../evidence/attested-checkpoints.ts'
 import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 import { call } from './client.ts'
 import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'

@@ -7,10 +7,9 @@ import { checkpointFile, hashesOnLevel, TILE_WIDTH, tilePath, tileWidth } from '
 import { blocksOf } from '../audit/segments/read-segment.ts'
 import type { Segment } from '../audit/segments/segment.ts'
 import { makeDirectory, OWNER_ONLY, WRITE_ANEW } from '../storage/line-file.ts'
-import { EvidenceFault, readCheckpoint } from './log-checkpoint.ts'
 import type { OnRead } from './records/scan-trail.ts'
-import { firstLeafOf } from './verify/first-leaf.ts'
-import { ProvenTiles } from './verify/proven-tiles.ts'
+import { firstLeafOf, ProvenTiles } from './verify/proven-tiles.ts'
+import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
 
 const LENGTH_BYTES = 2
 

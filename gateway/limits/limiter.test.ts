@@ -8,7 +8,7 @@ import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
-import { Limiter } from './limiter.ts'
+import { Limiter, steadyClock } from './limiter.ts'
 import { makeRow } from './table/limit-row.test-support.ts'
 import type { LimitRow } from './table/limit-row.ts'
 
@@ -472,7 +472,7 @@ test('a limiter that is killed with SIGKILL has every hit of an hour that it ans
   const script = `
     const { Journal } = await import(${JSON.stringify(new URL('./journal/limit-journal.ts', import.meta.url).href)})
     const { Limiter } = await import(${JSON.stringify(new URL('./limiter.ts', import.meta.url).href)})
-    const { steadyClock } = await import(${JSON.stringify(new URL('./limit-clock.ts', import.meta.url).href)})
+    const { steadyClock } = await import(${JSON.stringify(new URL('./limiter.ts', import.meta.url).href)})
     const { writeSync } = await import('node:fs')
     const reports = { ignored: console.error, failed: console.error }
     const journal = new Journal({ directory: ${JSON.stringify(limits)}, reports })
@@ -504,4 +504,14 @@ test('a limiter that is killed with SIGKILL has every hit of an hour that it ans
   // One hit may have been taken that the child had no time to answer.
   assert.ok(counted === answered || counted === answered + 1, `${counted} kept of ${answered}`)
   limiter.close()
+})
+
+test('the steady clock tells epoch milliseconds and does not follow a wall clock that steps', (context) => {
+  const clock = steadyClock()
+  const beforeMs = Date.now()
+  const first = clock()
+  assert.ok(first > beforeMs - 100 && first < Date.now() + 100)
+  context.mock.method(Date, 'now', () => 0)
+  const second = clock()
+  assert.ok(second >= first && second - first < 10_000)
 })

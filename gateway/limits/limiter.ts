@@ -197,3 +197,41 @@ function* hitsOf(all: readonly Counters[], nowMs: number): Iterable<Hit> {
     for (const [key, [atMs, count]] of counters.entries(nowMs)) yield { id, atMs, key, count }
   }
 }
+
+/**
+ * A clock in epoch milliseconds, with fractions: the wall time when this is called plus the monotonic time since. It
+ * never jumps, so that setting the wall clock neither stretches nor empties a window.
+ */
+export function steadyClock(): () => number {
+  const startMs = Date.now() - performance.now()
+  return () => startMs + performance.now()
+}
+
+/** A take that the shared store has not answered yet. */
+export class PendingTake {
+  readonly policy: LimitPolicy
+  #outcome: Take | Error | undefined
+  #run: (() => void) | undefined
+
+  constructor(policy: LimitPolicy) {
+    this.policy = policy
+  }
+
+  /** Undefined until it is known. @throws when nobody could decide */
+  get take(): Take | undefined {
+    if (this.#outcome instanceof Error) throw this.#outcome
+    return this.#outcome
+  }
+
+  /** Calls `run` once, when `take` is known. `run` must not throw. */
+  whenKnown(run: () => void): void {
+    if (this.#outcome === undefined) this.#run = run
+    else run()
+  }
+
+  /** To be called once. */
+  settle(outcome: Take | Error): void {
+    this.#outcome = outcome
+    this.#run?.()
+  }
+}

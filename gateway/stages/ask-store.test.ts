@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import type { ServedRoute } from '../exchange.ts'
-import { PendingTake } from '../limits/pending-take.ts'
+import { PendingTake } from '../limits/limiter.ts'
 import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { askStore } from './ask-store.ts'

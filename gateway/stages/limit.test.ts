@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import type { Take } from '../limits/limiter.ts'
-import { PendingTake } from '../limits/pending-take.ts'
+import { PendingTake, type Take } from '../limits/limiter.ts'
 import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'

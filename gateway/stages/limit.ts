@@ -1,10 +1,8 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
-import type { Take } from '../limits/limiter.ts'
-import type { PendingTake } from '../limits/pending-take.ts'
-import type { LimitPolicy } from '../limits/table/limit-table.ts'
-import { rateLimit } from '../limits/table/rate-limit-fields.ts'
+import type { PendingTake, Take } from '../limits/limiter.ts'
+import { type LimitPolicy, rateLimit } from '../limits/table/limit-table.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })

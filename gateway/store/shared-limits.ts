@@ -1,10 +1,8 @@
-import type { Limiter } from '../limits/limiter.ts'
-import { PendingTake } from '../limits/pending-take.ts'
+import { type Limiter, PendingTake } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { LimitPolicy } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
-import { type SharedRow, sharedRowOf } from './shared-row.ts'
-import type { SharedTakes } from './shared-takes.ts'
+import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
 
 /** Nothing was counted, and the request is refused. */
 const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }

@@ -2,10 +2,9 @@ import { randomBytes } from 'node:crypto'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { openStoreConnection, type StoreConnection } from './connection/store-connection.ts'
 import { SharedTakes } from './shared-takes.ts'
-import { type BreakerObserver, StoreBreaker } from './store-breaker.ts'
+import { type BreakerObserver, REAL_TIMERS, StoreBreaker } from './store-breaker.ts'
 import { newStoreCounts, type StoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
-import { REAL_TIMERS } from './store-timers.ts'
 
 interface SharedStoreObserver extends BreakerObserver {
   onFault(cause: string): void

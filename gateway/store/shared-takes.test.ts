@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { after, afterEach, before, describe, it } from 'node:test'
+import { after, afterEach, before, describe, it, test } from 'node:test'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { LONGER } from '../e2e/long-runs.ts'
+import { makeRow } from '../limits/table/limit-row.test-support.ts'
 import type { Take } from '../limits/windows/window.ts'
 import {
   NO_REDIS,
@@ -11,8 +12,8 @@ import {
   storeAt,
   until,
 } from './redis-server.test-support.ts'
-import type { SharedRow } from './shared-row.ts'
 import { SharedStore } from './shared-store.ts'
+import { type SharedRow, sharedRowOf } from './shared-takes.ts'
 
 const SEEDS = 5 * LONGER
 /** Of a client between its takes. Long runs have none, so that takes meet in other ways too. */
@@ -258,3 +259,26 @@ function assertNeverOver(hits: readonly [sentMs: number, doneMs: number][], row:
     assert.ok(inside.length <= row.limit, `${inside.length} of ${row.limit}`)
   }
 }
+
+const ROW = makeRow({
+  name: 'login',
+  path: '/api/login',
+  limit: 5,
+  purpose: 'p',
+})
+
+test('a row keeps its place in the store when its name, limit or window is edited', () => {
+  const edited = sharedRowOf({ ...ROW, name: 'sign-in', limit: 2000, windowMs: 1000 })
+  assert.deepEqual(edited, { identity: sharedRowOf(ROW).identity, limit: 2000, windowMs: 1000 })
+})
+
+test('the order of methods makes no difference, and other paths and methods are other places', () => {
+  const identities = [
+    sharedRowOf(ROW),
+    sharedRowOf({ ...ROW, path: '/api/login/*' }),
+    sharedRowOf({ ...ROW, methods: new Set(['GET']) }),
+    sharedRowOf({ ...ROW, methods: new Set(['GET', 'POST']) }),
+  ].map(({ identity }) => identity)
+  assert.equal(new Set(identities).size, 4)
+  assert.equal(sharedRowOf({ ...ROW, methods: new Set(['POST', 'GET']) }).identity, identities[3])
+})

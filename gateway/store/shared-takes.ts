@@ -1,10 +1,9 @@
+import type { LimitRow } from '../limits/table/limit-row.ts'
 import type { Take } from '../limits/windows/window.ts'
 import type { StoreReply } from './connection/store-link.ts'
-import type { SharedRow } from './shared-row.ts'
-import type { StoreBreaker, StoreCall } from './store-breaker.ts'
+import type { StoreBreaker, StoreCall, StoreTimers } from './store-breaker.ts'
 import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
-import type { StoreTimers } from './store-timers.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
 /** Must not throw. @param take undefined: the store is away and has perhaps counted the hit; the row's `onStoreFailure` decides */
@@ -152,4 +151,22 @@ class TakeBatch implements StoreCall {
   #operands(): readonly string[] {
     return [String(this.#keys.length), ...this.#keys, ...this.#rules]
   }
+}
+
+/** A limit that all gateways of the store count together. Immutable. */
+export interface SharedRow {
+  /** The same at all gateways and after each edit that keeps the counts; holds no NUL. */
+  readonly identity: string
+  readonly limit: number
+  readonly windowMs: number
+}
+
+/**
+ * What a row of the limit table counts in. Its counts are those of its path and methods, so an edit of limit, window or name
+ * keeps them. Unlike the limiter in memory, a store cannot know that a row with another path and the same name is the
+ * old one: gateways that started in between must count in the same place.
+ */
+export function sharedRowOf({ path, methods, limit, windowMs }: LimitRow): SharedRow {
+  const sorted = methods === undefined ? null : [...methods].sort()
+  return { identity: `limit ${JSON.stringify([path, sorted])}`, limit, windowMs }
 }

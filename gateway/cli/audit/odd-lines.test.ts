@@ -7,8 +7,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 import { ReadLines } from '../../evidence/verify/read-lines.ts'
-import { RecordOrder } from '../../evidence/verify/record-order.ts'
-import { Warnings } from '../../evidence/verify/warnings.ts'
+import { RecordOrder, Warnings } from '../../evidence/verify/record-order.ts'
 
 const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 /** Any conversion of it to text or a number throws. */

@@ -1,5 +1,5 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
-import { proveLines } from '../../evidence/proof/prove-lines.ts'
+import { proveLines } from '../../evidence/line-proofs.ts'
 import { findRecords } from '../../evidence/records/find-records.ts'
 import { type Command, CommandFault, EXIT, UsageFault } from '../command.ts'
 import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed, UNABLE } from './trail-words.ts'

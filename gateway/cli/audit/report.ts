@@ -1,4 +1,4 @@
-import { type DayReport, reportDay } from '../../evidence/report/day-report.ts'
+import { type DayReport, reportDay } from '../../evidence/records/day-report.ts'
 import { plural } from '../../evidence/verify/finding.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, type Given, print, UsageFault } from '../command.ts'

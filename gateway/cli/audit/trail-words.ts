@@ -1,5 +1,5 @@
-import { EvidenceFault } from '../../evidence/log-checkpoint.ts'
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
+import { EvidenceFault } from '../../evidence/verify/trusted-key.ts'
 import { printable } from '../../terminal/printable.ts'
 import { CommandFault, complain, type Flags, type Given, UsageFault } from '../command.ts'
 

@@ -3,7 +3,7 @@ import type { Segment } from '../../audit/segments/segment.ts'
 import { segmentsOfTrail } from '../../audit/segments/trail-segments.ts'
 import type { Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
 import type { TlogPolicy } from '../../config/tlog-policy.ts'
-import { checkProofs } from '../../evidence/proof/check-proofs.ts'
+import { checkProofs } from '../../evidence/line-proofs.ts'
 import { segmentsSince } from '../../evidence/records/scan-trail.ts'
 import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
@@ -13,8 +13,8 @@ import { verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, complain, EXIT, type Given, print, UsageFault } from '../command.ts'
+import { ATTESTATION_FLAGS, openKept, policyOf, witnessesNamed } from './attestation-flags.ts'
 import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
-import { openKept, policyOf, VOUCHED_FLAGS, witnessesNamed } from './vouched-words.ts'
 
 export const command: Command = {
   words: FILES,
@@ -33,7 +33,7 @@ export const command: Command = {
     },
     since: { value: 'WHEN', about: 'leaves out segments that were closed before then' },
     ...LOG_FLAG,
-    ...VOUCHED_FLAGS,
+    ...ATTESTATION_FLAGS,
     proof: { value: 'FILE', about: 'checks what "audit prove" wrote, and nothing else; - is standard input' },
   },
   about: [
@@ -118,7 +118,7 @@ async function verify(
 }
 
 function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
-  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, vouched } =
+  const { checkpoint, findings, warnings, lines, firstLeaf, provenLines, pairs, open, tail, part, attested } =
     verdict
   // With a line break in its name a file could write lines of its own.
   for (const warning of warnings) complain(printable(`warning: ${warning}`))
@@ -133,7 +133,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
     print(`end: ${tail}`)
     // Of a year of time stamps the first and the last.
-    for (const one of new Set([...vouched.slice(0, 2), ...vouched.slice(-1)])) print(`others: ${one}`)
+    for (const one of new Set([...attested.slice(0, 2), ...attested.slice(-1)])) print(`others: ${one}`)
   }
   if (findings.length > 0) print('NOT PROVEN')
   else if (part === undefined) print('proven')

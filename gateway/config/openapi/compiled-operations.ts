@@ -2,9 +2,8 @@ import { createRequire } from 'node:module'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
 import { type ParameterPlace, parametersOf } from '../../edge/rules/path-template.ts'
 import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../edge/syntax/media-type.ts'
-import { DocumentPatterns } from './document-patterns.ts'
 import { FORMATS, replaceKeywords } from './keywords.ts'
-import { formOf, isSpread, type ParameterForm } from './parameter-form.ts'
+import { DocumentPatterns } from './linear-pattern.ts'
 import { at, childPointer, followed, type Located } from './references.ts'
 import { appliesItselfEndlessly, type EachFits, eachFitsBy, type Fits, fitsBy } from './schema-fits.ts'
 
@@ -299,4 +298,27 @@ function typeNameOf(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'array'
   return Number.isInteger(value) ? 'integer' : typeof value
+}
+
+/** How the texts of a parameter are read. */
+export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
+
+/** Whether it is an object of which only the members are in the query: `?R=1&G=2`, `?filter[a]=1`. */
+function isSpread(
+  { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
+  types: ReadonlySet<string>,
+): boolean {
+  if (place !== 'query' || content !== undefined || !types.has('object')) return false
+  return style === 'deepObject' || (style === 'form' && explode !== false)
+}
+
+/** @param types that its schema names */
+function formOf(
+  { in: place, style, explode }: Readonly<Record<string, unknown>>,
+  types: ReadonlySet<string>,
+): ParameterForm {
+  const usual = place === 'query' ? 'form' : 'simple'
+  if ((style ?? usual) !== usual || types.has('object')) return 'unread'
+  if (!types.has('array')) return 'single'
+  return place === 'query' && explode !== false ? 'repeated' : 'commas'
 }

@@ -1,6 +1,6 @@
 import type { Ajv2020 } from 'ajv/dist/2020.js'
-import { takeSteps } from './check-steps.ts'
 import { COUNTED } from './openapi-schemas.ts'
+import { takeSteps } from './schema-fits.ts'
 
 /** Formats of texts that are checked; others say nothing. Each takes time linear in the text. */
 export const FORMATS: Readonly<Record<string, true | ((text: string) => boolean)>> = {

@@ -1,9 +1,8 @@
 import { createRequire } from 'node:module'
 import type { RE2Set } from 're2js'
-import { takeSteps } from './check-steps.ts'
-import { OtherDialect, Unsupported } from './pattern-dialects.ts'
 import { MAX_SIZE } from './pattern-parts.ts'
-import { type Conjunct, readPattern } from './read-pattern.ts'
+import { type Conjunct, OtherDialect, readPattern, Unsupported } from './read-pattern.ts'
+import { takeSteps } from './schema-fits.ts'
 
 /** One way to match a text. */
 interface Engine {
@@ -34,7 +33,7 @@ const KNOWN_PROPERTIES = 'write it as "\\p{L}" or by the name of a script'
 const MAX_SHOWN = 60
 
 /** What the states of a document's patterns may still take. */
-export interface StateRoom {
+interface StateRoom {
   bytes: number
 }
 
@@ -169,4 +168,48 @@ function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number
     if (!seen.has(taken)) seen.set(taken, index)
     return seen.get(taken) as number
   })
+}
+
+/** `toString` is a key of compiled schemas. */
+type Pattern = Pick<LinearPattern, 'test' | 'toString'>
+
+/** What the states of all patterns may take. */
+const MAX_BYTES = 32 * 1024 * 1024
+
+/** The patterns of a document, each made once. */
+export class DocumentPatterns {
+  readonly #known = new Map<string, Pattern>()
+  readonly #room: StateRoom = { bytes: MAX_BYTES }
+  readonly #skips: boolean
+  /** Why patterns say nothing. */
+  readonly skipped = new Set<string>()
+
+  /** @param skips whether a pattern that cannot be matched in bounded time says nothing; otherwise it throws */
+  constructor(skips: boolean) {
+    this.#skips = skips
+  }
+
+  /** For the library, in the place of `RegExp`. @throws SyntaxError @throws Unsupported */
+  asRegExp(): ((source: string) => Pattern) & { code: string } {
+    return Object.assign((source: string) => this.#get(source), { code: 'linear-pattern' })
+  }
+
+  #get(source: string): Pattern {
+    const pattern = this.#known.get(source) ?? this.#made(source)
+    this.#known.set(source, pattern)
+    return pattern
+  }
+
+  #made(source: string): Pattern {
+    try {
+      return new LinearPattern(source, this.#room)
+    } catch (error) {
+      if (!(error instanceof Unsupported)) throw error
+      if (this.#skips || error instanceof OtherDialect) this.skipped.add(error.message)
+      if (this.skipped.has(error.message)) return { test: () => true, toString: () => source }
+      throw new Unsupported(
+        `${error.message}: write it another way, or set "validateRequests" to "skip-patterns"`,
+      )
+    }
+  }
 }

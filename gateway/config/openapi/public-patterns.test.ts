@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
-import { beginSteps } from './check-steps.ts'
 import { LinearPattern } from './linear-pattern.ts'
+import { beginSteps } from './schema-fits.ts'
 
 const LETTERS = ['a', 'Z', '1', '_', ' ', '\n', '\u00a0', 'é', '😀', '-', '.', '/', ':', '漢']
 

@@ -9,11 +9,10 @@ import { requestRecord, responseTo, startRecord, storeRecord } from '../../audit
 import { Rotation } from '../../audit/segments/rotation.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
-import { reportDay } from '../report/day-report.ts'
 import { trailsOf } from '../trail-files.ts'
 import { parseLine, timestampMs } from './audit-line.ts'
-import { findRecords, type Search } from './find-records.ts'
-import { concerns, matches } from './record-filter.ts'
+import { reportDay } from './day-report.ts'
+import { concerns, findRecords, matches, type Search } from './find-records.ts'
 import { segmentsSince } from './scan-trail.ts'
 
 const dir = mkdtempSync(join(tmpdir(), 'find-records-'))

@@ -46,18 +46,13 @@ export function latestWrittenMs(block: Buffer): number | undefined {
   return latestMs
 }
 
-/**
- * When the last line of a block that tells it was written.
- *
- * @param responsesFromMs a response of a request that began before does not tell: the clock was set back
- */
-export function lastWrittenMs(block: Buffer, responsesFromMs: number): number | undefined {
+/** When the last line of a block that tells it was written. @param responsesTell false: responses are passed over */
+export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)
     const line = block.subarray(newline + 1, end)
     const ms = writtenMs(line)
-    const isTold = !startsWith(line, RESPONSE_HEAD) || (timeOf(line) ?? 0) >= responsesFromMs
-    if (ms !== undefined && isTold) return ms
+    if (ms !== undefined && (responsesTell || !startsWith(line, RESPONSE_HEAD))) return ms
     end = newline
   }
   return undefined

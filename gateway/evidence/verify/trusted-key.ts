@@ -14,7 +14,9 @@ import {
   type VerifierKey,
   verifierKey,
 } from '../../audit/seals/signed-note.ts'
+import { checkpointFile } from '../../audit/seals/tiles.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
+import type { Finding } from './finding.ts'
 
 /** The keys of logs that an auditor trusts, which must come from elsewhere than the trail. */
 export interface TrustedKey {
@@ -101,4 +103,36 @@ export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   if (missing === undefined || (key.least === 'one' && signers.length > 0)) return checkpoint
   const others = note.signatures.map(({ name, keyId }) => `${name}+${keyId}`).join(', ')
   throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)
+}
+
+/** The checkpoint of the log in a directory, or why there is none. @throws Error when the file cannot be read. */
+export function openLog(directory: string, key: TrustedKey): Checkpoint | Finding {
+  const file = checkpointFile(directory)
+  try {
+    return openCheckpoint(readRegularFile(file), key)
+  } catch (error) {
+    if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    return {
+      what: 'checkpoint',
+      text: `${file} is missing: the trail was never sealed, or its log was removed`,
+    }
+  }
+}
+
+/** What speaks against a trail or its log; not that a file cannot be read or written. */
+export class EvidenceFault extends Error {}
+
+/**
+ * Reads a checkpoint of a log, whose signatures the caller verifies.
+ *
+ * @throws EvidenceFault when it is none; Error when the file cannot be read.
+ */
+export function readCheckpoint(file: string): { readonly note: Buffer; readonly checkpoint: Checkpoint } {
+  const note = readRegularFile(file)
+  try {
+    return { note, checkpoint: parseCheckpoint(parseNote(note).text) }
+  } catch (error) {
+    throw error instanceof NoteFault ? new EvidenceFault(`${file} ${error.message}`, { cause: error }) : error
+  }
 }

@@ -3,20 +3,16 @@ import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
+import { compareKept } from '../attested-checkpoints.ts'
 import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
-import { compareKept } from '../vouched/compare-kept.ts'
 import { LineComparison } from './compare-lines.ts'
-import { feed } from './feed-lines.ts'
 import { type Finding, type Place, plural, rolledBack } from './finding.ts'
-import { firstLeafOf } from './first-leaf.ts'
-import { openLog } from './open-log.ts'
-import { ProvenTiles } from './proven-tiles.ts'
-import { ReadLines } from './read-lines.ts'
-import { RecordOrder } from './record-order.ts'
-import { tailOf } from './trail-tail.ts'
+import { firstLeafOf, ProvenTiles } from './proven-tiles.ts'
+import { feed, ReadLines } from './read-lines.ts'
+import { RecordOrder, Warnings } from './record-order.ts'
+import { openLog } from './trusted-key.ts'
 import { judgeUnsealed } from './unsealed-lines.ts'
-import type { Evidence, Verdict } from './verdict.ts'
-import { Warnings } from './warnings.ts'
+import { type Evidence, tailOf, type Verdict } from './verdict.ts'
 
 interface Seal {
   readonly origin: unknown
@@ -43,7 +39,7 @@ export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
   if ('what' in opened) {
     const tail = 'nothing is proven'
     const nothing = {
-      vouched: [],
+      attested: [],
       checkpoint: undefined,
       firstLeaf: 0,
       lines: 0,
@@ -66,7 +62,7 @@ class Verification {
   readonly #warnings = new Warnings(this.#lines)
   readonly #order = new RecordOrder(this.#warnings)
   readonly #findings: Finding[] = []
-  readonly #vouched: string[] = []
+  readonly #attested: string[] = []
   /** AUDIT_SEAL lines that are not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
@@ -129,7 +125,7 @@ class Verification {
       findings: this.#findings,
       warnings: this.#warnings.all(this.#evidence.isPart || this.#firstLeaf > 0),
       part: this.#partOf(comparison),
-      vouched: this.#vouched,
+      attested: this.#attested,
     }
   }
 
@@ -312,7 +308,7 @@ class Verification {
     for (const one of kept) {
       const compared = compareKept(one, key, log)
       if ('what' in compared) this.#findings.push(compared)
-      else if (compared.isKnown) this.#vouched.push(compared.text)
+      else if (compared.isKnown) this.#attested.push(compared.text)
       else this.#warnings.add(compared.text)
     }
   }

@@ -7,8 +7,7 @@ import type { Write } from '../../storage/append-log.ts'
 import { Limiter } from '../limiter.ts'
 import { makeRow } from '../table/limit-row.test-support.ts'
 import type { LimitRow } from '../table/limit-row.ts'
-import type { OnJournalFailure } from './journal-options.ts'
-import { Journal } from './limit-journal.ts'
+import { Journal, type OnJournalFailure } from './limit-journal.ts'
 
 const START_MS = 1_763_692_800_000
 const HOUR_MS = 3_600_000

@@ -1,18 +1,47 @@
-import { existsSync, fstatSync, openSync, rmSync, statSync } from 'node:fs'
+import { existsSync, fstatSync, openSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { AppendLog } from '../../storage/append-log.ts'
+import { AppendLog, type Write } from '../../storage/append-log.ts'
 import { headerLine, makeDirectory, OWNER_ONLY, replaceFile } from '../../storage/line-file.ts'
 import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
 import type { RowRecord } from '../table/row-matching.ts'
-import { ConservativeClock } from './conservative-clock.ts'
 import {
-  type JournalOptions,
-  type JournalReports,
-  type OnJournalFailure,
-  RETRY_MS,
-} from './journal-options.ts'
-import { batches, FORMAT, type Hit, hitLine, lastTable, readHits, tableLine } from './journal-records.ts'
-import { Segment, segmentsIn } from './segments.ts'
+  batches,
+  FORMAT,
+  type Hit,
+  hitLine,
+  type Ignored,
+  lastTable,
+  readHits,
+  tableLine,
+} from './journal-records.ts'
+
+/**
+ * What to do with a hit of a durable row that cannot be written. `unready`: do not count it, refuse the request.
+ * `degraded`: count it in memory and write it later; after a crash more than the limit may be allowed.
+ */
+export type OnJournalFailure = 'unready' | 'degraded'
+
+/** After a failed write the next attempt waits this long: one attempt can cost milliseconds on a full disk. */
+const RETRY_MS = 250
+
+export interface JournalOptions {
+  readonly directory: string
+  readonly reports: JournalReports
+  /** `degraded` when left out. */
+  readonly onFailure?: OnJournalFailure
+  /** In place of fs.writeSync. */
+  readonly write?: Write
+}
+
+/** Reports of the journal. None of them stops the gateway. */
+export interface JournalReports {
+  /** At load: lines, or a file, that could not be used. */
+  ignored(what: Ignored): void
+  /** Something could not be written or removed. Hits wait in memory and are tried again with the next one. */
+  failed(error: Error): void
+  /** Files were removed under the gateway; they are made again with every current count. */
+  removed?(directory: string): void
+}
 
 /** Rows with windows from here on are journalled hit by hit. */
 const DURABLE_WINDOW_MS = 3_600_000
@@ -291,4 +320,77 @@ function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
     if (rows !== undefined) return rows
   }
   return []
+}
+
+/**
+ * Bounds the current time by the newest hit of earlier runs plus the time since the start, so that a wall clock that is
+ * ahead does not cause anything to be deleted.
+ */
+class ConservativeClock {
+  readonly #startMs: number
+  /** Time of the newest hit that was found. */
+  #foundMs = Number.NEGATIVE_INFINITY
+
+  constructor(startMs: number) {
+    this.#startMs = startMs
+  }
+
+  /** A hit of an earlier run. */
+  found(atMs: number): void {
+    if (atMs > this.#foundMs) this.#foundMs = atMs
+  }
+
+  /** Never later than `nowMs`. */
+  at(nowMs: number): number {
+    if (this.#foundMs === Number.NEGATIVE_INFINITY) return nowMs
+    return Math.min(nowMs, this.#foundMs + (nowMs - this.#startMs))
+  }
+
+  /** The hits that have expired at `nowMs`, but perhaps only because the clock is ahead. */
+  doubted(hits: readonly Hit[], rows: readonly RowRecord[], nowMs: number): Hit[] {
+    const windows = new Map(rows.map((row) => [row.id, row.windowMs]))
+    return hits.filter(({ id, atMs }) => {
+      const windowMs = windows.get(id) ?? 0
+      return nowMs - atMs >= windowMs && this.at(nowMs) - atMs < windowMs
+    })
+  }
+}
+
+/** One append-only file of the journal, and what is known of it without reading it again. */
+class Segment {
+  readonly file: string
+  readonly startMs: number
+  /** Time of the newest hit of each row's counters, by their id. */
+  readonly #newestMs: Map<number, number>
+
+  /** `from` is a segment whose last hits may end up in this one. */
+  constructor(directory: string, startMs: number, from?: Segment) {
+    this.file = join(directory, `hits-${startMs}.ndjson`)
+    this.startMs = startMs
+    this.#newestMs = new Map(from === undefined ? [] : from.#newestMs)
+  }
+
+  /** The segment holds, or is about to hold, a hit of these counters. */
+  note(id: number, atMs: number): void {
+    const newestMs = this.#newestMs.get(id)
+    if (newestMs === undefined || newestMs < atMs) this.#newestMs.set(id, atMs)
+  }
+
+  /** Whether any window may still count a hit of it; `windows` are the windows by id, in milliseconds. */
+  isNeeded(windows: ReadonlyMap<number, number>, nowMs: number): boolean {
+    for (const [id, newestMs] of this.#newestMs) {
+      const windowMs = windows.get(id)
+      if (windowMs !== undefined && nowMs - newestMs < windowMs) return true
+    }
+    return false
+  }
+}
+
+/** The segments in a directory, oldest first. Throws when it cannot be read. */
+function segmentsIn(directory: string): Segment[] {
+  const starts = readdirSync(directory).flatMap((name) => {
+    const start = /^hits-(\d{1,15})\.ndjson$/.exec(name)?.[1]
+    return start === undefined ? [] : [Number(start)]
+  })
+  return starts.sort((a, b) => a - b).map((startMs) => new Segment(directory, startMs))
 }

@@ -1,6 +1,6 @@
 import { PathTable, rowForMethod } from '../../edge/rules/path-table.ts'
+import type { Take } from '../windows/window.ts'
 import type { LimitRow } from './limit-row.ts'
-import { rateLimitPolicy } from './rate-limit-fields.ts'
 
 /** A row, with the values derived from it at load. */
 export interface LimitPolicy {
@@ -30,4 +30,35 @@ export class LimitTable {
     const entry = this.#policies.findFolded(path)
     return entry === undefined ? undefined : rowForMethod(entry, method)
   }
+}
+
+/** Quoted names, computed once per row. */
+const quotedNames = new WeakMap<LimitRow, string>()
+
+/**
+ * The `RateLimit-Policy` field of a row: `"login";q=5;w=60` (draft-ietf-httpapi-ratelimit-headers-11 section 3).
+ *
+ * @throws TypeError for a name that a Structured Field String cannot hold, so call it once at load
+ */
+export function rateLimitPolicy(row: LimitRow): string {
+  return `${quotedName(row)};q=${row.limit};w=${Math.ceil(row.windowMs / 1000)}`
+}
+
+/** The `RateLimit` field after a take: `"login";r=4;t=60` (same draft, section 4). @throws like rateLimitPolicy */
+export function rateLimit(row: LimitRow, take: Take): string {
+  return `${quotedName(row)};r=${take.remaining};t=${take.resetSeconds}`
+}
+
+/** A Structured Field String (RFC 9651 section 4.1.6): printable ASCII, quote and backslash escaped. */
+function quotedName(row: LimitRow): string {
+  const known = quotedNames.get(row)
+  if (known !== undefined) return known
+  if (!/^[ -~]*$/.test(row.name)) {
+    throw new TypeError(
+      `limit ${JSON.stringify(row.name)}: a name in RateLimit fields must be printable ASCII`,
+    )
+  }
+  const quoted = `"${row.name.replaceAll(/["\\]/g, '\\$&')}"`
+  quotedNames.set(row, quoted)
+  return quoted
 }

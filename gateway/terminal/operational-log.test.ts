@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { stripVTControlCharacters } from 'node:util'
-import { logLine } from './log-lines.ts'
+import { logLine } from './operational-log.ts'
 import { printable } from './printable.ts'
 
 const line = (fields: object) =>

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { SealedTrail } from '../sealed-trail.test-support.ts'
-import { proveLines } from './prove-lines.ts'
+import { proveLines } from './line-proofs.ts'
+import { SealedTrail } from './sealed-trail.test-support.ts'
 
 test('lines of several tiles, one of them twice, have their own proofs in the order in which they were given', async (t) => {
   const trail = await trailOf(t, 300)

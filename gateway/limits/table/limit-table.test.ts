@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { makeRow } from './limit-row.test-support.ts'
 import type { LimitRow } from './limit-row.ts'
-import { rateLimit, rateLimitPolicy } from './rate-limit-fields.ts'
+import { rateLimit, rateLimitPolicy } from './limit-table.ts'
 
 function row(changes: Partial<LimitRow> = {}): LimitRow {
   return makeRow({

@@ -4,30 +4,32 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { parseCheckpoint } from '../../audit/seals/checkpoint.ts'
-import { HASH_BYTES } from '../../audit/seals/hashes.ts'
-import { formatSignature, parseNote } from '../../audit/seals/signed-note.ts'
-import { checkpointFile, tilePath } from '../../audit/seals/tiles.ts'
-import { makeSealedLog, type SealedLog } from '../../audit/witness/sealed-log.test-support.ts'
+import { parseCheckpoint } from '../audit/seals/checkpoint.ts'
+import { HASH_BYTES } from '../audit/seals/hashes.ts'
+import { formatSignature, parseNote } from '../audit/seals/signed-note.ts'
+import { checkpointFile, tilePath } from '../audit/seals/tiles.ts'
+import { makeSealedLog, type SealedLog } from '../audit/witness/sealed-log.test-support.ts'
 import {
   makeStampAuthority,
   type StampAuthority,
-} from '../../audit/witness/stamps/stamp-authority.test-support.ts'
-import { keepStamp, stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
-import { stampRequest } from '../../audit/witness/stamps/stamp-rounds.ts'
-import { startTestWitness, type TestWitness } from '../../audit/witness/test-witness.test-support.ts'
-import { ProvenTiles } from '../verify/proven-tiles.ts'
-import { trustedKey } from '../verify/trusted-key.ts'
-import { compareKept, type KeptCheckpoint, type ProvenLog } from './compare-kept.ts'
+} from '../audit/witness/stamps/stamp-authority.test-support.ts'
+import { keepStamp, stampsDirectory } from '../audit/witness/stamps/stamp-files.ts'
+import { stampRequest } from '../audit/witness/stamps/stamp-rounds.ts'
+import { startTestWitness, type TestWitness } from '../audit/witness/test-witness.test-support.ts'
 import {
+  AttestationFault,
+  compareKept,
+  type KeptCheckpoint,
   openStamps,
   openWitnessed,
+  type ProvenLog,
   readAuthorities,
   trustedWitnesses,
-  VouchedFault,
-} from './vouched-checkpoints.ts'
+} from './attested-checkpoints.ts'
+import { ProvenTiles } from './verify/proven-tiles.ts'
+import { trustedKey } from './verify/trusted-key.ts'
 
-const home = mkdtempSync(join(tmpdir(), 'vouched '))
+const home = mkdtempSync(join(tmpdir(), 'attested '))
 const witnesses: TestWitness[] = []
 after(() => {
   for (const { server } of witnesses) server.close()
@@ -143,7 +145,7 @@ describe('a log for which others stand', () => {
       () => openWitnessed(seen, trustedWitnesses(keys(0, 2))),
       /signed by 1 of the 2 witnesses that must: w.example\/a at/,
     )
-    assert.throws(() => openWitnessed(seen, trustedWitnesses(keys(2))), VouchedFault)
+    assert.throws(() => openWitnessed(seen, trustedWitnesses(keys(2))), AttestationFault)
     assert.throws(() => trustedWitnesses([log.vkey]), /must be the key of a witness/)
     assert.throws(() => trustedWitnesses(keys(0, 0)), /would count twice/)
     assert.throws(() => trustedWitnesses(keys(0), 2), /the quorum must be 1 to 1/)

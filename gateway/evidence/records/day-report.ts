@@ -1,9 +1,9 @@
 import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { type AuditLine, numberOf, parseLine, textOf, timestampMs } from '../records/audit-line.ts'
-import { blocksWritten, type OnRead, type Period } from '../records/scan-trail.ts'
-import { writtenMs } from '../records/written-at.ts'
 import { plural } from '../verify/finding.ts'
+import { type AuditLine, numberOf, parseLine, textOf, timestampMs } from './audit-line.ts'
+import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
+import { writtenMs } from './written-at.ts'
 
 /** Times are ISO 8601. */
 interface Span {

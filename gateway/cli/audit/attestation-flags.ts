@@ -3,20 +3,20 @@ import { join } from 'node:path'
 import { stampsDirectory } from '../../audit/witness/stamps/stamp-files.ts'
 import { WITNESSED_FILE, type Witnesses } from '../../audit/witness/witnessed-checkpoint.ts'
 import { PolicyFault, parseTlogPolicy, type TlogPolicy } from '../../config/tlog-policy.ts'
-import type { Finding } from '../../evidence/verify/finding.ts'
-import type { KeptCheckpoint } from '../../evidence/vouched/compare-kept.ts'
 import {
+  AttestationFault,
+  type KeptCheckpoint,
   openStamps,
   openWitnessed,
   readAuthorities,
   trustedWitnesses,
-  VouchedFault,
   witnessesOf,
-} from '../../evidence/vouched/vouched-checkpoints.ts'
+} from '../../evidence/attested-checkpoints.ts'
+import type { Finding } from '../../evidence/verify/finding.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { type Flags, type Given, UsageFault } from '../command.ts'
 
-export const VOUCHED_FLAGS: Flags = {
+export const ATTESTATION_FLAGS: Flags = {
   checkpoint: {
     value: 'FILE',
     about:
@@ -78,7 +78,7 @@ export function openKept(
     try {
       return look()
     } catch (error) {
-      if (!(error instanceof VouchedFault)) throw error
+      if (!(error instanceof AttestationFault)) throw error
       findings.push({ what: 'checkpoint', text: error.message })
       return []
     }
@@ -101,7 +101,7 @@ function checkpointOf(
   }
   const file = given ?? join(directory, WITNESSED_FILE)
   if (given === undefined && statSync(file, { throwIfNoEntry: false })?.isFile() !== true) {
-    throw new VouchedFault(`${file} is missing: enough witnesses have never signed, or it was removed`)
+    throw new AttestationFault(`${file} is missing: enough witnesses have never signed, or it was removed`)
   }
   return [openWitnessed(file, witnesses)]
 }
@@ -110,5 +110,5 @@ function stampsOf(directory: string, flags: Given['flags'], authority: string): 
   const stamps = flags.stamps ?? stampsDirectory(directory)
   const found = openStamps(stamps, readAuthorities(authority))
   if (found.length > 0) return found
-  throw new VouchedFault(`${stamps} has no time stamp: there was never one, or they were removed`)
+  throw new AttestationFault(`${stamps} has no time stamp: there was never one, or they were removed`)
 }

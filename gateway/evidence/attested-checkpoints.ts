@@ -1,0 +1,162 @@
+import { hash, X509Certificate } from 'node:crypto'
+import { join } from 'node:path'
+import { type Checkpoint, parseCheckpoint } from '../audit/seals/checkpoint.ts'
+import { cosignatureVerifier, cosignedAtMs } from '../audit/seals/cosignature.ts'
+import { NoteFault, parseNote, parseVerifierKey } from '../audit/seals/signed-note.ts'
+import { stampedSizes } from '../audit/witness/stamps/stamp-files.ts'
+import { checkStamp } from '../audit/witness/stamps/stamp-response.ts'
+import { areEnough, readWitnessed, type Witnesses } from '../audit/witness/witnessed-checkpoint.ts'
+import type { TlogPolicy } from '../config/tlog-policy.ts'
+import { certificatesIn } from '../config/witness-settings.ts'
+import { readRegularFile } from '../storage/regular-file.ts'
+import { type Finding, plural } from './verify/finding.ts'
+import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
+
+/** A checkpoint for which others than the log stand. Whether the log has signed it is not looked at. */
+interface AttestedCheckpoint extends KeptCheckpoint {
+  readonly checkpoint: Checkpoint
+}
+
+/** What is wrong with the evidence of others; the message names the file. */
+export class AttestationFault extends Error {}
+
+/**
+ * The witnesses that an auditor trusts.
+ *
+ * @param keys as C2SP signed-note writes verifier keys. @param count of them that must have signed; default: all
+ * @throws Error when one is no key of a witness, or is there twice
+ */
+export function trustedWitnesses(keys: readonly string[], count = keys.length): Witnesses {
+  const parsed = keys.map((text) => {
+    try {
+      const key = parseVerifierKey(text)
+      return { ...key, verifier: cosignatureVerifier(key) }
+    } catch (error) {
+      throw new Error(`the key of a witness, ${text}, ${(error as Error).message}`)
+    }
+  })
+  for (const [index, { publicKey, name }] of parsed.entries()) {
+    const isRepeated = parsed.slice(0, index).some((other) => other.publicKey.equals(publicKey))
+    if (isRepeated) throw new Error(`the key of the witness ${name} is given twice, and would count twice`)
+  }
+  if (!(count >= 1 && count <= keys.length)) {
+    throw new Error(`the quorum must be 1 to ${keys.length}, the number of witnesses, but is ${count}`)
+  }
+  return { verifiers: parsed.map(({ verifier }) => verifier), quorum: { least: count, members: keys } }
+}
+
+/** The witnesses of a policy, which was checked when it was read. */
+export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
+  return { verifiers: witnesses.map(({ key }) => cosignatureVerifier(parseVerifierKey(key))), quorum }
+}
+
+/**
+ * Reads a checkpoint with signatures of witnesses: `checkpoint.witnessed`, or the copy that a witness shows.
+ *
+ * @throws AttestationFault when too few of these witnesses have signed it; Error of the system
+ */
+export function openWitnessed(file: string, witnesses: Witnesses): AttestedCheckpoint {
+  const bytes = readRegularFile(file)
+  try {
+    const { checkpoint, signers } = readWitnessed(bytes, witnesses.verifiers)
+    const times = signers.map(
+      ({ name, signature }) => `${name} at ${new Date(cosignedAtMs(signature)).toISOString()}`,
+    )
+    if (areEnough(witnesses, signers))
+      return { file, bytes, checkpoint, says: `signed by ${times.join(', ')}` }
+    const found = signers.length === 0 ? 'none' : times.join(', ')
+    const { least, members } = witnesses.quorum
+    const must = members.every((one) => typeof one === 'string')
+      ? `by ${signers.length} of the ${least} witnesses that must`
+      : 'not by those that must'
+    throw new AttestationFault(`${file} is signed ${must}: ${found}`)
+  } catch (error) {
+    if (error instanceof NoteFault) throw new AttestationFault(`${file} ${error.message}`)
+    throw error
+  }
+}
+
+/** @param file of the auditor, PEM. @throws Error when it holds no certificates */
+export function readAuthorities(file: string): readonly X509Certificate[] {
+  const found = certificatesIn(readRegularFile(file).toString())
+  if (found.length === 0) throw new Error(`${file} holds no certificate in PEM`)
+  return found.map((pem) => new X509Certificate(pem))
+}
+
+/**
+ * Verifies all time stamps of a directory: `<size>.tsr` for `<size>.checkpoint`.
+ *
+ * @throws AttestationFault at the first that is wrong; Error of the system
+ */
+export function openStamps(
+  directory: string,
+  authorities: readonly X509Certificate[],
+): readonly AttestedCheckpoint[] {
+  return stampedSizes(directory).map((size) => {
+    const file = join(directory, `${size}.checkpoint`)
+    const bytes = readRegularFile(file)
+    try {
+      const checkpoint = parseCheckpoint(parseNote(bytes).text)
+      const response = readRegularFile(join(directory, `${size}.tsr`))
+      const { timeMs } = checkStamp(response, { hash: hash('sha256', bytes, 'buffer'), authorities })
+      return { file, bytes, checkpoint, says: `there at ${new Date(timeMs).toISOString()}` }
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw error
+      throw new AttestationFault(`${file} ${(error as Error).message}`)
+    }
+  })
+}
+
+/** A checkpoint that says what the log was at a time. */
+export interface KeptCheckpoint {
+  readonly file: string
+  readonly bytes: Uint8Array
+  /** Who stands for it, and since when. */
+  readonly says: string
+}
+
+/** A log as far as it has been proved by its checkpoint. */
+export interface ProvenLog {
+  readonly checkpoint: Checkpoint
+  /** The root of an earlier tree; undefined when tiles are missing, 'unproven' when one is not what the checkpoint is over. */
+  provenRootAt(size: number): Buffer | 'unproven' | undefined
+}
+
+/** What a kept checkpoint shows; not known: what it is over has been pruned. */
+interface Shown {
+  readonly isKnown: boolean
+  readonly text: string
+}
+
+/** Says whether the log goes on from a checkpoint that it once had, or was put back together with all its seals. */
+export function compareKept(
+  { file, bytes, says }: KeptCheckpoint,
+  key: TrustedKey,
+  log: ProvenLog,
+): Finding | Shown {
+  let kept: Checkpoint
+  try {
+    // It may be from before the second key was made.
+    kept = openCheckpoint(bytes, { ...key, least: 'one' })
+  } catch (error) {
+    if (error instanceof NoteFault) return { what: 'checkpoint', text: `${file} ${error.message}` }
+    throw error
+  }
+  const { origin, size } = log.checkpoint
+  if (kept.origin !== origin) {
+    return { what: 'checkpoint', text: `the log is ${origin}, and ${file} is of ${kept.origin}` }
+  }
+  if (kept.size > size) {
+    const text = `${file}, ${says}, is over ${plural(kept.size, 'line')}, and the log has ${size.toLocaleString('en')}`
+    return { what: 'rolled back', text }
+  }
+  const root = kept.size === size ? log.checkpoint.root : log.provenRootAt(kept.size)
+  if (root === undefined) return { isKnown: false, text: `${file} is older than what is left of the log` }
+  if (root === 'unproven') {
+    const text = `whether the log continues ${file}, ${says}, nothing shows: tiles under it are not those of the signed log, as when it was written anew with the same key`
+    return { what: 'rolled back', text }
+  }
+  if (root.equals(kept.root)) return { isKnown: true, text: `${plural(kept.size, 'line')} ${says}: ${file}` }
+  const text = `the log does not continue ${file}, ${says}: it was written anew with the same key`
+  return { what: 'rolled back', text }
+}
