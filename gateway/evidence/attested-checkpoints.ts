@@ -12,18 +12,16 @@ import { readRegularFile } from '../storage/regular-file.ts'
 import { type Finding, plural } from './verify/finding.ts'
 import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
-/** A checkpoint for which others than the log stand. Whether the log has signed it is not looked at. */
+/** A checkpoint that others attest. The signature of the log is not checked. */
 interface AttestedCheckpoint extends KeptCheckpoint {
   readonly checkpoint: Checkpoint
 }
 
-/** What is wrong with the evidence of others; the message names the file. */
+/** A fault of an attestation; the message names the file. */
 export class AttestationFault extends Error {}
 
 /**
- * The witnesses that an auditor trusts.
- *
- * @param keys as C2SP signed-note writes verifier keys. @param count of them that must have signed; default: all
+ * The witnesses that an auditor trusts. @param keys C2SP verifier keys @param count of them that must have signed
  * @throws Error when one is no key of a witness, or is there twice
  */
 export function trustedWitnesses(keys: readonly string[], count = keys.length): Witnesses {
@@ -45,16 +43,11 @@ export function trustedWitnesses(keys: readonly string[], count = keys.length): 
   return { verifiers: parsed.map(({ verifier }) => verifier), quorum: { least: count, members: keys } }
 }
 
-/** The witnesses of a policy, which was checked when it was read. */
 export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
   return { verifiers: witnesses.map(({ key }) => cosignatureVerifier(parseVerifierKey(key))), quorum }
 }
 
-/**
- * Reads a checkpoint with signatures of witnesses: `checkpoint.witnessed`, or the copy that a witness shows.
- *
- * @throws AttestationFault when too few of these witnesses have signed it; Error of the system
- */
+/** Reads a checkpoint that witnesses have signed. @throws AttestationFault when too few of these have */
 export function openWitnessed(file: string, witnesses: Witnesses): AttestedCheckpoint {
   const bytes = readRegularFile(file)
   try {
@@ -83,11 +76,7 @@ export function readAuthorities(file: string): readonly X509Certificate[] {
   return found.map((pem) => new X509Certificate(pem))
 }
 
-/**
- * Verifies all time stamps of a directory: `<size>.tsr` for `<size>.checkpoint`.
- *
- * @throws AttestationFault at the first that is wrong; Error of the system
- */
+/** Verifies `<size>.tsr` for each `<size>.checkpoint`. @throws AttestationFault at the first that is wrong */
 export function openStamps(
   directory: string,
   authorities: readonly X509Certificate[],
@@ -107,28 +96,27 @@ export function openStamps(
   })
 }
 
-/** A checkpoint that says what the log was at a time. */
+/** A checkpoint that was kept outside the log. */
 export interface KeptCheckpoint {
   readonly file: string
   readonly bytes: Uint8Array
-  /** Who stands for it, and since when. */
+  /** Who attests it, and since when. */
   readonly says: string
 }
 
-/** A log as far as it has been proved by its checkpoint. */
 export interface ProvenLog {
   readonly checkpoint: Checkpoint
-  /** The root of an earlier tree; undefined when tiles are missing, 'unproven' when one is not what the checkpoint is over. */
+  /** The root of an earlier tree; undefined: tiles are missing; 'unproven': they do not lead to the signed root. */
   provenRootAt(size: number): Buffer | 'unproven' | undefined
 }
 
-/** What a kept checkpoint shows; not known: what it is over has been pruned. */
+/** Not known: what the checkpoint covers has been pruned. */
 interface Shown {
   readonly isKnown: boolean
   readonly text: string
 }
 
-/** Says whether the log goes on from a checkpoint that it once had, or was put back together with all its seals. */
+/** Tells whether the log continues a kept checkpoint, or was written anew. */
 export function compareKept(
   { file, bytes, says }: KeptCheckpoint,
   key: TrustedKey,

@@ -13,7 +13,7 @@ import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
 
 const LENGTH_BYTES = 2
 
-/** Bundles of entries as C2SP tlog-tiles has them: each entry behind its length. */
+/** Entry bundles of C2SP tlog-tiles: each entry behind its length. */
 class EntryBundles {
   readonly #directory: string
   readonly #first: number
@@ -22,7 +22,6 @@ class EntryBundles {
   #parts: Buffer[] = []
   written = 0
 
-  /** @param first index of the first entry; a bundle that begins before it is left out. */
   constructor(directory: string, first: number, size: number) {
     this.#directory = directory
     this.#first = first
@@ -57,11 +56,10 @@ class EntryBundles {
 }
 
 /**
- * Writes the log as other people's verifiers read it: checkpoint, tiles and entry bundles, made from the lines of the trail.
+ * Writes a log as C2SP tlog-tiles: checkpoint, tiles, and entry bundles made from the lines of the trail.
  *
- * @param directory of the log. @param to a directory, which is made; what it holds of the log is written over.
- * @returns the checkpoint, and the number of bundles.
- * @throws EvidenceFault when lines and log do not agree, or the log is damaged; Error when a file cannot be read or written.
+ * @param directory of the log @param to a directory, which is made; files of an earlier export are overwritten
+ * @throws EvidenceFault when lines and log do not agree, or the log is damaged; Error when a file cannot be read or written
  */
 export async function exportLog(
   segments: readonly Segment[],
@@ -69,11 +67,10 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
-  // A gateway that runs puts another one in its place.
+  // Read once: a running gateway replaces it.
   const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
   const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
-  // All of them before anything is written.
   const proven = provenTiles(tiles, checkpoint.size, first)
   const bundles = await writeBundles(segments, tiles, checkpoint.size, first, to, onRead)
   for (const { level, index, path } of proven) {
@@ -92,10 +89,8 @@ interface TileName {
 }
 
 /**
- * The tiles that lead to the signed root. Those of pruned lines may be missing.
- *
- * @param first leaf of the first line that is there.
- * @throws EvidenceFault that names a tile over later lines which is missing or does not lead there.
+ * The tiles that lead to the signed root; those of pruned lines may be missing. @param first leaf of the first line that is there
+ * @throws EvidenceFault that names a tile over later lines which is missing or does not lead there
  */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
@@ -110,7 +105,7 @@ function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[
   return names.filter(isProven)
 }
 
-/** Highest first, because those below a wrong one cannot be proven either. */
+/** Highest first: a tile is proven by the one above it. */
 function tileNames(size: number): TileName[] {
   const names: TileName[] = []
   for (let level = 0; hashesOnLevel(size, level) > 0; level++) {
@@ -170,7 +165,7 @@ async function firstHashes(segments: readonly Segment[]): Promise<HashText[]> {
 function write(directory: string, name: string, bytes: Buffer): void {
   const path = join(directory, name)
   makeDirectory(dirname(path))
-  // As private as the trail is: who is to read it is for somebody to decide.
+  // As private as the trail.
   const fd = openSync(path, WRITE_ANEW, OWNER_ONLY)
   try {
     writeFileSync(fd, bytes)

@@ -12,14 +12,13 @@ import {
 } from '../audit/witness/witnessed-checkpoint.ts'
 import { EvidenceFault, openCheckpoint, readCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
-/** C2SP tlog-proof: a leaf of a log that is proven by nothing but this text and the log's key. */
+/** C2SP tlog-proof. */
 interface TlogProof {
-  /** Not authenticated; here the leaf itself, as its line of the trail. */
+  /** The line of the trail. */
   readonly extra: Buffer
   readonly index: number
   /** From the leaf's sibling to the child of the root. */
   readonly hashes: readonly Buffer[]
-  /** The signed note, byte for byte. */
   readonly checkpoint: string
 }
 
@@ -34,7 +33,7 @@ function formatProof({ extra, index, hashes, checkpoint }: TlogProof): string {
   return `${HEAD}\nextra ${extra.toString('base64')}\nindex ${index}\n${path}\n${checkpoint}`
 }
 
-/** The proofs of a text, which may hold several. @throws Error when one is none. */
+/** @throws Error when one is no proof */
 function parseProofs(text: string): TlogProof[] {
   const parts = text.split(new RegExp(`^(?=${HEAD.replaceAll('.', '\\.')}$)`, 'm'))
   return parts.map(parseProof)
@@ -56,10 +55,9 @@ function parseProof(text: string): TlogProof {
 }
 
 /**
- * A proof for each line: by the last checkpoint that witnesses have signed, if it covers them all, else by the last one.
+ * Proves each line by the last checkpoint that witnesses have signed, if it covers them all, else by the last one.
  *
- * @param directory of the log. @throws EvidenceFault when a line is not sealed yet, or the log is damaged; Error when a file cannot
- * be read.
+ * @throws EvidenceFault when a line is not sealed yet, or the log is damaged; Error when a file cannot be read
  */
 export function proveLines(directory: string, lines: readonly Buffer[]): string[] {
   const file = checkpointFile(directory)
@@ -100,7 +98,7 @@ function proofOf(tiles: TileReader, index: number): readonly Buffer[] {
   }
 }
 
-/** Where the leaves stand in the tree. Each hash of the log is looked up once, however many lines one request has. */
+/** The places of leaves in the tree. */
 function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
   const wanted = new Set(hashes.map(textOf))
   const found = new Map<HashText, number>()
@@ -124,7 +122,6 @@ function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
 }
 
-/** Pruned tiles are not there. */
 function bytesOf(tiles: TileReader, tile: number): Buffer {
   try {
     return tiles.tile(0, tile)
@@ -140,11 +137,7 @@ interface ProvenLine {
   readonly checkpoint: Checkpoint
 }
 
-/**
- * Checks proofs by nothing but the key, and witnesses that must have signed too.
- *
- * @returns what is proven, and what is wrong with the others.
- */
+/** Checks proofs by the key alone, and by witnesses that must have signed. */
 export function checkProofs(
   text: string,
   key: TrustedKey,

@@ -6,15 +6,15 @@ import { firstLineOf } from '../audit/segments/read-segment.ts'
 import { compressionOf, placeOf, plainPath, type Segment } from '../audit/segments/segment.ts'
 import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 
-/** One trail: what one gateway has written, one open file after the other. */
+/** The files of one trail. */
 export interface TrailFiles {
   /** Name of the open file, which may be missing: `data/audit.ndjson`. */
   readonly auditFile: string
   /** Oldest first. */
   readonly segments: readonly Segment[]
-  /** The audit file was named, which stands for all segments of the trail. */
+  /** The audit file was named: all segments belong to it. */
   readonly isWhole: boolean
-  /** All segments that lie there were named, so the first line must be that of the trail, though the open file may be missing. */
+  /** All segments that are there were named, so the first line must be that of the trail. */
   readonly beginsWhole: boolean
 }
 
@@ -23,17 +23,16 @@ interface NamedFile {
   readonly inDirectory: boolean
 }
 
-/** What a rotation puts behind the name of the audit file. */
+/** What rotations append to the name. */
 const ROTATED = /(?:\.\d{8}T\d{9}Z|-\d{8,}(?:[-_.T]\d+)*|\.\d{1,9})$/
 
-/** No records, but among what a shell makes of `audit.ndjson*`: they belong to a trail. */
+/** Files without records that a shell finds by `audit.ndjson*`. */
 const BESIDE = /\.(?:lock|shipped|clock)(?:\.tmp)?$/
 
 /**
- * The trails that paths name. An audit file stands for itself and the segments that were rotated from it, a directory for
- * every trail in it, which are the files with a log beside them or with records; a rotated segment for itself only.
+ * The trails that paths name. An audit file stands for all its segments, a directory for each trail in it, a rotated segment for itself.
  *
- * @throws Error that names the path, when it cannot be read or holds no trail.
+ * @throws Error that names the path, when it cannot be read or holds no trail
  */
 export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> {
   const named = new Map<string, { whole: boolean; inDirectory: boolean; segments: Set<string> }>()
@@ -52,7 +51,7 @@ export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> 
     if (inDirectory) trail.inDirectory = true
     named.set(auditFile, trail)
   }
-  // Of a trail whose files are all gone this alone is left.
+  // Nothing else is left of the trail.
   const alone = beside.find((path) => !named.has(path.replace(BESIDE, '')))
   if (alone !== undefined) throw new Error(`${alone} names no audit trail: there is no file of it`)
   const trails: TrailFiles[] = []
@@ -69,7 +68,6 @@ async function isAllOf(auditFile: string, given: readonly Segment[]): Promise<bo
   return (await segmentsOfTrail(auditFile)).every(({ inode }) => inodes.has(inode))
 }
 
-/** Name of the open file of the trail that a file is of. */
 function auditFileOf(path: string): string {
   if (placeOf(path) === undefined && compressionOf(path) === 'none') return path
   return join(dirname(path), basename(plainPath(path)).replace(ROTATED, ''))
@@ -85,7 +83,6 @@ async function filesAt(path: string): Promise<readonly NamedFile[]> {
   return isDirectory ? trailsIn(path) : [{ path, inDirectory: false }]
 }
 
-/** A data directory has other `.ndjson` files too. @throws Error when there is no trail in it */
 async function trailsIn(directory: string): Promise<NamedFile[]> {
   const names = readdirSync(directory)
   const families = Map.groupBy(
@@ -94,7 +91,7 @@ async function trailsIn(directory: string): Promise<NamedFile[]> {
       .filter((path) => auditFileOf(path).endsWith('.ndjson') && isFile(path)),
     auditFileOf,
   )
-  // The files of a trail may all be gone, or changed to look like others: its log still tells of it.
+  // Its log tells of a trail whose files are gone.
   for (const name of names.filter((one) => one.endsWith('-log'))) {
     const file = join(directory, name.slice(0, -'-log'.length))
     const isLog = existsSync(checkpointFile(join(directory, name))) && !existsSync(file)
@@ -115,7 +112,7 @@ function isFile(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isFile() === true
 }
 
-/** What cannot be read is named by those who read it. */
+/** True where a file cannot be read: the reader names it. */
 async function hasRecords(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
     try {

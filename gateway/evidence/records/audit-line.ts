@@ -1,9 +1,9 @@
 import { RECORD_MAX_BYTES } from '../../audit/audit-records.ts'
 
-/** A line of the trail as it was parsed; any member may be missing or something else in a damaged one. */
+/** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
 export type AuditLine = Readonly<Record<string, unknown>>
 
-/** Undefined for what is not a record. @param line with or without its `\n`. */
+/** Undefined: it is no record. */
 export function parseLine(line: Buffer): AuditLine | undefined {
   if (line.length > RECORD_MAX_BYTES) return undefined
   try {
@@ -16,17 +16,15 @@ export function parseLine(line: Buffer): AuditLine | undefined {
   }
 }
 
-/** What a member says, whoever wrote it: an object can have members that make a conversion of it throw. */
+/** A member as text. An object is not converted: its own members could make that throw. */
 export function textOf(value: unknown): string {
   return typeof value === 'object' && value !== null ? '(not a text)' : String(value)
 }
 
-/** NaN for what is not a number. */
 export function numberOf(value: unknown): number {
   return typeof value === 'number' ? value : Number.NaN
 }
 
-/** Milliseconds since the epoch; NaN without one. */
 export function timestampMs(record: AuditLine): number {
   return typeof record.timestamp === 'string' ? Date.parse(record.timestamp) : Number.NaN
 }

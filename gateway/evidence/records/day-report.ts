@@ -13,29 +13,27 @@ interface Span {
   readonly reason: string
 }
 
-/** What one day of a trail holds: PCI DSS 10.4 asks for a look at it each day. */
+/** The daily review that PCI DSS 10.4 asks for. */
 export interface DayReport {
   readonly day: string
   readonly requests: number
   readonly responses: number
   /** Requests of the day whose end is in no line. */
   readonly unpaired: number
-  /** Responses that a start wrote for requests that a crash had cut off. */
+  /** Responses that a start wrote after a crash. */
   readonly recovered: number
   readonly byStatus: Readonly<Record<string, number>>
-  /** Calls of gRPC, by what they came to. */
   readonly byGrpcStatus: Readonly<Record<string, number>>
   readonly starts: number
-  /** AUDIT_STOP to AUDIT_START, but for rotations; and what lies before a start without a stop. */
+  /** From AUDIT_STOP to AUDIT_START, rotations excluded; or up to a start without a stop. */
   readonly gaps: readonly Span[]
-  /** Stores of the gateway that could not be written. */
+  /** Times in which a store could not be written. */
   readonly degraded: readonly Span[]
   readonly configChanges: readonly { readonly at: string; readonly file: string }[]
   readonly seals: number
-  /** The longest that a line waited for its seal, milliseconds; undefined without seals. */
+  /** Milliseconds; undefined without seals. */
   readonly longestUnsealedMs: number | undefined
   readonly pruned: readonly string[]
-  /** What somebody must look at. */
   readonly attention: readonly string[]
 }
 
@@ -62,7 +60,6 @@ export async function reportDay(
   return { ...report, attention: [`there is no record of ${report.day}: ${what}`, ...report.attention] }
 }
 
-/** The time of the first record that has one. */
 async function beginOf(segments: readonly Segment[]): Promise<string | undefined> {
   for (const segment of segments) {
     for await (const block of blocksOf(segment)) {
@@ -90,14 +87,12 @@ class DayCount {
   #recovered = 0
   #starts = 0
   #seals = 0
-  /** A seal of any day was read. */
   #isSealed = false
   readonly #byStatus = new Map<number, number>()
   readonly #byGrpcStatus = new Map<number, number>()
   readonly #gaps: Span[] = []
   readonly #degraded = new Map<string, Span>()
   readonly #ended: Span[] = []
-  /** Each thread restores a shared store for itself. */
   readonly #restored = new Set<string>()
   readonly #configChanges: { at: string; file: string }[] = []
   readonly #pruned: string[] = []
@@ -105,7 +100,7 @@ class DayCount {
   #noRecords = 0
   #hasRecord = false
   #stop: AuditLine | undefined
-  /** When the last line was written, as far as lines tell. */
+  /** When the last line that tells it was written. */
   #lastMs: number | undefined
   #unsealedSinceMs: number | undefined
   #longestUnsealedMs: number | undefined
@@ -114,12 +109,10 @@ class DayCount {
     this.#period = period
   }
 
-  /** Requests of the day whose responses were not read yet. */
   get open(): number {
     return Math.max(0, this.#requests - this.#responses)
   }
 
-  /** A record is of the day, or was written in it. */
   get hasRecord(): boolean {
     return this.#hasRecord
   }
@@ -136,7 +129,7 @@ class DayCount {
     const ms = writtenMs(line)
     this.#hasRecord ||= this.#has(ms) || this.#has(timestampMs(record))
     if (ms !== undefined) this.#lastMs = ms
-    // It was written after it began, perhaps long after.
+    // A request tells only when it began.
     else if (type === 'API_REQUEST') this.#lastMs = laterOf(this.#lastMs, timestampMs(record))
     if (type !== 'AUDIT_SEAL') this.#unsealedSinceMs ??= ms
   }
@@ -236,7 +229,7 @@ class DayCount {
     const at = textOf(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
-    // After an outage or in a new file the process is the same, and its start says how many it refused.
+    // The same process goes on after an outage; its start says how many records it refused.
     if (record.refused === undefined) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {
       this.#starts++
@@ -267,7 +260,6 @@ class DayCount {
     this.#longestUnsealedMs = longestMs
   }
 
-  /** How long lines of the day have waited for their seal, when they wait until then. */
   #longestWaitMs(untilMs: number | undefined): number | undefined {
     const [sinceMs, longestMs] = [this.#unsealedSinceMs, this.#longestUnsealedMs]
     if (sinceMs === undefined || untilMs === undefined || sinceMs >= this.#period.toMs) return longestMs
@@ -275,7 +267,7 @@ class DayCount {
     return Math.max(longestMs ?? 0, untilMs - sinceMs)
   }
 
-  /** @param before what it is restored from, if that was not read */
+  /** @param before the degradation that the record names, if its own record was not read */
   #restore(store: string, at: string, before?: Span): void {
     const span = this.#degraded.get(store) ?? (this.#restored.has(store) ? undefined : before)
     this.#degraded.delete(store)
@@ -284,7 +276,6 @@ class DayCount {
   }
 }
 
-/** The record may say again what began before the lines that are read. */
 function degradedIn({ store, cause, since, timestamp }: AuditLine): Span {
   return {
     from: textOf(since ?? timestamp),

@@ -4,22 +4,20 @@ import type { Segment } from '../../audit/segments/segment.ts'
 import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
-/** What `audit find` looks for: all that is given must hold. */
 export interface RecordFilter {
   /** Request id, of the client or of the gateway. */
   readonly request?: string | undefined
   readonly user?: string | undefined
   readonly client?: string | undefined
-  /** A part of the path. */
+  /** A substring. */
   readonly path?: string | undefined
-  /** `sessionId`: then only responses are found, as for a status. */
+  /** Only responses have it, as they have a status. */
   readonly session?: string | undefined
   readonly status?: number | undefined
-  /** What a call of gRPC came to. */
   readonly grpcStatus?: number | undefined
 }
 
-/** Tells whether a record fits all but session and statuses, which a request has not got yet. */
+/** Tells whether a record fits all that a request has: neither session nor status. */
 export function concerns({ request, user, client, path }: RecordFilter, record: AuditLine): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&
@@ -39,7 +37,7 @@ export function matches(filter: RecordFilter, record: AuditLine): boolean {
   )
 }
 
-/** Bytes that stand in every record that the filter concerns: most lines need not be looked at. */
+/** Bytes that every such record has: other lines need not be parsed. */
 function needleOf({ request, user, client, path }: RecordFilter): string | undefined {
   if (request !== undefined) return JSON.stringify(request)
   if (user !== undefined) return `"userId":${JSON.stringify(user)}`
@@ -47,7 +45,7 @@ function needleOf({ request, user, client, path }: RecordFilter): string | undef
   return path === undefined ? undefined : JSON.stringify(path).slice(1, -1)
 }
 
-/** Bytes that stand in every response that the filter matches, from what only responses have. */
+/** Bytes that every matching response has. */
 function responseNeedleOf({ session, status, grpcStatus }: RecordFilter): string | undefined {
   if (session !== undefined) return `"sessionId":${JSON.stringify(session)}`
   if (grpcStatus !== undefined) return `"grpcStatus":${grpcStatus}`
@@ -56,7 +54,7 @@ function responseNeedleOf({ session, status, grpcStatus }: RecordFilter): string
 
 const UUID_V7 = /^([\da-f]{8})-([\da-f]{4})-7[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/i
 
-/** When an id was made that is a UUID of version 7 (RFC 9562), as the gateway makes them, milliseconds since the epoch. */
+/** The time of a UUID version 7 (RFC 9562), milliseconds since the epoch. */
 function idTimeMs(id: string): number | undefined {
   const [, high, low] = UUID_V7.exec(id) ?? []
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16)
@@ -64,30 +62,27 @@ function idTimeMs(id: string): number | undefined {
 
 export interface Search {
   readonly filter: RecordFilter
-  /** In which the requests began; `-Infinity` and `Infinity` leave a side open. */
+  /** In which the requests began. */
   readonly period?: Period | undefined
-  /** Reads all of the trail even for an id that tells its time: a client may have used it again. */
+  /** Reads all of the trail for an id that tells its time, too: a client may have used it again. */
   readonly everywhere?: boolean
 }
 
 interface Found {
   readonly onRecord: (line: Buffer, record: AuditLine) => void
   readonly onRead?: OnRead | undefined
-  /** The reader has gone away. */
   readonly isEnough?: () => boolean
 }
 
 interface FindResult {
   readonly count: number
-  /** Only the lines around the time of the id were read. */
   readonly byIdTime: boolean
 }
 
 const NEWLINE = 10
 
 /**
- * Finds records in the order of the trail. An id that the gateway made holds its time, so only the lines around it are read;
- * if nothing is there, a client has made it, and all are.
+ * Finds records in the order of the trail. For an id that tells its time only the lines around it are read; if none has it, all.
  */
 export async function findRecords(
   segments: readonly Segment[],
@@ -108,7 +103,7 @@ class Finder {
   readonly #filter: RecordFilter
   readonly #found: Found
   readonly #period: Period | undefined
-  /** Keys of pairs: requests that were found and whose responses were not yet. */
+  /** Keys of requests that were found and have no response yet. */
   readonly #open = new Set<string>()
   #count = 0
 
@@ -118,7 +113,7 @@ class Finder {
     this.#found = found
   }
 
-  /** @param around where to read; what is found may be of any time. @returns the number of records found. */
+  /** @param around where to read; records of other times are found there too @returns the number of records */
   async read(segments: readonly Segment[], around: Period | undefined): Promise<number> {
     const { onRead, isEnough } = this.#found
     const needle = this.#needle(around)
@@ -131,7 +126,7 @@ class Finder {
   }
 
   #needle(around: Period | undefined): Buffer | undefined {
-    // Where reading ends depends on requests, which have neither status nor session.
+    // The end of reading depends on requests, which have neither status nor session.
     const isEndless = around === undefined || around.toMs === Number.POSITIVE_INFINITY
     const text = needleOf(this.#filter) ?? (isEndless ? responseNeedleOf(this.#filter) : undefined)
     return text === undefined ? undefined : Buffer.from(text)

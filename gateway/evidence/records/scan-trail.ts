@@ -9,7 +9,7 @@ export interface Period {
   readonly toMs: number
 }
 
-/** Called as reading goes on, with bytes on the disk. */
+/** Bytes as they are on the disk, compressed ones too. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
 interface Scan {
@@ -24,28 +24,24 @@ interface Scan {
 const CLOCK_SLACK_MS = 5 * 60_000
 /** Longer than head and credentials of a request may take, after which it has its record. */
 const RECORDED_WITHIN_MS = 10 * 60_000
-/** Below this a bisection goes on by reading. */
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024
 const NEWLINE = 10
-/** In AUDIT_START alone: no other line begins so. */
+/** Only AUDIT_START begins so. */
 const SET_BACK = /^\{"type":"AUDIT_START",.*"clockSetBackMs":(\d{1,15})/
 
-/** What the first line of a segment says. */
 interface Head {
   readonly beginMs: number | undefined
-  /** By how much the clock was set back at the end of the segment before; 0: not at all. */
+  /** How far the clock was set back before this segment; 0: not at all. */
   readonly setBackMs: number
 }
 
 /**
- * The blocks of a trail (whole lines; see `blocksOf`) that may hold the records of requests that began in the period, and
- * all between. Lines stand in the order in which they were written, not in that of their timestamps, which are the starts of
- * requests: so it begins where lines were written before the period, and ends `RECORDED_WITHIN_MS` after it, or when
- * nothing is open any more. Segments are skipped by the first line of the next, and inside a plain one it bisects.
+ * Reads blocks of whole lines that may hold records of requests that began in the period. Lines stand in the order of writing, and a
+ * timestamp is the start of a request: so reading ends `RECORDED_WITHIN_MS` after the period, and when no wanted request is open.
+ * Earlier segments are skipped by the first line of the next; the first one is bisected.
  *
- * Reading ends behind the last time that the clock was set back at the earliest. Where segments begin in another order than
- * that of time, all of the trail is read.
+ * Reading does not end before the last segment at which the clock was set back. Where segments are not in the order of time, all are read.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],
@@ -79,7 +75,7 @@ export async function* blocksWritten(
   }
 }
 
-/** Leaves out segments that were closed before that time, by the clock as it was then. */
+/** Leaves out segments that were closed before that time, by the clock of then. */
 export async function segmentsSince(
   segments: readonly Segment[],
   sinceMs: number,
@@ -125,7 +121,7 @@ async function headOf(segment: Segment, before: Segment | undefined): Promise<He
   const beginMs = line && writtenMs(line)
   const saysMs = Number(SET_BACK.exec(line?.toString('latin1') ?? '')?.[1] ?? 0)
   if (saysMs > 0 || before === undefined || beginMs === undefined) return { beginMs, setBackMs: saysMs }
-  // The clock was set back while there was no gateway, or by one that was killed before it could say so.
+  // A gateway that was killed or stopped could not say so.
   const backMs = (endMs(before) ?? beginMs) - beginMs
   return { beginMs, setBackMs: backMs > CLOCK_SLACK_MS ? backMs : 0 }
 }
@@ -149,7 +145,7 @@ function probe(fd: number, at: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, at))
 }
 
-/** Where a line begins before which every line was written before that time; 0 for a compressed segment. */
+/** The byte at which a line begins; every line before it was written earlier than that. 0 for a compressed segment. */
 function firstByte(segment: Segment, timeMs: number): number {
   const fd = openPlain(segment)
   if (fd === undefined) return 0

@@ -4,16 +4,13 @@ const NEWLINE = 10
 const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
 const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
 const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
-/** The last time that a `Date` can have. */
 const LAST_MS = 8_640_000_000_000_000
-/** Duration in the record of a response; no value can hold the keys, because quotes inside values are escaped. */
+/** No value can hold these keys: its quotes are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
 /**
- * When a line was written, milliseconds since the epoch, as far as it tells. A response was written at the end of its
- * exchange: start and duration tell when. A request tells only that it began before, and a recovered response nothing.
- *
- * @param line with or without its `\n`.
+ * When a line was written, milliseconds since the epoch: for a response start plus duration; undefined for a request and a
+ * recovered response. @param line with or without its `\n`
  */
 export function writtenMs(line: Buffer): number | undefined {
   if (startsWith(line, REQUEST_HEAD)) return undefined
@@ -27,12 +24,7 @@ export function writtenMs(line: Buffer): number | undefined {
   return endMs <= LAST_MS ? endMs : undefined
 }
 
-/**
- * The latest time at which one of these lines was written for certain; undefined when none tells. A single response may tell
- * one too early, by as much as the clock was set forward since it began.
- *
- * @param block begins with a line
- */
+/** The latest time in whole lines; undefined when none tells. A response tells one too early where the clock was set forward. */
 export function latestWrittenMs(block: Buffer): number | undefined {
   let latestMs: number | undefined
   for (let at = 0; at < block.length; ) {

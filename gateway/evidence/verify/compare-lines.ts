@@ -8,39 +8,36 @@ import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
-/** Places where lines were added that are named, at most. */
 const MAX_ADDITIONS = 100
 
-/** Not proven by the checkpoint, and not what the lines say: one of both was changed. */
+/** A tile that differs from the lines and is not proven: either may have been changed. */
 interface DoubtfulTile {
   readonly path: string
   readonly isMissing: boolean
-  /** The first line under it, as far as is known. */
   readonly line: number
 }
 
 /**
- * Compares lines with a sealed tree, as they come. The tree is made again from the lines, so it proves them alone; the tiles
- * on the disk tell where the first difference is.
+ * Compares lines with a sealed tree as they are read. The tree made from the lines proves them; the tiles on the disk tell where the
+ * first difference is.
  */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines
   readonly #tiles: ProvenTiles
   readonly #checkpoint: Checkpoint
-  /** The first leaf that is compared. */
   readonly #begin: number
-  /** Leaf of line 0, from that leaf on: less where lines were added. */
+  /** The leaf of line 0, from each leaf on: less where lines were added. */
   readonly #firsts: { readonly from: number; readonly first: number }[]
   #edge: TreeEdge
   #made: MadeTiles
-  /** Edge and tiles as they were at the beginning of the last tile of leaves. */
+  /** The state at the beginning of the last tile of leaves. */
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
   readonly #doubtful: DoubtfulTile[] = []
   #isPart = false
   /** The leaf of the first line that differs. */
   #broken: number | undefined
-  /** So many lines from there on, one of which differs: more than one where the tiles over them agree with them. */
+  /** One of so many lines from there on differs: more than one where the tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */
@@ -61,23 +58,21 @@ export class LineComparison {
     return { edge: edge.copy(copy.add), made: copy }
   }
 
-  /** The line of a leaf. */
   #lineOf(leaf: number): number {
     const { first } = this.#firsts.findLast(({ from }) => from <= leaf) ?? { first: this.#begin }
     return leaf - first
   }
 
-  /** Lines that others have added among those of the tree. */
   get addedLines(): number {
     return this.#begin - (this.#firsts.at(-1)?.first ?? this.#begin)
   }
 
-  /** Leaves compared, those before the first line too. */
+  /** Includes leaves before the first line. */
   get size(): number {
     return this.#edge.size
   }
 
-  /** The lines end before the tree, and what is there of them is proven. */
+  /** The lines end before the tree, and are proven. */
   get isPart(): boolean {
     return this.#isPart
   }
@@ -86,7 +81,7 @@ export class LineComparison {
     return this.#broken !== undefined
   }
 
-  /** A difference was found behind which nothing can be proven, and enough lines were read to say what it is. */
+  /** A difference was found, and enough lines behind it were read to say what it is. */
   get isDecided(): boolean {
     return this.#broken !== undefined && this.#isAhead(this.#broken)
   }
@@ -95,12 +90,10 @@ export class LineComparison {
     return this.#lines.count - this.#lineOf(leaf) >= LOOK_AHEAD
   }
 
-  /** Lines that are as they were sealed. */
   get provenLines(): number {
     return Math.max(0, (this.#broken ?? this.#edge.size) - this.#begin)
   }
 
-  /** Compares lines up to a tree of this size, as far as they were read and sealed. */
   compareTo(size: number): void {
     this.#append(size)
     while (this.#broken !== undefined && this.#isAhead(this.#broken) && this.#skipAdded()) this.#append(size)
@@ -116,7 +109,7 @@ export class LineComparison {
     }
   }
 
-  /** Names lines that others have added, and goes on behind them. @returns false when the difference is another. */
+  /** Names added lines and goes on behind them. @returns false when the difference is another */
   #skipAdded(): boolean {
     const leaf = this.#broken
     if (leaf === undefined || this.findings.length >= MAX_ADDITIONS) return false
@@ -132,12 +125,12 @@ export class LineComparison {
     return true
   }
 
-  /** The root of a tree of this size, which `compareTo` has just reached, or of an earlier one. */
+  /** @param size that `compareTo` has just reached, or an earlier one */
   rootAt(size: number): Buffer | undefined {
     return size === this.#edge.size ? this.#edge.root() : this.#tiles.rootAt(size)
   }
 
-  /** All lines were read. @param mayEndEarly the lines behind them were not given */
+  /** To be called when all lines were read. @param mayEndEarly those behind them were not given */
   end(mayEndEarly: boolean): void {
     do {
       this.#append(this.#checkpoint.size)
@@ -166,11 +159,9 @@ export class LineComparison {
     this.#doubtful.push({ path, isMissing: tile === undefined, line })
   }
 
-  /** The right edge, whole or as far as there are lines. */
   #compareEnd(mayEndEarly: boolean): void {
     const { size, root } = this.#checkpoint
     const isWhole = this.#edge.size === size
-    // Lines may be missing in the middle of a tile.
     for (const tile of this.#made.partial()) {
       if (isWhole ? tileWidth(size, tile.level, tile.index) === tile.width : tile.level === 0)
         this.#compare(tile)
@@ -186,7 +177,7 @@ export class LineComparison {
     }
   }
 
-  /** Each line is a leaf of a tile on the disk: whether these lead to the signed root. */
+  /** Tells whether the tiles of all lines lead to the signed root. */
   #isProvenByTiles(): boolean {
     if (this.#doubtful.length > 0 || this.#edge.size === this.#begin) return false
     const last = Math.floor((this.#edge.size - 1) / TILE_WIDTH)
@@ -222,7 +213,7 @@ export class LineComparison {
   }
 }
 
-/** The complete subtrees before the first line, of which nothing else may be left. */
+/** The complete subtrees before the first line, whose leaves may be gone. */
 function subtreesBefore(tiles: ProvenTiles, size: number): Buffer[] {
   let start = 0
   return subtreeHeights(size).map((height) => {
@@ -233,7 +224,7 @@ function subtreesBefore(tiles: ProvenTiles, size: number): Buffer[] {
   })
 }
 
-/** A tile as the lines make it; the hashes before `from` are of lines that were not read. */
+/** A tile made from lines; hashes before `from` are unknown. */
 interface MadeTile {
   readonly level: number
   readonly index: number
@@ -249,7 +240,6 @@ interface Level {
   width: number
 }
 
-/** Makes tiles from hashes as the tree grows. */
 class MadeTiles {
   readonly #levels: Level[]
   readonly #first: number
@@ -262,7 +252,6 @@ class MadeTiles {
     this.#levels = levels
   }
 
-  /** Tiles that grow from here by themselves. */
   copy(): MadeTiles {
     const levels = this.#levels.map((level) => ({ ...level, bytes: Buffer.from(level.bytes) }))
     return new MadeTiles(this.#first, this.#onFull, levels)
@@ -279,7 +268,6 @@ class MadeTiles {
     level.width = 0
   }
 
-  /** The tiles of the right edge that are not full. */
   partial(): MadeTile[] {
     return this.#levels.flatMap((level, i) => (level.width > level.from ? [{ level: i, ...level }] : []))
   }

@@ -5,13 +5,12 @@ import type { ReadLines } from './read-lines.ts'
 /** How far lines that were moved, added or removed are followed. */
 export const LOOK_AHEAD = 8192
 
-/** The sealed leaves, by their index; undefined for one that is not proven, or beyond the tree. */
+/** Undefined: the leaf is not proven, or beyond the tree. */
 type SealedLeaves = (index: number) => HashText | undefined
 
 /**
- * Says what was done where lines and tree differ first.
- *
- * @param at the first line that is not the leaf of its place. @param leaf its place in the tree, of so many leaves.
+ * Says what was done at the first difference. @param at a line that is not the leaf of its place
+ * @param leaf its place in a tree of `size` leaves
  */
 export function differenceAt(
   lines: ReadLines,

@@ -7,7 +7,6 @@ export interface Place {
   readonly byte: number
 }
 
-/** What is wrong with the evidence. */
 export interface Finding {
   readonly what:
     | 'changed'
@@ -20,10 +19,10 @@ export interface Finding {
     | 'checkpoint'
     | 'rolled back'
     | 'unreadable'
-  /** The first line that it concerns; none for files of the log. */
+  /** Undefined for files of the log. */
   readonly place?: Place | undefined
   readonly text: string
-  /** How many lines were added; only with `added`. */
+  /** Only with `added`. */
   readonly lines?: number
 }
 
@@ -39,7 +38,7 @@ export function plural(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** An AUDIT_SEAL names a later checkpoint than there is. @param named size that it names */
+/** @param named size that an AUDIT_SEAL names, larger than the checkpoint */
 export function rolledBack(named: number, size: number, place: Place | undefined): Finding {
   const there = `the one that is there is over ${size.toLocaleString('en')}`
   return {

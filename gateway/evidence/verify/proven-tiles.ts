@@ -12,7 +12,7 @@ import {
 } from '../../audit/seals/tiles.ts'
 import { rootOf } from '../../audit/seals/tree-edge.ts'
 
-/** The tiles of a log, each of which is compared with the signed root before anything is concluded from it. */
+/** The tiles of a log, each compared with the signed root before it is used. */
 export class ProvenTiles {
   readonly reader: TileReader
   readonly #checkpoint: Checkpoint
@@ -24,7 +24,7 @@ export class ProvenTiles {
     this.#checkpoint = checkpoint
   }
 
-  /** The bytes of a tile as they are; undefined when it is missing or has another length. */
+  /** Unproven bytes; undefined when the tile is missing or has another length. */
   tile(level: number, index: number): Buffer | undefined {
     try {
       return this.reader.tile(level, index)
@@ -34,7 +34,6 @@ export class ProvenTiles {
     }
   }
 
-  /** Whether the hashes of a tile lead to the signed root. */
   isProven(level: number, index: number): boolean {
     const name = `${level}/${index}`
     const known = this.#proven.get(name)
@@ -44,7 +43,6 @@ export class ProvenTiles {
     return proven
   }
 
-  /** The hash of a leaf, if it is proven. */
   leaf(index: number): Buffer | undefined {
     const tile = Math.floor(index / TILE_WIDTH)
     if (!this.isProven(0, tile)) return undefined
@@ -52,7 +50,7 @@ export class ProvenTiles {
     return this.tile(0, tile)?.subarray(at, at + HASH_BYTES)
   }
 
-  /** The root of an earlier tree; undefined when tiles are missing. Only as good as the tiles. */
+  /** Undefined when tiles are missing. Only as good as the tiles. */
   rootAt(size: number): Buffer | undefined {
     try {
       return rangeHash(this.reader, 0, size)
@@ -62,10 +60,7 @@ export class ProvenTiles {
     }
   }
 
-  /**
-   * The root of an earlier tree, by tiles that lead to the signed root; undefined when some are missing, and 'unproven' when one
-   * lies there and does not lead to it.
-   */
+  /** See `ProvenLog.provenRootAt`. */
   provenRootAt(size: number): Buffer | 'unproven' | undefined {
     let isProven = true
     const subtree = (height: number, index: number): Buffer => {
@@ -87,7 +82,7 @@ export class ProvenTiles {
     const { size } = this.#checkpoint
     const bytes = this.tile(level, index)
     if (bytes === undefined) return false
-    // Partial tiles, and the highest, are what the root is made from.
+    // The root is made from partial tiles and the highest.
     if (tileWidth(size, level, index) < TILE_WIDTH || hashesOnLevel(size, level + 1) === 0)
       return this.#proveEdge()
     const parent = Math.floor(index / TILE_WIDTH)
@@ -105,14 +100,14 @@ export class ProvenTiles {
   }
 }
 
-/** The leaves of the first lines stand within so many of one another. */
+/** The first lines are looked for within so many leaves of one another. */
 const SPREAD_LEAVES = 8192
 
 /**
- * The place in the tree of the first line that is to be compared: what was pruned, or was not asked for, is missing before it.
+ * The leaf of the first line: lines before it were pruned, or not given.
  *
- * @param hashes of the first lines, one of which may be changed or out of its place. @param size of the tree.
- * @returns undefined when none of these lines is in the tiles that are there.
+ * @param hashes of the first lines, one of which may be changed or out of place @param size of the tree
+ * @returns undefined when none of these lines is in the tiles
  */
 export function firstLeafOf(
   hashes: readonly HashText[],
@@ -130,7 +125,6 @@ export function firstLeafOf(
   return candidates.find((leaf) => Number(votes.get(leaf)) > 1) ?? candidates[0]
 }
 
-/** By line. */
 function leavesOf(hashes: readonly HashText[], tiles: ProvenTiles, size: number): Map<number, number> {
   const lines = new Map(hashes.map((hash, line) => [hash, line] as const).reverse())
   const leaves = new Map<number, number>()

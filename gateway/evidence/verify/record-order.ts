@@ -7,21 +7,21 @@ const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'
-/** A set has a limit, and memory too: no gateway leaves so many requests without their responses. */
+/** Bounds memory: no gateway leaves so many requests open. */
 const OPEN_MAX = 1_000_000
 
 /**
- * What the records of a trail say of one another: pairs, starts and stops. A seal proves that nobody has changed the lines
- * since; this tells whether the gateway wrote what it should.
+ * Compares records with one another: pairs, starts and stops. Seals prove that nobody changed lines; this tells whether the gateway
+ * wrote what it should.
  */
 export class RecordOrder {
   readonly #warnings: Warnings
   /** Keys of requests without their responses yet. */
   readonly #open = new Set<string>()
-  /** How many more requests have the same key, because clients repeat their ids. */
+  /** Further open requests by key: clients repeat their ids. */
   readonly #repeated = new Map<string, number>()
   readonly #openMax: number
-  /** Requests without their responses that are counted only. */
+  /** Open requests beyond `OPEN_MAX`. */
   #uncertain = 0
   #isFull = false
   #isStopped = false
@@ -36,14 +36,12 @@ export class RecordOrder {
     return this.#pairs
   }
 
-  /** Requests that have no response. */
   get open(): number {
     let open = this.#open.size + this.#uncertain
     for (const count of this.#repeated.values()) open += count
     return open
   }
 
-  /** @param line as latin1, without its `\n`. */
   read(line: string): void {
     if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
@@ -98,11 +96,11 @@ export class RecordOrder {
 
 const MAX = 20
 
-/** What is to be said of lines, each by its place; the last one that was read, if none is named. */
+/** Warnings about lines; without a place about the last line that was read. */
 export class Warnings {
   readonly #lines: ReadLines
   readonly #texts: string[] = []
-  /** Warnings about lines that are in order where something stood before the first line. */
+  /** No warnings where something stood before the first line. */
   readonly #doubtful: string[] = []
 
   constructor(lines: ReadLines) {

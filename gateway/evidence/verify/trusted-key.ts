@@ -18,20 +18,18 @@ import { checkpointFile } from '../../audit/seals/tiles.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import type { Finding } from './finding.ts'
 
-/** The keys of logs that an auditor trusts, which must come from elsewhere than the trail. */
+/** The log keys that an auditor trusts. */
 export interface TrustedKey {
-  /** As a rule one, or one of Ed25519 and one of ML-DSA-44. @param logName as the checkpoint has it. @throws NoteFault when there are none for it */
+  /** @param logName origin of the checkpoint @throws NoteFault when no key is for it */
   verifiersOf(logName: string): readonly NoteVerifier[]
-  /** How many of them must have signed a checkpoint. `first`: the others too, but only where they have signed at all. */
+  /** Which of them must have signed; `first`: the others count only where they have signed. */
   readonly least: 'all' | 'first' | 'one'
 }
 
 /**
- * @param given verifier keys (C2SP signed-note), separated by commas or white space, or the name of a file with them, or with
- * a public or private key in PEM; with PEM the ML-DSA-44 key beside it counts too where it has signed: a gateway
- * leaves it there when it is no longer to sign.
- * A verifier key holds the name of the log; with PEM it is that of the checkpoint.
- * @throws Error when it is none of these.
+ * @param given verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM.
+ * With PEM, an ML-DSA-44 key beside it counts where it has signed.
+ * @throws Error when it is none of these
  */
 export function trustedKey(given: string): TrustedKey {
   try {
@@ -51,7 +49,7 @@ export function trustedKey(given: string): TrustedKey {
   }
 }
 
-/** The logs of a C2SP tlog-policy, of whose keys one is enough. @throws NoteFault when one is of another kind */
+/** The keys of a C2SP tlog-policy, one of which is enough. */
 export function keyOfPolicy(logs: readonly string[]): TrustedKey {
   const verifiers = logs.map((key) => logVerifier(parseVerifierKey(key)))
   return {
@@ -64,7 +62,6 @@ export function keyOfPolicy(logs: readonly string[]): TrustedKey {
   }
 }
 
-/** Knows the signatures of a log. @throws NoteFault when the key is of another kind. */
 function logVerifier(key: VerifierKey): NoteVerifier {
   return key.type === COSIGNATURE_ML_DSA_44 ? cosignatureVerifier(key) : ed25519Verifier(key)
 }
@@ -105,7 +102,7 @@ export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   throw new NoteFault(`is not signed by the trusted key ${missing.name}+${missing.keyId}, but by ${others}`)
 }
 
-/** The checkpoint of the log in a directory, or why there is none. @throws Error when the file cannot be read. */
+/** The checkpoint of a log, or why there is none. @throws Error when the file cannot be read */
 export function openLog(directory: string, key: TrustedKey): Checkpoint | Finding {
   const file = checkpointFile(directory)
   try {
@@ -120,13 +117,11 @@ export function openLog(directory: string, key: TrustedKey): Checkpoint | Findin
   }
 }
 
-/** What speaks against a trail or its log; not that a file cannot be read or written. */
+/** Evidence is wrong, as opposed to unreadable. */
 export class EvidenceFault extends Error {}
 
 /**
- * Reads a checkpoint of a log, whose signatures the caller verifies.
- *
- * @throws EvidenceFault when it is none; Error when the file cannot be read.
+ * Reads a checkpoint without checking its signatures. @throws EvidenceFault when it is none; Error when the file cannot be read
  */
 export function readCheckpoint(file: string): { readonly note: Buffer; readonly checkpoint: Checkpoint } {
   const note = readRegularFile(file)

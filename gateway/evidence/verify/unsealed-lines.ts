@@ -8,30 +8,26 @@ import { parseLine } from '../records/audit-line.ts'
 import { writtenMs } from '../records/written-at.ts'
 import { type Finding, type Place, plural } from './finding.ts'
 
-/** A gateway that runs seals its lines in a second or two. */
 const MAX_UNSEALED_MS = 10_000
 const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const RECOVERED_END = ',"recovered":true'
 
 interface UnsealedLines {
-  /** From the one with the last sealed line on. */
+  /** The first has the last sealed line. */
   readonly segments: readonly Segment[]
   /** Place of the last sealed line. */
   readonly from: Place
-  /** Leaves of the checkpoint that covers it. */
   readonly size: number
-  /** The gateway has crashed, and has not started again. */
+  /** `--allow-unsealed`. */
   readonly isAllowed: boolean
   /** Milliseconds since the epoch. */
   readonly nowMs: number
 }
 
 /**
- * Judges the lines behind the last sealed one. A gateway that runs, or has crashed, leaves some; but not behind an orderly
- * end, not for long, and none that are no records.
- *
- * @throws Error that names a file, when it cannot be read.
+ * Judges the lines behind the last sealed one. A running or crashed gateway leaves some, but not behind an orderly end, not for long,
+ * and only records. @throws Error that names a file, when it cannot be read
  */
 export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
   const { segments, isAllowed, nowMs } = unsealed
@@ -40,7 +36,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   let count = 0
   let isEnd = false
   let hasSeal = false
-  /** The first line behind the last seal, and the line behind it that was written first, which cannot be older than the last sealed line. */
+  /** The first line behind the last seal, and the oldest of those. */
   let first: { readonly place: Place; readonly line: string } | undefined
   let oldest: { readonly ms: number; readonly place: Place } | undefined
   let sealedMs = 0
@@ -62,7 +58,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
       hasSeal = isSealOver(line, unsealed.size)
       if (hasSeal) continue
     }
-    // As a crash leaves it, and the next start cuts it off.
+    // The next start cuts it off.
     if (!line.endsWith('\n') && isTorn(line) && !(isEnd && hasSeal && count === 2)) break
     latestMs = Math.max(latestMs, latest)
     if (first === undefined) oldest = { ms: Math.max(sealedMs, latest), place }
@@ -89,12 +85,11 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
   return [{ what: 'unsealed', place: oldest.place, text }]
 }
 
-/** The beginning of a record, or what a power failure leaves of one. */
+/** The beginning of a record, or zeros of a power failure. */
 function isTorn(line: string): boolean {
   return line.startsWith(RECORD_HEAD) || RECORD_HEAD.startsWith(line) || line.includes('\0')
 }
 
-/** What can be told from one line alone. */
 function additionIn(line: string, place: Place): Finding | undefined {
   // A power failure leaves zeros.
   if (line.includes('\0')) return undefined

@@ -5,70 +5,59 @@ import type { OnRead } from '../records/scan-trail.ts'
 import { type Finding, plural } from './finding.ts'
 import type { TrustedKey } from './trusted-key.ts'
 
-/** What `verifyTrail` is given. */
 export interface Evidence {
-  /**
-   * Oldest first. A function is called when the checkpoint has been read: what is sealed later, in a segment that is not
-   * in the list, is then not called missing.
-   */
+  /** Oldest first. A function is called after the checkpoint was read, so that a segment begun later is not called missing. */
   readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
-  /** They are not all that there is of the trail: the log may begin before. */
+  /** The log may begin before them. */
   readonly isPart: boolean
-  /** What follows them was not given either, and is not to be called missing. */
+  /** The log may go on behind them. */
   readonly endsEarly?: boolean | undefined
-  /** Directory of the log: checkpoint and tiles. */
+  /** Of the log. */
   readonly directory: string
   readonly key: TrustedKey
-  /** Checkpoints of the same log that were kept elsewhere, or that others stand for. */
+  /** Kept outside the log, or attested by others. */
   readonly kept?: readonly KeptCheckpoint[]
-  /** After a crash: lines that are not sealed are no finding. */
+  /** Unsealed lines are no finding. */
   readonly isUnsealedAllowed?: boolean | undefined
   /** Milliseconds since the epoch; another clock in tests. */
   readonly now?: () => number
   readonly onRead?: OnRead | undefined
 }
 
-/** What it found. */
 export interface Verdict {
-  /** Undefined when there is none that the key has signed. */
+  /** Undefined: the key has signed none. */
   readonly checkpoint: Checkpoint | undefined
-  /** Place of the first line in the log. */
+  /** Of the first line. */
   readonly firstLeaf: number
-  /** Lines read. */
   readonly lines: number
-  /** Those of them, from the first on, that are as they were sealed. */
+  /** How many lines from the first on are as they were sealed. */
   readonly provenLines: number
   readonly pairs: number
   /** Requests without a response. */
   readonly open: number
-  /** Only these leaves were given, counted from 0: first and last. */
+  /** The leaves that were given, from 0, where these are not all. */
   readonly part: { readonly first: number; readonly last: number } | undefined
-  /** What the end of the trail is. */
   readonly tail: string
   /** Empty: proven. */
   readonly findings: readonly Finding[]
-  /** Where records contradict one another, which proves nothing. At most 20. */
+  /** Contradictions between records, at most 20. */
   readonly warnings: readonly string[]
-  /** Who else stands for the log, and up to where. */
+  /** Who attests the log, and up to where. */
   readonly attested: readonly string[]
 }
 
 interface TrailTail {
-  /** Leaves of the checkpoint. */
   readonly size: number
-  /** Leaf of the first line. */
   readonly firstLeaf: number
   readonly lines: number
-  /** From the first on. */
   readonly provenLines: number
   readonly isPart: boolean
-  /** Bytes of a last line that is not whole. */
+  /** Of a last line that is cut. */
   readonly tornBytes: number
-  /** The last AUDIT_SEAL whose root is right: the leaves that it names, and its own line. */
+  /** The last AUDIT_SEAL with a right root: the size that it names, and its line. */
   readonly lastSeal: { readonly size: number; readonly line: number } | undefined
 }
 
-/** Says what the end of a trail is: sealed, unsealed, or cut. */
 export function tailOf(tail: TrailTail): string {
   const { size, lines, provenLines, tornBytes, lastSeal } = tail
   const rest = tail.firstLeaf + lines - size

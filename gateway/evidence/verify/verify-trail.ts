@@ -21,9 +21,9 @@ interface Seal {
   readonly line: number
 }
 
-/** So many lines are looked for in the tree, if its beginning is not there. */
+/** The first lines that are looked for in the tree. */
 const SOUGHT_LINES = 4096
-/** An AUDIT_SEAL stands so many lines behind the last that it covers, as a rule: these are compared when it is read. */
+/** Lines up to which an AUDIT_SEAL may stand behind the last that it covers. */
 const SEAL_LAG_LINES = 1024
 const NEWLINE = 10
 const RECORD_HEAD_BYTES = '{"type":"A'.length
@@ -63,23 +63,20 @@ class Verification {
   readonly #order = new RecordOrder(this.#warnings)
   readonly #findings: Finding[] = []
   readonly #attested: string[] = []
-  /** AUDIT_SEAL lines that are not checked yet. */
+  /** Not checked yet. */
   #seals: Seal[] = []
   #lastSeal: Seal | undefined
   readonly #wrongSeals: Seal[] = []
-  /** The first AUDIT_SEAL over more than there is has been named. */
   #isRolledBack = false
-  /** Finding about the first AUDIT_SEAL with a wrong root. */
+  /** About the first AUDIT_SEAL with a wrong root. */
   #sealFinding: Finding | undefined
-  /** Leaves at which a segment begins whose predecessor was pruned, and the first line that says so. */
+  /** By the leaf behind a pruned segment: the first AUDIT_PRUNE that names it. */
   readonly #prunedTo = new Map<number, number>()
   #firstLeaf = 0
   #comparison: LineComparison | undefined
   #tornBytes = 0
-  /** Where they begin. */
   #torn: Place | undefined
   #segments: readonly Segment[] = []
-  /** Lines up to the last AUDIT_STOP, with the seal behind it. */
   #closedLines = 0
 
   constructor(evidence: Evidence, checkpoint: Checkpoint) {
@@ -92,7 +89,7 @@ class Verification {
     await this.#readAll()
     const comparison = this.#comparison ?? this.#begin()
     this.#checkSeals(comparison)
-    // A file that somebody has cut ends otherwise, as a rule.
+    // A file that was cut rarely ends so.
     const isClosed = this.#closedLines === this.#lines.count && this.#tornBytes === 0
     comparison.end(this.#evidence.endsEarly === true && isClosed)
     if (!comparison.isBroken && comparison.addedLines > 0) {
@@ -161,14 +158,14 @@ class Verification {
     }
   }
 
-  /** The gateway cuts off what it could not write whole, and goes on. */
+  /** A gateway cuts torn lines off before it goes on. */
   #nameTorn(): void {
     if (this.#tornBytes === 0) return
     const text = `${plural(this.#tornBytes, 'byte')} of a line that is not whole, in a file that is closed`
     this.#findings.push({ what: 'added', place: this.#torn, text })
   }
 
-  /** Behind the last sealed line. If the gateway has sealed more since this began, it runs, and will notice. */
+  /** Judges lines behind the last sealed one, unless a running gateway has sealed more meanwhile. */
   async #judgeRest(comparison: LineComparison): Promise<readonly Finding[]> {
     const { size } = this.#checkpoint
     const from = this.#lines.place(size - this.#firstLeaf + comparison.addedLines - 1)
@@ -193,7 +190,7 @@ class Verification {
     else if (typeof last === 'number' && !this.#prunedTo.has(last + 1)) this.#prunedTo.set(last + 1, before)
   }
 
-  /** Compares what was read, but for the last lines, up to which the next AUDIT_SEAL may go. */
+  /** Compares what was read but the last lines, which the next AUDIT_SEAL may cover. */
   #advance(): void {
     if (this.#comparison === undefined && this.#lines.count < SOUGHT_LINES) return
     const comparison = this.#comparison ?? this.#begin()
@@ -248,7 +245,7 @@ class Verification {
     return leaf < this.#checkpoint.size || this.#hasGrownTo(leaf + 1)
   }
 
-  /** The gateway may have sealed more since this began. */
+  /** A running gateway may have sealed more meanwhile. */
   #hasGrownTo(size: number): boolean {
     const { directory, key } = this.#evidence
     const now = openLog(directory, key)
@@ -260,7 +257,7 @@ class Verification {
       this.#wrongSeals.push(seal)
       return
     }
-    // No tree of ours is empty, and no gateway writes so.
+    // No gateway seals an empty tree.
     if (!(Number.isInteger(seal.size) && seal.size > 0)) {
       this.#sealFinding ??= {
         what: 'changed',
@@ -283,14 +280,14 @@ class Verification {
   }
 
   #lineFindings(found: readonly Finding[]): readonly Finding[] {
-    // An AUDIT_SEAL whose root is wrong is a consequence, where the lines themselves tell more.
+    // A wrong root follows from changed lines, where these are named.
     const seal = found[0]?.place === undefined ? this.#sealFinding : undefined
     if (found.length > 0) return seal === undefined ? found : [seal, ...found]
     const beginning = this.#beginning()
     return [beginning, seal].filter((one) => one !== undefined)
   }
 
-  /** The oldest lines may be missing, if an AUDIT_PRUNE names them: a sealed one, because anybody can write another. */
+  /** Lines may be missing at the beginning if a sealed AUDIT_PRUNE names them; anybody can write an unsealed one. */
   #beginning(): Finding | undefined {
     const first = this.#firstLeaf
     if (this.#evidence.isPart || first === 0) return undefined
@@ -300,7 +297,7 @@ class Verification {
     return { what: 'removed', place: this.#lines.place(0), text }
   }
 
-  /** They tell whether all of the log was put back to an earlier state. */
+  /** Tells whether the log was put back to an earlier state. */
   #compareKept(): void {
     const { kept = [], key } = this.#evidence
     const provenRootAt = (size: number) => this.#tiles.provenRootAt(size)
