@@ -12,31 +12,26 @@ import type { Trace } from './tracing/trace.ts'
 import type { UpstreamClient } from './upstream/create-upstreams.ts'
 import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
-/** A route with what is looked up for it at load. */
 export interface ServedRoute extends Route {
-  /** Client of its upstream group. */
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
-  /** Permits of its upstream group; undefined: the group has no bound of its own. */
+  /** Undefined: the group has no bound of its own. */
   readonly permits: UpstreamPermits | undefined
-  /** Masks its paths for records and spans; undefined: they are shown. */
+  /** For records and spans; undefined: its paths are shown. */
   readonly maskPath: ((path: string) => string) | undefined
 }
 
-/** What is known of a request before the first stage. */
 interface ExchangeStart extends ReceivedRequest {
   readonly requestId: string
   readonly gatewayId: string | undefined
   readonly interactionId: string | undefined
-  /** Wall time, ISO 8601. */
+  /** ISO 8601. */
   readonly timestamp: string
-  /** On the gateway's steady clock. */
   readonly startedSteadyMs: number
   readonly address: string
   readonly peer: string
   readonly viaTrustedProxy: boolean
 }
 
-/** The upstream side of an exchange. */
 export interface OngoingForwarding {
   abort(): void
   /** The client has disconnected. Called before `close`. */
@@ -44,8 +39,8 @@ export interface OngoingForwarding {
 }
 
 /**
- * One request and its response, from the first byte to the end. Data only. Each field has a default and a single writer,
- * which its comment names. Fields are listed in the order in which the stages write them.
+ * One request and its response. Data only. Each field has a single writer, which its comment names, in the order of the
+ * stages.
  */
 export class Exchange implements Slotted {
   /** open, close: its index in `load.inFlight`. */
@@ -56,27 +51,25 @@ export class Exchange implements Slotted {
   readonly upgrade: ReceivedRequest['upgrade']
   readonly headers: RequestHeaders
   readonly requestId: string
-  /** The gateway's own id, set only when `requestId` came from the client; it identifies the pair of audit records. */
+  /** Set only when `requestId` came from the client; it identifies the pair of audit records. */
   readonly gatewayId: string | undefined
-  /** `x-fapi-interaction-id`, if the gateway keeps them. */
   readonly interactionId: string | undefined
-  /** On the steady clock; durations are measured from it. */
+  /** On the steady clock. */
   readonly startedSteadyMs: number
-  /** Start of the request, ISO 8601; the same in both audit records. */
+  /** ISO 8601; the same in both audit records. */
   readonly timestamp: string
   readonly method: string
-  /** The client's address, after the trusted-proxy rules. */
+  /** After the trusted-proxy rules. */
   readonly address: string
-  /** Address of the other end of the connection, which may be a proxy. */
+  /** The other end of the connection, which may be a proxy. */
   readonly peer: string
   readonly viaTrustedProxy: boolean
-  /** The connection, if it uses TLS. */
   readonly secure: TLSSocket | undefined
-  /** open: undefined unless the request is sampled for tracing. */
+  /** open: undefined unless the request is sampled. */
   trace: Trace | undefined = undefined
-  /** admit (or the pipeline, for an unreadable request): the normalised path; `-` when there is no target. */
+  /** admit (or the pipeline, for an unreadable request): normalised; `-` when there is no target. */
   path = '-'
-  /** admit: the query as received, with its question mark. */
+  /** admit: as received, with its question mark. */
   query = ''
   /** admit: the authority of the target, else Host. */
   host = ''
@@ -84,31 +77,31 @@ export class Exchange implements Slotted {
   route: ServedRoute | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
-  /** authenticate: the caller would be refused without the client certificate of the connection. */
+  /** authenticate: the caller would be refused without the client certificate. */
   needsCertificate = false
   /** authenticate, validate: the whole body, when it had to be checked before forwarding. */
   bufferedBody: Buffer | undefined = undefined
-  /** authenticate: a webhook that is remembered once the service has taken it. */
+  /** authenticate: remembered once the service has taken it. */
   delivery: Delivery | undefined = undefined
-  /** askStore: what the shared store decides about the request's limit. */
+  /** askStore. */
   pendingTake: PendingTake | undefined = undefined
-  /** record: the path as records and spans show it, its masked parameters as pseudonyms; `-` until then. */
+  /** record: masked parameters as pseudonyms. */
   recordedPath = '-'
-  /** record: the API_REQUEST line in the audit trail; undefined until it is there. */
+  /** record: the API_REQUEST line; undefined until it is in the trail. */
   requestLine: string | undefined = undefined
-  /** record: it could not be recorded and has been counted as that; it is not tried again. */
+  /** record: it is not tried again. */
   recordFailed = false
-  /** takePermit: the caller that its upstream permit is counted for; undefined while it has none. */
+  /** takePermit: the caller that the permit is counted for; undefined without one. */
   permitHolder: string | undefined = undefined
-  /** limit: RateLimit fields for the response, flat: name, value, name, value. */
+  /** limit: flat: name, value, name, value. */
   limitHeaders: readonly string[] = []
   /** refuse: undefined for a forwarded response. */
   refusalCode: RefusalCode | undefined = undefined
-  /** forward, forwarding, refuse, open: what a call of gRPC came to; undefined for other requests. */
+  /** forward, forwarding, refuse, open: undefined unless it is a call of gRPC. */
   grpcStatus: number | undefined = undefined
-  /** forward: the traceparent that went upstream. */
+  /** forward: as it went upstream. */
   traceparent: string | undefined = undefined
-  /** forward: the upstream side. */
+  /** forward. */
   forwarding: OngoingForwarding | undefined = undefined
   /** close. */
   closed = false

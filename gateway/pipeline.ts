@@ -20,7 +20,7 @@ import { screenRoute } from './stages/screening/screen-route.ts'
 import { takePermit } from './stages/take-permit.ts'
 import { traceIdOf } from './tracing/trace.ts'
 
-/** `undefined` continues with the next stage, a refusal ends the exchange; other results are waited for. */
+/** `undefined` continues, a refusal ends the exchange; other results are waited for. */
 type Stage = (
   gateway: Gateway,
   exchange: Exchange,
@@ -43,9 +43,9 @@ const STAGES: readonly Stage[] = [
 ]
 
 /**
- * The whole life of a request. Whoever sends the response calls `close`, which ends it; so does a client that disconnects.
+ * Runs the stages. Whoever sends the response calls `close`; so does a client that disconnects.
  *
- * @param refused set when the request will never be complete: the response, unless a stage before `route` refuses first
+ * @param refused the response to a request that will never be complete, unless a stage before `route` refuses first
  */
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
@@ -58,17 +58,17 @@ function firstRefusal(gateway: Gateway, exchange: Exchange): Refusal | undefined
   return screenAddress(gateway, exchange) ?? limitAddress(gateway, exchange) ?? admit(gateway, exchange)
 }
 
-/** A request whose head is malformed or did not arrive in time. */
+/** For a head that is malformed or late. */
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(gateway, exchange)
-  // A client that ends its half in the middle of a head has a pair of audit records too; one that resets there has sent no request.
+  // A client that ends its half within a head has a pair of audit records too; one that resets there has sent no request.
   if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange
 }
 
-/** Ends an exchange that cannot continue: its body is malformed, a timeout has expired, or the drain deadline has come. */
+/** For a malformed body, a timeout, or the end of the drain. */
 export function interrupt(gateway: Gateway, exchange: Exchange, refused: Refusal): void {
   giveUp(gateway, exchange, refused)
 }
@@ -112,7 +112,7 @@ function goOn(
   else refuse(gateway, exchange, outcome)
 }
 
-/** A fault of the gateway refuses the request; it never lets one through. */
+/** A fault refuses the request; it never lets one through. */
 function fail(gateway: Gateway, exchange: Exchange, fault: unknown): void {
   const { requestId } = exchange
   gateway.log.error({ err: fault, requestId, traceId: traceIdOf(exchange) }, 'a stage failed')

@@ -1,31 +1,28 @@
-/**
- * An authenticated caller. Immutable and shared by all exchanges with the same credential, so it holds nothing about a
- * single request.
- */
+/** Shared by all exchanges with one credential, so it holds nothing about a single request. Immutable. */
 export interface Principal {
-  /** The kind of credential, as in `auth` of a route; also the value of `X-Auth-Method`. */
+  /** As in `auth` of a route, and `X-Auth-Method`. */
   readonly method: string
-  /** `sub` of the token: the user's id. Undefined for a machine client without a user. */
+  /** The user. Undefined for a machine client. */
   readonly subject: string | undefined
-  /** `client_id` of the token. Undefined when the credential names no client. */
+  /** Undefined when the credential names no client. */
   readonly client: string | undefined
-  /** `sid` of the token: the session that a logout revokes. */
+  /** The session that a logout revokes. */
   readonly session: string | undefined
-  /** What the audit trail calls the session. Undefined without a session, or where sessions are not named. */
+  /** As the audit trail calls the session. */
   readonly sessionName: string | undefined
-  /** When the credential expires, epoch milliseconds. Undefined when it does not say. */
+  /** Epoch milliseconds. Undefined when the credential does not say. */
   readonly expiresAtMs: number | undefined
-  /** What the caller may do (RFC 6749 section 3.3). */
+  /** RFC 6749 section 3.3. */
   readonly scopes: ReadonlySet<string>
-  /** The same, as the space-separated string that goes upstream. */
+  /** Space-separated, as it goes upstream. */
   readonly scope: string
-  /** `acr` of the token: how the user was authenticated. Undefined when it does not say. */
+  /** How the user was authenticated. */
   readonly acr?: string
-  /** `auth_time` of the token and its issuer's clock tolerance, epoch milliseconds. Undefined when it does not say, or says the future. */
+  /** `auth_time` and the issuer's clock tolerance, epoch milliseconds. Undefined for one in the future. */
   readonly authenticatedAtMs?: number
   /** Unique across users and machines. */
   readonly key: string
-  /** The key that limits count by: `p:` and the key, so never that of an address. Made once, because each request looks it up. */
+  /** Limits count by it: `p:` and the key, so never an address. Made once, because each request looks it up. */
   readonly limitKey: string
 }
 
@@ -34,7 +31,7 @@ export function keysOf(key: string): Pick<Principal, 'key' | 'limitKey'> {
 }
 
 /**
- * The first scope that the caller does not hold (RFC 6750 section 3.1); undefined when it holds one of the sets whole, or none is
+ * The first scope that is missing (RFC 6750 section 3.1); undefined when the caller holds one of the sets whole, or none is
  * needed.
  */
 export function missingScope(

@@ -1,19 +1,17 @@
-/** Who caused a refusal: the caller, the gateway, or the service behind it. */
 type RefusalSource = 'downstream' | 'gateway' | 'upstream'
 
 interface RefusalKind {
   readonly status: number
   readonly source: RefusalSource
-  /** The public sentence; a stage may give a more exact one. */
+  /** Public; a stage may give a more exact sentence. */
   readonly detail: string
   /** Closes the connection: its framing is in doubt, or it is about to end. */
   readonly closes?: true
 }
 
 /**
- * The closed list of responses that the gateway makes itself, by their stable codes. The sentences are public; the cause of
- * a refusal goes to the log only. Tests compare the list with docs/reference/refusals.md and with the description of the demo's API
- * (backend/gateway-problems.ts).
+ * The responses that the gateway makes itself, by their stable codes. Tests compare them with docs/reference/refusals.md and
+ * backend/gateway-problems.ts.
  */
 export const REFUSALS = {
   ...from('downstream', {
@@ -107,20 +105,18 @@ export const REFUSALS = {
 
 export type RefusalCode = keyof typeof REFUSALS
 
-/** A response made by the gateway instead of the upstream. */
 export interface Refusal {
   readonly code: RefusalCode
   readonly status: number
-  /** Public sentence: the problem's `detail`. */
+  /** Public. */
   readonly detail: string
-  /** Further response headers, flat: name, value, name, value. */
+  /** Flat: name, value, name, value. */
   readonly headers: readonly string[]
   readonly closes: boolean
   /** For the log only. */
   readonly cause: string | undefined
 }
 
-/** The kinds of refusal that one side causes. */
 function from<Code extends string>(
   source: RefusalSource,
   kinds: Readonly<Record<Code, Omit<RefusalKind, 'source'>>>,
@@ -134,7 +130,7 @@ function from<Code extends string>(
 
 const NO_HEADERS: readonly string[] = []
 
-/** Refusal of a body longer than this many bytes, which a caller may know. */
+/** A caller may know the bound. */
 export function bodyTooLarge(maxBytes: number): Refusal {
   return refusal('body_too_large', {
     detail: `The request body is larger than ${maxBytes} bytes, which is the most that this path accepts.`,
@@ -142,7 +138,7 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-/** Makes the refusal of a code; `detail` replaces the public sentence, `cause` is for the log. */
+/** @param more `detail` replaces the public sentence, `cause` is for the log */
 export function refusal(
   code: RefusalCode,
   more: { readonly detail?: string; readonly headers?: readonly string[]; readonly cause?: string } = {},
@@ -158,8 +154,8 @@ export function refusal(
   }
 }
 
-/** What a stage returns when its outcome is not known yet. Cheaper than a promise for each request. */
+/** The outcome of a stage that is not known yet. Cheaper than a promise for each request. */
 export interface PendingRefusal {
-  /** @param run called once: with the refusal, undefined when the request goes on, or a fault of the gateway */
+  /** @param run called once */
   whenKnown(run: (outcome: Refusal | Error | undefined) => void): void
 }

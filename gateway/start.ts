@@ -5,15 +5,14 @@ import { forProfile } from './runtime/startup/memory-profile.ts'
 import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresses.ts'
 
 /**
- * `npm start`: runs the backend and, as soon as it is ready, the gateway, each in its own process. On SIGTERM, SIGINT, SIGHUP
- * and when the parent has ended, the gateway drains first, because admitted requests still need the backend. Only SIGTERM
- * implies a load balancer, so only then the gateway waits before it closes its listeners. A child that crashes after it was
- * ready is restarted. A child that ends earlier (invalid configuration, port in use), or with exit code 0, ends the other one,
- * and this process exits with the same code.
+ * `npm start`: runs the backend and, when it is ready, the gateway. At a signal, or when the parent has ended, the gateway
+ * drains first: admitted requests still need the backend. Only SIGTERM implies a load balancer, so only then the gateway
+ * waits before it closes its listeners. A child that crashes after it was ready is restarted; one that ends earlier, or with
+ * 0, ends the other one and this process with the same code.
  */
 const RESTART_MS = 500
 
-/** Megabytes for young objects: enough that most objects of a request are dead before the collector copies them. */
+/** Enough that most objects of a request are dead before the collector copies them. */
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 
 type Stopping = 'SIGTERM' | 'SIGINT'
@@ -25,15 +24,15 @@ interface Child {
   child: ChildProcess | undefined
 }
 
-// Files of both are for this user only. The default data directory is closed to other users, also when an earlier version left
-// it open; a directory that the operator named stays as it is.
+// Files are for this user only. An earlier version left the default directory open; one that the operator named stays as it
+// is.
 process.umask(0o077)
 if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) closeToOthers('data')
 
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Child = {
   name: 'backend',
-  // The embedded database is WebAssembly. Not compiled a second time to run faster, it starts in two thirds of the time.
+  // The embedded database is WebAssembly: not compiled a second time, it starts in two thirds of the time.
   flags: ['--liftoff-only'],
   script: `../backend/main.${extension}`,
   child: undefined,
@@ -56,13 +55,12 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
 }
 if (process.send === undefined || process.connected) launch(backend)
 else process.exit(0)
-// The channel closes when the parent process ends, for whatever reason.
+// It closes when the parent process ends, for whatever reason.
 process.on('disconnect', () => (stopping ? undefined : void stop(0, 'SIGINT')))
 await backendReady.promise
 if (!stopping) launch(gateway)
 
 function launch(part: Child): void {
-  // The channel tells the child when this process ends, so that no child is left running.
   const given = { options: part.flags, env }
   const node = part === gateway ? forProfile(given) : given
   const child = spawn(
@@ -71,7 +69,7 @@ function launch(part: Child): void {
     {
       env: node.env,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      // A process group of its own: Ctrl-C reaches only this process, which stops the children in order.
+      // Ctrl-C reaches only this process, which stops the children in order.
       detached: true,
     },
   )
@@ -102,7 +100,7 @@ async function stop(exitCode: number, signal: Stopping): Promise<void> {
   process.exit(Math.max(worst, await end(backend, signal)))
 }
 
-/** Resolves to the child's exit code: 0 when it has ended before, or by the signal itself. */
+/** 0 when it has ended before, or by the signal itself. */
 function end(part: Child, asked: Stopping): Promise<number> {
   const { child } = part
   if (child === undefined) return Promise.resolve(0)

@@ -1,20 +1,16 @@
 import type { DeliveryGuard, ReplayFault } from './replay.ts'
 
-/** A webhook on its way to the service. Immutable. */
 export interface Delivery {
   /** What it is known by; one of them is enough to know it again. */
   readonly keys: readonly string[]
-  /** Who has a share of the memory. */
+  /** Has a share of the memory. */
   readonly sender: string
 }
 
 /** How long a delivery is remembered. */
 export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 
-/**
- * Knows webhooks that have no signed time. One is remembered when the service has answered 2xx, so that a redelivery after a
- * failure passes; while one is on its way, a copy of it is refused at the same gateway.
- */
+/** Knows webhooks without a signed time. It remembers those that the service has answered 2xx, so that a redelivery passes. */
 export class Deliveries {
   readonly #guard: DeliveryGuard
   readonly #inProgress = new Set<string>()
@@ -23,7 +19,7 @@ export class Deliveries {
     this.#guard = guard
   }
 
-  /** @returns undefined when the delivery may go on; `end` must then be called. A promise when the shared store is asked. */
+  /** Begins a delivery, unless it is a copy. `end` must then be called. A promise when the shared store is asked. */
   begin(delivery: Delivery): ReplayFault | undefined | Promise<ReplayFault | undefined> {
     const { keys, sender } = delivery
     if (keys.some((key) => this.#inProgress.has(key))) return 'replayed'
@@ -47,7 +43,6 @@ export class Deliveries {
     }
   }
 
-  /** Maintains the file; to be called at the end. */
   maintain(): void {
     this.#guard.maintain()
   }

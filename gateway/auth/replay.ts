@@ -4,11 +4,10 @@ import { type KeyTally, RememberedKeys } from '../storage/expiring-keys.ts'
 import type { KeyForm } from '../storage/key-files.ts'
 
 interface ReplayMemoryOptions {
-  /** How long a message is remembered: at least as long as it could still be accepted. */
+  /** At least as long as a message could still be accepted. */
   readonly lifetimeMs: number
-  /** Messages remembered at once, about 180 bytes each; more are refused. Default 500,000. */
+  /** About 180 bytes each; more are refused. Default 500,000. */
   readonly maxEntries?: number
-  /** Epoch milliseconds. */
   readonly clock: () => number
   /** Judges the freshness of messages; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
@@ -17,31 +16,28 @@ interface ReplayMemoryOptions {
 }
 
 interface ReplayStore {
-  /** Created when missing. */
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
-  /** Reports a problem with the file; known messages stay refused while the process lives. */
+  /** Known messages stay refused while the process lives. */
   readonly onFault: (cause: string) => void
-  /** Reports that the files were deleted while the gateway ran, and are created again. */
+  /** The files were deleted while the gateway ran, and are created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
 /**
- * Why a message must be refused. `replayed`: it was accepted before. `full`: the memory is full. `crowded`: it is nearly, and the
- * sender has more than its share of it. `unwritable`: a crash would forget the message, so the sender may send it again. `away`:
- * the shared store does not respond.
+ * Why a message must be refused. `crowded`: the sender has more than its share of a nearly full memory. `unwritable`: a crash
+ * would forget it, so the sender may send it again. `away`: the shared store does not respond.
  */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
-/** Remembers messages so that none is accepted twice: a `ReplayMemory`, or what several gateways share. */
+/** A `ReplayMemory`, or what several gateways share. */
 export interface ReplayGuard {
-  /** See ReplayMemory.take. A promise when the shared store is asked; it never rejects. */
+  /** A promise when the shared store is asked; it never rejects. */
   take(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
   maintain(): void
 }
 
-/** Remembers messages once the service has taken them: see ReplayMemory.lookUp and keep. */
 export interface DeliveryGuard {
   lookUp(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined>
   keep(key: string, sender: string): void
@@ -49,7 +45,7 @@ export interface DeliveryGuard {
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
-/** A sender is never refused for this part of the memory: one count may be that of several senders. */
+/** A sender always may have this part of the memory: its count may be that of several. */
 const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {
@@ -59,21 +55,21 @@ const FORM: KeyForm = {
   lines: 'messages',
   contents: 'messages seen before',
 }
-/** Characters at the front of a digest in base64url that name its sender. */
+/** The front of a digest names the sender. */
 const SENDER_CHARS = 8
 /** A power of two. */
 const COUNTS = 65_536
 const FNV_PRIME = 0x01000193
 
-/** SHA-256 of a message's key in base64url, whose front is replaced by that of its sender. */
+/** SHA-256 of the key in base64url, with that of the sender as its front. */
 export function digestOf(key: string, sender: string): string {
   const front = hash('sha256', sender, 'base64url').slice(0, SENDER_CHARS)
   return front + hash('sha256', key, 'base64url').slice(SENDER_CHARS)
 }
 
 /**
- * Remembers accepted messages by their digests, so that none is accepted twice. Nothing is dropped early: when the memory is
- * full, new messages are refused, and before that those of senders who have more than their share (`isOverShare`).
+ * Remembers accepted messages by digest. Nothing is dropped early: a full memory refuses new messages, and before that those
+ * of senders who have more than their share (`isOverShare`).
  */
 export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
@@ -89,12 +85,11 @@ export class ReplayMemory extends RememberedKeys {
   }
 
   /**
-   * Takes a message: undefined the first time. It is remembered before this returns, so that of simultaneous copies one passes.
-   * Call it when the message is known to be genuine, and before anything is done with it. A message cannot be given back. Never
+   * Takes a message: undefined the first time. Of simultaneous copies one passes. A message cannot be given back. Never
    * throws.
    *
    * @param key unique over everything that this memory is for; parts joined by a character that none can hold
-   * @param sender who has a share of the memory
+   * @param sender has a share of the memory
    */
   take(key: string, sender: string): ReplayFault | undefined {
     const digest = digestOf(key, sender)
@@ -103,12 +98,12 @@ export class ReplayMemory extends RememberedKeys {
     return this.addIfWritten(digest) ? undefined : 'unwritable'
   }
 
-  /** Why a message must be refused; undefined: it was not taken before, and there is room for it. Never throws. */
+  /** Looks a message up without taking it. Never throws. */
   lookUp(key: string, sender: string): ReplayFault | undefined {
     return this.#faultOf(digestOf(key, sender)) ?? (this.isWritable ? undefined : 'unwritable')
   }
 
-  /** Remembers a message that the service has taken, in memory also where the file cannot be written. Never throws. */
+  /** Remembers a message, in memory also where the file cannot be written. Never throws. */
   keep(key: string, sender: string): void {
     this.add(digestOf(key, sender))
   }
@@ -135,8 +130,8 @@ export class ReplayMemory extends RememberedKeys {
 }
 
 /**
- * Counts the messages of each sender by their digests, so that those read from a file count too. Senders may share a count: a map
- * would cost each message of a rare sender a third more memory.
+ * Counts messages by sender, those from a file too. Senders may share a count: a map would cost a rare sender a third more
+ * memory.
  */
 class SenderCounts implements KeyTally {
   readonly #counts = new Uint32Array(COUNTS)
@@ -157,7 +152,7 @@ class SenderCounts implements KeyTally {
     this.#counts[place] = (this.#counts[place] ?? 0) - 1
   }
 
-  /** FNV-1a of the sender. */
+  /** FNV-1a. */
   #placeOf(digest: string): number {
     let place = this.#secret
     for (let at = 0; at < SENDER_CHARS; at++) place = Math.imul(place ^ digest.charCodeAt(at), FNV_PRIME)

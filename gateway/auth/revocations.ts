@@ -4,39 +4,34 @@ import type { KeyForm } from '../storage/key-files.ts'
 import { quote } from './tokens/quote.ts'
 import { isQualifiedId } from './visible-id.ts'
 
-/** Sessions that ended at other gateways. */
 export interface SessionGroup {
   has(sid: string): boolean
   /** Tells the others that a session has ended here. */
   publish(sid: string): void
-  /** Changes how long sessions are remembered. */
   rememberFor(lifetimeMs: number): void
-  /** False while sessions may have ended elsewhere that are not known here, and that must not happen. */
+  /** False while ended sessions may be missing and must not be. */
   readonly isKnown: boolean
 }
 
 interface RevocationsOptions {
-  /** Created when missing. */
   readonly dataDir: string
-  /** Epoch milliseconds. */
   readonly clock: () => number
   /** Tokens expire by it; default: `clock`. */
   readonly wallClock?: (() => number) | undefined
-  /** How long sessions are remembered; default: as tokens live that live for 24 hours. */
+  /** Default: for tokens that live 24 hours. */
   readonly lifetimeMs?: number | undefined
-  /** Reports a problem with the file; revoked sessions stay revoked in memory. */
+  /** Revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
-  /** Reports that the file was deleted while the gateway ran, and is created again. */
+  /** The file was deleted while the gateway ran, and is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this gateway is the only one. */
   readonly group?: SessionGroup | undefined
 }
 
 const MINUTE_MS = 60_000
-/** For tokens that live 24 h at most, as is the default. */
 export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * MINUTE_MS
 
-/** How long an ended session is remembered: as its tokens can be accepted, whichever clock is ahead. */
+/** As long as a token of these issuers can be accepted, whichever clock is ahead. */
 export function revocationLifetimeMs(
   issuers: readonly Pick<IssuerSettings, 'tokens' | 'clockToleranceMs'>[],
 ): number {
@@ -54,10 +49,7 @@ const FORM: KeyForm = {
   contents: 'revoked sessions',
 }
 
-/**
- * Sessions that ended before their tokens expired. Each is remembered as long as its tokens can live, in memory and in
- * `<dataDir>/revocations.ndjson`, so that it stays ended after a restart or `kill -9`.
- */
+/** Sessions that ended before their tokens expired, in memory and in `<dataDir>/revocations.ndjson`. */
 export class Revocations extends RememberedKeys {
   readonly #onFault: (cause: string) => void
   readonly #group: SessionGroup | undefined
@@ -75,13 +67,11 @@ export class Revocations extends RememberedKeys {
     group?.rememberFor(lifetimeMs)
   }
 
-  /** Changes how long sessions are remembered, those that have ended too. */
   rememberFor(lifetimeMs: number): void {
     this.lifetimeMs = lifetimeMs
     this.#group?.rememberFor(lifetimeMs)
   }
 
-  /** Whether the session has ended; false without a session. */
   isRevoked(sid: string | undefined): boolean {
     if (sid === undefined) return false
     return this.since(sid) !== undefined || this.#group?.has(sid) === true
@@ -93,9 +83,9 @@ export class Revocations extends RememberedKeys {
   }
 
   /**
-   * Ends a session at once; it is on disk when this returns. An id that no token can have is reported and ignored. Never throws.
+   * Ends a session; it is on disk when this returns. An id that no token can have is reported. Never throws.
    *
-   * @returns false when it could not be written, so that a crash would undo it; `maintain` tries again
+   * @returns false when a crash would undo it; `maintain` tries again
    */
   revoke(sid: string): boolean {
     if (!isQualifiedId(sid)) {

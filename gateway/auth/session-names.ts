@@ -3,14 +3,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { existingOrNew } from '../storage/secret-file.ts'
 
-/** Whoever has this file can tell which session a name in the audit trail belongs to, but only by the id of the session. */
+/** Whoever has this file and the id of a session finds its records. */
 const FILE = 'audit-session-key'
-/** 132 bits: names of different sessions never meet. */
+/** 132 bits. */
 const NAME_CHARS = 22
 
 /**
- * What the audit trail calls a session: HMAC-SHA-256 of its id under a key in the data directory, in base64url. The records of
- * one session have the same name, also after a restart, and nobody gets the id from it.
+ * Names sessions for the audit trail: HMAC-SHA-256 of the id. Nobody gets the id from it.
  *
  * @throws Error when the key can neither be read nor made
  */

@@ -1,23 +1,16 @@
 import { LRUCache } from 'lru-cache'
 import type { TokenFaultReason } from './tokens/verification.ts'
 
-/** A sliding window per key, for example the Counters of a limit. */
 interface FailureCounter {
-  /**
-   * Counts one hit of `key`. `remaining`: how many more are allowed; `resetSeconds`: whole seconds, rounded up, until one
-   * more is. Times are milliseconds that never go back.
-   */
+  /** `remaining`: how many more are allowed; `resetSeconds`: until one more is. */
   take(
     key: string,
     nowMs: number,
   ): { readonly allowed: boolean; readonly remaining: number; readonly resetSeconds: number }
 }
 
-/** The same failures seen by several gateways. */
 export interface FailureGroup {
-  /** How all gateways name a caller. */
   keyOf(caller: string): string
-  /** Tells the other gateways of a failure. @param key as `keyOf` gives it */
   publish(key: string): void
 }
 
@@ -25,7 +18,7 @@ export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
-  /** Callers blocked at once; when full, the one blocked first is dropped. */
+  /** When full, the one blocked first is dropped. */
   readonly maxBlocked?: number
   /** Undefined: this gateway is the only one. */
   readonly group?: FailureGroup | undefined
@@ -34,13 +27,12 @@ export interface ThrottleOptions {
 const MAX_BLOCKED = 65_536
 
 /**
- * Slows down the guessing of credentials: a caller with too many failures is blocked until the oldest failure expires. Tokens
- * that were verified before and client certificates pass: they are no guesses. A success does not reset the count, because a
- * caller with one good credential could then guess without limit.
+ * Slows down guessing: a caller with too many failures is blocked until the oldest expires. Known tokens and client
+ * certificates pass. A success does not reset the count: a caller with one good credential could guess without limit.
  */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
-  /** When each block ends, by key. A dropped caller is blocked again at its next failure: the counter still has them. */
+  /** When each block ends. A dropped caller is blocked again at its next failure. */
   readonly #blocked: LRUCache<string, number>
 
   constructor(options: ThrottleOptions) {
@@ -48,7 +40,7 @@ export class AuthThrottle {
     this.#blocked = new LRUCache({ max: options.maxBlocked ?? MAX_BLOCKED })
   }
 
-  /** To be called before a credential is checked. @returns `Retry-After` in seconds; undefined when not blocked */
+  /** @returns `Retry-After` in seconds; undefined when not blocked */
   blockedSeconds(key: string): number | undefined {
     if (this.#blocked.size === 0) return undefined
     const name = this.#nameOf(key)
@@ -60,7 +52,6 @@ export class AuthThrottle {
     return undefined
   }
 
-  /** The caller presented a bad credential. */
   failed(key: string): void {
     const { clock, group } = this.#options
     const name = this.#nameOf(key)
@@ -68,18 +59,16 @@ export class AuthThrottle {
     group?.publish(name)
   }
 
-  /** The same, seen by another gateway at `nowMs`. @param name of the caller, in a group by `keyOf` */
+  /** Counts a failure that another gateway has seen, too. @param name as `keyOf` gives it */
   apply(name: string, nowMs: number): void {
     const { allowed, remaining, resetSeconds } = this.#options.counter.take(name, nowMs)
     if (!allowed || remaining === 0) this.#blocked.set(name, nowMs + resetSeconds * 1000)
   }
 
-  /** Blocked callers and when each block ends, for the process that takes over. */
   blocked(): [key: string, untilMs: number][] {
     return [...this.#blocked.entries()].reverse()
   }
 
-  /** Takes over the blocked callers of the process before. */
   block(blocked: Iterable<readonly [key: string, untilMs: number]>): void {
     for (const [key, untilMs] of blocked) this.#blocked.set(key, untilMs)
   }
@@ -89,10 +78,7 @@ export class AuthThrottle {
   }
 }
 
-/**
- * Whether a refused token may have been a guess. Expired and revoked tokens were once good: an app that repeats one must
- * not block others at its address. Missing keys are not the caller's fault.
- */
+/** Expired and revoked tokens were once good: an app that repeats one must not block others at its address. */
 export function mayBeGuess(reason: TokenFaultReason): boolean {
   return reason === 'malformed' || reason === 'invalid'
 }

@@ -8,7 +8,7 @@ import { NO_TUNNEL_FREE } from './forwarding/tunnel.ts'
 import { refusalOfNames } from './screening/check-leniency.ts'
 
 const MAX_TARGET_LENGTH = 8192
-/** The target `*` of OPTIONS (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
+/** OPTIONS of everything (RFC 9110 section 9.3.7). No route has this path, so it is not forwarded. */
 const WHOLE_SERVER: Target = { path: '*', query: '', authority: undefined }
 
 const DRAINING = refusal('draining', { headers: ['Retry-After', '1'] })
@@ -25,15 +25,12 @@ const WEBSOCKET_VERSION = refusal('websocket_version', {
 })
 export const METHOD_UNKNOWN = refusal('method_unknown')
 const EXPECTATION_FAILED = refusal('expectation_failed')
-/** For CONNECT and TRACE, which no route allows. RFC 9110 section 10.2.1 requires Allow. */
+/** CONNECT and TRACE: no route allows them. RFC 9110 section 10.2.1 requires Allow. */
 const METHOD_NOT_ALLOWED = refusal('method_not_allowed', {
   headers: ['Allow', allowOf(undefined)],
 })
 
-/**
- * Admits a request if its framing and target are unambiguous (the edge rules) and the gateway has room for it. Writes
- * `path`, `query` and `host`.
- */
+/** Admits a request if framing and target are unambiguous and the gateway has room. Writes `path`, `query` and `host`. */
 export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return (
     readTargetAndHost(gateway, exchange) ??
@@ -42,11 +39,7 @@ export function admit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   )
 }
 
-/**
- * Writes `path` and `query`, also for the audit records of a refusal.
- *
- * @returns what `readTarget` returns; undefined when the target is too long
- */
+/** Writes `path` and `query`, also for records of a refusal. @returns undefined when the target is too long */
 export function readPath(gateway: Gateway, exchange: Exchange): Target | string | undefined {
   const raw = exchange.req.target
   const isWholeServer = raw === '*' && exchange.method === 'OPTIONS'
@@ -81,7 +74,7 @@ function readTargetAndHost(gateway: Gateway, exchange: Exchange): Refusal | unde
   return undefined
 }
 
-/** For the operator, which keys let through what no route does yet; undefined when none could. */
+/** Keys that could let the target through, for the operator. */
 function causeOf(target: string): string | undefined {
   const [path = ''] = target.split('?')
   if (/%2f/i.test(path)) return 'encodedSlashes of a route can let %2F through'
@@ -106,6 +99,6 @@ function checkMethodAndExpectation(
   if (upgrade === 'other version') return WEBSOCKET_VERSION
   if (!routes.knows(method)) return METHOD_UNKNOWN
   if (method === 'TRACE') return METHOD_NOT_ALLOWED
-  // RFC 9110 section 10.1.1. 100 (Continue) itself is sent by forward, after all stages.
+  // RFC 9110 section 10.1.1. `forward` sends 100 (Continue).
   return expect === undefined || expect.toLowerCase() === '100-continue' ? undefined : EXPECTATION_FAILED
 }

@@ -4,9 +4,8 @@ import { limitKey } from '../limits/limit-key.ts'
 import { missingScope } from '../principal.ts'
 
 /**
- * Asks the shared store to count the request, so that it decides while the audit record is being written; `limit` waits for
- * the decision. Does nothing without a shared store. Requests that may still be refused or have to be waited for are left to
- * `limit`, so that they do not count. Writes `pendingTake`.
+ * Asks the shared store to count the request while the audit record is written; `limit` waits for it. Requests that may still
+ * be refused or waited for are left to `limit`. Writes `pendingTake`.
  */
 export function askStore({ limiter }: Gateway, exchange: Exchange): undefined {
   if (limiter.ask === undefined || !exchange.req.complete || exchange.route?.operations !== undefined) return

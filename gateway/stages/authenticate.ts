@@ -38,10 +38,9 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 })
 
 /**
- * Authenticates the caller by the methods that the route accepts. A presented credential must be valid, also where `none`
- * is accepted. A credential in the request takes precedence over the certificate of the connection. Waits only for
- * signing keys, for a token not seen before, or for the body of a webhook. On a route in shadow mode a caller who is not
- * proved continues as nobody. Writes `principal` and `bufferedBody`.
+ * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted;
+ * one in the request comes before the certificate of the connection. Waits for signing keys, a new token, or the body of a
+ * webhook. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,
@@ -72,10 +71,9 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
   return accepted.has('none') ? undefined : refuseMissing(gateway, accepted)
 }
 
-/** The last Authorization value of each connection. */
 const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
 
-/** Connections repeat their token, and comparing is cheaper than parsing and hashing. */
+/** Connections repeat their token: comparing is cheaper than parsing and hashing. */
 function presentedToken(
   { verifier }: Gateway,
   { req: { socket }, headers: { authorization: value } }: Exchange,

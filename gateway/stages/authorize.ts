@@ -7,14 +7,11 @@ import { missingScope, type Principal } from '../principal.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 
-/**
- * Checks that the caller holds every scope of one of the route's sets (RFC 6750 section 3.1), and that the user was authenticated
- * as the route asks for (RFC 9470). In shadow mode nobody is refused.
- */
+/** Checks scopes (RFC 6750 section 3.1) and the authentication of the user (RFC 9470). In shadow mode nobody is refused. */
 export function authorize(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = refuseScope(exchange) ?? refuseAuthentication(gateway, exchange)
   if (refused === undefined || exchange.route?.isShadow !== true) return refused
-  // Nobody is proved: that was reported already, and nobody has scopes.
+  // That nobody is proved was reported already.
   return exchange.principal === undefined ? undefined : overlook(gateway, exchange, refused)
 }
 
@@ -32,7 +29,6 @@ function refuseScope({ route, principal, headers }: Exchange): Refusal | undefin
   })
 }
 
-/** Checks how and when the user was authenticated, where the route says so. */
 export function refuseAuthentication(
   gateway: Gateway,
   { route, principal, headers }: Exchange,

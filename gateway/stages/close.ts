@@ -6,12 +6,10 @@ import { recordAtEnd } from './record.ts'
 import { releasePermit } from './take-permit.ts'
 
 /**
- * Ends an exchange, exactly once: API_RESPONSE, metrics, in-flight, spans. It runs before the last byte of a response is written
- * to the socket, so that every response that a client has seen is in the trail. While the record is not committed, the
- * rest of the response is held back.
+ * Ends an exchange, exactly once, before the last byte of a response is written: every response that a client has seen is in
+ * the trail.
  *
- * @param statusCode status of the response; 499 when the client disconnected; 408, 502 or 504 when a response that had
- * begun was broken off.
+ * @param statusCode 499 when the client disconnected; 408, 502 or 504 when a response that had begun was broken off
  */
 export function close(gateway: Gateway, exchange: Exchange, statusCode: number): void {
   if (exchange.closed) return
@@ -32,10 +30,7 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.trace !== undefined) gateway.tracer?.finish(exchange.trace, exchange, statusCode)
 }
 
-/**
- * The record is not committed yet, or could not be written, so a crash would lose it. The response waits until it is written,
- * and is broken off when that takes too long.
- */
+/** A crash would lose the record. The response waits until it is written, and is broken off when that takes too long. */
 function holdBack({ trail }: Gateway, { req, res }: Exchange, commit: Commit | undefined): void {
   if (!req.socket.writable) return
   const release = res.hold()

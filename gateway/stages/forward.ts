@@ -12,18 +12,18 @@ import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
 
-/** Sends an admitted request upstream and passes the response back, streamed both ways. */
+/** Sends an admitted request upstream and the response back, streamed both ways. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
-  // First, because only this can throw, and nothing has been sent yet.
+  // Only this can throw, and nothing has been sent yet.
   const { common, fields } = upstreamFields(gateway, exchange)
-  // What the client says is not enough: a service of HTTP/1.1 answers no calls.
+  // A service of HTTP/1.1 answers no calls.
   const isCall = route.client.speaksHttp2 && isGrpc(req)
   // Until its response says otherwise.
   if (isCall) exchange.grpcStatus = UNKNOWN
   const hasBody = headers.hasBody && (isCall || !isEndedEmpty(exchange))
-  // RFC 9110 section 10.1.1: 100 (Continue) only with a body, and never to HTTP/1.0.
+  // RFC 9110 section 10.1.1: never to HTTP/1.0.
   const unread = hasBody && exchange.bufferedBody === undefined
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs
@@ -68,10 +68,7 @@ function targetOf({ path, query, route, req }: Exchange): string {
   return (sending.rewrite === undefined ? path : rewrittenPath(sending.rewrite, path)) + query
 }
 
-/**
- * The end has come, and no byte before it. Over HTTP/2 an empty frame may end a GET, and many services refuse one with a body. Calls of
- * gRPC need that frame; trailers need a body.
- */
+/** Over HTTP/2 an empty frame may end a GET; many services refuse one with a body. Calls of gRPC and trailers need a body. */
 function isEndedEmpty({ req }: Exchange): boolean {
   return req.complete && req.body?.isEmpty === true && req.trailers.length === 0
 }

@@ -5,9 +5,8 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { readPath } from './admit.ts'
 
 /**
- * Refuses an address that sends more requests than `addressRate` allows. It comes before `admit`, so that requests with a bad
- * target or framing count too. Unreadable requests do not count: they end their connection, and do not tell which client
- * behind a proxy sent them. Off unless configured.
+ * Refuses an address that sends more than `addressRate` allows, before `admit`, so that bad requests count too. Unreadable
+ * ones end their connection and do not tell which client behind a proxy sent them, so they do not count.
  */
 export function limitAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const { addressRate, steadyClock } = gateway

@@ -7,10 +7,7 @@ import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 
-/**
- * Counts the request against the matching row of the limit table. Waits only for the shared store, if there is one. Writes
- * `limitHeaders`.
- */
+/** Counts the request against its row. Waits for the shared store, if there is one. Writes `limitHeaders`. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRefusal {
   const { limiter } = gateway
   const pending = exchange.pendingTake
@@ -32,7 +29,7 @@ function whenTaken(
   return { whenKnown: (run) => pending.whenKnown(() => run(decideLate(gateway, exchange, pending))) }
 }
 
-/** Returns what `decide` throws: other requests wait for the same reply of the store. */
+/** Returns what `decide` throws: other requests wait for the same reply. */
 function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake): Refusal | Error | undefined {
   try {
     return decide(gateway, exchange, pending.policy, pending.take as Take)

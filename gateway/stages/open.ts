@@ -7,10 +7,9 @@ import { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { close } from './close.ts'
 
-/** Audit status when the client disconnects before the response is complete. */
 const CLIENT_GONE = 499
 
-/** Begins an exchange: request id, clock, address, and the hook that closes it when the client disconnects. */
+/** Begins an exchange, and ends it when the client disconnects. */
 export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   const { req, res, upgrade } = arrival
   const { headers } = req
@@ -39,10 +38,9 @@ export function open(gateway: Gateway, arrival: ReceivedRequest): Exchange {
   return exchange
 }
 
-/** Ends an exchange whose client has disconnected, unless it has ended already. */
 export function closeAbandoned(gateway: Gateway, exchange: Exchange): void {
   if (exchange.closed) {
-    // All of an announced body may have come from an upstream that does not end its stream.
+    // An upstream may send all of an announced body and not end its stream.
     exchange.forwarding?.abort()
     return
   }

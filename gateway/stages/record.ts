@@ -5,11 +5,10 @@ import type { Gateway } from '../gateway.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 import { recordedTraceId } from '../tracing/trace.ts'
 
-/** Requests without a route are recorded in few bytes: no limit applies to them. */
+/** No limit applies to them. */
 const UNROUTED_PATH_CHARS = 256
 const UNROUTED_USER_AGENT_CHARS = 128
 
-/** A record whose commit is still pending. */
 export class PendingRecord implements PendingRefusal {
   readonly #commit: Commit
   readonly #exchange: Exchange
@@ -19,7 +18,6 @@ export class PendingRecord implements PendingRefusal {
     this.#exchange = exchange
   }
 
-  /** @param run called once, with a refusal when the record is not in the trail. */
   whenKnown(run: (refused: Refusal | undefined) => void): void {
     this.#commit.whenDone((error) => {
       // Without API_REQUEST in the trail there must be no API_RESPONSE.
@@ -33,8 +31,8 @@ export class PendingRecord implements PendingRefusal {
 }
 
 /**
- * Writes API_REQUEST to the audit trail; a request that cannot be recorded is refused. `userId` names the user, `clientId` the
- * app that acts for the user, or the machine client. Writes `recordedPath` and `requestLine`. Waits until the record is as durable as configured.
+ * Writes API_REQUEST and waits until it is as durable as configured; without it a request is refused. Writes `recordedPath`
+ * and `requestLine`.
  */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const outcome = append(gateway, exchange)
@@ -42,12 +40,9 @@ export function record(gateway: Gateway, exchange: Exchange): Refusal | undefine
   return outcome && new PendingRecord(outcome, exchange)
 }
 
-/**
- * The same for an exchange that ends now: it need not wait, because its response is sent only after both records are
- * written.
- */
+/** For an exchange that ends now: its response waits for both records. */
 export function recordAtEnd(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  // It is counted as refused already, and has been refused for that.
+  // It was refused for that already.
   if (exchange.recordFailed) return undefined
   const outcome = append(gateway, exchange)
   return outcome instanceof Error ? unavailable(outcome) : undefined
@@ -74,7 +69,7 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
     gatewayId: exchange.gatewayId,
   })
   const outcome = gateway.trail.append(line)
-  // Also before the commit: a client that disconnects meanwhile ends the exchange, which needs its API_RESPONSE.
+  // A client that disconnects before the commit ends the exchange, which needs its API_RESPONSE.
   if (outcome instanceof Error) exchange.recordFailed = true
   else exchange.requestLine = line
   return outcome

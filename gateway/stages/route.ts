@@ -12,7 +12,7 @@ const NOT_REWRITABLE = refusal('invalid_target', {
     'A part of the path is only a dot, a piece of an octet, or cut off by a semicolon or an encoded slash.',
 })
 
-/** What of an exchange the stage needs: `countersign explain route` asks it about requests that nobody has sent. */
+/** `countersign explain route` asks about requests that nobody has sent. */
 export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
   readonly headers: Pick<Exchange['headers'], 'contentLength' | 'oddNames'>
   readonly req: Pick<Exchange['req'], 'fields' | 'target'>
@@ -21,9 +21,8 @@ export type RoutedExchange = Pick<Exchange, 'path' | 'method' | 'route'> & {
 type RoutingGateway = Pick<Gateway, 'routes'> & Parameters<typeof checkLeniency>[0]
 
 /**
- * Finds the row that governs the exchange; without one nothing is forwarded. A path that differs from a more specific
- * row only in letter case or a closing slash is refused too: an upstream that takes both for the same would otherwise
- * be reached under the wrong row. Writes `route`.
+ * Finds the row that governs the exchange. A path that differs from a more specific row only in letter case or a closing
+ * slash is refused: an upstream may take both for the same. Writes `route`.
  */
 export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusal | undefined {
   const entry = gateway.routes.find(exchange.path)
@@ -43,7 +42,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined
 }
 
-/** The row that a preflight asks about, if that row answers preflights; one that has OPTIONS itself does not stand before it. */
+/** A row that has OPTIONS itself does not stand before the one that answers the preflight. */
 function rowOfPreflight(
   entry: PathEntry<ServedRoute>,
   { method, req }: RoutedExchange,

@@ -4,14 +4,13 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 
-/** The last permit is taken, or the caller has its fair share already. */
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'] })
 const GROUP_OVERLOADED = refusal('overloaded', {
   headers: ['Retry-After', '1'],
   cause: 'maxInFlight of the upstream group',
 })
 
-/** Takes an upstream permit, and one of the group if it has a bound, until the exchange is closed. Writes `permitHolder`. */
+/** Takes an upstream permit, and one of the group if it has a bound. Writes `permitHolder`. */
 export function takePermit(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const { network } = exchange.req
   const named = namedNetwork(gateway, exchange)
@@ -26,13 +25,12 @@ export function takePermit(gateway: Gateway, exchange: Exchange): Refusal | unde
   return undefined
 }
 
-/** Gives back what `takePermit` took. */
 export function releasePermit({ load }: Gateway, { route }: Exchange, holder: string): void {
   load.permits.release(holder)
   route?.permits?.release(holder)
 }
 
-/** Network of the client that a trusted proxy names; undefined without one. */
+/** Named by a trusted proxy. */
 function namedNetwork(
   { settings }: Gateway,
   { address, peer, viaTrustedProxy }: Exchange,

@@ -1,6 +1,6 @@
 import type { Field } from '../edge/syntax/field.ts'
 
-/** Fields that several requests have in common, so that what is written of them is made once. Immutable. */
+/** What is written of the fields that several requests have in common is made once. Immutable. */
 export class CommonFields {
   readonly fields: readonly Field[]
   #written: WrittenFields | undefined = undefined
@@ -21,12 +21,12 @@ export class CommonFields {
   }
 }
 
-/** V8 keeps a text that was added up as its parts, and would put them together anew for each further request. */
+/** V8 keeps a sum of texts as its parts, and would put them together for each request. */
 function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
 
-/** Fields that belong to the connection: only outgoing-head.ts writes them. */
+/** Only outgoing-head.ts writes these. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -36,7 +36,7 @@ const REFUSED: ReadonlySet<string> = new Set([
   'upgrade',
 ])
 
-/** Fields of a request as they are written, without the two that it is framed and routed by. */
+/** Without the two that a request is framed and routed by. */
 export interface WrittenFields {
   /** Each with its CR LF. */
   readonly lines: string
@@ -44,7 +44,7 @@ export interface WrittenFields {
   readonly contentLength: string | undefined
 }
 
-/** @throws TypeError when they cannot be sent; the message names the reason. */
+/** @throws TypeError when they cannot be sent */
 export function writtenFields(fields: readonly Field[]): WrittenFields {
   let lines = ''
   let host: string | undefined
@@ -58,7 +58,7 @@ export function writtenFields(fields: readonly Field[]): WrittenFields {
   return { lines, host, contentLength }
 }
 
-/** @throws TypeError when both are there. */
+/** @throws TypeError when both are there */
 export function theOnly(
   name: string,
   one: string | undefined,

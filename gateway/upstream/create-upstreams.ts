@@ -13,7 +13,6 @@ import type { UpstreamCall, UpstreamRequest, UpstreamResponse, UpstreamTarget } 
 
 type Exchange = UpstreamCall & { begin(): void }
 
-/** Sends requests to the upstreams of one group. */
 export class UpstreamClient {
   readonly state: ClientState<Pool<Timed>>
   /** Trailers and calls that last can pass. */
@@ -31,7 +30,6 @@ export class UpstreamClient {
     this.#exchangeOf = exchangeOf
   }
 
-  /** The upstreams, with what is known of each. */
   get targets(): readonly UpstreamTarget[] {
     return this.state.choice.origins
   }
@@ -44,8 +42,8 @@ export class UpstreamClient {
   }
 
   /**
-   * New requests go to the successor, which `createUpstreams` made from this client. Connections to upstreams that it does not
-   * have are closed: idle ones at once, the others when their exchange ends. Earlier requests still go through this client.
+   * New requests go to the successor, which `createUpstreams` made from this client. Other connections are closed: idle ones
+   * at once, the rest when their exchange ends. Earlier requests still go through this client.
    */
   handOver(successor: UpstreamClient, bounds: PoolBounds): void {
     const kept = new Set(successor.state.choice.origins.map(({ pool }) => pool))
@@ -55,7 +53,7 @@ export class UpstreamClient {
     }
   }
 
-  /** Hands over to nobody: earlier requests still go through this client. */
+  /** Earlier requests still go through this client. */
   retire(): void {
     for (const { pool } of this.state.choice.origins) void pool.close()
   }
@@ -70,12 +68,10 @@ export class UpstreamClient {
 }
 
 /**
- * The client for all configured upstreams: HTTP/1.1 over TCP, TLS or a Unix socket, or HTTP/2 over TCP or TLS. A request that
- * finds every connection in use fails at once as `unreachable`.
+ * Makes the client for all upstreams of a group. A request that finds every connection in use fails at once as `unreachable`.
  *
- * @param before a client of other options. Upstreams that it has too keep their connections and their health. It is not
- * changed until it hands over.
- * @throws TypeError when a URL is not valid, or there is none, or both versions are among them.
+ * @param before upstreams that it has too keep connections and health. It is not changed until it hands over.
+ * @throws TypeError for a URL that is not valid, for none, or for both versions of HTTP
  */
 export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {
   const addresses = options.urls.map(parseAddress)
@@ -92,7 +88,7 @@ export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClie
 }
 
 interface StateSources<OwnPool> {
-  /** The state of a client before, with pools of the same kind. */
+  /** With pools of the same kind. */
   readonly known: ClientState<unknown> | undefined
   readonly Pool: new (options: PoolOptions) => OwnPool
 }

@@ -4,16 +4,16 @@ import type { Health } from './balancing/health.ts'
 import type { UpstreamClient } from './create-upstreams.ts'
 import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
-/** The body of a good check is read so far, so that its connection can be used for the next. */
+/** A longer body is not read to its end, so its connection is not used again. */
 const MAX_BODY_BYTES = 64 * 1024
-/** The first check comes within this time, but not all at once. */
+/** The first checks come within this time, but not all at once. */
 const FIRST_MS = 1000
-/** Intervals differ by up to a tenth, so that gateways do not check in step. */
+/** Gateways do not check in step. */
 const JITTER = 0.1
 
-/** Time and chance, for tests to give their own. */
+/** For tests to give their own. */
 export interface CheckTimers {
-  /** @returns takes it back. */
+  /** @returns takes it back */
   after(ms: number, run: () => void): () => void
   /** From 0 up to 1. */
   random(): number
@@ -22,22 +22,20 @@ export interface CheckTimers {
 interface HealthCheckOptions {
   readonly url: string
   readonly settings: HealthCheckSettings
-  /** Sent with each check; the only credential that is. */
+  /** The only credential that is sent. */
   readonly upstreamSecret: Field | undefined
   readonly health: Health
-  /** A client of its own, to this target only. */
+  /** To this target only. */
   readonly client: Pick<UpstreamClient, 'send' | 'close'>
   readonly timers: CheckTimers
-  /** Called when the checks find it down, or up again. @param cause of the last one that was bad */
+  /** @param cause of the last check that was bad */
   readonly onChange: (isUp: boolean, cause: string) => void
 }
 
 /**
- * Checks one target at intervals: a GET request, judged by the status of its response, which must come in time. A redirect
- * is a status like others. Only one check is under way at a time.
- *
- * A target begins as up. After `unhealthyAfter` bad checks in a row it is down, after `healthyAfter` good ones up. A good
- * check also ends the back-off of the passive rules, because it was connected to; nothing else of them.
+ * Checks one target at intervals by a GET, whose response must come in time. After `unhealthyAfter` bad checks in a row a
+ * target is down, after `healthyAfter` good ones up. A good check also ends the back-off of the passive rules, because it was
+ * connected to.
  */
 export class HealthCheck {
   readonly #options: HealthCheckOptions

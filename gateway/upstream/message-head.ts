@@ -1,7 +1,7 @@
 import { isToken, withoutSpaceAround } from '../edge/syntax/characters.ts'
 import type { Field } from '../edge/syntax/field.ts'
 
-/** A status code that RFC 9110 section 15 defines a class for. */
+/** RFC 9110 section 15. */
 export function isStatus(status: number): boolean {
   return status >= 100 && status <= 599
 }
@@ -9,10 +9,9 @@ export function isStatus(status: number): boolean {
 /** For the head, and again for the trailers. */
 export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
-/** Interim responses before one final response. */
 export const MAX_INTERIM = 32
 
-/** Whether a 101 switches to the requested protocol and no other (RFC 9110 section 7.8). */
+/** Whether a 101 switches to this protocol and no other (RFC 9110 section 7.8). */
 export function switchesTo(protocol: string, fields: readonly Field[]): boolean {
   let switched: string | undefined
   for (const { lower, value } of fields) {
@@ -23,14 +22,13 @@ export function switchesTo(protocol: string, fields: readonly Field[]): boolean 
   return switched === protocol.toLowerCase()
 }
 
-/** White space would let two readers see two different targets. Bytes above ASCII are sent unchanged. */
+/** White space would let two readers see two targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/
 
 /**
- * Checks what an upstream is sent as method and target, in HTTP/1.1 and in HTTP/2: a token, and a target in origin form (RFC 9112
- * section 3.2.1).
+ * Checks method and target for both versions of HTTP: a token, and origin form (RFC 9112 section 3.2.1).
  *
- * @throws TypeError that says what is wrong.
+ * @throws TypeError that says what is wrong
  */
 export function checkRequestLine(method: string, target: string): void {
   if (!isToken(method)) throw new TypeError('a method that is not a token')

@@ -4,7 +4,7 @@ import type { UpstreamTls } from './upstream-tls.ts'
 
 const TCP_KEEP_ALIVE_MS = 60_000
 
-/** No connection was made, so nothing was sent. */
+/** Nothing was sent. */
 export class ConnectError extends Error {
   readonly code: 'UPSTREAM_CONNECT' | 'UPSTREAM_CONNECT_TIMEOUT'
 
@@ -16,20 +16,20 @@ export class ConnectError extends Error {
 
 export interface ConnectionTarget {
   readonly address: Address
-  /** TLS options of an `https://` address; undefined for others. */
+  /** Undefined without TLS. */
   readonly tls: UpstreamTls | undefined
   readonly connectMs: number
 }
 
-/** Gets exactly one of the two calls, once, after `openConnection` has returned. */
+/** Exactly one is called, once, after `openConnection` has returned. */
 interface ConnectionOpening {
-  /** Reads into this buffer instead of a stream, if given. */
+  /** Reads into this buffer instead of a stream. */
   readonly onread?: OnReadOpts
   connected(socket: Socket): void
   failed(error: ConnectError): void
 }
 
-/** Opens a connection. With TLS it is connected when the handshake is done. Destroy the returned socket to give up. */
+/** Opens a connection; with TLS until the handshake is done. Destroy the returned socket to give up. */
 export function openConnection(target: ConnectionTarget, opening: ConnectionOpening): Socket {
   const { address, tls, connectMs } = target
   const { host, port, socketPath } = address

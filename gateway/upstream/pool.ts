@@ -18,7 +18,6 @@ export interface PoolOptions extends PoolBounds {
   readonly deadlines: Deadlines
 }
 
-/** The connections to one upstream. */
 export abstract class Pool<Connection extends Timed> implements ConnectionTarget {
   readonly address: Address
   readonly tls: UpstreamTls | undefined
@@ -27,7 +26,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   protected maxConnections: number
   protected readonly health: Health
   protected readonly deadlines: Deadlines
-  /** Sockets that are not closed. */
+  /** Not closed. */
   #sockets = 0
   #closing: (() => void) | undefined = undefined
 
@@ -41,17 +40,13 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
     this.deadlines = options.deadlines
   }
 
-  /**
-   * @param fresh prefer a new connection to an idle one.
-   * @param nowMs the clock.
-   * @returns undefined when all connections are in use.
-   */
+  /** @param fresh prefer a new connection to an idle one @returns undefined when all are in use */
   abstract lease(fresh: boolean, nowMs: number): Connection | undefined
 
-  /** Takes no more exchanges: closes idle connections at once and the others when they are free. */
+  /** Closes idle connections at once and the others when they are free. */
   protected abstract retireAll(): void
 
-  /** Changes its bounds, for connections that are made from now on. */
+  /** For connections that are made from now on. */
   bound({ connectMs, maxConnections }: PoolBounds): void {
     this.connectMs = connectMs
     this.maxConnections = maxConnections

@@ -14,7 +14,7 @@ const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are b
 export const NEVER = Number.POSITIVE_INFINITY
 const NONE_TRIED: readonly never[] = []
 
-/** What all exchanges of an upstream client share. Times in milliseconds. */
+/** Times in milliseconds. */
 export interface ClientState<OwnPool> {
   readonly clock: () => number
   readonly headersMs: number
@@ -27,8 +27,8 @@ export interface ClientState<OwnPool> {
 }
 
 /**
- * One request and its response, retried on another connection where that is safe. The same object is the call that the
- * sender holds and what its connection reports to: one allocation for each request.
+ * One request and its response, retried where that is safe. It is the call that the sender holds and what its connection
+ * reports to: one allocation for each request.
  */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
@@ -40,18 +40,16 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   protected readonly request: UpstreamRequest
   protected readonly response: UpstreamResponse
   protected connection: Connection | undefined = undefined
-  /** For the upstream to take the body, send its head or the next piece; NEVER while it is not its turn. */
+  /** NEVER while it is not the upstream's turn. */
   protected idleDeadlineMs = NEVER
   protected nowMs: number
   protected headReceived = false
-  /** Complete, failed, upgraded or aborted: the response gets no further calls. */
+  /** The response gets no further calls. */
   protected over = false
   readonly #totalDeadlineMs: number
-  /** Upstreams that could not be connected to. */
   #tried: readonly Origin<OwnPool>[] = NONE_TRIED
   #retried = false
   #isPaused = false
-  /** Retries of the group's budget so far. */
   #resends = 0
   #awaitsResend = false
   /** Responded with what the last retry is for: it is asked again only when there is no other. */
@@ -66,13 +64,11 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
   }
 
-  /** Writes the head of the request, at first and when its fields have changed. @throws Error when it cannot be sent */
+  /** Also when its fields have changed. @throws Error when it cannot be sent */
   protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
   protected abstract get isSending(): boolean
-  /** The sender of the request body must act next. */
   protected abstract get awaitsSender(): boolean
-  /** Detaches from the connection and closes it. */
   protected abstract dropConnection(): void
 
   get upstream(): string {
@@ -99,7 +95,6 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     process.nextTick(continueReading, this)
   }
 
-  /** @returns whether the response may be read on. */
   continueReading(): boolean {
     if (this.over || this.#isPaused) return false
     this.idleDeadlineMs = this.state.clock() + this.request.idleMs
@@ -130,7 +125,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return stepTimeout({ headReceived, sending, awaitsSender, headersMs, idleMs: this.request.idleMs })
   }
 
-  /** @param fault the fault when no upstream is left. */
+  /** @param fault reported when no upstream is left */
   protected attempt(fault: UpstreamFault): void {
     this.sent = false
     this.idleDeadlineMs = NEVER
@@ -148,7 +143,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return { kind: 'unavailable', cause: 'every circuit breaker is open', retryAfterMs: waitMs }
   }
 
-  /** A connection to the next upstream that has one free and has not refused a connection yet. */
+  /** From the next upstream that has one free and has not refused a connection yet. */
   #lease(tried: readonly Origin<OwnPool>[]): Connection | undefined {
     const { choice } = this.state
     let skipped = tried
@@ -165,7 +160,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return undefined
   }
 
-  /** The connection could not be made; nothing was sent. Tries another upstream. */
+  /** Nothing was sent: tries another upstream. */
   connectFailed({ code, message }: ConnectError): void {
     const { retries, choice } = this.state
     const kind = code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
@@ -196,7 +191,6 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     } else this.reportFault(fault)
   }
 
-  /** The upstream must send its head now, unless it has. */
   protected awaitHead(): void {
     if (!this.headReceived) this.idleDeadlineMs = this.state.clock() + this.state.headersMs
   }
@@ -222,7 +216,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   interim(status: number, fields: readonly Field[]): void {
-    // The gateway itself asks for 100 where it does.
+    // The gateway itself asks for 100.
     if (status !== 100) this.response.information(status, fields)
   }
 
@@ -234,7 +228,6 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.head(status, fields)
   }
 
-  /** Drops the response and sends the request again, where the group's retries allow it. */
   #isSentAgain(retries: RetryBudget, status: number, fields: readonly Field[]): boolean {
     // The end of a session must not be lost with its response.
     const isUnwanted = retries.covers(status) && revokedSessions(fields).length === 0
@@ -261,7 +254,6 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.state.retries?.over(outcome)
   }
 
-  /** @returns `false` to pause. */
   data(piece: Buffer, nowMs: number): boolean {
     this.idleDeadlineMs = nowMs + this.request.idleMs
     if (this.response.data(piece)) return true
@@ -280,7 +272,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** The upstream has switched protocols: there is no response to await, and a retry has done its work. */
+  /** There is no response to await, and a retry has done its work. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')
@@ -311,7 +303,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.state.deadlines.remove(this)
   }
 
-  /** Leaves the connection without closing it. @returns the connection, if there was one. */
+  /** Leaves the connection without closing it. */
   protected detach(): Connection | undefined {
     const { connection } = this
     if (connection === undefined) return undefined
@@ -325,7 +317,7 @@ function continueReading(exchange: { continueReading(): void }): void {
   exchange.continueReading()
 }
 
-/** Who must act next: the upstream, the receiver of its response, or the sender of the request body. Nobody: it is coming. */
+/** Who must act next. Nobody: the response is coming. */
 type WaitedFor = 'upstream' | 'receiver' | 'sender' | 'nobody'
 
 const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent', nobody: 'timeout' } as const
@@ -336,7 +328,7 @@ const WORDS = {
   nobody: 'the response was still coming',
 } as const
 
-/** The total time ran out: blames the side that had to act next. */
+/** Blames the side that had to act next. */
 function totalTimeout(
   { totalMs, isTotalOfClient }: Pick<UpstreamRequest, 'totalMs' | 'isTotalOfClient'>,
   waitedFor: WaitedFor,
@@ -348,12 +340,11 @@ function totalTimeout(
     : { kind, cause }
 }
 
-/** One step of the exchange took too long: blames the upstream, unless the body is missing that it may need to go on. */
+/** Blames the upstream, unless the body is missing that it may need to go on. */
 export function stepTimeout(step: {
   readonly headReceived: boolean
-  /** The request body is still being sent. */
   readonly sending: boolean
-  /** All that has come of it has been taken. */
+  /** All of it that has come has been taken. */
   readonly awaitsSender: boolean
   readonly headersMs: number
   readonly idleMs: number

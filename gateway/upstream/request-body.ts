@@ -2,15 +2,15 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** Methods that give a body its meaning: a service that accepts such a request has read it. */
+/** A service that accepts such a request has read its body. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
- * Reads a body at once when all of it has arrived, as is so for most requests: a buffer costs
- * less than a stream. The source still emits `end` and `close`.
+ * Reads a body at once when all of it has arrived: a buffer costs less than a stream. The source still emits `end` and
+ * `close`.
  *
- * @param bytes its announced length; undefined when not known.
- * @returns undefined when not all of it has arrived; the source is untouched.
+ * @param bytes its announced length
+ * @returns undefined when not all has arrived; the source is untouched
  */
 export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
@@ -22,54 +22,47 @@ export function takeWhole(source: Readable, bytes: number | undefined): Buffer |
   return body ?? undefined
 }
 
-/** @returns undefined when there is none. */
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {
   const length = valueIn(common?.fields ?? [], 'content-length') ?? valueIn(fields, 'content-length')
   return length === undefined ? undefined : Number(length)
 }
 
 /**
- * Whether a service may leave the request body unread whatever it responds, because the body has no meaning for this
- * method (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5). A careless service parses the unread rest as the next request, and
- * its response would go to another caller. So this request must be the last of its connection.
+ * Whether a service may leave the body unread, because it has no meaning for this method (RFC 9110 sections 9.3.1, 9.3.2,
+ * 9.3.5). A careless service would parse the rest as the next request, and respond to another caller.
  */
 export function mayLeaveBody(method: string, hasBody: boolean): boolean {
   return hasBody && !METHODS_WITH_BODY.has(method)
 }
 
-/** Whether the status proves that the body was read. A service may refuse a request after its head alone. */
+/** A service may refuse a request after its head alone. */
 export function hasReadBody(method: string, status: number): boolean {
   return METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
 }
 
-/** The exchange whose body is sent. Unless the body is stopped, it gets either `bodySent` or `bodyFailed`, once. */
+/** Unless the body is stopped, either `bodySent` or `bodyFailed` is called, once. */
 export interface BodySender {
   bodyPassed(): void
-  /** The connection takes no more for now. */
   bodyHeldBack(): void
-  /** The connection takes more again. */
   bodyTaken(): void
-  /** The last byte has been handed to the connection. */
   bodySent(): void
   bodyFailed(cause: string): void
 }
 
 /**
- * Streams a downstream body to an upstream, as fast as that takes it. The source is never destroyed here, only paused:
- * its connection is still needed for the response. A body that breaks off, or does not have the length it announced, is
- * never sent as complete (RFC 9112 section 8).
+ * Streams a downstream body to an upstream. The source is only paused, never destroyed: its connection is needed for the
+ * response. A body that breaks off, or has another length than announced, is never sent as complete (RFC 9112 section 8).
  */
 export abstract class StreamedBody<To extends Writable> {
   protected readonly source: Readable
   protected readonly to: To
   protected readonly sender: BodySender
-  /** Bytes still to come; undefined: not known. */
+  /** Undefined: not known. */
   protected left: number | undefined
-  /** The upstream takes no more for now; otherwise the source is waited for. */
+  /** Otherwise the source is waited for. */
   heldBack = false
   protected isOver = false
 
-  /** @param bytes its length; undefined: not known. */
   constructor(
     source: Readable,
     bytes: number | undefined,
@@ -81,9 +74,8 @@ export abstract class StreamedBody<To extends Writable> {
     this.sender = to.sender
   }
 
-  /** @returns whether more may follow at once */
   protected abstract write(piece: Buffer): boolean
-  /** All has been written: calls `detach`, and tells the sender. */
+  /** Calls `detach`, and tells the sender. */
   protected abstract finish(): void
 
   start(): void {
@@ -100,7 +92,7 @@ export abstract class StreamedBody<To extends Writable> {
     source.resume()
   }
 
-  /** Stops sending and leaves the source paused. */
+  /** Leaves the source paused. */
   stop(): void {
     if (this.isOver) return
     this.detach()

@@ -1,20 +1,19 @@
 export interface Address {
-  /** As configured; used in metrics and messages. */
+  /** As configured. */
   readonly url: string
   readonly secure: boolean
-  /** HTTP/2: with prior knowledge, or with TLS by ALPN. */
+  /** With prior knowledge, or with TLS by ALPN. */
   readonly isHttp2: boolean
-  /** Name or IP address (IPv6 without brackets); empty for a Unix socket. */
+  /** IPv6 without brackets; empty for a Unix socket. */
   readonly host: string
   readonly port: number
-  /** Path of a Unix socket, else undefined. */
   readonly socketPath: string | undefined
 }
 
 /**
- * Reads `http://host[:port]`, `https://host[:port]`, `h2c://host[:port]`, `h2://host[:port]` or `unix:/path.sock`.
+ * Reads `http://host[:port]`, `https://…`, `h2c://…`, `h2://…` or `unix:/path.sock`.
  *
- * @throws TypeError that names the URL and the fault.
+ * @throws TypeError that names the URL and the fault
  */
 export function parseAddress(url: string): Address {
   if (url.startsWith('unix:')) {
@@ -44,7 +43,7 @@ export function parseAddress(url: string): Address {
   }
 }
 
-/** Host of an upstream as configured, with its port unless that is the default of its scheme; a Unix socket has none. */
+/** With its port unless that is the default. */
 export function hostOf(url: string): string {
   return url.startsWith('unix:')
     ? 'localhost'

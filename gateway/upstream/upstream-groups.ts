@@ -14,7 +14,7 @@ import type { PoolBounds } from './pool.ts'
 import { UpstreamPermits } from './upstream-permits.ts'
 import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
-/** What is told of groups, each change once. */
+/** Each change once. */
 export interface GroupObserver {
   onHealth(group: string, upstream: string, healthy: boolean): void
   onCheck(group: string, upstream: string, check: { readonly isUp: boolean; readonly cause: string }): void
@@ -24,7 +24,7 @@ export interface GroupObserver {
 
 export interface GroupsOptions extends PoolBounds {
   readonly groups: readonly UpstreamGroup[]
-  /** What the files of their TLS hold, by name. */
+  /** By the name of the group. */
   readonly tls: UpstreamTlsFiles
   readonly headersMs: number
   /** Monotonic. */
@@ -35,7 +35,6 @@ export interface GroupsOptions extends PoolBounds {
   readonly timers?: CheckTimers
 }
 
-/** One upstream of a group, for those who watch it. */
 export interface GroupTarget {
   readonly group: string
   readonly url: string
@@ -58,18 +57,17 @@ const TIMERS: CheckTimers = {
   random: Math.random,
 }
 
-/** The clients of all groups, by name, and the health checks of their targets. */
+/** The clients of all groups and the health checks of their targets. */
 export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
-  /** Permits of the groups with a bound. */
   readonly #permits = new Map<string, UpstreamPermits>()
-  /** By what they judge. Begun by `start`. */
+  /** By what they judge. */
   readonly #checks = new Map<Health, Checked>()
 
   /**
-   * @param before groups of other settings. Targets that a group of the same name has too keep connections, health and
-   * checks. It is not changed until it hands over.
+   * @param before targets that a group of the same name has too keep connections, health and checks. It is not changed until
+   * it hands over
    */
   constructor(options: GroupsOptions, before?: UpstreamGroups) {
     this.#options = options
@@ -110,7 +108,7 @@ export class UpstreamGroups {
     }
   }
 
-  /** New requests go to the successor, which was made from these. */
+  /** The successor was made from these. */
   handOver(successor: UpstreamGroups): void {
     for (const [name, client] of this.#clients) {
       const next = successor.#clients.get(name)
@@ -177,7 +175,6 @@ export class UpstreamGroups {
   }
 }
 
-/** Undefined: what Node trusts. */
 function termsOf({ name, tls }: UpstreamGroup, { tls: files }: GroupsOptions): UpstreamTlsTerms | undefined {
   if (tls === undefined) return undefined
   const { serverName, minVersion, maxVersion } = tls

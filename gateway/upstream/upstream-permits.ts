@@ -1,15 +1,14 @@
 import { isOverShare } from '../edge/rules/fair-share.ts'
 
 /**
- * Limits the exchanges that use all upstreams, or one group of them, at a time. When few permits are left, a caller that holds
- * more than its share is refused and others are not.
+ * Limits the exchanges that use all upstreams, or one group, at a time. When few permits are left, a caller with more than
+ * its share is refused and others are not.
  */
 export class UpstreamPermits {
   readonly #held = new Map<string, number>()
   #max: number
   #taken = 0
 
-  /** @param max exchanges at a time */
   constructor(max: number) {
     this.#max = max
   }
@@ -23,15 +22,11 @@ export class UpstreamPermits {
     return this.#taken
   }
 
-  /** Every new caller is refused. */
   get areExhausted(): boolean {
     return this.#taken >= this.#max
   }
 
-  /**
-   * @param isProxy the caller acts for many, so its share is not limited
-   * @returns false when refused
-   */
+  /** @param isProxy it acts for many, so its share is not limited @returns false when refused */
   take(caller: string, isProxy: boolean): boolean {
     const max = this.#max
     const free = max - this.#taken

@@ -9,7 +9,7 @@ import {
 import type { UpstreamTlsSettings } from '../config/upstreams/upstream-group.ts'
 import type { Address } from './upstream-address.ts'
 
-/** What TLS is spoken with; PEM. Plain data. */
+/** PEM. */
 export interface UpstreamTlsTerms {
   /** Undefined: the authorities that Node knows. */
   readonly ca: string | undefined
@@ -22,9 +22,8 @@ export interface UpstreamTlsTerms {
 }
 
 /**
- * TLS with one `https://` or `h2://` upstream. The certificate is verified against the trusted authorities and the upstream's name
- * (RFC 9110 section 4.3.4); nothing can turn that off. Holds what would be costly to make for each connection: the
- * authorities, and the session that the next one resumes (RFC 8446 section 2.2).
+ * Verifies the certificate of an upstream against authorities and name (RFC 9110 section 4.3.4); nothing turns that off.
+ * Holds what is costly: the authorities, and the session that the next connection resumes (RFC 8446 section 2.2).
  */
 export class UpstreamTls {
   readonly #address: Address
@@ -35,12 +34,11 @@ export class UpstreamTls {
   constructor(address: Address, terms: UpstreamTlsTerms | undefined) {
     this.#address = address
     const { ca, cert, key, serverName, minVersion = 'TLSv1.2', maxVersion = 'TLSv1.3' } = terms ?? {}
-    // Server Name Indication takes names only (RFC 6066 section 3); an IP address is verified by `host`.
+    // SNI takes names only (RFC 6066 section 3); `host` verifies an IP address.
     this.#serverName = serverName ?? (isIP(address.host) === 0 ? address.host : undefined)
     this.#context = createSecureContext({ ca, cert, key, minVersion, maxVersion })
   }
 
-  /** Begins a connection and its handshake. */
   connect(onread: OnReadOpts | undefined): TLSSocket {
     const { host, port, isHttp2 } = this.#address
     const options: ConnectionOptions & { readonly onread?: OnReadOpts } = {
@@ -61,7 +59,7 @@ export class UpstreamTls {
     return socket
   }
 
-  /** A connection failed: the next begins with a handshake of its own. */
+  /** The next connection begins with a handshake of its own. */
   forget(): void {
     this.#session = undefined
   }

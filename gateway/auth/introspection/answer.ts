@@ -7,11 +7,11 @@ import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isSessionId } from '../visible-id.ts'
 
-/** The media type of an answer that is signed, without `application/` (RFC 9701 section 5). */
+/** Media type of a signed answer, without `application/` (RFC 9701 section 5). */
 const SIGNED = 'token-introspection+jwt'
-/** How far the `iat` of a signed answer may be from our clock, beside the tolerance of the issuer. */
+/** How far `iat` of a signed answer may be from our clock, beside the tolerance of the issuer. */
 const FRESH_MS = 60_000
-/** The types of RFC 6750 and RFC 9449: other tokens, such as refresh tokens, are not for resource servers. */
+/** RFC 6750 and RFC 9449: other tokens, such as refresh tokens, are not for resource servers. */
 const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
 
 interface Asked {
@@ -20,15 +20,10 @@ interface Asked {
     readonly algorithms: ReadonlySet<Algorithm>
   }
   readonly clientId: string
-  /** Epoch milliseconds. */
   readonly nowMs: number
 }
 
-/**
- * The members of an answer (RFC 7662 section 2.2).
- *
- * @throws Error for a response that is no answer
- */
+/** Reads the members of an answer (RFC 7662 section 2.2). @throws Error for a response that is none */
 export function readAnswer(response: IncomingResponse): JsonObject {
   const { statusCode, body } = response
   if (statusCode !== 200) throw new Error(statusFault(statusCode))
@@ -49,10 +44,9 @@ function statusFault(statusCode: number): string {
 }
 
 /**
- * The members of a signed answer (RFC 9701 section 5): a JWS of the issuer, for this client, made just now. The keys of the
- * issuer are fetched again when it is signed by an unknown one.
+ * Reads a signed answer (RFC 9701 section 5): a JWS of the issuer, for this client, made just now.
  *
- * @throws Error for a response that is no such answer
+ * @throws Error for any other
  */
 export async function readSignedAnswer(
   response: IncomingResponse,
@@ -88,10 +82,7 @@ export async function readSignedAnswer(
   return activeOrNot(answer)
 }
 
-/**
- * True for a response that refuses to tell about this token: it is of a kind that the endpoint does not know, such as a JWT.
- * Any other 400 is a fault of the gateway's settings (RFC 6749 section 5.2).
- */
+/** True for a response that says that the endpoint does not know tokens of this kind. Other 400s are faults of the settings. */
 export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boolean {
   if (statusCode !== 400) return false
   try {
@@ -119,8 +110,8 @@ function activeOrNot(answer: unknown): JsonObject {
 }
 
 /**
- * What is wrong with the kind of token that an active answer is about; undefined for an access token. It must say so: by
- * `token_type`, or by what the dialect requires.
+ * What is wrong with the kind of the token; undefined for an access token: `token_type` says so, or what the dialect
+ * requires.
  */
 export function faultOfAnswer(
   answer: JsonObject,
@@ -136,10 +127,7 @@ export function faultOfAnswer(
     : undefined
 }
 
-/**
- * The answer as the claims of a token. Members that RFC 7662 leaves open get what they mean: no `iss` is this issuer, no `exp`
- * the longest life that is accepted, no user the client itself, and a token without a session is one by its `jti`.
- */
+/** The claims of the token: no `iss` is this issuer, no `exp` the longest life, no user the client, no session the `jti`. */
 export function claimsOfAnswer(
   answer: JsonObject,
   { issuer, tokens }: Pick<ClaimRules, 'issuer' | 'tokens'>,

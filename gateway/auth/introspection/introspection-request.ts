@@ -3,17 +3,16 @@ import { readFile } from 'node:fs/promises'
 import type { IntrospectionSettings } from '../../config/settings.ts'
 import { createSender, type IncomingResponse, type Receiver, type Send } from '../../outgoing/sender.ts'
 
-/** Requests that are under way at a time. */
 export const MAX_CALLS = 64
 const ASSERTION_SECONDS = 60
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 
 /**
- * Makes the function that asks the introspection endpoint about a token (RFC 7662 section 2.1). The gateway proves itself by
- * a secret (RFC 6749 section 2.3.1), an assertion signed by its key (RFC 7523 section 2.2) or a certificate (RFC 8705
- * section 2). The files are read for each request, so that new ones are in force at once.
+ * Makes the function that asks about a token (RFC 7662 section 2.1). The gateway proves itself by a secret (RFC 6749 section
+ * 2.3.1), an assertion (RFC 7523 section 2.2) or a certificate (RFC 8705 section 2). Each request reads the files, so that
+ * new ones are in force at once.
  *
- * @returns throws SendFault, or an Error of node:fs or node:crypto for a file that cannot be used
+ * @returns throws SendFault, or an Error of node:fs or node:crypto
  */
 export function introspectionRequest(
   settings: IntrospectionSettings,
@@ -54,7 +53,7 @@ export function introspectionRequest(
   }
 }
 
-/** @throws Error when it cannot be read, or not before the signal aborts: a file system may hang */
+/** @throws Error when the file cannot be read, or not in time: a file system may hang */
 function readInTime(file: string, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     signal.addEventListener('abort', () => reject(new Error(`${file} was not read in time`)))
@@ -66,16 +65,13 @@ function secretOf(text: string): string {
   return text.replace(/\r?\n$/, '')
 }
 
-/** RFC 6749 section 2.3.1: both parts are encoded as in forms. */
+/** RFC 6749 section 2.3.1. */
 function basic(id: string, secret: string): string {
   const encoded = [id, secret].map((part) => new URLSearchParams({ '': part }).toString().slice(1))
   return `Basic ${Buffer.from(encoded.join(':')).toString('base64')}`
 }
 
-/**
- * A JWT by which the client proves itself (RFC 7523 section 3). Its audience is the issuer. It names no key, because issuers
- * know the key by names of their own.
- */
+/** Makes a JWT for the issuer (RFC 7523 section 3). It names no key, because issuers have names of their own for keys. */
 function assertion(
   pem: string,
   { clientId, issuer }: { readonly clientId: string; readonly issuer: string },
@@ -99,7 +95,6 @@ function base64url(part: object): string {
   return Buffer.from(JSON.stringify(part)).toString('base64url')
 }
 
-/** @throws Error for a key of a kind that no accepted algorithm has */
 function signingOf({ asymmetricKeyType: type, asymmetricKeyDetails }: KeyObject) {
   if (type === 'ec' && asymmetricKeyDetails?.namedCurve === 'prime256v1')
     return { alg: 'ES256', hash: 'sha256', options: { dsaEncoding: 'ieee-p1363' as const } }

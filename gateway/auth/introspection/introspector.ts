@@ -11,57 +11,51 @@ import { type TokenFault, tokenFault, type Verification, type VerifiedToken } fr
 import { claimsOfAnswer, faultOfAnswer, isOfUnsupportedType, readAnswer, readSignedAnswer } from './answer.ts'
 import { introspectionRequest, MAX_CALLS } from './introspection-request.ts'
 
-/** An issuer as far as its answers are checked. */
+/** An issuer as its answers are checked. */
 export interface AskedIssuer extends ClaimRules {
-  /** What its signed answers may be signed by. */
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
 }
 
-/** What came of one question. `breaker_open` and `too_many`: it was not asked. */
+/** The outcome of one question. `breaker_open` and `too_many`: it was not asked. */
 export type IntrospectionOutcome = 'active' | 'inactive' | 'invalid' | 'failed' | 'breaker_open' | 'too_many'
 
 export interface IntrospectorOptions {
   readonly settings: IntrospectionSettings
-  /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Monotonic milliseconds. */
   readonly steadyClock?: () => number
-  /** What the audit trail calls a session. Undefined: nothing. */
   readonly nameSession?: ((session: string) => string) | undefined
   readonly count: (outcome: IntrospectionOutcome) => void
   /** Reports why the endpoint cannot be asked, once while it lasts. */
   readonly onFault: (cause: string) => void
-  /** Asks the endpoint; default: by HTTP. */
+  /** Default: by HTTP. */
   readonly ask?: ReturnType<typeof introspectionRequest>
 }
 
 interface Known {
   readonly verification: VerifiedToken
-  /** Epoch milliseconds. */
   readonly expMs: number
   /** On the steady clock, so that a wall clock that is set back does not keep an answer. */
   readonly freshUntilMs: number
 }
 
 const CACHE_SIZE = 10_000
-/** How long an active token is cached at most that does not say when it expires. */
+/** For active tokens that do not say when they expire. */
 const CACHE_WITHOUT_EXP_MS = 5_000
-/** One network may have so many questions under way, so that its invented tokens leave room for the others. */
+/** Leaves room for others beside the invented tokens of one network. */
 const MAX_CALLS_OF_NETWORK = 16
 const FAILURES_TO_OPEN = 5
-/** Statuses by which an endpoint may refuse one token, such as a very long one. It is there, so it gets no pause. */
+/** An endpoint may refuse one token, such as a very long one, by these. It is there, so it gets no pause. */
 const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
-/** Known for a moment to be refused. It was asked about, so it is not counted as a guess again. */
+/** It was asked about, so it is not counted as a guess again. */
 const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
 
 /**
- * Asks an issuer whether its opaque tokens are active (RFC 7662), and what they permit. Answers are cached for a short time,
- * active ones never beyond `exp`. Simultaneous requests with one token share one question. After five failures in a row the
- * endpoint gets a pause, which doubles up to 30 s. Networks for which it has not failed may ask until it fails for a second
- * one, so that chosen tokens of one caller do not lock out the others.
+ * Asks an issuer whether its opaque tokens are active (RFC 7662). Answers are cached for a short time, never beyond `exp`.
+ * Requests with one token share one question. After five failures in a row the endpoint gets a pause, which doubles up to 30
+ * s. Other networks may ask until it fails for one of them too, so that tokens of one caller do not lock out the others.
  */
 export class Introspector {
   readonly #issuer: AskedIssuer
@@ -70,7 +64,7 @@ export class Introspector {
   readonly #ask: (token: string) => Promise<Parameters<typeof readAnswer>[0]>
   readonly #steadyClock: () => number
   readonly #active: LRUCache<string, Known>
-  /** Until when each token is known to be inactive, or not for us, on the steady clock. */
+  /** When each refusal is forgotten, on the steady clock. */
   readonly #refused: LRUCache<string, number>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #callsOfNetworks = new Map<string, number>()
@@ -91,7 +85,6 @@ export class Introspector {
     this.#refused = new LRUCache({ max: CACHE_SIZE })
   }
 
-  /** The verification of a token that was active a short time ago; undefined for any other. */
   verifyKnown(token: string): VerifiedToken | undefined {
     return this.#known(sha256(token))
   }
@@ -176,7 +169,6 @@ export class Introspector {
     return verification
   }
 
-  /** What the answer permits, by the rules for claims of the issuer. */
   #read(
     answer: JsonObject,
   ):
@@ -215,7 +207,6 @@ export class Introspector {
     this.#pausedUntilMs = Number.NEGATIVE_INFINITY
   }
 
-  /** @param isTrial it was asked although it had failed too often, to try whether it is back */
   #countFailure(network: string, isTrial: boolean): void {
     this.#failuresInRow += 1
     if (this.#failedNetworks.size < 2) this.#failedNetworks.add(network)
@@ -233,10 +224,7 @@ export class Introspector {
   }
 }
 
-/**
- * The rules for claims, as answers need them: the names of RFC 7662 section 2.2 count beside those of the issuer's own tokens. An id is
- * not asked for, because the token itself is one.
- */
+/** The names of RFC 7662 section 2.2 count beside the issuer's own. No id is needed: the token is one. */
 function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   const { tokens } = issuer
   const both = (names: readonly string[], name: string) => [...new Set([...names, name])]
@@ -252,7 +240,7 @@ function rulesForAnswers(issuer: ClaimRules): ClaimRules {
   }
 }
 
-/** Some issuers repeat the token in an answer. That is a secret: neither a name nor a text for the log. */
+/** Some issuers repeat the token in an answer. It is a secret: neither a name nor a text for the log. */
 function withoutToken(answer: JsonObject, token: string): JsonObject {
   const json = JSON.stringify(answer)
   if (!json.includes(token)) return answer

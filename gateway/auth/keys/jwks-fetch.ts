@@ -5,21 +5,16 @@ import { createSender } from '../../outgoing/sender.ts'
 const TIMEOUT_MS = 5_000
 const MAX_DOCUMENT_BYTES = 256 * 1024
 
-/**
- * Fetches a JWK Set (RFC 7517 section 5), by `fetchJson`: keys come only from the configured URL.
- *
- * @param proof a header field that identifies the gateway to the publisher of the keys
- */
+/** Fetches a JWK Set (RFC 7517 section 5). @param proof identifies the gateway to the publisher */
 export function fetchJwks(uri: string, signal: AbortSignal, proof?: Field): Promise<unknown> {
   const accept = 'application/jwk-set+json, application/json'
   return fetchJson(uri, signal, { accept, ...(proof && { [proof.name]: proof.value }) })
 }
 
 /**
- * Fetches what an issuer publishes: one GET, at most 5 s from connecting to the last byte, at most 256 KiB, status 200, JSON
- * in UTF-8. Redirects are not followed. The media type is ignored, because issuers differ in it.
+ * Fetches what an issuer publishes, in 5 s and 256 KiB at most: status 200, JSON in UTF-8, of any media type. Redirects are
+ * not followed.
  *
- * @returns the parsed document, of whatever shape
  * @throws Error that says what went wrong, also when `signal` aborts
  */
 export async function fetchJson(

@@ -4,15 +4,13 @@ import type { Algorithm } from './signature.ts'
 import { isSameKey, kidOf, readKey, type VerificationKey } from './verification-key.ts'
 
 interface KeySetOptions {
-  /** Where the issuer publishes its JWK Set. */
   readonly uri: string
-  /** Fetches and parses the document. Throws when that fails or the signal aborts. */
+  /** @throws when that fails or the signal aborts */
   readonly fetch?: (uri: string, signal: AbortSignal) => Promise<unknown>
-  /** Epoch milliseconds. */
   readonly clock: () => number
-  /** Monotonic milliseconds, so that a change of the wall clock does not expire keys. */
+  /** Monotonic, so that a change of the wall clock does not expire keys. */
   readonly steadyClock?: () => number
-  /** Keys expire when no fetch has succeeded for so many milliseconds. */
+  /** How long keys live that cannot be fetched again. */
   readonly maxStaleMs?: () => number
   /** Reports a problem with the document or a key in it, once while it lasts. */
   readonly onFault: (cause: string) => void
@@ -36,8 +34,8 @@ const MAX_KEYS = 64
 const MAX_STALE_MS = 24 * 60 * 60_000
 
 /**
- * The issuer's public keys (RFC 7517), by `kid`. The last good keys stay in force through outages and bad documents, for
- * a limited time. A successful refresh removes every key that the issuer no longer publishes.
+ * The issuer's public keys (RFC 7517), by `kid`. The last good ones stay through outages and bad documents, for a limited
+ * time.
  */
 export class KeySet {
   readonly #options: KeySetOptions
@@ -47,12 +45,11 @@ export class KeySet {
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
   #refreshing: Promise<Refreshed> | undefined
   #askedAtMs = Number.NEGATIVE_INFINITY
-  /** Time of the last successful refresh, or of the beginning, on the steady clock. */
+  /** Time of the last successful refresh, or of the beginning. */
   #publishedAtMs: number
   #reported: ReadonlySet<string> = new Set()
   #timer: NodeJS.Timeout | undefined
   #started = false
-  /** As last fetched with success. */
   #document: unknown
   /** Which of the times that it was started; a loop of an earlier one ends. */
   #round = 0
@@ -69,24 +66,24 @@ export class KeySet {
     return this.#keys.size > 0
   }
 
-  /** The key with this `kid`; the same object as long as the key does not change. */
+  /** The key with this `kid`: one object as long as it does not change. */
   find(kid: string): VerificationKey | undefined {
     return this.#keys.get(kid)
   }
 
-  /** The keys that may verify the algorithm: for a token without a `kid`. */
+  /** The keys for a token without a `kid`. */
   fitting(algorithm: Algorithm): readonly VerificationKey[] {
     return [...this.#keys.values()].filter(({ checks }) => checks.has(algorithm))
   }
 
   /**
-   * Fetches again because a token names an unknown key: one fetch at a time and at most one in 10 s, so that invented
-   * names do not burden the issuer. Joins a fetch that is running. Never throws.
+   * Fetches again because a token names an unknown key: at most once in 10 s, so that invented names do not burden the
+   * issuer. Joins a fetch that is running. Never throws.
    */
   refresh(): Promise<Refreshed> {
     if (this.#refreshing !== undefined) return this.#refreshing
     const sinceMs = this.#options.clock() - this.#askedAtMs
-    // After the clock was set back, do not wait until it catches up.
+    // A clock that was set back is not waited for.
     if (sinceMs >= 0 && sinceMs < COOLING_MS) return Promise.resolve('cooling')
     this.#askedAtMs = this.#options.clock()
     return this.#load()
@@ -96,27 +93,25 @@ export class KeySet {
     return this.#options.uri
   }
 
-  /** Fetches in the background every 5 minutes; after a failure again in 250 ms, doubling to 10 s. May be repeated. */
+  /** Fetches every 5 minutes; after a failure again in 250 ms, doubling to 10 s. May be repeated. */
   start(): void {
     if (this.#started) return
     this.#started = true
     void this.#keepLoading(FIRST_RETRY_MS, this.#round)
   }
 
-  /** No longer fetches in the background. Requests that still verify by these keys can have them fetched. */
+  /** Ends `start`. Requests that still verify by these keys can have them fetched. */
   retire(): void {
     this.#started = false
     this.#round += 1
     clearTimeout(this.#timer)
   }
 
-  /** The last good document and its age, for the process that takes over; undefined when there is none. */
   lastGood(): LastGoodKeys | undefined {
     const ageMs = this.#steadyClock() - this.#publishedAtMs
     return this.loaded ? { uri: this.uri, document: this.#document, ageMs } : undefined
   }
 
-  /** Goes on with the last good document of another process. */
   restore({ document, ageMs }: LastGoodKeys): void {
     this.#swap(readKeys(document, []))
     this.#document = document
@@ -167,7 +162,7 @@ export class KeySet {
     this.#publishedAtMs = this.#steadyClock()
   }
 
-  /** Time since the last successful fetch; before the first one, since the set was made. */
+  /** Since the last successful fetch, or the beginning. */
   get ageMs(): number {
     return this.#steadyClock() - this.#publishedAtMs
   }
@@ -176,7 +171,6 @@ export class KeySet {
     return this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)
   }
 
-  /** The keys of a fetched document; undefined when it is unusable, and then a fault says why. */
   async #fetchKeys(faults: string[]): Promise<ReadonlyMap<string, VerificationKey> | undefined> {
     try {
       const document = await this.#fetch(this.#options.uri, this.#stopped.signal)
@@ -185,7 +179,7 @@ export class KeySet {
       if (keys.size === 0) faults.push('the issuer publishes no usable key: none of its tokens is accepted')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)
-        // Cached verification results refer to the object, so an unchanged key keeps it.
+        // Cached verifications refer to the object.
         if (before !== undefined && isSameKey(before, key)) keys.set(kid, before)
       }
       return keys
@@ -208,10 +202,9 @@ export class KeySet {
 }
 
 /**
- * The usable keys of a JWK Set. An unusable key is skipped and named in `faults`. Keys that share a `kid` are all skipped
- * (FAPI 2.0 section 5.4.3).
+ * The usable keys. Others are named in `faults`, with all that share a `kid` (FAPI 2.0 section 5.4.3).
  *
- * @throws Error when the document is no JWK Set, or one of more than 64 keys
+ * @throws Error for no JWK Set, or more than 64 keys
  */
 function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
   const list: unknown = (document as { keys?: unknown } | null)?.keys

@@ -1,18 +1,14 @@
 import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
 
-/** The signature algorithms that are accepted at all (RFC 7518 section 3.1, RFC 8037). */
+/** RFC 7518 section 3.1, RFC 8037. */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
 
-/**
- * The algorithm that an `alg` of JOSE names; undefined when it is not accepted. `Ed25519` (RFC 9864) and `EdDSA` are the same
- * one, because Ed25519 is the only curve that is accepted.
- */
+/** Reads an `alg`. `Ed25519` (RFC 9864) and `EdDSA` are one algorithm, because no other curve is accepted. */
 export function algorithmNamed(alg: unknown): Algorithm | undefined {
   if (alg === 'Ed25519') return 'EdDSA'
   return typeof alg === 'string' && Object.hasOwn(FORMS, alg) ? (alg as Algorithm) : undefined
 }
 
-/** A compact JWS, as far as its signature matters. */
 export interface Signed {
   /** Header and payload, encoded. */
   readonly signed: string
@@ -38,13 +34,12 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
   EdDSA: { keyType: 'ed25519', hash: null, options: {} },
 }
 
-/** Checks signatures with one key by one algorithm. Never throws. */
+/** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
 /**
- * Prepares what can be known before a signature comes. OpenSSL is called directly: synchronous, and without the second
- * decoding and the key look-up of libraries, which cost as much as an RSA signature. With a key of another kind than the
- * algorithm's every signature is bad: OpenSSL would take null for the usual hash of an RSA key.
+ * Prepares the check of signatures. With a key of another kind every signature is bad: OpenSSL would take null for the usual
+ * hash of an RSA key.
  */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]

@@ -1,26 +1,23 @@
 import { hash } from 'node:crypto'
 import type { JsonObject } from '../tokens/jws.ts'
 
-// 32 bytes in canonical form: the unused bits of the 43rd character are zero.
+// The unused bits of the 43rd character are zero.
 const THUMBPRINT = /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/
 
-/** The members that identify a key, in the order in which RFC 7638 section 3.2 hashes them. */
+/** In the order in which RFC 7638 section 3.2 hashes them. */
 const REQUIRED_MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['EC', ['crv', 'kty', 'x', 'y']],
   ['OKP', ['crv', 'kty', 'x']],
   ['RSA', ['e', 'kty', 'n']],
 ])
 
-/** Whether a value is a SHA-256 hash as base64url writes it. */
 export function isThumbprint(value: unknown): value is string {
   return typeof value === 'string' && THUMBPRINT.test(value)
 }
 
 /**
- * The SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2) in base64url: what `cnf.jkt` names. Other
- * members do not matter.
- *
- * @returns undefined for a JWK of another kind or without the members of its kind
+ * SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2), as in `cnf.jkt`; undefined without the members of its
+ * kind.
  */
 export function jwkThumbprint(jwk: JsonObject): string | undefined {
   const names = REQUIRED_MEMBERS.get(jwk.kty)

@@ -4,23 +4,21 @@ import { quote } from '../tokens/quote.ts'
 import { type Algorithm, algorithmNamed, type SignatureCheck, signatureCheck } from './signature.ts'
 import { jwkThumbprint } from './thumbprint.ts'
 
-/** One usable public key of the issuer. Immutable. */
 export interface VerificationKey {
   readonly kid: string
-  /** What it may verify: one algorithm, or PS256 and RS256 for an RSA key whose JWK names no `alg`. */
+  /** One algorithm, or PS256 and RS256 for an RSA key whose JWK names no `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
 }
 
-/** A key, or why it cannot be used. */
 type KeyReading =
   | { readonly key: VerificationKey; readonly fault?: never }
   | { readonly fault: string; readonly key?: never }
 
 const MAX_KID_CHARS = 256
 const MIN_MODULUS_BITS = 2048
-// Verification time grows with the square of the modulus; no issuer uses larger ones.
+// Verification time grows with the square of the modulus.
 const MAX_MODULUS_BITS = 8192
 const MIN_EXPONENT = 65_537n
 const COORDINATE_BYTES = 32
@@ -28,10 +26,8 @@ const COORDINATE_BYTES = 32
 const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
 /**
- * Reads one member of a JWK Set (RFC 7517) under RFC 8725 section 3.1 and FAPI 2.0 section 5.4.1: EC P-256, Ed25519,
- * or RSA of 2048 to 8192 bits with an odd exponent of at least 65537; meant for signatures; public; with a `kid`, or called
- * by its thumbprint (RFC 7638).
- * A published private key is refused because whoever can read it can sign. Never throws.
+ * Reads a member of a JWK Set (RFC 7517, RFC 8725 section 3.1, FAPI 2.0 section 5.4.1). A published private key is refused,
+ * because whoever reads it can sign. Never throws.
  */
 export function readKey(jwk: unknown): KeyReading {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return { fault: 'is not a JSON object' }
@@ -47,16 +43,14 @@ export function readKey(jwk: unknown): KeyReading {
   return { key: { kid, algorithms, key, checks } }
 }
 
-/** The `kid` of a JWK, which may be of any type; without one its thumbprint. Undefined when it has neither. */
+/** The `kid`, of any type; without one the thumbprint (RFC 7638). */
 export function kidOf(jwk: unknown): unknown {
   if (typeof jwk !== 'object' || jwk === null) return undefined
   const members = jwk as JsonObject
   return members.kid === undefined ? jwkThumbprint(members) : members.kid
 }
 
-/**
- * The algorithms that a JWK may verify, by its members, without importing it; or why there are none.
- */
+/** The algorithms that a JWK may verify, or why there are none. Imports nothing. */
 export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   const secret = PRIVATE_MEMBERS.find((name) => Object.hasOwn(jwk, name))
   if (secret !== undefined) return `publishes the private member "${secret}"`
@@ -69,7 +63,6 @@ export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
   )
 }
 
-/** Whether both are the same key with the same `kid` and algorithms. */
 export function isSameKey(one: VerificationKey, other: VerificationKey): boolean {
   return (
     one.kid === other.kid && one.key.equals(other.key) && one.algorithms.join() === other.algorithms.join()
@@ -83,7 +76,6 @@ function faultOfPurpose({ use, key_ops: operations }: JsonObject): string | unde
   return verifies ? undefined : `is not for verifying: key_ops ${quote(operations)}`
 }
 
-/** Undefined when kty, crv and alg are not a combination on the list. */
 function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] | undefined {
   if (kty === 'EC' && crv === 'P-256' && (alg === undefined || alg === 'ES256')) return ['ES256']
   if (kty === 'OKP' && crv === 'Ed25519' && (alg === undefined || algorithmNamed(alg) === 'EdDSA'))
@@ -93,7 +85,7 @@ function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] |
   return undefined
 }
 
-/** Imports a JWK with these algorithms, or says why that fails. Only the members named here are imported. */
+/** Imports a JWK with these algorithms, or says why that fails. Other members are left out. */
 export function importKey({ kty, crv, x, y, n, e }: JsonObject): KeyObject | string {
   const numbers = kty === 'RSA' ? { n, e } : kty === 'EC' ? { x, y } : { x }
   for (const [name, text] of Object.entries(numbers)) {
@@ -135,8 +127,8 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
 ])
 
 /**
- * Whether an RSA modulus may come from the flawed generator of ROCA (CVE-2017-15361), whose keys can be factored: modulo
- * every small prime it is a power of 65537. One sound modulus in 2^27 is too.
+ * Whether an RSA modulus may come from the flawed generator of ROCA (CVE-2017-15361): modulo every small prime it is a power
+ * of 65537. One sound modulus in 2^27 is too.
  */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))

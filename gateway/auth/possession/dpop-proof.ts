@@ -5,10 +5,9 @@ import { algorithmsOf } from '../keys/verification-key.ts'
 import { type JsonObject, type Jws, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 
-/** The `alg` values allowed for proofs, as challenges list them. FAPI 2.0 section 5.4.1: no RS256. */
+/** FAPI 2.0 section 5.4.1: no RS256. */
 export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519']
 
-/** The content of a proof, each member with the right type. */
 interface ParsedProof {
   readonly jws: Jws
   readonly algorithm: Algorithm
@@ -23,21 +22,19 @@ export interface ProofClaims {
   readonly iat: number
   readonly ath: string
   readonly nonce: unknown
-  /** Epoch seconds, where the client set them (RFC 7519 sections 4.1.4 and 4.1.5). */
+  /** Epoch seconds (RFC 7519 sections 4.1.4 and 4.1.5). */
   readonly exp: number | undefined
   readonly nbf: number | undefined
 }
 
 const MAX_PROOF_CHARS = 4 * 1024
 const MAX_JTI_CHARS = 256
-// Extensions that change what is signed (RFC 7515 section 4.1.11, RFC 7797).
+// They change what is signed (RFC 7515 section 4.1.11, RFC 7797).
 const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
 
 /**
- * Parses a DPoP proof (RFC 9449 section 4.2) from the header field, with every check that does not need the request. Never
+ * Reads a DPoP proof (RFC 9449 section 4.2) with every check that does not need the request, or says why it is none. Never
  * throws.
- *
- * @returns the proof, or why it is not one
  */
 export function readProof(proof: string | undefined): ParsedProof | string {
   if (proof === undefined) return 'there is no DPoP header'
@@ -74,11 +71,10 @@ function isTimeOrAbsent(value: unknown): value is number | undefined {
   return value === undefined || (typeof value === 'number' && Number.isFinite(value))
 }
 
-/** An absolute URL without query and fragment, normalised: two that are equal name the same resource. */
+/** An absolute URL without query and fragment, normalised. */
 export interface Htu {
-  /** Scheme and authority in lower case, without the scheme's default port. */
+  /** In lower case, without the scheme's default port. */
   readonly origin: string
-  /** In the form of a normalised request target. */
   readonly path: string
 }
 
@@ -89,12 +85,8 @@ const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * Reads the claim `htu` (RFC 9449 section 4.2) as section 4.3 compares it: without query and fragment, after the
- * normalisation of RFC 3986 sections 6.2.2 and 6.2.3. Its path is parsed like a request target, so that both sides of the
- * comparison agree.
- *
- * @param leniency what a route may let through in a path
- * @returns undefined unless it is an http or https URL without a user, with a path that a request may have
+ * Reads `htu` as RFC 9449 section 4.3 compares it. Its path is read like a request target, so that both sides agree.
+ * Undefined unless it is an http or https URL without a user.
  */
 export function readHtu(htu: string, leniency?: PathLeniency): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []

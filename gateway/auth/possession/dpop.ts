@@ -9,16 +9,14 @@ import { type Htu, type ProofClaims, readHtu, readProof } from './dpop-proof.ts'
 import type { Nonces } from './nonces.ts'
 
 /**
- * Why a good token is refused from this caller, with 401 (RFC 9449 section 7.1, RFC 8705 section 3).
- * `invalid_dpop_proof`: the proof is bad; `use_dpop_nonce`: it has no nonce of ours or an expired one; `invalid_token`:
- * the token is bound to something else. Immutable.
+ * Why a good token is refused with 401 (RFC 9449 section 7.1, RFC 8705 section 3). `proofs_unavailable`: the proof may be
+ * good.
  */
 export interface ProofFault {
-  /** A refusal code. `proofs_unavailable`: the proof may be good. */
   readonly error: 'invalid_dpop_proof' | 'use_dpop_nonce' | 'invalid_token' | 'proofs_unavailable'
-  /** Public sentence for `error_description`; only characters that RFC 6750 section 3 allows there. */
+  /** For `error_description`: only characters that RFC 6750 section 3 allows there. */
   readonly description: string
-  /** Private, for the log. Text from the proof is shortened and quoted. */
+  /** For the log. Text from the proof is shortened and quoted. */
   readonly cause: string
   /** The client has a certificate, which is not accepted now: it has guessed nothing. */
   readonly ofRefusedCertificate?: true
@@ -27,33 +25,29 @@ export interface ProofFault {
 export interface ProofVerifierOptions {
   /** Epoch milliseconds. */
   readonly clock: () => number
-  /** For proofs alone, with a lifetime of `PROOF_LIFETIME_MS` and this as its wall clock. */
+  /** For proofs alone, with `PROOF_LIFETIME_MS` and this as its wall clock. */
   readonly replays: Pick<ReplayGuard, 'take'>
   /** Undefined: proofs need no nonce, and a nonce in one is ignored. */
   readonly nonces: Nonces | undefined
-  /** Our URLs as clients know them, perhaps with a path prefix; from the configuration, never from a request. */
+  /** Our URLs as clients know them, from the configuration alone. */
   readonly publicUrls: readonly string[]
-  /** How many imported keys are cached. */
   readonly cacheSize?: number
 }
 
-/** The request that a proof must have been made for. */
 export interface ProvenRequest {
   readonly method: string
-  /** Normalised, without the query. */
   readonly path: string
   readonly token: string
-  /** The key that the token is bound to. */
   readonly jkt: string
 }
 
-/** Whether a path is let through is decided for the request itself; in `htu` it is only compared with that one. */
+/** `htu` is only compared with the path of the request, which was checked. */
 const ANY_PATH = { encodedSlashes: true, pathParameters: true, underscoreNames: false }
 const CACHE_SIZE = 10_000
-/** How far a proof's time may differ from our clock (FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1). */
+/** FAPI 2.0 section 5.3.2.1, RFC 9449 section 11.1. */
 const MAX_AGE_SECONDS = 60
 const MAX_AHEAD_SECONDS = 10
-/** The time from the first to the last moment at which a proof can be accepted, plus one second. */
+/** From the first to the last moment at which a proof can be accepted, plus one second. */
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
 interface CheckedProof {
@@ -64,11 +58,11 @@ interface CheckedProof {
   readonly jti: string
 }
 
-/** Verifies DPoP proofs (RFC 9449). Caches imported keys but no results: a proof is good for one request. */
+/** Verifies DPoP proofs (RFC 9449). Keys are cached, results are not: a proof is good for one request. */
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
-  /** By thumbprint, which tells the kind of the key and so the algorithm. */
+  /** By thumbprint, which tells the algorithm too. */
   readonly #checks: LRUCache<string, SignatureCheck>
 
   /** @throws TypeError for an invalid public URL */
@@ -78,17 +72,15 @@ export class ProofVerifier {
     this.#checks = new LRUCache({ max: options.cacheSize ?? CACHE_SIZE })
   }
 
-  /** The current `DPoP-Nonce`; undefined when nonces are not required. */
   nonce(): string | undefined {
     return this.#options.nonces?.current()
   }
 
   /**
-   * Does every check of RFC 9449 section 4.3, the cheap ones first. Only a proof that passes all others is remembered as
-   * used. Never throws.
+   * Does every check of RFC 9449 section 4.3. Only a proof that passes all others is remembered as used. Never throws.
    *
-   * @param proof the value of the `DPoP` header field; several of them joined by a comma
-   * @returns undefined when the proof is good; a promise, which never rejects, when the shared store is asked
+   * @param proof the `DPoP` header field; several joined by a comma
+   * @returns undefined when it is good; a promise, which never rejects, when the shared store is asked
    */
   verify(
     proof: string | undefined,
@@ -202,7 +194,7 @@ const NONCE_NEEDED: Omit<ProofFault, 'cause'> = {
   description: 'Resource server requires nonce in DPoP proof',
 }
 
-// One sentence for every fault, so that a forger does not learn which check failed.
+// One sentence for every fault: the failed check would help a forger.
 function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
 }

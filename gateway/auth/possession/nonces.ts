@@ -1,24 +1,20 @@
 import { createHmac } from 'node:crypto'
 
 interface NonceOptions {
-  /** At least 32 bytes that nobody can guess; processes that serve the same address must share them. They may change. */
+  /** At least 32 bytes that nobody can guess; gateways of one address must share them. They may change. */
   readonly secret: () => Uint8Array
-  /** Epoch milliseconds. */
   readonly clock: () => number
 }
 
-/** A nonce is issued for this long, and accepted for as long again. */
+/** A nonce is accepted for twice as long. */
 export const NONCE_STEP_MS = 60_000
 
-/**
- * Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the current minute. A proof with one was made at most
- * two minutes ago.
- */
+/** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. A proof with one is two minutes old at most. */
 export class Nonces {
   readonly #options: NonceOptions
   #step = Number.NaN
   #secret: Uint8Array
-  /** The nonces of the previous, this and the next period: another process's clock may be slightly ahead. */
+  /** Of the previous, this and the next minute: another gateway's clock may be ahead. */
   #accepted: readonly string[] = []
 
   constructor(options: NonceOptions) {
@@ -27,7 +23,6 @@ export class Nonces {
     if (this.#secret.length < 32) throw new TypeError('a secret of nonces must have at least 32 bytes')
   }
 
-  /** The current value of `DPoP-Nonce`. */
   current(): string {
     return this.#around()[1] as string
   }

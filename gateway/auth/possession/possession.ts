@@ -2,32 +2,28 @@ import type { Scheme } from '../tokens/authorization.ts'
 import { type Binding, isBoundToCertificate } from './binding.ts'
 import type { ProofFault, ProofVerifier } from './dpop.ts'
 
-/** The client certificate of a connection, with its present verdict. */
+/** With its present verdict. */
 interface ShownCertificate {
   readonly authorized: boolean
-  /** Why it is not authorized, for the log. */
+  /** For the log. */
   readonly reason: string | undefined
-  /** SHA-256. */
   readonly thumbprintBase64url: string
 }
 
-/** A token as one request presents it. */
 export interface Presentation {
   readonly scheme: Scheme
   readonly token: string
-  /** The value of the `DPoP` header field, several of them joined by a comma; undefined without one. */
+  /** The `DPoP` header field, several joined by a comma. */
   readonly proof: string | undefined
-  /** Certificate of this TLS connection; undefined without one. */
   readonly certificate: ShownCertificate | undefined
   readonly method: string
-  /** Normalised, without the query. */
   readonly path: string
 }
 
 /**
- * Checks that the caller possesses everything the token is bound to. To be called at every use of a verified token. A
- * token bound to a key requires the scheme `DPoP`, and that scheme requires such a token (RFC 9449 sections 7.1 and 7.2).
- * A token bound to a certificate requires that certificate's connection (RFC 8705 section 3). Never throws.
+ * Checks, at every use of a token, that the caller possesses what it is bound to. A token bound to a key requires the scheme
+ * `DPoP` and the other way round (RFC 9449 sections 7.1 and 7.2); one bound to a certificate requires its connection (RFC
+ * 8705 section 3). Never throws.
  *
  * @returns undefined when all is proved; a promise, which never rejects, when the shared store is asked
  */

@@ -1,9 +1,8 @@
 import { PROOF_ALGORITHMS } from '../possession/dpop-proof.ts'
 
-/** The two schemes that present an access token. */
 export type Scheme = 'bearer' | 'dpop'
 
-/** What the `Authorization` field holds. `other`: credentials of another scheme. */
+/** `other`: credentials of another scheme. */
 export type AccessTokenReading =
   | { readonly scheme: Scheme; readonly token: string }
   | 'missing'
@@ -11,15 +10,12 @@ export type AccessTokenReading =
   | 'too long'
   | 'other'
 
-// RFC 9110 section 11.4: a scheme is a token, alone or followed by spaces.
+// RFC 9110 section 11.4.
 const SCHEME = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?: +|$)/
-// RFC 6750 section 2.1; the same as token68 of RFC 9449 section 7.1.
+// RFC 6750 section 2.1.
 const B64TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 
-/**
- * Reads the value of an `Authorization` field (RFC 6750 section 2.1, RFC 9449 section 7.1): `Bearer` or `DPoP` in any
- * case, one or more spaces, one token of at most so many characters. The token is a text of its own. Never throws.
- */
+/** Reads `Authorization` (RFC 6750 section 2.1, RFC 9449 section 7.1). Never throws. */
 export function readAccessToken(value: string | undefined, maxChars: number): AccessTokenReading {
   if (value === undefined) return 'missing'
   const [upToToken, name] = SCHEME.exec(value) ?? []
@@ -32,7 +28,7 @@ export function readAccessToken(value: string | undefined, maxChars: number): Ac
   return { scheme, token: ownText(token) }
 }
 
-/** The scheme of an `Authorization` field, even if the rest is malformed; undefined for another scheme. */
+/** The scheme, even if the rest is malformed; undefined for another. */
 export function schemeOf(value: string | undefined): Scheme | undefined {
   return value === undefined ? undefined : schemeNamed(SCHEME.exec(value)?.[1])
 }
@@ -42,7 +38,7 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
   return lower === 'bearer' || lower === 'dpop' ? lower : undefined
 }
 
-/** Why a request is refused, in the words of RFC 6750 section 3.1, RFC 9449 section 7.1 and RFC 9470 section 3. */
+/** The words of RFC 6750 section 3.1, RFC 9449 section 7.1 and RFC 9470 section 3. */
 interface ChallengeError {
   readonly error:
     | 'invalid_request'
@@ -51,15 +47,13 @@ interface ChallengeError {
     | 'insufficient_user_authentication'
     | 'invalid_dpop_proof'
     | 'use_dpop_nonce'
-  /** Sentence for the client's developer. Characters that the grammar forbids are left out. */
+  /** For the client's developer. Characters that the grammar forbids are left out. */
   readonly description?: string
-  /** The scopes that are needed, space-separated. */
   readonly scope?: string
-  /** How the user must have been authenticated, space-separated. */
+  /** Space-separated. */
   readonly acrValues?: string | undefined
-  /** How long ago at most. */
   readonly maxAgeSeconds?: number | undefined
-  /** How the token was presented: only that challenge names the error. Undefined when unknown: both do. */
+  /** Only the challenge of this scheme names the error; undefined: both do. */
   readonly scheme: Scheme | undefined
 }
 
@@ -68,10 +62,9 @@ const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
 const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
 /**
- * The `WWW-Authenticate` fields of a refusal, flat: name, value, name, value. Always two, one for each scheme that is
- * accepted (RFC 9449 section 7.2). They go with 400 for `invalid_request`, 403 for `insufficient_scope`, else 401.
+ * The two `WWW-Authenticate` fields of a refusal, flat: name, value, name, value (RFC 9449 section 7.2).
  *
- * @param refused undefined for a request without credentials, which gets no error (RFC 6750 section 3.1)
+ * @param refused undefined without credentials, which get no error (RFC 6750 section 3.1)
  */
 export function challenges(refused?: ChallengeError): readonly string[] {
   const attributes = refused === undefined ? [] : attributesOf(refused)
@@ -99,8 +92,8 @@ function quotable(text: string): string {
 }
 
 /**
- * The same ASCII text in memory of its own. V8 keeps a part of a text as a reference to the whole: a token that is remembered
- * would keep all of the request's head that it came with.
+ * Copies an ASCII text: V8 keeps a part of a text as a reference to the whole, so a remembered token would keep its request's
+ * head.
  */
 export function ownText(ascii: string): string {
   return Buffer.from(ascii, 'latin1').toString('latin1')
@@ -110,8 +103,7 @@ const PLAIN = /[?&;]access_token(?:[=&;]|$)/i
 const PARAMETER_NAMES = /[?&;]([^=&;]*)/g
 
 /**
- * Whether a query has an access token among its parameters (RFC 6750 section 2.3), however the name is encoded. The
- * same text within a value, such as a link, does not count.
+ * Whether a query has an access token among its parameters (RFC 6750 section 2.3), however the name is encoded.
  *
  * @param query with its question mark
  */
@@ -124,7 +116,6 @@ export function hasTokenParameter(query: string): boolean {
   return false
 }
 
-/** Decodes the octets of ASCII characters; the name has no others. */
 function withoutOctets(name: string): string {
   return name
     .replace(/%([0-7][0-9a-f])/gi, (_octet, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)))

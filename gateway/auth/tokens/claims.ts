@@ -8,23 +8,19 @@ import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './verification.ts'
 
 export interface ClaimRules {
-  /** Must equal `iss`. */
   readonly issuer: string
-  /** What we are known by: one of them must be in the claim of the audience. */
+  /** One of them must be in the claim of the audience. */
   readonly audiences: readonly string[]
   readonly tokens: TokenDialect
-  /** How far the issuer's clock and ours may be apart, for `exp`, `nbf` and `iat`. */
+  /** For `exp`, `nbf` and `iat`. */
   readonly clockToleranceMs: number
-  /**
-   * True when the issuer's ids are our own ids of users, clients and sessions. The ids of any other issuer become
-   * `<issuer>#<id>`, so that no issuer can name the users of another.
-   */
+  /** The issuer's ids are our own. Those of any other become `<issuer>#<id>`, so that no issuer can name the users of another. */
   readonly own: boolean
-  /** The names of the further issuers, for our own: none of its ids may be one of theirs. */
+  /** Names of the further issuers, for our own: none of its ids may be one of theirs. */
   readonly others?: readonly string[] | undefined
-  /** Only tokens that are bound to a key or certificate are accepted (FAPI 2.0 section 5.3.4). */
+  /** FAPI 2.0 section 5.3.4: tokens must be bound to a key or certificate. */
   readonly boundOnly: boolean
-  /** The scopes that it may grant; others in its tokens are ignored. Undefined: any. */
+  /** Scopes that it may grant. Undefined: any. */
   readonly scopes: ReadonlySet<string> | undefined
 }
 
@@ -44,16 +40,15 @@ type ClaimsReading =
     }
 
 const HOUR_SECONDS = 3600
-/** A scope (RFC 6749 section 3.3), or nothing: what is between two spaces. */
+/** RFC 6749 section 3.3, or nothing: what is between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
 /** The `client_id` of our own session tokens: a user's session, not a machine. */
 const SESSION_CLIENT = 'session'
 
 /**
- * Checks the claims of an access token before its signature is verified: RFC 9068 section 2.2 with the issuer's names for
- * them, and `client_id` optional because sessions have none; RFC 8725 section 3; and `cnf` of RFC 9449 section 6.1 and
- * RFC 8705 section 3.1. The names of users and clients are percent-encoded (`visibleId`), and what goes upstream in headers
- * is visible ASCII and bounded. Faults are `invalid` or `expired`. Never throws.
+ * Checks claims before the signature: RFC 9068 section 2.2 with the issuer's names for them, RFC 8725 section 3, and `cnf`.
+ * `client_id` is optional, because sessions have none. Names are percent-encoded (`visibleId`), so that they are safe in
+ * headers. Never throws.
  *
  * @param nowMs epoch milliseconds
  */
@@ -116,7 +111,7 @@ interface NamedClaim {
   readonly value: unknown
 }
 
-/** The first of the claims that is there; without any, the name is that of all. */
+/** The first that is there; without any, the name is that of all. */
 function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
   for (const name of names) if (claims[name] !== undefined) return { name, value: claims[name] }
   return { name: names.join(' or '), value: undefined }
@@ -167,7 +162,7 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: num
   return undefined
 }
 
-/** The caller is told, because only the issuer can mend it, and the bound is no secret. */
+/** The caller is told: only the issuer can mend it, and the bound is no secret. */
 function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | undefined {
   if (seconds <= maxSeconds) return undefined
   const cause = `lives ${seconds} s (exp - iat), more than ${maxSeconds}: shorten it at the issuer`
@@ -176,10 +171,7 @@ function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | unde
   return tokenFault('invalid', cause, `The access token lives for more than ${allowed}`)
 }
 
-/**
- * The scopes of a claim: a text with spaces between them, or a list of them. An empty one, null and a missing one are none. Undefined
- * when it is anything else.
- */
+/** A text with spaces, or a list. Undefined when it is anything else. */
 function scopesOf(claim: unknown): readonly string[] | undefined {
   const names = typeof claim === 'string' ? claim.split(' ') : (claim ?? [])
   if (!Array.isArray(names)) return undefined
@@ -187,7 +179,7 @@ function scopesOf(claim: unknown): readonly string[] | undefined {
   return names.filter((name) => name !== '')
 }
 
-/** RFC 7519 section 2: seconds, perhaps with a fraction. JSON.parse makes Infinity of 1e400. */
+/** RFC 7519 section 2. JSON.parse makes Infinity of 1e400. */
 function isNumericDate(value: unknown): value is number {
   return Number.isFinite(value)
 }
@@ -202,7 +194,7 @@ function ownNames({ sub, client, sid }: Names): Names {
   return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
 }
 
-/** An issuer contains no `#` (RFC 8414 section 2), so the result is unambiguous. */
+/** No issuer contains `#` (RFC 8414 section 2). */
 function namesOf(issuer: string, { sub, client, sid }: Names): Names {
   const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
   return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
@@ -212,7 +204,7 @@ function confined(scopes: readonly string[], allowed: ReadonlySet<string> | unde
   return allowed === undefined ? scopes : scopes.filter((one) => allowed.has(one))
 }
 
-/** What RFC 9470 section 6 compares. A claim that cannot be so counts as missing, since only some rows ask for it. */
+/** RFC 9470 section 6. A claim of another form counts as missing, since only some rows ask for it. */
 function authenticationOf(
   { acr, auth_time: time }: JsonObject,
   nowMs: number,

@@ -2,15 +2,14 @@ import type { ClaimTerm, TokenDialect } from '../../config/issuers/token-dialect
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 
-/** Claims of OpenID Connect: an ID token has them, and access tokens hardly ever. */
+/** Access tokens hardly ever have them. */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
 
 /**
- * Why a token is no access token of its issuer, or undefined: its type must be one of the dialect, and the claims that the
- * dialect requires must be there. Where the type does not tell, claims must, because ID tokens have the same type
- * (RFC 8725 sections 3.11 and 3.12).
+ * Why a token is no access token: its type must be one of the dialect, and the required claims there. Where the type does not
+ * tell, claims must: ID tokens have the same type (RFC 8725 sections 3.11 and 3.12).
  *
- * @param type of the header, as `typeName` makes it; empty without one
+ * @param type as `typeName` makes it; empty without one
  */
 export function faultOfKind(
   type: string,
@@ -32,7 +31,6 @@ export function faultOfKind(
   return `it may be an ID token: it has no ${[...scopeClaims, ...machine.map(({ claim }) => claim)].join(' and no ')}`
 }
 
-/** True when a claim tells that the token is for no user. */
 export function isMachine(claims: JsonObject, machine: readonly ClaimTerm[]): boolean {
   return machine.some((term) => meets(claims, term))
 }

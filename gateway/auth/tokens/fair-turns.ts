@@ -1,6 +1,5 @@
 import { networkOf } from '../../edge/rules/network.ts'
 
-/** Who asks for the work: an exchange. */
 export interface Caller {
   readonly address: string
   /** True once nobody waits for the result. */
@@ -16,8 +15,8 @@ interface Waiting {
 const MOST_MS = 2
 
 /**
- * Bounds how long each turn of the event loop is busy with new tokens, so that a flood of them delays requests with known
- * tokens by no more than that. What is over waits, and each network in turn gets one done.
+ * Bounds the time for new tokens in each turn of the event loop, so that a flood delays requests with known tokens no longer.
+ * The rest waits, and each network in turn gets one done.
  */
 export class FairTurns {
   readonly #clock: () => number
@@ -32,9 +31,9 @@ export class FairTurns {
   }
 
   /**
-   * Does the work at once while there is time in this turn; otherwise in a later one, or never if the caller has gone.
+   * Does the work at once while there is time in this turn, else later, or never if the caller has gone.
    *
-   * @param late done in place of the work when it has waited
+   * @param late in place of the work when it has waited
    */
   take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
@@ -65,7 +64,7 @@ export class FairTurns {
     this.#spentMs = 0
     for (const [network, queue] of this.#waiting) {
       if (this.#spentMs >= MOST_MS) return
-      // Behind the others; a Map goes on to what is added meanwhile.
+      // Re-inserted last; iteration also visits added entries.
       this.#waiting.delete(network)
       const next = nextOf(queue)
       if (queue.length > 0) this.#waiting.set(network, queue)
@@ -74,7 +73,6 @@ export class FairTurns {
   }
 }
 
-/** Removes it, and those before it whose callers have gone. */
 function nextOf(queue: Waiting[]): Waiting | undefined {
   const index = queue.findIndex(({ caller }) => !caller.closed)
   const removed = queue.splice(0, index === -1 ? queue.length : index + 1)

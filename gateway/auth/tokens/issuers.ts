@@ -7,41 +7,36 @@ import { fetchJwks } from '../keys/jwks-fetch.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import type { ClaimRules } from './claims.ts'
 
-/** An issuer whose tokens are accepted, with the keys that verify only its tokens. */
 export interface TrustedIssuer extends ClaimRules {
   readonly algorithms: ReadonlySet<Algorithm>
   readonly keys: KeySet
   readonly introspection?: IntrospectionSettings | undefined
-  /** Asks about its opaque tokens; undefined: it has none. */
+  /** Undefined: it has no opaque tokens. */
   readonly introspector?: Introspector | undefined
 }
 
 export interface TrustOptions {
-  /** Epoch milliseconds. */
   readonly clock: () => number
   /** Reports a problem with an issuer's keys, once while it lasts. */
   readonly onFault: (uri: string, cause: string) => void
-  /** What the audit trail calls a session of an opaque token. Undefined: nothing. */
   readonly nameSession?: ((session: string) => string) | undefined
-  /** Counts what came of asking about an opaque token. */
   readonly countIntrospection?: (issuer: string, outcome: IntrospectionOutcome) => void
   /** Asked at each fetch, because it may have changed. */
   readonly sources: () => KeySources
 }
 
-/** What the fetching of keys depends on, besides their URI. */
 interface KeySources {
   readonly upstream: readonly string[]
   readonly upstreams: Readonly<Record<string, { readonly targets?: readonly string[] | undefined }>>
   /** How long keys stay in force that cannot be fetched again. */
   readonly jwksMaxStaleMs: number
-  /** Sent when keys are fetched from one of our upstreams, which may require it. */
+  /** An upstream that publishes keys may require it. */
   readonly upstreamSecret: Field | undefined
 }
 
 /**
- * The issuers in the settings. Our own is first and may grant any scope. Keys are not loaded yet, but an issuer that publishes
- * them where it did in `before` keeps them, and one that has not changed at all is the same object.
+ * The issuers in the settings, our own first: it may grant any scope. An issuer keeps its keys if they come from where they
+ * did in `before`, and one that has not changed is the same object.
  */
 export function trustedIssuers(
   settings: IssuerSettings & Pick<Settings, 'issuers'>,
@@ -66,7 +61,7 @@ export function usesKeys({ introspection }: TrustedIssuer): boolean {
   return introspection?.for !== 'all' || introspection.signed
 }
 
-/** What can be compared: the keys are compared as one object. */
+/** The keys are compared as one object. */
 function termsOf(trusted: TrustedIssuer) {
   return { ...trusted, keys: undefined, introspector: undefined, uri: trusted.keys.uri }
 }
@@ -82,7 +77,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** An upstream gets its secret, and when it has no keys the others of its group are asked: they are the same service. */
+/** An upstream gets its secret. The others of its group are asked too: they are the same service. */
 function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]
   const own = groups
@@ -97,7 +92,6 @@ function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
 }
 
-/** The same document at the other upstreams, which are the same service: one of them may be down. */
 function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): string[] {
   const { origin, pathname, search } = new URL(uri)
   return [...upstreams].flatMap((other) =>
@@ -138,11 +132,7 @@ function withIntrospector(issuer: TrustedIssuer, options: TrustOptions): Trusted
   return { ...issuer, introspector }
 }
 
-/**
- * From the first URI that has it. Each may take the 5 s of a fetch, one after another, and tokens with an unknown key wait for all.
- *
- * @throws the fault of the first URI when none has it
- */
+/** One after another, each up to 5 s. @throws the fault of the first URI when none has it */
 async function fetchFirst(uris: readonly string[], signal: AbortSignal, proof?: Field): Promise<unknown> {
   let first: unknown
   for (const uri of uris) {

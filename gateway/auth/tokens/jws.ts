@@ -3,19 +3,15 @@ import type { Signed } from '../keys/signature.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** The content of a JWS whose signature is not verified yet. */
+/** Its signature is not verified yet. */
 export interface Jws extends Signed {
   readonly header: JsonObject
   readonly payload: JsonObject
 }
 
 /**
- * Reads a JWS in compact serialisation (RFC 7515 section 7.1) whose payload is a JSON object, as every JWT is: strict
- * base64url, UTF-8, and no member named twice at any depth (RFC 8725 section 2.4). The caller bounds its length.
- * Never throws.
- *
- * @param readHeader reads the header as `decodeObject` does
- * @returns the JWS, or why the text is not one
+ * Reads a compact JWS (RFC 7515 section 7.1) whose payload is a JSON object, or says why the text is none: strict base64url,
+ * UTF-8, no member named twice (RFC 8725 section 2.4). The caller bounds its length. Never throws.
  */
 export function parseJws(text: string, readHeader = decodeObject): Jws | string {
   const first = text.indexOf('.')
@@ -30,7 +26,7 @@ export function parseJws(text: string, readHeader = decodeObject): Jws | string 
   return { header, payload, signed: text.slice(0, last), signature }
 }
 
-/** The JSON object of a part, or why the text is not one. */
+/** The JSON object of a part, or why it is none. */
 export function decodeObject(part: string): JsonObject | string {
   const bytes = decodeBase64url(part)
   if (bytes === undefined) return 'is not base64url'
@@ -48,7 +44,7 @@ export function decodeObject(part: string): JsonObject | string {
   return value as JsonObject
 }
 
-/** The number of members in a valid JSON text, counted by the colons outside strings. */
+/** Counts the colons outside strings of a valid JSON text. */
 function membersWritten(json: string): number {
   let members = 0
   for (let at = 0; at < json.length; at++) {
@@ -64,7 +60,7 @@ function endOfString(json: string, start: number): number {
   return at
 }
 
-/** The number of members of the parsed value, at any depth. */
+/** At any depth. */
 function membersOf(value: object): number {
   let members = Array.isArray(value) ? 0 : Object.keys(value).length
   for (const inner of Object.values(value)) {
@@ -73,12 +69,9 @@ function membersOf(value: object): number {
   return members
 }
 
-/**
- * Bytes of a base64url text (RFC 4648 section 5) as JOSE writes it (RFC 7515 section 2): not empty, no padding, no
- * other alphabet, no line breaks, no stray bits in the last character. Undefined when it is anything else.
- */
+/** Decodes base64url as JOSE writes it (RFC 7515 section 2); undefined for anything else. */
 export function decodeBase64url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
-  // Node's decoder accepts all of these; only the canonical spelling is encoded to the same text again.
+  // Node's decoder accepts padding, other alphabets and stray bits; only the canonical spelling comes back as it was.
   return bytes.length > 0 && bytes.toString('base64url') === text ? bytes : undefined
 }

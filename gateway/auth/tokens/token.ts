@@ -5,10 +5,8 @@ import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type TokenFault, tokenFault } from './verification.ts'
 
-/** The parts of a token that are read before it is verified. */
 export interface ParsedToken {
   readonly algorithm: Algorithm
-  /** Undefined: the header names no key. */
   readonly kid: string | undefined
   /** As `typeName` makes it of `typ`; empty without one. */
   readonly type: string
@@ -20,18 +18,15 @@ const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspe
 const MAX_KID_CHARS = 256
 const MAX_KNOWN_HEADERS = 64
 const MAX_KNOWN_HEADER_CHARS = 512
-// Keys in the token itself (RFC 8725 section 3.10), unsupported extensions (RFC 7515 section 4.1.11, RFC 7797),
-// compression (RFC 8725 section 3.6).
+// Keys in the token (RFC 8725 section 3.10), unsupported extensions (RFC 7515 section 4.1.11, RFC 7797), compression (section
+// 3.6).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
 type TokenParsing =
   | { readonly token: ParsedToken; readonly fault?: never }
   | { readonly fault: TokenFault; readonly token?: never }
 
-/**
- * Reads a JWT access token: a JWS with an accepted algorithm. The caller bounds its length, and checks type, claims and
- * signature. Faults are `malformed` (not such a JWS) or `invalid` (never accepted). Never throws.
- */
+/** Reads a JWT with an accepted algorithm. Faults are `malformed` or `invalid`. Never throws. */
 export function parseToken(text: string): TokenParsing {
   const jws = parseJws(text, readHeader)
   if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
@@ -49,7 +44,7 @@ export function parseToken(text: string): TokenParsing {
   return { token: { algorithm, kid, type: typeName(typ ?? ''), claims, jws } }
 }
 
-/** The `iss` of a JWT, whatever else is in it; undefined for an opaque token. Nothing is verified. */
+/** The `iss` of a JWT that is not verified; undefined for an opaque token. */
 export function issuerNamed(text: string): unknown {
   const [, payload, signature] = text.split('.')
   if (payload === undefined || signature === undefined) return undefined
@@ -57,7 +52,7 @@ export function issuerNamed(text: string): unknown {
   return typeof claims === 'string' ? undefined : claims.iss
 }
 
-/** A cache: all tokens of one key have the same header, or few. Bounded, because a client can make headers up. */
+/** Tokens of one key have few headers. Bounded, because a client can make headers up. */
 const knownHeaders = new Map<string, JsonObject>()
 
 function readHeader(part: string): JsonObject | string {

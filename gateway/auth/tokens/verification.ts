@@ -4,15 +4,11 @@ import type { Binding } from '../possession/binding.ts'
 export interface VerifiedToken {
   readonly principal: Principal
   readonly binding: Binding | undefined
-  /** The name of its issuer. */
   readonly issuer: string
   readonly fault?: never
 }
 
-/**
- * The principal of a token, or why it is refused. With a `binding`, the caller must also prove possession at every use
- * (`provePossession`). Shared by all uses of the token; immutable.
- */
+/** With a `binding` the caller must prove possession at every use (`provePossession`). Shared by all uses; immutable. */
 export type Verification =
   | VerifiedToken
   | {
@@ -22,7 +18,7 @@ export type Verification =
       readonly issuer?: never
     }
 
-/** `keys_unavailable` and `introspection_unavailable` are faults of the gateway or the issuer (503); all others are `invalid_token` (RFC 6750 section 3.1). */
+/** The last two are 503; all others are `invalid_token` (RFC 6750 section 3.1). */
 export type TokenFaultReason =
   | 'malformed'
   | 'expired'
@@ -32,12 +28,11 @@ export type TokenFaultReason =
   | 'keys_unavailable'
   | 'introspection_unavailable'
 
-/** Why an access token was not accepted. Immutable. */
 export interface TokenFault {
   readonly reason: TokenFaultReason
-  /** Public sentence for `error_description`; only characters that RFC 6750 section 3 allows there. */
+  /** For `error_description`: only characters that RFC 6750 section 3 allows there. */
   readonly description: string
-  /** Private, for the log. Text from the token is shortened and quoted; never the token itself. */
+  /** For the log. Text from the token is shortened and quoted; never the token itself. */
   readonly cause: string
 }
 
@@ -52,7 +47,6 @@ const descriptions: Readonly<Record<TokenFaultReason, string>> = {
   introspection_unavailable: 'Access tokens cannot be verified at the moment',
 }
 
-/** @param description default: the sentence of the reason */
 export function tokenFault(
   reason: TokenFaultReason,
   cause: string,

@@ -12,20 +12,16 @@ import { issuerNamed, type ParsedToken, parseToken } from './token.ts'
 import { tokenFault, type Verification, type VerifiedToken } from './verification.ts'
 
 interface TokenVerifierOptions {
-  /** The accepted issuers; their names differ. */
   readonly issuers: readonly TrustedIssuer[]
   readonly revocations: Revocations
-  /** Epoch milliseconds. */
   readonly clock: () => number
-  /** What the audit trail calls a session. Undefined: nothing. */
   readonly nameSession?: ((session: string) => string) | undefined
-  /** Shares the time for new tokens. */
   readonly turns?: FairTurns
-  /** How many verified tokens are cached; together at most 16 Mi characters. */
+  /** Together at most 16 Mi characters. */
   readonly cacheSize?: number
 }
 
-/** A token with a valid signature and valid claims. What can change later is checked at each use. */
+/** What can change later is checked at each use. */
 interface Verified {
   readonly verification: VerifiedToken
   readonly issuer: TrustedIssuer
@@ -39,19 +35,17 @@ const EXPIRED: Verification = { fault: tokenFault('expired', 'expired since it w
 const REVOKED: Verification = { fault: tokenFault('revoked', 'its session was revoked') }
 const BAD_SIGNATURE: Verification = { fault: tokenFault('invalid', 'the signature does not fit') }
 
-/** Verifies access tokens. Caches good tokens until they expire, never bad ones. */
+/** Verifies access tokens. Good ones are cached until they expire, bad ones never. */
 export class TokenVerifier {
   readonly #options: TokenVerifierOptions
   readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #turns: FairTurns
-  /** The issuers that are asked about their tokens. */
   readonly #asked: readonly TrustedIssuer[]
-  /** The longest token that any of the issuers may send. */
   readonly maxChars: number
 
-  /** @param before of which the cached tokens of the issuers that both have are kept */
+  /** @param before its tokens of issuers that both have stay cached */
   constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
     this.#turns = options.turns ?? new FairTurns()
@@ -64,7 +58,7 @@ export class TokenVerifier {
       sizeCalculation: (_verified, token) => token.length,
     })
     const isKept = ({ issuer }: Verified) => options.issuers.includes(issuer)
-    // Copied, because requests that began with the other verifier may add tokens of issuers that are trusted no more.
+    // Copied: requests that began with the other verifier may add tokens of issuers that are trusted no more.
     if (before !== undefined) {
       this.#verified.load(before.#verified.dump().filter(([, { value }]) => isKept(value)))
     }
@@ -75,11 +69,10 @@ export class TokenVerifier {
   }
 
   /**
-   * A promise only when it must wait: for the issuer's keys, when the token names an unknown one, for the issuer's answer about
-   * an opaque token, or for the caller's turn, when many new tokens come. A cached token costs one look-up; its expiry, its key and the revocation of its session are
-   * checked again. Neither throws nor rejects.
+   * A promise only when it must wait: for keys, for the answer about an opaque token, or for the caller's turn. A cached
+   * token costs one look-up. Neither throws nor rejects.
    *
-   * @param trust the names of the issuers that may be asked about an opaque token; undefined: all
+   * @param trust names of the issuers that may be asked about an opaque token; undefined: all
    */
   verify(token: string, caller: Caller, trust?: ReadonlySet<string>): Verification | Promise<Verification> {
     const known = this.#verifyCached(token)
@@ -94,7 +87,7 @@ export class TokenVerifier {
     return this.#turns.take(caller, now, () => this.#verifyInTurn(token))
   }
 
-  /** The verification of a token that was verified before and is still good: it is no guess. Undefined for any other. */
+  /** A token that was verified before and is still good is no guess. */
   verifyKnown(token: string, trust?: ReadonlySet<string>): VerifiedToken | undefined {
     const known = this.#verifyCached(token)
     if (known !== undefined) return known instanceof Promise || known.fault !== undefined ? undefined : known
@@ -103,7 +96,7 @@ export class TokenVerifier {
     return current?.fault === undefined ? current : undefined
   }
 
-  /** The one issuer of these that is asked about tokens: a row trusts no two of them. */
+  /** A row trusts no two of them. */
   #introspectorFor(trust: ReadonlySet<string> | undefined): Introspector | undefined {
     return this.#asked.find(({ issuer }) => trust?.has(issuer) !== false)?.introspector
   }
@@ -139,7 +132,6 @@ export class TokenVerifier {
     return this.#pending.size === 0 ? undefined : this.#pending.get(token)
   }
 
-  /** It may have been verified for another request while this one waited. */
   #verifyInTurn(token: string): Verification | Promise<Verification> {
     return this.#verifyCached(token) ?? this.#verifyNew(token)
   }
@@ -163,7 +155,7 @@ export class TokenVerifier {
       return invalid(
         `alg ${algorithm} is not accepted of this issuer; accepted: ${[...issuer.algorithms].join(', ')}`,
       )
-    // Claims first: only a token that could be valid may make us fetch keys.
+    // Only a token that could be valid may make us fetch keys.
     const reading = readClaims(claims, issuer, this.#options.clock())
     if (reading.principal === undefined) return { fault: reading.fault }
     const { principal, binding, expiresAtMs } = reading
@@ -195,7 +187,6 @@ export class TokenVerifier {
     return this.#currentVerification(text, named)
   }
 
-  /** Once for each token, and only for one that is genuine. */
   #named(found: Verified): Verified {
     const { nameSession } = this.#options
     const { principal } = found.verification
@@ -212,7 +203,6 @@ export class TokenVerifier {
     return this.#unlessRevoked(verification)
   }
 
-  /** Simultaneous requests with the same new token share one verification. */
   #once(text: string, verification: Promise<Verification>): Promise<Verification> {
     const shared = verification.finally(() => this.#pending.delete(text))
     this.#pending.set(text, shared)
@@ -220,7 +210,7 @@ export class TokenVerifier {
   }
 }
 
-/** The key of a token, undefined when it is not known, or why no one key is meant. */
+/** Undefined: not known. A text: why no one key is meant. */
 function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey | string | undefined {
   if (kid !== undefined) return keys.find(kid)
   const fitting = keys.fitting(algorithm)
@@ -248,7 +238,6 @@ async function findAfterRefresh(
   return { fault: tokenFault(keys.loaded ? 'invalid' : 'keys_unavailable', cause) }
 }
 
-/** True when the issuer is also asked about its JWTs. */
 function isAskedForAll({ introspection }: TrustedIssuer): boolean {
   return introspection?.for === 'all'
 }

@@ -6,20 +6,16 @@ import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 
-/** An integer in digits alone: services differ on `1e2` and `1.0`. */
+/** Services differ on `1e2` and `1.0`. */
 const INTEGER = /^-?(?:0|[1-9]\d*)$/
-/** A number as JSON has it: what services may read otherwise, such as `0x10`, is a text. */
+/** As JSON has it: services may read others, such as `0x10`, otherwise. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 
-/** What is wrong with a parameter, in words for the caller. */
 export interface ParameterMisfit extends Misfit {
   readonly parameter: RequestParameter
 }
 
-/**
- * Checks path, query and header against what the operation asks for; undefined when all fit.
- * @param fields that the service gets
- */
+/** Checks path, query and header; undefined when all fit. @param fields as the service gets them */
 export function parameterMisfit(
   { parameters }: RequestRules,
   { path, query }: Pick<Exchange, 'path' | 'query'>,
@@ -44,7 +40,7 @@ export function parameterMisfit(
   return undefined
 }
 
-/** Undefined for a part of an octet: a template may divide one. */
+/** A template may divide an octet. */
 function decoded(text: string): string | undefined {
   try {
     return decodeURIComponent(text)
@@ -68,7 +64,7 @@ function misfitOf(parameter: RequestParameter, texts: readonly string[]): Misfit
   return 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
 }
 
-/** A text may stand for a number, and where the schema allows both it is enough that one fits. */
+/** A text may stand for a number; where both are allowed it is enough that one fits. */
 function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit | undefined {
   const value = meant(text, types)
   const misfit = fits(value)
@@ -76,7 +72,7 @@ function singleMisfit(text: string, { types, fits }: RequestParameter): Misfit |
   return fits(text) === undefined ? undefined : misfit
 }
 
-/** Each item is read as a single text is: see `singleMisfit`. */
+/** Reads each item as `singleMisfit` does. */
 function listMisfit(
   texts: readonly string[],
   { types, fits, eachFits }: RequestParameter,

@@ -21,8 +21,8 @@ const CHARSET = refusal('unsupported_media_type', { detail: 'The request body mu
 const UNSUPPORTED = refusal('unsupported_media_type')
 
 /**
- * Checks parameters and JSON body against the API's description, where the route's operation has one and is not in shadow
- * mode. Waits for the body. What is let through goes on byte for byte as it came. Writes `bufferedBody`.
+ * Checks parameters and JSON body against the API's description, not in shadow mode. Waits for the body, which goes on byte
+ * for byte. Writes `bufferedBody`.
  */
 export function validate(
   gateway: Gateway,
@@ -40,7 +40,7 @@ export function validate(
   return checkBody(gateway, exchange, { rules, fields })
 }
 
-/** The whole request has come, and it has no body: over HTTP/2 an empty frame may end it, over HTTP/1.1 an empty chunk. */
+/** Over HTTP/2 an empty frame may end a request, over HTTP/1.1 an empty chunk. */
 function isEmpty({ req, headers }: Exchange): boolean {
   if (!headers.hasBody || headers.contentLength === 0) return true
   return req.complete && req.body?.isEmpty === true
@@ -48,7 +48,7 @@ function isEmpty({ req, headers }: Exchange): boolean {
 
 interface CheckedBy {
   readonly rules: RequestRules
-  /** The fields that the service gets. */
+  /** As the service gets them. */
   readonly fields: readonly Field[]
 }
 
@@ -93,7 +93,7 @@ function checkSent(
   })
 }
 
-/** The described type, else the narrowest range of types. */
+/** The described type, else the narrowest range. */
 function contentFor(
   content: readonly RequestContent[],
   contentType: string | undefined,
@@ -116,17 +116,14 @@ function hasAll(parameters: MediaParameters, wanted: MediaParameters | undefined
   return wanted !== undefined && [...wanted].every(([name, value]) => parameters.get(name) === value)
 }
 
-/** The one with the most parameters; if two have equally many, a service may take either, so none is chosen. */
+/** The most parameters; of two with equally many a service may take either, so none is chosen. */
 function narrowest(fitting: readonly RequestContent[]): RequestContent | undefined {
   const most = Math.max(...fitting.map(({ parameters }) => parameters?.size ?? 0))
   const [one, another] = fitting.filter(({ parameters }) => parameters?.size === most)
   return another === undefined ? one : undefined
 }
 
-/**
- * Whether a service reads the bytes as they are checked here. Some follow a charset: in UTF-7 what is one text here is a
- * text and further members.
- */
+/** Some services follow a charset: in UTF-7 one text may be a text and further members. */
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))

@@ -3,10 +3,7 @@ import type { Gateway } from '../../gateway.ts'
 import type { Refusal, RefusalCode } from '../../refusals.ts'
 import { logOverlooked } from '../response/log-refusal.ts'
 
-/**
- * What shadow mode overlooks: that nobody is proved, or that somebody proved may not do this. A body that cannot be read or
- * kept is refused in any mode, for it can no longer be forwarded.
- */
+/** Codes that shadow mode overlooks. A body that cannot be read or kept is refused in any mode: it cannot be forwarded. */
 const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
   'token_in_query',
   'invalid_credentials',
@@ -27,8 +24,8 @@ const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
 ])
 
 /**
- * Reports a refusal of a route in shadow mode instead of refusing. Who is not proved in full is nobody: neither the service,
- * nor the trail, nor a limit believes a claim that would be refused. Writes `principal`.
+ * Reports a refusal in shadow mode instead of refusing. Nobody believes a claim that would be refused: an unproved caller has
+ * no principal. Writes `principal`.
  */
 export function overlook(
   gateway: Gateway,

@@ -28,9 +28,8 @@ type Presented = Exclude<ReturnType<typeof readAccessToken>, 'missing' | 'other'
 type Credential = Exclude<Presented, string>
 
 /**
- * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds the key or certificate that it is bound to. Waits
- * only for unknown keys or a token not seen before. From an address that guesses, only a token that was verified before is
- * good, and only with its proof. Writes `principal` and `needsCertificate`.
+ * Verifies an access token (RFC 6750, RFC 9449), and that the caller holds what it is bound to. From an address that guesses
+ * only known tokens are good. Writes `principal` and `needsCertificate`.
  */
 export function proveBearer(
   gateway: Gateway,
@@ -39,7 +38,7 @@ export function proveBearer(
 ): Refusal | undefined | Promise<Refusal | undefined> {
   if (typeof credential === 'string')
     return decided(gateway, 'malformed', refuseMalformed(gateway, exchange, credential))
-  // A crash would restore a session whose end is not on the disk yet, so no token is accepted meanwhile.
+  // A crash would restore a session whose end is not on the disk yet.
   if (!gateway.revocations.isSafe) return decided(gateway, 'unavailable', SESSIONS_UNAVAILABLE)
   if (!gateway.revocations.isKnown) return decided(gateway, 'unavailable', SESSIONS_UNKNOWN)
   const blocked = refuseGuessing(gateway, exchange)
@@ -88,7 +87,7 @@ function accept(
     if (mayBeGuess(reason)) countGuess(gateway, exchange)
     return decided(gateway, reason, refuseToken(verification.fault, scheme))
   }
-  // 401 and not 403: to this row the token is one of a stranger, and another token helps (RFC 6750 section 3.1, invalid_token).
+  // Not 403: another token helps (RFC 6750 section 3.1, invalid_token).
   if (exchange.route?.trustIssuers?.has(verification.issuer) === false)
     return decided(gateway, 'invalid', refuseToken(untrusted(verification.issuer), scheme))
   const fault = provePossession(gateway.proofs, verification.binding, {
@@ -122,7 +121,7 @@ function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: 
       countGuess(gateway, exchange)
       if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
     }
-    // Causes go to the log, and that of a proof may name a path, even one of another row.
+    // The cause of a proof may name a path, even one of another row.
     const cause = gateway.maskUnrouted === undefined ? fault.cause : fault.description
     return decided(gateway, fault.error, refusePossession(gateway, { ...fault, cause }, scheme))
   }
@@ -131,7 +130,6 @@ function settle(gateway: Gateway, exchange: Exchange, { fault, token, scheme }: 
   return decided(gateway, 'accepted', undefined)
 }
 
-/** Proof faults that may come of guessing. */
 const GUESSES: ReadonlySet<ProofFault['error']> = new Set(['invalid_dpop_proof', 'invalid_token'])
 
 function refusePossession(gateway: Gateway, { error, description, cause }: ProofFault, scheme: Scheme) {

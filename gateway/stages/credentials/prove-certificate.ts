@@ -15,8 +15,8 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
 }
 
 /**
- * Finds the client of the connection's certificate. The response does not tell which check failed, because that would help
- * an attacker. Writes `principal` and `needsCertificate`.
+ * Finds the client of a certificate. The response does not tell which check failed. Writes `principal` and
+ * `needsCertificate`.
  */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = certificateOf(gateway, exchange)
@@ -38,13 +38,13 @@ function refused(gateway: Gateway, outcome: string, cause: string): Refusal {
   return refusal('invalid_certificate', { headers: CHALLENGE, cause })
 }
 
-/** The names that clients.json could give. */
+/** As clients.json could give them. */
 function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): string {
   const issuers = authorities.map((authority) => `, issuer ${quote(subjectOf(authority))}`).join('')
   return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
 }
 
-/** The most exact name counts first: thumbprint, then URI, DNS name and subject. */
+/** The most exact name counts first. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
   const isAlone = gateway.tls.trust?.independent !== true
@@ -69,11 +69,7 @@ function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefine
     : undefined
 }
 
-/**
- * Whether one of the authorities that the client's entry names has issued the certificate.
- *
- * @param alone no other authority can issue such a certificate, so the entry need not name one
- */
+/** @param alone no other authority can issue such a certificate, so the entry need not name one */
 function isFromItsIssuer(
   { clients }: Gateway,
   { authorities }: PeerCertificate,
@@ -83,10 +79,7 @@ function isFromItsIssuer(
   return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
 }
 
-/**
- * The client certificate of the connection, with its present verdict; undefined without one. A client whose certificate this
- * connection can never prove is asked to connect anew.
- */
+/** The client certificate with its present verdict. A client that this connection can never prove is asked to connect anew. */
 export function certificateOf(gateway: Gateway, { secure, res }: Exchange): PeerCertificate | undefined {
   const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
   if (peer?.mayPassAnew === true) res.retireConnection()

@@ -37,18 +37,18 @@ const UNWRITABLE = refusal('webhooks_unavailable', {
   cause: 'accepted webhooks cannot be written',
 })
 
-/** True when the request is a webhook: it names a key or, where the row names the client, has a signature of its scheme. */
+/** A webhook names a key or, where the row names the client, has a signature of its scheme. */
 export function presentsWebhook(gateway: Gateway, { route, headers, req }: Exchange): boolean {
   const client = route?.webhookClient
   if (client === undefined) return headers.apiKey !== undefined
   const scheme = gateway.clients.table.byWebhookClient.get(client)?.scheme
-  // Without the client nothing can be verified, and `none` must not stand in for that.
+  // Nothing can be verified, and `none` must not stand in for that.
   return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
 }
 
 /**
- * Verifies a signed webhook by the scheme of its client: first its headers, then its body, then that it was not accepted before.
- * The response does not tell which check failed. Writes `principal` and `bufferedBody`.
+ * Verifies a webhook: its headers, its body, then that it was not accepted before. The response does not tell which check
+ * failed. Writes `principal` and `bufferedBody`.
  */
 export function proveWebhook(
   gateway: Gateway,
@@ -81,7 +81,7 @@ export function proveWebhook(
   })
 }
 
-/** The headers that the scheme names. Undefined: one of them is repeated, and readers would differ about which counts. */
+/** Undefined: a header is repeated, and readers would differ about which counts. */
 function headersOf(
   { headers, req }: Exchange,
   { name, idHeader, timestampHeader, signatureHeader }: WebhookScheme,
@@ -109,7 +109,7 @@ function headersOf(
   return { id, timestamp, signature }
 }
 
-/** The URLs by which the sender may have called, where the scheme signs one. What Host says is not believed. */
+/** What Host says is not believed. */
 function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
   if (!signed.includes('{url}')) return NO_URL
   return settings.dpop.publicUrls.map((base) => base.replace(/\/$/, '') + req.target)
@@ -128,7 +128,7 @@ function accept(
   exchange: Exchange,
   { key, message, body }: SignedWebhook,
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  // The client has disconnected. Accepted now, its next attempt would be refused as a replay.
+  // Accepted now, the client's next attempt would be refused as a replay.
   if (exchange.closed) return undefined
   const { scheme, secrets, name } = key
   const content = { scheme, secrets, body, urls: urlsOf(gateway, exchange, scheme) }

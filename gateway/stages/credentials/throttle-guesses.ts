@@ -3,7 +3,7 @@ import type { Gateway } from '../../gateway.ts'
 import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 
-/** Refuses an address that has presented too many bad credentials. What is known to be good without a check is no guess. */
+/** Refuses an address that has presented too many bad credentials. */
 export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const blockedSeconds = gateway.throttle?.blockedSeconds(addressKey(exchange))
   if (blockedSeconds === undefined) return undefined
@@ -13,12 +13,11 @@ export function refuseGuessing(gateway: Gateway, exchange: Exchange): Refusal | 
   })
 }
 
-/** Counts a bad credential against the address that it came from. */
 export function countGuess(gateway: Gateway, exchange: Exchange): void {
   gateway.throttle?.failed(addressKey(exchange))
 }
 
-/** Shadow mode counts by itself: it must not block an address from the routes that are enforced. */
+/** Shadow mode must not block an address from the routes that are enforced. */
 function addressKey({ address, route }: Exchange): string {
   const key = limitKey('address', undefined, address)
   return route?.isShadow === true ? `shadow ${key}` : key

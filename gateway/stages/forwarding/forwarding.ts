@@ -19,19 +19,18 @@ import { writeHead } from '../response/write-response.ts'
 import { releasePermit } from '../take-permit.ts'
 import { lapseOf, openTunnel } from './tunnel.ts'
 
-/** RFC 8288 section 3, as far as an early hint needs it. Each character fits one place only: no value takes long to refuse. */
+/** RFC 8288 section 3, as far as a hint needs it. Each character fits one place only: no value takes long to refuse. */
 const LINK = /<[^>]*>(?:\s*;\s*[^=;,"\s]+(?:=(?:"(?:[^"\\]|\\.)*"|[^;,"\s]*))?)*/.source
 const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 
-/** What 104 (Upload Resumption Supported) says, of draft-ietf-httpbis-resumable-upload. */
+/** 104 (Upload Resumption Supported) of draft-ietf-httpbis-resumable-upload. */
 const OF_UPLOADS = /^(?:location|upload-[a-z-]+)$/
 
-/** Safe methods (RFC 9110 section 9.2.1): they change nothing, so they can be cancelled. */
+/** RFC 9110 section 9.2.1: they change nothing, so they can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
-/** How long the response head is awaited after the client disconnected: long enough for a password change. */
+/** Long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
 
-/** How often a streaming response checks that its caller's credential is still valid. */
 const LAPSE_CHECK_MS = 1000
 const REFUSAL_OF_LAPSE: Readonly<Record<Lapse, Refusal>> = {
   session_revoked: refusal('invalid_token', { cause: 'its session was revoked while it was sent' }),
@@ -56,13 +55,12 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   cause: 'the end of a session cannot be written',
 })
 
-/** What an exchange keeps after its client has disconnected. */
+/** What remains after the client has disconnected. */
 interface Orphaned {
   readonly permitHolder: string
   readonly timer: NodeJS.Timeout
 }
 
-/** Passes the response of the upstream on to the client. */
 export class Forwarding implements UpstreamResponse, OngoingForwarding {
   readonly #gateway: Gateway
   readonly #exchange: Exchange
@@ -70,14 +68,14 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   call: UpstreamCall | undefined = undefined
   #status = 0
   #bodiless = false
-  /** Remaining bytes of the body; undefined when the length is not announced. */
+  /** Undefined when the length is not announced. */
   #bytesLeft: number | undefined = undefined
   #isPaused = false
   #bodyBegan = false
-  /** This response revokes sessions itself, perhaps its caller's; it must still be delivered. */
+  /** The response must be delivered even if it ends its caller's session. */
   #endsSessions = false
   #nextLapseCheckMs: number
-  /** Set when the client has disconnected and only the response head is awaited. */
+  /** Only the response head is awaited. */
   #orphaned: Orphaned | undefined = undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
@@ -87,13 +85,12 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#nextLapseCheckMs = this.#sentSteadyMs + LAPSE_CHECK_MS
   }
 
-  /** Interim responses (RFC 9110 section 15.2) are passed on, except to HTTP/1.0, which has none, and hints without a link. */
+  /** RFC 9110 section 15.2. HTTP/1.0 has none. */
   information(status: number, fields: readonly Field[]): void {
     const { req, res } = this.#exchange
     if (req.version === '1.0' || res.headersSent || this.#exchange.closed) return
     let lines = ''
     for (const { lower, value, line } of fields) {
-      // A malformed hint is dropped.
       if (lower === 'link' && LINKS.test(value)) lines += `Link: ${value}\r\n`
       else if (OF_UPLOADS.test(lower)) lines += line
     }
@@ -130,7 +127,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
   }
 
-  /** Sends the head, unless it went out with the body. */
   flush(): void {
     const { res } = this.#exchange
     if (!this.#bodyBegan && !this.#exchange.closed) res.flushHead()
@@ -147,7 +143,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#bodyBegan = true
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
-      // This piece completes the response, so the audit record must be written first.
+      // The audit record comes first.
       if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
     }
     const more = res.write(chunk)
@@ -194,8 +190,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   /**
-   * The service may have acted on the request already, and its response head may revoke sessions. So the head is awaited
-   * for a moment: disconnecting early must not keep a session alive. A request that changes nothing is cancelled.
+   * The service may have acted, and its head may revoke sessions: it is awaited for a moment. A request that changes nothing
+   * is cancelled.
    */
   clientGone(): void {
     const { req, permitHolder, grpcStatus } = this.#exchange
@@ -220,7 +216,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   give(refused: Refusal): void {
-    // A response of announced length is complete with its last byte, whatever the upstream does afterwards.
+    // It is complete with its last byte, whatever the upstream does afterwards.
     if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
   }
@@ -240,11 +236,11 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (nowMs < this.#nextLapseCheckMs) return undefined
     this.#nextLapseCheckMs = nowMs + LAPSE_CHECK_MS
     const lapse = lapseOf(this.#gateway, this.#exchange, needsCertificate)
-    // A response of announced length ends by itself.
+    // It ends by itself.
     return lapse === 'token_expired' && this.#bytesLeft !== undefined ? undefined : lapse
   }
 
-  /** @returns false when a crash would restore a session; the client must then not be told that it has ended. */
+  /** @returns false when a crash would restore a session; the client must not be told that it has ended. */
   #revoke(fields: readonly Field[]): boolean {
     let safe = true
     for (const session of revokedSessions(fields)) {

@@ -14,17 +14,16 @@ import { refuseAuthentication } from '../authorize.ts'
 import { close } from '../close.ts'
 import { withMandatory } from '../response/write-response.ts'
 
-/** The maximum number of tunnels is open. */
 export const NO_TUNNEL_FREE = refusal('overloaded', {
   detail: 'The gateway has too many tunnels open.',
   headers: ['Retry-After', '1'],
 })
 
 /**
- * Opens a tunnel after the upstream has accepted the upgrade. It lasts until either side ends it or the caller's credential
- * is no longer valid. The exchange itself ends with the 101, and the tunnel begins when its record is committed.
+ * Opens a tunnel after a 101. It lasts until either side ends it or the caller's credential is no longer valid, and begins
+ * when the record is committed.
  *
- * @returns a refusal when too many tunnels are open, or the caller has its share of them.
+ * @returns a refusal when too many are open
  */
 export function openTunnel(
   gateway: Gateway,
@@ -41,7 +40,7 @@ export function openTunnel(
   // While the 101 is held, an upstream that fails leaves nothing to switch to.
   const giveUp = () => exchange.res.breakOff()
   upstream.once('close', giveUp)
-  // Without a listener an error would end the process. `close` follows.
+  // `close` follows.
   upstream.on('error', () => {})
   exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)), (downstream, unread) => {
     upstream.off('close', giveUp)
@@ -64,23 +63,19 @@ export function openTunnel(
   return undefined
 }
 
-/** In a tunnel a caller goes on asking, so how its user was authenticated counts as long as it is open. */
+/** A caller goes on asking in a tunnel, so its authentication counts as long as it is open. */
 function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expired' | undefined {
   const isGood = exchange.route?.isShadow === true || refuseAuthentication(gateway, exchange) === undefined
   return isGood ? undefined : 'token_expired'
 }
 
-/** Undefined for a proxy that names no client: it acts for many. */
+/** Undefined for a proxy, which acts for many. */
 function callerOf({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange) {
   const isProxy = viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
   return isProxy ? undefined : networkOf(address)
 }
 
-/**
- * Why the caller's credential is no longer valid; undefined while it is.
- *
- * @param hadCertificate the connection's client certificate was good when the request came
- */
+/** Why the credential is no longer valid; undefined while it is. @param hadCertificate it was good when the request came */
 export function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: boolean): Lapse | undefined {
   const { principal } = exchange
   if (principal !== undefined) {

@@ -12,10 +12,7 @@ import { clientCertHeader, isClientCertHeader } from '../../tls/clients/certific
 import { CommonFields } from '../../upstream/common-fields.ts'
 import { certificateOf } from '../credentials/prove-certificate.ts'
 
-/**
- * The fields that go upstream: the end-to-end fields, then how the request came and who the caller is. The gateway's own
- * fields are added last, so the client's Connection field cannot remove them.
- */
+/** The end-to-end fields, then how the request came and who the caller is: the client's Connection field cannot remove these. */
 export function upstreamFields(
   gateway: Gateway,
   exchange: Exchange,
@@ -31,7 +28,6 @@ export function upstreamFields(
   return { common, fields }
 }
 
-/** Those of the last request of the connection, if they are the same for this one. */
 function repeatedFields(gateway: Gateway, exchange: Exchange): RepeatedFields {
   const { headers } = exchange
   const last = headers.made
@@ -41,10 +37,7 @@ function repeatedFields(gateway: Gateway, exchange: Exchange): RepeatedFields {
   return made
 }
 
-/**
- * What is the same for all requests with the same received fields, which have one `RequestHeaders`: so they are of one connection. All
- * else that it is made of, `fit` compares.
- */
+/** What all requests of a connection with the same received fields have in common. `fit` compares the rest. */
 class RepeatedFields {
   readonly common: CommonFields
   readonly kept: Readonly<SetAside>
@@ -95,18 +88,17 @@ class RepeatedFields {
   }
 }
 
-/** Received fields that are not copied: the gateway writes them again. */
+/** The gateway writes these again. */
 interface SetAside {
   via: string | undefined
   traceparent: Field | undefined
-  /** More than one was received. */
   traceparentRepeated: boolean
   readonly tracestates: Field[]
-  /** Forwarded fields of a trusted proxy, by name in lower case. */
+  /** By name in lower case. */
   readonly forwarded: Map<string, string>
   /** Client-Cert, not yet checked for who sent it. */
   readonly certificates: Field[]
-  /** What the log calls fields that neither go upstream nor are written again. */
+  /** For the log: neither go upstream nor are written again. */
   readonly removed: Set<string>
 }
 
@@ -153,12 +145,10 @@ function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
   return kept ?? NOTHING_SET_ASIDE
 }
 
-/** True when the row lets a name through that is removed or refused otherwise. */
 function isAllowed({ route }: Exchange, lower: string): boolean {
   return route?.sending?.allowed.has(lower) === true
 }
 
-/** The received fields as the row wants them. */
 function changed({ removed, added }: SendingPolicy, fields: readonly Field[]): Field[] {
   return [...fields.filter(({ lower }) => !removed.has(foldedName(lower))), ...added]
 }
@@ -205,7 +195,7 @@ class RepeatedField {
     this.#last = new Field(name, '')
   }
 
-  /** @param value a valid field value: read from a connection, or checked */
+  /** @param value read from a connection, or checked */
   of(value: string): Field {
     if (this.#last.value !== value) this.#last = new Field(this.#name, value)
     return this.#last
@@ -228,7 +218,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
   const { forwarded } = kept
   const { loop } = exchange.headers
   const peer = exchange.peer
-  // Of a proxy that wrote Forwarded alone, the client that it named.
+  // A proxy that wrote Forwarded alone named this client.
   const named = exchange.address === peer ? undefined : exchange.address
   const chain = forwarded.get('x-forwarded-for') ?? named
   const proto = forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https')
@@ -238,7 +228,7 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
     FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
     LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
-  // The client can write the front of X-Forwarded-For; this is the address that the gateway trusts. Without a proxy they agree.
+  // The client can write the front of X-Forwarded-For.
   if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
   if (gateway.settings.via) addVia(exchange, fields, kept.via)
   else if (kept.via !== undefined) fields.push(new Field('Via', kept.via))
@@ -263,7 +253,6 @@ function addTrace(
   return traceparent.value
 }
 
-/** The fields of each principal. */
 const CALLERS = new WeakMap<Principal, readonly Field[]>()
 
 function addCaller(principal: Principal, fields: Field[]): void {
@@ -275,7 +264,7 @@ function addCaller(principal: Principal, fields: Field[]): void {
   for (const field of callers) fields.push(field)
 }
 
-/** Checks the values again, whatever authentication has accepted. @throws TypeError for a value that is not valid in a field */
+/** Checks the values again. @throws TypeError for one that is not valid in a field */
 function callerFields({ subject, client, session, method, scope }: Principal): Field[] {
   const fields = [checkedField('X-Auth-Method', method), checkedField('X-Auth-Scope', scope)]
   if (session !== undefined) fields.unshift(checkedField('X-Auth-Session', session))
@@ -284,12 +273,7 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
   return fields
 }
 
-/**
- * Adds the client's certificate (RFC 9440), so that the service can bind tokens to it, if it is authorized. From a proxy that
- * passes certificates on, it is the certificate that the proxy names, never the proxy's own.
- *
- * @returns whether a received field went on
- */
+/** Adds the client's certificate (RFC 9440), from a proxy the one that it names. @returns whether a received field went on */
 function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): boolean {
   const { clientCertProxies } = gateway.settings
   if (clientCertProxies !== undefined && isTrusted(exchange.peer, clientCertProxies)) {
@@ -303,10 +287,10 @@ function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: 
   return false
 }
 
-/** What was told of each route. Bounded: names of headers that clients make up are told by their family. */
+/** Bounded: names that clients make up are told by their family. */
 const TOLD = new WeakMap<object, Set<string>>()
 
-/** Logs the first removal of each header by each route. @param removed names for the log */
+/** Logs the first removal of each header by each route. */
 function tellRemoved(
   { log }: Pick<Gateway, 'log'>,
   { requestId, route }: Pick<Exchange, 'requestId' | 'route'>,

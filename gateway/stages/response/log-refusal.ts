@@ -3,17 +3,16 @@ import type { Gateway } from '../../gateway.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
 import { traceIdOf } from '../../tracing/trace.ts'
 
-/** Minimum time between two log lines of one code, after a burst. */
+/** Between two lines of one code, after a burst. */
 const EVERY_MS = 1000
-/** Lines of one code that may be logged in quick succession. At `info`, enough to debug one caller's attempts. */
+/** At `info`, enough to debug one caller's attempts. */
 const BURST = { warn: 1, info: 20 }
-/** A safety bound: foreign text in a cause is quoted and short already. */
+/** Foreign text in a cause is quoted and short already. */
 const MAX_CAUSE_LENGTH = 400
 
 /**
- * Logs why a request was refused: at `warn` when the gateway or the upstream is the cause, at `info` when it is the caller
- * and the response does not tell everything. The number of lines of each code is limited; the next line says how many
- * were left out.
+ * Logs a refusal at `warn` when the gateway or the upstream is the cause, at `info` when the response does not tell the
+ * caller everything. The lines of each code are limited; the next says how many were left out.
  */
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause } = refusal
@@ -21,12 +20,11 @@ export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusa
   writeLine(gateway, exchange, { refusal, level, message: 'refused' })
 }
 
-/** Logs why a route in shadow mode would have refused a request. The number of lines is limited together with the others. */
 export function logOverlooked(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   writeLine(gateway, exchange, { refusal, level: 'info', message: 'would be refused' })
 }
 
-/** Logs why a browser keeps from its page what the gateway answered. The number of lines is limited. */
+/** A browser keeps from its page what the gateway answered. */
 export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: string): void {
   writeLine(gateway, exchange, {
     refusal: { code: undefined, cause },
@@ -55,7 +53,7 @@ function writeLine(gateway: Gateway, exchange: Exchange, { refusal, level, messa
   else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, message)
 }
 
-/** @returns how many refusals of the code were not logged since the last line; undefined when this one must not be either */
+/** @returns how many were not logged since the last line; undefined when this one must not be either */
 function takeLine(
   { load, steadyClock }: Gateway,
   code: RefusalCode | undefined,

@@ -2,24 +2,20 @@ import { createHash } from 'node:crypto'
 import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 
-/** Browsers send a shorter Accept. */
 const MAX_ACCEPT_CHARACTERS = 1024
 
-/** The members of a problem (RFC 9457) that the page shows. */
+/** RFC 9457. */
 interface ShownProblem {
   readonly title: string
   readonly status: number
   readonly detail: string
   readonly code: string
   readonly requestId: string
-  /** Seconds, from Retry-After. */
+  /** Seconds. */
   readonly retryAfter: string | undefined
 }
 
-/**
- * Whether the client prefers HTML to JSON (RFC 9110 section 12.5.1), as browsers do for navigation and forms. `text/html`
- * must be named explicitly: clients that accept anything get JSON.
- */
+/** Browsers prefer HTML for navigation and forms (RFC 9110 section 12.5.1). Clients that accept anything get JSON. */
 export function prefersHtml(fields: readonly Field[]): boolean {
   let accept = ''
   for (const { lower, value } of fields) if (lower === 'accept') accept += `${value},`
@@ -32,7 +28,7 @@ export function prefersHtml(fields: readonly Field[]): boolean {
   return html > 0 && html >= anything
 }
 
-/** The weight of each media range, by its name in lower case. */
+/** By name in lower case. */
 function weightsOf(accept: string): Map<string, number> {
   const weights = new Map<string, number>()
   for (const range of accept.split(',')) {
@@ -54,12 +50,11 @@ p { margin: 0 0 .75rem; }
 .note { margin: 1rem 0 0; font-size: .9375rem; }
 `
 
-/** Content-Security-Policy of the page: no scripts, no external resources, no forms, no framing. */
+/** No scripts, no external resources, no forms, no framing. */
 export const PAGE_POLICY =
   `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-/** A problem as an HTML page, with the same content as the JSON. */
 export function refusalPage(problem: ShownProblem): Buffer {
   const { title, status, detail, code, requestId, retryAfter } = problem
   const wait = retryAfter === undefined ? '' : `\n<p>Go back and try again in ${seconds(retryAfter)}.</p>`

@@ -9,7 +9,7 @@ import { logRefusal } from './log-refusal.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
-/** Ends an exchange with a response of the gateway itself. If it cannot be recorded, the response is 503. */
+/** Ends an exchange with a response of the gateway. If it cannot be recorded, that is 503. */
 export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   if (exchange.closed) return
   const final = exchange.requestLine === undefined ? (recordAtEnd(gateway, exchange) ?? refusal) : refusal
@@ -32,7 +32,7 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   exchange.res.end()
 }
 
-/** The client finds the status of gRPC in the fields of a 200; the trail and the metrics have that of the refusal beside it. */
+/** A call of gRPC gets its status in the fields of a 200; trail and metrics have that of the refusal. */
 function refuseCall(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { status, detail, headers } = refusal
   const grpcStatus = grpcStatusOfRefusal(status)
@@ -53,13 +53,12 @@ const PAGE_LINES = linesOf([
   PAGE_POLICY,
 ])
 
-/** RFC 9457. */
 function problemOf(exchange: Exchange, refusal: Refusal): Buffer {
   const problem = { type: `urn:countersign:problem:${refusal.code}`, ...membersOf(exchange, refusal) }
   return Buffer.from(JSON.stringify(problem))
 }
 
-/** The same as an HTML page, for browsers that navigate or post a form. */
+/** For browsers that navigate or post a form. */
 function pageOf(exchange: Exchange, refusal: Refusal): Buffer {
   const { headers } = refusal
   const retryAfter = headers.find((_, index) => index % 2 === 1 && headers[index - 1] === 'Retry-After')
@@ -71,8 +70,8 @@ function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
 }
 
 /**
- * Ends an ongoing exchange: cancels its upstream side and refuses it. A response that has begun is broken off instead, so
- * that the client cannot take it for complete; a call of gRPC is ended with a status that says so.
+ * Cancels the upstream side and refuses. A response that has begun is broken off, so that no client takes it for complete; a
+ * call of gRPC ends with a status.
  */
 export function giveUp(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   exchange.forwarding?.abort()

@@ -6,11 +6,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { logBrowserRefusal } from './log-refusal.ts'
 
-/**
- * Writes the head of every response, forwarded or not, and adds the mandatory headers.
- *
- * @param head may not name a mandatory header.
- */
+/** Writes the head of every response with the mandatory headers. */
 export function writeHead(gateway: Gateway, exchange: Exchange, status: number, head: FilteredHead): void {
   const { contentLength, dated } = head
   exchange.res.writeHead({
@@ -21,7 +17,6 @@ export function writeHead(gateway: Gateway, exchange: Exchange, status: number, 
   })
 }
 
-/** Appends the exchange's limit fields, the mandatory headers, and what its route adds to every response. */
 export function withMandatory(gateway: Gateway, exchange: Exchange, lines: string): string {
   const { settings } = gateway
   const { limitHeaders, requestId, interactionId, route } = exchange
@@ -41,7 +36,7 @@ function logForeignOrigin(gateway: Gateway, exchange: Exchange): void {
   logBrowserRefusal(gateway, exchange, whyNotAllowed(route.cors, origin))
 }
 
-/** Formats a flat list as lines `Name: value`, each with CR LF. */
+/** Lines `Name: value`, each with CR LF. */
 export function linesOf(headers: readonly string[]): string {
   let lines = ''
   for (let i = 0; i + 1 < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`

@@ -26,7 +26,7 @@ const LEADS_ELSEWHERE = refusal('invalid_target', {
 })
 const UNDERSCORE_NAME = /^[a-z0-9_-]+$/
 
-/** What refuses names that must be allowed; undefined: they may pass, at least on some route. @param oddNames in lower case */
+/** Undefined: the names may pass, at least on some route. @param oddNames in lower case */
 export function refusalOfNames(
   { allowedFieldNames, leniency }: Pick<Settings, 'allowedFieldNames' | 'leniency'>,
   oddNames: readonly string[],
@@ -41,7 +41,7 @@ export function refusalOfNames(
   return undefined
 }
 
-/** Frameworks that know the header act on its method, while row, scopes and limit are those of the request's own. */
+/** Frameworks act on the header's method, while row, scopes and limit are those of the request's own. */
 function methodOverride(name: string): Refusal {
   return refusal('method_override', {
     detail: `The ${name} header asks for another method: send the request with that method.`,
@@ -49,7 +49,6 @@ function methodOverride(name: string): Refusal {
   })
 }
 
-/** What is known of every route and limit. */
 interface Lookups extends Pick<Gateway, 'routes'> {
   readonly settings: Pick<Settings, 'allowedFieldNames' | 'leniency'>
   readonly limiter: Pick<Gateway['limiter'], 'find'>
@@ -66,8 +65,8 @@ interface Found {
 }
 
 /**
- * Checks what only some routes let through: the row must be one of them. However the service reads an ambiguous path, it
- * must get to what this row and the same limit govern.
+ * Checks what only some routes let through. However the service reads an ambiguous path, this row and the same limit must
+ * govern it.
  */
 export function checkLeniency(
   { settings, routes, limiter }: Lookups,

@@ -6,7 +6,7 @@ import { readPath } from '../admit.ts'
 
 export const ADDRESS_REFUSED = refusal('address_refused')
 
-/** Refuses addresses that the whole gateway is closed to. It is the first stage, so that they cost least. */
+/** Refuses addresses that the whole gateway is closed to. It comes first, so that they cost least. */
 export function screenAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const { addresses } = gateway.settings
   if (addresses === undefined || !isKeptOut(exchange.address, addresses)) return undefined

@@ -12,9 +12,8 @@ import { writeHead } from '../response/write-response.ts'
 import { ADDRESS_REFUSED } from './screen-address.ts'
 
 /**
- * What the route decides before anybody is authenticated: whom it is closed to, what pages of other origins may do, and
- * whether it is closed to all. A preflight is answered here, because browsers send it without credentials, and so is an OPTIONS
- * request that may not be forwarded: it learns what a 405 would tell it.
+ * Decides for the route before authentication: addresses, pages of other origins, maintenance. Answers preflights, which have
+ * no credentials, and OPTIONS requests that may not be forwarded.
  */
 export function screenRoute(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = screen(gateway, exchange)
@@ -43,9 +42,9 @@ function screen(gateway: Gateway, exchange: Exchange): Refusal | undefined {
 }
 
 /**
- * Ends an exchange with a 204 of the gateway itself.
+ * Ends an exchange with a 204.
  *
- * @param lines header lines, each with its CR LF
+ * @param lines each with its CR LF
  * @returns a refusal when it cannot be recorded; nothing has been sent then
  */
 function answer(gateway: Gateway, exchange: Exchange, lines: string): Refusal | undefined {

@@ -8,16 +8,14 @@ const DOWN = 2
 /** No connection could be made, and its back-off is not over. */
 const BACKING_OFF = 3
 
-/** Chooses the upstream for each attempt. */
 export class Choice<Kind extends Origin> {
   readonly origins: readonly Kind[]
-  /** The upstream that a call names before it has a connection. */
+  /** Named by a call that has no connection yet. */
   readonly first: Kind
-  /** Set when there is nothing to choose. */
+  /** There is nothing to choose. */
   readonly #only: Kind | undefined
   #turn = 0
 
-  /** @throws TypeError when there is no upstream. */
   constructor(origins: readonly Kind[]) {
     const [first] = origins
     if (first === undefined) throw new TypeError('upstreams: at least one is needed')
@@ -27,10 +25,10 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * The upstream with the fewest exchanges in flight, in turn among equals, of those that are best off. When no
-   * connection can be made to any, the one whose back-off ends first. Never one whose circuit breaker is open.
+   * The least busy of the upstreams that are best off, in turn among equals; else the one whose back-off ends first. Never
+   * one whose circuit breaker is open.
    *
-   * @returns undefined when there is none that is not in `tried`.
+   * @returns undefined when all are in `tried`
    */
   next(tried: readonly Kind[]): Kind | undefined {
     const only = this.#only
@@ -39,12 +37,12 @@ export class Choice<Kind extends Origin> {
     return chosen
   }
 
-  /** Whether `next` would find one. Chooses none. */
+  /** Whether `next` would find one. */
   hasAny(tried: readonly Kind[]): boolean {
     return this.origins.some((origin) => !tried.includes(origin) && origin.breaker?.admits() !== false)
   }
 
-  /** Milliseconds until a circuit breaker admits an exchange; undefined when one does now. */
+  /** Until a circuit breaker admits an exchange; undefined when one does now. */
   get waitMs(): number | undefined {
     let waitMs = Number.POSITIVE_INFINITY
     for (const { breaker } of this.origins) waitMs = Math.min(waitMs, breaker?.waitMs ?? 0)
@@ -66,7 +64,6 @@ export class Choice<Kind extends Origin> {
     return best
   }
 
-  /** @param worst the highest rank that is good enough. */
   #scan(skipped: readonly Kind[], worst: number): Kind | undefined {
     const { origins } = this
     let best: Kind | undefined
@@ -95,7 +92,6 @@ function isBetter(one: Origin, other: Origin, rank: number): boolean {
   return loadOf(one) < loadOf(other)
 }
 
-/** Exchanges in flight, for its share of them. */
 function loadOf({ inFlight, health, slowStart }: Origin): number {
   return slowStart === undefined ? inFlight : inFlight / slowStart.share(health.recoveredAtMs)
 }

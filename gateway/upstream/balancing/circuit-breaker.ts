@@ -1,17 +1,17 @@
 import type { BreakerSettings } from '../../config/upstreams/upstream-group.ts'
 
-/** Parts of the window that failures are counted in. */
+/** Parts of the window. */
 const SLOTS = 10
 
 export type BreakerState = 'closed' | 'half-open' | 'open'
 
-/** Number of no probe: the exchange began while the breaker was closed. */
+/** The exchange began while the breaker was closed. */
 export const NO_PROBE = 0
 
 /**
- * Circuit breaker of one target. Closed, it counts failures; after too many it opens, and the target gets nothing for
- * `openMs`. Then it is half open: it lets a round of `probes` exchanges through. When so many have succeeded it closes,
- * when one fails it opens again. After another `openMs` without a result (of a slow upload, say) there is another round.
+ * Circuit breaker of one target. After too many failures it is open for `openMs`, then half open: it lets a round of `probes`
+ * exchanges through, closes when so many have succeeded, and opens when one fails. After another `openMs` without a result
+ * there is another round.
  */
 export class CircuitBreaker {
   readonly #settings: BreakerSettings
@@ -21,19 +21,16 @@ export class CircuitBreaker {
   #state: BreakerState = 'closed'
   #failuresInRow = 0
   #openUntilMs = 0
-  /** Probes are let through in rounds, which are numbered. Exchanges carry the number of theirs. */
+  /** Rounds are numbered; exchanges carry the number of theirs. */
   #round = NO_PROBE
-  /** The first since it was open. */
   #firstRound = NO_PROBE
-  /** Probes of this round. */
   #begun = 0
   #roundEndsMs = 0
-  /** Since it was open. */
   #succeeded = 0
-  /** Probes since it was open with a good head, whether or not they are over. */
+  /** Probes with a good head, whether or not they are over. */
   #promising = 0
 
-  /** @param clock milliseconds, monotonic. @param onChange called on each change; it starts closed. */
+  /** @param clock monotonic milliseconds @param onChange called on each change; it starts closed */
   constructor(settings: BreakerSettings, clock: () => number, onChange: (state: BreakerState) => void) {
     this.#settings = settings
     this.#clock = clock
@@ -45,7 +42,7 @@ export class CircuitBreaker {
     return this.#state
   }
 
-  /** Whether an exchange may begin. Changes nothing. */
+  /** Changes nothing. */
   admits(): boolean {
     if (this.#state === 'closed') return true
     const nowMs = this.#clock()
@@ -53,13 +50,13 @@ export class CircuitBreaker {
     return this.#begun < this.#settings.probes || nowMs >= this.#roundEndsMs
   }
 
-  /** Milliseconds until it may admit an exchange again; 0 when it does now. */
+  /** 0 when it admits one now. */
   get waitMs(): number {
     if (this.admits()) return 0
     return (this.#state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
   }
 
-  /** An exchange that was admitted begins. @returns what its result must be reported with */
+  /** @returns what the result must be reported with */
   begin(): number {
     if (this.#state === 'half-open' && this.#isPromising) this.#become('closed')
     if (this.#state === 'closed') return NO_PROBE
@@ -83,23 +80,23 @@ export class CircuitBreaker {
     return this.#promising >= this.#settings.probes && this.#clock() >= this.#roundEndsMs
   }
 
-  /** A final head came. A failure counts at once; a success only by `succeeded`, because the body may break off. */
+  /** A failure counts at once; a success only by `succeeded`, because the body may break off. */
   responded(status: number, probe: number): void {
     if (this.#isFailure(status)) this.failed(probe)
     else if (this.#isProbe(probe)) this.#promising += 1
   }
 
-  /** A response is whole and means this status, whatever its head said. */
+  /** A whole response means this status, whatever its head said. */
   ended(status: number, probe: number): void {
     if (this.#isFailure(status)) this.failed(probe)
   }
 
-  /** An exchange is over with which the target did what it should. @param status of its head */
+  /** @param status of its head */
   succeeded(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.#good(probe)
   }
 
-  /** There was no whole response. @param status of its head, which may have been counted; 0: there was none */
+  /** @param status of its head, which may have been counted; 0: there was none */
   brokeOff(status: number, probe: number): void {
     if (!this.#isFailure(status)) this.failed(probe)
   }
@@ -109,7 +106,6 @@ export class CircuitBreaker {
     return statuses === undefined ? status >= 500 : statuses.includes(status)
   }
 
-  /** An exchange failed: there was no connection, say. */
   failed(probe: number): void {
     if (this.#isProbe(probe)) this.#open(this.#clock())
     if (this.#state !== 'closed') return
@@ -123,7 +119,7 @@ export class CircuitBreaker {
     if (tooMany || tooOften) this.#open(nowMs)
   }
 
-  /** The exchange ended without a result: it was cancelled, say. */
+  /** Without a result: it was cancelled, say. */
   abandoned(probe: number): void {
     if (this.#isProbe(probe) && probe === this.#round) this.#begun -= 1
   }
@@ -156,12 +152,12 @@ export class CircuitBreaker {
   }
 }
 
-/** Counts failures and all results over a window that slides in tenths. */
+/** Counts over a window that slides in tenths. */
 class FailureWindow {
   readonly #slotMs: number
   readonly #failures = new Float64Array(SLOTS)
   readonly #results = new Float64Array(SLOTS)
-  /** Number of the present slot since the start of the clock. */
+  /** Number of the present slot. */
   #at = 0
 
   constructor(windowMs: number) {
@@ -175,7 +171,7 @@ class FailureWindow {
     if (failed) this.#failures[slot] = (this.#failures[slot] ?? 0) + 1
   }
 
-  /** Percentage of failures; 0 when there are fewer than `minResults`. */
+  /** 0 when there are fewer than `minResults`. */
   failurePercent(minResults: number): number {
     const results = sum(this.#results)
     return results < minResults ? 0 : (sum(this.#failures) * 100) / results

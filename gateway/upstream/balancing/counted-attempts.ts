@@ -2,15 +2,14 @@ import { NO_PROBE } from './circuit-breaker.ts'
 import type { Origin } from './origin.ts'
 
 /**
- * Attempts of an exchange, one after the other, each of which counts once: for the health of its upstream and for its circuit
- * breaker. A base class, so that an exchange stays one object.
+ * Counts each attempt of an exchange once, for health and circuit breaker. A base class, so that an exchange stays one
+ * object.
  */
 export abstract class CountedAttempts<Pool> {
-  /** Origin of the present attempt, or else of the last one. */
+  /** Of the present attempt, or else of the last one. */
   protected chosenOrigin: Origin<Pool>
-  /** What the circuit breaker of the chosen upstream counts the present attempt as. */
   #probe = NO_PROBE
-  /** Status of the final head that the present attempt has got; 0: none, or its result has been counted. */
+  /** Of the present attempt's final head; 0: none, or its result has been counted. */
   #status = 0
 
   constructor(first: Origin<Pool>) {
@@ -29,14 +28,14 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.responded(status, this.#probe)
   }
 
-  /** The response is whole. @param status what it means, whatever its head said */
+  /** @param status what the whole response means, whatever its head said */
   protected attemptEnded(status: number): void {
     this.#status = status
     this.chosenOrigin.health.responded(status)
     this.chosenOrigin.breaker?.ended(status, this.#probe)
   }
 
-  /** No connection could be made, which the pool tells the health. */
+  /** The pool tells the health. */
   protected attemptRefused(): void {
     this.chosenOrigin.breaker?.failed(this.#takeProbe())
   }

@@ -6,51 +6,43 @@ import { type BreakerState, CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
 import type { RetryOutcome } from './retry-budget.ts'
 
-/** The share of its requests that a target gets when it has just recovered. */
+/** Of its requests, when a target has just recovered. */
 const SMALLEST_SHARE = 0.1
 
-/** What the upstream client is made with. Times in milliseconds. */
+/** Times in milliseconds. */
 export interface UpstreamsOptions {
-  /**
-   * At least one of `http://host:port`, `https://host:port`, `unix:/path.sock`; or of `h2c://host:port`, `h2://host:port`, not
-   * mixed with those.
-   */
+  /** `http://host:port`, `https://host:port`, `unix:/path.sock`; or `h2c://host:port`, `h2://host:port`, not mixed with those. */
   readonly urls: readonly string[]
-  /** For making a connection. */
   readonly connectMs: number
   /** From the request sent until the head of the response. */
   readonly headersMs: number
-  /** To each upstream. */
   readonly maxConnections: number
   /** Monotonic. */
   readonly clock: () => number
   /** Called on each change; every upstream starts healthy. */
   readonly onHealth: (upstream: string, healthy: boolean) => void
-  /** Default: nothing beyond the passive rules. Active checks are made by `UpstreamGroups`. */
+  /** Default: nothing beyond the passive rules. */
   readonly policy?: Omit<UpstreamPolicy, 'healthCheck' | 'maxInFlight'>
-  /** With `https://` and `h2://` URLs. Default: what Node trusts. */
+  /** Default: what Node trusts. */
   readonly tls?: UpstreamTlsTerms | undefined
   /** Called on each change; every breaker starts closed. */
   readonly onBreaker?: (upstream: string, state: BreakerState) => void
-  /** What came of a retry that the policy asks for. */
   readonly onRetry?: (outcome: RetryOutcome) => void
 }
 
-/** One upstream and its state. */
 export interface Origin<Pool = unknown> {
-  /** As configured. */
   readonly url: string
   readonly health: Health
   readonly pool: Pool
   readonly tls: UpstreamsOptions['tls']
-  /** Exchanges in flight. Written by the exchanges. */
+  /** Written by the exchanges. */
   inFlight: number
   readonly policy: UpstreamsOptions['policy']
   readonly breaker: CircuitBreaker | undefined
   readonly slowStart: SlowStart | undefined
 }
 
-/** Where origins come from: known ones with the same URL keep health, connections if TLS is the same, and their guards if the policy does. */
+/** Known origins with the same URL keep health, connections if TLS is the same, and their guards if the policy does. */
 interface OriginSources<Pool> {
   readonly known: readonly Origin<Pool>[] | undefined
   createPool(address: Address, health: Health): Pool
@@ -102,20 +94,19 @@ function isGuardedAlike(one: UpstreamsOptions['policy'], other: UpstreamsOptions
   )
 }
 
-/** Gives a target that has recovered less than its share for a time: from a tenth, growing steadily. */
+/** Gives a recovered target less than its share for a time: from a tenth, growing steadily. */
 class SlowStart {
   readonly #durationMs: number
   readonly #clock: () => number
-  /** Part of a turn that has been gathered. */
   #credit = 0
 
-  /** @param clock milliseconds, monotonic. */
+  /** @param clock monotonic milliseconds */
   constructor(durationMs: number, clock: () => number) {
     this.#durationMs = durationMs
     this.#clock = clock
   }
 
-  /** Share of a target that recovered then: from 0.1 to 1. */
+  /** From 0.1 to 1. */
   share(recoveredAtMs: number): number {
     const share = (this.#clock() - recoveredAtMs) / this.#durationMs
     return share >= 1 ? 1 : Math.max(SMALLEST_SHARE, share)

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 
-/** Retries that can be saved up while few are needed, in seconds of `minPerSecond` or by themselves. */
+/** Saved up while few are needed, in seconds of `minPerSecond` or by themselves. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 
@@ -10,8 +10,8 @@ const SAVED_RETRIES = 10
 export type RetryOutcome = 'succeeded' | 'failed' | 'denied'
 
 /**
- * Which responses of a group are replaced by those of another attempt. In any period there are at most `budgetPercent` of
- * the requests in it, `minPerSecond` for each second of it, and what was saved up before: ten retries, or ten seconds'.
+ * Bounds the responses that are replaced by those of another attempt: `budgetPercent` of the requests, `minPerSecond`, and
+ * what was saved up before: ten retries, or ten seconds'.
  */
 export class RetryBudget {
   readonly attempts: number
@@ -25,7 +25,7 @@ export class RetryBudget {
   #left: number
   #atMs: number
 
-  /** @param clock milliseconds, monotonic. */
+  /** @param clock monotonic milliseconds */
   constructor(settings: RetrySettings, clock: () => number, onOutcome: (outcome: RetryOutcome) => void) {
     this.attempts = settings.attempts
     this.#settings = settings
@@ -47,12 +47,10 @@ export class RetryBudget {
     return this.#statuses.has(status)
   }
 
-  /** The group has got one more request. */
   deposit(): void {
     this.#left = Math.min(this.#most, this.#left + this.#share)
   }
 
-  /** @returns false when there is none left. */
   take(): boolean {
     const nowMs = this.#clock()
     this.#left = Math.min(this.#most, this.#left + (nowMs - this.#atMs) * this.#perMs)
@@ -65,7 +63,6 @@ export class RetryBudget {
     return true
   }
 
-  /** What came of a retry that `take` allowed. */
   over(outcome: 'succeeded' | 'failed'): void {
     this.#onOutcome(outcome)
   }
@@ -74,19 +71,16 @@ export class RetryBudget {
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /**
- * Whether a request that failed on an open connection may be sent again without the risk that it is carried out twice
- * (RFC 9110 section 9.2.2). Once, if nothing had been written; or if the method is safe and there was neither a body nor
- * a byte of a response.
+ * Whether a failed request may be sent again without the risk that it is carried out twice (RFC 9110 section 9.2.2): once, if
+ * nothing had been written; or if the method is safe and there was neither a body nor a byte of a response.
  */
 export function mayRetry(
   kind: UpstreamFaultKind,
   { method, body, upgrade }: Pick<UpstreamRequest, 'method' | 'body' | 'upgrade'>,
   progress: {
-    /** Writing the request had begun. */
     readonly sent: boolean
-    /** At least one byte of a response had come, interim ones included. */
+    /** Interim responses count. */
     readonly responseBegan: boolean
-    /** The request was already sent a second time. */
     readonly retried: boolean
   },
 ): boolean {
@@ -95,7 +89,7 @@ export function mayRetry(
   return isRepeatable({ method, body, upgrade }) && !progress.responseBegan
 }
 
-/** Whether a request changes nothing however often it is carried out, and can be sent again as it is. */
+/** Whether a request changes nothing however often it is carried out. */
 export function isRepeatable({
   method,
   body,
@@ -104,7 +98,7 @@ export function isRepeatable({
   return SAFE_METHODS.has(method) && body === null && upgrade === undefined
 }
 
-/** Whether the upstream failed after the connection was made. */
+/** The connection had been made. */
 export function isOfUpstream({ kind, isNeutral }: UpstreamFault): boolean {
   return isNeutral !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

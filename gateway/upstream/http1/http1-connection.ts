@@ -11,44 +11,43 @@ import { UpgradedStream } from './upgraded-stream.ts'
 
 /** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
-/** We close this much earlier than the server announces, so that no request meets its closing. */
+/** No request meets the server's closing. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
-/** The exchange that uses a connection. `nowMs`: the connection's clock, read once for each piece received. */
+/** `nowMs`: the clock, read once for each piece received. */
 export interface ConnectionUser extends PendingRequest, BodyReceiver {
   readonly hasBody: boolean
   connected(): void
-  /** The connection could not be made; nothing was sent. */
+  /** Nothing was sent. */
   connectFailed(error: ConnectError): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** The response is complete, and the connection no longer belongs to this exchange. */
+  /** The connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: UpgradedStream): void
   failed(kind: UpstreamFaultKind, cause: string): void
 }
 
-/** One connection to an upstream, used by one exchange at a time (RFC 9112 section 9). */
+/** Serves one exchange at a time (RFC 9112 section 9). */
 export class Http1Connection implements Timed, ResponseReader {
   slot = -1
-  /** When the idle connection is closed, on the clock. */
+  /** On the clock. */
   idleUntilMs = Number.POSITIVE_INFINITY
   readonly #pool: ConnectionPool
   readonly #parser = new ResponseParser(this)
   readonly socket: Socket
   #user: ConnectionUser | undefined = undefined
   #connected = false
-  /** Takes no further exchange. */
+  /** It takes no further exchange. */
   #retired = false
-  /** Part of the request is not written yet. */
   #sending = false
   /** The upstream may not have read the whole last request: no other may follow it. */
   #leftUnread = false
   #paused = false
   #hasEnded = false
   readonly #buffer = new ReadBuffer('upstreams')
-  /** What was read while the receiver held the body back. */
+  /** Read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
   #nowMs = 0
   #upgraded: UpgradedStream | undefined = undefined
@@ -72,17 +71,16 @@ export class Http1Connection implements Timed, ResponseReader {
     this.socket.on('close', () => this.#closed())
   }
 
-  /** At least one byte of a response to the present request has come. */
   get responseBegan(): boolean {
     return this.#parser.began
   }
 
-  /** The first write failed at once, because the upstream had closed: not a byte was taken. */
+  /** The upstream had closed: not a byte was taken. */
   get tookNothing(): boolean {
     return this.socket.errored !== null
   }
 
-  /** Serves an exchange. Calls its `connected`, now or once the connection is made. */
+  /** Calls `connected` of the exchange, now or once the connection is made. */
   assignTo(user: ConnectionUser): void {
     this.#user = user
     this.idleUntilMs = Number.POSITIVE_INFINITY
@@ -109,7 +107,6 @@ export class Http1Connection implements Timed, ResponseReader {
     this.#sending = false
   }
 
-  /** The receiver takes the body again. */
   resume(): void {
     const unread = this.#unread
     this.#unread = undefined
@@ -120,7 +117,7 @@ export class Http1Connection implements Timed, ResponseReader {
     else this.#resumeSocket()
   }
 
-  /** Closes the connection without telling its user. */
+  /** Does not tell its user. */
   destroy(): void {
     this.#user = undefined
     this.#retire()
@@ -188,7 +185,7 @@ export class Http1Connection implements Timed, ResponseReader {
       this.#unread = bytes === this.#buffer.bytes ? copyOf(bytes, from, to) : bytes.subarray(from, to)
   }
 
-  /** @param exact no byte came after the response. */
+  /** @param exact no byte came after the response */
   #whole(exact: boolean): void {
     const user = this.#user
     this.#buffer.isBulk = false
@@ -276,7 +273,6 @@ export class Http1Connection implements Timed, ResponseReader {
   }
 }
 
-/** The connections of HTTP/1.1 to one upstream. */
 export class ConnectionPool extends Pool<Http1Connection> {
   /** The last used is used first, so that the others reach their idle timeout. */
   readonly #idle: Http1Connection[] = []
@@ -297,13 +293,11 @@ export class ConnectionPool extends Pool<Http1Connection> {
     this.health.connected()
   }
 
-  /** The connection can take another exchange. */
   free(connection: Http1Connection): void {
     if (this.isClosing) connection.destroy()
     else this.#idle.push(connection)
   }
 
-  /** The connection takes no further exchange. */
   retired(connection: Http1Connection): void {
     this.#open -= 1
     this.deadlines.remove(connection)

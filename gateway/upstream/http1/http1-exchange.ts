@@ -10,13 +10,13 @@ import type { UpstreamFaultKind } from '../upstream-client.ts'
 import type { ConnectionPool, ConnectionUser, Http1Connection } from './http1-connection.ts'
 import { requestHead } from './outgoing-head.ts'
 
-/** An exchange over our own client. On an open connection the request is written before `send` returns. */
+/** On an open connection the request is written before `send` returns. */
 export class Http1Exchange
   extends PooledExchange<Http1Connection, ConnectionPool>
   implements ConnectionUser, BodySender
 {
   #requestHead = ''
-  /** The downstream body when all of it had arrived; else `#body` streams it. */
+  /** All of it had arrived; else `#body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   #body: RequestBody | undefined = undefined
 
@@ -109,7 +109,7 @@ export class Http1Exchange
   }
 }
 
-/** A body on a connection of HTTP/1.1; chunked when its length is not known. */
+/** Chunked when its length is not known. */
 class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
   override start(): void {
     const { source } = this

@@ -8,11 +8,10 @@ import type { UpstreamRequest } from '../upstream-client.ts'
 const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: undefined }
 
 /**
- * Start line and fields of a request, with the empty line after them, to be written as latin1: the fields of the
- * request, and those of the connection (RFC 9112 sections 3, 6 and 9).
+ * The head of a request, latin1, with the empty line after it (RFC 9112 sections 3, 6 and 9).
  *
  * @param upstream as configured
- * @throws TypeError when the request cannot be sent; the message names the reason.
+ * @throws TypeError when the request cannot be sent
  */
 export function requestHead(request: UpstreamRequest, upstream: string): string {
   const { method, target, fields, common } = request
@@ -35,13 +34,13 @@ function lengthField({ body }: UpstreamRequest, value: string): string {
   const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
   if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is not a number of bytes')
   if (bytes > 0 && body === null) throw new TypeError('a Content-Length without a body')
-  // Written as a number: some recipients take leading zeros for octal.
+  // Some recipients take leading zeros for octal.
   return `content-length: ${bytes}\r\n`
 }
 
 function framingWithoutLength({ method, body }: UpstreamRequest): string {
   if (body !== null) return 'transfer-encoding: chunked\r\n'
-  // RFC 9110 section 8.6: a method that usually has a body announces an empty one.
+  // RFC 9110 section 8.6.
   return METHODS_WITH_BODY.has(method) ? 'content-length: 0\r\n' : ''
 }
 

@@ -8,18 +8,17 @@ const VERSION = 'HTTP/1.'
 const NO_LENGTH = -1
 const NO_STATUS_LINE = 'no HTTP/1 status line'
 
-/** Parses the lines of a response head (RFC 9112 section 4) and keeps what the connection must know. */
+/** Reads the lines of a response head (RFC 9112 section 4). */
 export class ResponseLines implements HeadReader {
   readonly noStartLine = NO_STATUS_LINE
   status = 0
-  /** 0 or 1: HTTP/1.0 or HTTP/1.1. */
+  /** HTTP/1.0 or HTTP/1.1. */
   minor = 1
-  /** Bytes; -1 when there is no Content-Length. */
+  /** -1 when there is no Content-Length. */
   contentLength = NO_LENGTH
   chunked = false
-  /** Connection has the option `close`. */
   closes = false
-  /** The timeout of Keep-Alive, seconds. */
+  /** Of Keep-Alive. */
   keepAliveSeconds: number | undefined = undefined
 
   forgetFields(): void {
@@ -62,7 +61,7 @@ export class ResponseLines implements HeadReader {
     return undefined
   }
 
-  /** RFC 9112 section 6.3: exactly one number, below 2^53. */
+  /** RFC 9112 section 6.3: one number, below 2^53. */
   #noteLength(value: string): string | undefined {
     const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
     if (!Number.isSafeInteger(bytes)) return 'a Content-Length that is not a number of bytes'

@@ -4,38 +4,35 @@ import { HeadParser } from '../../edge/syntax/head-parser.ts'
 import { MAX_INTERIM, MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
 import { ResponseLines } from './response-lines.ts'
 
-/** Enough for one response to end every session of a user: some 1,300 in a list, or 900 in a field each. */
+/** One response may end every session of a user: some 1,300 in a list, or 900 in a field each. */
 const MAX_FIELDS = 1024
 
-/** Receives what is parsed. Any of the calls may call `stop` of the parser. */
+/** Any of the calls may call `stop` of the parser. */
 export interface ResponseReader {
-  /** 1xx, but never 101. */
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[]): void
-  /** Bytes of the body, in a buffer that is overwritten afterwards. Returns `false` to pause. */
+  /** The buffer is overwritten afterwards. Returns `false` to pause. */
   data(bytes: Buffer, from: number, to: number): boolean
 }
 
-/** What the parser must know of the request that the next response belongs to. */
 export interface PendingRequest {
   readonly method: string
   readonly upgrade: string | undefined
 }
 
 /**
- * State of the parser. `whole`: the response is complete; nothing beyond it was read. `switched`: 101 to a request for an
- * upgrade; what follows is not HTTP. `stopped`: no byte is expected or wanted.
+ * `whole`: nothing beyond the response was read. `switched`: what follows is not HTTP. `stopped`: no byte is expected or
+ * wanted.
  */
 export type Phase = 'head' | 'body' | 'trailers' | 'until close' | 'whole' | 'switched' | 'faulty' | 'stopped'
 
-/** Parses the responses of one connection, one after the other, in pieces of any size (RFC 9112). */
+/** Parses the responses of one connection, in pieces of any size (RFC 9112). */
 export class ResponseParser {
   phase: Phase = 'stopped'
-  /** The reader takes no data for now; framing is still parsed. Set when `data` returns `false`, cleared by `release`. */
+  /** The reader takes no data for now; framing is still parsed. */
   held = false
-  /** Why the response is `faulty`. */
   fault = ''
-  /** At least one byte has come since `expect`, interim responses included. */
+  /** Interim responses count. */
   began = false
   readonly #reader: ResponseReader
   readonly #lines = new ResponseLines()
@@ -43,17 +40,13 @@ export class ResponseParser {
   readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
   #interim = 0
-  /**
-   * A head that no body follows, whatever its fields say (RFC 9112 section 6.3), announced one. Its bytes may come, and must not
-   * become the response to the next request.
-   */
+  /** A head that no body follows (RFC 9112 section 6.3) announced one. Its bytes must not become the next response. */
   #mayHaveStrays = false
 
   constructor(reader: ResponseReader) {
     this.#reader = reader
   }
 
-  /** A request is being written: its response may come from now on. */
   expect(request: PendingRequest): void {
     this.#request = request
     this.#head.begin()
@@ -72,12 +65,11 @@ export class ResponseParser {
     this.held = false
   }
 
-  /** Whether the response lets the connection be used again (RFC 9112 section 9.3). */
+  /** RFC 9112 section 9.3. */
   get keepsConnection(): boolean {
     return this.#lines.minor === 1 && !this.#lines.closes && !this.#mayHaveStrays
   }
 
-  /** How long the connection may idle, as the response says, seconds. */
   get keepAliveSeconds(): number | undefined {
     return this.#lines.keepAliveSeconds
   }
@@ -86,7 +78,7 @@ export class ResponseParser {
     return this.#head.fields
   }
 
-  /** @returns where it stopped: `to`, or earlier when held, or when the phase is one of the last four. */
+  /** @returns where it stopped: `to`, or earlier when held, or when the phase is one of the last four */
   read(bytes: Buffer, from: number, to: number): number {
     this.began = true
     let at = from

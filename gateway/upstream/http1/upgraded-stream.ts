@@ -2,10 +2,7 @@ import type { Socket } from 'node:net'
 import { Duplex } from 'node:stream'
 import { copyOf } from '../../edge/bodies/read-buffers.ts'
 
-/**
- * Both directions of a connection after a 101. The socket itself cannot be passed on: it reads into our buffer instead of
- * its own stream.
- */
+/** Both directions of a connection after a 101. The socket itself reads into our buffer instead of its own stream. */
 export class UpgradedStream extends Duplex {
   readonly #socket: Socket
   #inputEnded = false
@@ -18,7 +15,7 @@ export class UpgradedStream extends Duplex {
     socket.on('close', () => this.#endInput())
   }
 
-  /** Copies received bytes. @returns `false` to pause the socket until `_read`. */
+  /** @returns `false` to pause the socket until `_read` */
   receive(bytes: Buffer, from: number, to: number): boolean {
     return this.push(copyOf(bytes, from, to))
   }

@@ -16,16 +16,15 @@ export class Http2Exchange
   implements SessionUser, StreamUser, BodySender
 {
   #head: readonly string[] = []
-  /** The downstream body when all of it had arrived; else `#body` streams it. */
+  /** All of it had arrived; else `#body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   #body: SentBody | undefined = undefined
-  /** Part of the body was sent. */
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
-  /** What a call has come to by its head, which says 200 of one that failed too. */
+  /** By its head, which says 200 of a call that failed too. */
   #callStatus: number | undefined = undefined
-  /** Its head is all of the response, whatever comes behind (RFC 9110 section 6.4.1). */
+  /** Whatever comes behind the head (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
   override continueReading(): boolean {
@@ -73,7 +72,7 @@ export class Http2Exchange
     const scheme = this.chosenOrigin.pool.address.secure ? 'https' : 'http'
     const opened = this.#openStream([':scheme', scheme, ...this.#head], {
       endStream: body === null,
-      // Also without trailers: Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
+      // Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
       waitForTrailers: isStreamed,
     })
     if (opened instanceof Error) {
@@ -96,7 +95,7 @@ export class Http2Exchange
     return opened
   }
 
-  /** @returns what Node finds wrong with the head, which is not to be thrown where nobody catches it */
+  /** @returns what Node finds wrong with the head */
   #openStream(head: readonly string[], options: OpenOptions): UpstreamStream | Error | undefined {
     try {
       return this.connection?.open(head, this, options)
@@ -116,7 +115,7 @@ export class Http2Exchange
     stream.sendTrailers(trailers)
   }
 
-  /** There was no place on the session after all: nothing was sent, so another may be asked. */
+  /** Nothing was sent, so another may be asked. */
   turnedAway(): void {
     this.#timesTurnedAway += 1
     this.request.attempts?.failed('unreachable')
@@ -187,7 +186,7 @@ export class Http2Exchange
   }
 
   protected override abortWith(fault: UpstreamFault): void {
-    // Before the fault is told: its receiver may end the session.
+    // The receiver of the fault may end the session.
     if (fault.kind === 'timeout') this.connection?.probe()
     super.abortWith(fault)
   }
@@ -208,14 +207,13 @@ export class Http2Exchange
   }
 }
 
-/** A body on a stream of HTTP/2. */
 class SentBody extends StreamedBody<ClientHttp2Stream> {
-  /** Part of it cannot be sent a second time. */
+  /** A part cannot be sent a second time. */
   hasBegun = false
 
   protected write(piece: Buffer): boolean {
     this.hasBegun = true
-    // Reset, with a response that is still being read: a write would be a fault of that.
+    // The stream was reset, with a response that is still being read: a write would be a fault of that.
     if (!this.to.closed) return this.to.write(piece)
     this.stop()
     return false
@@ -224,7 +222,7 @@ class SentBody extends StreamedBody<ClientHttp2Stream> {
   protected finish(): void {
     this.hasBegun = true
     this.detach()
-    // First, because its trailers are asked for when it has ended.
+    // Its trailers are asked for when it has ended.
     this.sender.bodySent()
     this.to.end()
   }

@@ -4,7 +4,7 @@ import { checkRequestLine, isStatus, MAX_RESPONSE_HEAD_BYTES } from '../message-
 import { hostOf } from '../upstream-address.ts'
 import type { UpstreamRequest } from '../upstream-client.ts'
 
-/** RFC 9113 section 8.2.2. `te` is written here only. */
+/** RFC 9113 section 8.2.2. Only `requestHead` writes `te`. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -17,11 +17,10 @@ const REFUSED: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The head of a request (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value. An upgrade is not asked for:
- * HTTP/2 has none.
+ * The head of a request (RFC 9113 section 8.3.1) without its scheme, flat: name, value, name, value. HTTP/2 has no upgrade.
  *
  * @param upstream as configured
- * @throws TypeError when the request cannot be sent; the message names the reason.
+ * @throws TypeError when the request cannot be sent
  */
 export function requestHead(request: UpstreamRequest, upstream: string): string[] {
   const { method, target, common, fields, acceptsTrailers } = request
@@ -41,7 +40,7 @@ export function requestHead(request: UpstreamRequest, upstream: string): string[
   return head.concat(others)
 }
 
-/** @param flat names and values as received, the status first */
+/** @param flat names and values, the status first */
 export function readResponseHead(flat: readonly string[]): { status: number; fields: Field[] } | string {
   const status = flat[0] === ':status' ? Number(flat[1]) : 0
   if (!isStatus(status)) return 'no status, or one that is not defined'
@@ -53,7 +52,7 @@ export function readResponseHead(flat: readonly string[]): { status: number; fie
   return { status, fields }
 }
 
-/** @returns what is wrong with them, or the fields */
+/** @returns the fields, or what is wrong with them */
 export function readFields(flat: readonly string[]): Field[] | string {
   const fields: Field[] = []
   let bytes = 0

@@ -6,39 +6,39 @@ import { ConnectError, openConnection } from '../open-connection.ts'
 import { Pool } from '../pool.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Streams of one session at most, even if the upstream allows more: the next gets a connection of its own. */
+/** Even if the upstream allows more: the next gets a connection of its own. */
 const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
-/** What an upstream may send beyond what the client takes: of one response, and of all of a session. */
+/** Beyond what the client takes: of one response, and of all of a session. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** Memory of all streams of a session, with what waits to be read. */
+/** Of all streams, with what waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
-/** For an upstream to close its side as well. All exchanges are over by then. */
+/** For an upstream to close its side. All exchanges are over by then. */
 const CLOSE_MS = 1000
-/** It takes no further exchange from this stream id on, well before the last of them is used (RFC 9113 section 5.1.1). */
+/** No further exchange from this stream id on, well before the last is used (RFC 9113 section 5.1.1). */
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 
 export interface OpenOptions {
   readonly endStream: boolean
-  /** The end of its body is told by its trailers, which may be none. */
+  /** Trailers, perhaps none, tell the end of the body. */
   readonly waitForTrailers: boolean
 }
 
-/** An exchange that uses a session. Each of these is called at most once. */
+/** Each of these is called at most once. */
 export interface SessionUser {
   connected(): void
-  /** There is no place for it after all; nothing was sent. */
+  /** Nothing was sent. */
   turnedAway(): void
-  /** The session could not be made; nothing was sent. */
+  /** Nothing was sent. */
   connectFailed(error: ConnectError): void
 }
 
 /**
- * One connection of HTTP/2 to an upstream (RFC 9113 section 9.1), for many exchanges at a time. It is connected when the upstream's
- * SETTINGS have come: they prove that HTTP/2 is spoken, and say how many streams may be open.
+ * One connection of HTTP/2, for many exchanges (RFC 9113 section 9.1). The upstream's SETTINGS make it connected: they prove
+ * that HTTP/2 is spoken, and say how many streams may be open.
  */
 export class UpstreamSession implements Timed {
   slot = -1
@@ -48,9 +48,8 @@ export class UpstreamSession implements Timed {
   #session: ClientHttp2Session | undefined = undefined
   #isConnected = false
   #isRetired = false
-  /** Exchanges that use it, those that wait for the connection too. */
+  /** Exchanges that wait for the connection count. */
   #users = 0
-  /** The upstream may have handled streams up to this one. */
   #lastHandled = NEVER
   #settingsTimer: NodeJS.Timeout | undefined = undefined
   #pingTimer: NodeJS.Timeout | undefined = undefined
@@ -66,7 +65,6 @@ export class UpstreamSession implements Timed {
     this.#socket.on('close', () => this.#closed())
   }
 
-  /** One more exchange may use it. */
   get hasRoom(): boolean {
     return !this.#isRetired && this.#users < this.#maxStreams
   }
@@ -76,7 +74,7 @@ export class UpstreamSession implements Timed {
     return Math.min(this.#session?.remoteSettings.maxConcurrentStreams ?? 0, MAX_STREAMS)
   }
 
-  /** Serves an exchange. Calls its `connected`, now or once the connection is made. */
+  /** Calls `connected` of the exchange, now or once the connection is made. */
   assignTo(user: SessionUser): void {
     this.#users += 1
     this.#idleUntilMs = NEVER
@@ -84,7 +82,6 @@ export class UpstreamSession implements Timed {
     else this.#waiting.add(user)
   }
 
-  /** The exchange is over, or goes elsewhere. */
   leave(user: SessionUser): void {
     this.#users -= 1
     this.#waiting.delete(user)
@@ -93,7 +90,7 @@ export class UpstreamSession implements Timed {
     if (this.#isRetired) this.#end()
   }
 
-  /** @returns undefined when the session cannot begin a stream any more @throws Error when Node does not take the head */
+  /** @returns undefined when no stream can begin any more @throws Error when Node does not take the head */
   open(head: readonly string[], user: StreamUser, options: OpenOptions): UpstreamStream | undefined {
     const session = this.#session
     if (session === undefined || session.closed || session.destroyed) return undefined
@@ -102,7 +99,7 @@ export class UpstreamSession implements Timed {
     return new UpstreamStream(stream, user, () => this.#lastHandled)
   }
 
-  /** It takes no further exchange, and ends with the last. */
+  /** Ends with the last exchange. */
   retire(): void {
     if (!this.#isRetired) {
       this.#isRetired = true
@@ -145,7 +142,7 @@ export class UpstreamSession implements Timed {
       maxHeaderListPairs: MAX_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
       strictSingleValueFields: false,
-      // Fields with white space around their value, as services of gRPC send them, are trimmed, not lost.
+      // Services of gRPC send fields with white space around their value.
       strictFieldWhitespaceValidation: false,
     }
     const session = connect('http://upstream', options)
@@ -204,7 +201,7 @@ export class UpstreamSession implements Timed {
     clearTimeout(this.#settingsTimer)
     if (!this.#isConnected) this.#socket.destroy()
     if (this.#socket.destroyed) return
-    // With GOAWAY. Node then waits for the upstream's end, which one that hangs never sends.
+    // Node then waits for the upstream's end, which one that hangs never sends.
     this.#session?.close()
     this.#closeTimer ??= setTimeout(() => this.#socket.destroy(), CLOSE_MS)
   }
@@ -218,14 +215,10 @@ export class UpstreamSession implements Timed {
   }
 }
 
-/** The sessions with one upstream. A second is opened only when the first has no place left. */
+/** A second session is opened only when the first has no place left. */
 export class SessionPool extends Pool<UpstreamSession> {
-  /**
-   * How many streams a session is expected to take until the upstream says so: what the last one was allowed. Otherwise a burst
-   * that opens sessions would be turned away by each of them.
-   */
+  /** Streams that a session is expected to allow: as the last did. Otherwise each session of a burst would turn requests away. */
   expectedStreams = MAX_STREAMS
-  /** Sessions that take exchanges. */
   readonly #sessions: UpstreamSession[] = []
 
   lease(fresh: boolean): UpstreamSession | undefined {
@@ -234,13 +227,12 @@ export class SessionPool extends Pool<UpstreamSession> {
     return this.#sessions.length < this.maxConnections ? this.#connect() : known
   }
 
-  /** @param streams how many the upstream allows. Of none nothing is learned: each request would get a session of its own. */
+  /** @param streams how many the upstream allows. From none nothing is learned: each request would get a session of its own. */
   connected(streams: number): void {
     if (streams > 0) this.expectedStreams = streams
     this.health.connected()
   }
 
-  /** The session takes no further exchange. */
   retired(session: UpstreamSession): void {
     this.deadlines.remove(session)
     const at = this.#sessions.indexOf(session)

@@ -4,7 +4,7 @@ import { MAX_INTERIM } from '../message-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { readFields, readResponseHead } from './stream-heads.ts'
 
-/** Codes of RFC 9113 section 7. */
+/** RFC 9113 section 7. */
 const PROTOCOL_ERROR = 1
 const INTERNAL_ERROR = 2
 const FLOW_CONTROL_ERROR = 3
@@ -14,7 +14,7 @@ const CANCEL = 8
 const COMPRESSION_ERROR = 9
 const ENHANCE_YOUR_CALM = 11
 const HTTP_1_1_REQUIRED = 13
-/** That which Node resets a stream with for a response that it does not accept, or the upstream for our request. */
+/** Node resets a stream so for a response that it does not accept, or the upstream for our request. */
 const MALFORMED: ReadonlySet<number> = new Set([
   PROTOCOL_ERROR,
   FLOW_CONTROL_ERROR,
@@ -24,12 +24,12 @@ const MALFORMED: ReadonlySet<number> = new Set([
   HTTP_1_1_REQUIRED,
 ])
 
-/** A shorter piece is short. After so many of them, what comes in one turn of the event loop is joined, up to so many pieces. */
+/** After so many short pieces, what comes in one turn of the event loop is joined. */
 const SHORT_BYTES = 64
 const USUAL_SHORT = 16
 const MAX_JOINED = 4096
 
-/** What a stream tells its exchange. `lost` and `whole` are the last. */
+/** `lost` and `whole` are the last. */
 export interface StreamUser {
   interim(status: number, fields: readonly Field[]): void
   responded(status: number, fields: readonly Field[]): void
@@ -42,7 +42,6 @@ export interface StreamUser {
 
 export class UpstreamStream {
   readonly stream: ClientHttp2Stream
-  /** At least the head of a response has come. */
   responseBegan = false
   readonly #lastHandled: () => number
   #user: StreamUser | undefined
@@ -52,17 +51,15 @@ export class UpstreamStream {
   #isComplete = false
   #isPaused = false
   #shortPieces = 0
-  /** Pieces wait for what else comes in this turn. */
   #isJoining = false
-  /** Pieces that wait to be joined, or for the end of a pause where the response is complete: Node drops it with the connection. */
+  /** Waits to be joined, or for the end of a pause where the response is complete: Node drops it with the connection. */
   #rest: Buffer[] = []
   /** Node has given everything of a complete response. */
   #isRead = false
   #error: Error | undefined = undefined
-  /** The user has what it is told last. */
   #isOver = false
 
-  /** @param lastHandled the highest stream that the upstream says it may have handled */
+  /** @param lastHandled the highest stream that the upstream may have handled */
   constructor(stream: ClientHttp2Stream, user: StreamUser, lastHandled: () => number) {
     this.stream = stream
     this.#user = user
@@ -89,7 +86,6 @@ export class UpstreamStream {
     if (!this.#isPaused) this.stream.resume()
   }
 
-  /** Cancels what is not complete; the user hears no more. */
   leave(): void {
     this.#user = undefined
     if (this.#isOver) return
@@ -97,7 +93,7 @@ export class UpstreamStream {
     this.#rest = []
     this.#isPaused = false
     if (!this.stream.closed) this.stream.close(CANCEL)
-    // What was read is thrown away, so that the stream can end.
+    // A stream ends when it has been read.
     this.stream.resume()
   }
 
@@ -112,7 +108,7 @@ export class UpstreamStream {
 
   /**
    * Node ends the readable side of a stream that is reset with NO_ERROR or CANCEL, or whose connection ends, as if it were
-   * complete. At END_STREAM, and then only, it is not closed yet.
+   * complete. Only at END_STREAM it is not closed yet.
    */
   #watchEnd(): void {
     const { stream } = this
@@ -120,7 +116,7 @@ export class UpstreamStream {
     stream.push = (piece: unknown, encoding?: BufferEncoding) => {
       if (piece === null && !stream.closed) {
         this.#isComplete = true
-        // After trailers, which are told of in the same way.
+        // Trailers are told of in the same way.
         if (this.#isPaused) process.nextTick(() => this.#readRest())
       }
       return push.call(stream, piece, encoding)
@@ -202,7 +198,6 @@ export class UpstreamStream {
     const isSending = !this.stream.writableFinished
     this.#user = undefined
     this.#isOver = true
-    // The rest of the request is not needed any more.
     if (isSending && !this.stream.closed) this.stream.close(CANCEL)
     user?.whole(this.#trailers)
   }
