@@ -1,9 +1,6 @@
-/**
- * The lines of the audit trail: NDJSON (one JSON object of RFC 8259 a line), UTF-8, each ending in `\n`. Fields are
- * always in the same order, so that equal facts are equal bytes: recovery pairs records by them.
- */
+/** Lines of the audit trail: NDJSON (one object of RFC 8259 a line), UTF-8. Fields keep one order: recovery compares bytes. */
 
-/** What both records of an exchange say. Strings may hold any character: they are escaped here. */
+/** Facts of both records of an exchange. Strings may hold any character: they are escaped here. */
 export interface RequestFacts {
   readonly requestId: string
   /** Start of the request, ISO 8601 with milliseconds: the same in both records. */
@@ -49,7 +46,7 @@ export interface StartFacts {
   readonly continues?: string | undefined
   /** `true`: the file before was removed while it was written, and up to a second of records with it. */
   readonly removed?: true | undefined
-  /** What must be added to the system's clock for the time of its reference, and which program said so. */
+  /** Offset of the system's clock (RFC 5905), and the program that said so. */
   readonly clockOffsetMs?: number | undefined
   readonly clockSource?: string | undefined
   /** The clock was set back while the file before was written, by at least so much: its lines are not in the order of time. */
@@ -67,7 +64,6 @@ interface StopFacts {
 /** AUDIT_PRUNE: a segment is about to be removed, because its retention time is over. */
 interface PruneFacts {
   readonly timestamp: string
-  /** Name of the file. */
   readonly segment: string
   /** Its first and last leaf in the log (C2SP tlog-tiles), whose tiles before `last` may go too; undefined without seals. */
   readonly first?: number | undefined
@@ -87,11 +83,13 @@ interface StoreFacts {
   readonly since?: string | undefined
 }
 
-/** How every line of a trail begins. */
 export const RECORD_HEAD = '{"type":"'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
-/** Format of the trail, the last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread the lines. */
+/**
+ * Format of the trail, the last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread
+ * the lines.
+ */
 export const TRAIL_FORMAT = 2
 
 const PATH_MAX_CHARS = 4096
@@ -101,23 +99,18 @@ const CUT_MARK = '…'
 /** Characters that JSON must escape (RFC 8259 section 7), and surrogates, since a lone one has no UTF-8 form. */
 const NEEDS_ESCAPE = /[^ !#-[\]-\ud7ff\ue000-\uffff]/
 
-/**
- * Optional members, in their order at the end of the object. Their values have known lengths, so that they are found from
- * the end of a line.
- */
+/** Optional members, in their order at the end of the object. Their values have known lengths, so they are found from the end. */
 const SESSION_ID_KEY = ',"sessionId":"'
 const INTERACTION_ID_KEY = ',"interactionId":"'
 const TRACE_ID_KEY = ',"traceId":"'
 const GATEWAY_ID_KEY = ',"gatewayId":"'
 const GRPC_STATUS_KEY = ',"grpcStatus":'
 const UUID_CHARS = 36
-/** From the comma before the key to the quote after the value. */
 const SESSION_ID_CHARS = SESSION_ID_KEY.length + 22 + 1
 const INTERACTION_ID_CHARS = INTERACTION_ID_KEY.length + UUID_CHARS + 1
 const TRACE_ID_CHARS = TRACE_ID_KEY.length + 32 + 1
 const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + 1
 
-/** Fields of AUDIT_START in their order. */
 const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
   'type',
   'timestamp',
@@ -141,7 +134,6 @@ const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
 const REQUEST_HEAD = '{"type":"API_REQUEST"'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 const REQUEST_ID_KEY = ',"requestId":'
-/** The member after request id and timestamp. */
 const AFTER_TIMESTAMP = ',"method":'
 const TYPE_AT = '{"type":"'.length
 /** The I of `API_`: no other type has an I there. */
@@ -162,10 +154,7 @@ export function bounded(text: string, maxChars: number): string {
   return text.slice(0, isHighSurrogate ? maxChars - 2 : maxChars - 1) + CUT_MARK
 }
 
-/**
- * `{"type":"API_REQUEST","requestId","timestamp","method","path"[,"userId"][,"clientId"],"ip","userAgent"
- * [,"sessionId"][,"interactionId"][,"traceId"][,"gatewayId"]}`
- */
+/** `{"type":"API_REQUEST","requestId","timestamp","method","path"[,"userId"][,"clientId"],"ip","userAgent"[,optional members]}` */
 export function requestRecord(facts: RequestFacts): string {
   return (
     `${REQUEST_HEAD},"requestId":${quoted(facts.requestId)},"timestamp":${quoted(facts.timestamp)}` +
@@ -181,11 +170,10 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * API_RESPONSE: the fields of the exchange's API_REQUEST, with `"statusCode"` and `"duration"` before the optional members.
- * `"grpcStatus"` comes behind them. Made from the line of `requestRecord`, which is five times faster than building the fields again.
- *
- * @param durationMs written in milliseconds with three decimals; 0 when it is not a number at or above 0.
- * @param grpcStatus what a call of gRPC came to, at most two digits; undefined: the request is no such call
+ * API_RESPONSE: the request's fields with `"statusCode"` and `"duration"` before the optional members, and `"grpcStatus"` last.
+ * Made from the request's line, which is five times faster than building the fields again.
+ * @param durationMs written with three decimals; 0 when it is not a number at or above 0 @param grpcStatus at most two digits;
+ * undefined: no call of gRPC
  */
 export function responseTo(
   requestLine: string,
@@ -200,27 +188,22 @@ export function responseTo(
 }
 
 /**
- * API_RESPONSE of a request whose end is unknown. `statusCode` and `duration` are 0, so that every API_RESPONSE has both as
- * numbers; `recovered` says that they mean nothing.
- *
- * @param requestLine a whole API_REQUEST line with its `\n`.
+ * API_RESPONSE of a request whose end is unknown: `statusCode` and `duration` are 0, and `recovered` says that they mean
+ * nothing.
+ * @param requestLine a whole API_REQUEST line with its `\n`
  */
 export function recoveredRecord(requestLine: string): string {
   return responseLine(requestLine, ',"statusCode":0,"duration":0,"recovered":true')
 }
 
-/** @param members of the response, each with its comma before it. */
 function responseLine(requestLine: string, members: string): string {
   const at = optionalAt(requestLine)
   return `${RESPONSE_HEAD}${requestLine.slice(REQUEST_HEAD.length, at)}${members}${requestLine.slice(at)}`
 }
 
 /**
- * The key of a pair, the same in both records: the gateway's own id where there is one, else request id and timestamp.
- * Clients may repeat their request ids; the gateway's own are unique.
- *
- * @param line with or without its `\n`.
- * @returns undefined when the line is not a record of an exchange.
+ * The key of a pair, the same in both records: the gateway's own id, else request id and timestamp, which clients may repeat.
+ * @param line with or without its `\n` @returns undefined when the line is not a record of an exchange
  */
 export function pairKeyOf(line: string): string | undefined {
   const idAt = gatewayIdAt(line)
@@ -236,7 +219,6 @@ function gatewayIdAt(line: string): number {
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
 }
 
-/** Index of the first of the optional members, or of the closing brace. */
 function optionalAt(line: string): number {
   let at = endOf(line)
   if (line.startsWith(GATEWAY_ID_KEY, at - GATEWAY_ID_CHARS)) at -= GATEWAY_ID_CHARS
@@ -246,14 +228,12 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** Index of `,"grpcStatus"`, or `end`, which is that of the closing brace. */
 function withoutGrpcStatus(line: string, end: number): number {
   for (let at = end - GRPC_STATUS_KEY.length - 1; at >= end - GRPC_STATUS_KEY.length - 2; at--)
     if (line.startsWith(GRPC_STATUS_KEY, at)) return at
   return end
 }
 
-/** Index of the closing brace. */
 function endOf(line: string): number {
   return line.length - (line.endsWith('\n') ? 2 : 1)
 }

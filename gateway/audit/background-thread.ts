@@ -2,23 +2,19 @@ import { type ResourceLimits, Worker } from 'node:worker_threads'
 
 /** Heap of the threads that seal and that ask witnesses. What others send can cost such a thread its memory, and no other thread. */
 export const THREAD_LIMITS: ResourceLimits = {
-  // Not less. The gateway is started with 32 MiB for young objects, in every thread. V8 marks old objects without end while it has no
-  // room for a whole young generation below this limit: that took a sixth of the CPU time of the gateway.
+  // Not less. The gateway is started with 32 MiB for young objects, in every thread. V8 marks old objects without end while it
+  // has no room for a whole young generation below this limit: that took a sixth of the CPU time of the gateway.
   maxOldGenerationSizeMb: 128,
 }
 
 interface BackgroundThreadOptions<News> {
   /** Path of its module below this folder, without its ending. */
   readonly script: string
-  /** `workerData` of the thread. */
   readonly job: object
   readonly resourceLimits?: ResourceLimits
   onNews(news: News): void
-  /** It has died, and is started again. */
   onFault(cause: string): void
-  /** It has begun, with nothing posted to it. */
   onStart?(): void
-  /** It has ended, however. */
   onExit?(): void
 }
 
@@ -26,8 +22,8 @@ const FIRST_RESTART_MS = 1000
 const MAX_RESTART_MS = 60_000
 
 /**
- * A thread beside the one that serves, which does not hold the process. One that dies is started again: after a second, after
- * twice as long each time up to a minute, and after a second again once it has lived for a minute.
+ * A thread that does not hold the process. One that dies is started again after a second; each further wait is twice as long,
+ * up to a minute. A thread that lived for a minute resets the wait.
  */
 export class BackgroundThread<Message, News> {
   readonly #options: BackgroundThreadOptions<News>
@@ -70,15 +66,13 @@ export class BackgroundThread<Message, News> {
     onStart?.()
   }
 
-  /** A thread that is not running is not told. */
   post(message: Message, transfer: ArrayBuffer[] = []): void {
     this.#worker?.postMessage(message, transfer)
   }
 
   /**
-   * Tells it to end, and does not start it again. One that is late is ended.
-   *
-   * @param message asks it to end @param hurry ends the wait when it resolves @returns false when it was late
+   * Tells it to end, and does not start it again. A late one is terminated.
+   * @param hurry ends the wait when it resolves @returns false when it was late
    */
   async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
     const worker = this.#worker

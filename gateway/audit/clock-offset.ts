@@ -2,9 +2,8 @@ import { execFile } from 'node:child_process'
 
 /** How far the system's clock is from the time of its reference, as a program of the system tells it. */
 export interface ClockOffset {
-  /** What must be added to the clock (the offset of RFC 5905); microseconds after the point. */
+  /** To be added to the clock (the offset of RFC 5905); microseconds after the point. */
   readonly clockOffsetMs: number
-  /** The program that said so. */
   readonly clockSource: string
 }
 
@@ -15,7 +14,7 @@ interface Source {
   offsetMsIn(output: string): number | undefined
 }
 
-/** In the order in which they are believed. */
+/** In the order of trust. */
 const SOURCES: readonly Source[] = [
   { program: 'chronyc', args: ['-n', '-c', 'tracking'], offsetMsIn: chronyOffsetMs },
   { program: 'ntpq', args: ['-n', '-c', 'rv 0 leap,offset'], offsetMsIn: ntpOffsetMs },
@@ -28,11 +27,7 @@ const TIMEOUT_MS = 500
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 
-/**
- * Asks all of them at once. Never rejects.
- *
- * @returns undefined when none of them runs and knows
- */
+/** Asks all programs at once. Never rejects. @returns undefined when none of them runs and knows */
 export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,
@@ -50,7 +45,6 @@ interface Asking {
   readonly env: NodeJS.ProcessEnv
 }
 
-/** Empty when it does not run, fails, or takes too long. */
 function outputOf(program: string, args: readonly string[], { timeoutMs, env }: Asking): Promise<string> {
   return new Promise((resolve) => {
     const tooLate = new AbortController()
@@ -77,7 +71,7 @@ function outputOf(program: string, args: readonly string[], { timeoutMs, env }: 
   })
 }
 
-/** One line of values with commas; of them the fifth is the offset in seconds, the last the leap status. */
+/** `chronyc -c`: values with commas. The fifth is the offset in seconds, the last the leap status. */
 function chronyOffsetMs(output: string): number | undefined {
   const values = output.trim().split(',')
   return values.length < 14 || values.at(-1) === 'Not synchronised' ? undefined : rounded(values[4], 1000)

@@ -1,17 +1,16 @@
 import { createHash } from 'node:crypto'
 
-/** An accepted change of a configuration file. */
 interface ConfigChangeFacts {
   readonly timestamp: string
   readonly file: string
-  /** Who owns the file; undefined: it was gone when they were asked for. */
+  /** Owner of the file; undefined: the file was gone. */
   readonly writer?: FileWriter | undefined
   /** Entries in readable form, without secrets. */
   readonly before: readonly object[]
   readonly after: readonly object[]
 }
 
-/** What the system says of the file as it was read. Only its owner, the group if so allowed, and root can write it. */
+/** Facts of the file as it was read. Only its owner, the group if so allowed, and root can write it. */
 export interface FileWriter {
   readonly owner: { readonly uid: number; readonly name?: string | undefined }
   /** When it was last written, ISO 8601. */
@@ -27,9 +26,9 @@ type Side = 'before' | 'after'
 const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**
- * CONFIG_CHANGE: the configuration before and after, as a rule in one line. What is too long for one line goes on in others,
- * each with `part` and `parts`: its rows in their order, those of before first. A row that is itself too long is divided into
- * its keys, and a list in it into shorter ones; of a single value that is too long the length and the SHA-256 are told.
+ * CONFIG_CHANGE: the configuration before and after. What is too long for one line continues in others, with `part` and
+ * `parts`. A row that is too long is divided into its keys, a list into halves; a single value that is too long becomes its
+ * length and SHA-256.
  */
 export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {
   const { timestamp, file, writer, before, after } = facts
@@ -52,7 +51,6 @@ export function configChangeRecords(facts: ConfigChangeFacts): readonly string[]
 interface ShownRow {
   readonly side: Side
   readonly json: string
-  /** With a comma. */
   readonly bytes: number
 }
 

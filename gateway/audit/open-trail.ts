@@ -12,20 +12,16 @@ import type { ForeignWrite } from './seal-records.ts'
 import { Trail } from './trail.ts'
 import type { TrailOptions } from './trail-reports.ts'
 
-/** What the process that opens a trail says in its first line. */
 interface OpenOptions extends Omit<TrailOptions, 'lock'> {
   readonly clock?: ClockOffset | undefined
 }
 
-/** What was written to a device or a pipe cannot be read again. */
 const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 }
 
 /**
- * Begins the audit trail of this process, in the only order that loses nothing: lock, repair what the last run left, open,
- * append the responses that it did not write, AUDIT_START. A full disk does not stop the start: the trail is then not
- * `writable` until there is room.
- *
- * @throws Error that names the file, when it cannot be used, others own it, or another process is writing it.
+ * Begins the trail in the order that loses nothing: lock, repair, open, append missing responses, AUDIT_START. A full disk does
+ * not stop the start: the trail is then not `writable`.
+ * @throws Error that names the file, when it cannot be used, others own it, or another process is writing it
  */
 export function openTrail(options: OpenOptions): Trail {
   const opened = open(options)
@@ -43,8 +39,8 @@ function sayForeign({ trail, foreign }: Opened): Trail {
 }
 
 /**
- * The same when the process that wrote the file has handed it over and still has requests in flight: their responses come
- * from it. @throws also when the file cannot be written now, because that process can still go on with it
+ * As `openTrail`, after the predecessor, whose requests in flight it will settle, handed over.
+ * @throws also when the file cannot be written now: the predecessor can still go on
  */
 export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
@@ -61,7 +57,7 @@ export function continueTrail(options: OpenOptions): {
   return { trail, inherited: new InheritedRequests(trail, recovery.records) }
 }
 
-/** One or the other. @param continues the process before hands its trail over */
+/** @param continues the predecessor hands its trail over */
 export function beginTrail(
   options: OpenOptions,
   continues: boolean,
@@ -97,7 +93,7 @@ function open(options: Omit<TrailOptions, 'lock'>): Opened {
   }
 }
 
-/** What others have written behind an orderly end stays where it is, and the trail goes on in a new file. */
+/** Sets aside what others have written behind an orderly end. */
 function leaveForeign(
   { file, now = Date.now }: Pick<TrailOptions, 'file' | 'now'>,
   bytes: NonNullable<Recovery['foreign']>,
@@ -106,7 +102,7 @@ function leaveForeign(
   return { file: setAside(file, now()), inode, ...bytes, reason: 'behind the end' }
 }
 
-/** A second writer would close the open requests of the first as after a crash, and cut off a line that is being written. */
+/** A second writer would close the open requests of the first, and cut off a line that is being written. */
 function lockTrail(file: string): ProcessLock {
   const path = `${realPathOf(file)}.lock`
   return takeProcessLock({
@@ -115,7 +111,7 @@ function lockTrail(file: string): ProcessLock {
   })
 }
 
-/** It can be read again: no standard output, no device. A directory is refused by the trail itself. */
+/** False for standard output and devices, which cannot be read again. */
 export function isRegularTrail(file: string): boolean {
   if (file === STANDARD_OUTPUT) return false
   try {
@@ -125,13 +121,12 @@ export function isRegularTrail(file: string): boolean {
   }
 }
 
-/** Requests that the process before has in flight: it sends their responses as long as it lives. */
+/** Requests in flight at the predecessor, which sends their responses as long as it lives. */
 export class InheritedRequests {
   readonly #trail: Pick<Trail, 'settle'>
-  /** By the key of the pair: the responses to write when that process ends without having sent its own. */
+  /** Responses to write when the predecessor ends without them, by pair. */
   readonly #open = new Map<string, string[]>()
 
-  /** @param recovered an API_RESPONSE for each of them, as after a crash */
   constructor(trail: Pick<Trail, 'settle'>, recovered: readonly string[]) {
     this.#trail = trail
     for (const line of recovered) this.#listOf(line).push(line)
@@ -143,11 +138,7 @@ export class InheritedRequests {
     return count
   }
 
-  /**
-   * Writes records of that process.
-   *
-   * @returns what it must wait for; undefined: nothing
-   */
+  /** Writes records of the predecessor. @returns what it must wait for; undefined: nothing */
   settle(lines: readonly string[]): Commit | undefined {
     let last: Commit | undefined
     for (const line of lines) {
@@ -157,7 +148,7 @@ export class InheritedRequests {
     return last
   }
 
-  /** That process has ended: writes the responses that did not come. @returns how many */
+  /** The predecessor has ended: writes the missing responses. @returns how many */
   end(): number {
     const { count } = this
     for (const lines of this.#open.values()) for (const line of lines) this.#trail.settle(line)
@@ -171,7 +162,7 @@ export class InheritedRequests {
     if (lines.length === 0) this.#open.delete(pairKeyOf(line) as string)
   }
 
-  /** Those that repeat a request id in the same millisecond are many. */
+  /** A request id repeated in the same millisecond gives several. */
   #listOf(line: string): string[] {
     const key = pairKeyOf(line) as string
     let lines = this.#open.get(key)

@@ -1,20 +1,17 @@
 /** AUDIT_SEAL: the tree over the first `size` lines of the trail stands in a signed checkpoint. */
 interface SealFacts {
   readonly timestamp: string
-  /** Name of the log. */
   readonly origin: string
   readonly size: number
-  /** Base64. */
   readonly root: string
 }
 
-/** AUDIT_SEAL_GAP: lines that were sealed are no longer in the trail, and sealing goes on behind them. */
+/** AUDIT_SEAL_GAP: sealed lines are no longer in the trail, and sealing continues behind them. */
 interface SealGapFacts {
   readonly timestamp: string
   readonly origin: string
-  /** Leaves of the tree. */
   readonly size: number
-  /** Lines of the tree up to the last one that was found; undefined: none was. */
+  /** Lines up to the last one that was found; undefined: none was. */
   readonly found: number | undefined
 }
 
@@ -29,7 +26,7 @@ export function sealGapRecord({ timestamp, origin, size, found }: SealGapFacts):
   return `${JSON.stringify({ type: 'AUDIT_SEAL_GAP', timestamp, origin, size, found })}\n`
 }
 
-/** AUDIT_READ_BACK: these records were sealed as the files had them, because whoever had written them was gone. */
+/** AUDIT_READ_BACK: these records were sealed as the files had them; the process that wrote them was gone. */
 export function readBackRecord(facts: {
   readonly timestamp: string
   readonly origin: string
@@ -41,7 +38,6 @@ export function readBackRecord(facts: {
 
 /** Bytes that others have written to the files of the trail. */
 export interface ForeignWrite {
-  /** Name of the file that holds them now, and its inode. */
   readonly file: string
   readonly inode: string
   /** Bytes of it that the gateway wrote. */
@@ -54,7 +50,7 @@ export interface ForeignWrite {
 
 export const FOREIGN_HEAD = '{"type":"AUDIT_FOREIGN",'
 
-/** AUDIT_FOREIGN: others have written to the trail; it goes on in a new file. */
+/** AUDIT_FOREIGN: others have written to the trail, which continues in a new file. */
 export function foreignRecord(timestamp: string, { file, inode, at, found, reason }: ForeignWrite): string {
   return `${JSON.stringify({ type: 'AUDIT_FOREIGN', timestamp, file, inode, at, found, reason })}\n`
 }

@@ -8,27 +8,20 @@ export interface TrailOptions extends TrailListeners {
   readonly file: string
   /** How far a record must have got before the request goes on; `written` by default. `synced` needs a regular file. */
   readonly durability?: Durability
-  /** Version of the gateway, for AUDIT_START. */
   readonly version?: string
-  /** Milliseconds since the epoch. */
   readonly now?: () => number
   /** How long responses wait for records that cannot be written, milliseconds. */
   readonly timeoutMs?: number
-  /** Released when the trail is closed. */
   readonly lock?: ProcessLock
-  /** `sealWith` will be called: the lines are kept for it from the first on. */
+  /** Lines are kept for `sealWith`. */
   readonly isSealed?: boolean
 }
 
-/** Where a trail reports what becomes of its records. */
 export interface TrailListeners {
-  /** Every write or commit that failed, and every file that could not be opened. */
   onFault(error: Error): void
-  /** Every record, once the operating system has all of it; with `synced`, once the disk has it. */
+  /** A record is in the operating system; with `synced`, on the disk. */
   onRecord(type: string): void
-  /** Others have written to the files of the trail. */
   onForeign?(what: ForeignWrite): void
-  /** Lines are written again after an outage. */
   onWritable?(): void
 }
 
@@ -46,18 +39,16 @@ export class TrailReports {
     this.#listeners.onFault(error)
   }
 
-  /** Lines can be written: after an outage, but also after a move to another file, or a hand-over that came to nothing. */
+  /** After an outage, a move to another file, or a failed hand-over. */
   writable(): void {
     if (this.#hasFailed) this.#listeners.onWritable?.()
     this.#hasFailed = false
   }
 
-  /** These lines are in the file. */
   written(lines: readonly string[]): void {
     for (const line of lines) this.#listeners.onRecord(typeOf(line))
   }
 
-  /** @param error why the lines are not in the file. */
   attempted(lines: readonly string[], error: Error | undefined): void {
     if (error === undefined) this.written(lines)
     else this.fault(error)

@@ -19,22 +19,18 @@ const RESPONSE_TIMEOUT_MS = 5000
 /**
  * The audit trail: a file of lines, which this process alone writes.
  *
- * `append` is for what can still be refused: either the whole line is in the file, or the caller refuses the request.
- * `settle` is for what has already happened: a line that cannot be written now stays pending and is written before any
- * later one. Pending lines are responses of requests in flight, so their number is bounded.
+ * `append` is for requests: the line is in the file, or the caller refuses the request. `settle` is for what has happened: a
+ * line that cannot be written stays pending and is written first later. Pending lines are responses of requests in flight, so
+ * their number is bounded.
  *
- * A line goes to the commit policy, and what that cannot write to the outage, which writes it later. None calls one before it.
- * `written`: the lines of a turn of the event loop are handed to the operating system by one `write` at its end, all of
- * them or none. `synced`: the disk has them too. `buffered`: lines wait in memory for 5 ms or 64 KiB; a crash loses those.
+ * Lines go to the commit policy, and what it cannot write to the outage. After an outage or a rotation the trail holds an
+ * AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused. Both count the open requests for recovery.
  *
- * A torn line is always the last one of the file: what a failed write left is cut off. Where that cannot be done (standard
- * output, an append-only file) the rest of the line is written first.
- *
- * After an outage the trail holds an AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused, after
- * a rotation too, at the end of one file and the beginning of the next. Both count the open requests for recovery.
+ * What a failed write left of a line is cut off. Where that cannot be done (standard output, an append-only file) the rest of
+ * the line is written first.
  *
  * Standard output: a full non-blocking pipe is given 50 ms, then the trail is unwritable until `recheck` finds room; a full
- * blocking pipe stops the whole gateway; nothing is recovered at the next start.
+ * blocking pipe stops the gateway; nothing is recovered.
  */
 export class Trail {
   readonly #options: TrailOptions
@@ -45,13 +41,11 @@ export class Trail {
   readonly #policy: CommitPolicy
   #closed = false
   #suspended = false
-  /** The other process has failed. */
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** Writes records in place of this process. */
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
-  /** Opens the file; writes nothing. Use `openTrail`. @throws Error that names the file, when it cannot be opened. */
+  /** Opens the file; writes nothing. Use `openTrail`. @throws Error that names the file */
   constructor(options: TrailOptions) {
     this.#options = options
     const { file, durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
@@ -69,7 +63,6 @@ export class Trail {
         : new GroupCommit({ trailFile, outage, reports, syncs })
   }
 
-  /** `false` from a write that failed until one succeeds again, and after `close`. */
   get writable(): boolean {
     return this.#outage.writable
   }
@@ -82,36 +75,35 @@ export class Trail {
     return this.#options.file
   }
 
-  /** The file in use, its end, and the requests open there. */
   present(): FileEnd & FilePlace {
     return this.#trailFile.present()
   }
 
-  /** The place up to which its seals have been handed the lines of the file in use. */
+  /** As `TrailFile.told`. */
   get told(): FilePlace {
     return this.#trailFile.told
   }
 
-  /** Seals the lines that are written from now on, with `isSealed` those since it was opened. */
+  /** Seals the lines from now on, with `isSealed` from its opening on. */
   sealWith(seals: TrailSeals): void {
     this.#seals = seals
     this.#trailFile.follow(seals)
   }
 
-  /** Inode of the file in use; undefined when it is not ours to rotate, or not now. */
+  /** Undefined when the file is not ours to rotate, or not now. */
   get inode(): string | undefined {
     const isOurs = !this.#closed && !this.#suspended
     return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
   }
 
-  /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. */
+  /** Writes the missing responses, then AUDIT_START. */
   begin({ records, ...found }: Recovery & Partial<StartFacts>): this {
     this.#trailFile.open = records.length
     this.#outage.writeFirst(records, { ...found, locked: this.#lock?.held })
     return this
   }
 
-  /** The same while the process before still has the open requests in flight: it will send their responses. */
+  /** As `begin`, while the predecessor still has the open requests in flight: it will send their responses. */
   beginAfter({ records, ...found }: Recovery & Partial<StartFacts>): this {
     this.#trailFile.open = records.length
     this.#outage.writeFirst([], { ...found, locked: this.#lock?.held }, records.length)
@@ -119,10 +111,9 @@ export class Trail {
   }
 
   /**
-   * Records the API_REQUEST of a request that is refused if it cannot be recorded.
-   *
-   * @returns a `Commit`: the request waits for it and goes on if it succeeds; `undefined` (`buffered`): the request goes
-   * on; an error: the line is not recorded, and no API_RESPONSE must follow.
+   * Records the API_REQUEST of a request that can still be refused.
+   * @returns a `Commit` to wait for; undefined (`buffered`): go on; an error: the line is not recorded, and no API_RESPONSE
+   * must follow
    */
   append(record: string): Error | Commit | undefined {
     if (this.recheck()) return this.#policy.add(record)
@@ -131,9 +122,8 @@ export class Trail {
   }
 
   /**
-   * Records what has already happened, now or as soon as the trail can be written.
-   *
-   * @returns a `Commit` when the client must not see the response before it is done, whether it succeeds or not.
+   * Records what has happened, now or as soon as possible.
+   * @returns a `Commit` that the client's response must wait for, whether it succeeds or not
    */
   settle(record: string): Commit | undefined {
     if (this.#closed) {
@@ -152,7 +142,7 @@ export class Trail {
     else this.#outage.whenPendingWritten(run)
   }
 
-  /** To be called once a second: tries again what could not be written, and replaces a file or lock that was removed. */
+  /** To be called once a second: writes what is pending, and replaces a removed file or lock. */
   maintain(): void {
     if (this.#suspended) {
       if (this.#wantsBack) this.goOn()
@@ -165,7 +155,6 @@ export class Trail {
     this.recheck()
   }
 
-  /** Others have written to the file before this one. */
   sayForeign(what: ForeignWrite): void {
     const { now = Date.now, onForeign } = this.#options
     this.settle(foreignRecord(new Date(now()).toISOString(), what))
@@ -185,14 +174,14 @@ export class Trail {
     }
   }
 
-  /** Tries to write again after a failed write; costs nothing otherwise. For new requests, and /readyz. @returns `writable` */
+  /** Tries again after a failed write; costs nothing otherwise. @returns `writable` */
   recheck(): boolean {
     return this.#outage.recheck()
   }
 
   /**
-   * Goes on in a new file of the same name, after the present one was renamed (SIGHUP). If it cannot be opened, `onFault` is
-   * called and the trail stays in the old one. @param clockSetBackMs what the new one says of the old
+   * Continues in a new file of the same name, after the present one was renamed (SIGHUP); in the old one if that fails.
+   * @param clockSetBackMs of the old file
    */
   reopen(clockSetBackMs?: number): void {
     const { file, durability } = this.#options
@@ -216,9 +205,8 @@ export class Trail {
   }
 
   /**
-   * Stops writing, with AUDIT_STOP, and gives up the lock, so that another process can go on. Until `goOn` or `leaveTo`
-   * requests cannot be recorded, and what has happened stays pending.
-   * @returns why it could not be; it then goes on
+   * Stops writing, with AUDIT_STOP, and gives up the lock. Until `goOn` or `leaveTo` requests cannot be recorded, and responses
+   * stay pending. @returns why it failed; it then continues
    */
   async suspend(reason: string): Promise<Error | undefined> {
     const error = await this.#stop(reason)
@@ -228,7 +216,7 @@ export class Trail {
     return error
   }
 
-  /** Writes AUDIT_STOP and then, behind it, the last seal. @returns why it could not be. */
+  /** Writes AUDIT_STOP, then the last seal. @returns why it could not */
   async #stop(reason: string): Promise<Error | undefined> {
     const { timeoutMs = RESPONSE_TIMEOUT_MS } = this.#options
     const untilMs = performance.now() + timeoutMs
@@ -250,17 +238,17 @@ export class Trail {
     return error
   }
 
-  /** Goes on after `suspend`. If it cannot have the lock, `maintain` tries again. */
+  /** Continues after `suspend`. Without the lock, `maintain` tries again. */
   goOn(): void {
     const { file, onFault } = this.#options
     if (!this.#suspended) return
     this.#wantsBack = true
     try {
-      // Standard output and devices have no lock, and cannot be repaired.
+      // Standard output and devices have none.
       if (this.#lock !== undefined) {
         this.#lock = this.#lock.renewed()
         cutTornLine(file)
-        // It may be the same file: another process has written to it.
+        // Another process has written to it.
         this.#trailFile.moveTo(TrailSink.open(file)).close()
       }
     } catch (error) {
@@ -274,20 +262,20 @@ export class Trail {
     this.recheck()
   }
 
-  /** After `suspend`: from now on another process writes what this one has to settle. It gets what is pending first. */
+  /** After `suspend`: another process writes what this one has to settle, first what is pending. */
   leaveTo(successor: (lines: readonly string[]) => Commit): void {
     this.#successor = successor
     const { lines, written } = this.#outage.leave()
     successor(lines).whenDone(written)
   }
 
-  /** Ends a trail as `close` does, with the last seal behind AUDIT_STOP. */
+  /** As `close`, with the last seal behind AUDIT_STOP. */
   async end(reason: string): Promise<void> {
     if (this.#seals !== undefined && !this.#closed && !this.#suspended) await this.#stop(reason)
     this.close(reason)
   }
 
-  /** Ends the trail with AUDIT_STOP. Counts for `onFault` what could not be written. */
+  /** Ends the trail with AUDIT_STOP. */
   close(reason: string): void {
     if (this.#closed) return
     const { lines, commit } = this.#policy.close()
@@ -315,18 +303,15 @@ interface RotateOptions {
   readonly file: string
   readonly trailFile: TrailFile
   readonly outage: Outage
-  /** `synced`: the caller has the right to commit, and the old file is synced. */
+  /** `synced`: the caller has the right to commit. */
   readonly syncs: boolean
-  /** The clock was set back while the old file was written. */
   readonly clockSetBackMs?: number | undefined
 }
 
 /**
- * Goes on in a new file of the same name, if the present one has been renamed. The old one ends with AUDIT_STOP; the new
- * one begins with AUDIT_START at the next `Outage.resume`. Lines that the old file did not take go to the new one whole.
- *
- * @throws Error that names the file, when it cannot be opened or its name cannot be synced, and the old one is kept; or the
- * system's, when the old one could not be synced or closed.
+ * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
+ * AUDIT_START and the lines that the old one did not take.
+ * @throws Error that names the file, and the old one is kept; or the system's, when the old one could not be synced or closed
  */
 function rotate(options: RotateOptions): void {
   const { file, trailFile, outage, syncs, clockSetBackMs } = options
@@ -350,7 +335,7 @@ function rotate(options: RotateOptions): void {
   }
 }
 
-/** Before anything is committed to it: a power cut could take the whole file otherwise. */
+/** A power cut could take the whole file otherwise. */
 function syncName(file: string, next: TrailSink): void {
   try {
     syncDirectoryOf(file)

@@ -12,7 +12,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path'
 import { makeDirectory as makeDirectoryOf, syncDirectory } from './line-file.ts'
 
-/** Makes the directory of the audit file, if missing, for its owner only. @throws Error that names the file. */
+/** Makes the directory of the audit file, for its owner only. @throws Error that names the file */
 export function makeDirectory(file: string): void {
   try {
     makeDirectoryOf(dirname(file))
@@ -22,15 +22,14 @@ export function makeDirectory(file: string): void {
 }
 
 /**
- * Opens the audit file for appending. Makes it (mode 0600) and its directory, if missing.
- *
- * @throws Error that names the file when it cannot be opened or is a directory, a pipe or a socket.
+ * Opens the audit file for appending; makes it (mode 0600) and its directory.
+ * @throws Error that names the file when it cannot be opened or is a directory, a pipe or a socket
  */
 export function openToAppend(file: string): number {
   makeDirectory(file)
   let fd: number
   try {
-    // Without O_NONBLOCK a named pipe without a reader would block the start; it has no effect on regular files.
+    // Without O_NONBLOCK a pipe without a reader would block the start.
     const { O_WRONLY, O_APPEND, O_CREAT, O_NONBLOCK } = constants
     fd = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, 0o600)
   } catch (error) {
@@ -42,13 +41,13 @@ export function openToAppend(file: string): number {
   throw unusable(file, new Error(`${kindOf(stats)} is no place for a trail; - is standard output`))
 }
 
-/** The same for all names of one file, which need not exist. */
+/** A path that is equal for all names of a file, which need not exist. */
 export function realPathOf(file: string): string {
   try {
     return realpathSync(file)
   } catch (error) {
     const path = join(realpathSync(dirname(file)), basename(file))
-    // Links in a circle are not missing, nor is what would lie below a file.
+    // Links in a circle are not missing, nor is what lies below a file.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return path
     if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return path
     const target = resolve(dirname(path), readlinkSync(path))
@@ -56,11 +55,7 @@ export function realPathOf(file: string): string {
   }
 }
 
-/**
- * Syncs the directory in which a file lies, so that its name survives a power failure. The file may be named by a link.
- *
- * @throws Error that names the file.
- */
+/** Syncs the directory of a file, which may be named by a link. @throws Error that names the file */
 export function syncDirectoryOf(file: string): void {
   try {
     syncDirectory(dirname(realPathOf(file)))
@@ -73,7 +68,6 @@ function kindOf(stats: Stats): string {
   return stats.isFIFO() ? 'a pipe' : 'a special file'
 }
 
-/** @returns an error that names the audit file and the system's reason. */
 export function unusable(file: string, cause: unknown): Error {
   const reason = cause instanceof Error ? cause.message : String(cause)
   return new Error(`audit file ${file} cannot be used: ${reason}`, { cause })

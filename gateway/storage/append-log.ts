@@ -2,40 +2,36 @@ import { closeSync, fstatSync, writeSync } from 'node:fs'
 import { withFile } from './line-file.ts'
 import { cutOff } from './torn-line.ts'
 
-/** Appends to a file, as fs.writeSync: returns how many bytes were written, or throws. */
+/** As fs.writeSync. */
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
 interface AppendLogOptions {
-  /** Opened for each append, so that a moved file needs no care. Undefined: `moveTo` gives an open file. */
+  /** Opened for each append, so that it may be moved. Undefined: `moveTo` gives an open file. */
   readonly file?: string
   /** First lines of a new `file`. */
   readonly header?: string
-  /** Called for each failed write. */
   readonly onFault: (error: unknown) => void
-  /** After a failed write the next `append` tries again after this time. */
+  /** Between attempts. */
   readonly retryMs: number
-  /** In place of fs.writeSync. */
   readonly write?: Write | undefined
 }
 
 /** Lines that may wait in memory: some 100,000. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
-/** A block of a disk, because the last one of the file may have room for a byte when the disk is full. */
+/** A block of a disk: the last one of the file may have room for a byte although the disk is full. */
 const BLANK_BLOCK = '\n'.repeat(4096)
-/** Waiting lines are written in parts of this size. */
+/** Waiting lines are written in such parts. */
 const PART_CHARACTERS = 64 * 1024
 
 /**
- * A file of lines that only grows. What `append` or `put` has written is with the operating system when it returns, so that
- * `kill -9` loses nothing. A write puts whole lines into the file or nothing: what a full disk took of them is cut off
- * again. Where that fails, as after a crash, the next write ends the torn line first.
+ * A file of lines that only grows. `kill -9` does not lose what `append` or `put` has written. A write puts whole lines into
+ * the file or nothing: a part is cut off again. Where that fails, as after a crash, the next write ends the torn line first.
  */
 export class AppendLog {
   readonly #options: AppendLogOptions
   readonly #write: Write
-  /** The file ends, or may end, in a part of a line. */
+  /** The file may end in a part of a line. */
   isTorn = false
-  /** The last attempt to write failed. */
   isFailing = false
   #fd: number | undefined
   #sizeBytes = 0
@@ -49,7 +45,6 @@ export class AppendLog {
     this.#write = options.write ?? (writeSync as Write)
   }
 
-  /** Bytes appended since `moveTo`. */
   get sizeBytes(): number {
     return this.#sizeBytes
   }
@@ -63,25 +58,23 @@ export class AppendLog {
     return this.#waitingBytes
   }
 
-  /** Lines that are given up, because too many were waiting. */
   get lostLines(): number {
     return this.#lostLines
   }
 
-  /** There is a file, everything is in it, and the last attempt succeeded. */
   get isWritable(): boolean {
     const hasFile = this.#fd !== undefined || this.#options.file !== undefined
     return hasFile && this.#waitingBytes === 0 && !this.isFailing
   }
 
-  /** Writes whole lines, after those that are waiting. @returns false when nothing of them is in the file */
+  /** Writes whole lines, after those that are waiting. @returns false when none of them is in the file */
   append(lines: string, nowMs: number): boolean {
     const written = nowMs >= this.#retryAtMs && this.#flushed(nowMs) && this.#attempt(lines, nowMs)
     this.isFailing = !written
     return written
   }
 
-  /** As `append`, but keeps lines that cannot be written, and writes them with the next. */
+  /** As `append`, but keeps what cannot be written for the next write. */
   put(lines: string, nowMs: number): boolean {
     const written = this.append(lines, nowMs)
     if (!written) this.#wait(lines)
@@ -92,7 +85,7 @@ export class AppendLog {
     if (this.#waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
   }
 
-  /** Once a second: retries. Tries blank lines if nothing is waiting, to notice without traffic that there is room again. */
+  /** To be called once a second: retries. Tries blank lines to notice, without traffic, that there is room again. */
   maintain(nowMs: number): void {
     if (this.#waitingBytes > 0) this.flush(nowMs)
     else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
@@ -109,7 +102,7 @@ export class AppendLog {
     this.flush(nowMs)
   }
 
-  /** Forgets what is waiting or lost: all of it is, or will be, in a new file. */
+  /** Forgets what is waiting or lost, which is in a new file. */
   forget(): void {
     this.#waiting = []
     this.#waitingBytes = 0
@@ -117,7 +110,6 @@ export class AppendLog {
     this.isTorn = false
   }
 
-  /** Closes the file; lines put later wait for the next one. */
   close(): void {
     const fd = this.#fd
     this.#fd = undefined
@@ -161,14 +153,13 @@ export class AppendLog {
       })
     } catch (error) {
       this.#retryAtMs = nowMs + retryMs
-      // The next append opens the path again, and may find another file there, with a torn line.
+      // The next append opens the path again, and may find another file.
       if (file !== undefined) this.isTorn = true
       onFault(error)
       return false
     }
   }
 
-  /** @throws Error when not all was written. */
   #writeWhole(fd: number, lines: string): true {
     const wasTorn = this.isTorn
     const text = wasTorn ? `\n${lines}` : lines

@@ -7,11 +7,11 @@ export interface KeyTally {
 }
 
 interface RememberedKeysOptions {
-  /** How long each key is remembered; the same for all, so that the oldest always expires first. */
+  /** Equal for all keys, so that the oldest always expires first. */
   readonly lifetimeMs: number
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** Tells whether what a key stands for is still fresh; epoch milliseconds, may be set back. Default: `clock`. */
+  /** Tells whether what a key stands for is still fresh; may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
   /** Undefined: memory only. */
   readonly store: KeyStore | undefined
@@ -20,36 +20,34 @@ interface RememberedKeysOptions {
 
 // More than one call adds, so that expired keys go faster than new ones come.
 const SWEPT_AT_ONCE = 8
-/** Smaller differences are those of two clocks that are read one after the other. */
 const NOISE_MS = 500
-/** Keys wait no longer for a clock that was set back: one that was ahead by a year would fill the memory for a year. */
+/** A clock that was ahead by a year would fill the memory for a year. */
 const MAX_SET_BACK_MS = 24 * 3_600_000
 
 /**
- * Keys that are remembered for a fixed time: in memory and, with a store, in a file, so that neither a restart nor `kill -9`
- * loses one. After each lifetime the file replaces the one before it, so the disk holds at most two lifetimes of keys.
+ * Keys that are remembered for a fixed time, in memory and with a store in a file: a restart or `kill -9` loses none. After
+ * each lifetime the file replaces the one before it, so the disk holds at most two lifetimes.
  *
- * The wall clock never makes a key expire: age is measured while a gateway runs, and at a start by the times in the file
- * alone, as if the newest key had just come. So one start with a wrong clock erases nothing; the cost is that the time a
- * gateway is down does not count.
+ * The wall clock never makes a key expire: while a gateway runs its age is measured, and at a start the newest key in the file
+ * counts as new. So a wrong clock erases nothing; the time a gateway is down does not count.
  *
- * Where the wall clock is set back, by a day at most, what came before stays fresh for longer: its key is remembered until its
- * time is over by both clocks. A process that starts meanwhile does not know that.
+ * Where the wall clock is set back, by a day at most, keys are remembered until they are over by both clocks. A process that
+ * starts meanwhile does not know that.
  */
 export class RememberedKeys {
   readonly #options: RememberedKeysOptions
   readonly #files: KeyFiles | undefined
   #lifetimeMs: number
-  /** Key to the time when it came, oldest first. */
+  /** By the time when it came, oldest first. */
   readonly #keys = new Map<string, number>()
-  /** Keys whose time is over, but not by the wall clock, which was set back. */
+  /** Over, but not by the wall clock, which was set back. */
   readonly #held = new Map<string, number>()
-  /** By how much the wall clock is ahead of the other. */
+  /** Wall clock minus `clock`. */
   #aheadMs: number
-  /** Keys that came until then, by `clock`, came when the wall clock was ahead by so much at most. */
+  /** For keys up to `untilMs`, the wall clock was ahead by at most `aheadMs`. */
   #setBack = { untilMs: Number.NEGATIVE_INFINITY, aheadMs: 0 }
 
-  /** @throws Error when a file cannot be read, or a newer gateway wrote it: going on would forget its keys. */
+  /** @throws Error when a file cannot be read, or a newer gateway wrote it: its keys would be forgotten */
   constructor(options: RememberedKeysOptions) {
     this.#options = options
     this.#lifetimeMs = options.lifetimeMs
@@ -69,13 +67,13 @@ export class RememberedKeys {
     files.compact(this.#keys)
   }
 
-  /** Changes how long each key is remembered, for those that are there too. */
+  /** Applies to present keys, too. */
   set lifetimeMs(lifetimeMs: number) {
     this.#lifetimeMs = lifetimeMs
     if (this.#files !== undefined) this.#files.lifetimeMs = lifetimeMs
   }
 
-  /** Number of keys in memory, including expired ones that have not been swept yet. */
+  /** With expired keys that have not been swept yet. */
   get size(): number {
     return this.#keys.size + this.#held.size
   }
@@ -85,7 +83,7 @@ export class RememberedKeys {
     return this.#keys.get(key) ?? (this.#held.size === 0 ? undefined : this.#held.get(key))
   }
 
-  /** Whether the time of a key that came then is over by both clocks. */
+  /** @returns whether a key of that time is over by both clocks */
   isOver(atMs: number): boolean {
     const nowMs = this.#options.clock()
     if (nowMs < atMs + this.#lifetimeMs) return false
@@ -102,9 +100,8 @@ export class RememberedKeys {
   }
 
   /**
-   * Remembers a key from now on: in memory, and in the file or its reserve if the disk takes it. Never throws.
-   *
-   * @returns false when a crash would lose the key; it is then written as soon as possible (`maintain`).
+   * Remembers a key from now on: in memory, and in the file or its reserve. Never throws.
+   * @returns false when a crash would lose it until `maintain`
    */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
@@ -113,7 +110,7 @@ export class RememberedKeys {
     return isSafe
   }
 
-  /** As `add`, but only if the key is written to the file. @returns whether it was. */
+  /** As `add`, but only if the key is written to the file. @returns whether it was */
   addIfWritten(key: string): boolean {
     const nowMs = this.#options.clock()
     if (this.#files?.append(key, nowMs) === false) return false
@@ -121,23 +118,23 @@ export class RememberedKeys {
     return true
   }
 
-  /** Call once a second and at the end: writes what could not be written. */
+  /** To be called once a second and at the end: writes what could not be written. */
   maintain(): void {
     this.#files?.maintain(this.#keys, this.#options.clock())
   }
 
-  /** A key came elsewhere, such as in the process before; `written`: its line is in the file. */
+  /** A key came elsewhere, such as in the predecessor. @param written its line is in the file */
   apply(key: string, atMs: number, written: boolean): void {
     this.#remember(key, atMs)
     this.#files?.apply(key, atMs, written)
   }
 
-  /** Every key with its time, oldest first. */
+  /** Oldest first. */
   entries(): Iterable<readonly [key: string, atMs: number]> {
     return this.#keys
   }
 
-  /** Removes the oldest few expired keys: at least one, if there is one. @returns whether none is left */
+  /** Removes a few expired keys, at least one. @returns whether none is left */
   sweep(): boolean {
     const nowMs = this.#options.clock()
     this.#followWallClock(nowMs)
@@ -180,7 +177,6 @@ export class RememberedKeys {
     this.#aheadMs = aheadMs
   }
 
-  /** Its time is not over by the wall clock. */
   #isHeld(atMs: number, nowMs: number): boolean {
     const { untilMs, aheadMs } = this.#setBack
     if (atMs > untilMs) return false
@@ -193,7 +189,6 @@ export class RememberedKeys {
     this.sweep()
   }
 
-  /** The newest key is the last. */
   #set(key: string, atMs: number): void {
     const isKnown = this.#keys.delete(key)
     const isHeld = this.#held.delete(key)

@@ -4,39 +4,35 @@ import { AppendLog } from './append-log.ts'
 import { type FileFormat, headerLine, makeDirectory, readLines, replaceFile } from './line-file.ts'
 import { Reserve } from './reserve.ts'
 
-/** The format of one kind of file, and the words for it in messages. */
+/** Format of one kind of file, and the words for it in messages. */
 export interface KeyForm {
   /** Name of the member with the key, such as `sid`. */
   readonly key: string
   /** Name of the member with the time in epoch milliseconds, such as `revokedAtMs`. */
   readonly time: string
-  /** Whether a value is a valid key. */
   readonly accepts: (value: unknown) => value is string
-  /** Plural noun for the lines: `revocations`. */
+  /** `revocations`, for messages. */
   readonly lines: string
-  /** Plural noun for the contents: `revoked sessions`. */
+  /** `revoked sessions`, for messages. */
   readonly contents: string
 }
 
-/** One line of the file. */
 interface RememberedKey {
   readonly key: string
   /** Epoch milliseconds. */
   readonly atMs: number
 }
 
-/** The files in which keys outlive the process. */
 export interface KeyStore {
-  /** Made if missing. */
   readonly dataDir: string
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
   readonly form: KeyForm
   /** Keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
-  /** Called for anything wrong with the files; the keys stay in memory. */
+  /** Something is wrong with the files; the keys stay in memory. */
   readonly onFault: (cause: string) => void
-  /** Called when the files were removed while in use, and are made again. */
+  /** The files were removed while in use, and are made again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
@@ -51,17 +47,15 @@ const LINES_AT_ONCE = 1000
 /** The files of a store: the current one, the one before it, and a reserve. */
 export class KeyFiles {
   readonly #store: KeyStore
-  /** May be changed; see `RememberedKeys`. */
   lifetimeMs: number
   readonly #format: FileFormat
   readonly #file: string
   readonly #oldFile: string
   readonly #log: AppendLog
   readonly #reserve: Reserve | undefined
-  /** Inodes of the files when last seen. */
   readonly #inodes = new Map<string, number>()
   #fileSinceMs: number
-  /** The file has been written by this run, with every key that was remembered then. */
+  /** This run has written the file, with every key that was remembered then. */
   #isComplete = false
   #isExposed = false
 
@@ -83,17 +77,15 @@ export class KeyFiles {
     })
   }
 
-  /** The last attempt to write succeeded. */
   get isWritable(): boolean {
     return !this.#log.isFailing
   }
 
-  /** A crash would lose no key. */
   get isSafe(): boolean {
     return !this.#isExposed
   }
 
-  /** Every key of earlier runs, with its time. @throws Error when a file cannot be read, or a newer gateway wrote it. */
+  /** @throws Error when a file cannot be read, or a newer gateway wrote it */
   *load(): Iterable<RememberedKey> {
     // Until a write has succeeded.
     this.#log.isFailing = true
@@ -106,7 +98,7 @@ export class KeyFiles {
     }
   }
 
-  /** Replaces all files by one with exactly these keys. @returns false when that failed; the files are then unchanged. */
+  /** Replaces all files by one with these keys. @returns false when that failed; the files are then unchanged */
   compact(keys: ReadonlyMap<string, number>): boolean {
     this.#isComplete = this.#attempt('compact', () => {
       makeDirectory(this.#store.dataDir)
@@ -122,11 +114,7 @@ export class KeyFiles {
     return this.#isComplete
   }
 
-  /**
-   * Writes the key to the file, or else to the reserve, and to the file later.
-   *
-   * @returns false when a crash would lose it
-   */
+  /** Writes the key to the file, or else to the reserve, and to the file later. @returns false when a crash would lose it */
   put(key: string, atMs: number): boolean {
     const line = this.#line(key, atMs)
     this.#rotateWhenDue(atMs)
@@ -135,20 +123,20 @@ export class KeyFiles {
     return isSafe
   }
 
-  /** Writes the key to the file, now or never. @returns whether it is there. */
+  /** Writes the key to the file, now or never. @returns whether it is there */
   append(key: string, atMs: number): boolean {
     this.#rotateWhenDue(atMs)
     return this.#log.append(this.#line(key, atMs), atMs)
   }
 
-  /** Another process has written the key, or failed to; then it may be in the reserve, or have been. */
+  /** Another process has written the key, or tried to. */
   apply(key: string, atMs: number, written: boolean): void {
     if (written) this.#log.flush(atMs)
     else this.put(key, atMs)
     this.#rotateWhenDue(atMs)
   }
 
-  /** Call once a second and at the end: retries what failed, and makes removed files again. @param keys all that are remembered */
+  /** To be called once a second and at the end: retries, and makes removed files again. @param keys all that are remembered */
   maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
     if (this.#areFilesGone()) {
       this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
@@ -160,14 +148,14 @@ export class KeyFiles {
     if (!this.#isComplete && this.compact(keys)) return
     this.#log.maintain(nowMs)
     if (this.#log.waitingBytes > 0 || (this.#log.lostLines > 0 && !this.compact(keys))) return
-    // Until the keys of the last run are in the file, the reserve may hold some of them.
+    // The reserve may hold keys that the file does not.
     if (!this.#isComplete) return
     this.#attempt('keep a reserve', () => this.#reserve?.clear())
     this.#isExposed = false
     if (!this.#inodes.has(this.#file)) this.#noteInodes()
   }
 
-  /** After a lifetime all keys of the old file have expired: the current file replaces it. */
+  /** All keys of the old file have expired after a lifetime. */
   #rotateWhenDue(nowMs: number): void {
     if (nowMs - this.#fileSinceMs < this.lifetimeMs) return
     this.#attempt('start a new file', () => {
@@ -229,24 +217,19 @@ function inodeOf(file: string): number | undefined {
 }
 
 interface KeysReading {
-  /** In the order of the file. */
   readonly keys: readonly RememberedKey[]
-  /** What was skipped, as messages. */
+  /** Messages of what was skipped. */
   readonly faults: readonly string[]
-  /** The file ends in a partial line. */
   readonly isTorn: boolean
 }
 
-/** `{"sid":"…","revokedAtMs":1763692800000}` and a line feed. */
 function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
   return `${JSON.stringify({ [form.key]: key, [form.time]: atMs })}\n`
 }
 
 /**
- * Reads a file of keys; a missing file has none. A partial last line and lines without a valid key are skipped and
- * reported, one fault for each kind.
- *
- * @throws Error when the file exists but cannot be read, or a newer gateway wrote it.
+ * Reads a file of keys; a missing file has none. A partial last line and lines without a valid key are skipped and reported.
+ * @throws Error when the file cannot be read, or a newer gateway wrote it
  */
 function readKeys(form: KeyForm, file: string, format: FileFormat): KeysReading {
   const { lines, firstLine, isTorn } = linesOf(form, file, format)

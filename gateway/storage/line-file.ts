@@ -12,15 +12,14 @@ import {
 } from 'node:fs'
 import { dirname } from 'node:path'
 
-/** What the lines of a file mean. Raise the version when a gateway of before could misread them. */
+/** Raise the version when an older gateway could misread the lines. */
 export interface FileFormat {
   readonly name: string
   readonly version: number
 }
 
-/** Files of the data directory are private. */
 export const OWNER_ONLY = 0o600
-/** As `w`, but a pipe of that name is refused (ENXIO): without a reader, it would block for ever who opens it. */
+/** As `w`, but refuses a pipe (ENXIO), which would block for ever without a reader. */
 export const WRITE_ANEW = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK
 
 /** The first line of a file: `{"format":"revocations","version":1}`. Files of older gateways have none, and are version 1. */
@@ -29,10 +28,8 @@ export function headerLine({ name, version }: FileFormat): string {
 }
 
 /**
- * Reads a file of lines, without the header. The torn last line that a crash leaves is among them.
- *
- * @returns `firstLine`: the number of `lines[0]` in the file.
- * @throws Error of the system; NewerFormatError.
+ * Reads a file of lines, without the header, with the torn last line of a crash.
+ * @returns `firstLine`: the number of `lines[0]` in the file @throws Error of the system; NewerFormatError
  */
 export function readLines(
   file: string,
@@ -46,7 +43,7 @@ export function readLines(
   return { lines, firstLine: hasHeader ? 2 : 1, isTorn }
 }
 
-/** A file of the data directory that a newer gateway wrote. To go on without it would forget what it says. */
+/** A newer gateway wrote the file. To continue without it would forget what it says. */
 export class NewerFormatError extends Error {}
 
 function isHeader(file: string, line: string, format: FileFormat): boolean {
@@ -64,11 +61,7 @@ function isHeader(file: string, line: string, format: FileFormat): boolean {
   )
 }
 
-/**
- * Replaces the file atomically, also against a power failure.
- *
- * @throws Error of the system; the old file is then unchanged.
- */
+/** Replaces the file atomically, also against a power failure. @throws Error of the system; the old file is then unchanged */
 export function replaceFile(file: string, parts: Iterable<string | Uint8Array>): void {
   const draft = `${file}.tmp`
   const fd = openSync(draft, WRITE_ANEW, OWNER_ONLY)
@@ -81,14 +74,14 @@ export function replaceFile(file: string, parts: Iterable<string | Uint8Array>):
     }
     renameSync(draft, file)
   } catch (error) {
-    // It would keep the last room of a full disk.
+    // It would hold the last room of a full disk.
     rmSync(draft, { force: true })
     throw error
   }
   syncDirectory(dirname(file))
 }
 
-/** Syncs a directory, so that the names of its files survive a power failure. @throws Error of the system. */
+/** Makes names of files survive a power failure. @throws Error of the system */
 export function syncDirectory(directory: string): void {
   withFile(directory, 'r', fsyncSync)
 }
@@ -104,10 +97,8 @@ export function withFile<T>(path: string, flags: string | number, run: (fd: numb
 }
 
 /**
- * Makes a directory and its parents, mode 0700, so that their names survive a power failure. Node's own recursive `mkdir` says
- * ENOENT where a parent is read-only (EROFS) or forbidden (EACCES).
- *
- * @throws Error of the system, which names the directory that could not be made and why.
+ * Makes a directory and its parents, mode 0700, whose names survive a power failure. (Node's recursive `mkdir` says ENOENT
+ * where a parent is read-only or forbidden.) @throws Error of the system, which names the directory that could not be made
  */
 export function makeDirectory(directory: string): void {
   const there = statSync(directory, { throwIfNoEntry: false })
@@ -126,7 +117,7 @@ export function makeDirectory(directory: string): void {
   syncNames(parent)
 }
 
-/** One may make directories where one may not read, and only who reads can sync: there it is left to the system. */
+/** A directory that one may not read cannot be synced. */
 function syncNames(directory: string): void {
   try {
     syncDirectory(directory)

@@ -17,16 +17,14 @@ export function endOfLastLine(fd: number, size: number): number {
 }
 
 /**
- * The lines of a file, last first, without their `\n`, in memory that does not grow with the file.
+ * The lines of a file, last first, without their `\n`, in bounded memory.
  *
- * A line is a latin1 string, one unit a byte, and may be a slice that keeps a whole chunk in memory: copy what you store
- * (`utf8`, `detached`).
- *
- * @param end what `endOfLastLine` gave.
+ * A line is a latin1 string that may keep a whole chunk in memory: copy what you store (`utf8`, `detached`).
+ * @param end as `endOfLastLine` gives it
  */
 export function* linesBackward(fd: number, end: number): Generator<string, void, undefined> {
   const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, end))
-  /** Pieces of a line that begins in a chunk not yet read, last piece first. */
+  /** Pieces of a line that begins in a chunk not yet read, the last first. */
   const pieces: string[] = []
   // The last `\n` ends a line instead of dividing two.
   for (let position = end - 1; position > 0; ) {
@@ -48,7 +46,6 @@ export function* linesBackward(fd: number, end: number): Generator<string, void,
   if (end > 0) yield joined(pieces)
 }
 
-/** A copy of the line, decoded as UTF-8. */
 export function utf8(line: string): string {
   return Buffer.from(line, 'latin1').toString('utf8')
 }
@@ -58,7 +55,7 @@ export function detached(line: string): string {
   return Buffer.from(line, 'latin1').toString('latin1')
 }
 
-/** Searches forwards, which is many times faster than backwards. */
+/** Many times faster than backwards. */
 function positionsOf(char: string, text: string): number[] {
   const positions: number[] = []
   for (let at = text.indexOf(char); at !== -1; at = text.indexOf(char, at + 1)) positions.push(at)

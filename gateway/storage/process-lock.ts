@@ -7,9 +7,12 @@ export interface ProcessLock {
   readonly held: boolean
   /** Why nothing is held: this file system has no locks, or the lock file cannot be opened. */
   readonly fault: Error | undefined
-  /** The lock file was removed or replaced, so another process could take the lock. @throws Error of the system when it cannot be told */
+  /** Another process could take the lock: its file was removed or replaced. @throws Error of the system */
   readonly isRemoved: boolean
-  /** Takes the lock again if its file was removed or it was released. @throws Error when another process has it now; this one stays as it is. */
+  /**
+   * Takes the lock again if its file was removed or it was released.
+   * @throws Error when another process has it; this one stays as it is
+   */
   renewed(): ProcessLock
   release(): void
 }
@@ -17,33 +20,31 @@ export interface ProcessLock {
 interface ProcessLockOptions {
   /** The lock file: empty, mode 0600, made when missing. Its directory must exist. */
   readonly path: string
-  /** Message of the error thrown when another process holds the lock. */
+  /** Message when another process holds the lock. */
   readonly whenTaken: string
 }
 
 /** SQLITE_BUSY (sqlite.org/rescode.html): the only code that means another connection holds the lock. */
 const SQLITE_BUSY = 5
 
-/** Keeps the databases from the garbage collector, which would close them and so drop their locks. */
+/** The garbage collector would close them, and so drop their locks. */
 const held = new Set<DatabaseSync>()
 
 /**
- * Takes an exclusive lock between processes, without waiting. Where no lock can be had the result is not `held` and says
- * why; the caller decides whether to go on.
+ * Takes an exclusive lock between processes, without waiting. Where none can be had the result is not `held` and says why.
  *
- * The lock is the kernel's (fcntl, POSIX "Advisory record locking"), taken through SQLite because Node has no call for it.
- * The kernel drops it when the process dies, so it is never stale and no process id is compared.
- *
- * @throws Error `whenTaken`, when another process holds the lock.
+ * The kernel's lock (fcntl, POSIX "Advisory record locking"), taken through SQLite because Node has no call for it. It ends
+ * with the process, so it is never stale.
+ * @throws Error `whenTaken`, when another process holds the lock
  */
 export function takeProcessLock(options: ProcessLockOptions): ProcessLock {
   const { path, whenTaken } = options
   let database: DatabaseSync | undefined
   try {
-    // An existing file is not opened here: closing any descriptor of it would drop a lock of this process (POSIX `fcntl`).
+    // Closing a descriptor of an existing file would drop a lock of this process (POSIX `fcntl`).
     if (inodeOf(path) === undefined) closeSync(openSync(path, 'a', 0o600))
     database = new DatabaseSync(path, { timeout: 0 })
-    // Nothing is written, so no journal file is wanted beside it.
+    // Wants no journal file.
     database.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE')
   } catch (error) {
     database?.close()
@@ -70,7 +71,7 @@ function heldBy(database: DatabaseSync, options: ProcessLockOptions): ProcessLoc
     renewed() {
       if (held.has(database) && !lock.isRemoved) return lock
       const next = takeProcessLock(options)
-      // Kept otherwise: an open file's inode is not given to another, so `isRemoved` stays true.
+      // Kept otherwise: its open file keeps its inode, so `isRemoved` stays true.
       if (next.held) lock.release()
       return next
     },

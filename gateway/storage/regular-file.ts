@@ -1,13 +1,10 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs'
 
-/** Far above what the files have that are read by this. */
 const MAX_BYTES = 1024 * 1024
 
 /**
- * Opens a file to read it, in a directory that others can write, or have filled. A pipe there would block the reader for ever,
- * and a device have no end.
- *
- * @throws Error that names the file: of the system, or because it is no regular file.
+ * Opens a file to read, in a directory that others may have filled: a pipe would block, a device never end.
+ * @throws Error that names the file: of the system, or because it is no regular file
  */
 export function openRegularFile(path: string): { readonly fd: number; readonly stats: BigIntStats } {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -17,7 +14,7 @@ export function openRegularFile(path: string): { readonly fd: number; readonly s
   throw new Error(`${path} is no regular file: save what a pipe gives in a file first`)
 }
 
-/** Reads a small file. @throws Error as `openRegularFile`, or because it is larger. */
+/** @throws Error as `openRegularFile`, or because it is larger */
 export function readRegularFile(path: string, maxBytes = MAX_BYTES): Buffer {
   const { fd, stats } = openRegularFile(path)
   try {
@@ -45,7 +42,7 @@ export function readIfThere(path: string): Buffer | undefined {
   }
 }
 
-/** The inode as text, whole also above 2^53; undefined when nothing is there. @throws Error of the system */
+/** Undefined when nothing is there. @throws Error of the system */
 export function inodeOf(path: string): string | undefined {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString()
 }

@@ -5,23 +5,18 @@ import { readIfThere } from './regular-file.ts'
 /** Room for some 200 lines. */
 const RESERVE_BYTES = 16 * 1024
 
-/**
- * Disk space reserved for lines that come when the disk is full: a file of blank lines, which are overwritten in place.
- */
+/** Disk space reserved for lines that come when the disk is full: blank lines that are overwritten in place. */
 export class Reserve {
   readonly file: string
-  /** The content of an unused reserve. */
   readonly #blank: string
-  /** It was made blank, and nothing was put into it since. */
   #isUnused = false
 
-  /** @param header first line of the file */
   constructor(file: string, header: string) {
     this.file = file
     this.#blank = header.padEnd(RESERVE_BYTES, '\n')
   }
 
-  /** @returns whether the line is in the reserve; false when there is no room or no reserve. */
+  /** @returns false when there is no room or no reserve */
   put(line: string): boolean {
     this.#isUnused = false
     try {
@@ -31,11 +26,7 @@ export class Reserve {
     }
   }
 
-  /**
-   * Makes the file, or makes it blank again. Call it when its lines are in another file.
-   *
-   * @throws Error when there is no room for it.
-   */
+  /** Makes the file, or makes it blank again, once its lines are in another file. @throws Error when there is no room for it */
   clear(): void {
     if (this.#isUnused && existsSync(this.file)) return
     const found = readIfThere(this.file)
@@ -60,7 +51,7 @@ function putInto(fd: number, line: string): boolean {
   const text = bytes.toString('latin1', 0, readSync(fd, bytes, 0, RESERVE_BYTES, 0))
   const own = Buffer.from(line)
   if (text.includes(own.toString('latin1'))) return true
-  // After a blank line, because an interrupted write may have left half a line.
+  // An interrupted write may have left half a line.
   const start = text.trimEnd().length + 1
   if (start + own.length > text.length) return false
   return writeSync(fd, own, 0, own.length, start) === own.length

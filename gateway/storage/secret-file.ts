@@ -6,10 +6,8 @@ import { makeDirectory, syncDirectory } from './line-file.ts'
 const BYTES = 32
 
 /**
- * A secret of 43 visible characters in a file of its own. A new file is created at once with its content, and survives a power
- * cut: records of the trail are made with it. If two processes do so at the same time, the first one's file stays.
- *
- * @returns the file
+ * Makes a secret of 43 characters in a file that survives a power cut, if there is none. Of two processes the first one's file
+ * stays. @returns the file
  */
 export function existingOrNew(file: string): string {
   if (existsSync(file)) return file

@@ -2,16 +2,13 @@ import { appendFileSync, fstatSync, ftruncateSync, readSync, truncateSync } from
 import { withFile } from './line-file.ts'
 import { endOfLastLine } from './lines-backward.ts'
 
-/** The beginning of every record; a torn record begins with at least a part of it. */
+/** A torn record begins with at least a part of it. */
 const RECORD_HEAD = Buffer.from('{"type":"')
 const CHUNK_BYTES = 256 * 1024
 
 /**
- * Cuts the torn last line off a file: the bytes after its last `\n`, if they begin a record or are the NULs that a power loss
- * leaves. Other bytes are not ours to destroy: they, and what cannot be cut (`chattr +a` makes a file append-only), are
- * ended with a `\n`, so that they form a damaged line of their own.
- *
- * @returns the number of bytes cut off.
+ * Cuts the torn last line off a file, if it begins a record or is NULs of a power loss. Other bytes, and what cannot be cut
+ * (`chattr +a`), become a damaged line of their own. @returns the number of bytes cut off
  */
 export function cutTornLine(file: string): number {
   return withFile(file, 'r', (fd) => {
@@ -50,9 +47,8 @@ function cut(file: string, length: number): boolean {
 }
 
 /**
- * Cuts bytes off the end of an open file. The size is read anew: a tool may have shortened the file (`copytruncate`).
- *
- * @returns false when the bytes are still there, as where files only grow (`chattr +a`)
+ * Cuts bytes off the end of an open file, whose size is read anew (`copytruncate`).
+ * @returns false when that cannot be done (`chattr +a`)
  */
 export function cutOff(fd: number, bytes: number): boolean {
   if (bytes === 0) return true

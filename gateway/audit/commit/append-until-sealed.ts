@@ -5,23 +5,17 @@ import { SealedTree } from '../segments/sealed-tree.ts'
 
 interface TrailToRecordIn {
   readonly auditFile: string
-  /** A sealer works on the trail. */
   readonly isSealed: boolean
-  /** Resolves when the operating system has the line. */
   readonly append: (line: string) => Promise<void>
-  /** Between two looks at the seals; another one in tests. */
   readonly pause?: () => Promise<unknown>
 }
 
-/** A line is sealed within a second as a rule. */
 const PAUSE_MS = 200
 const MAX_PAUSES = 150
 
 /**
- * Appends lines that stand for what is about to be destroyed, and waits until no power cut can take them and an auditor
- * believes them: until they are sealed, or synced where nothing is sealed.
- *
- * @throws Error when a line could not be appended, or was not sealed in half a minute. It may then stand there all the same.
+ * Appends lines that announce a removal, and waits until they are sealed, or synced where nothing is sealed.
+ * @throws Error when a line could not be appended, or was not sealed in half a minute; it may be in the trail all the same
  */
 export async function appendUntilSealed(
   lines: readonly string[],
@@ -30,7 +24,7 @@ export async function appendUntilSealed(
   const last = lines.at(-1)
   if (last === undefined) return
   const before = SealedTree.of(auditFile)
-  // Where nothing is sealed yet, the log begins with what is there.
+  // The first checkpoint of a log covers what is there.
   const isForSeal = isSealed && before !== undefined
   // A rotation may come in between.
   const fd = openSync(auditFile, 'r')
@@ -47,7 +41,6 @@ export async function appendUntilSealed(
   }
 }
 
-/** The file that was in use before, and the one that is now. */
 function syncBoth(fd: number, auditFile: string): void {
   fdatasyncSync(fd)
   const now = openSync(auditFile, 'r')

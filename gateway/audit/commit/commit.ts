@@ -14,17 +14,15 @@ export class Commit {
   }
 }
 
-/** Lines that have not been written, and the commit that their callers wait for. */
 export interface Group {
   readonly lines: readonly string[]
   readonly commit: Commit
 }
 
-/** When lines are written, and how far they must have got before the request goes on. One for each durability. */
+/** When lines are written, and how far they must have got before the request goes on. */
 export interface CommitPolicy {
   /** @returns what the request must wait for; `undefined`: nothing. */
   add(line: string): Commit | undefined
-  /** Lines that are not committed yet. */
   readonly uncommitted: number
   /** Writes the waiting lines now. With `synced` they stay for the next commit. */
   flush(): void

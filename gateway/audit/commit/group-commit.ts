@@ -4,7 +4,7 @@ import type { TrailReports } from '../trail-reports.ts'
 import { Commit, type CommitPolicy, type Group } from './commit.ts'
 import type { Outage } from './outage.ts'
 
-/** Before a sync the group waits for so many turns of the event loop at most, as long as each brings lines. */
+/** A growing group waits for this many turns of the event loop at most. */
 const MAX_TURNS = 4
 
 export interface GroupCommitOptions {
@@ -16,13 +16,11 @@ export interface GroupCommitOptions {
 }
 
 /**
- * Durability `written` and `synced`: the lines of a turn of the event loop are handed to the operating system by one write
- * at its end. With `written` that commits them.
+ * Durability `written` and `synced`: one write at the end of a turn of the event loop hands its lines to the operating system.
  *
- * With `synced` one `fdatasync` in the thread pool commits them; lines that come meanwhile are the next group. A group waits for
- * a few turns while it grows: under load that makes half as many syncs, and without load a turn takes microseconds. Only one
- * group at a time is written and committed, so what is not committed is always the end of the file and can be cut off: after
- * a failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
+ * With `synced` one `fdatasync` in the thread pool commits them; later lines are the next group. A growing group waits a few
+ * turns: under load that halves the syncs. Only one group is committed at a time, so uncommitted lines end the file and can be
+ * cut off: after a failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
  */
 export class GroupCommit implements CommitPolicy {
   readonly #options: GroupCommitOptions
@@ -32,10 +30,9 @@ export class GroupCommit implements CommitPolicy {
   #next = new Commit()
   #scheduled = false
   #syncing = false
-  /** Turns that the group has waited for, and its lines at the end of the last. */
+  /** Turns the group has waited, and its lines at the end of the last turn. */
   #turns = 0
   #linesBefore = 0
-  /** Lines that an `fdatasync` under way will commit. */
   #underway = 0
 
   constructor(options: GroupCommitOptions) {
@@ -80,13 +77,12 @@ export class GroupCommit implements CommitPolicy {
     else if (this.#lines.length > 0) this.#beginSync()
   }
 
-  /** At once: the group has grown while it waited. */
   #tryAgain(): void {
     this.#scheduled = false
     if (this.#lines.length > 0) this.#beginSync()
   }
 
-  /** To be called at the end of a turn. @returns whether the group waits for another. */
+  /** To be called at the end of a turn. @returns whether the group waits for another */
   #grows(): boolean {
     const { length } = this.#lines
     const grows = length > this.#linesBefore && this.#turns < MAX_TURNS
@@ -158,14 +154,10 @@ export class GroupCommit implements CommitPolicy {
 
 type Parts = Pick<GroupCommitOptions, 'trailFile' | 'outage' | 'reports'>
 
-/** Lines are written after this time, or when there are this many characters. */
 const BUFFER_MS = 5
 const BUFFER_CHARS = 64 * 1024
 
-/**
- * Durability `buffered`: lines wait in memory and are written together. No request waits for them, so none can be refused
- * any more: lines that cannot be written stay pending. A crash loses what is in memory.
- */
+/** Durability `buffered`: lines are written together after 5 ms or 64 KiB. No request waits for them; a crash loses them. */
 export class BufferedCommit implements CommitPolicy {
   readonly #parts: Parts
   #lines: string[] = []

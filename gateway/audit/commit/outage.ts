@@ -7,45 +7,36 @@ import { PendingRecords, sortFailed } from './pending-records.ts'
 interface OutageOptions {
   readonly trailFile: TrailFile
   readonly reports: TrailReports
-  /** `synced`: records count when the disk has them. */
   readonly syncs: boolean
-  /** Version of the gateway, for AUDIT_START. */
   readonly version: string | undefined
-  /** Milliseconds since the epoch. */
   readonly now: () => number
-  /** How long responses wait for pending records, milliseconds. */
   readonly timeoutMs: number
 }
 
 type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
 
-/** A group of lines that could not be committed. */
 interface CommitFault {
   readonly error: Error
-  /** Lines that were written. They have been cut off again, except for what `TrailFile` says stayed. */
+  /** Written lines. They have been cut off again, except for those that `TrailFile` says stayed. */
   readonly tried: readonly string[]
-  /** Lines that were to follow. */
   readonly waiting: readonly string[]
 }
 
 /**
- * Whether a trail can be written, and what happens while it cannot: records of what has already happened stay pending and
- * are written, in order, before anything else. An AUDIT_STOP and an AUDIT_START then enclose the outage.
+ * State of a trail that cannot be written: responses stay pending and are written first, in order, later. An AUDIT_STOP and an
+ * AUDIT_START enclose the outage.
  */
 export class Outage {
   readonly #options: OutageOptions
   readonly #pending: PendingRecords
   #writable = true
   #ended = false
-  /** Another process has the file: nothing is written, though it is not the end. */
+  /** Another process has the file. */
   #suspended = false
-  /** Why the trail cannot be written, if known. */
   #fault: Error | undefined = undefined
-  /** Requests refused since the trail became unwritable. */
   #refused = 0
-  /** What AUDIT_START is to say of the file before; undefined once it has. */
+  /** Facts of the file before, for AUDIT_START. */
   #moved: MoveFacts | undefined = undefined
-  /** Finished when no record is pending. */
   #allWritten = new Commit()
   /** When the outage began, by `performance.now()`. */
   #sinceMs = 0
@@ -68,11 +59,7 @@ export class Outage {
     return this.#fault ?? new Error('the audit trail cannot be written yet')
   }
 
-  /**
-   * Writes the first lines of a trail: the responses that recovery found missing, then AUDIT_START.
-   *
-   * @param open requests that another process still has in flight
-   */
+  /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. @param open requests of another process */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
     const error = this.#allOrNothing(() => this.#pending.flush())
@@ -80,7 +67,6 @@ export class Outage {
     if (error !== undefined) this.#pause(error)
   }
 
-  /** A write has failed: the trail cannot be written from now on. */
   start(error: Error): void {
     this.#options.reports.fault(error)
     this.#pause(error)
@@ -93,10 +79,7 @@ export class Outage {
     this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
-  /**
-   * Requests that were to be recorded are refused, responses stay pending. A request whose line could not be removed from
-   * the file gets the response that it would get after a crash.
-   */
+  /** Requests are refused, responses stay pending. A request whose line stayed in the file gets a recovered response. */
   commitFailed({ error, tried, waiting }: CommitFault): void {
     const { trailFile, reports } = this.#options
     const { torn, wholeLines } = trailFile
@@ -110,7 +93,7 @@ export class Outage {
     else if (this.#ended) reports.fault(error)
   }
 
-  /** With the right to commit, which is kept: commits a group after what is pending. @returns why that failed; it is then sorted */
+  /** For the holder of the right to commit: commits a group after what is pending. @returns why that failed; it is then sorted */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile, reports } = this.#options
@@ -123,22 +106,20 @@ export class Outage {
     return error
   }
 
-  /** Requests are refused because they cannot be recorded. */
   countRefused(requests: number): void {
     this.#refused += requests
   }
 
-  /** Lines to be written before any later one. The first must be the torn one, if there is one. */
+  /** The first must be the torn line, if there is one. */
   addPending(lines: readonly string[]): void {
     for (const line of lines) this.#pending.add(line)
   }
 
-  /** An AUDIT_STOP, after what is pending. */
   addStop(reason: string): void {
     this.#pending.add({ reason, timestamp: this.#timestamp() })
   }
 
-  /** Writes what is pending until a line fails; with `synced` all of it or nothing. @returns why it failed. */
+  /** Writes what is pending until a line fails; with `synced` all of it or nothing. @returns why it failed */
   flush(): Error | undefined {
     return this.#allOrNothing(() => this.#pending.flush())
   }
@@ -152,10 +133,7 @@ export class Outage {
     this.#writable = false
   }
 
-  /**
-   * Calls back when everything that is pending has been written; with an error when it will not be, or not within
-   * `timeoutMs`. What a client has seen must not be missing from the trail after a crash.
-   */
+  /** Calls back when nothing is pending, or with an error after `timeoutMs`: a crash must not take what a client has seen. */
   whenPendingWritten(run: OnCommitted): void {
     if (this.#writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)
@@ -172,7 +150,7 @@ export class Outage {
     waiting.finish(error)
   }
 
-  /** Tries to end the outage, if there is one. @returns `writable` afterwards. */
+  /** Tries to end the outage, if there is one. @returns `writable` afterwards */
   recheck(): boolean {
     if (this.#writable || this.#ended || this.#suspended) return this.#writable
     const { syncs, trailFile } = this.#options
@@ -183,7 +161,7 @@ export class Outage {
     return this.#writable
   }
 
-  /** As `recheck`, for a caller that has the right to commit if it `syncs`. @returns why the trail still cannot be written. */
+  /** As `recheck`, for the holder of the right to commit. @returns why the trail still cannot be written */
   resume(): Error | undefined {
     if (this.#writable) return undefined
     if (!this.#ended && !this.#suspended)
@@ -196,12 +174,7 @@ export class Outage {
     return this.#fault
   }
 
-  /**
-   * Writes what is pending, and then nothing until `unsuspend`.
-   *
-   * @param reason of an AUDIT_STOP
-   * @returns why that failed
-   */
+  /** Writes what is pending and an AUDIT_STOP, then nothing until `unsuspend`. @returns why that failed */
   suspend(reason: string): Error | undefined {
     this.addStop(reason)
     const error = this.#writeLast()
@@ -212,19 +185,18 @@ export class Outage {
     return error
   }
 
-  /** After `suspend`: seals over all that has been written. One that cannot be written is missing, nothing more. */
+  /** After `suspend`: seals over all that has been written. A seal that cannot be written is only missing. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile, reports } = this.#options
     if (lines.length === 0 || trailFile.torn) return
     reports.attempted(lines, trailFile.put(lines) ?? this.#sync())
   }
 
-  /** Goes on at the next `recheck`, with what has become pending meanwhile and an AUDIT_START. */
   unsuspend(): void {
     this.#suspended = false
   }
 
-  /** Ends for a trail that another process goes on with. @returns what it must write, and who waits for that */
+  /** Ends for a trail that another process continues. @returns what it must write, and who waits for that */
   leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
     const lines = this.#pending.copy().filter((record) => typeof record === 'string')
     this.#pending.restore([])
@@ -232,7 +204,6 @@ export class Outage {
     return { lines, written: (error) => this.#finishWaiting(error) }
   }
 
-  /** Writes what is pending for the last time. @returns how many records were not written, and why. */
   end(): { readonly left: number; readonly error: Error | undefined } {
     const error = this.#writeLast()
     this.#ended = true

@@ -29,7 +29,7 @@ export class PendingRecords {
     return this.#records.length
   }
 
-  /** Writes them in order until one fails. @returns why it failed. */
+  /** Writes them in order until one fails. @returns why it failed */
   flush(): Error | undefined {
     let done = 0
     let error: Error | undefined
@@ -66,7 +66,6 @@ export class PendingRecords {
   }
 }
 
-/** The lines of a commit that failed, by what must be done with them. */
 interface SortedLines {
   /** API_REQUEST lines whose requests are refused. */
   readonly refused: readonly string[]
@@ -77,10 +76,8 @@ interface SortedLines {
 }
 
 /**
- * Sorts the lines of a commit that failed. A request whose response is among the lines too (its client went away
- * meanwhile) is not refused: both stay pending.
- *
- * @param inFile those of the lines that stay in the file.
+ * Sorts the lines of a failed commit. A request whose response is among them (its client went away) is not refused.
+ * @param inFile lines that stay in the file
  */
 export function sortFailed(lines: readonly string[], inFile: readonly string[]): SortedLines {
   const responses = new Map<string | undefined, number>()
@@ -103,7 +100,6 @@ export function sortFailed(lines: readonly string[], inFile: readonly string[]):
   return sorted
 }
 
-/** @returns false when it is not among them. */
 function takeFrom(lines: string[], line: string): boolean {
   const at = lines.indexOf(line)
   if (at !== -1) lines.splice(at, 1)

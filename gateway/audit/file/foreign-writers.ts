@@ -12,30 +12,27 @@ import { STANDARD_OUTPUT, TrailSink } from './trail-sink.ts'
 interface ForeignWritersOptions
   extends Pick<TrailOptions, 'file' | 'durability' | 'version' | 'onFault' | 'onForeign'> {
   readonly trailFile: TrailFile
-  /** Milliseconds since the epoch. */
   readonly now: () => number
 }
 
-/** Who writes again and again would make a new file of each of our writes. */
+/** A frequent writer would otherwise make a new file of each of our writes. */
 const BETWEEN_FILES_MS = 60_000
 /** Between the rename and the SIGHUP of a rotation by others. */
 const ROTATION_MS = 60_000
 
 /**
- * Notices what others write to the trail: the file has another size than it was left with, was changed while
- * nothing was written, was renamed without a rotation, or another file stands in its place. What they have written is set aside under the name of a closed segment, and the trail goes on in a new file, whose
- * first lines are AUDIT_START and AUDIT_FOREIGN. So foreign bytes do not stand among ours. For a minute after that further
- * ones do: the trail stays in its file, and they are told once a second.
+ * Notices foreign writes: the file has another size, changed while nothing was written, was renamed without a rotation, or was
+ * replaced. Foreign bytes are set aside under the name of a closed segment, and the trail continues in a new file, which begins
+ * with AUDIT_START and AUDIT_FOREIGN. For a minute after that the trail stays in its file, and foreign bytes are reported once
+ * a second.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
-  /** Where our file was last seen, links resolved. */
   #path: string
-  /** The file of ours in whose place an empty one stands, or none, and since when. */
+  /** Our file, in whose place an empty file or none stands, and since when. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
-  /** When the trail went on in a new file. */
   #leftAtMs = Number.NEGATIVE_INFINITY
-  /** Found since `find` was last called, and left in the file. */
+  /** Foreign bytes left in the file since the last `find`. */
   #untold: ForeignWrite | undefined
 
   constructor(options: ForeignWritersOptions) {
@@ -58,7 +55,6 @@ export class ForeignWriters {
     return sinceMs >= 0 && sinceMs < BETWEEN_FILES_MS
   }
 
-  /** Looks at the file, and at its place. */
   find(): void {
     const { trailFile, onFault, onForeign } = this.#options
     if (!this.#hasJustLeft) this.#findStranger()
@@ -69,7 +65,7 @@ export class ForeignWriters {
     this.#untold = undefined
   }
 
-  /** An empty file in the place of ours, or none, is a rotation under way, which does not take long. */
+  /** An empty file in the place of ours, or none, is a rotation by others in progress. */
   #findStranger(): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return
@@ -110,7 +106,7 @@ export class ForeignWriters {
   }
 }
 
-/** Renames what stands in the place of the trail's file, and begins a new one. @param own that file @throws Error of the system */
+/** Renames what stands in the place of the trail's file, and begins a new one. @throws Error of the system */
 function beginAnew(
   file: string,
   own: { readonly inode: string; readonly path: string },

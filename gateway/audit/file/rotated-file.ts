@@ -4,7 +4,7 @@ import { openRegularFile } from '../../storage/regular-file.ts'
 import { RECORD_HEAD } from '../audit-records.ts'
 
 const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
-/** Where a trail has the beginning of a record: a line is never longer. */
+/** Holds the beginning of a record: no line of a trail is longer. */
 const HEAD_BYTES = 128 * 1024
 
 interface Candidate {
@@ -12,10 +12,9 @@ interface Candidate {
   readonly mtimeNs: bigint
 }
 
-/** Files by their inode. */
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
-/** The files of a directory that may be parts of a trail and are not compressed. */
+/** Uncompressed files of a directory that may be parts of a trail. */
 export function candidatesIn(directory: string): Candidates {
   const names = readdirSync(directory).filter((name) => !NOT_A_TRAIL.test(name))
   const files = names.flatMap((name) => {
@@ -27,12 +26,9 @@ export function candidatesIn(directory: string): Candidates {
 }
 
 /**
- * The file before `file`: the candidate with the inode `continues`. Without an inode the process was killed during a rotation:
- * then the newest file with the same name and a suffix (`audit.ndjson.1`, `audit.ndjson-20260101`).
- *
- * @param continues from the AUDIT_START of `file`.
- * @param visited files that have been read already.
- * @param candidates of the directory of `file`: one look at it is enough for all steps back.
+ * Finds the file before `file`: the one with the inode `continues`, else (killed during a rotation) the newest with its name
+ * and a suffix.
+ * @param visited files that have been read already @param candidates of the directory, listed once for all steps back
  */
 export function rotatedFile(
   file: string,
@@ -44,7 +40,7 @@ export function rotatedFile(
   if (continues !== undefined) {
     const found = (all: Candidates) =>
       all.get(continues)?.find((one) => isNew(one) && isTrail(one.path, continues))?.path
-    // Others may have renamed it since the directory was listed.
+    // Others may have renamed it since then.
     return found(candidates) ?? found(candidatesIn(dirname(file)))
   }
   let newest: Candidate | undefined
@@ -55,7 +51,7 @@ export function rotatedFile(
   return newest?.path
 }
 
-/** Its first lines may be damaged. A file that was compressed or removed may have left its inode to a stranger. */
+/** First lines may be damaged; an inode may have gone to a stranger. */
 function isTrail(path: string, inode: string): boolean {
   if (statSync(path, { throwIfNoEntry: false }) === undefined) return false
   const head = Buffer.alloc(HEAD_BYTES)

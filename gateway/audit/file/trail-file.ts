@@ -1,49 +1,42 @@
 import { openChangeOf } from '../audit-records.ts'
 import type { TrailSink } from './trail-sink.ts'
 
-/** The end of the file in bytes, and the number of requests open there. */
 export interface FileEnd {
   readonly end: number
   readonly open: number
 }
 
-/**
- * The file is looked at when nothing was written for so long. Under load, when groups follow one another, it is not. Longer than
- * a tick of the kernel, which is what files are stamped with.
- */
+/** The file is checked after such a pause. Longer than a tick of the kernel, which stamps files. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
-/** Where a commit began: if it fails, it is rolled back to here. */
+/** The place to which a failed commit is rolled back. */
 export interface CommitStart extends FileEnd {
-  /** Bytes of a partial line before the end. */
   readonly tornBytes: number
 }
 
-/** A place in the file in use. */
 export interface FilePlace {
   readonly inode: string
-  /** Bytes before it. */
   readonly end: number
 }
 
-/** Seals the trail beside it: is told what is written, so that nobody has to read it back from a file that others may change. */
+/** Seals the trail beside it. It is told what is written, so that nobody reads it back from a file that others may change. */
 export interface TrailSeals {
-  /** What it is told from now on stands behind the trail's `told`. */
+  /** Lines come from the trail's `told` on. */
   begin(): void
-  /** Whole lines, committed, behind those before. The bytes are only lent until the call returns. */
+  /** Whole committed lines. The bytes are only lent until the call returns. */
   wrote(lines: Buffer): void
-  /** How often it has begun or ended to write bytes of the file again in their place. Odd: it does so now. */
+  /** Counts beginnings and ends of rewriting bytes of the file in place. Odd: in progress. */
   mends(): number
-  /** The lines from now on stand in another file, which is empty. */
+  /** Later lines go into another file, which is empty. */
   moved(inode: string): void
-  /** Seals all that the file has, and ends until `begin`. @returns lines to append, which say so. */
+  /** Seals all that the file has, and ends until `begin`. @returns AUDIT_SEAL lines to append */
   finish(): Promise<readonly string[]>
 }
 
 /**
- * Writes whole lines to the file, counts the open requests, and knows where the file ends. What a failed write left is cut
- * off. What is written between `startCommit` and `endCommit` can be rolled back.
+ * Writes whole lines to the file, counts open requests and knows where the file ends. What a failed write left is cut off; what
+ * is written between `startCommit` and `endCommit` can be rolled back.
  */
 export class TrailFile {
   #sink: TrailSink
@@ -54,24 +47,21 @@ export class TrailFile {
   #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
   #seals: TrailSeals | undefined
-  /** Lines that the seals have not been told: they may be rolled back, or there are no seals yet. */
+  /** Lines that the seals do not have: they may be rolled back, or there are no seals yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
-  /** Nobody else may write to the file. */
   #isOwn: boolean
-  /** The first lines of a new file, until they are written. */
   #first: readonly string[] = []
-  /** Others may have left a line without its end, to which ours must not be glued. */
+  /** Others may have left a line without its end. */
   #isEndForeign = false
-  /** When the file was last changed as far as the gateway knows; undefined when it has written since it looked. */
+  /** When the file last changed; undefined when the gateway has written since it looked. */
   #changedAtMs: number | undefined
-  /** The `mends` of the seals then. */
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
-  /** Others have written to the file: calls `moveTo`, if the trail shall go on in a new one. */
+  /** Others have written to the file: calls `moveTo` to continue in a new one. */
   onForeign: (at: number, found: number) => void = () => {}
 
-  /** @param isFollowed `follow` will be called: the lines from now on are kept for it */
+  /** @param isFollowed `follow` will be called: lines are kept for it */
   constructor(sink: TrailSink, isFollowed = false) {
     this.#sink = sink
     this.#end = sink.stats.size
@@ -79,22 +69,20 @@ export class TrailFile {
     this.#isOwn = sink.isOwn
   }
 
-  /** A partial line remains and could not be cut off: the next `put` must begin with the same line. */
+  /** A partial line could not be cut off: the next `put` must begin with the same line. */
   get torn(): boolean {
     return this.#sink.tornBytes > 0
   }
 
-  /** How many lines of the last `put` that failed are in the file whole and stay there. */
+  /** Lines of the last failed `put` that are in the file whole. */
   get wholeLines(): number {
     return this.#wholeLines
   }
 
-  /** The file in use now. */
   get sink(): TrailSink {
     return this.#sink
   }
 
-  /** Requests in the trail without their response. */
   get open(): number {
     return this.#open
   }
@@ -103,7 +91,7 @@ export class TrailFile {
     this.#open = count
   }
 
-  /** Hands lines to the operating system by one write: all of them or none, unless `torn` (see `wholeLines`). */
+  /** Hands lines to the operating system by one write: all or none, unless `torn` (see `wholeLines`). */
   put(lines: readonly string[]): Error | undefined {
     this.#wholeLines = 0
     const error = this.#isUncommitted ? undefined : this.check()
@@ -111,10 +99,8 @@ export class TrailFile {
   }
 
   /**
-   * Looks whether the file has the size that it was left with, and, after a pause, the time of its last change. Otherwise it goes
-   * on in a new file, or, where `onForeign` began none, in a new line of this one.
-   *
-   * @returns why that cannot be begun
+   * Checks the size of the file, and after a pause its time of change. After a foreign write it continues in a new file, or,
+   * where `onForeign` began none, in a new line. @returns why that cannot be begun
    */
   check(): Error | undefined {
     const stats = this.#isOwn ? this.#sink.stats : undefined
@@ -123,7 +109,7 @@ export class TrailFile {
     if (found !== this.#end || isChanged) {
       const at = this.#end
       this.#changedAtMs = undefined
-      // Where there can be no new file, it is said once.
+      // Reported once where there can be no new file.
       this.#end = found
       this.#isEndForeign = true
       this.onForeign(at, found)
@@ -144,14 +130,14 @@ export class TrailFile {
   }
 
   #isChanged(mtimeMs: number): boolean {
-    // A backup program may set the times back to what it has read, and round them.
+    // A backup program may set times back, and round them.
     if (this.#changedAtMs === undefined || mtimeMs <= this.#changedAtMs + ROUNDING_MS) return false
     if ((this.#seals?.mends() ?? 0) === this.#mendsSeen) return true
     this.#changedAtMs = undefined
     return false
   }
 
-  /** Notes when the file was last changed, so that the next `check` notices also what others overwrite in their place. */
+  /** Notes the time of change, so that the next `check` notices foreign bytes of the same length. */
   note(): void {
     const mends = this.#seals?.mends() ?? 0
     if (!this.#isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
@@ -189,9 +175,8 @@ export class TrailFile {
   }
 
   /**
-   * Takes the right to commit, which may be kept over turns of the event loop.
-   *
-   * @returns undefined; when another has it, what resolves at its `releaseCommit`
+   * Takes the right to commit, which may be held over turns of the event loop.
+   * @returns undefined; or what resolves when another releases it
    */
   takeCommit(): Promise<void> | undefined {
     if (this.#committing !== undefined) return this.#committing.promise
@@ -199,7 +184,6 @@ export class TrailFile {
     return undefined
   }
 
-  /** What was written and not rolled back stays. */
   releaseCommit(): void {
     if (this.#committing === undefined) return
     this.endCommit()
@@ -211,7 +195,6 @@ export class TrailFile {
     return this.#committing !== undefined
   }
 
-  /** What is put from here on is cut off again by `rollBackTo`. */
   startCommit(): CommitStart {
     this.endCommit()
     this.check()
@@ -219,16 +202,12 @@ export class TrailFile {
     return { end: this.#end, open: this.#open, tornBytes: this.#sink.tornBytes }
   }
 
-  /** What has been written stays. */
   endCommit(): void {
     this.#isUncommitted = false
     this.#tellUntold()
   }
 
-  /**
-   * Cuts off what was written since `start`. If that fails nothing more is written to this file: the disk may have dropped some
-   * of it and would not report that again.
-   */
+  /** Cuts off what was written since `start`. If that fails, nothing more is written to this file: the disk may have dropped a part. */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
     if (!this.#sink.cutOff(this.#end - start.end)) {
@@ -242,12 +221,11 @@ export class TrailFile {
     this.#untold = []
   }
 
-  /** The file in use, its end, and the requests open there. */
   present(): FileEnd & FilePlace {
     return { end: this.#end, open: this.#open, inode: this.#sink.inode }
   }
 
-  /** Goes on in this file. @param first its first lines @returns the one before, to be closed. */
+  /** Continues in this file. @param first its first lines @returns the one before, to be closed */
   moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
     const old = this.#sink
     this.endCommit()
@@ -262,13 +240,12 @@ export class TrailFile {
     return old
   }
 
-  /** @throws Error of the system, when something could not be written. */
   close(): void {
     clearTimeout(this.#idle)
     this.#sink.close()
   }
 
-  /** Begins the seals, and hands them the lines from now on and those before that they have not been told. */
+  /** Begins the seals, and hands them the kept lines. */
   follow(seals: TrailSeals): void {
     seals.begin()
     this.#seals = seals
@@ -278,11 +255,11 @@ export class TrailFile {
   unfollow(): void {
     this.#seals = undefined
     this.#untold = []
-    // It may have written bytes again while it ended.
+    // The seals may have rewritten bytes at their end.
     this.#changedAtMs = undefined
   }
 
-  /** The place up to which the seals have been handed the lines of the file in use, or from which they will be. */
+  /** End of the lines that the seals have, in the file in use. */
   get told(): FilePlace {
     const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
     return { inode: this.#sink.inode, end: this.#end - this.#sink.tornBytes - untold }

@@ -3,25 +3,22 @@ import { dirname } from 'node:path'
 import { realPathOf } from '../../storage/append-file.ts'
 import { logDirectory } from '../seals/tiles.ts'
 
-/** What others may do to a trail by the place where it stands. */
 interface TrailPlace {
-  /** Who owns a part of it, besides the gateway and root; undefined: nobody. */
+  /** Another owner than the gateway or root; undefined: there is none. */
   readonly fault: string | undefined
-  /** What others may do there all the same, one sentence each. */
   readonly warnings: readonly string[]
 }
 
 /**
- * Judges the file of a trail, its directory and its log, as far as they are there.
- *
- * @param userId who runs the gateway; undefined where the system has no such users
+ * Judges the file of a trail, its directory and its log.
+ * @param userId who runs the gateway; undefined: the system has no such users
  */
 export function judgePlace(file: string, userId = process.geteuid?.()): TrailPlace {
   if (statsOf(dirname(file)) === undefined) return { fault: undefined, warnings: [] }
   const real = realPathOf(file)
   const named = statsOf(file, lstatSync)
   const paths = new Set([dirname(file), dirname(real), real, logDirectory(file)])
-  // One place may have two names: one from the working directory, one from the root.
+  // One place may have two names, relative and absolute.
   const seen = new Set<string>()
   const found = [...paths].flatMap((path) => {
     const stats = statsOf(path)
@@ -41,7 +38,7 @@ export function judgePlace(file: string, userId = process.geteuid?.()): TrailPla
   }
 }
 
-/** Says that others own it; undefined where it belongs to the gateway or to root, or is not there. */
+/** @returns undefined where it belongs to the gateway or to root, or is not there */
 export function ownerFault(
   path: string,
   stats: Pick<Stats, 'uid'> | undefined,
@@ -57,7 +54,7 @@ function sharing(path: string, { mode, gid }: Stats): string[] {
   return [`${path} may be written by ${who}, so that records can be taken away or replaced: chmod go-w`]
 }
 
-/** The stats of a path; undefined where nothing is there, or one may not look, which whoever opens it will say. */
+/** @returns undefined where nothing is there, or one may not look; whoever opens it will say so */
 function statsOf(path: string, stat: (path: string) => Stats = statSync): Stats | undefined {
   try {
     return stat(path)

@@ -2,13 +2,11 @@ import { detached, utf8 } from '../../storage/lines-backward.ts'
 import { pairKeyOf, RECORD_HEAD, RECORD_MAX_BYTES, TRAIL_FORMAT } from '../audit-records.ts'
 import { FOREIGN_HEAD } from '../seal-records.ts'
 
-/** Line heads as `audit-records.ts` writes them. */
 const REQUEST_HEAD = '{"type":"API_REQUEST",'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 
-/** AUDIT_START or AUDIT_STOP, which count the requests open before them. */
 interface CountLine {
   readonly open?: unknown
   readonly continues?: unknown
@@ -16,44 +14,41 @@ interface CountLine {
 }
 
 /**
- * The API_REQUEST lines without an API_RESPONSE in a trail that is read backwards, line by line, through `read`.
+ * Finds the API_REQUEST lines without an API_RESPONSE in a trail that `read` is given line by line, backwards.
  *
- * A pair has the same key (`pairKeyOf`); `audit-records.ts` writes equal facts as equal bytes, so the bytes are compared and
- * most lines need no JSON parser. Memory grows only with the number of exchanges open at once.
+ * Pairs are found by the bytes of `pairKeyOf`, so most lines need no JSON parser. Memory grows only with the number of
+ * exchanges open at once.
  */
 export class OpenRequests {
   /** All open requests are found: reading can stop. */
   found = false
-  /** Lines read so far that are not records. */
   damagedLines = 0
   /** Inode of the rotated file before the one being read. */
   continues: string | undefined = undefined
 
-  /** What the gateway wrote of files that others have written to, bytes by inode. */
+  /** Bytes that the gateway wrote of files that others have written to, by inode. */
   readonly ends = new Map<unknown, number>()
 
-  /** Number of responses by key whose requests have not been read yet. */
+  /** Responses whose requests have not been read yet. */
   readonly #responses = new Map<string, number>()
   #responseCount = 0
   /** Last first. */
   readonly #requests: string[] = []
-  /** Total number of open requests, once a line has said it. */
+  /** Open requests, once a line has said it. */
   #expected: number | undefined
 
-  /** @param expected total number of open requests, if known. */
   constructor(expected?: number) {
     this.#expected = expected
     this.found = expected === 0
   }
 
-  /** Call it before the lines of the next file back. */
   beginFile(): void {
     this.continues = undefined
   }
 
   /** @param line a latin1 slice without its `\n`. @throws Error when a newer version of the gateway wrote it. */
   read(line: string): void {
-    // Quotes inside values are escaped, so a second head means that two lines ran together. A power loss leaves NULs.
+    // Quotes inside values are escaped, so a second head means two joined lines. A power loss leaves NULs.
     if (line.includes(RECORD_HEAD, 1) || line.includes('\0')) this.damagedLines++
     else if (line.startsWith(REQUEST_HEAD)) this.#readRequest(line)
     else if (line.startsWith(RESPONSE_HEAD)) this.#readResponse(line)
@@ -67,7 +62,6 @@ export class OpenRequests {
     return this.#requests.toReversed().map((line) => `${line}\n`)
   }
 
-  /** Open requests that a line has counted but that were not found. */
   missing(): number {
     return this.found || this.#expected === undefined
       ? 0

@@ -12,31 +12,25 @@ const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 
-/** What a start found in the trail of the last run. */
+/** Findings of a start in the trail of the last run. */
 export interface Recovery {
-  /** API_RESPONSE lines to append before anything else, in the order of their requests. */
+  /** API_RESPONSE lines to append first, in the order of their requests. */
   readonly records: readonly string[]
-  /** Bytes of a torn last line that were cut off. */
   readonly cutBytes: number
-  /** Lines read that are not records. They are left as they are. */
   readonly damagedLines: number
-  /** Open requests that the trail has counted but that were in no file found. */
+  /** Open requests that were counted but are in no file found. */
   readonly unresolved: number
-  /** Where the file ends for the gateway that stopped in order, and bytes that others have written behind it. */
+  /** End of the file at an orderly stop, and its size with foreign bytes behind it. */
   readonly foreign?: { readonly at: number; readonly found: number } | undefined
 }
 
 /**
- * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Call it
- * before the trail is opened, and append the records before AUDIT_START: then a start that is killed itself loses nothing,
- * because the next one finds the rest.
+ * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
+ * records before AUDIT_START: then a start that is killed itself loses nothing.
  *
- * Pairs have the same gateway id; where a record has none, the same request id and timestamp, and n requests need n
- * responses. Reads backwards to a line that says that no request before it was open: after a clean stop the last line,
- * after a crash the last AUDIT_START. Continues in rotated files of the same directory that are not compressed.
- *
- * @param file a regular file, or missing.
- * @throws Error that names the file, when it cannot be read or repaired.
+ * Reads backwards to a line that says that no request before it was open: the last line after a clean stop, the last
+ * AUDIT_START after a crash. Continues in rotated, uncompressed files of the same directory.
+ * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
  */
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
@@ -58,11 +52,8 @@ export function recover(file: string): Recovery {
 }
 
 /**
- * The files of a trail in use that tell its open requests: from the one in use back to the one with the first of them. Reads
- * back no further.
- *
- * @param file its name; the file in use may have been renamed already.
- * @throws Error that names the file, when it cannot be read.
+ * The files that hold the open requests of a trail in use, from the newest back.
+ * @param file its name; the file in use may have been renamed @throws Error that names the file, when it cannot be read
  */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
@@ -79,12 +70,12 @@ export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd 
 }
 
 /**
- * What stands behind an orderly end, which is an AUDIT_STOP and the AUDIT_SEAL over it: only a start writes there, and its first line
- * that is no `recovered` response is AUDIT_START. So this reads back to the last AUDIT_START or AUDIT_SEAL.
+ * Finds foreign bytes behind an orderly end (AUDIT_STOP and its AUDIT_SEAL), where only a start writes: recovered responses,
+ * then AUDIT_START. Reads back to the last AUDIT_START or AUDIT_SEAL.
  */
 function bytesBehindEnd(fd: number, found: number): Recovery['foreign'] {
   let end = endOfLastLine(fd, found)
-  /** Where the line after this one ends, if that is an AUDIT_SEAL. */
+  /** End of the following line, if that is an AUDIT_SEAL. */
   let sealEnd: number | undefined
   for (const line of linesBackward(fd, end)) {
     if (line.startsWith(START_HEAD)) return undefined
@@ -96,7 +87,6 @@ function bytesBehindEnd(fd: number, found: number): Recovery['foreign'] {
   return undefined
 }
 
-/** Repairs and reads the file in use; what others have written behind an orderly end stays as it is. */
 function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign' | 'cutBytes'> {
   const fd = openSync(file, 'r')
   try {
@@ -109,12 +99,12 @@ function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign
   }
 }
 
-/** After one that a failed write or a rotation made, others may follow. */
+/** Lines may follow an AUDIT_STOP of a failed write or a rotation. */
 export function isOrderlyStop(line: string): boolean {
   return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }
 
-/** Reads back through rotated files, as far as needed and found. @returns these and `file`. */
+/** Reads back through rotated files. @returns these and `file` */
 function readRotated(file: string, requests: OpenRequests): Set<string> {
   const visited = new Set([file])
   const candidates = requests.found ? new Map() : candidatesIn(dirname(file))

@@ -3,14 +3,11 @@ import { NoteFault } from './signed-note.ts'
 
 /** The head of a log: C2SP tlog-checkpoint. */
 export interface Checkpoint {
-  /** The name of the log. */
   readonly origin: string
-  /** Leaves of the tree. */
   readonly size: number
   readonly root: Buffer
 }
 
-/** The text that is signed. */
 export function checkpointText({ origin, size, root }: Checkpoint): string {
   return `${origin}\n${size}\n${root.toString('base64')}\n`
 }

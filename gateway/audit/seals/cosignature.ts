@@ -2,7 +2,6 @@ import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto'
 import { parseCheckpoint } from './checkpoint.ts'
 import { ed25519PublicKey, NoteFault, type NoteVerifier, type VerifierKey } from './signed-note.ts'
 
-/** Signature types of C2SP tlog-cosignature. */
 const COSIGNATURE_ED25519 = 0x04
 export const COSIGNATURE_ML_DSA_44 = 0x06
 
@@ -16,9 +15,7 @@ const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100
 const SUBTREE_LABEL = Buffer.from('subtree/v1\n\0')
 
 /**
- * Verifies what a witness adds to a checkpoint: that at a certain time the tree was consistent with all that the witness
- * had seen of the log before.
- *
+ * Verifies a cosignature: at its time the tree was consistent with all that the witness had seen of the log.
  * @throws NoteFault when the key is not that of a witness
  */
 export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
@@ -35,9 +32,8 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
 }
 
 /**
- * Signs a checkpoint as C2SP tlog-checkpoint recommends it to logs: with a cosignature of its own.
- *
- * @param text of the checkpoint. @param key an ML-DSA-44 private key. @param nowMs milliseconds since the epoch
+ * Signs a checkpoint with a cosignature of the log's own (C2SP tlog-checkpoint).
+ * @param text of the checkpoint @param key an ML-DSA-44 private key
  */
 export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs: number): Buffer {
   const timestamp = BigInt(Math.max(1, Math.floor(nowMs / 1000)))
@@ -50,7 +46,6 @@ export function rawMlDsa44Key(key: KeyObject): Buffer {
   return key.export({ format: 'der', type: 'spki' }).subarray(ML_DSA_44_SPKI.length)
 }
 
-/** When a verified cosignature was made, milliseconds since the epoch. */
 export function cosignedAtMs(signature: Buffer): number {
   return Number(signature.readBigUInt64BE()) * 1000
 }
@@ -60,7 +55,7 @@ type Message = (timestamp: bigint) => Buffer
 function verifyTimed(key: KeyObject, signature: Buffer, message: Message): boolean {
   if (signature.length <= TIME_BYTES) return false
   const timestamp = signature.readBigUInt64BE()
-  // A witness that states no time does not say that it has seen no larger tree.
+  // Without a time it does not say that no larger tree was seen.
   if (timestamp === 0n || timestamp > LAST_TIMESTAMP) return false
   return verify(null, message(timestamp), key, signature.subarray(TIME_BYTES))
 }

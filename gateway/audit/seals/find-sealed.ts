@@ -6,19 +6,16 @@ import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import { type HashText, LEAF_PREFIX, leafOf, sha256 } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 
-/** Leaves among which the end of an undamaged trail is sought, and of one that has lost lines. */
+/** Leaves among which the end of an undamaged trail is sought. */
 const LAST_LEAVES = 512
 const MANY_LEAVES = 65_536
 
-/** Lines of the tree that are no longer in the trail. */
 export interface SealGap {
-  /** Leaves of the tree. */
   readonly size: number
   /** Leaves up to the last one that was found in the trail; undefined: none was. */
   readonly found: number | undefined
 }
 
-/** Where to go on reading. */
 export interface Place {
   readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
   readonly index: number
@@ -26,20 +23,17 @@ export interface Place {
   readonly position: number
 }
 
-/** Where a line of the tree stands in a segment. */
 interface FoundLeaf {
-  /** Its index in the tree. */
   readonly leaf: number
-  /** The position after it, bytes of the plain text. */
+  /** In bytes of the plain text. */
   readonly end: number
 }
 
-/** The last leaves of a tree: where each hash stands, and what stands at an index. */
 export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
   readonly #hashes = new Map<number, HashText>()
 
-  /** @param hash must be given the last leaf first. */
+  /** @param hash the last leaf first */
   add(index: number, hash: HashText): void {
     this.#hashes.set(index, hash)
     if (!this.#indexes.has(hash)) this.#indexes.set(hash, index)
@@ -49,22 +43,17 @@ export class LastLeaves {
     return this.#hashes.size === 0
   }
 
-  /** Index of the last leaf with this hash. */
   indexOf(hash: HashText): number | undefined {
     return this.#indexes.get(hash)
   }
 
-  /** False when the leaf before that one is known to be another. */
+  /** False when the leaf before is known to be another. */
   mayFollow(leaf: number, before: HashText): boolean {
     return leaf > 0 && (this.#hashes.get(leaf - 1) ?? before) === before
   }
 }
 
-/**
- * Finds where a log leaves off in its trail. A log begins with the oldest segment, unless one cannot be read.
- *
- * @throws Error of the system.
- */
+/** Finds where a log leaves off in its trail. A new log begins with the oldest segment, or the open one if another cannot be read. */
 export async function placeToGoOn(
   log: { readonly size: number; lastLeaves(count: number): LastLeaves },
   {
@@ -83,7 +72,6 @@ export async function placeToGoOn(
     return { segments, index: 0, position: 0 }
   }
   const last = log.lastLeaves(LAST_LEAVES)
-  // As a rule it is the file in use, and no other needs to be looked at.
   const found = await lastSealedLine({ path: file, compression: 'none' }, last)
   if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
   const segments = await segmentsOfTrail(file)
@@ -95,10 +83,8 @@ export async function placeToGoOn(
 }
 
 /**
- * The last line of a segment that is one of these leaves. Lines can be alike (two AUDIT_STOP of one millisecond), so the line
- * before it must be the leaf before it, or it begins the segment.
- *
- * @throws Error of the system.
+ * Finds the last line of a segment that is one of these leaves. Lines can be alike (two AUDIT_STOP of one millisecond), so the
+ * line before must be the leaf before, or begin the segment.
  */
 async function lastSealedLine(
   segment: Pick<Segment, 'path' | 'compression'>,
@@ -118,7 +104,6 @@ async function lastSealedLine(
   return found
 }
 
-/** The newest line in these segments that is one of the leaves. */
 export async function newestSealedLine(
   segments: readonly Segment[],
   leaves: LastLeaves,

@@ -18,7 +18,6 @@ export function hashBytes(text: HashText): Buffer {
   return Buffer.from(text, 'latin1')
 }
 
-/** The root of the tree without leaves. */
 export const EMPTY_ROOT: Buffer = hashBytes(sha256(Buffer.of()))
 
 export function leafHash(leaf: Uint8Array): Buffer {
@@ -32,12 +31,7 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
 /** An entry of a log is at most this long (C2SP tlog-tiles: a uint16 tells its length). */
 export const LEAF_MAX_BYTES = 65_535
 
-/**
- * The leaf that stands for a line of the trail: the line itself, byte for byte, or for one that is too long for a log
- * `{"type":"OVERSIZE","bytes","sha256"}`, the length and SHA-256 of the whole line.
- *
- * @param line with its `\n`.
- */
+/** Leaf of a line: the line itself, or for one that is too long `{"type":"OVERSIZE","bytes","sha256"}`. @param line with its `\n` */
 export function leafOf(line: Uint8Array): Uint8Array {
   return line.length <= LEAF_MAX_BYTES ? line : oversizeLeaf(line.length, hash('sha256', line, 'hex'))
 }
@@ -52,7 +46,7 @@ const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
 const SEAL_AT = SEAL_HEAD.indexOf('EAL')
 const SEAL = 'E'.charCodeAt(0)
 
-/** Whether the line at `start` (inclusive) to `end` is an AUDIT_SEAL. */
+/** @param start inclusive */
 export function isSeal(bytes: Buffer, start: number, end: number): boolean {
   if (bytes[start + SEAL_AT] !== SEAL || end - start < SEAL_HEAD.length) return false
   return bytes.toString('latin1', start, start + SEAL_HEAD.length) === SEAL_HEAD

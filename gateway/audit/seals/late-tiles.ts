@@ -12,18 +12,14 @@ import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
-/**
- * After this time Linux has written a file to the disk as a rule (30 s, and up to 5 more), and a sync costs a fifth of what it
- * does at once.
- */
+/** By then Linux has written a file to the disk as a rule, and a sync costs a fifth. */
 const LATE_MS = 40_000
-/** At once, so that sealing goes on; twice as many as a checkpoint has of new ones, so that none falls behind. */
+/** Twice as many as a checkpoint has, so that none falls behind. */
 const MAX_SYNCS = 256
-/** The file that says where to begin need not be exact: it is replaced after so many tiles. */
+/** The mark is replaced after so many tiles. */
 const STRIDE = 1024
-/** Before a lost tile: by their leaves its place in the trail is found. */
+/** Their leaves give the place of a lost tile in the trail. */
 const TILES_BEFORE = 2
-/** So many of them are tried as places from which to count lines. */
 const MAX_PLACES = 3
 
 interface LateTile {
@@ -32,22 +28,20 @@ interface LateTile {
 }
 
 /**
- * Full tiles of leaves, of which 32,768 lines make 128, and a sync of each would be a quarter of what sealing costs. A power
- * failure may destroy those of the last minute. Their lines are in the trail, which was synced before the checkpoint, and
- * their roots in the tiles above, so the next start makes them again: `recover`. Where to begin is in the file
- * `unsynced-tiles`, which is on the disk before the first of them is written.
+ * Full tiles of leaves. A sync of each would be a quarter of the cost of sealing, so they are synced late. A power failure may
+ * destroy those of the last minute: the next start makes them again (`recover`) from the trail, which was synced before the
+ * checkpoint, and compares them with the tiles above. `unsynced-tiles`, on the disk before them, says where to begin.
  */
 export class LateTiles {
   readonly #files: TileFiles
   #waiting: LateTile[] = []
-  /** What the file says; undefined: there is none. */
   #markedFrom: number | undefined
 
   constructor(files: TileFiles) {
     this.#files = files
   }
 
-  /** @param nowMs steady @throws Error of the system. */
+  /** @param nowMs steady @throws Error of the system */
   write(tiles: readonly { readonly index: number; readonly bytes: Buffer }[], nowMs: number): void {
     const [first] = tiles
     if (first === undefined) return
@@ -57,16 +51,13 @@ export class LateTiles {
     for (const { index } of tiles) if (index > last) this.#waiting.push({ index, writtenAtMs: nowMs })
   }
 
-  /** The directory was removed. The next tile is marked again. */
   forget(): void {
     this.#markedFrom = undefined
   }
 
   /**
-   * Syncs those that have waited, at most a few. After an error what the disk has dropped is not known: `recover` then.
-   *
-   * @param nowMs steady; infinite for all that wait.
-   * @returns whether there are more. @throws Error of the system.
+   * Syncs tiles that have waited, at most a few. After an error, call `recover`.
+   * @param nowMs steady; infinite for all @returns whether there are more @throws Error of the system
    */
   sync(nowMs: number): boolean {
     const due = this.#waiting.slice(0, MAX_SYNCS).filter(({ writtenAtMs }) => nowMs - writtenAtMs >= LATE_MS)
@@ -84,11 +75,10 @@ export class LateTiles {
   }
 
   /**
-   * Writes the tiles again that the disk may not have: a process before has ended without having synced them, or a sync has
-   * failed. What is on the disk counts only if the tile above has its root, and comes from the trail otherwise.
-   *
-   * @param tree that the checkpoint covers. @param trail the audit file.
-   * @returns a fault in words, when some cannot be made again. @throws Error of the system.
+   * Writes tiles again that the disk may not have: after a crash, or a failed sync. A tile on the disk counts only if the tile
+   * above has its root; otherwise it comes from the trail.
+   * @param tree that the checkpoint covers @param trail the audit file @returns a fault in words, when some are lost @throws
+   * Error of the system
    */
   async recover(tree: TileReader, trail: string): Promise<string | undefined> {
     const from = firstUnsynced(this.#files.directory)
@@ -134,7 +124,7 @@ export class LateTiles {
     this.#markedFrom = index
   }
 
-  /** If it comes back after a power failure, tiles are checked that need not be. */
+  /** If a power failure brings it back, some tiles are checked in vain. */
   #unmark(): void {
     rmSync(markFile(this.#files.directory), { force: true })
     this.#markedFrom = undefined
@@ -145,11 +135,11 @@ function markFile(directory: string): string {
   return join(directory, 'unsynced-tiles')
 }
 
-/** The tile of leaves from which on the disk may not have all. @returns undefined when all are synced. */
+/** The first tile of leaves that may not be on the disk. @returns undefined when all are synced */
 export function firstUnsynced(directory: string): number | undefined {
   try {
     const index = Number(readRegularFile(markFile(directory)).toString())
-    // Whatever else it says, more tiles are checked than need be.
+    // Any other text: all are checked.
     return Number.isSafeInteger(index) && index >= 0 ? index : 0
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
@@ -157,7 +147,6 @@ export function firstUnsynced(directory: string): number | undefined {
   }
 }
 
-/** @returns false when somebody has removed it. */
 function syncIfThere(path: string): boolean {
   let fd: number
   try {
@@ -174,7 +163,7 @@ function syncIfThere(path: string): boolean {
   return true
 }
 
-/** @returns undefined when it is missing or another. */
+/** @returns undefined when it is missing or wrong */
 function readTile(tree: TileReader, index: number): Buffer | undefined {
   try {
     const bytes = tree.tile(0, index)
@@ -185,7 +174,6 @@ function readTile(tree: TileReader, index: number): Buffer | undefined {
   }
 }
 
-/** Compares with the tile above, which was synced. */
 function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
   try {
     return rootOf(hashesIn(bytes)).equals(tree.subtree(TILE_HEIGHT, index))
@@ -200,14 +188,11 @@ interface MadeTile {
   readonly bytes: Buffer
 }
 
-/** Where a leaf ends in the trail. */
 type LeafPlace = NonNullable<Awaited<ReturnType<typeof newestSealedLine>>>
 
 /**
- * Tiles as the lines of the trail make them, as far as these are there and have the right root. The lines of the first ones may
- * be gone: then the place of a later one is sought.
- *
- * @throws Error that names a file.
+ * Tiles made from the lines of the trail, if their root is right. The lines of the first ones may be gone: then a later one is
+ * tried.
  */
 async function* tilesOfTrail(
   tree: TileReader,
@@ -258,7 +243,6 @@ async function* tilesBehind(
   }
 }
 
-/** Where the leaves before this tile end in the trail, if it knows them. */
 async function placeBefore(
   tree: TileReader,
   segments: readonly Segment[],

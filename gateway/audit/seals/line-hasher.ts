@@ -2,8 +2,8 @@ import { createHash, type Hash } from 'node:crypto'
 import { type HashText, LEAF_MAX_BYTES, LEAF_PREFIX, oversizeLeaf, sha256 } from './hashes.ts'
 
 /**
- * Called for each whole line. The leaf stands at `start` (inclusive) to `end` of `bytes`, with its `\n`, and only until the
- * call returns. `lineBytes` is the length of the line in the file; the leaf of an oversize line is shorter.
+ * Called for each whole line. The leaf is `bytes` from `start` (inclusive) to `end`, until the call returns. `lineBytes` is the
+ * length in the file; an oversize line has a shorter leaf.
  */
 type OnLeaf = (hash: HashText, bytes: Buffer, start: number, end: number, lineBytes: number) => void
 
@@ -11,15 +11,15 @@ const NEWLINE = 10
 const BUFFER_BYTES = 256 * 1024
 
 /**
- * Turns the bytes of a trail into leaf hashes, line by line, in memory that does not grow with them.
+ * Turns the bytes of a trail into leaf hashes in bounded memory.
  *
- * Give it bytes by `push`, or without a copy: read some into `space`, then `take` their number. For speed the byte before a
- * line, which is the `\n` of the line before, becomes the prefix that is hashed with it.
+ * Give it bytes by `push`, or without a copy: read some into `space`, then `take` their number. The byte before a line, the
+ * `\n` of the line before, becomes the prefix that is hashed with it.
  */
 export class LineHasher {
   readonly #onLeaf: OnLeaf
   readonly #buffer: Buffer
-  /** End of the line that is not whole yet; the line begins at 1. */
+  /** End of the unfinished line, which begins at 1. */
   #end = 1
   /** Hash of a line that is too long to be kept. */
   #oversize: Hash | undefined
@@ -30,12 +30,10 @@ export class LineHasher {
     this.#buffer = Buffer.allocUnsafeSlow(Math.max(bufferBytes, 2 * LEAF_MAX_BYTES))
   }
 
-  /** Bytes of a last line that has no `\n` yet. */
   get unfinishedBytes(): number {
     return this.#oversizeBytes + this.#end - 1
   }
 
-  /** Where the next bytes may be put; never empty. */
   get space(): Buffer {
     return this.#buffer.subarray(this.#end)
   }
@@ -50,7 +48,6 @@ export class LineHasher {
     }
   }
 
-  /** So many bytes have been put into `space`. */
   take(count: number): void {
     const filled = this.#buffer.subarray(0, this.#end + count)
     let newline = filled.indexOf(NEWLINE, this.#end)
@@ -64,7 +61,7 @@ export class LineHasher {
     this.#keepRest(start)
   }
 
-  /** Forgets a line that is not whole, for another file. */
+  /** Forgets an unfinished line, for another file. */
   reset(): void {
     this.#end = 1
     this.#oversize = undefined
@@ -91,7 +88,6 @@ export class LineHasher {
     this.#onLeaf(sha256(bytes), bytes, 1, bytes.length, lineBytes)
   }
 
-  /** Moves an unfinished line to the beginning, so that there is space behind it. */
   #keepRest(start: number): void {
     const buffer = this.#buffer
     const rest = this.#end - start

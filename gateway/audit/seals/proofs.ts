@@ -1,6 +1,6 @@
 import { nodeHash } from './hashes.ts'
 
-/** Gives the hashes of complete subtrees: `TileReader`, or what holds a whole tree. */
+/** Hashes of complete subtrees. */
 export interface Subtrees {
   /** MTH(D[index·2^height : (index+1)·2^height]). @throws Error when it is not there. */
   subtree(height: number, index: number): Buffer
@@ -57,7 +57,7 @@ export function consistencyProof(tree: Subtrees, oldSize: number, size: number):
   return proof.reverse()
 }
 
-/** RFC 9162 section 2.1.3.2. @returns whether the proof shows the leaf in the tree with that root. */
+/** RFC 9162 section 2.1.3.2. @returns whether the proof shows the leaf in the tree with that root */
 export function verifyInclusion(facts: {
   readonly index: number
   readonly size: number
@@ -87,7 +87,6 @@ export function verifyInclusion(facts: {
   return last === 0 && Buffer.compare(hash, root) === 0
 }
 
-/** The largest power of two below `size`; 1 for 1. */
 function splitOf(size: number): number {
   let split = 1
   while (split * 2 < size) split *= 2

@@ -15,15 +15,12 @@ import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignMlDsa44, rawMlDsa44Key } from './cosignature.ts'
 import { ED25519, formatNote, type NoteSignature, type VerifierKey, verifierKey } from './signed-note.ts'
 
-/** What seals a trail. */
+/** Keys and name of a log. */
 export interface SealKey {
-  /** Name of the log, and of the keys in its signatures. */
   readonly origin: string
-  /** Verifier key of the Ed25519 key. */
   readonly verifier: VerifierKey
-  /** Verifier key of the ML-DSA-44 key, if there is one. */
   readonly mlDsaVerifier: VerifierKey | undefined
-  /** @returns the checkpoint as a signed note, as it stands in its file. */
+  /** @returns the checkpoint as a signed note */
   seal(checkpoint: Omit<Checkpoint, 'origin'>): string
 }
 
@@ -37,29 +34,21 @@ const ML_DSA_44 = 'ml-dsa-44'
 const KINDS = { ed25519: 'an Ed25519', [ML_DSA_44]: 'an ML-DSA-44' }
 type Kind = keyof typeof KINDS
 
-/** Hexadecimal digits of the key's hash in the origin that is made from it. */
 const ORIGIN_DIGITS = 16
 
-/** The name of a log that was given none: made from the 32 bytes of its public key. */
+/** Default name of a log. @param publicKey its 32 bytes */
 export function originOf(publicKey: Uint8Array): string {
   return `countersign/${createHash('sha256').update(publicKey).digest('hex').slice(0, ORIGIN_DIGITS)}`
 }
 
-/**
- * Makes the file of an Ed25519 key, mode 0600, with its directory.
- *
- * @returns false when there is a file of that name, which is left as it is.
- * @throws Error that names the file.
- */
+/** Makes the file of an Ed25519 key, mode 0600. @returns false when the file exists @throws Error that names the file */
 export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }
 
 /**
- * Makes an ML-DSA-44 key beside the other, as `makeSealKey`.
- *
- * @returns the name of its file; undefined when there is one.
- * @throws Error that names the file, also when this Node has no ML-DSA.
+ * Makes an ML-DSA-44 key beside it.
+ * @returns the file; undefined when it exists @throws Error that names the file, also when this Node has no ML-DSA
  */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
@@ -108,9 +97,7 @@ function makeKeyFile(file: string, privateKey: KeyObject): boolean {
 
 /**
  * Reads an Ed25519 key, and the ML-DSA-44 key beside it.
- *
- * @param withSecond whether the ML-DSA-44 key is read; by default, if there is one.
- * @throws Error that names the file, when one cannot be read or is of another kind.
+ * @param withSecond default: if there is one @throws Error that names the file, when one cannot be read or is of another kind
  */
 export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(file))): PrivateSealKeys {
   return {
@@ -129,15 +116,11 @@ function readKeyFile(file: string, kind: Kind): KeyObject {
   return privateKeyIn(file, pem, kind)
 }
 
-/**
- * @param origin of the log, when it is not made from the key.
- * @throws Error that names the file, as `readKeyFiles`.
- */
+/** @param origin of the log, when it is not made from the key @throws Error that names the file, as `readKeyFiles` */
 export function readSealKey(file: string, origin?: string): SealKey {
   return sealKeyOf(readKeyFiles(file), origin)
 }
 
-/** @param origin of the log, when it is not made from the Ed25519 key. */
 export function sealKeyOf({ ed25519, mlDsa44 }: PrivateSealKeys, origin?: string): SealKey {
   const publicKey = rawPublicKey(createPublicKey(ed25519))
   const name = origin ?? originOf(publicKey)

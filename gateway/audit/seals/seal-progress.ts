@@ -1,4 +1,4 @@
-// Places in the memory that the thread that seals shares with the main one.
+// Places in the memory that both threads share.
 const SIZE = 0
 const UNSEALED = 1
 const OLDEST_AT = 2
@@ -6,12 +6,12 @@ const TAKEN = 3
 const MENDS = 4
 const FLOATS = 5
 
-/** Steady milliseconds: the same clock in all threads. */
+/** Steady milliseconds, equal in all threads. */
 export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** How far the trail is sealed. The thread that seals writes it; the main thread sets what that one begins with. */
+/** How far the trail is sealed: written by the sealing thread, initialised by the main thread. */
 export class SealProgress {
   readonly buffer: SharedArrayBuffer
   readonly #floats: Float64Array
@@ -20,11 +20,10 @@ export class SealProgress {
     this.buffer = buffer ?? new SharedArrayBuffer(FLOATS * 8)
     this.#floats = new Float64Array(this.buffer)
     if (buffer === undefined) this.oldestAtMs = Number.POSITIVE_INFINITY
-    // A thread that has died writes nothing again.
+    // A dead thread rewrites nothing.
     this.mends += this.mends % 2
   }
 
-  /** Leaves of the tree that its checkpoint covers. */
   get sealedSize(): number {
     return this.#floats[SIZE] as number
   }
@@ -33,7 +32,7 @@ export class SealProgress {
     this.#floats[SIZE] = leaves
   }
 
-  /** Lines that are in the thread and not sealed, without AUDIT_SEAL lines. */
+  /** Lines in the thread that are not sealed, without AUDIT_SEAL lines. */
   get unsealedRecords(): number {
     return this.#floats[UNSEALED] as number
   }
@@ -42,7 +41,7 @@ export class SealProgress {
     this.#floats[UNSEALED] = lines
   }
 
-  /** No record that the thread has, or reads, and has not sealed was there before: `steadyMs`. Infinite: all are sealed. */
+  /** No unsealed record in the thread is older: `steadyMs`. Infinite: all are sealed. */
   get oldestAtMs(): number {
     return this.#floats[OLDEST_AT] as number
   }
@@ -51,7 +50,7 @@ export class SealProgress {
     this.#floats[OLDEST_AT] = ms
   }
 
-  /** Bytes of lines that the thread has taken, of all that it was sent. */
+  /** Bytes of lines that the thread has taken of those it was sent. */
   get takenBytes(): number {
     return this.#floats[TAKEN] as number
   }
@@ -60,7 +59,7 @@ export class SealProgress {
     this.#floats[TAKEN] = bytes
   }
 
-  /** How often the thread has begun or ended to write bytes of the trail again in their place. Odd: it does so now. */
+  /** As `TrailSeals.mends`. */
   get mends(): number {
     return this.#floats[MENDS] as number
   }

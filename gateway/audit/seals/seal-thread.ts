@@ -6,7 +6,6 @@ import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
 import { SealProgress, steadyMs } from './seal-progress.ts'
 import { Sealer, type TrailNews } from './sealer.ts'
 
-/** What the thread that `Sealing` starts is given. */
 export interface SealJob {
   readonly file: string
   readonly progress: SharedArrayBuffer
@@ -15,23 +14,20 @@ export interface SealJob {
   readonly origin: string
 }
 
-/** What it is told: what the trail writes, and to seal it all and end. */
 export type ToSealer = TrailNews | 'finish'
 
-/** What it says. */
 export type SealNews =
   | { readonly type: 'sealed'; readonly size: number; readonly root: string }
   | ({ readonly type: 'gap' } & SealGap)
   | { readonly type: 'read back'; readonly records: number }
   | { readonly type: 'fault'; readonly cause: string }
 
-/** When it tries again what failed. */
 const RETRY_MS = 1000
-/** Between two steps, each of which takes some milliseconds: requests that share the processor need not wait for all of them. */
+/** Between two steps, for requests that share the processor. */
 const PAUSE_MS = 4
-/** After so many steps that have not reached the end it makes no more pauses. */
+/** After so many steps it makes no more pauses. */
 const PACED_STEPS = 100
-/** The nice value of this thread: under full load on one processor about a seventh of it. */
+/** A nice value: under full load on one processor about a seventh of it. */
 const PRIORITY = 8
 
 const job = workerData as SealJob
@@ -66,7 +62,7 @@ function makeSealer(): Sealer {
   return made
 }
 
-/** Requests come first where they share a processor with this thread. Linux gives each thread a priority of its own. */
+/** Requests come first. Linux gives each thread a priority of its own. */
 function lowerPriority(): void {
   try {
     if (process.platform === 'linux') setPriority(0, PRIORITY)
@@ -75,7 +71,7 @@ function lowerPriority(): void {
   }
 }
 
-/** Seals until it is told to finish. What fails is tried again, but not at the end. */
+/** Seals until it is told to finish. A failure is tried again, but not at the end. */
 async function run(): Promise<void> {
   let steps = 0
   for (;;) {
@@ -95,13 +91,12 @@ async function run(): Promise<void> {
   }
 }
 
-/** @param steps without having reached the end. */
 function pauseAfter(steps: number, { restMs }: Sealer): Promise<void> {
   if (steps === 0) return rest(restMs, true)
   return steps < PACED_STEPS ? rest(PAUSE_MS, false) : turn()
 }
 
-/** Resolves after that time, or when it is told to finish. @param isWoken by any news too */
+/** @param isWoken by any news, not only by the end */
 function rest(ms: number, isWoken: boolean): Promise<void> {
   if (finishing || ms === 0) return Promise.resolve()
   return new Promise((resolve) => {

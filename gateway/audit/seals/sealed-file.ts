@@ -6,27 +6,24 @@ import type { SealProgress } from './seal-progress.ts'
 const PIECE_BYTES = 128 * 1024
 
 /**
- * A file of the trail, as far as its lines are taken for the tree: the disk must have them before a checkpoint covers them. It
- * is found by its inode, whatever its name is by now. One that is nowhere cannot be lost by a power failure.
+ * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. It is found by its inode, whatever
+ * its name.
  *
- * After a failed `fdatasync` Linux keeps what it could not write in memory, takes it for written, and says so to each
- * descriptor once: a later `fdatasync` succeeds without it. So what is doubtful is written again, byte for byte in its place.
- * An error that comes after the opening is reported to this descriptor.
+ * After a failed `fdatasync` Linux keeps what it could not write in memory as if written, and tells each descriptor once: a
+ * later `fdatasync` succeeds without it. So doubtful bytes are written again in place.
  */
 export class SealedFile {
   readonly inode: string
-  /** Bytes of the plain text up to the last line that was taken. */
+  /** Bytes up to the last line that was taken. */
   position: number
   #fd: number | undefined
   readonly #auditFile: string
-  /** The disk has the bytes before it. */
   #synced: number
-  /** What the disk may have dropped. */
   #doubt: { from: number; readonly to: number } | undefined
   readonly #progress: Pick<SealProgress, 'mends'>
   readonly #onLasting: (fault: string) => void
 
-  /** @param place @param isDoubtful a sync may have failed before, and what stands behind the position is doubtful */
+  /** @param place @param isDoubtful a sync may have failed before for bytes behind the position */
   constructor(
     place: { readonly file: string; readonly inode: string; readonly position: number },
     options: {
@@ -46,12 +43,11 @@ export class SealedFile {
     if (options.isDoubtful) this.#startDoubt()
   }
 
-  /** It has no name any more: its room is free when nobody has it open. */
   get isRemoved(): boolean {
     return this.#fd === undefined || fstatSync(this.#fd).nlink === 0
   }
 
-  /** Waits until the disk has what was taken. @throws Error of the system */
+  /** @throws Error of the system */
   sync(): void {
     if (this.#fd === undefined) return
     try {
@@ -113,7 +109,7 @@ function copyInPlace(source: number, target: number, from: number, to: number): 
   }
 }
 
-/** @returns undefined when the file is append-only (`chattr +a`). */
+/** @returns undefined when the file is append-only (`chattr +a`) */
 function openToMend(path: string): number | undefined {
   try {
     return openSync(path, 'r+')

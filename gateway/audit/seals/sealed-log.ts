@@ -13,14 +13,12 @@ import { TileWriter } from './tile-writer.ts'
 import { checkpointFile, TILE_WIDTH, TileReader } from './tiles.ts'
 import { subtreeHeights, TreeEdge } from './tree-edge.ts'
 
-/** To read, hash and append so many takes some 0.1 ms. */
+/** Such a batch takes some 0.1 ms. */
 const LEAVES_AT_ONCE = 64
 
 /**
- * The checkpoint of a log that this key has sealed.
- *
- * @returns undefined when there is none.
- * @throws Error that names the file, when it cannot be read or another key or log has sealed it.
+ * The checkpoint of this key's log. @returns undefined when there is none @throws Error that names the file, when it cannot be
+ * read or another key or log has sealed it
  */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
   const file = checkpointFile(directory)
@@ -41,7 +39,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
   }
 }
 
-/** @throws Error that says what to do, when the log has a checkpoint, which a new key cannot have signed. */
+/** @throws Error that says what to do, when there is a checkpoint, which a new key cannot have signed */
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return
@@ -53,7 +51,7 @@ function ofAnotherKey(file: string, why: string, cause?: unknown): Error {
   return new Error(message, { cause })
 }
 
-/** The log of a trail as its gateway writes it: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. */
+/** The log of a trail in its gateway: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. */
 export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
@@ -61,7 +59,7 @@ export class SealedLog {
   readonly #late: LateTiles
   readonly #tiles: TileWriter
   #checkpoint: Checkpoint | undefined
-  /** The last that was to be written: if that failed, it may stand there all the same. */
+  /** The last one that was to be written: after a failure it may be there all the same. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
@@ -78,9 +76,8 @@ export class SealedLog {
   }
 
   /**
-   * Goes on with the log in this directory, or begins one.
-   *
-   * @throws Error that names the file, when what is there is not a log of this key or its last tiles are damaged.
+   * Continues the log in this directory, or begins one.
+   * @throws Error that names the file, when it is not a log of this key or its last tiles are damaged
    */
   static open(directory: string, key: SealKey): SealedLog {
     const log = new SealedLog(directory, key, readOwnCheckpoint(directory, key))
@@ -88,7 +85,7 @@ export class SealedLog {
     throw new Error(`audit log ${directory} is damaged: its tiles have another root than its checkpoint`)
   }
 
-  /** Leaves, those that are not sealed too. */
+  /** With unsealed leaves. */
   get size(): number {
     return this.#edge.size
   }
@@ -102,25 +99,17 @@ export class SealedLog {
     if (this.#edge.size % LEAVES_AT_ONCE === 0) giveWay()
   }
 
-  /**
-   * Before anything else: writes tiles again that a power failure may have destroyed.
-   *
-   * @param trail the audit file. @returns a fault in words, when some are lost. @throws Error of the system.
-   */
+  /** As `LateTiles.recover`, before anything else. @param trail the audit file */
   recover(trail: string): Promise<string | undefined> {
     return this.#late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
 
-  /**
-   * Syncs tiles of checkpoints of before. After an error this log cannot go on: open it again, and `recover`.
-   *
-   * @param nowMs steady; infinite for all. @returns whether there are more. @throws Error of the system.
-   */
+  /** As `LateTiles.sync`. After an error open the log again, and `recover`. @param nowMs steady */
   syncLate(nowMs: number): boolean {
     return this.#late.sync(nowMs)
   }
 
-  /** The last leaves that are sealed: fewer, if tiles are missing. */
+  /** The last sealed leaves: fewer, if tiles are missing. */
   lastLeaves(count: number): LastLeaves {
     const reader = new TileReader(this.#directory, this.sealedSize)
     const leaves = new LastLeaves()
@@ -135,12 +124,9 @@ export class SealedLog {
   }
 
   /**
-   * Makes a checkpoint over all leaves: tiles first, then the checkpoint. The disk has what the log cannot go on without. May be
-   * called again after a failure.
-   *
-   * @param nowMs steady
-   * @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal: the file, and what became of it.
-   * @throws Error of the system.
+   * Makes a checkpoint over all leaves: tiles first. May be called again after a failure.
+   * @param nowMs steady @param onRemoved called when the directory was removed, or its checkpoint replaced, since the last seal
+   * @throws Error of the system
    */
   async seal(nowMs: number, onRemoved: (what: string) => void): Promise<Checkpoint> {
     if (!this.#hasOwnCheckpoint()) {
@@ -178,7 +164,6 @@ export class SealedLog {
   }
 }
 
-/** Hashes of a tile of leaves; none if it is missing. */
 function textOf(reader: TileReader, tile: number): string {
   try {
     return reader.tile(0, tile).toString('latin1')

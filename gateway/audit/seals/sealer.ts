@@ -15,56 +15,48 @@ import { SealedFile } from './sealed-file.ts'
 import { SealedLog } from './sealed-log.ts'
 import { TILE_WIDTH } from './tiles.ts'
 
-/** A checkpoint is made when so many lines wait, at the end of a tile, or one has waited for so long. */
+/** A checkpoint is made when so many lines wait, or one has waited for so long. */
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
-/** At the end, for tiles that the disk may not have. What is left comes at the next start. */
+/** For late tiles at the end. The next start does the rest. */
 const LAST_SYNCS_MS = 2000
-/** The first bytes of a file, which say what became of the file before. */
 const FIRST_BYTES = 16_384
 
-/** A line that was taken. */
 interface Leaf {
   readonly hash: HashText
   readonly isRecord: boolean
 }
 
-/** What the writer of the trail says, in its order. */
 export type TrailNews =
-  /** The lines that come stand behind this place; those before it are read from the files. */
+  /** The lines that follow come after this place; those before it are read from the files. */
   | ({ readonly type: 'begin' } & FilePlace)
-  /** The lines that come stand in a new file. */
   | { readonly type: 'moved'; readonly inode: string }
   /** Lines, or parts of them, and when the first was written: `steadyMs`. */
   | { readonly type: 'lines'; readonly lines: Uint8Array; readonly atMs: number }
 
 interface SealerOptions {
-  /** The audit file. */
   readonly file: string
-  /** Directory of the log. */
   readonly directory: string
   readonly key: SealKey
   readonly progress: SealProgress
-  /** Milliseconds, steady. */
+  /** Steady milliseconds. */
   readonly now: () => number
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
-  /** Called with the number of records that were read from the files, because the process or the thread before had not sealed them. */
+  /** Records were read from the files, because a process or thread before had not sealed them. */
   onReadBack(records: number): void
-  /** Something was removed or changed that nobody but the gateway may touch. Sealing goes on. */
+  /** Something was changed that only the gateway may touch. Sealing continues. */
   onFault(message: string): void
 }
 
 /**
  * Seals the trail while it is written: takes its lines from the writer, and makes a checkpoint when one has waited for a second
- * or 32,768 wait, as soon as it has read what was left unsealed, at the end of each segment, and at the end. With 32,768 it waits for the next full tile of leaves: a partial
- * one would be a file more, soon to be removed.
+ * or 32,768 wait (at the next full tile of leaves), at the end of each segment, and at the end.
  *
- * The files are read only for what no writer can hand over: what a process or thread before has written and not sealed. It is
- * found by the last leaf of the tree.
+ * Files are read only for lines that a process or thread before has not sealed; the last leaf of the tree is sought in them.
  *
- * A checkpoint covers only lines that `fdatasync` has covered, so that a power failure never looks like tampering. The
- * AUDIT_SEAL lines that follow from checkpoints are leaves too, but no reason for another one.
+ * A checkpoint covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. AUDIT_SEAL lines
+ * are leaves too, but no reason for another checkpoint.
  *
  * Every step may fail and be called again.
  */
@@ -74,26 +66,24 @@ export class Sealer {
   readonly #hasher: LineHasher
   readonly #inbox: TrailNews[] = []
   #file: SealedFile | undefined
-  /** What is read from the files; its end is the first of the inbox. */
+  /** Reads the files up to the first place of the inbox. */
   #reading: AsyncGenerator<Buffer, void, undefined> | undefined
-  /** Records that were read so. */
   #readRecords = 0
-  /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first was written, and taken. */
+  /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first was taken. */
   #unsealed = 0
   #sinceMs = 0
-  /** The tree ends with a full tile, and is to be sealed: what was taken behind it comes later. */
+  /** The tree ends with a full tile, and is to be sealed: later leaves wait. */
   #isFull = false
   #later: Leaf[] = []
-  /** Since when the lines that are being taken may have been there; steady. */
+  /** When the lines that are being taken were written; steady. */
   #atMs = 0
   #laterAtMs = 0
-  /** A sync has failed; a start only supposes that one has, in a process before, and says nothing. */
+  /** A sync has failed in this process. */
   #hasFailed = false
   readonly #isContinued: boolean
-  /** The disk may have dropped tiles: a process before has ended, or a sync has failed. */
+  /** The disk may have dropped tiles: after a crash, or a failed sync. */
   #isTreeDoubtful = true
 
-  /** @throws Error that names the file, when the log cannot be continued. */
   constructor(options: SealerOptions) {
     this.#options = options
     this.#log = SealedLog.open(options.directory, options.key)
@@ -109,7 +99,7 @@ export class Sealer {
     this.#inbox.push(news)
   }
 
-  /** Milliseconds until there is something to do, if no news come. */
+  /** Milliseconds until there is something to do without news. */
   get restMs(): number {
     if (this.#inbox.length > 0) return 0
     return this.#unsealed > 0
@@ -117,7 +107,7 @@ export class Sealer {
       : Number.POSITIVE_INFINITY
   }
 
-  /** Takes what is new, and seals what has waited. @returns whether there is more to do at once. */
+  /** Takes what is new, and seals what has waited. @returns whether there is more to do at once */
   async poll(): Promise<boolean> {
     const more = await this.#advance()
     const isDue = this.#isFull || (this.#unsealed > 0 && this.#options.now() - this.#sinceMs >= MAX_WAIT_MS)
@@ -125,7 +115,6 @@ export class Sealer {
     return more || isDue
   }
 
-  /** Seals everything. */
   async finish(): Promise<void> {
     while (await this.poll());
     while (this.#unsealed > 0) await this.#seal()
@@ -154,10 +143,9 @@ export class Sealer {
     this.#isFull = this.#unsealed >= MAX_LINES && this.#log.size % TILE_WIDTH === 0
   }
 
-  /** @returns whether something was done. */
   async #advance(): Promise<boolean> {
     const [news] = this.#inbox
-    // While a checkpoint cannot be written, what waits in memory is bounded.
+    // Bounds the memory while a checkpoint cannot be written.
     if (news === undefined || this.#isFull) return false
     if (news.type === 'begin') return this.#readTo(news)
     if (news.type === 'moved') await this.#enter({ inode: news.inode, position: 0 }, false)
@@ -175,7 +163,7 @@ export class Sealer {
     progress.unsealedRecords = this.#unsealed
   }
 
-  /** One block. */
+  /** Reads one block. */
   async #readTo(place: FilePlace): Promise<boolean> {
     const { progress, now, onReadBack } = this.#options
     this.#reading ??= this.#blocksTo(place)
@@ -202,7 +190,6 @@ export class Sealer {
     return true
   }
 
-  /** Reads the files from the end of the tree to that place. */
   async *#blocksTo(target: FilePlace): AsyncGenerator<Buffer, void, undefined> {
     const { segments, index, position } = await this.#placeToRead(target)
     const last = segments.length - 1
@@ -228,7 +215,7 @@ export class Sealer {
     if (this.#file !== undefined) this.#file.position = target.end
   }
 
-  /** @returns segments up to the file of the target, and the place in one of them. */
+  /** @returns segments up to the file of the target, and the place in one of them */
   async #placeToRead({ inode }: FilePlace) {
     const { file } = this.#options
     const own = this.#file
@@ -248,16 +235,16 @@ export class Sealer {
     }
   }
 
-  /** Seals the file that has ended, because the next lines stand in another. */
+  /** Seals the file that has ended. */
   async #enter(
     { inode, position }: { readonly inode: string; readonly position: number },
     isDoubtful: boolean,
   ): Promise<void> {
     const { file, progress, onFault } = this.#options
-    // The room of a removed file may be what sealing waits for.
+    // Sealing may wait for the room of a removed file.
     if (this.#file?.isRemoved) this.#file.close()
     while (this.#log.size > this.#log.sealedSize) await this.#seal()
-    // The name of a new file must survive a power failure as its lines do.
+    // The name must survive a power failure as the lines do.
     syncDirectoryOf(file)
     const onLasting = (fault: string) => this.#hasFailed && onFault(fault)
     const next = new SealedFile({ file, inode, position }, { isDoubtful, progress, onLasting })
@@ -300,7 +287,7 @@ function inodeOf(path: string): string {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString() ?? ''
 }
 
-/** Where the gateway's own bytes end in files that others have written to, by inode: the file after says so in its first lines. */
+/** Ends of the gateway's own bytes in files that others have written to, by inode: the next file's first lines tell it. */
 async function foreignEnds(
   segments: readonly Pick<Segment, 'path' | 'compression'>[],
 ): Promise<ReadonlyMap<unknown, number>> {

@@ -10,59 +10,52 @@ import type { SealJob, SealNews, ToSealer } from './seal-thread.ts'
 
 interface SealingOptions {
   readonly trail: Pick<Trail, 'file' | 'settle' | 'told'>
-  /** Directory of the log. */
   readonly directory: string
   readonly keys: PrivateSealKeys
   readonly origin: string
-  /** Milliseconds since the epoch. */
   readonly now: () => number
-  /** How long a drain or a restart waits for the last seal; default 3000. */
+  /** Default 3000. */
   readonly finishMs?: number
-  /** A checkpoint over so many leaves is on the disk. */
   onSealed(size: number): void
-  /** Sealed lines are no longer in the trail. */
   onGap(gap: SealGap): void
-  /** Called with the number of records that were read back from the files, because nobody was left who had written them. */
+  /** Records were read back from the files, because their writer was gone. */
   onReadBack(records: number): void
-  /** Sealing has failed, and is tried again. */
   onFault(cause: string): void
 }
 
 const FINISH_MS = 3000
 
-/** Lines go to the thread when so many bytes of them are there, or after that time. */
+/** Lines go to the thread in such portions, or after that time. */
 const STAGE_BYTES = 64 * 1024
 const STAGE_MS = 200
-/** So much may wait for a thread that is held up by its disk. */
+/** May wait for a thread that is held up by its disk. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
 
-/** Lines that were sent to the thread. */
 interface Sent {
-  /** Bytes that this thread was sent, these included. */
+  /** Bytes sent to this thread, with these. */
   readonly bytes: number
   readonly atMs: number
 }
 
 /**
- * Seals a trail in a thread of its own, which is started again when it dies. It is handed the lines as they are written.
+ * Seals a trail in a thread of its own, which is handed the lines as they are written.
  *
- * What waits for the thread is bounded. Beyond that nothing is handed over until it has taken everything, and it then reads the
- * lines between from the file, as the next thread does after one that died, and says so.
+ * The queue is bounded. Beyond that nothing is handed over until the thread has taken everything; it then reads the lines
+ * between from the file, and says so.
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
   readonly #progress = new SealProgress()
   readonly #stage = Buffer.allocUnsafeSlow(STAGE_BYTES)
   #staged = 0
-  /** When the first of them came. */
   #stagedAtMs = 0
   #timer: NodeJS.Timeout | undefined
   #sentBytes = 0
   #sent: Sent[] = []
-  /** Nothing is handed over: since when. */
+  /** Since when nothing is handed over. */
   #skippedAtMs: number | undefined
   readonly #thread: BackgroundThread<ToSealer, SealNews>
-  /** Set while it ends: lines that nobody can append any more but the caller of `finish`. */
+  /** Lines that only the caller of `finish` can still append. */
   #lastLines: string[] | undefined
 
   constructor(options: SealingOptions) {
@@ -136,7 +129,7 @@ export class Sealing implements TrailSeals {
     while ((this.#sent[0]?.bytes ?? Number.POSITIVE_INFINITY) <= takenBytes) this.#sent.shift()
   }
 
-  /** Hands over again, once the thread has taken all. It reads what was left out. */
+  /** Hands over again, once the thread has taken all. */
   #goOn(): void {
     if (this.#progress.takenBytes < this.#sentBytes) {
       this.#timer ??= setTimeout(() => this.#onTime(), STAGE_MS).unref()
@@ -165,24 +158,21 @@ export class Sealing implements TrailSeals {
     this.#lastLines = lines
     if (!(await this.#thread.finish('finish', finishMs)))
       onFault('the last records of the audit trail could not be sealed in time, and are at the next start')
-    // Of several seals, at the end of a segment and at the end of all, the last one says it all.
-    // What was read back the log has said: behind AUDIT_STOP only the seal over it may stand.
+    // The last of several seals suffices. Behind AUDIT_STOP only the seal over it may stand.
     return lines.filter(
       (line, i) => !/^AUDIT_(?:SEAL|READ_BACK)$/.test(typeOf(line)) || i === lines.length - 1,
     )
   }
 
-  /** Leaves of the tree that its checkpoint covers. */
   get sealedSize(): number {
     return this.#progress.sealedSize
   }
 
-  /** Records that wait for the next checkpoint. */
   get unsealedRecords(): number {
     return this.#progress.unsealedRecords
   }
 
-  /** Age of the oldest record that no checkpoint covers; what was left at the start counts from there. Below two seconds as a rule. */
+  /** Age of the oldest unsealed record. Below two seconds as a rule. */
   get lagMs(): number {
     this.#forgetTaken()
     const staged = this.#staged > 0 ? this.#stagedAtMs : Number.POSITIVE_INFINITY

@@ -1,6 +1,6 @@
 import { createHash, createPublicKey, verify } from 'node:crypto'
 
-/** C2SP signed-note: a text with the signatures of those who attest it. */
+/** C2SP signed-note: a text with signatures. */
 export interface Note {
   /** Ends in `\n`. */
   readonly text: string
@@ -8,7 +8,6 @@ export interface Note {
 }
 
 export interface NoteSignature {
-  /** Name of the key. */
   readonly name: string
   /** Eight hexadecimal digits. */
   readonly keyId: string
@@ -16,10 +15,9 @@ export interface NoteSignature {
   readonly signature: Buffer
 }
 
-/** What a note, a checkpoint or a key is not, in a sentence without its subject. */
+/** Fault of a note, a checkpoint or a key. The message is a sentence without its subject. */
 export class NoteFault extends Error {}
 
-/** Knows one key. */
 export interface NoteVerifier {
   readonly name: string
   readonly keyId: string
@@ -35,7 +33,6 @@ const SIGNATURE_LINE = /^\u2014 ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u
 const CONTROL = /[\u0000-\u0009\u000b-\u001f]/
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** A name that a key may have. */
 export function isKeyName(name: string): boolean {
   return /^[^\s+]+$/u.test(name) && !CONTROL.test(name)
 }
@@ -93,9 +90,8 @@ function parseSignature(line: string): NoteSignature {
 }
 
 /**
- * The keys that have signed the note. Signatures of other keys are ignored.
- *
- * @throws NoteFault when the signature of one of these keys is wrong.
+ * The keys that have signed the note; other signatures are ignored.
+ * @throws NoteFault when a signature of one of these keys is wrong
  */
 export function signersOf<Verifier extends NoteVerifier>(
   note: Note,
@@ -104,7 +100,7 @@ export function signersOf<Verifier extends NoteVerifier>(
   return [...verifiedSignatures(note, verifiers).keys()]
 }
 
-/** The signature of each key that was verified: the first, because a further one of the same key is not looked at. */
+/** The first signature of each key that was verified. */
 export function verifiedSignatures<Verifier extends NoteVerifier>(
   { text, signatures }: Note,
   verifiers: readonly Verifier[],
@@ -123,14 +119,12 @@ export function verifiedSignatures<Verifier extends NoteVerifier>(
 /** A public key as C2SP signed-note writes it: `<name>+<key id>+<base64(type ‖ public key)>`. */
 export interface VerifierKey {
   readonly name: string
-  /** Eight hexadecimal digits. */
   readonly keyId: string
-  /** What it signs and how; `ED25519` is the first. */
+  /** Signature type, such as `ED25519`. */
   readonly type: number
   readonly publicKey: Buffer
 }
 
-/** Signature type of a note's Ed25519 signatures. */
 export const ED25519 = 0x01
 const ED25519_KEY_BYTES = 32
 
@@ -158,7 +152,6 @@ export function parseVerifierKey(text: string): VerifierKey {
   return key
 }
 
-/** @throws NoteFault when the key is of another kind. */
 export function ed25519Verifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
   if (type !== ED25519 || publicKey.length !== ED25519_KEY_BYTES) {
     throw new NoteFault(`is of signature type ${type}, and must be an Ed25519 key (type 1)`)

@@ -9,19 +9,16 @@ export interface TileFile {
   readonly bytes: Buffer
 }
 
-/** A file that is to be renamed when the disk has it. */
 interface Draft {
   readonly fd: number
   readonly path: string
 }
 
-/** Files that are open at once. */
 const MAX_DRAFTS = 64
-/** A sync that begins while another is under way shares its writes of the file system's journal. Two of the four threads of
- * the pool stay free for others while a disk stalls. */
+/** Syncs in parallel share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */
 const SYNCS_AT_ONCE = 2
 
-/** The files of a log's tiles, written so that they survive a power failure, or later will. */
+/** Files of a log's tiles, written so that they survive a power failure at once (`writeSynced`) or later (`write`). */
 export class TileFiles {
   readonly directory: string
   /** Directories with names that must still be synced. */
@@ -33,7 +30,7 @@ export class TileFiles {
     this.directory = directory
   }
 
-  /** When this resolves, the disk has the files. A reader sees all of a tile or nothing. @throws Error of the system. */
+  /** A reader sees all of a tile or nothing. @throws Error of the system */
   async writeSynced(files: readonly TileFile[]): Promise<void> {
     for (let at = 0; at < files.length; at += MAX_DRAFTS) {
       await this.#writeDrafts(files.slice(at, at + MAX_DRAFTS))
@@ -41,7 +38,7 @@ export class TileFiles {
     this.syncNames()
   }
 
-  /** A reader sees all of a tile or nothing, but a power failure may leave anything. @throws Error of the system. */
+  /** A reader sees all of a tile or nothing; a power failure may leave anything. @throws Error of the system */
   write(files: readonly TileFile[]): void {
     for (const { name, bytes } of files) {
       const path = join(this.directory, name)
@@ -58,11 +55,11 @@ export class TileFiles {
     }
   }
 
-  /** The name of this file must survive a power failure: `syncNames` sees to it. */
+  /** `syncNames` will sync the name of this file. */
   addName(path: string): void {
     const directory = dirname(path)
     this.#unsynced.add(directory)
-    // The directory's own name may be of a process that ended before it had synced it.
+    // A process before may have ended without having synced the directory's name.
     const above = dirname(this.directory)
     for (let at = directory; at !== above && !this.#named.has(at); at = dirname(at)) {
       this.#named.add(at)
@@ -70,10 +67,9 @@ export class TileFiles {
     }
   }
 
-  /** @throws Error of the system. */
   syncNames(): void {
     for (const directory of this.#unsynced) {
-      // One that was removed meanwhile must not fail each time.
+      // A removed directory must not fail each time.
       this.#unsynced.delete(directory)
       try {
         syncDirectory(directory)
@@ -84,7 +80,7 @@ export class TileFiles {
     }
   }
 
-  /** That directory was removed; undefined: any may have been. */
+  /** @param directory that was removed; undefined: any may have been */
   forget(directory?: string): void {
     if (directory === undefined) this.#named.clear()
     else this.#named.delete(directory)
@@ -129,7 +125,7 @@ function writeAll(fd: number, bytes: Buffer): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
 }
 
-/** @throws Error of the system, when none is under way any more. */
+/** @throws Error of the system, when none is in progress any more */
 async function syncAll(drafts: readonly Draft[]): Promise<void> {
   const left = drafts.values()
   const inTurn = async () => {

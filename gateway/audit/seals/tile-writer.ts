@@ -35,7 +35,7 @@ export class TileWriter {
     this.#late = late
   }
 
-  /** Goes on with a tree. @throws TileFault when its last tiles are not there. */
+  /** Continues a tree. @throws TileFault when its last tiles are not there */
   static from(tiles: TileReader, files: TileFiles, late: LateTiles): TileWriter {
     const writer = new TileWriter(files, late)
     for (const { level, index, width } of partialTiles(tiles.size)) {
@@ -53,7 +53,6 @@ export class TileWriter {
     return writer
   }
 
-  /** The next hash of a level. */
   add(level: number, hash: HashText): void {
     const tile = this.#tileOf(level)
     tile.bytes.write(hash, tile.width * HASH_BYTES, 'latin1')
@@ -68,9 +67,8 @@ export class TileWriter {
   }
 
   /**
-   * Writes the tiles of the present tree. The disk has them then, but for the full ones of leaves, which `LateTiles` looks after.
-   *
-   * @param nowMs steady @returns the full ones. @throws Error of the system.
+   * Writes and syncs the tiles of the present tree, except for full ones of leaves (`LateTiles`).
+   * @param nowMs steady @returns the full ones @throws Error of the system
    */
   async write(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
@@ -93,13 +91,13 @@ export class TileWriter {
     return full
   }
 
-  /** The next `write` writes all tiles that the tree grows from: those on the disk may be gone. */
+  /** The next `write` writes the right edge again: the disk may have lost it. */
   writeEdgeAgain(): void {
     this.#files.forget()
     for (const tile of this.#edge) tile.writtenWidth = 0
   }
 
-  /** Removes the partial tiles that full ones stand for, once a checkpoint covers these. */
+  /** Removes the partial tiles of full ones, once a checkpoint covers these. */
   removePartial(full: readonly FullTile[]): void {
     for (const { level, index, hasPartial } of full) {
       if (!hasPartial) continue

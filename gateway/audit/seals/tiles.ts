@@ -4,30 +4,22 @@ import { HASH_BYTES } from './hashes.ts'
 import type { Subtrees } from './proofs.ts'
 import { rootOf } from './tree-edge.ts'
 
-/** Hashes in a full tile. */
 export const TILE_WIDTH = 256
-/** A tile holds the hashes of a level; the tree levels up to the next are made from them. */
 export const TILE_HEIGHT = 8
 
-/** Read before more tiles are: enough for any proof of one leaf. */
+/** Enough for any proof of one leaf. */
 const CACHED_TILES = 64
 
-/** Where the log of a trail stands: `data/audit-log` beside `data/audit.ndjson`. */
+/** `data/audit-log` beside `data/audit.ndjson`. */
 export function logDirectory(auditFile: string): string {
   return `${auditFile.replace(/\.ndjson$/, '')}-log`
 }
 
-/** The signed head of the log that stands in this directory. */
 export function checkpointFile(directory: string): string {
   return join(directory, 'checkpoint')
 }
 
-/**
- * Path of a tile in the directory of its log (C2SP tlog-tiles): `tile/0/x001/234`, `tile/0/x001/234.p/5`.
- *
- * @param level of the tile, or `entries`.
- * @param width below 256 for a partial tile.
- */
+/** Path of a tile (C2SP tlog-tiles): `tile/0/x001/234`, `tile/0/x001/234.p/5`. @param width below 256 for a partial tile */
 export function tilePath(level: number | 'entries', index: number, width = TILE_WIDTH): string {
   const groups: string[] = []
   for (let rest = index; groups.length === 0 || rest > 0; rest = Math.floor(rest / 1000)) {
@@ -38,17 +30,16 @@ export function tilePath(level: number | 'entries', index: number, width = TILE_
   return width === TILE_WIDTH ? path : `${path}.p/${width}`
 }
 
-/** Hashes on a level of tiles in a tree of so many leaves. */
 export function hashesOnLevel(size: number, level: number): number {
   return Math.floor(size / TILE_WIDTH ** level)
 }
 
-/** Width of a tile in a tree of so many leaves, 0 to 256. */
+/** Hashes in a tile of a tree of so many leaves, 0 to 256. */
 export function tileWidth(size: number, level: number, index: number): number {
   return Math.max(0, Math.min(TILE_WIDTH, hashesOnLevel(size, level) - index * TILE_WIDTH))
 }
 
-/** The tiles of the right edge of a tree: one a level, the partial ones only. */
+/** Partial tiles on the right edge of a tree, at most one a level. */
 export function partialTiles(size: number): { level: number; index: number; width: number }[] {
   const tiles: { level: number; index: number; width: number }[] = []
   for (let level = 0, hashes = size; hashes > 0; level++, hashes = hashesOnLevel(size, level)) {
@@ -58,7 +49,7 @@ export function partialTiles(size: number): { level: number; index: number; widt
   return tiles
 }
 
-/** A tile is missing, or not as long as it must be. The message names the file. */
+/** A tile is missing, or has a wrong length. The message names the file. */
 export class TileFault extends Error {}
 
 /** Reads the tiles of a log as a tree of a certain size, whose checkpoint the caller has verified. */
@@ -98,8 +89,8 @@ export class TileReader implements Subtrees {
   }
 
   /**
-   * The full tile stands for a partial one that was deleted. While the partial one is there it counts: a power failure may have
-   * left anything of a full one that no checkpoint covers yet.
+   * A full tile replaces a deleted partial one. While the partial one is there it counts: a power failure may have damaged the
+   * full one.
    */
   #read(level: number, index: number, width: number): Buffer {
     const path = join(this.directory, tilePath(level, index, width))

@@ -3,20 +3,19 @@ import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 }
 /** Depth of a tree of 2^53 leaves, and one more while two are joined. */
 const MAX_HASHES = 55
 
-/** Called for each complete subtree of 1, 256, 256² … leaves: the hashes that tiles hold. `level` is that of the tile. */
+/** Called for each hash that tiles hold: complete subtrees of 1, 256, 256² … leaves. `level` is the tile's. */
 type OnTileHash = (level: number, hash: HashText) => void
 
 /**
- * The right edge of a growing tree: the roots of the complete subtrees that it is made of, the largest first (a "compact
- * range"). So a leaf costs one hash on average, and memory does not grow with the tree.
+ * The right edge of a growing tree, a "compact range": the roots of its complete subtrees, the largest first. A leaf costs one
+ * hash on average; memory does not grow.
  */
 export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
-  /** The hashes one after the other, behind one byte for the prefix of a node. */
+  /** Hashes one after the other, behind a byte for the prefix. */
   readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
-  /** What is hashed for each node in the stack: its prefix and the two hashes below it. Made once for each place. */
+  /** Views of the stack, made once for each place: prefix and two hashes. */
   readonly #nodes: Buffer[] = []
-  /** Heights of the subtrees, by their place in the stack. */
   readonly #heights: number[] = []
   #size = 0
 
@@ -24,7 +23,6 @@ export class TreeEdge {
     this.#onTileHash = onTileHash
   }
 
-  /** @param hashes of the complete subtrees of a tree of that size, the largest first. */
   static from(size: number, hashes: readonly Uint8Array[], onTileHash?: OnTileHash): TreeEdge {
     const edge = new TreeEdge(onTileHash)
     edge.#heights.push(...subtreeHeights(size))
@@ -34,7 +32,6 @@ export class TreeEdge {
     return edge
   }
 
-  /** Number of leaves. */
   get size(): number {
     return this.#size
   }
@@ -67,7 +64,6 @@ export class TreeEdge {
     return scratch.subarray(1, 1 + HASH_BYTES)
   }
 
-  /** A tree that grows from here by itself. */
   copy(onTileHash?: OnTileHash): TreeEdge {
     const hashes = this.#heights.map((_, i) =>
       this.#stack.subarray(1 + i * HASH_BYTES, 1 + (i + 1) * HASH_BYTES),
@@ -76,7 +72,7 @@ export class TreeEdge {
   }
 }
 
-/** The complete subtrees that a tree of so many leaves is made of, by height, the largest first. */
+/** Heights of the complete subtrees of a tree, the largest first. */
 export function subtreeHeights(size: number): number[] {
   const heights: number[] = []
   for (let height = 0, rest = size; rest > 0; height++, rest = Math.floor(rest / 2)) {
@@ -85,12 +81,12 @@ export function subtreeHeights(size: number): number[] {
   return heights
 }
 
-/** The byte before a hash of the stack, the hash and the next. */
+/** Prefix byte and two hashes. */
 function nodeAt(stack: Buffer, place: number): Buffer {
   return stack.subarray(place * HASH_BYTES, 1 + (place + 2) * HASH_BYTES)
 }
 
-/** Replaces the first hash by the node over both. The byte before is lent for the prefix. */
+/** Replaces the first hash by the node over both. */
 function joinIn(node: Buffer): HashText {
   const before = node[0] as number
   node[0] = NODE_PREFIX
@@ -100,7 +96,6 @@ function joinIn(node: Buffer): HashText {
   return joined
 }
 
-/** The root over all of these leaves. */
 export function rootOf(leafHashes: Iterable<Uint8Array>): Buffer {
   const edge = new TreeEdge()
   for (const bytes of leafHashes) edge.append(Buffer.from(bytes).toString('latin1'))

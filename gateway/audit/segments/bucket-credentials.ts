@@ -7,9 +7,8 @@ interface Credentials {
 }
 
 /**
- * Keys in a file: lines such as `aws_access_key_id = …`, as in ~/.aws/credentials, in capitals or not.
- *
- * @throws Error that says what is missing.
+ * Keys in lines such as `aws_access_key_id = …`, as in ~/.aws/credentials, in capitals or not.
+ * @throws Error that says what is missing
  */
 export function credentialsIn(file: string): Credentials {
   const lines = readFileSync(file, 'utf8').matchAll(/^[ \t]*(aws_\w+)[ \t]*=[ \t]*(\S+)[ \t]*$/gim)

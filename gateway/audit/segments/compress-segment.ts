@@ -17,16 +17,15 @@ import { syncDirectoryOf, unusable } from '../../storage/append-file.ts'
 import { OWNER_ONLY } from '../../storage/line-file.ts'
 import { blocksOf } from './read-segment.ts'
 
-/** On one core about 150 MB a second; higher levels gain little on lines of a trail. */
+/** About 150 MB a second on one core; higher levels gain little. */
 const LEVEL = 6
 
 /**
- * Replaces a closed segment by its compressed copy, `<path>.zst`. The copy is on the disk, has been read back, and has been
- * compared before the segment is removed. If the process is killed in between, the next call goes on.
+ * Replaces a closed segment by its compressed copy `<path>.zst`, once that is on the disk and compared. A killed call can be
+ * repeated.
  *
- * A copy that another program has made, or is making, is never removed: that program may remove the segment.
- *
- * @throws Error that names the file; the segment is then still there, or another has replaced it.
+ * A copy that another program has made, or is making, is never removed.
+ * @throws Error that names the file; the segment is then still there, or another has replaced it
  */
 export async function compressSegment(path: string): Promise<void> {
   const copy = `${path}.zst`
@@ -38,7 +37,7 @@ export async function compressSegment(path: string): Promise<void> {
     if ((await hashOf(blocksOf({ path: copy, compression: 'zstd' }))) !== sha256) {
       throw new Error('its compressed copy has other bytes')
     }
-    // Whoever has made it may have left it to the system to write.
+    // Another program may not have synced it.
     if (isFound) syncFile(copy)
   } catch (error) {
     if (isWritten && existsSync(path)) rmSync(copy, { force: true })
@@ -82,7 +81,6 @@ async function writeCopy(path: string, copy: string): Promise<string> {
   return sha256.digest('hex')
 }
 
-/** Syncs a file, and the directory that has its name. */
 function syncFile(path: string): void {
   const fd = openSync(path, 'r')
   try {

@@ -7,21 +7,16 @@ import { filesOfOpenRequests } from '../recovery/recovery.ts'
 import { type AuditKeeping, type KeeperTask, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime, readKnownTime, SteadyWallClock } from './steady-wall-clock.ts'
 
-/** `workerData` of the thread. */
 export interface KeeperData {
-  /** The audit file. */
   readonly file: string
 }
 
-/** From the thread that owns the trail. */
 export type ToKeeper =
   | { readonly type: 'round'; readonly keeping: AuditKeeping }
   | ({ readonly type: 'present' } & FileEnd & FilePlace)
-  /** What became of a line; undefined: it is in the trail. */
   | { readonly type: 'recorded'; readonly error: string | undefined }
 
 export type FromKeeper =
-  /** Asks for `present`. */
   | { readonly type: 'ask' }
   | { readonly type: 'record'; readonly line: string }
   | { readonly type: 'info'; readonly fields: object; readonly message: string }
@@ -30,11 +25,10 @@ export type FromKeeper =
   | { readonly type: 'done'; readonly task: KeeperTask }
   | { readonly type: 'unshipped'; readonly count: number; readonly oldestMs: number | undefined }
 
-/** A thread that looks after closed segments. It ends with the process, at any step. */
+/** A thread that looks after closed segments. It may end at any step. */
 
 const { file } = workerData as KeeperData
 
-/** How often the time is kept for the process after this one. */
 const KEEP_TIME_MS = 600_000
 
 let lock: ProcessLock | undefined
@@ -76,7 +70,7 @@ const keeper = new SegmentKeeper({
   },
 })
 
-/** While a gateway is replaced, the process before may still be at it. */
+/** While a gateway is replaced, its predecessor may still hold it. */
 function hasLock(): boolean {
   if (lock !== undefined) return true
   let taken: ProcessLock | undefined
@@ -112,7 +106,7 @@ async function run(): Promise<void> {
   isRunning = false
 }
 
-/** A start with a clock that is wrong by years must not end the retention of everything. */
+/** Guards the retention of everything against a start with a wrong clock. */
 function keepTime(): void {
   tellDoubt()
   if (performance.now() - timeKeptMs < KEEP_TIME_MS) return

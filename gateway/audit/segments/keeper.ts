@@ -11,58 +11,44 @@ import { ShipDirectory } from './ship-target.ts'
 import { Shipper } from './shipper.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './trail-segments.ts'
 
-/** What is to be done with closed segments, as gateway.json says. */
 export type AuditKeeping = Pick<AuditSettings, 'file' | 'seals' | 'rotation' | 'retention' | 'ship'>
 
 export type KeeperTask = 'compress' | 'ship' | 'prune'
 
-/** What becomes of the closed segments, told to the log and the metrics. */
+/** Tells log and metrics what becomes of closed segments. */
 export interface KeeperReports {
-  /** Something that an operator may want to know. */
   info(fields: object, message: string): void
-  /** Something that an operator should do something about. */
   warn(fields: object, message: string): void
-  /** A task could not be done for a segment, and is tried again. */
   failed(task: KeeperTask, cause: string): void
-  /** A task is done for a segment. */
   done(task: KeeperTask): void
-  /** How many segments are not shipped, and when the oldest of them was closed, milliseconds. */
+  /** @param oldestMs when the oldest of them was closed */
   unshipped(count: number, oldestMs: number | undefined): void
 }
 
 export interface KeeperParts {
   readonly reports: KeeperReports
-  /** Believed enough for what cannot be undone, milliseconds since the epoch. */
+  /** From `SteadyWallClock`, milliseconds since the epoch. */
   readonly now: () => number
-  /** By the clock of the machine, which all records bear; another one in tests. */
+  /** From the clock of the machine, which all records bear. */
   readonly wallNow?: () => number
-  /** Paths of the segments that a start would need to find open requests. */
+  /** Segments that a start would need to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
-  /** Inode of the file in use, which may have been renamed already. */
+  /** Inode of the file in use. */
   readonly inUse: () => Promise<string>
-  /**
-   * Appends lines to the trail for good; rejects when they may not be there.
-   *
-   * @param isSealed by the gateway's own sealer
-   */
+  /** Appends lines, and resolves when they are sealed or synced. @param isSealed by the gateway's own sealer */
   readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
 }
 
-/** A task that failed waits so long, and twice as long after each further failure. */
+/** A failed task waits so long, then twice as long each time. */
 const FIRST_RETRY_MS = 2000
 const LAST_RETRY_MS = 300_000
-/** How often the log is shipped while no segment is closed. */
 const TREE_MS = 900_000
 
-/**
- * Looks after the segments that the rotation has closed: compresses them, ships them, and removes those whose retention is
- * over. For one process at a time, off the thread that serves.
- */
+/** Compresses, ships and removes closed segments. For one process at a time, off the thread that serves. */
 export class SegmentKeeper {
   readonly #parts: KeeperParts
-  /** When tasks that failed are tried again, by the steady clock, and after what delay; by task and path. */
+  /** By task and path; steady clock. */
   readonly #retries = new Map<string, { readonly atMs: number; readonly delayMs: number }>()
-  /** What `#shipper` is made for. */
   #shipTo: AuditKeeping['ship']
   #shipper: Shipper | undefined
   #treeShippedMs = Number.NEGATIVE_INFINITY
@@ -71,7 +57,7 @@ export class SegmentKeeper {
     this.#parts = parts
   }
 
-  /** One round over all segments. Does not reject: faults are reported. */
+  /** Does not reject: faults are reported. */
   async round(keeping: AuditKeeping): Promise<void> {
     const { file, rotation, retention } = keeping
     this.#followEdit(keeping)
@@ -80,7 +66,7 @@ export class SegmentKeeper {
     if (retention !== undefined) await this.#attempt('prune', file, () => this.#prune(keeping, retention))
   }
 
-  /** What is edited is in force with the next object. Another place has nothing yet, and is tried at once. */
+  /** Another target has nothing yet, and is tried at once. */
   #followEdit({ file, ship }: AuditKeeping): void {
     if (isDeepStrictEqual(ship, this.#shipTo)) return
     this.#shipTo = ship
@@ -90,8 +76,8 @@ export class SegmentKeeper {
   }
 
   /**
-   * Whose requests are open is asked once: a closed segment that none of them needs is not needed later. Each such look reads
-   * back to the oldest open request, so while one is long the looks become rare.
+   * A closed segment without open requests never has some again. Each look reads back to the oldest open request, so it becomes
+   * rare while there is one.
    */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
@@ -175,7 +161,7 @@ export class SegmentKeeper {
     return true
   }
 
-  /** @param run returns false, or throws, when it has to be tried again. */
+  /** @param run returns false, or throws, when it must be tried again */
   async #attempt(task: KeeperTask, path: string, run: () => Promise<boolean>): Promise<void> {
     const key = keyOf(task, path)
     const { atMs, delayMs } = this.#retries.get(key) ?? { atMs: 0, delayMs: FIRST_RETRY_MS / 2 }
@@ -200,7 +186,7 @@ function namesOf(segments: readonly ClosedSegment[]): string[] {
   return segments.map(({ path }) => basename(path))
 }
 
-/** With a later leaf in the log, because the sealer begins where it finds the last one. Or no trail of ours is sealed. */
+/** True if a later leaf is in the log too, because the sealer begins at the last one; or if the gateway seals nothing. */
 async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): Promise<boolean> {
   const tree = seals === 'on' ? SealedTree.of(file) : undefined
   if (tree === undefined) return true
@@ -208,7 +194,7 @@ async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): 
   return range !== undefined && range.last + 1 < tree.size
 }
 
-/** The client of buckets is loaded only for one. */
+/** Loads the S3 client only where it is used. */
 async function makeShipper(
   auditFile: string,
   { directory, s3 }: NonNullable<AuditKeeping['ship']>,
@@ -219,7 +205,7 @@ async function makeShipper(
   return new Shipper(auditFile, new ShipBucket(s3))
 }
 
-/** Removes what a process left that was killed while it compressed. */
+/** Removes drafts of a compression that was killed. */
 export function removeDrafts(auditFile: string): void {
   const file = realPathOf(auditFile)
   for (const name of namesBeside(file)) {

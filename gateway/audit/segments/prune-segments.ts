@@ -16,33 +16,24 @@ import { type ClosedSegment, closedSegments, segmentsOfTrail } from './trail-seg
 interface PruneOptions {
   readonly auditFile: string
   readonly retention: AuditRetention
-  /** The gateway seals the trail. */
   readonly isSealed: boolean
-  /** Believed enough for what cannot be undone. */
+  /** From `SteadyWallClock`. */
   readonly nowMs: number
-  /** By the clock of the machine, which all records bear. */
+  /** From the clock of the machine. */
   readonly wallMs: number
-  /** Paths of the segments that a start would need to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
-  /**
-   * Whether the copy of a segment is where it was shipped to, now, with a checkpoint over so many leaves; undefined: none is
-   * shipped.
-   */
+  /** Tells whether the copy is there now, with a checkpoint over so many leaves; undefined: nothing is shipped. */
   readonly isShipped: ((segment: ClosedSegment, leaves: number) => Promise<boolean>) | undefined
-  /** Inode of the file that is written, which may have been renamed already. */
   readonly inUse: () => Promise<string>
-  /** Appends lines to the trail for good; rejects when they may not be there. */
   readonly record: (lines: readonly string[]) => Promise<void>
 }
 
-/** A segment that may go, with its leaves and the line that names it. */
 interface Due {
   readonly segment: ClosedSegment
   readonly range: LeafRange | undefined
   readonly line: string
 }
 
-/** What a run has done, and why it has stopped before a segment that is due. */
 export interface Pruned {
   readonly segments: readonly ClosedSegment[]
   readonly tiles: number
@@ -50,13 +41,11 @@ export interface Pruned {
 }
 
 /**
- * Removes segments whose retention is over, oldest first and none out of turn, and the
- * tiles that only they needed. Each is named in the trail before it goes, in a line that no power cut can take, so that a gap in
- * the trail that no record names is always a fault. All are named together, because each wait for a seal takes a second.
+ * Removes segments whose retention is over, oldest first, and their tiles. A sealed line in the trail names each one before, so
+ * an unnamed gap is always a fault. All are named together, because each seal takes a second.
  *
- * Killed in between, the next run goes on; a segment may then be named twice.
- *
- * @throws Error that names the file, when one cannot be read or removed.
+ * A killed run can be repeated; a segment may then be named twice.
+ * @throws Error that names the file, when one cannot be read or removed
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   const { due, kept } = await dueSegments(options)
@@ -94,7 +83,7 @@ async function dueSegments(
   return { due, kept: undefined }
 }
 
-/** @returns the leaves of the segment; undefined when it has none; a text that says why it must stay. */
+/** @returns its leaves, undefined when it has none; or a text that says why it must stay */
 async function mayGo(
   segment: ClosedSegment,
   next: ClosedSegment | undefined,
@@ -106,10 +95,10 @@ async function mayGo(
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
   const range = await tree?.rangeOf(segment, 'beginning')
-  // The sealer begins where it finds the last leaf of its tree. A log of before, without a sealer, only tells the leaves.
+  // The sealer needs the last leaf. Without a sealer, an older log only tells the leaves.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
-  // Names can be given by anybody; tiles of lines that are kept must not go.
+  // Anybody can give names; tiles of kept lines must not go.
   if (range !== undefined && next !== undefined && tree?.hasBefore(range.last + 1, await firstLineOf(next)))
     return `its lines come after those of ${basename(next.path)}, in the log`
   if (isShipped !== undefined && !(await isShipped(segment, range ? range.last + 1 : 0)))
@@ -133,29 +122,25 @@ async function recordOf(
   })
 }
 
-/** @param oldestLeaf of the trail, if segments went in this run. */
 async function tilesBefore(auditFile: string, oldestLeaf: number | undefined): Promise<number> {
   const tree = SealedTree.of(auditFile)
   if (tree === undefined || oldestLeaf === undefined) return 0
-  // What others have rotated and still keep stands before ours, or among them.
+  // Segments that others have rotated may be among ours.
   const paths = new Set(closedSegments(auditFile).map(({ path }) => path))
   const all = (await segmentsOfTrail(auditFile)).slice(0, -1)
   return all.every(({ path }) => paths.has(path)) ? pruneTiles(tree.directory, oldestLeaf) : 0
 }
 
-/** Directories of tiles hold so many. */
 const IN_A_DIRECTORY = 1000
 
 /**
- * Removes the tiles that nobody needs for the leaves from `firstLeaf` on: full ones that end before it (C2SP tlog-tiles,
- * "Pruning"). Proofs and roots for later leaves and trees can still be made, and witnesses still be told how the log has grown,
- * but for one whose last checkpoint is older than the quorum's and than `firstLeaf`. What must wait goes in a later round.
- *
- * @returns how many tiles were removed. @throws Error of the system
+ * Removes full tiles that end before `firstLeaf` (C2SP tlog-tiles, "Pruning"). Later proofs can still be made, and witnesses
+ * can follow, except one behind both the quorum and `firstLeaf`.
+ * @returns how many tiles were removed @throws Error of the system
  */
 export function pruneTiles(directory: string, firstLeaf: number): number {
   const unsynced = firstUnsynced(directory)
-  // A start after a crash looks for all of them from there on.
+  // A start after a crash looks for these.
   const synced = unsynced === undefined ? Number.POSITIVE_INFINITY : unsynced * TILE_WIDTH
   const bound = Math.min(firstLeaf, witnessedSize(directory), synced)
   let removed = 0
@@ -173,7 +158,7 @@ export function pruneTiles(directory: string, firstLeaf: number): number {
   return removed
 }
 
-/** Tiles go in order, so that those that are left follow one another, whenever the process ends. */
+/** Tiles go in order, so those that are left are contiguous. */
 function firstTile(directory: string, level: number | 'entries', end: number): number {
   let [low, high] = [0, end]
   while (low < high) {
@@ -190,7 +175,7 @@ function levelsIn(directory: string): number[] {
     .map(Number)
 }
 
-/** Without witnesses there is no bound, unless there were some: their last checkpoint is kept. */
+/** Without witnesses there is no bound; their last checkpoint is kept. */
 function witnessedSize(directory: string): number {
   const file = join(directory, WITNESSED_FILE)
   return existsSync(file)

@@ -4,40 +4,35 @@ import { constants, createGunzip, createZstdDecompress, gunzipSync, zstdDecompre
 import { openRegularFile } from '../../storage/regular-file.ts'
 import { plainPath, type Segment } from './segment.ts'
 
-/** With the inode, a file that was renamed or compressed since is found. */
 type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'inode'>>
 
 const CHUNK_BYTES = 1024 * 1024
-/** A buffer that is not filled costs too. */
 const MIN_CHUNK_BYTES = 64 * 1024
 const USUAL_RATIO = 10
 const NEWLINE = 10
-/** A line of the trail is far below this; more is a file that is no trail, or made to fill the memory of its reader. */
+/** Longer: no trail, or made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** Lines of a trail are compressed by 10 to 50. More than this, after the first bytes, is a file made to keep a reader busy. */
+/** A trail is compressed by 10 to 50. A higher ratio keeps a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
-/** Above this, lines are counted: no line of a trail is like another, so each takes some compressed bytes. */
+/** Above this, lines are counted: each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 
-/** A first line is AUDIT_START as a rule. */
 const FIRST_LINE_BYTES = 4096
-/** Compressed, as a rule, the first block of zstd (128 KiB of plain text) is shorter. */
+/** The first block of zstd (128 KiB of plain text) is shorter as a rule. */
 const FIRST_BLOCK_BYTES = 32 * 1024
-/** What is cut off is no fault of the file. A file made to fill the memory is left to the stream. */
+/** A cut end is no fault here; long texts are left to the stream. */
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 
 const TIMESTAMP_KEY = '"timestamp":"'
-/** The beginning of a line with its timestamp, which stands behind type and request id of at most 128 characters. */
+/** Holds the timestamp, behind type and request id of at most 128 characters. */
 export const HEAD_BYTES = 512
 
 /**
- * The bytes of a segment from its beginning, decompressed, in blocks that end with a line. Only the last block may end
- * without `\n`: a torn line, or one that is being written. Memory does not grow with the segment.
- *
- * @param fromByte where a line begins, decompressed.
- * @throws Error that names the file: missing, torn, damaged, or compressed in a way that cannot be read here.
+ * The decompressed bytes of a segment in blocks that end with a line; the last may end with a partial line. Memory is bounded.
+ * @param fromByte where a line begins, decompressed @throws Error that names the file: missing, torn, damaged, or compressed in
+ * another way
  */
 export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer, void, undefined> {
   let pieces: Buffer[] = []
@@ -58,7 +53,7 @@ export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<B
   if (pieces.length > 0) yield Buffer.concat(pieces)
 }
 
-/** The lines of a block, each with its `\n`; a torn last line has none. They share the memory of the block. */
+/** Lines of a block with their `\n`, which a torn last line lacks. They share its memory. */
 export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < block.length; ) {
     const newline = block.indexOf(NEWLINE, at)
@@ -68,7 +63,7 @@ export function* linesIn(block: Buffer): Generator<Buffer, void, undefined> {
   }
 }
 
-/** The `timestamp` of a line in milliseconds since the epoch; undefined when it has none. */
+/** The `timestamp` in milliseconds since the epoch; undefined when it has none. */
 export function timeOf(line: Buffer): number | undefined {
   // No value can hold the key, because quotes inside values are escaped.
   const head = line.toString('latin1', 0, Math.min(line.length, HEAD_BYTES))
@@ -79,7 +74,7 @@ export function timeOf(line: Buffer): number | undefined {
   return Number.isNaN(ms) ? undefined : ms
 }
 
-/** The first line, with its `\n` if it is whole; undefined when the segment is empty. @throws Error as `blocksOf`. */
+/** @returns undefined when the segment is empty @throws Error as `blocksOf` */
 export async function firstLineOf(segment: Source): Promise<Buffer | undefined> {
   const head = headOf(segment)
   const end = head.indexOf(NEWLINE) + 1
@@ -88,11 +83,7 @@ export async function firstLineOf(segment: Source): Promise<Buffer | undefined> 
   return undefined
 }
 
-/**
- * The descriptor of a segment that is not compressed, under whatever name it has by now; undefined when it is compressed.
- *
- * @throws Error as `blocksOf`.
- */
+/** @returns the descriptor of a segment, renamed or not; undefined when it is compressed @throws Error as `blocksOf` */
 export function openPlain(segment: Source): number | undefined {
   if (segment.compression !== 'none') return undefined
   const { fd, compression } = opened(segment)
@@ -109,7 +100,7 @@ function opened(segment: Source): ReturnType<typeof openSegment> {
   }
 }
 
-/** The first bytes of a segment, decompressed, without a stream, which would cost more; empty when that cannot be done. */
+/** The first bytes, decompressed without a costly stream; empty when that cannot be done. */
 function headOf(segment: Source): Buffer {
   const { fd, compression } = opened(segment)
   try {
@@ -123,7 +114,7 @@ function headOf(segment: Source): Buffer {
   }
 }
 
-/** A short compressed segment, decompressed without a stream; undefined when that cannot be done. */
+/** A short compressed segment, without a stream; undefined when that cannot be done. */
 function shortText(fd: number, compression: Segment['compression']): Buffer | undefined {
   const bytes = firstBytes(fd, FIRST_BLOCK_BYTES)
   if (bytes.length === FIRST_BLOCK_BYTES) return undefined
@@ -144,7 +135,6 @@ function unsuspected(text: Buffer, compressedBytes: number): Buffer | undefined 
   return text.length > compressedBytes * SUSPECT_RATIO ? undefined : text
 }
 
-/** What `info` makes of the result of a decompression. */
 interface Decompressed {
   readonly buffer: Buffer
   readonly engine: { readonly bytesWritten: number }
@@ -172,7 +162,7 @@ async function* chunksOf(segment: Source, fromByte: number): AsyncGenerator<Buff
   }
 }
 
-/** A stream would cost more than all that is read of a short segment. */
+/** Cheaper than a stream. */
 function* plainChunks(fd: number, fromByte: number): Generator<Buffer> {
   try {
     const { size } = fstatSync(fd)
@@ -186,7 +176,7 @@ function* plainChunks(fd: number, fromByte: number): Generator<Buffer> {
   }
 }
 
-/** The gateway may have renamed or compressed it since it was listed. */
+/** It may have been renamed or compressed since it was listed. */
 function openSegment({ path, compression, inode }: Source): {
   fd: number
   compression: Segment['compression']
@@ -203,7 +193,7 @@ function openSegment({ path, compression, inode }: Source): {
   throw new Error('it is another file now: the trail was rotated while it was read')
 }
 
-/** Lists the directory: only for a file that has lost its name. */
+/** Finds a file that has lost its name. */
 function openRenamed(path: string, inode: string): number | undefined {
   for (const name of readdirSync(dirname(path))) {
     const other = join(dirname(path), name)
@@ -214,7 +204,6 @@ function openRenamed(path: string, inode: string): number | undefined {
   return undefined
 }
 
-/** @param inode undefined: any */
 function openIfIs(path: string, inode: string | undefined): number | undefined {
   try {
     const { fd, stats } = openRegularFile(path)
@@ -246,7 +235,7 @@ async function* decompressed(
   const source = createReadStream('', { fd, start: 0, highWaterMark: CHUNK_BYTES })
   const options = { chunkSize: Math.min(CHUNK_BYTES, MIN_CHUNK_BYTES + size * USUAL_RATIO) }
   const target = compression === 'zstd' ? createZstdDecompress(options) : createGunzip(options)
-  // `pipe` leaves the errors of the source alone.
+  // `pipe` does not forward errors.
   source.on('error', (error) => target.destroy(error))
   let bytes = 0
   let lines = 0
@@ -260,7 +249,7 @@ async function* decompressed(
       if (lines > source.bytesRead) throw new Error('it has more lines than bytes: this is no audit trail')
       yield chunk
     }
-    // Node stops at the first byte that begins no frame, and says nothing. Behind it lines may be hidden.
+    // Node silently stops at bytes that begin no frame. Lines may be hidden behind them.
     const isWhole = compression !== 'zstd' || target.bytesWritten === source.bytesRead
     if (!isWhole)
       throw new Error(`what stands from byte ${target.bytesWritten} on is not compressed with zstd`)

@@ -10,43 +10,40 @@ type RotationLimits = Pick<AuditRotation, 'maxBytes' | 'maxAgeMs'>
 interface RotationOptions {
   readonly file: string
   readonly trail: {
-    /** Inode of the file in use; undefined when it may not be rotated. */
+    /** Undefined when the trail may not be rotated. */
     readonly inode: string | undefined
     /** @param clockSetBackMs the clock was set back while the old file was written */
     reopen(clockSetBackMs: number | undefined): void
   }
-  /** Milliseconds since the epoch. */
   readonly now: () => number
   onFault(error: Error): void
 }
 
-/** A clock that is this far behind the times in the file was set back. What searches the file allows for five minutes. */
+/** Differences below count as none. What searches a file allows for five minutes. */
 const SET_BACK_MS = 60_000
-/** At the end of a file, where its latest time is looked for: twice the longest line. */
+/** Twice the longest line. */
 const TAIL_BYTES = 128 * 1024
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 
 /**
- * Begins a new segment when the audit file is large or old enough, or the clock was set back: renames it, and has the trail go
- * on in a new file. So the lines of a segment are in the order of time, but for the last of one after which the clock was set back.
+ * Begins a new segment when the file is large or old enough, or the clock was set back: renames it and reopens the trail. So
+ * the lines of a segment are in the order of time, except its last after the clock was set back.
  */
 export class Rotation {
   readonly #options: RotationOptions
-  /** Inode of the file that was seen last, and since when it has been written. */
+  /** Inode of the file seen last, and since when it has been written. */
   #inode: string | undefined
   #sinceMs = 0
-  /** The latest time in that file. */
   #latestMs = 0
-  /** By how much the clock was set back while that file was written; undefined: not at all. */
+  /** By how much the clock was set back while that file was written. */
   #setBackMs: number | undefined
-  /** The file was renamed, and the trail has not gone on in a new one yet. */
+  /** Renamed, but not reopened yet. */
   #renamed = false
 
   constructor(options: RotationOptions) {
     this.#options = options
   }
 
-  /** To be called once a second. */
   maintain(limits: RotationLimits | undefined): void {
     const { trail, onFault } = this.#options
     const { inode } = trail
@@ -54,7 +51,7 @@ export class Rotation {
     try {
       if (inode !== this.#inode) this.#begin(inode)
       if (this.#wasSetBack() || (limits !== undefined && this.#isDue(limits))) this.#rename()
-      // Again, if the new file could not be opened the last time: for want of room, or of descriptors.
+      // Again, if the new file could not be opened.
       if (this.#renamed) trail.reopen(this.#setBackMs)
     } catch (error) {
       onFault(error as Error)
@@ -85,14 +82,13 @@ export class Rotation {
 
   #isDue({ maxBytes = Infinity, maxAgeMs = Infinity }: RotationLimits): boolean {
     const now = this.#options.now()
-    // The clock went backwards.
     this.#sinceMs = Math.min(this.#sinceMs, now)
     const isOld = now - this.#sinceMs >= maxAgeMs
     const bytes = this.#sizeBytes
     return bytes > 0 && (isOld || bytes >= maxBytes)
   }
 
-  /** Size of the file in use; 0 when it was renamed, by us or by somebody else, who will send SIGHUP. */
+  /** 0 when the file was renamed, by us or by somebody who will send SIGHUP. */
   get #sizeBytes(): number {
     const stats = statSync(this.#options.file, { bigint: true, throwIfNoEntry: false })
     return stats?.isFile() && stats.ino.toString() === this.#inode ? Number(stats.size) : 0
@@ -109,7 +105,7 @@ export class Rotation {
   }
 }
 
-/** Time of the first line, and the latest among the last ones; undefined when they have none. A response has that of its request. */
+/** Time of the first line, and the latest near the end; a response has its request's time. */
 function timesIn(file: string): {
   readonly firstMs: number | undefined
   readonly latestMs: number | undefined
@@ -137,7 +133,7 @@ function readAt(fd: number, at: number, bytes: number): Buffer {
   return buffer.subarray(0, readSync(fd, buffer, 0, bytes, at))
 }
 
-/** A name that is later than those of all segments that lie there, also when the clock went backwards. */
+/** A name later than all segments there, also when the clock went backwards. */
 export function freePath(file: string, nowMs: number): string {
   const base = basename(file)
   let lastMs = 0

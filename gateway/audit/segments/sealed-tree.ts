@@ -10,25 +10,24 @@ import { checkpointFile, logDirectory, TILE_WIDTH, TileReader, tilePath } from '
 import { blocksOf } from './read-segment.ts'
 import type { Segment } from './segment.ts'
 
-/** Leaves of a segment in the log, both inclusive. */
+/** Both inclusive. */
 export interface LeafRange {
   readonly first: number
   readonly last: number
 }
 
 /**
- * What the seals of a trail cover, as their tiles say. The signature of the checkpoint is not looked at: this is for keeping
- * what has to be kept, not for proving anything.
+ * What the seals of a trail cover. The checkpoint's signature is not verified: this proves nothing, it only keeps what must be
+ * kept.
  */
 export class SealedTree {
   readonly #tiles: TileReader
 
-  /** @param size leaves of the checkpoint. */
   constructor(directory: string, size: number) {
     this.#tiles = new TileReader(directory, size)
   }
 
-  /** The tree of the trail as it is sealed now; undefined: nothing is sealed yet. @throws Error when the checkpoint cannot be read. */
+  /** @returns undefined when nothing is sealed yet @throws Error when the checkpoint cannot be read */
   static of(auditFile: string): SealedTree | undefined {
     const directory = logDirectory(auditFile)
     const file = checkpointFile(directory)
@@ -61,10 +60,8 @@ export class SealedTree {
   }
 
   /**
-   * Where all lines of the segment are in the log, one after the other; undefined when they are not. Reads all of it.
-   *
-   * @param from which end of the log it is looked for: new segments are near the end.
-   * @throws TileFault; Error as `blocksOf`.
+   * Finds the leaves of a segment's lines, which must be contiguous; undefined when they are not. Reads all of it.
+   * @param from where the search begins: new segments are near the end @throws TileFault; Error as `blocksOf`
    */
   async rangeOf(segment: Segment, from: 'end' | 'beginning'): Promise<LeafRange | undefined> {
     let first: number | undefined
@@ -86,7 +83,7 @@ export class SealedTree {
     return first !== undefined && isWhole ? { first, last: next - 1 } : undefined
   }
 
-  /** Whether a line is among the leaves before that one. */
+  /** @returns whether a line is among the leaves before that one */
   hasBefore(end: number, line: Buffer | undefined): boolean {
     let found: number | undefined
     const hasher = new LineHasher((hash) => {
@@ -96,7 +93,7 @@ export class SealedTree {
     return found !== undefined && found < end
   }
 
-  /** Whether a line is among the leaves from that one on, or in the tile before. */
+  /** @returns whether a line is among the leaves from that one on, or in the tile before */
   hasFrom(first: number, line: string): boolean {
     let found: number | undefined
     const hasher = new LineHasher((hash) => {
@@ -106,12 +103,7 @@ export class SealedTree {
     return found !== undefined
   }
 
-  /**
-   * Whether the log began with so many leaves that had that root. Of what has been pruned that cannot be told any more, and it
-   * is not denied then.
-   *
-   * @throws TileFault
-   */
+  /** @returns whether the log began with so many leaves of that root; true where pruned tiles cannot tell @throws TileFault */
   hasGrownFrom(size: number, root: Buffer): boolean {
     if (size > this.size) return false
     return size === 0 || this.firstLeaf > size || rangeHash(this.#tiles, 0, size).equals(root)

@@ -3,10 +3,10 @@ import type { Trail } from '../trail.ts'
 import type { AuditKeeping, KeeperReports } from './keeper.ts'
 import type { FromKeeper, KeeperData, ToKeeper } from './keeper-thread.ts'
 
-/** With `buffered` a line is in the file long before this time. */
+/** By then a `buffered` line is in the file. */
 const BUFFERED_MS = 100
 
-/** The thread that looks after closed segments; started at the first round that has something to do. For the trail's owner. */
+/** Looks after closed segments in a thread that starts when there is something to do. For the trail's owner. */
 export class SegmentThread {
   readonly #trail: Trail
   readonly #reports: KeeperReports
@@ -25,12 +25,11 @@ export class SegmentThread {
     })
   }
 
-  /** To be called every few seconds. */
   round({ file, seals, rotation, retention, ship }: AuditKeeping): void {
     // Shipping may have been on, and the thread hears no more of it.
     if (ship === undefined) this.#reports.unshipped(0, undefined)
     const isIdle = rotation?.compress !== 'zstd' && retention === undefined && ship === undefined
-    // While another process has the trail, it looks after the segments too.
+    // The process that has the trail looks after its segments.
     if (isIdle || this.#trail.inode === undefined) return
     if (!this.#isStarted) this.#thread.start()
     this.#isStarted = true
@@ -48,7 +47,7 @@ export class SegmentThread {
     else reports.done(message.task)
   }
 
-  /** Answers without an error only when the operating system has the line, or with `synced` the disk. */
+  /** Answers without an error only when the operating system (`synced`: the disk) has the line. */
   #record(line: string): void {
     const trail = this.#trail
     const unwritable = () => (trail.recheck() ? undefined : new Error('the audit trail cannot be written'))

@@ -3,19 +3,19 @@ import { basename } from 'node:path'
 /** How a segment lies on the disk. Only `none`, `zstd` and `gzip` can be read. */
 type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
 
-/** A file of the trail: the open one, which has the name of the audit file, or one that a rotation has closed. */
+/** A file of the trail: the open one, with the name of the audit file, or one that a rotation has closed. */
 export interface Segment {
   readonly path: string
   readonly compression: Compression
-  /** In bytes, as it lies on the disk. */
+  /** On the disk. */
   readonly sizeBytes: number
   /** As AUDIT_START has it in `continues`. Compression gives a segment another inode. */
   readonly inode: string
-  /** What a reader should know of it: that it has more than one name, or is reached by a link. */
+  /** Such as that it has another name, or is reached by a link. */
   readonly remark?: string | undefined
 }
 
-/** Where a closed segment stands among those of the same family: a higher rank is later. */
+/** Position among segments of the same family: a higher rank is later. */
 export interface NamePlace {
   readonly family: 'stamped' | 'dated' | 'numbered'
   readonly rank: string
@@ -42,27 +42,25 @@ export function compressionOf(path: string): Compression {
   return COMPRESSIONS.get(COMPRESSED.exec(path)?.[1]) ?? 'none'
 }
 
-/** The path that a segment has without the ending of its compression. */
 export function plainPath(path: string): string {
   return path.replace(COMPRESSED, '')
 }
 
-/** The name of a segment that we close at `nowMs`: each later one has a later name. */
 export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** When we closed the segment, by its name, in milliseconds; undefined when the name is not ours. */
+/** When we closed the segment, by its name; undefined when the name is not ours. */
 export function stampOf(path: string): number | undefined {
   const digits = STAMPED.exec(plainPath(path))?.[1]
   if (digits === undefined) return undefined
   const iso = digits.replace(/^(....)(..)(..T..)(..)(..)(...Z)$/, '$1-$2-$3:$4:$5.$6')
   const ms = Date.parse(iso)
-  // Of the last year that has four digits, no name could be later.
+  // No later name has four digits of a year.
   return ms < LAST_YEAR_MS ? ms : undefined
 }
 
-/** What the name of a segment tells of its place; undefined for the open one, and for names that an operator chose. */
+/** Undefined for the open segment, and for names that an operator chose. */
 export function placeOf(path: string): NamePlace | undefined {
   const name = basename(plainPath(path))
   const stamp = STAMPED.exec(name)?.[1]

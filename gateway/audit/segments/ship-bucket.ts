@@ -16,15 +16,14 @@ import type { AuditBucket } from '../../config/settings.ts'
 import { credentialsIn } from './bucket-credentials.ts'
 import { type CutRule, type Digest, joinedDigest, type ShipSource, type ShipTarget } from './ship-target.ts'
 
-/** One PUT may send 5 GiB. A part is kept in memory while it is sent. */
+/** One PUT may send 5 GiB. A part is kept in memory. */
 const CUT: CutRule = { fromBytes: 5 * 1024 ** 3 + 1, partBytes: 32 * 1024 ** 2 }
 const MAX_PARTS = 10_000
-/** The server puts parts together, which may take minutes. */
+/** The server joins the parts, which may take minutes. */
 const COMPLETE_MS = 600_000
 const FORBIDDEN = 403
 const NOT_FOUND = 404
 
-/** An object that is there; or why none is seen. */
 type Seen = HeadObjectCommandOutput | typeof FORBIDDEN | typeof NOT_FOUND
 
 /** Copies to a bucket of a server that speaks the S3 protocol. */
@@ -34,7 +33,7 @@ export class ShipBucket implements ShipTarget {
   readonly #bucket: AuditBucket
   readonly #client: S3Client
 
-  /** @param cut from which size on an object is sent in parts; other sizes in tests. */
+  /** @param cut from which size on an object is sent in parts */
   constructor(bucket: AuditBucket, cut = CUT) {
     this.name = `${bucket.endpoint}/${bucket.bucket}/${bucket.prefix}`
     this.cut = cut
@@ -55,7 +54,7 @@ export class ShipBucket implements ShipTarget {
     if (!replaces && typeof before === 'object') {
       throw new Error(`${this.#urlOf(name)} is there already, with other bytes`)
     }
-    // A name of which it is not known whether it is there.
+    // It is not known whether the name is there.
     const condition = !replaces && before === FORBIDDEN ? { IfNoneMatch: '*' } : {}
     await this.#send(name, source, digest, condition)
     const after = await this.#head(name)
@@ -100,7 +99,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Each part has its checksum. What was sent of an object that fails is given up, or is for the lifecycle rules of the bucket. */
+  /** Each part has its checksum. Parts of a failed object are for the lifecycle rules of the bucket. */
   async #sendParts(object: PutObjectCommandInput, signal: AbortSignal): Promise<void> {
     const upload = new Upload({
       client: this.#client,
@@ -112,7 +111,7 @@ export class ShipBucket implements ShipTarget {
     await upload.done()
   }
 
-  /** 403 is what a bucket says of a missing object to whoever may not list it (`s3:ListBucket`). */
+  /** Without `s3:ListBucket`, 403 means missing. */
   async #head(name: string): Promise<Seen> {
     const command = new HeadObjectCommand({ ...this.#place(name), ChecksumMode: 'ENABLED' })
     try {
@@ -124,7 +123,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Not every server locks what came in parts as it was asked to. One may also not show whether it did. */
+  /** Not every server locks an object in parts as asked, or shows it. */
   async #lockParts(name: string, { parts }: Digest, seen: Seen): Promise<void> {
     const lock = this.#lock()
     if (lock === undefined || parts === undefined) return
@@ -159,7 +158,7 @@ export class ShipBucket implements ShipTarget {
   }
 }
 
-/** By the checksum that the server has made, or the ETag of one that makes none. */
+/** Compares the server's checksum, or the ETag where there is none. */
 function isCopy(seen: Seen, digest: Digest): boolean {
   if (typeof seen !== 'object' || seen.ContentLength !== digest.bytes) return false
   return seen.ChecksumSHA256 === undefined
@@ -167,7 +166,7 @@ function isCopy(seen: Seen, digest: Digest): boolean {
     : checksumsOf(digest).includes(seen.ChecksumSHA256)
 }
 
-/** Checksums that an object may have. That of an object in parts is made of those of the parts; not every server says how many they were. */
+/** An object in parts has the checksum of the parts' checksums; not every server adds their number. */
 function checksumsOf({ sha256, parts }: Digest): string[] {
   if (parts === undefined) return [base64(sha256)]
   const joined = base64(joinedDigest(parts).sha256)
@@ -178,7 +177,7 @@ function etagsOf({ md5, parts }: Digest): string[] {
   return parts === undefined ? [`"${md5}"`] : [`"${md5}"`, `"${joinedDigest(parts).md5}-${parts.length}"`]
 }
 
-/** What a server compares a body with. With a lock some servers want the MD5. */
+/** Some servers want the MD5 with a lock. */
 function checksumsToSend({ sha256, md5 }: Digest) {
   return { ChecksumSHA256: base64(sha256), ContentMD5: base64(md5) }
 }
@@ -188,17 +187,14 @@ function base64(hex: string): string {
 }
 
 const CONNECT_TIMEOUT_MS = 5000
-/** A connection on which nothing moves for so long is given up. */
 const IDLE_TIMEOUT_MS = 30_000
 const MAX_ATTEMPTS = 3
-/** The whole of a request with its further attempts, besides the body's way to the server. */
+/** For a request with its retries, besides the body. */
 const TIMEOUT_MS = 30_000
-/** A body goes out at this many bytes a millisecond, or the request is given up. */
 const SLOWEST_BYTES_PER_MS = 50
-/** The SDK keeps the whole of a response, so a longer one is broken off. */
+/** The SDK keeps the whole response. */
 const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** The AWS SDK's client for a bucket, with the path style of addresses. */
 function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Client {
   const client = new S3Client({
     endpoint,
@@ -206,10 +202,10 @@ function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Clien
     forcePathStyle: true,
     maxAttempts: MAX_ATTEMPTS,
     requestHandler: { connectionTimeout: CONNECT_TIMEOUT_MS, socketTimeout: IDLE_TIMEOUT_MS },
-    // Objects are sent with their SHA-256. Servers other than AWS may not know the SDK's own checksum.
+    // Objects are sent with their SHA-256. Other servers may not know the SDK's own checksum.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    // Expired at once, so that the file is read for each request and keys can be replaced. Without a file: the SDK's own chain.
+    // Expired at once: the file is read for each request. Without a file the SDK's own chain.
     ...(credentialsFile === undefined
       ? {}
       : { credentials: async () => ({ ...credentialsIn(credentialsFile), expiration: new Date() }) }),
@@ -235,27 +231,19 @@ async function* brokenOff(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/**
- * Runs a request, and gives it up when its time is over, whatever the server or the source of credentials does.
- *
- * @param bytes of the body
- * @param extraMs for what else the server has to do
- */
+/** Runs a request within its time, whatever the server or the source of credentials does. @param bytes of the body */
 async function inTime<T>(bytes: number, run: (signal: AbortSignal) => Promise<T>, extraMs = 0): Promise<T> {
   const signal = AbortSignal.timeout(TIMEOUT_MS + extraMs + Math.ceil(bytes / SLOWEST_BYTES_PER_MS))
   const late = once(signal, 'abort').then(() => Promise.reject<never>(signal.reason))
   return Promise.race([run(signal), late])
 }
 
-/** Status of the response that the SDK has made an error of; undefined: there was none. */
+/** @returns undefined when there was no response */
 function statusOf(error: unknown): number | undefined {
   return (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
 }
 
-/**
- * What the log says of an error of the SDK. Of a server's reason it says only a name: a server that is not what it should be could
- * send back what we have sent.
- */
+/** Text for the log: of a server's reason only a name, because a bad server could send back what it was sent. */
 function reasonOf(error: Error): string {
   const status = statusOf(error)
   if (status === undefined) return error.message || error.name

@@ -4,10 +4,8 @@ import { copyFile, open, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { makeDirectory, OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 
-/** What is copied: a file, or bytes. */
 export type ShipSource = { readonly path: string } | { readonly bytes: Uint8Array }
 
-/** By what a copy is compared. */
 export interface Digest {
   readonly bytes: number
   /** Hexadecimal. */
@@ -18,31 +16,23 @@ export interface Digest {
   readonly parts?: readonly Digest[]
 }
 
-/** Which files a target takes in parts only. */
 export interface CutRule {
   readonly fromBytes: number
-  /** But for the last one. */
   readonly partBytes: number
 }
 
-/** Where copies go. Names have `/` between their parts, and are below the directory or prefix of the target. */
+/** A place for copies. Names have `/` between their parts. */
 export interface ShipTarget {
   /** Stays the same as long as copies go to the same place. */
   readonly name: string
-  /** Undefined: it takes everything at once. */
   readonly cut?: CutRule
-  /** Whether the copy is there and whole, read back or as the other side has checked it. @throws Error when that cannot be told. */
+  /** @returns whether the copy is whole @throws Error when that cannot be told */
   has(name: string, digest: Digest): Promise<boolean>
-  /**
-   * Copies, and returns when `has` would say so.
-   *
-   * @param replaces whether the name may be there with other bytes.
-   * @throws Error that names the copy, when it is not there whole.
-   */
+  /** Copies, and returns when `has` would say so. @param replaces the name may have other bytes @throws Error that names the copy */
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
 }
 
-/** @param cut what the target says of files that are too large for it. @throws Error of the system */
+/** @throws Error of the system */
 export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Digest> {
   const whole = new RunningDigest()
   const parts: Digest[] = []
@@ -64,7 +54,7 @@ export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Diges
   return parts.length === 0 ? whole.end() : { ...whole.end(), parts }
 }
 
-/** What S3 makes of the digests of parts: the hashes of their hashes. Hexadecimal. */
+/** Digest of an object in parts, as S3 makes it: the hashes of their hashes. */
 export function joinedDigest(parts: readonly Digest[]): {
   readonly sha256: string
   readonly md5: string
@@ -97,7 +87,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory, which as a rule is another mount. It must be there: an empty mount point would be filled otherwise. */
+/** Copies to a directory, as a rule another mount, which must exist: an empty mount point would be filled otherwise. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

@@ -19,20 +19,17 @@ import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 import type { ClosedSegment } from './trail-segments.ts'
 
-/** Greatest size of the file that says what was shipped: some hundred bytes a segment, more of a large one. */
+/** Some hundred bytes a segment, more of a large one. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 
-/** How often at most it is kept while segments are copied. */
 const KEEP_MS = 1000
 
-/** What has been copied, kept beside the trail: `{"to","segments":{"<name>":{…}},"tree","root"}`. */
+/** Kept beside the trail: `{"to","segments":{"<name>":{…}},"tree","root"}`. */
 interface Shipped {
-  /** Name of the target. */
   readonly to: string
   readonly segments: Record<string, Digest>
-  /** Leaves of the checkpoint that was copied last, with its tiles. */
+  /** Leaves of the checkpoint that was copied last. */
   tree: number
-  /** Its root in base64; undefined before the first. */
   root?: string
 }
 
@@ -43,7 +40,6 @@ export class Shipper {
   readonly #state: Shipped
   #keptMs = Number.NEGATIVE_INFINITY
 
-  /** @throws Error when what a run before has left cannot be read. */
   constructor(auditFile: string, target: ShipTarget) {
     this.#auditFile = auditFile
     this.#target = target
@@ -54,35 +50,33 @@ export class Shipper {
     return this.#copyOf(path) !== undefined
   }
 
-  /** The name of its copy: a segment may have been compressed since it was copied, which changes nothing of what it says. */
+  /** The name of its copy: it may have been compressed since. */
   #copyOf(path: string): string | undefined {
     const plain = plainPath(basename(path))
     return [basename(path), plain, `${plain}.zst`].find((name) => name in this.#state.segments)
   }
 
-  /** @throws Error; the segment then counts as not shipped. */
   async ship({ path }: ClosedSegment): Promise<void> {
     const name = basename(path)
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    // All of it is written each time. What is not kept is compared with its copy again.
+    // It is written whole. Other copies are compared again.
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 
-  /** Whether its copy is there now, and that of the checkpoint over so many leaves. @throws Error when that cannot be told. */
+  /** @returns whether its copy is there now, and a checkpoint over so many leaves @throws Error when that cannot be told */
   async isThere({ path }: ClosedSegment, leaves: number): Promise<boolean> {
     const name = this.#copyOf(path)
     const digest = name === undefined ? undefined : this.#state.segments[name]
     if (name === undefined || digest === undefined || (leaves > 0 && !this.#hasTree(leaves))) return false
     if (await this.#target.has(name, digest)) return true
-    // Somebody has removed it there.
     delete this.#state.segments[name]
     this.keep()
     return false
   }
 
-  /** @throws Error when the log is not the one that was copied: both together would be a copy of neither. */
+  /** @throws Error when this is not the log that was copied: both together would be a copy of neither */
   checkLog(): void {
     const tree = SealedTree.of(this.#auditFile)
     if (tree === undefined || this.#isOf(tree)) return
@@ -102,7 +96,6 @@ export class Shipper {
     return root === undefined || log.hasGrownFrom(tree, Buffer.from(root, 'base64'))
   }
 
-  /** Forgets what is no longer here. */
   forget(segments: readonly ClosedSegment[]): void {
     const names = new Set(segments.map(({ path }) => plainPath(basename(path))))
     const gone = Object.keys(this.#state.segments).filter((name) => !names.has(plainPath(name)))
@@ -110,9 +103,9 @@ export class Shipper {
     if (gone.length > 0) this.keep()
   }
 
-  /** Copies the tiles that are new since the last time, then the checkpoint. @throws Error; the next call goes on. */
+  /** Copies new tiles, then the checkpoint. @throws Error; the next call continues */
   async shipTree(): Promise<void> {
-    // Beside the name that the file was given, which may be a link; the copies all have the name of the file.
+    // Beside the given name, which may be a link; copies have the file's own name.
     const directory = logDirectory(this.#auditFile)
     if (!existsSync(checkpointFile(directory))) return
     const checkpoint = readRegularFile(checkpointFile(directory))
@@ -145,7 +138,7 @@ export class Shipper {
     await this.#target.put(name, { bytes }, await digestOf({ bytes }), replaces)
   }
 
-  /** Keeps what has been copied for the process after this one. @throws Error of the system */
+  /** @throws Error of the system */
   keep(): void {
     this.#keptMs = performance.now()
     replaceFile(fileOf(this.#auditFile), [`${JSON.stringify(this.#state)}\n`])
@@ -160,13 +153,13 @@ function fileOf(auditFile: string): string {
   return `${realPathOf(auditFile)}.shipped`
 }
 
-/** Undefined: nothing has been shipped to this target. */
+/** @returns undefined when nothing was shipped to this target */
 function readShipped(file: string, to: string): Shipped | undefined {
   if (!existsSync(file)) return undefined
   try {
     const state: Shipped = JSON.parse(readRegularFile(file, MAX_STATE_BYTES).toString())
     if (state.to !== to) return undefined
-    // Of a version before: tiles and checkpoint are compared with the copies again.
+    // Of an older version: compares tiles and checkpoint again.
     return state.root === undefined ? { ...state, tree: 0 } : state
   } catch (error) {
     throw new Error(

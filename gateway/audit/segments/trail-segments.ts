@@ -5,28 +5,23 @@ import { RECORD_HEAD } from '../audit-records.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { compressionOf, type NamePlace, placeOf, plainPath, type Segment, stampOf } from './segment.ts'
 
-/** A segment with what tells its place. */
 interface Headed extends Segment {
   readonly place: NamePlace | undefined
   /** Time of the first line, as a rule AUDIT_START. */
   readonly timeMs: number
   /** Inode of the segment before. */
   readonly continues: string | undefined
-  /** The first line is one of a trail, or there is none. */
   readonly isTrail: boolean
   readonly isLink: boolean
-  /** Device and inode: equal for all names of one file. */
   readonly file: string
 }
 
 const MAX_TRIES = 9
 
 /**
- * The segments of a trail, oldest first; the open one last, if it exists. They are the files beside the audit file that are
- * named after it as a rotation names them, compressed or not, and those that an AUDIT_START names by their inode. Where a
- * segment lies there compressed and not, only the latter counts: the other may not be whole.
- *
- * @throws Error that names the file or directory, when it cannot be read.
+ * Lists the segments of a trail, oldest first, the open one last: files that a rotation names after the audit file, and those
+ * that an AUDIT_START names by inode. A compressed copy beside its segment does not count: it may not be whole.
+ * @throws Error that names the file or directory, when it cannot be read
  */
 export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
   const open = realPathOf(auditFile)
@@ -35,7 +30,7 @@ export async function segmentsOfTrail(auditFile: string): Promise<Segment[]> {
     try {
       return await listed(open, names)
     } catch (error) {
-      // The gateway may have renamed, compressed or removed one meanwhile.
+      // The gateway may have changed the directory meanwhile.
       if (tries === MAX_TRIES || names.join() === namesBeside(open).join()) throw error
     }
   }
@@ -51,24 +46,17 @@ async function listed(open: string, names: readonly string[]): Promise<Segment[]
   )
   if (missing.size === 0) return inOrder(found)
   const others = files.filter((path) => !named.has(path) && missing.has(statsOf(path)?.ino.toString() ?? ''))
-  // A file that was removed may have left its inode to a stranger.
+  // An inode may have gone to a stranger.
   return inOrder([...found, ...(await headed(others)).filter(({ isTrail }) => isTrail)])
 }
 
-/**
- * The segments that these files are, oldest first.
- *
- * @throws Error that names the file, when one cannot be read.
- */
+/** Lists these files, oldest first. @throws Error that names the file, when one cannot be read */
 export async function segmentsFrom(paths: readonly string[]): Promise<Segment[]> {
   const found = await headed(withoutCopies(new Set(paths)))
   return inOrder(found)
 }
 
-/**
- * By the time of the first line, because that always stands there; but a clock can go backwards, so names of one family
- * have their own order, and the open segment is last.
- */
+/** Sorts by the time of the first line; a clock can go backwards, so names of one family have their own order. */
 function inOrder(found: readonly Headed[]): Segment[] {
   const segments = withoutAliases(found)
   const byTime = segments.toSorted((a, b) => a.timeMs - b.timeMs || compareText(a.path, b.path))
@@ -114,7 +102,7 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
   return segments
 }
 
-/** Each file once: under its own name rather than that of a link, and as the open one rather than as a segment. */
+/** Each file once: rather under its own name than a link's, rather as the open one than as a segment. */
 function withoutAliases(segments: readonly Headed[]): Headed[] {
   const rankOf = ({ isLink, place }: Headed) => (isLink ? 2 : 0) + (place === undefined ? 0 : 1)
   return [...Map.groupBy(segments, ({ file }) => file).values()].map((names) => {
@@ -136,7 +124,7 @@ function withoutCopies(paths: ReadonlySet<string>): string[] {
   return [...paths].filter((path) => plainPath(path) === path || !paths.has(plainPath(path)))
 }
 
-/** Names of audit files from which a rotation, by us or by logrotate, may have made this one: as a rule one or none. */
+/** Names of audit files that a rotation may have given this name: as a rule one or none. */
 function openNamesOf(path: string): string[] {
   const name = basename(path)
   return [...name.matchAll(/[.-]\d/g)].flatMap(({ index }) =>
@@ -153,17 +141,15 @@ function compareText(a: string, b: string): number {
   return a < b ? -1 : Number(a > b)
 }
 
-/** A segment that we have closed. Those that others name they also keep, compress and remove. */
+/** A segment that the gateway has closed. Others keep, compress and remove their own. */
 export interface ClosedSegment extends Segment {
-  /** When it was closed, by its name, milliseconds. */
+  /** By its name, milliseconds. */
   readonly closedMs: number
 }
 
 /**
- * The segments that the rotation of the gateway has closed, oldest first. Where one lies there compressed and not, only the
- * latter is listed.
- *
- * @throws Error that names the audit file, when its directory cannot be read.
+ * Lists the segments that the gateway has closed, oldest first; no compressed copy beside its segment.
+ * @throws Error that names the audit file, when its directory cannot be read
  */
 export function closedSegments(auditFile: string): ClosedSegment[] {
   const file = realPathOf(auditFile)
@@ -172,11 +158,11 @@ export function closedSegments(auditFile: string): ClosedSegment[] {
   )
   const present = new Set(paths)
   const segments: ClosedSegment[] = []
-  // A compressed name is the plain one with an ending, so names are in the order of time.
+  // A compressed name sorts like the plain one.
   for (const name of paths.toSorted()) {
     const path = join(dirname(file), name)
     if (plainPath(name) !== name && present.has(plainPath(name))) continue
-    // A link is none of ours: what it leads to may be anything, also the trail itself.
+    // A link may lead anywhere.
     const stats = lstatSync(path, { bigint: true, throwIfNoEntry: false })
     if (stats?.isFile() !== true) continue
     segments.push({
@@ -190,7 +176,7 @@ export function closedSegments(auditFile: string): ClosedSegment[] {
   return segments
 }
 
-/** Names in the directory of a file. @throws Error that names the file. */
+/** @throws Error that names the file */
 export function namesBeside(file: string): string[] {
   try {
     return readdirSync(dirname(file))

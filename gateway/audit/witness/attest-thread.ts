@@ -13,29 +13,25 @@ import { StampRounds } from './stamps/stamp-rounds.ts'
 import { WitnessClient, type WitnessFailure } from './witness-client.ts'
 import { WitnessRounds } from './witness-rounds.ts'
 
-/** What the thread that `Attestation` starts is given. */
 export interface AttestJob {
-  /** Directory of the log. */
   readonly directory: string
   readonly witnesses: WitnessesSettings | undefined
   readonly stamps: StampsSettings | undefined
 }
 
-/** What it says. The one message that it gets is how long its last round may take, in milliseconds. */
+/** The one message to it is how long its last round may take, in milliseconds. */
 export type AttestNews =
   | { readonly type: 'witnessed'; readonly progress: Progress }
   | { readonly type: 'stamped'; readonly progress: Progress }
   | { readonly type: 'cosigned'; readonly witness: string }
   | {
       readonly type: 'witness-fault'
-      /** Undefined: it is of no witness. */
       readonly witness: string | undefined
       readonly failure: WitnessFailure | 'internal'
       readonly cause: string
     }
   | { readonly type: 'stamp-fault'; readonly cause: string }
 
-/** How often it looks for a new checkpoint. */
 const LOOK_MS = 1000
 
 const { directory, witnesses, stamps } = workerData as AttestJob
@@ -52,7 +48,7 @@ parentPort?.on('message', async (ms: number) => {
   process.exit()
 })
 
-/** The checkpoint is replaced whole, so that a new one is another file. */
+/** A new checkpoint is another file. */
 function look(): void {
   const found = statSync(file, { throwIfNoEntry: false })
   if (found === undefined) return

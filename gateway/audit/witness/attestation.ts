@@ -3,17 +3,15 @@ import type { AttestJob, AttestNews } from './attest-thread.ts'
 
 interface AttestationOptions extends AttestJob {
   onNews(news: AttestNews): void
-  /** The thread has died and is started again, or did not end in time. */
+  /** The thread has died and is started again, or was late at the end. */
   onFault(cause: string): void
 }
 
-/** A stop waits no longer for witnesses. */
 const FINISH_MS = 2000
 
 /**
- * Has checkpoints of the log cosigned and time-stamped, in a thread of its own that follows the log by its files: requests and
- * sealing never wait for it. During a restart two processes may do this: a witness that has cosigned a larger tree of the new
- * one then refuses the old one, which goes on with the checkpoint that stands there then.
+ * Has checkpoints cosigned and time-stamped in a thread that follows the files of the log. During a restart two processes do
+ * this: a witness that has cosigned a larger tree refuses the older process, which continues with the checkpoint on disk.
  */
 export class Attestation {
   readonly #options: AttestationOptions
@@ -31,10 +29,10 @@ export class Attestation {
     this.#thread.start()
   }
 
-  /** Has the last checkpoint cosigned, if witnesses respond at once. @param hurry ends the wait when it resolves */
+  /** Has the last checkpoint cosigned, if witnesses respond at once. @param hurry ends the wait */
   async finish(hurry: Promise<void>): Promise<void> {
     if (this.#options.witnesses === undefined) return
-    // The thread tells before who did not sign in time.
+    // The thread itself tells who was late.
     if (await this.#thread.finish(FINISH_MS, FINISH_MS + 500, hurry)) return
     this.#options.onFault('no witness is known to have signed the last checkpoint in time')
   }

@@ -3,55 +3,46 @@ import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 
-/** How far something beside the log has followed it. */
+/** How far others have followed the log. */
 export interface Progress {
-  /** Leaves of the newest checkpoint of the log. */
   readonly sealed: number
-  /** Leaves of the newest one that the other side has attested. */
   readonly attested: number
-  /** Since when there has been another checkpoint, milliseconds since the epoch; undefined: there is none. */
+  /** Milliseconds since the epoch; undefined: nothing is behind. */
   readonly behindSinceMs: number | undefined
 }
 
 export interface PacedRoundsOptions {
-  /** Directory of the log. */
   readonly directory: string
-  /** Between the beginnings of two rounds, at least. */
   readonly everyMs: number
-  /** Default 1 s; it doubles with each retry, up to `everyMs` or five minutes. */
+  /** Default 1 s; doubles with each retry, up to `everyMs` or five minutes. */
   readonly firstRetryMs?: number
   readonly reports: {
-    /** A checkpoint was attested, or the log has gone on. */
     progress(progress: Progress): void
   }
 }
 
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 300_000
-/** Longer ones do not fit a timer. */
+/** The longest that fits a timer, rounded. */
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
-/**
- * Has checkpoints of a log attested: runs rounds one after the other, only when there is a new checkpoint, and retries those
- * that failed.
- */
+/** Has new checkpoints attested in rounds, one after the other, and retries those that failed. */
 export abstract class PacedRounds {
   protected progress: Progress
   protected readonly aborted = new AbortController()
   readonly #options: PacedRoundsOptions
-  /** When the first checkpoint came after the one that is asked about. */
+  /** When a newer checkpoint than the asked one came. */
   #newerSinceMs: number | undefined
   #askedSize: number
   #isWanted = false
   #isRunning = false
   #begunMs: number
-  /** When to try again; infinite when nothing is missing. */
   #retryMs = NEVER
   #delayMs = 0
   #timer: NodeJS.Timeout | undefined
 
-  /** @param last the newest checkpoint that a run before had attested, and the age of that; undefined: there was none */
+  /** @param last the newest attested checkpoint of a run before, and its age */
   constructor(
     options: PacedRoundsOptions,
     last: { readonly size: number; readonly ageMs: number } | undefined,
@@ -62,18 +53,18 @@ export abstract class PacedRounds {
     this.#begunMs = performance.now() - (last?.ageMs ?? NEVER)
   }
 
-  /** Asks for the newest checkpoint. @returns whether it has succeeded. Must not reject */
+  /** Asks for the newest checkpoint. Must not reject. @returns whether it has succeeded */
   protected abstract round(): Promise<boolean>
 
-  /** Asks for what is still missing of the round. @returns whether it has succeeded. Must not reject */
+  /** Asks for what is missing of the round. Must not reject. @returns whether it has succeeded */
   protected abstract retry(): Promise<boolean>
 
-  /** A checkpoint of so many leaves stands on disk. */
+  /** A checkpoint of so many leaves is on disk. */
   sealed(size: number): void {
     const nowMs = Date.now()
     const { attested, behindSinceMs = nowMs } = this.progress
     this.progress = { sealed: size, attested, behindSinceMs: size === attested ? undefined : behindSinceMs }
-    // A smaller one, after a backup was put back, is asked about too: the others will say what they have seen.
+    // A restored backup may have a smaller one: the others will say what they have seen.
     if (size !== this.#askedSize) {
       this.#newerSinceMs ??= nowMs
       this.#isWanted = true
@@ -82,13 +73,12 @@ export abstract class PacedRounds {
     this.#options.reports.progress(this.progress)
   }
 
-  /** Asks no more, and gives up what is under way. */
   close(): void {
     clearTimeout(this.#timer)
     this.aborted.abort()
   }
 
-  /** Reads the checkpoint that this round asks for. @throws Error of the system, or NoteFault */
+  /** @throws Error of the system, or NoteFault */
   protected newest(): { readonly bytes: Buffer; readonly text: string; readonly checkpoint: Checkpoint } {
     const bytes = readRegularFile(checkpointFile(this.#options.directory))
     const { text } = parseNote(bytes)
@@ -98,7 +88,6 @@ export abstract class PacedRounds {
     return { bytes, text, checkpoint }
   }
 
-  /** The checkpoint of `newest` is attested. */
   protected attested(): void {
     const { sealed } = this.progress
     this.progress = { sealed, attested: this.#askedSize, behindSinceMs: this.#newerSinceMs }
@@ -127,7 +116,7 @@ export abstract class PacedRounds {
       this.#delayMs = firstRetryMs
     }
     const isDone = await (begins ? this.round() : this.retry())
-    // Gateways that lost a server together do not come back together.
+    // Spreads the retries of gateways.
     const delayMs = this.#delayMs * (0.5 + Math.random())
     this.#retryMs = isDone ? NEVER : performance.now() + delayMs
     this.#delayMs = Math.min(this.#delayMs * 2, Math.max(everyMs, firstRetryMs), LAST_RETRY_MS)

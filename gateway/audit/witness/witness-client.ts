@@ -12,8 +12,8 @@ import {
 import { checkpointFile, TileReader } from '../seals/tiles.ts'
 
 /**
- * Why a witness did not cosign: no response of it, or none with a status for it; a response that is not what it must be; no
- * proof of ours, because a tile is missing; or it has seen a tree that this one does not go on from.
+ * Why a witness did not cosign: no response; a status; a wrong response; no proof of ours (a tile is missing); or a tree that
+ * this one does not continue.
  */
 export type WitnessFailure = 'unreachable' | 'refused' | 'invalid' | 'unprovable' | 'conflict'
 
@@ -26,25 +26,21 @@ export class WitnessFault extends Error {
   }
 }
 
-/** The witness has cosigned a newer checkpoint of the log, as it stands on disk now: during a restart the other process asks, too. */
+/** The witness has cosigned a newer checkpoint of the log: during a restart the other process asks, too. */
 export class Overtaken extends Error {}
 
-/** What is to be cosigned. */
 export interface Submission {
-  /** The checkpoint with the signature of the log, as it stands on disk. */
+  /** As it stands on disk. */
   readonly bytes: Buffer
-  /** What is signed of it. */
   readonly text: string
   readonly checkpoint: Checkpoint
-  /** Directory of the log, where its tiles are. */
   readonly directory: string
 }
 
 const HEADERS = { 'content-type': 'text/plain; charset=utf-8' }
 const SIZE_LINE = /^(?:0|[1-9]\d{0,15})\n$/
-/** The size that a witness has, and another that it got meanwhile. */
+/** Its known size, and another that it got meanwhile. */
 const MAX_TRIES = 3
-/** What the specification says of a status. */
 const REFUSALS: Readonly<Record<number, string>> = {
   400: 'finds the request malformed',
   403: 'does not accept the signature of the log: it has another key for this origin',
@@ -55,7 +51,7 @@ const REFUSALS: Readonly<Record<number, string>> = {
 export class WitnessClient {
   readonly verifier: NoteVerifier
   readonly #send: Send
-  /** Size of the tree that the witness cosigned last, as far as we know. */
+  /** Size of the tree that it cosigned last, as far as known. */
   #size = 0
 
   constructor(verifier: NoteVerifier, send: Send) {
@@ -63,7 +59,7 @@ export class WitnessClient {
     this.#send = send
   }
 
-  /** @returns the verified signature. @throws WitnessFault, Overtaken */
+  /** @throws WitnessFault, Overtaken */
   async cosign(submission: Submission, signal: AbortSignal): Promise<NoteSignature> {
     const { size } = submission.checkpoint
     for (let tries = 0; tries < MAX_TRIES; tries++) {
@@ -78,7 +74,7 @@ export class WitnessClient {
       if (statusCode !== 409) throw refusal(statusCode)
       this.#size = sizeIn(body)
       if (this.#size > size) {
-        // Who has asked it for that many leaves has read them there before, unless it was another log.
+        // Another process of this gateway has asked it, unless it was another log.
         if (sizeOnDisk(submission.directory) >= this.#size) throw new Overtaken()
         throw new WitnessFault(
           'conflict',
@@ -100,7 +96,7 @@ export class WitnessClient {
   #cosignatureIn(text: string, body: Buffer): NoteSignature {
     try {
       const note = parseNote(Buffer.concat([Buffer.from(`${text}\n`), body]))
-      // An empty line in the response would make more of it the text.
+      // An empty line would extend the text.
       if (note.text !== text) throw new NoteFault('has more than signatures')
       signersOf(note, [this.verifier])
       const { name, keyId } = this.verifier

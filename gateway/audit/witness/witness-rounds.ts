@@ -12,33 +12,28 @@ import { areEnough, keepWitnessed, lastWitnessed } from './witnessed-checkpoint.
 
 interface WitnessRoundsOptions extends PacedRoundsOptions {
   readonly clients: readonly WitnessClient[]
-  /** Who must have cosigned a checkpoint. */
   readonly quorum: Quorum
   readonly reports: PacedRoundsOptions['reports'] & {
-    /** A witness has cosigned. @param witness name of its key */
+    /** @param witness name of its key */
     cosigned(witness: string): void
-    /** @param witness undefined: it is of no witness */
     fault(witness: string | undefined, failure: WitnessFailure | 'internal', cause: string): void
   }
 }
 
-/** One checkpoint on its way to all witnesses. */
 interface Round {
   readonly submission: Submission
   readonly signatures: Map<WitnessClient, NoteSignature>
 }
 
 /**
- * Has checkpoints cosigned: at most one in `everyMs`, by all witnesses at once; those that fail are asked again. When enough
- * have signed, the checkpoint with their signatures is kept beside that of the log.
+ * Has checkpoints cosigned by all witnesses at once; asks again those that failed. When enough have signed, keeps the
+ * checkpoint with their signatures.
  */
 export class WitnessRounds extends PacedRounds {
   readonly #options: WitnessRoundsOptions
   #signal = this.aborted.signal
   #round: Round | undefined
-  /** Result of the round or retry that was begun last. */
   #done: Promise<boolean> | undefined
-  /** Called when enough have signed. */
   #onQuorum = () => {}
 
   constructor(options: WitnessRoundsOptions) {
@@ -48,11 +43,7 @@ export class WitnessRounds extends PacedRounds {
     this.#options = options
   }
 
-  /**
-   * Has the newest checkpoint signed by enough now, however long ago the last round was. Nothing is asked afterwards.
-   *
-   * @param signal ends it
-   */
+  /** Has the newest checkpoint signed now, and asks nothing afterwards. @param signal ends it */
   async finish(signal: AbortSignal): Promise<void> {
     this.close()
     await this.#done
@@ -107,14 +98,14 @@ export class WitnessRounds extends PacedRounds {
       if (signal.aborted && signal === this.aborted.signal) return
       const failure = error instanceof WitnessFault ? error.failure : 'internal'
       const isOvertaken = error instanceof Overtaken
-      // A tile of this checkpoint may have become part of a full one; a newer checkpoint has all of its own.
+      // A tile may have become part of a full one; a newer checkpoint has all of its own.
       if ((failure === 'unprovable' || isOvertaken) && this.#round === round) this.#round = undefined
       if (isOvertaken) return
       reports.fault(name, failure, (error as Error).message)
     }
   }
 
-  /** @throws Error of the system; the witness is then asked again. */
+  /** @throws Error of the system; the witness is then asked again */
   #keep({ submission, signatures }: Round, client: WitnessClient, signature: NoteSignature): void {
     const { directory, quorum, clients } = this.#options
     const all = new Map(signatures).set(client, signature)
@@ -124,7 +115,6 @@ export class WitnessRounds extends PacedRounds {
         [...all.keys()].map(({ verifier }) => verifier),
       )
     ) {
-      // In the order of the configuration, whoever was first.
       const found = clients.flatMap((one) => all.get(one) ?? [])
       keepWitnessed(directory, submission.bytes, found)
       this.attested()

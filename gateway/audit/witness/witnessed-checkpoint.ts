@@ -13,16 +13,14 @@ import {
 } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 
-/** Beside `checkpoint`: the newest one that a quorum of witnesses has cosigned, with their signatures. */
+/** The newest checkpoint that a quorum of witnesses has cosigned, with their signatures. */
 export const WITNESSED_FILE = 'checkpoint.witnessed'
 
-/** Who must have signed. */
 export interface Witnesses {
   readonly verifiers: readonly NoteVerifier[]
   readonly quorum: Quorum
 }
 
-/** Whether those who have signed are enough. */
 export function areEnough(
   { quorum }: Pick<Witnesses, 'quorum'>,
   signers: readonly Pick<NoteVerifier, 'name' | 'keyId'>[],
@@ -31,11 +29,7 @@ export function areEnough(
   return isReached(quorum, (key) => names.has(key.split('+', 2).join('+')))
 }
 
-/**
- * Unless there is one of a larger tree of the same log: another process may have gone on with it.
- *
- * @param checkpoint as it stands on disk, with the signature of the log. @throws Error of the system
- */
+/** Keeps a checkpoint with its signatures, unless another process has kept a larger tree of the log. @throws Error of the system */
 export function keepWitnessed(
   directory: string,
   checkpoint: Uint8Array,
@@ -57,10 +51,8 @@ function checkpointIn(file: string): Checkpoint | undefined {
 }
 
 /**
- * Verifies a checkpoint with signatures of witnesses; that of the log is not looked at.
- *
- * @returns also the signature of each witness that was verified
- * @throws NoteFault when it is none, or a signature of one of the witnesses is wrong
+ * Verifies signatures of witnesses; that of the log is not looked at.
+ * @throws NoteFault when it is no checkpoint, or a signature of one of the witnesses is wrong
  */
 export function readWitnessed(
   bytes: Uint8Array,
@@ -73,7 +65,7 @@ export function readWitnessed(
   }
 }
 
-/** What a run before has left of this log. @returns undefined when there is none, or it has no quorum of these witnesses */
+/** The checkpoint that a run before has left. @returns undefined when there is none of this log, or no quorum of these witnesses */
 export function lastWitnessed(
   directory: string,
   witnesses: Witnesses,

@@ -2,7 +2,7 @@ import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDirectory, replaceFile } from '../../../storage/line-file.ts'
 
-/** `<size>.checkpoint` as it was stamped, and `<size>.tsr`, the response of the authority. */
+/** Holds `<size>.checkpoint` as it was stamped, and `<size>.tsr`, the response. */
 const STAMPS_DIRECTORY = 'stamps'
 const STAMP_NAME = /^(\d+)\.tsr$/
 
@@ -10,7 +10,6 @@ export function stampsDirectory(logDirectory: string): string {
   return join(logDirectory, STAMPS_DIRECTORY)
 }
 
-/** @throws Error of the system */
 export function keepStamp(
   directory: string,
   size: number,
@@ -22,7 +21,7 @@ export function keepStamp(
   replaceFile(join(directory, `${size}.tsr`), [response])
 }
 
-/** Sizes of the trees whose checkpoints are stamped in that directory, smallest first; none when there is no such. */
+/** Sizes of stamped trees, smallest first. */
 export function stampedSizes(directory: string): readonly number[] {
   let names: readonly string[]
   try {
@@ -35,7 +34,6 @@ export function stampedSizes(directory: string): readonly number[] {
   return sizes.filter(Number.isSafeInteger).sort((one, other) => one - other)
 }
 
-/** What a run before has left. */
 export function lastStamped(
   directory: string,
 ): { readonly size: number; readonly ageMs: number } | undefined {

@@ -11,23 +11,20 @@ import {
 } from '../../../asn1/der-elements.ts'
 import { HASHES, readSignatureAlgorithm, SHA_256 } from '../../../asn1/signature-algorithm.ts'
 
-/** A time stamp whose signature and contents have been checked. */
 interface Stamp {
   /** Milliseconds since the epoch. */
   readonly timeMs: number
   readonly policy: string
-  /** Serial number of the stamp at its authority, hexadecimal. */
+  /** Hexadecimal. */
   readonly serial: string
 }
 
 export interface ExpectedStamp {
   /** SHA-256 of what was stamped. */
   readonly hash: Uint8Array
-  /** Undefined: any, as when a kept stamp is verified. */
   readonly nonce?: Uint8Array
-  /** Undefined: any. */
   readonly policy?: string
-  /** Authorities that are trusted; a chain of certificates must lead to one. */
+  /** A chain of certificates must lead to one. */
   readonly authorities: readonly X509Certificate[]
 }
 
@@ -37,10 +34,8 @@ const TST_INFO = '1.2.840.113549.1.9.16.1.4'
 const MAX_TEXT = 200
 
 /**
- * Checks a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816): granted, for this hash and nonce, signed by a certificate for
- * time-stamping alone that one of the authorities has issued. Neither revocation nor path constraints are looked at;
- * `openssl ts -verify` is for those.
- *
+ * Checks a TimeStampResp (RFC 3161 section 2.4.2, RFC 5816): granted, for this hash and nonce, signed by a time-stamping
+ * certificate of an authority. Revocation and path constraints are for `openssl ts -verify`.
  * @throws Error that says what is wrong
  */
 export function checkStamp(response: Buffer, expected: ExpectedStamp): Stamp {
@@ -79,7 +74,6 @@ function contentOf(signedData: Der | undefined): Buffer {
   return expectTag(octets, TAG.octets).content
 }
 
-/** TSTInfo. */
 function checkInfo(info: Der, { hash, nonce, policy }: ExpectedStamp): Stamp {
   const [, foundPolicy, imprint, serial, time, ...rest] = membersIn(info, TAG.sequence)
   const [algorithm, digest] = membersIn(imprint, TAG.sequence)
@@ -109,9 +103,8 @@ function timeOf(text: string): number {
 
 interface SignedContent {
   readonly content: Buffer
-  /** Object identifier. */
   readonly contentType: string
-  /** At which certificates must be valid, milliseconds since the epoch. */
+  /** When certificates must be valid, milliseconds since the epoch. */
   readonly timeMs: number
   readonly authorities: readonly X509Certificate[]
 }
@@ -124,15 +117,13 @@ const OID = {
   timeStamping: '1.3.6.1.5.5.7.3.8',
 } as const
 
-/** Tag of the certificates (RFC 5652): `[0]` implicit; the signed attributes have the same. */
+/** Certificates (RFC 5652) and signed attributes have it. */
 const IMPLICIT_0 = TAG.explicit0
 const MAX_CERTIFICATES = 16
 
 /**
- * Verifies the one signature of a SignedData (RFC 5652 section 5) as RFC 3161 section 2.4.2 asks for it.
- *
- * @param signedData its members
- * @throws Error that says what is wrong
+ * Verifies the one signature of a SignedData (RFC 5652 section 5, RFC 3161 section 2.4.2).
+ * @param signedData its members @throws Error that says what is wrong
  */
 function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
   const [signerInfo, ...others] = membersIn(signedData.at(-1), TAG.set)
@@ -178,7 +169,7 @@ function certificatesIn(signedData: readonly Der[]): readonly X509Certificate[] 
   return found.map(({ bytes }) => new X509Certificate(bytes))
 }
 
-/** The signed attribute names the certificate by its hash (RFC 5816, with SHA-1 in RFC 3161). */
+/** A signed attribute names the certificate by its hash (RFC 5816, with SHA-1 in RFC 3161). */
 function signerAmong(
   certificates: readonly X509Certificate[],
   attributes: ReadonlyMap<string, Der | undefined>,
@@ -195,7 +186,6 @@ function signerAmong(
   return signer
 }
 
-/** From the signer over issuers that came along to an authority. */
 function checkChain(
   signer: X509Certificate,
   others: readonly X509Certificate[],

@@ -16,7 +16,7 @@ interface StampRoundsOptions extends PacedRoundsOptions {
 const NONCE_BYTES = 16
 const HEADERS = { 'content-type': 'application/timestamp-query' }
 
-/** Has checkpoints time-stamped (RFC 3161), at most one in `everyMs`, and keeps them with their stamps. */
+/** Has checkpoints time-stamped (RFC 3161), and keeps them with their stamps. */
 export class StampRounds extends PacedRounds {
   readonly #options: StampRoundsOptions
 
@@ -43,7 +43,7 @@ export class StampRounds extends PacedRounds {
     return this.round()
   }
 
-  /** @returns a response that has been checked. @throws Error that says what is wrong */
+  /** @throws Error that says what is wrong */
   async #request(checkpoint: Buffer): Promise<Buffer> {
     const { send, authorities, policy } = this.#options
     const digest = hash('sha256', checkpoint, 'buffer')
@@ -61,11 +61,9 @@ export class StampRounds extends PacedRounds {
 }
 
 /**
- * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the authority's certificate too.
- *
- * @param hash SHA-256 of what is to be stamped
- * @param nonce says that the response is not an earlier one
- * @param policy an object identifier in dotted decimals; undefined: the authority's own
+ * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the certificate too.
+ * @param hash SHA-256 of what is to be stamped @param policy an object identifier in dotted decimals; undefined: the
+ * authority's own
  */
 export function stampRequest(hash: Uint8Array, nonce: Uint8Array, policy: string | undefined): Buffer {
   return der(
