@@ -38,7 +38,6 @@ export function readDer(bytes: Buffer): Der {
   return one
 }
 
-/** The elements that the content is made of. */
 export function membersOf({ content }: Der): readonly Der[] {
   const members: Der[] = []
   for (let at = 0; at < content.length; ) {
@@ -50,7 +49,6 @@ export function membersOf({ content }: Der): readonly Der[] {
   return members
 }
 
-/** The same, of an element that must have that tag. */
 export function membersIn(der: Der | undefined, tag: number): readonly Der[] {
   return membersOf(expectTag(der, tag))
 }

@@ -17,11 +17,7 @@ export const UTC_TIME = 0x17
 export const GENERALIZED_TIME = 0x18
 export const EXPLICIT_0 = 0xa0
 
-/**
- * The value that begins at `at`, inside of what ends at `limit`.
- *
- * @throws when it is not DER, or cut off
- */
+/** The value at `at`, within what ends at `limit`. @throws Error when it is not DER, or cut off */
 export function derAt(bytes: Buffer, at: number, limit: number): DerSpan {
   if (at + 2 > limit) throw new Error('not DER: cut off')
   const tag = bytes.readUInt8(at)
@@ -36,11 +32,7 @@ export function derAt(bytes: Buffer, at: number, limit: number): DerSpan {
   return { tag, at, contentAt, end }
 }
 
-/**
- * The values in a SEQUENCE.
- *
- * @throws when it is none, or what it holds is not DER
- */
+/** The values in a SEQUENCE. @throws Error when it is none, or holds what is not DER */
 export function* derIn(bytes: Buffer, { tag, contentAt, end }: DerSpan): Iterable<DerSpan> {
   if (tag !== SEQUENCE) throw new Error('not a SEQUENCE')
   for (let at = contentAt; at < end; ) {
@@ -67,11 +59,7 @@ export function dotted(oid: Buffer): string {
   return arcs.join('.')
 }
 
-/**
- * Milliseconds since the epoch of a UTCTime or GeneralizedTime as certificates write them (RFC 5280 section 4.1.2.5).
- *
- * @throws when it is another value, or there is no such day or time of day
- */
+/** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time, or there is no such day */
 export function timeOf(bytes: Buffer, { tag, contentAt, end }: DerSpan): number {
   const yearDigits = tag === UTC_TIME ? 2 : 4
   if (tag !== UTC_TIME && tag !== GENERALIZED_TIME) throw new Error('not a time')

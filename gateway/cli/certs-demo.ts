@@ -24,7 +24,6 @@ export const command: Command = {
   },
 }
 
-/** It is no dependency of the gateway, which must stay small. */
 function explain(error: NodeJS.ErrnoException): never {
   if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error
   throw new CommandFault(

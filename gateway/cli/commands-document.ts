@@ -17,7 +17,6 @@ npm's warnings of \`EBADENGINE\` are about packages that only run on Node 26. [r
 
 `
 
-/** docs/reference/commands.md. */
 export async function commandsDocument(): Promise<string> {
   const chapters = [`\`\`\`\n${overview(packageJson.version)}\`\`\`\n`]
   for (const [name, { load }] of Object.entries(COMMANDS)) {

@@ -12,8 +12,7 @@ const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
 }
 
 /**
- * What of the configuration `ours` differs from what is in force: `+` added, `-` removed, `~` changed, a line each below the
- * name of its file. Empty when an edit would change nothing; the order of rows makes no difference.
+ * What differs in `ours`: `+` added, `-` removed, `~` changed, below the name of its file. The order of rows makes no difference.
  */
 export function compareConfig(inForce: ConfigReport, ours: ConfigReport): string[] {
   const parts = Object.keys({ ...inForce.parts, ...ours.parts }) as ConfigPart[]

@@ -3,7 +3,6 @@ import { COMMANDS } from './commands.ts'
 
 const HELP: Flags = { help: { about: 'says this' } }
 
-/** `countersign --help`. */
 export function overview(version: string): string {
   return `Countersign ${version}: an API gateway for financial services.
 
@@ -19,7 +18,6 @@ Exit codes: 0 good, 1 a fault, 2 the command line is not one, or the output cann
 `
 }
 
-/** `countersign NAME --help`. */
 export function helpOf(name: string, command: Command): string {
   const { words, flags, about, examples, fault, unable = 'the command line is not one' } = command
   const usage = ['countersign', name, '[flags]', words].filter((part) => part !== undefined).join(' ')

@@ -6,7 +6,6 @@ import { type Command, CommandFault, EXIT } from './command.ts'
 /** A backend that is asked has a minute; the rest is for a database that must be opened. */
 const TIMEOUT_MS = 120_000
 const EXTENSION = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
-/** Another program, so nothing of it is imported. */
 const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTENSION}`, import.meta.url))
 
 export const command: Command = {

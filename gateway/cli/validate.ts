@@ -91,7 +91,6 @@ export const command: Command = {
   },
 }
 
-/** Says what would change in a running gateway. */
 async function compareWith(
   asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
 ): Promise<void> {

@@ -11,14 +11,14 @@ export type { Take } from './windows/window.ts'
 const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
 /**
- * The limit table in force and the hits counted under each of its rows, in memory and in the journal. Everything is
- * synchronous, so that no other take comes between a check and its count.
+ * The limit table in force and the hits of its rows, in memory and in the journal. It is synchronous: no take comes between a check and
+ * its count.
  */
 export class Limiter {
   readonly #clock: () => number
   readonly #journal: Journal | undefined
   readonly #budget: KeyBudget
-  /** Includes rows of earlier tables that an exchange may still hold: they use the counters of the row that replaced them. */
+  /** Includes rows of earlier tables, which use the counters of their successors. */
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
@@ -41,8 +41,7 @@ export class Limiter {
   }
 
   /**
-   * Puts a new table in force. A row keeps the counts of the old row with the same path and methods, else
-   * those of the old row with the same name, else it starts empty.
+   * Puts a new table in force. A row keeps the counts of the old row with its path and methods, else of that with its name.
    *
    * @throws TypeError for a row whose name no RateLimit field can hold; the old table stays in force
    */
@@ -67,22 +66,21 @@ export class Limiter {
     if (!this.#closed) this.#putTable(nowMs)
   }
 
-  /** The limit that the table in force sets for a request; undefined when it sets none. */
+  /** Undefined: nothing limits the request. */
   find(path: string, method: string): LimitPolicy | undefined {
     return this.#table.find(path, method)
   }
 
   /**
-   * Counts one hit of `key` if `row` allows it; a refused hit is not counted. For windows of an hour or more the hit has
-   * been written to the journal when this returns. A row of an earlier table uses the counters of the row that replaced
-   * it. Shadow mode makes no difference here; the caller handles it.
+   * Counts one hit of `key` if `row` allows it, and writes it to the journal for windows of an hour and more. A row of an earlier table
+   * uses the counters of its successor. Shadow mode is up to the caller.
    *
    * @throws Error for a row that was in no table
    */
   take(row: LimitRow, key: string): Take {
     const counters = this.#countersOf.get(row)
     if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
-    // Another process may count now.
+    // Another process may be counting.
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
     const take = counters.take(key, nowMs)
@@ -101,7 +99,7 @@ export class Limiter {
     return { records, hits: hitsOf(this.#counters, this.#clock()) }
   }
 
-  /** The rows in force with what is counted under each, and the time by which it counts. For who only looks. */
+  /** The rows in force with their counters, for readers. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
     const rows = this.#rows.flatMap((row, i) => {
       const counters = this.#counters[i]
@@ -110,35 +108,33 @@ export class Limiter {
     return { nowMs: this.#clock(), rows }
   }
 
-  /** Keys of all rows, including idle ones that are not dropped yet. */
+  /** Includes idle keys that are not dropped yet. */
   get keys(): number {
     return this.#counters.reduce((keys, counters) => keys + counters.size, 0)
   }
 
-  /** By its clock. */
   get nowMs(): number {
     return this.#clock()
   }
 
-  /** Hits refused because there was no memory for their new key. */
+  /** Hits with new keys for which there was no memory. */
   get refusedForCapacity(): number {
     return this.#counters.reduce((hits, counters) => hits + counters.refusedForCapacity, 0)
   }
 
-  /** Maintains the journal's files; to be called once a second. */
+  /** To be called once a second. */
   maintain(): void {
     const durable = () => this.#counters.filter((counters) => isDurable(counters.record))
     const nowMs = this.#clock()
     this.#journal?.maintain(nowMs, () => hitsOf(durable(), nowMs))
   }
 
-  /** Whether all hits that must be written to the journal can be. */
   get isWritable(): boolean {
     if (this.#journal?.isWritable !== false) return true
     return !this.#counters.some((counters) => isDurable(counters.record))
   }
 
-  /** Writes all counts to disk for the next run. What is taken afterwards is refused as unrecorded. */
+  /** Writes all counts to disk. Later takes are refused as unrecorded. */
   close(): void {
     const nowMs = this.#clock()
     const brief = this.#counters.filter((counters) => !isDurable(counters.record))
@@ -146,7 +142,7 @@ export class Limiter {
     this.#closed = true
   }
 
-  /** Counts again after `close`; no other process has counted meanwhile. @throws Error when another has the journal now */
+  /** Counts again after `close`. @throws Error when another process has the journal */
   reopen(): void {
     this.#journal?.reopen()
     this.#closed = false
@@ -173,8 +169,8 @@ export class Limiter {
   }
 
   /**
-   * The hits of an id are either in segments or in the snapshot, never in both, so that a restart counts none twice. When
-   * an edit makes a row durable, or no longer durable, its counters get a new id and their hits are written under it.
+   * Hits of an id are either in segments or in the snapshot, so that a restart counts none twice. A row that an edit makes durable, or
+   * no longer durable, gets a new id.
    */
   #edit(counters: Counters, row: LimitRow, nowMs: number): Counters {
     const before = counters.record
@@ -198,16 +194,13 @@ function* hitsOf(all: readonly Counters[], nowMs: number): Iterable<Hit> {
   }
 }
 
-/**
- * A clock in epoch milliseconds, with fractions: the wall time when this is called plus the monotonic time since. It
- * never jumps, so that setting the wall clock neither stretches nor empties a window.
- */
+/** Epoch milliseconds that never jump: the wall time of this call plus the monotonic time since. */
 export function steadyClock(): () => number {
   const startMs = Date.now() - performance.now()
   return () => startMs + performance.now()
 }
 
-/** A take that the shared store has not answered yet. */
+/** A take that the shared store has yet to answer. */
 export class PendingTake {
   readonly policy: LimitPolicy
   #outcome: Take | Error | undefined
@@ -217,7 +210,7 @@ export class PendingTake {
     this.policy = policy
   }
 
-  /** Undefined until it is known. @throws when nobody could decide */
+  /** Undefined: not known yet. @throws Error when nobody could decide */
   get take(): Take | undefined {
     if (this.#outcome instanceof Error) throw this.#outcome
     return this.#outcome
@@ -229,7 +222,6 @@ export class PendingTake {
     else run()
   }
 
-  /** To be called once. */
   settle(outcome: Take | Error): void {
     this.#outcome = outcome
     this.#run?.()

@@ -3,37 +3,36 @@ import type { Limiter } from './limiter.ts'
 import type { LimitRow } from './table/limit-row.ts'
 import type { Counters } from './windows/counters.ts'
 
-/** A caller of a row, under a name that tells nothing else. */
+/** A caller under a pseudonym. */
 interface NearCaller {
-  /** `caller 3f2a…` or `address 09bc…`: the hash differs in each run of the gateway. */
+  /** `caller 3f2a…` or `address 09bc…`; another hash in each run. */
   readonly caller: string
   readonly hits: number
 }
 
 export interface RowUse {
   readonly row: LimitRow
-  /** Callers in memory; some of them may have no hit left. */
   readonly callers: number
-  /** Those with the most hits, the nearest to the limit first. */
+  /** Most hits first. */
   readonly nearest: readonly NearCaller[]
 }
 
 const NEAREST = 10
-/** Callers looked at by one look, all rows together: measured 1.5 ms. */
+/** Callers seen by one look, all rows together: 1.5 ms, measured. */
 const KEYS_PER_LOOK = 5000
-/** Callers of each row that one look sees at least, however many rows there are. */
+/** Least callers of a row seen by one look. */
 const MIN_KEYS = 20
 const HASH_LENGTH = 12
 
 interface Pass {
   keys: MapIterator<string>
-  /** The best so far, by key; those of the last look are among them. */
+  /** The best so far. */
   best: Map<string, number>
 }
 
 /**
- * Finds the callers that are nearest to their limits, without slowing the limiter: each look goes through a part of a row's
- * callers, so a row with many is gone through in several looks, and the best found so far are counted anew each time.
+ * Finds the callers nearest to their limits. Each look goes through a part of the callers of a row and counts the best so far
+ * anew.
  */
 export class NearestCallers {
   readonly #limiter: Pick<Limiter, 'inForce'>
@@ -46,7 +45,6 @@ export class NearestCallers {
     this.#keysPerLook = keysPerLook
   }
 
-  /** To be called about once a second while somebody looks. */
   look(): RowUse[] {
     const { nowMs, rows } = this.#limiter.inForce()
     const keys = Math.max(MIN_KEYS, Math.floor(this.#keysPerLook / rows.length))

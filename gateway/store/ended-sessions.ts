@@ -7,7 +7,6 @@ import type { StoreBreaker } from './store-breaker.ts'
 import { MAX_STREAM, streamKey } from './store-events.ts'
 import type { StoreKeys } from './store-keys.ts'
 
-/** About 200 bytes each. */
 const MAX_HASHES = 20_000
 const PAGE = 1000
 /** Sessions in one command: it holds up the store for about 2 ms. */
@@ -16,9 +15,8 @@ const MAX_BATCH = 250
 const MAX_RETIRED = 3
 
 /**
- * Adds sessions to the set, by the server's clock, and tells the gateways of those that are new there, or have ended again since:
- * tokens may have been issued in between. KEYS: set, stream.
- * ARGV: origin; how many milliseconds a session is remembered; for each session how many milliseconds ago it ended, and its hash. Sessions that outlived their tokens go.
+ * Adds sessions to the set by the clock of the server, tells gateways of new ones and of those that ended again, and drops old ones.
+ * KEYS: set, stream. ARGV: origin; milliseconds that sessions are remembered; for each session milliseconds since its end, and its hash.
  */
 const END_SCRIPT = `
 local time = redis.call('TIME')
@@ -44,8 +42,8 @@ interface EndedSessionsOptions {
 }
 
 /**
- * The sessions that ended at any gateway of the store. The store has them as keyed hashes, in a set that outlives gateways and
- * a stream that tells of new ones. A session that cannot be sent now is sent later.
+ * The sessions that ended at any gateway: keyed hashes in a set that outlives gateways, and a stream that tells of new ones. What cannot
+ * be sent now is sent later.
  */
 export class EndedSessions {
   readonly #options: EndedSessionsOptions
@@ -70,30 +68,27 @@ export class EndedSessions {
     this.#hashKeys = [options.keys.hashKey]
   }
 
-  /** Changes how long sessions are remembered, those that have ended too. */
+  /** Counts for sessions that have ended, too. */
   rememberFor(lifetimeMs: number): void {
     this.#lifetimeMs = lifetimeMs
     this.#ended.lifetimeMs = lifetimeMs
   }
 
-  /** Sessions that other gateways have still to be told of. */
   get unsent(): number {
     return this.#unsent.size + this.#unsentHashes.size
   }
 
-  /** Whether a session has ended at another gateway, or at this one. */
   has(sid: string): boolean {
     if (this.#ended.size === 0) return false
     for (const hash of this.#hashesOf(sid)) if (this.#ended.since(hash) !== undefined) return true
     return false
   }
 
-  /** Another gateway has ended a session, perhaps again. */
   apply(hash: string, agoMs: number): void {
     this.#learn(hash, this.#options.clock() - agoMs)
   }
 
-  /** This gateway has ended a session: tells the others, now or as soon as the store can be reached. */
+  /** Tells the others, now or as soon as the store can be reached. */
   publish(sid: string): void {
     this.#unsent.set(sid, this.#options.clock())
     this.#send()
@@ -106,8 +101,7 @@ export class EndedSessions {
   }
 
   /**
-   * Reads the whole set, and sends what it lacks: a store that has lost its data gets it back from the gateways. Other work
-   * goes on in between, since there may be hundreds of thousands.
+   * Reads the set and sends what it lacks after a loss of data. Other work goes on in between: there may be hundreds of thousands.
    *
    * @throws (rejects) when the store cannot be read
    */

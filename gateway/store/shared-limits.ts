@@ -10,8 +10,8 @@ const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded
 const ALLOWED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 
 /**
- * The limit table in force, counted by the shared store. Rows with `onStoreFailure: local` are counted here along with it, so
- * that this gateway does not start from zero when it has to go on by itself.
+ * The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too: this gateway must not start from zero
+ * when the store goes away.
  */
 export class SharedLimits {
   readonly #local: Pick<Limiter, 'find' | 'take' | 'close'>
@@ -27,7 +27,7 @@ export class SharedLimits {
     return this.#local.find(path, method)
   }
 
-  /** Counts one hit of `key` at all gateways together, if the row allows it. Known at once while the store is away. */
+  /** Counts one hit of `key` at all gateways together. Known at once while the store is away. */
   ask(policy: LimitPolicy, key: string): PendingTake {
     const { row } = policy
     const pending = new PendingTake(policy)

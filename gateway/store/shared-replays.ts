@@ -25,14 +25,13 @@ interface SharedReplaysOptions {
   readonly id: string
 }
 
-/** Messages whose entry may have to be taken back; beyond them a refused message stays taken until it expires. */
+/** Beyond these, a refused message stays taken until it expires. */
 const MAX_UNSURE = 10_000
 /** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 200
 /** Apart by a second each. A command of a connection that is gone may still be carried out after those of the next one. */
 const TAKEN_BACK_TIMES = 3
 
-/** Attempts of one message that are remembered. */
 const MAX_ATTEMPTS = 8
 
 /** Takes an entry back, if it is ours. KEYS: entry. ARGV: its possible values. */
@@ -44,9 +43,8 @@ end
 return 0
 `
 
-/** Commands without a reply: the message was refused, so it must not stay taken. */
+/** Commands without a reply: their message was refused and must not stay taken. */
 interface Unsure {
-  /** One for each attempt; any of them may be in the store. */
   readonly values: string[]
   timesLeft: number
 }
@@ -60,7 +58,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   #count = 0
   /** Messages accepted since then may not be in the store. Undefined: all are. */
   #lackingSinceMs: number | undefined
-  /** What is still to be written back; undefined while nothing is. */
+  /** Undefined: nothing is being written back. */
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
   constructor(options: SharedReplaysOptions) {
@@ -68,14 +66,11 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     this.#onStoreFailure = options.onStoreFailure
   }
 
-  /** What is done while the store is away from now on. */
   change(onStoreFailure: SharedReplaysOptions['onStoreFailure']): void {
     this.#onStoreFailure = onStoreFailure
   }
 
-  /**
-   * See ReplayMemory.take. `away`: the store is away, and the message is refused.
-   */
+  /** See ReplayMemory.take. `away`: the store is away, and the message is refused. */
   take(key: string, sender: string): Promise<ReplayFault | undefined> {
     const { breaker, keys, space, lifetimeMs, id } = this.#options
     const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
@@ -137,10 +132,8 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   }
 
   /**
-   * Writes the messages that this gateway has accepted since then, and remembers, into a store that may lack them: one that has lost
-   * its data, or was away. Some at a time.
-   *
-   * @param sinceMs on the clock of the memory
+   * Writes the accepted messages back, some at a time, into a store that was away or lost its data. @param sinceMs on the clock of
+   * the memory
    */
   writeBack(sinceMs: number): void {
     this.#lackingSinceMs = Math.min(sinceMs, this.#lackingSinceMs ?? sinceMs)
@@ -149,10 +142,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     if (!isWriting) void this.#writeSome()
   }
 
-  /**
-   * Takes back what refused messages may have left in the store, and writes back what it may lack, some at a time. To be called once a
-   * second.
-   */
+  /** To be called once a second: takes back what refused messages left, writes back what the store lacks. */
   maintainStore(): void {
     if (this.#lackingSinceMs !== undefined && this.#unwritten === undefined)
       this.writeBack(this.#lackingSinceMs)
@@ -183,8 +173,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     const replies = await Promise.all(
       lacking.map((key) => {
         const { promise, resolve: done } = Promise.withResolvers<StoreReply | undefined>()
-        // In the place of what a refused attempt left, here or at another gateway: that is taken back. For the whole time, because
-        // another may have accepted it later.
+        // Replaces what a refused attempt left. For the whole time: another gateway may have accepted it later.
         breaker.send({ args: ['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key, done })
         return promise
       }),

@@ -14,10 +14,7 @@ interface SharedStoreObserver extends BreakerObserver {
 
 const AGREE_AGAIN_MS = 200
 
-/**
- * The store that gateways share, as one gateway has it: what else is shared is built on these parts. To be imported by
- * `import()` when a store is set: the client behind it takes 170 ms and 30 MB to load.
- */
+/** The parts of the shared store. To be imported by `import()` when a store is set: its client takes 170 ms and 30 MB to load. */
 export class SharedStore {
   readonly connection: StoreConnection
   readonly breaker: StoreBreaker
@@ -64,10 +61,7 @@ export class SharedStore {
   }
 
   /**
-   * Looks whether the store responds and still has its data. To be called once a second, so that both are noticed without a
-   * request too.
-   *
-   * @param onLost called when the data was lost while the connection stayed
+   * To be called once a second: looks whether the store responds and has its data. @param onLost the data was lost while connected
    */
   look(onLost: () => void): void {
     const key = this.#markKey
@@ -89,8 +83,8 @@ export class SharedStore {
   }
 
   /**
-   * Takes over the key that is in the store, or leaves our own there. At each connection, because a store that lost its data
-   * lost the key too, and the next gateway to start would make another. The mark beside it is a new one after each loss.
+   * Takes over the key of the store, or leaves ours there, at each connection: a store that lost its data lost the key. The mark beside it
+   * is new after each loss.
    */
   #agree(agreement: number): void {
     const { connection, keys } = this

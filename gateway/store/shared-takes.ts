@@ -22,9 +22,8 @@ interface SharedTakesOptions {
 const MAX_BATCH = 128
 
 /**
- * Takes from limits that several gateways share. The takes of one turn of the event loop go out together, as one command:
- * a command for each would cost a promise here and the start of a script in the store. While a command is under way, the
- * next ones gather until its reply, which costs each side fewer reads and writes.
+ * Takes from shared limits. The takes of one turn of the event loop, and those that come while a command is under way, are one command:
+ * fewer promises, scripts, reads and writes.
  */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
@@ -36,8 +35,8 @@ export class SharedTakes {
   }
 
   /**
-   * Counts one hit of `key` if `row` allows it, at all gateways together; a refused hit is not counted. `done` is called
-   * once, before this returns when the store is known to be away.
+   * Counts one hit of `key` at all gateways together. `done` is called once, before this returns when the store is known to be
+   * away.
    */
   take(row: SharedRow, key: string, done: TakeDone): void {
     const { breaker, counts, keys, isCluster, timers } = this.#options
@@ -91,7 +90,6 @@ class TakeBatch implements StoreCall {
   readonly #rules: string[] = []
   readonly #dones: TakeDone[] = []
 
-  /** @param onOver called once, before those who wait are told */
   constructor(breaker: StoreBreaker, counts: StoreCounts, onOver: () => void) {
     this.#breaker = breaker
     this.#counts = counts
@@ -153,7 +151,7 @@ class TakeBatch implements StoreCall {
   }
 }
 
-/** A limit that all gateways of the store count together. Immutable. */
+/** A limit that all gateways count together. Immutable. */
 export interface SharedRow {
   /** The same at all gateways and after each edit that keeps the counts; holds no NUL. */
   readonly identity: string
@@ -162,9 +160,8 @@ export interface SharedRow {
 }
 
 /**
- * What a row of the limit table counts in. Its counts are those of its path and methods, so an edit of limit, window or name
- * keeps them. Unlike the limiter in memory, a store cannot know that a row with another path and the same name is the
- * old one: gateways that started in between must count in the same place.
+ * Counts belong to path and methods, so an edit of limit, window or name keeps them. A store cannot match a renamed path by name:
+ * gateways that started in between must count in the same place.
  */
 export function sharedRowOf({ path, methods, limit, windowMs }: LimitRow): SharedRow {
   const sorted = methods === undefined ? null : [...methods].sort()

@@ -3,7 +3,7 @@ import type { StoreConnection } from './connection/store-connection.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import { countRoundTrip, type StoreCounts } from './store-counts.ts'
 
-/** Time, as what needs it takes it: tests have their own. */
+/** Time, which tests replace. */
 export interface StoreTimers {
   /** Milliseconds that never go back. */
   nowMs(): number
@@ -25,18 +25,14 @@ export const REAL_TIMERS: StoreTimers = {
   random: () => Math.random(),
 }
 
-/** A command for the store, and who waits for its reply. */
+/** A command and its caller. */
 export interface StoreCall {
   readonly args: readonly string[]
   /** A key of the command, by which a cluster finds the server. */
   readonly key: string
   /** Whether `done` can read the reply; otherwise the store counts as away. Default: every reply. */
   fits?(reply: StoreReply): boolean
-  /**
-   * Called once. Must not throw.
-   *
-   * @param reply undefined: the store is away; it may have carried the command out all the same
-   */
+  /** Called once. Must not throw. @param reply undefined: the store is away; it may have carried the command out */
   done(reply: StoreReply | undefined): void
   /** Called instead of `done` when the server does not know the script; without it that is a failure like others. */
   scriptMissing?(): void
@@ -78,9 +74,8 @@ const SETTLED_MS = 10_000
 const GIVE_UP_MS = 500
 
 /**
- * Sends commands, and gives up on the store when one has no reply after 25 ms or fails: then all that wait are told that
- * it is away, and so are all later ones, at once, until a probe has a reply in time. There is one timer for all commands.
- * It begins open: the first probe closes it.
+ * Gives up on the store when a command has no reply after 25 ms or fails: all callers are told that it is away, later ones at once, until
+ * a probe has a reply in time. One timer serves all commands. It begins open: the first probe closes it.
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
@@ -94,7 +89,6 @@ export class StoreBreaker {
   #probeEveryMs = FIRST_PROBE_MS
   #probeInFlight = false
   #deadlineArmed = false
-  /** Takes back the next step of probing. */
   #cancelProbe: () => void = () => undefined
   #cancelDeadline: () => void = () => undefined
   #isClosed = false
@@ -109,12 +103,10 @@ export class StoreBreaker {
     })
   }
 
-  /** Whether the store is away. */
   get isOpen(): boolean {
     return this.#isOpen
   }
 
-  /** Whether the store has responded since the start. */
   get wasReached(): boolean {
     return this.#wasReached
   }
@@ -139,12 +131,12 @@ export class StoreBreaker {
     )
   }
 
-  /** Waits for replies so long from now on; a command that has been sent may still get the time of before. */
+  /** Counts for later commands; sent ones may still get the time of before. */
   changeDeadline(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs
   }
 
-  /** Ends it: whatever waits is told that the store is away. */
+  /** Tells all callers that the store is away. */
   close(): void {
     this.#isClosed = true
     this.#cancelProbe()

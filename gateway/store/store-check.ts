@@ -4,7 +4,6 @@ import type { StoreSettings } from '../config/rules/store-address.ts'
 import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './connection/store-link.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
-/** What is said of a store before a gateway uses it. */
 interface StoreFindings {
   /** A line for each server that was asked. */
   readonly good: readonly string[]
@@ -18,8 +17,7 @@ const KEPT_MS = '60000'
 const FINGERPRINT_MS = '86400000'
 
 /**
- * Connects to the store, runs each command that a gateway needs on keys of its own, and looks whether the servers could forget
- * what they are told. Never rejects.
+ * Connects, runs each command of a gateway on keys of its own, and looks whether servers could forget. Never rejects.
  *
  * @param maskKey compared with that of gateways checked within a day; undefined: no row masks anything
  */
@@ -69,7 +67,6 @@ async function withLink(
   }
 }
 
-/** Version, eviction and persistence of one server. */
 async function look(
   send: Send,
   name: string,

@@ -1,20 +1,17 @@
 /** Upper bounds of the latency buckets, in milliseconds; one more bucket holds what took longer. */
 export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
 
-/** What the shared store has been used for since the start: plain numbers that metrics read. */
+/** Uses of the store since the start, for metrics. */
 export interface StoreCounts {
   /** Commands with a reply in time. */
   roundTrips: number
   roundTripMs: number
   /** Round trips by latency: not cumulative, one bucket more than `LATENCY_BOUNDS_MS`. */
   readonly latency: number[]
-  /** Takes that the store decided. */
   takes: number
-  /** Takes that nobody decided, because the store was away. */
+  /** Takes while the store was away. */
   undecidedTakes: number
-  /** How often the script had to be sent, because the server did not know it. */
   scriptReloads: number
-  /** How often the breaker opened. */
   outages: number
 }
 

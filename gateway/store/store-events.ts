@@ -2,14 +2,13 @@ import type { StoreConnection } from './connection/store-connection.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import type { StoreKeys } from './store-keys.ts'
 
-/** What one gateway tells the others. `ended`: a session has ended. `failed`: a bad credential was presented. */
+/** `ended`: a session has ended. `failed`: a bad credential was presented. */
 export type EventKind = 'ended' | 'failed'
 
 interface StoreEventsOptions {
   /** A connection of its own: its commands block. */
   readonly connection: StoreConnection
   readonly keys: StoreKeys
-  /** Id of this gateway, whose own events are not passed on. */
   readonly id: string
   /** Reads what the stream cannot tell, each time before it is followed. */
   readonly beforeFollowing: () => Promise<void>
@@ -31,7 +30,7 @@ export function streamKey(keys: StoreKeys): string {
   return keys.common('{events}')
 }
 
-/** Follows the events of the other gateways; each is known within a round trip. Ends with its connection. */
+/** Follows the events of other gateways. Ends with its connection. */
 export class StoreEvents {
   readonly #options: StoreEventsOptions
   #isCurrent = false
@@ -56,7 +55,6 @@ export class StoreEvents {
     return this.#wasComplete
   }
 
-  /** Begins anew, as after a loss of the connection. */
   restart(): void {
     this.#isCurrent = false
     this.#options.connection.reset()
@@ -139,7 +137,6 @@ export class StoreEvents {
   }
 }
 
-/** Events were trimmed before they were read. */
 class EventsGone extends Error {}
 
 interface StreamEntry {
@@ -148,7 +145,6 @@ interface StreamEntry {
   readonly fields: readonly string[]
 }
 
-/** Whether one id of a stream, `<milliseconds>-<number>`, is later than another. */
 function isAfter(id: string, other: string): boolean {
   const [ms = 0, n = 0] = id.split('-').map(Number)
   const [otherMs = 0, otherN = 0] = other.split('-').map(Number)

@@ -7,8 +7,7 @@ const MAX_REMEMBERED = 20_000
 const HASH_CHARACTERS = 22
 
 /**
- * The keys of the shared store. What is counted, sessions and ids stand in the store as keyed hashes only, so that whoever
- * reads it learns no name and cannot test guesses.
+ * The keys of the store. Callers, sessions and ids are keyed hashes: a reader of the store learns no name and cannot test guesses.
  */
 export class StoreKeys {
   readonly #prefix: string
@@ -25,7 +24,6 @@ export class StoreKeys {
     return this.#hashKey
   }
 
-  /** Uses another key from now on. */
   rekey(hashKey: string): void {
     if (hashKey === this.#hashKey) return
     this.#hashKey = hashKey
@@ -33,10 +31,8 @@ export class StoreKeys {
   }
 
   /**
-   * The key of `name` within `space`, such as the identity of a limit row: `<prefix>:{<hash>}`. The whole hash is the tag,
-   * so that a cluster spreads keys evenly.
-   *
-   * @param space holds no NUL
+   * `<prefix>:{<hash>}`: the hash is the tag, so that a cluster spreads keys. @param space such as the identity of a limit; holds
+   * no NUL
    */
   keyOf(space: string, name: string): string {
     const text = `${space}\0${name}`
@@ -47,7 +43,7 @@ export class StoreKeys {
     return key
   }
 
-  /** The same for a name that comes once, such as the id of a message: it must not displace those that come again. */
+  /** For a name that comes once, such as the id of a message: it is not remembered. */
   keyOfOnce(space: string, name: string): string {
     return `${this.#prefix}:{${this.hashOf(`${space}\0${name}`)}}`
   }
@@ -58,7 +54,6 @@ export class StoreKeys {
     return digest.slice(0, HASH_CHARACTERS)
   }
 
-  /** A key of the whole group of gateways. */
   common(name: string): string {
     return `${this.#prefix}:${name}`
   }

@@ -32,7 +32,6 @@ interface StoreMemberOptions {
 /** By which two clocks may differ, and a command may be late. */
 const SLACK_MS = 1000
 
-/** One gateway among all that share a store. */
 export class StoreMember {
   readonly sessions: SessionGroup
   /** Tells the other gateways of bad credentials; while the store is away, nothing is told. */
@@ -103,12 +102,11 @@ export class StoreMember {
     }
   }
 
-  /** Whether all that the store knows was known here once since the start: only then is the gateway ready. */
+  /** True once all that the store knows was known here: only then is the gateway ready. */
   get isComplete(): boolean {
     return this.#store.wasReached && this.#events.wasComplete
   }
 
-  /** Puts an edit in force, at once while the store is away too. */
   change(onStoreFailure: Settings['onStoreFailure']): void {
     this.#onStoreFailure = onStoreFailure
     this.#store.breaker.changeDeadline(onStoreFailure.deadlineMs)

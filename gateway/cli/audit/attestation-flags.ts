@@ -63,11 +63,7 @@ export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undef
   return trustedWitnesses(list, Number(flags.quorum ?? list.length))
 }
 
-/**
- * What others stand for, as the flags name it.
- *
- * @param directory of the log. @throws UsageFault; Error when a file cannot be read
- */
+/** The checkpoints that others attest. @param directory of the log @throws UsageFault; Error when a file cannot be read */
 export function openKept(
   directory: string,
   flags: Given['flags'],

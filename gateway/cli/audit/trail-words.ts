@@ -3,7 +3,6 @@ import { EvidenceFault } from '../../evidence/verify/trusted-key.ts'
 import { printable } from '../../terminal/printable.ts'
 import { CommandFault, complain, type Flags, type Given, UsageFault } from '../command.ts'
 
-/** What the audit commands read without FILE. */
 function defaultFile(): string {
   return process.env.GATEWAY_AUDIT_FILE ?? 'data/audit.ndjson'
 }
@@ -36,9 +35,8 @@ export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> 
 }
 
 /**
- * Runs what reads evidence. What cannot be read, or breaks this program, is no evidence against anybody: exit code 2.
- *
- * @throws UsageFault; CommandFault for what speaks against the evidence
+ * Runs what reads evidence. What cannot be read is no evidence against anybody: exit code 2. @throws UsageFault; CommandFault for what
+ * speaks against the evidence
  */
 export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   try {
@@ -58,7 +56,6 @@ export class Progress {
   #shownMs = 0
   #isShown = false
 
-  /** @param verb what the command does: `reading` */
   constructor(verb: string) {
     this.#verb = verb
   }

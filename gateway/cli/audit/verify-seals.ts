@@ -152,7 +152,6 @@ function refuseBesideProof(words: readonly string[], flags: Given['flags']): voi
   if (words.length > 0) throw new UsageFault(`--proof takes the place of ${words.join(' ')}`)
 }
 
-/** Far above the proofs of one request. */
 const PROOFS_MAX_BYTES = 64 * 1024 * 1024
 
 async function standardInput(): Promise<Buffer> {

@@ -92,10 +92,10 @@ const TIMEOUT_MS = 5_000
 const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 
 /**
- * Finds out what gateway.json must say of an identity provider: from its discovery document (OpenID Connect Discovery 1.0, else
- * RFC 8414), and without it from the form of its issuer.
+ * What gateway.json must say of an identity provider, by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or by the
+ * form of its issuer.
  *
- * @throws UsageFault when it is no issuer, CommandFault when its document is that of another or names no usable keys
+ * @throws UsageFault when it is no issuer, CommandFault when its document is of another or cannot be used
  */
 export async function discoverIssuer(
   issuer: string,

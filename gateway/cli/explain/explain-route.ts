@@ -88,7 +88,6 @@ function issuersOf({ issuer, audience, issuers }: Settings): string {
     .join(', ')
 }
 
-/** What of the request the row changes. */
 function sentOf(sending: SendingPolicy | undefined, path: string): Cells {
   if (sending === undefined) return []
   const { rewrite, isRaw, host, namesTarget, allowed, removed, added } = sending

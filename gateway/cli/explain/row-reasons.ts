@@ -51,7 +51,6 @@ function covers(row: Row, path: string, folded: boolean): boolean {
   return (folded ? table.findFolded(path) : table.find(path)) !== undefined
 }
 
-/** `GET HEAD POST`, or `every method`. */
 export function methodsOf({ methods }: Row): string {
   return methods === undefined ? 'every method' : [...methods].join(' ')
 }
@@ -91,7 +90,6 @@ export function whyNot<R extends Row>(
   return { near, others }
 }
 
-/** Names with what is said of each; those of which nothing is said are left out. */
 export type Cells = readonly (readonly [name: string, text: string | false | undefined])[]
 
 export function aligned(cells: Cells): string {

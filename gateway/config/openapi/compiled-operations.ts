@@ -31,7 +31,6 @@ export interface RequestContent {
   readonly fits: Fits | undefined
 }
 
-/** What a request of one operation must have. */
 export interface RequestRules {
   readonly parameters: readonly RequestParameter[]
   readonly bodyRequired: boolean
@@ -49,7 +48,6 @@ export interface OperationPlace {
 
 const require = createRequire(import.meta.url)
 const IGNORED_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'authorization'])
-/** Ranges of types that JSON is in. */
 const JSON_RANGES: ReadonlySet<string> = new Set(['*/*', 'application/*'])
 export const JSON_TYPE = /^application\/(?:json|[a-z0-9.!#$&^_-]+\+json)$/
 
@@ -63,13 +61,9 @@ export class Unusable extends Error {
   }
 }
 
-/**
- * What requests of each operation must have. An operation is compiled when it is first asked for: all together would keep
- * requests waiting when a document is put in force.
- */
+/** The rules of each operation, compiled when first asked for: all together would keep requests waiting at a reload. */
 export class OperationRules {
   readonly #compiler: Compiler
-  /** The compiler for operations that skip patterns. */
   readonly #skipping: Compiler | undefined
   readonly #places: ReadonlyMap<string, OperationPlace>
   readonly #compiled = new Map<string, RequestRules>()
@@ -124,7 +118,6 @@ class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
   readonly patterns: DocumentPatterns
-  /** Values are tried as well, which takes time. */
   triesSchemas = false
 
   constructor(document: object, skipsPatterns: boolean) {
@@ -244,7 +237,6 @@ class Compiler {
     return this.#followed({ value: at(this.#document, pointer), pointer }).pointer
   }
 
-  /** The types that a schema names, in its branches too. */
   #typesOf(pointer: string, depth = 0): ReadonlySet<string> {
     if (depth > 8 || at(this.#document, pointer) === undefined) return new Set()
     const found = this.#followed({ value: at(this.#document, pointer), pointer })
@@ -300,10 +292,9 @@ function typeNameOf(value: unknown): string {
   return Number.isInteger(value) ? 'integer' : typeof value
 }
 
-/** How the texts of a parameter are read. */
 export type ParameterForm = 'single' | 'repeated' | 'commas' | 'json' | 'unread'
 
-/** Whether it is an object of which only the members are in the query: `?R=1&G=2`, `?filter[a]=1`. */
+/** An object whose members are in the query: `?R=1&G=2`, `?filter[a]=1`. */
 function isSpread(
   { in: place, style = 'form', explode, content }: Readonly<Record<string, unknown>>,
   types: ReadonlySet<string>,
@@ -312,7 +303,6 @@ function isSpread(
   return style === 'deepObject' || (style === 'form' && explode !== false)
 }
 
-/** @param types that its schema names */
 function formOf(
   { in: place, style, explode }: Readonly<Record<string, unknown>>,
   types: ReadonlySet<string>,

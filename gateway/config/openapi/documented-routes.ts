@@ -10,7 +10,6 @@ import { type OperationPlace, OperationRules, Unusable } from './compiled-operat
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
 import { laidOver, type OperationRow, type UnfitKey } from './operation-rows.ts'
 
-/** The keys of a row that decide which operations it covers. */
 type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
 
 /** A row that an operation stands for, with the keys laid over it. */
@@ -23,18 +22,14 @@ interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> 
   readonly laidAt: Readonly<Record<string, number>>
 }
 
-/** Operations whose requests are validated, by method. */
 type ValidatedOperations = Readonly<Record<string, OperationPlace>>
 
 export interface DocumentedRoutes {
   readonly openapi: OpenApiSettings | undefined
-  /** The operations that no row of the file covers. */
   readonly rows: readonly DocumentedRow[]
   /** What requests of a row are validated by: of the file's rows in their order, then of `rows`. */
   readonly operations: readonly (ValidatedOperations | undefined)[]
-  /** The document's faults. */
   readonly faults: readonly Fault[]
-  /** Keys in `openapi.rows` that do not fit their operations. */
   readonly unfit: readonly UnfitKey[]
 }
 
@@ -124,7 +119,6 @@ export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'pa
   return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
 }
 
-/** Equal for operations that an upstream may take for one. */
 function requestOf(path: string, method: string): string {
   return `${method} ${foldedPattern(path)}`
 }
@@ -171,7 +165,6 @@ function compiled(
   }
 }
 
-/** Every operation that requests are validated by. */
 export function placesOf(operations: Iterable<ValidatedOperations | undefined>): OperationPlace[] {
   return [...operations].flatMap((one) => (one === undefined ? [] : Object.values(one)))
 }

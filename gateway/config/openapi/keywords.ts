@@ -61,10 +61,8 @@ function sortedKeys(_key: string, value: unknown): unknown {
 }
 
 /**
- * Whether a number is a multiple of another as both are written in decimal: 19.99 is one of 0.01, though neither has an exact
- * binary fraction. Exact for numbers of up to 15 digits.
- *
- * @throws TooComplex
+ * Compares decimals: 19.99 is a multiple of 0.01, though neither is an exact binary fraction. Exact up to 15 digits. @throws
+ * TooComplex
  */
 function isMultiple(value: number, divisor: number): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(divisor)) return value % divisor === 0
@@ -75,7 +73,6 @@ function isMultiple(value: number, divisor: number): boolean {
   return scaled(one, exponent) % scaled(other, exponent) === 0n
 }
 
-/** The shortest decimal that stands for this number. */
 function decimalOf(value: number): Decimal {
   const [whole = '', fraction = '', power = '0'] =
     /^(-?\d+)(?:\.(\d+))?(?:e(.+))?$/.exec(String(value))?.slice(1) ?? []
@@ -90,14 +87,12 @@ function matches(pattern: RegExp): (text: string) => boolean {
   return (text) => pattern.test(text)
 }
 
-/** RFC 3339 full-date. */
 function isDate(text: string): boolean {
   if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return false
   const date = new Date(`${text}T00:00:00Z`)
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(text)
 }
 
-/** RFC 3339 date-time. */
 function isDateTime(text: string): boolean {
   const [, date = '', hour, second] =
     /^(\d{4}-\d{2}-\d{2})[Tt]([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(?:\.\d{1,9})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/.exec(

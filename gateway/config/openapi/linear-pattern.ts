@@ -4,10 +4,8 @@ import { MAX_SIZE } from './pattern-parts.ts'
 import { type Conjunct, OtherDialect, readPattern, Unsupported } from './read-pattern.ts'
 import { takeSteps } from './schema-fits.ts'
 
-/** One way to match a text. */
 interface Engine {
   readonly test: (text: string) => boolean
-  /** The most that it takes. */
   readonly stepsFor: (letters: number) => number
 }
 
@@ -173,15 +171,12 @@ function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number
 /** `toString` is a key of compiled schemas. */
 type Pattern = Pick<LinearPattern, 'test' | 'toString'>
 
-/** What the states of all patterns may take. */
 const MAX_BYTES = 32 * 1024 * 1024
 
-/** The patterns of a document, each made once. */
 export class DocumentPatterns {
   readonly #known = new Map<string, Pattern>()
   readonly #room: StateRoom = { bytes: MAX_BYTES }
   readonly #skips: boolean
-  /** Why patterns say nothing. */
   readonly skipped = new Set<string>()
 
   /** @param skips whether a pattern that cannot be matched in bounded time says nothing; otherwise it throws */

@@ -5,7 +5,6 @@ import { childPointer } from './references.ts'
 export interface Misfit {
   /** A JSON pointer within the value. */
   readonly pointer: string
-  /** Without the value itself. */
   readonly reason: string
 }
 
@@ -13,7 +12,6 @@ export interface Misfit {
 interface Failure {
   readonly error: ErrorObject
   readonly branches: readonly Failure[]
-  /** Where its branches begin in the list of errors. */
   readonly begin: number
 }
 

@@ -13,10 +13,8 @@ import { readYaml } from './read-yaml.ts'
 import { childPointer, followed, type Located } from './references.ts'
 import { type OperationSecurity, readSecurity } from './request-security.ts'
 
-/** `openapi` of gateway.json, with its defaults. */
 export type OpenApiFile = Declared<typeof OPENAPI>
 
-/** One method of one path. */
 export interface ApiOperation {
   /** With the base path; a template where the document has one. */
   readonly path: string
@@ -24,13 +22,10 @@ export interface ApiOperation {
   /** What stands behind "#" in its path, which is in no request: several operations may stand for one. */
   readonly fragment: string | undefined
   readonly auth: readonly RouteAuth[]
-  /** Sets of which one must be held whole. */
   readonly scopes: readonly (readonly string[])[]
-  /** Where it stands in the document. */
   readonly pointer: string
 }
 
-/** What a document says. Plain data. */
 export interface ApiDescription {
   /** The document, its schemas as JSON Schema 2020-12. */
   readonly document: object
@@ -64,7 +59,6 @@ export function openApiFile(file: string, text: string): JsonFile<Written> {
   return new JsonFile<Written>(file, text, anyObject, isYaml ? { read: readYaml } : {})
 }
 
-/** Reads an OpenAPI document of version 3.0, 3.1 or 3.2. */
 export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDescription> {
   const { file } = options
   const json = openApiFile(file, text)
@@ -92,7 +86,6 @@ interface Finding {
   readonly reason: string
 }
 
-/** Reads the operations of one document and collects what is wrong with them. */
 class Reading {
   readonly faults: Finding[] = []
   readonly #options: OpenApiFile
@@ -175,7 +168,6 @@ function joined(base: string, path: string): string {
   return (base.endsWith('/') ? base.slice(0, -1) : base) + path
 }
 
-/** Operations of a path item, those in `additionalOperations` included. */
 function writtenOperations({ value, pointer }: Located) {
   const item = Object(value)
   const inCapitals = METHODS.filter((key) => item[key] !== undefined)

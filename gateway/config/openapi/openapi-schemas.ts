@@ -30,10 +30,7 @@ const APPLYING = [
   'unevaluatedItems',
 ])
 
-/**
- * A keyword of our own: each time such a schema is applied is counted. Alternatives that each apply themselves again double
- * the work at each level of a value, as those of a language of filters: sixty levels would take for ever.
- */
+/** Counts each application of such a schema: alternatives that apply themselves again double the work at each level of a value. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
 /** Values are compared one by one, and so few are no work. */
@@ -53,8 +50,8 @@ interface Schema {
 }
 
 /**
- * A document with its schemas as JSON Schema 2020-12, for requests: `nullable` and the exclusive bounds of OpenAPI 3.0 are
- * written as that has them, no property is required that only responses have (`readOnly`), and examples are left out.
+ * The document with its schemas as JSON Schema 2020-12, for requests: `nullable` and exclusive bounds of OpenAPI 3.0 are translated,
+ * properties that only responses have (`readOnly`) are not required, examples are left out.
  */
 export function asJsonSchemas(document: object): object {
   return converted(document, document, false) as object
@@ -123,7 +120,6 @@ function addReadOnlyNames(document: object, schema: unknown, names: Set<string>,
   if ($ref !== undefined) addReadOnlyNames(document, targetOf(document, schema), names, depth + 1)
 }
 
-/** The schema that it refers to. */
 function targetOf(document: object, schema: unknown): unknown {
   const found = followed(document, { value: schema, pointer: '' })
   return typeof found === 'string' ? undefined : found.value

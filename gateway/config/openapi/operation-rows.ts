@@ -4,11 +4,9 @@ import { methodSet, methodsMeet } from '../rules/method-rules.ts'
 import type { operationRows } from '../rules/row-rules.ts'
 import type { ApiOperation } from './openapi-document.ts'
 
-/** A row of `openapi.rows`. */
 export type OperationRow = ReturnType<typeof operationRows>[number]
 
 type Keys = Partial<Omit<OperationRow, 'path' | 'methods'>>
-/** A part of a row that fits no operation. */
 export interface UnfitKey {
   /** Its place in `openapi.rows`: `[2].path`. */
   readonly at: string
@@ -17,7 +15,6 @@ export interface UnfitKey {
 
 type Operation = Pick<ApiOperation, 'path' | 'method'>
 
-/** The rows laid over the operations of a description. */
 export function laidOver(
   rows: readonly OperationRow[],
   operations: readonly Operation[],

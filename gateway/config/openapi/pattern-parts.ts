@@ -5,21 +5,16 @@ interface Cost {
   readonly ways: number
 }
 
-/** A pattern, or a part of one. */
 export interface Part {
   /** As RE2 writes it. */
   readonly re2: string
   /** As ECMA-262 writes it with the flag `v`. */
   readonly ecma: string
-  /** Letters with all repetitions written out. */
   readonly size: number
   /** How often its most repeated letter is written; at most 1,000 for RE2. */
   readonly copies: number
-  /** It takes at least one letter of the text. */
   readonly takes: boolean
-  /** It can match at the start of the text only. */
   readonly anchored: boolean
-  /** It repeats something without end. */
   readonly endless: boolean
   /** Why RE2 cannot take it. */
   readonly beyond?: string | undefined
@@ -27,7 +22,6 @@ export interface Part {
   readonly cost: (letters: number) => Cost
 }
 
-/** A set of letters as it stands between brackets. */
 export interface Letters {
   readonly re2: string
   readonly ecma: string
@@ -44,7 +38,6 @@ const SPACE =
 const NO_SPACE =
   '\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}' +
   '\\x{2060}-\\x{2fff}\\x{3001}-\\x{fefe}\\x{ff00}-\\x{10ffff}'
-/** By their escapes. */
 export const CLASSES: Readonly<Record<string, Letters>> = {
   d: same('\\d'),
   D: same('\\D'),
@@ -58,7 +51,6 @@ export function grouped(inside: Part): Part {
   return { ...inside, re2: `(?:${inside.re2})`, ecma: `(?:${inside.ecma})` }
 }
 
-/** A letter, or one of some. */
 export function one(letter: number | Letters): Part {
   const { re2, ecma } = lettersOf(letter)
   return typeof letter === 'number' ? taken(re2, ecma) : taken(`[${re2}]`, `[${ecma}]`)

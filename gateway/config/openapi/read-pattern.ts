@@ -24,7 +24,6 @@ export class OtherDialect extends Unsupported {}
 const DIALECT = /\(\?(?:[>#(|&PR'\d]|[a-z^-]+[:)])|[*+?}]\+|\\[AGKQZz]/
 /** Slashes around a pattern with anchors: where they stand for themselves it would match nothing. */
 const IN_SLASHES = /^\/(\^.*\$)\/([giu]*)$/s
-/** POSIX classes of letters, as ranges. */
 const POSIX: Readonly<Record<string, string>> = {
   alpha: 'AZaz',
   digit: '09',
@@ -40,12 +39,7 @@ const POSIX: Readonly<Record<string, string>> = {
   graph: '!~',
   print: ' ~',
 }
-/**
- * Patterns of OpenAPI are often written without regard to the rules that `u` brings.
- *
- * @returns whether it is one by them
- * @throws SyntaxError @throws OtherDialect
- */
+/** @returns false for a pattern without regard to the rules of `u`, as many are @throws SyntaxError @throws OtherDialect */
 function assertPattern(source: string): boolean {
   const withoutFlags = source.replaceAll(/\\.|\(\?i\)/gs, (found) => (found === '(?i)' ? '' : found))
   try {
@@ -93,16 +87,11 @@ const POSIX_CLASS = /\[:(alpha|digit|alnum|upper|lower|space|blank|punct|xdigit|
 const GROUP = /\?(?:i?:|<?[=!]|<[^>=!]+>)|(?!\?)/y
 
 /**
- * Reads a pattern as ECMA-262 has it with the flag `u`. Escapes that only patterns without the flag may have (`\-`, `\'`) and
- * braces that repeat nothing are letters, and a letter is a code point. Look-aheads behind `^` and look-behinds before `$` become
- * conjuncts of their own.
+ * Reads a pattern as ECMA-262 has it with the flag `u`. Escapes such as `\-` and braces that repeat nothing are letters; a letter is a
+ * code point. Look-aheads behind `^` and look-behinds before `$` become conjuncts of their own. Of other dialects it takes what has an
+ * exact equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, slashes around `^…$`.
  *
- * Of other dialects it takes what has an exact equivalent: `\A`, `\z`, `\Z` at the end, `[[:alpha:]]`, `(?i)`, `(?P<name>…)`, and
- * slashes around `^…$`.
- *
- * @throws SyntaxError when it is no pattern
- * @throws OtherDialect
- * @throws Unsupported when it has what is known to no engine
+ * @throws SyntaxError when it is no pattern @throws OtherDialect @throws Unsupported when no engine knows it
  */
 export function readPattern(source: string): readonly Conjunct[] {
   const [, inside, flags = ''] = IN_SLASHES.exec(source) ?? []
@@ -240,7 +229,6 @@ class Reader {
     return joinedLetters([lettersOf(lower.charCodeAt(0)), lettersOf(upper.charCodeAt(0))])
   }
 
-  /** @param ends first and last letter */
   #rangeInCases(ends: string): Letters {
     const [first, last] = Array.from(ends, (letter) => letter.codePointAt(0) as number) as [number, number]
     const all = [range(first, last)]
@@ -262,7 +250,6 @@ class Reader {
     return this.#has('b') ? 8 : this.#escaped()
   }
 
-  /** What stands behind a backslash. */
   #escaped(): number | Letters {
     const property = this.#match(PROPERTY)
     if (property !== undefined) {
@@ -311,7 +298,6 @@ class Reader {
   }
 }
 
-/** A part, or what it looks at. */
 interface Term extends Part {
   readonly around?: undefined | { readonly inside: Part; readonly isAhead: boolean; readonly holds: boolean }
 }

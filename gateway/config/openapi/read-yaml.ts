@@ -4,13 +4,12 @@ import { childPath } from '../json/json-path.ts'
 import { type JsonSyntaxFault, MAX_DEPTH, MAX_VALUES, type ScannedJson } from '../json/json-scan.ts'
 
 const require = createRequire(import.meta.url)
-/** Loaded when it is needed, because an import would cost time at start even where no document is YAML. */
+/** Loaded when needed: an import would cost time at start. */
 const yaml = () => require('yaml') as typeof import('yaml')
 
 /**
- * Reads YAML 1.2 (core schema) as the JSON that it stands for. An alias is a copy of what it names and counts as one, so that
- * few lines cannot stand for more than the bounds of JSON files. What JSON cannot say is a fault: several documents, tags,
- * keys that are lists, numbers without an end.
+ * Reads YAML 1.2 (core schema) as JSON. An alias counts as a copy of what it names: few lines cannot exceed the bounds of JSON files.
+ * Several documents, tags, keys that are lists and numbers without an end are faults.
  */
 export function readYaml(text: string): ScannedJson | JsonSyntaxFault {
   try {
@@ -35,7 +34,6 @@ class Unreadable extends Error {
   }
 }
 
-/** The value of one document, and where its parts stand. */
 class Reading {
   readonly #offsets = new Map<string, number>()
   readonly #repeated: { path: string; first: number }[] = []

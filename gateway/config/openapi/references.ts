@@ -20,11 +20,7 @@ export function at(document: unknown, pointer: string): unknown {
   return value
 }
 
-/**
- * Follows `$ref`, within the document only: nothing is fetched and no other file is read.
- *
- * @returns what it leads to, or a sentence about what is wrong with it
- */
+/** Follows `$ref` within the document; nothing is fetched. @returns the target, or a sentence about what is wrong with it */
 export function followed(document: unknown, { value, pointer }: Located): Located | string {
   let found: Located = { value, pointer }
   for (let hops = 0; hops < MAX_HOPS; hops++) {

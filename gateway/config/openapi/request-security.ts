@@ -1,13 +1,11 @@
 import type { RouteAuth } from '../settings.ts'
 
-/** Who may call an operation. */
 export interface OperationSecurity {
   readonly auth: readonly RouteAuth[]
   /** Sets of which one must be held whole. */
   readonly scopes: readonly (readonly string[])[]
 }
 
-/** What one entry of `security` asks for. */
 interface Alternative {
   readonly kind: RouteAuth
   readonly scopes: ReadonlySet<string>
@@ -16,15 +14,10 @@ interface Alternative {
 interface SecurityRules {
   /** `components.securitySchemes`. */
   readonly schemes: Readonly<Record<string, unknown>>
-  /** What the operator has said of some of them. */
   readonly mapped: Readonly<Record<string, RouteAuth>>
 }
 
-/**
- * Reads `security` of an operation: a list of which one entry is enough.
- *
- * @returns a sentence when the gateway cannot ask for just that
- */
+/** One entry of the list is enough. @returns a sentence when the gateway cannot ask for just that */
 export function readSecurity(security: unknown, rules: SecurityRules): OperationSecurity | string {
   if (!Array.isArray(security)) return 'must be a list of security requirements'
   if (security.length === 0) return { auth: ['none'], scopes: [] }
@@ -54,7 +47,6 @@ function leastSets(alternatives: readonly Alternative[]): readonly ReadonlySet<s
   )
 }
 
-/** Equal for the same sets in any order. */
 function nameOf(sets: readonly ReadonlySet<string>[]): string {
   return sets
     .map((set) => [...set].sort().join(' '))

@@ -48,7 +48,6 @@ export function fitsBy(validate: ValidateFunction): Fits {
         return { pointer: '', reason: 'is too complex to be checked' }
       throw error
     } finally {
-      // They hold the value.
       validate.errors = null
     }
   }

@@ -16,59 +16,53 @@ import {
 } from './journal-records.ts'
 
 /**
- * What to do with a hit of a durable row that cannot be written. `unready`: do not count it, refuse the request.
- * `degraded`: count it in memory and write it later; after a crash more than the limit may be allowed.
+ * What becomes of a hit of a durable row that cannot be written. `unready`: its request is refused. `degraded`: it is counted in memory
+ * and written later; a crash may let more than the limit through.
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
-/** After a failed write the next attempt waits this long: one attempt can cost milliseconds on a full disk. */
+/** One attempt can cost milliseconds on a full disk. */
 const RETRY_MS = 250
 
 export interface JournalOptions {
   readonly directory: string
   readonly reports: JournalReports
-  /** `degraded` when left out. */
   readonly onFailure?: OnJournalFailure
-  /** In place of fs.writeSync. */
   readonly write?: Write
 }
 
-/** Reports of the journal. None of them stops the gateway. */
 export interface JournalReports {
-  /** At load: lines, or a file, that could not be used. */
+  /** Lines, or a file, could not be used at load. */
   ignored(what: Ignored): void
-  /** Something could not be written or removed. Hits wait in memory and are tried again with the next one. */
+  /** Something could not be written or removed. Hits wait in memory until the next attempt. */
   failed(error: Error): void
-  /** Files were removed under the gateway; they are made again with every current count. */
+  /** Files were removed under the gateway; they are made again with all counts. */
   removed?(directory: string): void
 }
 
-/** Rows with windows from here on are journalled hit by hit. */
+/** Rows with such windows are journalled hit by hit. */
 const DURABLE_WINDOW_MS = 3_600_000
-/** A segment is closed after an hour, or when it is this large. */
 const SEGMENT_MS = 3_600_000
 const SEGMENT_BYTES = 16 * 1024 * 1024
-/** When a new segment cannot be opened, the old one is used on and the next attempt waits this long. */
+/** The old segment is used when no new one can be opened. */
 const REOPEN_MS = 10_000
 
-/** Receives stored counts: first the rows, then their hits, for each key oldest first. */
+/** First the rows, then their hits, for each key oldest first. */
 interface RestoreTarget {
   rows(records: readonly RowRecord[]): void
   hit(hit: Hit): void
 }
 
-/** Whether the hits of a row are journalled one by one: windows of an hour and more. */
 export function isDurable(record: RowRecord): boolean {
   return record.windowMs >= DURABLE_WINDOW_MS
 }
 
 /**
- * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended before the take that
- * counted them returns, to files called segments: `hits-<start>.ndjson`. A segment is never rewritten, and is removed when no
- * window needs a hit of it. Hits under shorter windows are in one `snapshot.ndjson`, written by `close`.
+ * Counts on disk, in a directory of its own. Hits under windows of an hour and more are appended, before the take that counted
+ * them returns, to segments `hits-<start>.ndjson`; a segment is never rewritten, and removed when no window needs a hit of it. Hits
+ * under shorter windows are in `snapshot.ndjson`, which `close` writes.
  *
- * A wall clock that was wrong for one start erases nothing: a segment is removed only when a window has also passed since the
- * newest hit of earlier runs, while a gateway ran.
+ * A wrong wall clock erases nothing: a segment is removed only when a window has also passed since the newest hit of earlier runs.
  */
 export class Journal {
   readonly #directory: string
@@ -85,9 +79,9 @@ export class Journal {
   #reopenAtMs = Number.NEGATIVE_INFINITY
   #failures = 0
   #conservativeClock = new ConservativeClock(0)
-  /** Hits of the snapshot that have expired by the clock of this run, but not by the times in the snapshot. */
+  /** Hits of the snapshot that have expired only by the clock of this run. */
   #doubted: Hit[] = []
-  /** Files were removed, so that all counts have to be written again. */
+  /** Files were removed: all counts must be written again. */
   #isIncomplete = false
 
   /** Makes the directory if missing. @throws Error when it cannot be made or locked, or another gateway has locked it */
@@ -102,7 +96,6 @@ export class Journal {
     this.#log = new AppendLog({ write, retryMs: RETRY_MS, onFault: (error) => this.#fail(error) })
   }
 
-  /** Whether every hit is written, and the next one can be. */
   get isWritable(): boolean {
     return this.#log.isWritable && !this.#isIncomplete
   }
@@ -111,24 +104,22 @@ export class Journal {
     return this.#failures
   }
 
-  /** Bytes that a crash would lose now, because they could not be written yet. */
+  /** Not written yet: a crash would lose them. */
   get waitingBytes(): number {
     return this.#log.waitingBytes
   }
 
-  /** Hits that are in memory only, because too many others were waiting. */
+  /** Hits that are in memory only, because too many waited. */
   get lostHits(): number {
     return this.#log.lostLines
   }
 
-  /** An id that occurs nowhere in the journal. */
   newId(): number {
     return this.#nextId++
   }
 
   /**
-   * Reads the counts of earlier runs; to be called once, before anything is written. A hit with a future time (the clock was
-   * set back meanwhile) is taken as of `nowMs`, the latest that it can have been.
+   * Reads the counts of earlier runs, before anything is written. A hit with a future time is taken as of `nowMs`: the clock was set back.
    *
    * @throws NewerFormatError
    */
@@ -151,7 +142,7 @@ export class Journal {
         return restore(hit)
       })
       if (ignored !== undefined) this.#reports.ignored(ignored)
-      // An unreadable file may be readable at the next start, so it is not removed either.
+      // An unreadable file is kept: the next start may read it.
       if (ignored?.reason === undefined) this.#segments.push(segment)
     }
     if (!existsSync(this.#snapshot)) return
@@ -165,7 +156,7 @@ export class Journal {
     this.#doubted = this.#conservativeClock.doubted(kept, rows, nowMs)
   }
 
-  /** Records the table in force from now on, and removes files that it no longer needs. */
+  /** Records the table in force and removes files that it does not need. */
   putTable(rows: readonly RowRecord[], nowMs: number): void {
     this.#rows = rows
     if (!this.#rotateWhenDue(nowMs)) this.#log.put(tableLine(rows), nowMs)
@@ -173,7 +164,7 @@ export class Journal {
     this.#discard(nowMs)
   }
 
-  /** Stores one hit of a durable row, allowed now. @returns false when it could not be written and must not count */
+  /** Stores one hit of a durable row. @returns false when it could not be written and must not count */
   append(hit: Hit): boolean {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
     if (this.#onFailure === 'degraded') this.#log.put(hitLine(hit), hit.atMs)
@@ -183,9 +174,8 @@ export class Journal {
   }
 
   /**
-   * Once a second: begins a new segment when it is due, retries failed writes, and makes removed files again.
-   *
-   * @param durable every current hit of durable rows
+   * To be called once a second: begins a due segment, retries failed writes, makes removed files again. @param durable all hits of
+   * durable rows
    */
   maintain(nowMs: number, durable: () => Iterable<Hit>): void {
     this.#attempt(() => this.#lookForFiles())
@@ -195,7 +185,7 @@ export class Journal {
     this.#log.maintain(nowMs)
   }
 
-  /** @throws Error of the system when they cannot be looked at: they may be there all the same */
+  /** @throws Error when they cannot be looked at; they may be there */
   #lookForFiles(): void {
     const { descriptor } = this.#log
     if (this.#isIncomplete || descriptor === undefined) return
@@ -227,7 +217,7 @@ export class Journal {
     for (const { file } of before) rmSync(file, { force: true })
   }
 
-  /** Stores the hits of a row that got a new id; to be called before that id is declared. */
+  /** Stores the hits of a row under its new id, before that is declared. */
   appendAll(id: number, hits: Iterable<Hit>, nowMs: number): void {
     for (const lines of batches(hits)) {
       this.#rotateWhenDue(nowMs)
@@ -236,7 +226,7 @@ export class Journal {
     }
   }
 
-  /** Writes the snapshot of `hits` and releases the directory. Nothing may be appended afterwards. */
+  /** Writes the snapshot and releases the directory. Nothing may be appended afterwards. */
   close(hits: Iterable<Hit>, nowMs: number): void {
     const doubted = this.#conservativeClock.doubted(this.#doubted, this.#rows, nowMs)
     this.#attempt(() => replaceFile(this.#snapshot, snapshotOf([...doubted, ...hits])))
@@ -253,7 +243,7 @@ export class Journal {
     this.#rotateAtMs = Number.NEGATIVE_INFINITY
   }
 
-  /** @returns whether a new segment was due and could be opened */
+  /** @returns false when none was due, or it could not be opened */
   #rotateWhenDue(nowMs: number): boolean {
     const due = nowMs >= this.#rotateAtMs || this.#log.sizeBytes >= SEGMENT_BYTES
     if (!due || nowMs < this.#reopenAtMs) return false
@@ -274,7 +264,6 @@ export class Journal {
     return true
   }
 
-  /** Removes the closed segments that no window of the table needs. */
   #discard(nowMs: number): void {
     const windows = new Map(this.#rows.map((row) => [row.id, row.windowMs]))
     const current = this.#segments.at(-1)
@@ -313,7 +302,7 @@ function* snapshotOf(hits: Iterable<Hit>): Iterable<string> {
   yield* batches(hits)
 }
 
-/** The table that was in force last; empty when none can be read. */
+/** Empty when none can be read. */
 function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
   for (const segment of segments.toReversed()) {
     const rows = lastTable(segment.file)
@@ -323,19 +312,17 @@ function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
 }
 
 /**
- * Bounds the current time by the newest hit of earlier runs plus the time since the start, so that a wall clock that is
- * ahead does not cause anything to be deleted.
+ * Bounds the current time by the newest hit of earlier runs plus the time since the start: a wall clock that is ahead deletes
+ * nothing.
  */
 class ConservativeClock {
   readonly #startMs: number
-  /** Time of the newest hit that was found. */
   #foundMs = Number.NEGATIVE_INFINITY
 
   constructor(startMs: number) {
     this.#startMs = startMs
   }
 
-  /** A hit of an earlier run. */
   found(atMs: number): void {
     if (atMs > this.#foundMs) this.#foundMs = atMs
   }
@@ -346,7 +333,7 @@ class ConservativeClock {
     return Math.min(nowMs, this.#foundMs + (nowMs - this.#startMs))
   }
 
-  /** The hits that have expired at `nowMs`, but perhaps only because the clock is ahead. */
+  /** Hits that have expired at `nowMs`, but perhaps only because the clock is ahead. */
   doubted(hits: readonly Hit[], rows: readonly RowRecord[], nowMs: number): Hit[] {
     const windows = new Map(rows.map((row) => [row.id, row.windowMs]))
     return hits.filter(({ id, atMs }) => {
@@ -356,27 +343,27 @@ class ConservativeClock {
   }
 }
 
-/** One append-only file of the journal, and what is known of it without reading it again. */
+/** One append-only file of the journal. */
 class Segment {
   readonly file: string
   readonly startMs: number
-  /** Time of the newest hit of each row's counters, by their id. */
+  /** The newest hit by the id of its row. */
   readonly #newestMs: Map<number, number>
 
-  /** `from` is a segment whose last hits may end up in this one. */
+  /** @param from a segment whose last hits may end up in this one */
   constructor(directory: string, startMs: number, from?: Segment) {
     this.file = join(directory, `hits-${startMs}.ndjson`)
     this.startMs = startMs
     this.#newestMs = new Map(from === undefined ? [] : from.#newestMs)
   }
 
-  /** The segment holds, or is about to hold, a hit of these counters. */
+  /** To be called for each hit that the segment holds or will hold. */
   note(id: number, atMs: number): void {
     const newestMs = this.#newestMs.get(id)
     if (newestMs === undefined || newestMs < atMs) this.#newestMs.set(id, atMs)
   }
 
-  /** Whether any window may still count a hit of it; `windows` are the windows by id, in milliseconds. */
+  /** @param windows milliseconds by id */
   isNeeded(windows: ReadonlyMap<number, number>, nowMs: number): boolean {
     for (const [id, newestMs] of this.#newestMs) {
       const windowMs = windows.get(id)
@@ -386,7 +373,7 @@ class Segment {
   }
 }
 
-/** The segments in a directory, oldest first. Throws when it cannot be read. */
+/** The segments in a directory, oldest first. @throws Error when it cannot be read */
 function segmentsIn(directory: string): Segment[] {
   const starts = readdirSync(directory).flatMap((name) => {
     const start = /^hits-(\d{1,15})\.ndjson$/.exec(name)?.[1]

@@ -2,7 +2,7 @@ import { PathTable, rowForMethod } from '../../edge/rules/path-table.ts'
 import type { Take } from '../windows/window.ts'
 import type { LimitRow } from './limit-row.ts'
 
-/** A row, with the values derived from it at load. */
+/** A row with what is derived from it. */
 export interface LimitPolicy {
   readonly path: string
   readonly methods: ReadonlySet<string> | undefined
@@ -25,26 +25,25 @@ export class LimitTable {
     this.#policies = new PathTable(policies)
   }
 
-  /** The limit for a path and method; letter case and a closing slash make no difference. */
+  /** Letter case and a closing slash make no difference. */
   find(path: string, method: string): LimitPolicy | undefined {
     const entry = this.#policies.findFolded(path)
     return entry === undefined ? undefined : rowForMethod(entry, method)
   }
 }
 
-/** Quoted names, computed once per row. */
 const quotedNames = new WeakMap<LimitRow, string>()
 
 /**
- * The `RateLimit-Policy` field of a row: `"login";q=5;w=60` (draft-ietf-httpapi-ratelimit-headers-11 section 3).
+ * `"login";q=5;w=60` (draft-ietf-httpapi-ratelimit-headers-11 section 3).
  *
- * @throws TypeError for a name that a Structured Field String cannot hold, so call it once at load
+ * @throws TypeError for a name that a Structured Field String cannot hold
  */
 export function rateLimitPolicy(row: LimitRow): string {
   return `${quotedName(row)};q=${row.limit};w=${Math.ceil(row.windowMs / 1000)}`
 }
 
-/** The `RateLimit` field after a take: `"login";r=4;t=60` (same draft, section 4). @throws like rateLimitPolicy */
+/** `"login";r=4;t=60` (same draft, section 4). @throws like rateLimitPolicy */
 export function rateLimit(row: LimitRow, take: Take): string {
   return `${quotedName(row)};r=${take.remaining};t=${take.resetSeconds}`
 }

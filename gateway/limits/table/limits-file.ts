@@ -18,7 +18,7 @@ const NAME = new RegExp(schema.properties.limits.items.properties.name.pattern, 
 
 const checkSchema = schemaCheck(schema)
 
-/** Parses config/limits.json: the rows in the order of the file. @param file its name, for the faults */
+/** The rows in the order of the file. */
 export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
   const json = new JsonFile<WrittenLimits>(file, text, checkSchema)
   const rows = json.value?.limits
@@ -45,7 +45,6 @@ function limitRow(row: WrittenRow): LimitRow {
   }
 }
 
-/** The name that the operator chose, else the last literal segment of the path. */
 function nameOf({ name, path }: WrittenRow): string {
   if (name !== undefined) return name
   const last = path.split('/').findLast((segment) => segment !== '' && segment !== '*')
@@ -60,7 +59,7 @@ function checkWindows(json: JsonFile<WrittenLimits>, rows: readonly WrittenRow[]
   }
 }
 
-/** Names must be unique: they identify rows in the RateLimit fields and in metrics. */
+/** Names identify rows in RateLimit fields and metrics. */
 function checkNames(
   json: JsonFile<WrittenLimits>,
   rows: readonly WrittenRow[],

@@ -1,8 +1,8 @@
 import type { LimitRow } from './limit-row.ts'
 
-/** A row as its counters and the journal have it: plain JSON. */
+/** A row in the journal. */
 export interface RowRecord {
-  /** Identifies the row's counters in the journal; never used twice. */
+  /** Never used twice. */
   readonly id: number
   readonly name: string
   readonly path: string
@@ -10,7 +10,7 @@ export interface RowRecord {
   readonly methods: readonly string[] | null
   readonly limit: number
   readonly windowMs: number
-  /** Hits at or before this epoch time in milliseconds do not count; null means all count. */
+  /** Hits at or before this epoch time do not count; null: all count. */
   readonly horizonMs: number | null
 }
 
@@ -20,10 +20,7 @@ export function recordOf(row: LimitRow, id: number): RowRecord {
   return { id, name, path, methods, limit, windowMs, horizonMs: null }
 }
 
-/**
- * The record after an edit to `row` at `nowMs`. Hits that had expired before the edit never count again: otherwise a
- * longer window would count those that happen to be still in memory.
- */
+/** The record after an edit. Hits that had expired before it never count again under a longer window. */
 export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): RowRecord {
   const next = recordOf(row, record.id)
   if (row.windowMs === record.windowMs) return { ...next, horizonMs: record.horizonMs }
@@ -33,10 +30,7 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
   }
 }
 
-/**
- * The old row whose counts each row of a new table keeps: the one with the same path and methods, else the one with the
- * same name. No old row is matched twice.
- */
+/** Finds the old row whose counts each new row keeps: that with its path and methods, else that with its name; none twice. */
 export function matchRows<T extends RowRecord>(
   olds: readonly T[],
   rows: readonly LimitRow[],

@@ -12,21 +12,20 @@ import {
   type WindowRule,
 } from './window.ts'
 
-/** Keys of all rows together: at about 250 bytes for a key with few hits, 250 MB. */
+/** Of all rows together: 250 MB at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
-/** Keys checked for idleness by each take. A take adds at most one key, so two keep ahead of any flood. */
+/** Keys checked by each take: it adds at most one key. */
 const SWEEP = 2
-/** Keys checked for idleness before a new key is refused for lack of memory: of its own row, and of another. */
+/** Keys checked before a new key is refused: of its row, and of another. */
 const SWEEP_FOR_ROOM = 64
-/** Rows looked at for one that holds keys of the common half. */
+/** Rows searched for one with keys of the common half. */
 const ROWS_FOR_ROOM = 64
 
-/** A row, as the budget sees it. */
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
 /**
- * How many keys may be counted. Half of the budget is reserved in equal shares for the rows, the other half is common:
- * a flood of addresses on one row leaves the other rows their shares.
+ * Bounds the keys in memory. Half of the budget is reserved in equal shares for the rows, half is common: a flood of addresses on one
+ * row leaves the others their shares.
  */
 export class KeyBudget {
   readonly #max: number
@@ -34,14 +33,12 @@ export class KeyBudget {
   #common = 0
   #used = 0
   #rows: readonly KeyHolder[] = []
-  /** Number of the row that was looked at last for room. */
   #turn = 0
 
   constructor(max: number = MAX_KEYS) {
     this.#max = max
   }
 
-  /** Divides the budget among the rows. */
   divide(rows: readonly KeyHolder[]): void {
     this.#rows = rows
     this.#turn = 0
@@ -50,7 +47,7 @@ export class KeyBudget {
     this.#used = rows.reduce((used, { size }) => used + Math.max(0, size - this.#share), 0)
   }
 
-  /** Takes one key from the budget for a row of `size` keys. @returns false when none is left */
+  /** @param size keys of the row that asks @returns false when none is left */
   claim(size: number): boolean {
     if (size < this.#share) return true
     if (this.#used >= this.#common) return false
@@ -58,7 +55,7 @@ export class KeyBudget {
     return true
   }
 
-  /** Has the next row with keys of the common half drop idle ones: by itself a row drops them only when it is called. */
+  /** Drops idle keys of the next row with keys of the common half: a row without takes drops none itself. */
   makeRoom(nowMs: number): void {
     for (let i = 0; i < Math.min(this.#rows.length, ROWS_FOR_ROOM); i++) {
       this.#turn = (this.#turn + 1) % this.#rows.length
@@ -69,13 +66,12 @@ export class KeyBudget {
     }
   }
 
-  /** Gives one key of a row of `size` keys back. */
   release(size: number): void {
     if (size > this.#share) this.#used--
   }
 }
 
-/** The windows of one row of the limit table, by key. */
+/** The windows of one limit row, by key. */
 export class Counters {
   readonly #windows = new Map<string, Window>()
   readonly #budget: KeyBudget
@@ -95,13 +91,13 @@ export class Counters {
     return this.#record
   }
 
-  /** Puts an edited row in force; each window is converted at its next take. */
+  /** Each window is converted at its next take. */
   edit(record: RowRecord): void {
     this.#record = record
     this.#rule = windowRuleOf(record)
   }
 
-  /** Puts another limit in force outside the table. Hits that have expired never count again. */
+  /** Changes a limit outside the table. Hits that have expired never count again. */
   limitTo(limit: number, windowMs: number, nowMs: number): void {
     const { record } = this
     if (limit === record.limit && windowMs === record.windowMs) return
@@ -110,17 +106,17 @@ export class Counters {
     this.edit({ ...record, limit, windowMs, horizonMs })
   }
 
-  /** Keys in memory, including idle ones that the sweep has not reached yet. */
+  /** Includes idle keys. */
   get size(): number {
     return this.#windows.size
   }
 
-  /** The keys in memory, in the order in which they came. Stays valid while keys come and go. */
+  /** Stays valid while keys come and go. */
   keys(): MapIterator<string> {
     return this.#windows.keys()
   }
 
-  /** How many hits of `key` count at `nowMs`. Changes nothing. */
+  /** Hits of `key` that count at `nowMs`. */
   countOf(key: string, nowMs: number): number {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
@@ -130,8 +126,8 @@ export class Counters {
   }
 
   /**
-   * Counts one hit of `key` if the limit allows it. When the budget is used up, a new key is refused: dropping a counted
-   * key for it would let a flood of keys erase all counts.
+   * Counts one hit of `key` if the limit allows it. Without memory a new key is refused: to drop a counted one would let a flood
+   * erase counts.
    */
   take(key: string, nowMs: number): Take {
     this.dropIdle(SWEEP, nowMs)
@@ -149,12 +145,12 @@ export class Counters {
     return window.take(nowMs, this.#rule)
   }
 
-  /** Undoes the last take of `key`, which must have been allowed. */
+  /** Undoes the last allowed take of `key`. */
   giveBack(key: string): void {
     this.#windows.get(key)?.giveBack()
   }
 
-  /** Counts hits of an earlier run, whatever the budget. To be called oldest first. */
+  /** Counts hits of an earlier run, oldest first, whatever the budget. */
   restore(key: string, entry: Entry, nowMs: number): void {
     if (isExpired(entry[0], nowMs, this.#rule)) return
     let window = this.#windows.get(key)
@@ -169,7 +165,7 @@ export class Counters {
     window.add(entry, this.#rule)
   }
 
-  /** Every hit that counts at `nowMs`; for each key oldest first. */
+  /** For each key oldest first. */
   *entries(nowMs: number): Iterable<readonly [key: string, entry: Entry]> {
     for (const [key, window] of this.#windows) {
       for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]
@@ -177,8 +173,8 @@ export class Counters {
   }
 
   /**
-   * Converts a window between log and slices after its limit was edited. Slices with as many hits as the limit stay
-   * slices: they refuse everything anyway, and as a log they could take any amount of memory.
+   * Converts a window between log and slices. Slices with as many hits as the limit stay: they refuse everything, and a log could take any
+   * amount of memory.
    */
   #convert(key: string, window: Window, nowMs: number): Window {
     const held = window.hitsAt(nowMs, this.#rule)
@@ -195,7 +191,7 @@ export class Counters {
     return this.#budget.claim(this.#windows.size)
   }
 
-  /** Drops the idle ones among the next few keys, in rotation. Another copy may still have them: they count nothing. */
+  /** Drops idle keys among the next few, in rotation. */
   dropIdle(keys: number, nowMs: number): void {
     for (let i = 0; i < keys; i++) {
       const next = this.#cursor.next()
@@ -222,7 +218,7 @@ function windowRuleOf(record: RowRecord): WindowRule {
   return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY }
 }
 
-/** Counters of one sliding window outside the limit table. They are not kept on disk. */
+/** Counters outside the limit table, which are not kept on disk. */
 export function countersOutsideTable(limit: number, windowMs: number): Counters {
   const budget = new KeyBudget()
   const record = { id: 0, name: '', path: '*', methods: null, limit, windowMs, horizonMs: null }

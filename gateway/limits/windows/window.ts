@@ -1,83 +1,77 @@
-/** The result of asking a limit for one hit. */
+/** The answer to one hit. */
 export interface Take {
   readonly allowed: boolean
-  /** Hits that would still be let through now; 0 on refusal. */
+  /** Hits that are left now; 0 on refusal. */
   readonly remaining: number
-  /**
-   * Whole seconds, rounded up, at least 1. When allowed: until the oldest counted hit expires. When refused: until a
-   * retry is allowed, if nothing else is counted for the key before.
-   */
+  /** Whole seconds, at least 1: until the oldest hit expires, or on refusal until a retry is allowed. */
   readonly resetSeconds: number
-  /** The hit could not be written to the journal: it was not counted, and its request must be refused. */
+  /** The hit could not be written and was not counted: its request must be refused. */
   readonly unrecorded?: true
-  /** The shared store is away and the row allows every request meanwhile: nothing was counted. */
+  /** Nothing was counted: the store is away, and the row allows every request. */
   readonly uncounted?: true
 }
 
-/** The limit that all windows of a row share. Immutable; an edit of the row makes a new one. */
+/** The limit of a row. Immutable. */
 export interface WindowRule {
   readonly limit: number
   readonly windowMs: number
-  /** Hits at or before this epoch time never count: they had expired before the row was edited. */
+  /** Hits at or before this epoch time never count. */
   readonly horizonMs: number
 }
 
 /**
- * The hits of one key. Times are epoch milliseconds with fractions and are given in ascending order. The window is
- * half open: at `nowMs` a hit of exactly `nowMs - windowMs` no longer counts.
+ * The hits of one key; times are epoch milliseconds in ascending order. At `nowMs` a hit of exactly `nowMs - windowMs` no longer
+ * counts.
  */
 export interface Window {
-  /** True when hits are counted in slices, false when each is kept by itself. */
+  /** True: in slices; false: hit by hit. */
   readonly sliced: boolean
-  /** Counts a hit if the rule allows it; a refused hit is not counted. */
+  /** A refused hit is not counted. */
   take(nowMs: number, rule: WindowRule): Take
-  /** Counts hits that were allowed earlier or elsewhere, even above the limit. */
+  /** Counts hits even above the limit. */
   add(hits: Entry, rule: WindowRule): void
   /** Removes the newest hit. */
   giveBack(): void
   hitsAt(nowMs: number, rule: WindowRule): number
-  /** The same, without dropping the expired hits: for who only looks. */
+  /** Drops nothing: for readers. */
   countAt(nowMs: number, rule: WindowRule): number
-  /** Whether every hit has expired, so that the window can be dropped. */
   isIdle(nowMs: number, rule: WindowRule): boolean
-  /** All hits, oldest first, including expired ones: for a copy under another rule or in another run. */
+  /** Oldest first, expired ones too. */
   entries(): Iterable<Entry>
 }
 
-/** Some hits with one time: for a slice the time of its newest hit. */
+/** For a slice the time of its newest hit. */
 export type Entry = readonly [atMs: number, count: number]
 
-/** Limits up to this are counted exactly, hit by hit; larger ones in slices. */
+/** Larger limits are counted in slices. */
 export const MAX_LOGGED = 1_000
-/** Slices per window. */
 const SLICES = 100
 
 export function isSliced(limit: number): boolean {
   return limit > MAX_LOGGED
 }
 
-/** An empty window, of the kind that the rule's limit needs. */
 export function openWindow(rule: WindowRule): Window {
   return isSliced(rule.limit) ? new SliceWindow() : new LogWindow()
 }
 
-/** Whether a hit at `atMs` no longer counts. Subtracts, because adding would round. */
+/** Subtracts, because adding would round. */
 export function isExpired(atMs: number, nowMs: number, rule: WindowRule): boolean {
   return nowMs - atMs >= rule.windowMs || atMs <= rule.horizonMs
 }
 
-/** Seconds until the hit at `atMs` expires, rounded up; without a hit, the whole window. */
+/** @param atMs undefined: the whole window */
 function secondsUntilExpired(atMs: number | undefined, nowMs: number, rule: WindowRule): number {
   const leftMs = atMs === undefined ? rule.windowMs : rule.windowMs - (nowMs - atMs)
   return Math.max(1, Math.ceil(leftMs / 1000))
 }
 
-/** The result for a key that there is no memory for: after a whole window, all that is counted now has expired. */
+/** After a whole window all that is counted now has expired. */
 export function refusedForCapacity(rule: WindowRule): Take {
   return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
 
-/** Exact: keeps the time of every hit, in a ring buffer that grows and shrinks. */
+/** Keeps the time of every hit in a ring buffer that grows and shrinks. */
 export class LogWindow implements Window {
   #ring: number[] = []
   #head = 0
@@ -90,7 +84,7 @@ export class LogWindow implements Window {
   take(nowMs: number, rule: WindowRule): Take {
     this.#expire(nowMs, rule)
     if (this.#count >= rule.limit) {
-      // After the limit was lowered more hits may count than it allows: all but limit - 1 have to expire.
+      // More hits than the limit may count after it was lowered: all but limit - 1 must expire.
       const blocking = this.#at(this.#count - rule.limit)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
@@ -116,7 +110,7 @@ export class LogWindow implements Window {
   }
 
   countAt(nowMs: number, rule: WindowRule): number {
-    // The ring is sorted: half by half to the oldest hit that counts.
+    // A binary search for the oldest hit that counts.
     let expired = 0
     let end = this.#count
     while (expired < end) {
@@ -136,7 +130,6 @@ export class LogWindow implements Window {
     for (let i = 0; i < this.#count; i++) yield [this.#at(i) ?? 0, 1]
   }
 
-  /** The time of the nth oldest hit. */
   #at(n: number): number | undefined {
     if (n >= this.#count) return undefined
     const index = this.#head + n
@@ -158,7 +151,7 @@ export class LogWindow implements Window {
       this.#count = 1
       return
     }
-    // The ring stays sorted even if the clock or the journal is not.
+    // Keeps the ring sorted.
     const at = Math.max(atMs, this.#at(this.#count - 1) ?? atMs)
     if (this.#count === capacity) this.#resize(Math.min(capacity * 2, Math.max(limit, capacity + 1)))
     const index = this.#head + this.#count
@@ -175,11 +168,11 @@ export class LogWindow implements Window {
 }
 
 /**
- * Hits in the same hundredth of the window expire together, with the newest of them. So a hit may count up to one
- * hundredth of the window too long, never too short. Memory is bounded by the number of slices.
+ * Hits in one hundredth of the window expire together, with the newest: up to a hundredth of the window late, never early. Memory does
+ * not grow with the limit.
  */
 export class SliceWindow implements Window {
-  /** Per slice, oldest first: the time of its newest hit; `#counts` has the number of its hits. */
+  /** The newest hit of each slice, oldest first. */
   readonly #newestMs: number[] = []
   readonly #counts: number[] = []
   #total = 0
@@ -261,7 +254,7 @@ export class SliceWindow implements Window {
     }
   }
 
-  /** The time of the slice that must expire before fewer than `limit` hits count. */
+  /** The slice that must expire before fewer than `limit` hits count. */
   #blocking(limit: number): number | undefined {
     let left = this.#total
     for (const [i, newestMs] of this.#newestMs.entries()) {

@@ -1,11 +1,10 @@
 import { Decoder } from '@redis/client/dist/lib/RESP/decoder.js'
 
-/** A page of the ended sessions or of the events takes a quarter of a MB. */
+/** A page of ended sessions or events takes a quarter of a MB. */
 const MAX_REPLY_BYTES = 4 * 1024 * 1024
 /** The client makes room for all values that a list announces. */
 const MAX_REPLY_VALUES = 100_000
 const LENGTH = /^[$*](-1|\d{1,9})\r$/
-/** The longest line that says a length; a longer one is refused. */
 const MAX_LENGTH_CHARS = 16
 const CR = 13
 const LF = 10
@@ -14,18 +13,17 @@ const LIST = 42
 const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCodeAt(0)))
 
 /**
- * Follows the replies of one connection (RESP 2), and throws where one is too large. It ends lines and texts exactly where the client's
- * decoder does, which looks neither at the byte behind CR nor at those behind a text.
+ * Follows the replies of one connection (RESP 2). It ends lines and texts where the decoder of the client does, which ignores the byte
+ * behind CR and those behind a text.
  */
 export class ReplyBounds {
-  /** Bytes and values of the reply that is being read. */
+  /** Of the reply that is being read. */
   #bytes = 0
   #values = 0
-  /** Values of the reply that are still to come. */
   #open = 0
-  /** Bytes of a text that are still to come, with the line break behind it. */
+  /** Bytes of a text to come, its line break included. */
   #textBytes = 0
-  /** The first byte of the line that is being read, undefined between lines, and its beginning where it says a length. */
+  /** The first byte of the line that is being read; undefined between lines. */
   #type: number | undefined
   #line = ''
   #isAfterCr = false
@@ -47,7 +45,6 @@ export class ReplyBounds {
     }
   }
 
-  /** @returns where it ends in this chunk */
   #readLine(chunk: Buffer, from: number): number {
     this.#type ??= chunk[from]
     let to = from
@@ -88,8 +85,8 @@ function tooLarge(bound: string): RangeError {
 }
 
 /**
- * Bounds the replies of every client of the process. The library keeps what a server sends until a reply is whole, however much it is,
- * and has no setting for it; whatever its decoder throws ends the connection.
+ * Bounds the replies of every client of the process: the library has no setting for it. What its decoder throws ends the
+ * connection.
  */
 export function boundReplies(): void {
   const { write, reset } = Decoder.prototype

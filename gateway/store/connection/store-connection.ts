@@ -10,33 +10,29 @@ import {
 } from './store-link.ts'
 
 /**
- * A connection to the shared store that renews itself. Commands go out in order, those of one turn of the event loop in
- * one write. A blocking command blocks all after it: whoever waits for a stream opens a connection of their own.
+ * A connection to the store that renews itself. Commands go out in order, those of one turn of the event loop in one write. A blocking
+ * command blocks all after it, so a stream needs a connection of its own.
  */
 export interface StoreConnection {
-  /** Whether keys are spread over several servers: then all keys of a command must have the same hash tag. */
+  /** True: all keys of a command must have the same hash tag. */
   readonly isCluster: boolean
   readonly isReady: boolean
   /**
-   * Sends a command. Nothing is queued while there is no connection.
+   * Sends a command; nothing is queued while there is no connection.
    *
-   * @param args the command and its arguments; they must not change afterwards
-   * @param key a key of the command, by which a cluster finds the server; undefined: any server
-   * @throws (rejects) an error of the server or of the connection; the command may have been carried out all the same
+   * @param args must not change afterwards @param key by which a cluster finds the server; undefined: any server
+   * @throws (rejects) an error of the server or connection; the command may have been carried out
    */
   send(args: readonly string[], key?: string): Promise<StoreReply>
-  /**
-   * Calls `listener` after each connection, the first one too, now if there is one. Scripts, subscriptions and even data
-   * may be lost by then, because the server may be another one.
-   */
+  /** Calls `listener` now if connected, and after each connection: scripts, subscriptions and data may be lost by then. */
   onReady(listener: () => void): void
-  /** Drops the connection and makes a new one, for a server that does not respond. */
+  /** Replaces the connection to a server that does not respond. */
   reset(): void
   /** What is in flight rejects. */
   close(): void
 }
 
-/** Connects in the background; `onReady` says when. @param onFault receives each failure to connect, and each loss of a connection */
+/** Connects in the background. @param onFault gets each failure to connect and each loss */
 export function openStoreConnection(
   settings: StoreSettings,
   { onFault }: { readonly onFault?: (cause: string) => void } = {},

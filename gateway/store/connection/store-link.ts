@@ -2,13 +2,13 @@ import { createClient, createCluster } from '@redis/client'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
 import { boundReplies } from './reply-bounds.ts'
 
-/** What a server replies: RESP without errors, which reject. Errors of the server are `ErrorReply` of `@redis/client`. */
+/** RESP without errors, which reject with `ErrorReply` of `@redis/client`. */
 export type StoreReply = string | number | boolean | null | readonly StoreReply[]
 
-/** One connection to a store, or the connections to all servers of a cluster, until it breaks. */
+/** One connection, or those to all servers of a cluster, until it breaks. */
 export interface StoreLink {
   send(args: readonly string[], key: string | undefined): Promise<StoreReply>
-  /** Resolves with the cause when the link is of no more use. Never rejects. */
+  /** Resolves with the cause. Never rejects. */
   readonly ended: Promise<Error>
   destroy(cause: Error): void
 }
@@ -32,10 +32,8 @@ export function dialServer(settings: StoreSettings, address: Address): Promise<S
 }
 
 /**
- * Asks the Sentinels in turn where the master is and connects to it. There is no subscription to their news: a master
- * that is replaced drops its clients or does not respond, and either way this is called again.
- *
- * @throws (rejects) when no Sentinel names a master that says it is one
+ * Asks the Sentinels in turn for the master and connects to it. Their news are not subscribed to: a replaced master drops its clients or
+ * does not respond. @throws (rejects) when no Sentinel names a master that says it is one
  */
 export async function dialMaster(settings: StoreSettings): Promise<StoreLink> {
   const causes: string[] = []
@@ -112,12 +110,7 @@ async function dial(
   return link
 }
 
-/**
- * Waits for a reply as long as a connection may take: the kernel accepts connections for a frozen server too.
- *
- * @param whose for the error: whom the reply is awaited from, and to what
- * @throws (rejects) after that time
- */
+/** Waits as long as a connection may take: the kernel accepts connections for a frozen server too. @param whose for the error */
 export async function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const timer = setTimeout(
@@ -131,7 +124,7 @@ export async function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   }
 }
 
-/** The client finds the servers of the cluster by any of its addresses, and follows slots that move. */
+/** The client finds all servers by any address, and follows slots that move. */
 export async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const { promise: ended, resolve } = Promise.withResolvers<Error>()
   const socket = { ...socketOptions(settings), reconnectStrategy: retryAfterMs }
