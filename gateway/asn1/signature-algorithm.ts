@@ -1,5 +1,5 @@
 import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
-import { type Der, expectTag, membersIn, oidOf, readDer, TAG } from './der-elements.ts'
+import { type Der, expectTag, membersIn, oidOf, readDer, TAG } from './der.ts'
 
 /** The algorithm of a signature, as its AlgorithmIdentifier says (RFC 5280 section 4.1.1.2). */
 export interface SignatureAlgorithm {

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { describe, it } from 'node:test'
 import type { Take } from '../limits/windows/window.ts'
-import { openStoreConnection } from '../store/connection/store-connection.ts'
+import { StoreConnection } from '../store/connection/store-connection.ts'
 import { storeAt, until } from '../store/redis-server.test-support.ts'
 import { SharedReplays } from '../store/shared-replays.ts'
 import { SharedStore } from '../store/shared-store.ts'
@@ -105,7 +105,7 @@ describe('a store whose reply has no end', () => {
       await once(server, 'listening')
       const fault = Promise.withResolvers<string>()
       const { port } = server.address() as AddressInfo
-      const connection = openStoreConnection(storeAt('single', [port]), { onFault: fault.resolve })
+      const connection = new StoreConnection(storeAt('single', [port]), fault.resolve)
       connection.onReady(() => void connection.send(['PING']).catch(() => undefined))
       try {
         assert.match(await fault.promise, /^a reply of the store has more than /)

@@ -10,6 +10,7 @@ import {
   WITNESSED_FILE,
   type Witnesses,
 } from '../audit/witness/witnessed-checkpoint.ts'
+import { unlessFaulty } from './verify/proven-tiles.ts'
 import { EvidenceFault, openCheckpoint, readCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
 /** C2SP tlog-proof. */
@@ -104,7 +105,7 @@ function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
   const found = new Map<HashText, number>()
   for (let tile = 0; tile * TILE_WIDTH < tiles.size && found.size < wanted.size; tile++) {
     let index = tile * TILE_WIDTH
-    for (const hash of hashesIn(bytesOf(tiles, tile))) {
+    for (const hash of hashesIn(unlessFaulty(() => tiles.tile(0, tile)) ?? Buffer.of())) {
       const text = textOf(hash)
       if (wanted.has(text) && !found.has(text)) found.set(text, index)
       index++
@@ -120,15 +121,6 @@ function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
 
 function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
-}
-
-function bytesOf(tiles: TileReader, tile: number): Buffer {
-  try {
-    return tiles.tile(0, tile)
-  } catch (error) {
-    if (error instanceof TileFault) return Buffer.of()
-    throw error
-  }
 }
 
 interface ProvenLine {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, afterEach, before, describe, it } from 'node:test'
-import { openStoreConnection } from './connection/store-connection.ts'
+import { StoreConnection } from './connection/store-connection.ts'
 import { EndedSessions } from './ended-sessions.ts'
 import {
   NO_REDIS,
@@ -64,7 +64,7 @@ describe('sessions that end at one gateway', { skip: NO_REDIS }, () => {
       own: () => own.map((sid) => [sid, clock()] as const),
     })
     const heard: [EventKind, string][] = []
-    const connection = openStoreConnection(settings)
+    const connection = new StoreConnection(settings)
     const events = new StoreEvents({
       connection,
       keys,

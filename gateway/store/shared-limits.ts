@@ -41,23 +41,15 @@ export class SharedLimits {
     this.#local.close()
   }
 
-  /** Never throws: other requests wait for the same reply of the store. */
+  /** Never throws: other requests wait for the same reply. @param take undefined: the store is away */
   #decide(row: LimitRow, key: string, take: Take | undefined): Take | Error {
     try {
-      return take === undefined ? this.#whileAway(row, key) : this.#countAlong(row, key, take)
+      if (row.onStoreFailure !== 'local') return take ?? (row.onStoreFailure === 'deny' ? DENIED : ALLOWED)
+      const here = take?.allowed === false ? take : this.#local.take(row, key)
+      return take ?? here
     } catch (fault) {
       return fault instanceof Error ? fault : new Error(String(fault))
     }
-  }
-
-  #countAlong(row: LimitRow, key: string, take: Take): Take {
-    if (take.allowed && row.onStoreFailure === 'local') this.#local.take(row, key)
-    return take
-  }
-
-  #whileAway(row: LimitRow, key: string): Take {
-    if (row.onStoreFailure === 'local') return this.#local.take(row, key)
-    return row.onStoreFailure === 'deny' ? DENIED : ALLOWED
   }
 
   #sharedRow(row: LimitRow): SharedRow {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { StoreSettings } from '../config/rules/store-address.ts'
-import { openStoreConnection, type StoreConnection } from './connection/store-connection.ts'
+import { StoreConnection } from './connection/store-connection.ts'
 import { SharedTakes } from './shared-takes.ts'
 import { type BreakerObserver, REAL_TIMERS, StoreBreaker } from './store-breaker.ts'
 import { newStoreCounts, type StoreCounts } from './store-counts.ts'
@@ -37,7 +37,7 @@ export class SharedStore {
     this.#onNewData = () => observer.onNewData?.()
     this.#isKeyGiven = this.#hasAgreed = hashKey !== undefined
     this.keys = new StoreKeys(prefix, hashKey ?? randomBytes(32).toString('base64url'))
-    this.connection = openStoreConnection(settings, { onFault: this.#onFault })
+    this.connection = new StoreConnection(settings, this.#onFault)
     // Before the breaker, so that its probe goes out after the question for the key and is answered after it.
     this.connection.onReady(() => this.#agree(++this.#agreement))
     const { connection, counts, keys } = this

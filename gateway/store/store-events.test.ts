@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it, test } from 'node:test'
-import { openStoreConnection } from './connection/store-connection.ts'
+import { StoreConnection } from './connection/store-connection.ts'
 import { NO_REDIS, startRedis, storeAt, until } from './redis-server.test-support.ts'
 import { StoreEvents, streamKey } from './store-events.ts'
 import { StoreKeys } from './store-keys.ts'
@@ -12,7 +12,6 @@ test('a connection that is lost is not reported by its events too', async () => 
   let isReady = true
   const events = new StoreEvents({
     connection: {
-      isCluster: false,
       get isReady() {
         return isReady
       },
@@ -40,14 +39,13 @@ test('a connection that is lost is not reported by its events too', async () => 
 describe('events', { skip: NO_REDIS }, () => {
   it('begin anew when a gateway falls so far behind that the stream lost some', async () => {
     const server = await startRedis()
-    const connection = openStoreConnection(storeAt('single', [server.port]))
+    const connection = new StoreConnection(storeAt('single', [server.port]))
     let held: PromiseWithResolvers<void> | undefined
     let begun = 0
     const faults: string[] = []
     const keys = new StoreKeys('test', 'k')
     const events = new StoreEvents({
       connection: {
-        isCluster: false,
         get isReady() {
           return connection.isReady
         },

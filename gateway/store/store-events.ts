@@ -7,7 +7,7 @@ export type EventKind = 'ended' | 'failed'
 
 interface StoreEventsOptions {
   /** A connection of its own: its commands block. */
-  readonly connection: StoreConnection
+  readonly connection: Pick<StoreConnection, 'isReady' | 'send' | 'onReady' | 'reset' | 'close'>
   readonly keys: StoreKeys
   readonly id: string
   /** Reads what the stream cannot tell, each time before it is followed. */

@@ -5,7 +5,7 @@ import type { FailureGroup } from '../auth/throttle.ts'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import type { Settings } from '../config/settings.ts'
 import type { Limiter } from '../limits/limiter.ts'
-import { openStoreConnection } from './connection/store-connection.ts'
+import { StoreConnection } from './connection/store-connection.ts'
 import { EndedSessions } from './ended-sessions.ts'
 import { SharedLimits } from './shared-limits.ts'
 import { SharedReplays } from './shared-replays.ts'
@@ -64,7 +64,7 @@ export class StoreMember {
     )
     const { breaker, keys } = this.#store
     const ended = new EndedSessions({ breaker, keys, id: gatewayId, clock, own: options.ownSessions })
-    const connection = openStoreConnection(settings, { onFault })
+    const connection = new StoreConnection(settings, onFault)
     const events = new StoreEvents({
       connection,
       keys,

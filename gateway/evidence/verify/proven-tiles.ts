@@ -26,19 +26,12 @@ export class ProvenTiles {
 
   /** Unproven bytes; undefined when the tile is missing or has another length. */
   tile(level: number, index: number): Buffer | undefined {
-    try {
-      return this.reader.tile(level, index)
-    } catch (error) {
-      if (error instanceof TileFault) return undefined
-      throw error
-    }
+    return unlessFaulty(() => this.reader.tile(level, index))
   }
 
   isProven(level: number, index: number): boolean {
     const name = `${level}/${index}`
-    const known = this.#proven.get(name)
-    if (known !== undefined) return known
-    const proven = this.#prove(level, index)
+    const proven = this.#proven.get(name) ?? this.#prove(level, index)
     this.#proven.set(name, proven)
     return proven
   }
@@ -52,12 +45,7 @@ export class ProvenTiles {
 
   /** Undefined when tiles are missing. Only as good as the tiles. */
   rootAt(size: number): Buffer | undefined {
-    try {
-      return rangeHash(this.reader, 0, size)
-    } catch (error) {
-      if (error instanceof TileFault) return undefined
-      throw error
-    }
+    return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }
 
   /** See `ProvenLog.provenRootAt`. */
@@ -69,12 +57,7 @@ export class ProvenTiles {
       if (this.tile(level, tile) !== undefined && !this.isProven(level, tile)) isProven = false
       return this.reader.subtree(height, index)
     }
-    let root: Buffer | undefined
-    try {
-      root = rangeHash({ subtree }, 0, size)
-    } catch (error) {
-      if (!(error instanceof TileFault)) throw error
-    }
+    const root = unlessFaulty(() => rangeHash({ subtree }, 0, size))
     return isProven ? root : 'unproven'
   }
 
@@ -97,6 +80,16 @@ export class ProvenTiles {
     const { size, root } = this.#checkpoint
     this.#isEdgeProven ??= this.rootAt(size)?.equals(root) === true
     return this.#isEdgeProven
+  }
+}
+
+/** @returns undefined when a tile is missing or has another length */
+export function unlessFaulty<T>(read: () => T): T | undefined {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof TileFault) return undefined
+    throw error
   }
 }
 

@@ -19,7 +19,7 @@ import {
   until,
 } from '../redis-server.test-support.ts'
 import { SharedStore } from '../shared-store.ts'
-import { openStoreConnection, type StoreConnection } from './store-connection.ts'
+import { StoreConnection } from './store-connection.ts'
 
 describe('a connection to a real store', { skip: NO_REDIS }, () => {
   const cleanups: (() => void | Promise<void>)[] = []
@@ -30,7 +30,7 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
   })
 
   function open(settings: StoreSettings): StoreConnection {
-    const connection = openStoreConnection(settings, { onFault: (cause) => faults.push(cause) })
+    const connection = new StoreConnection(settings, (cause) => faults.push(cause))
     cleanups.push(() => connection.close())
     return connection
   }

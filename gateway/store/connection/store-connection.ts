@@ -13,85 +13,52 @@ import {
  * A connection to the store that renews itself. Commands go out in order, those of one turn of the event loop in one write. A blocking
  * command blocks all after it, so a stream needs a connection of its own.
  */
-export interface StoreConnection {
-  /** True: all keys of a command must have the same hash tag. */
-  readonly isCluster: boolean
-  readonly isReady: boolean
-  /**
-   * Sends a command; nothing is queued while there is no connection.
-   *
-   * @param args must not change afterwards @param key by which a cluster finds the server; undefined: any server
-   * @throws (rejects) an error of the server or connection; the command may have been carried out
-   */
-  send(args: readonly string[], key?: string): Promise<StoreReply>
-  /** Calls `listener` now if connected, and after each connection: scripts, subscriptions and data may be lost by then. */
-  onReady(listener: () => void): void
-  /** Replaces the connection to a server that does not respond. */
-  reset(): void
-  /** What is in flight rejects. */
-  close(): void
-}
-
-/** Connects in the background. @param onFault gets each failure to connect and each loss */
-export function openStoreConnection(
-  settings: StoreSettings,
-  { onFault }: { readonly onFault?: (cause: string) => void } = {},
-): StoreConnection {
-  const [first] = settings.addresses
-  if (first === undefined) throw new TypeError('a store needs an address')
-  const dial = (onNodeReady: () => void) => {
-    if (settings.kind === 'cluster') return dialCluster(settings, onNodeReady)
-    return settings.kind === 'sentinel' ? dialMaster(settings) : dialServer(settings, first)
-  }
-  return new RenewedConnection(
-    settings.kind === 'cluster',
-    dial,
-    onFault && ((cause) => onFault(withoutPassword(cause, settings))),
-  )
-}
-
-/** Servers that do not know a command repeat it with its arguments. */
-function withoutPassword(cause: string, { password }: StoreSettings): string {
-  return password === undefined ? cause : cause.replaceAll(password, '[password]')
-}
-
-class RenewedConnection implements StoreConnection {
-  readonly isCluster: boolean
-  readonly #dial: (onNodeReady: () => void) => Promise<StoreLink>
+export class StoreConnection {
+  readonly #settings: StoreSettings
   readonly #onFault: ((cause: string) => void) | undefined
   readonly #listeners: (() => void)[] = []
   readonly #closing = new AbortController()
   #link: StoreLink | undefined
 
-  constructor(
-    isCluster: boolean,
-    dial: (onNodeReady: () => void) => Promise<StoreLink>,
-    onFault: ((cause: string) => void) | undefined,
-  ) {
-    this.isCluster = isCluster
-    this.#dial = dial
+  /** Connects in the background. @param onFault gets each failure to connect and each loss */
+  constructor(settings: StoreSettings, onFault?: (cause: string) => void) {
+    this.#settings = settings
     this.#onFault = onFault
     void this.#keep()
+  }
+
+  /** True: all keys of a command must have the same hash tag. */
+  get isCluster(): boolean {
+    return this.#settings.kind === 'cluster'
   }
 
   get isReady(): boolean {
     return this.#link !== undefined
   }
 
+  /**
+   * Sends a command; nothing is queued while there is no connection.
+   *
+   * @param args must not change afterwards @param key by which a cluster finds the server; undefined: any server
+   * @throws (rejects) an error of the server or connection; the command may have been carried out
+   */
   send(args: readonly string[], key?: string): Promise<StoreReply> {
     const link = this.#link
     return link === undefined ? Promise.reject(new Error('not connected')) : link.send(args, key)
   }
 
+  /** Calls `listener` now if connected, and after each connection: scripts, subscriptions and data may be lost by then. */
   onReady(listener: () => void): void {
     this.#listeners.push(listener)
     if (this.#link !== undefined) listener()
   }
 
+  /** Replaces the connection to a server that does not respond. */
   reset(): void {
     this.#drop('it did not respond')
   }
 
+  /** What is in flight rejects. */
   close(): void {
     this.#closing.abort()
     this.#drop('closed')
@@ -103,13 +70,20 @@ class RenewedConnection implements StoreConnection {
     link?.destroy(new Error(cause))
   }
 
+  #dial(): Promise<StoreLink> {
+    const [first] = this.#settings.addresses
+    if (first === undefined) throw new TypeError('a store needs an address')
+    if (this.isCluster) return dialCluster(this.#settings, () => this.#tellReady())
+    return this.#settings.kind === 'sentinel' ? dialMaster(this.#settings) : dialServer(this.#settings, first)
+  }
+
   /** Never rejects. */
   async #keep(): Promise<void> {
     const { signal } = this.#closing
     let tries = 0
     while (!signal.aborted) {
       try {
-        const link = await this.#dial(() => this.#tellReady())
+        const link = await this.#dial()
         if (signal.aborted) link.destroy(new Error('closed'))
         this.#link = link
         tries = 0
@@ -121,7 +95,7 @@ class RenewedConnection implements StoreConnection {
       } catch (error) {
         this.#link = undefined
         if (signal.aborted) return
-        this.#onFault?.(error instanceof Error ? error.message : String(error))
+        this.#onFault?.(this.#withoutPassword(error instanceof Error ? error.message : String(error)))
       }
       await delay(retryAfterMs(tries++), undefined, { signal, ref: false }).catch(() => undefined)
     }
@@ -129,5 +103,11 @@ class RenewedConnection implements StoreConnection {
 
   #tellReady(): void {
     if (this.#link !== undefined) for (const listener of this.#listeners) listener()
+  }
+
+  /** Servers that do not know a command repeat it with its arguments. */
+  #withoutPassword(cause: string): string {
+    const { password } = this.#settings
+    return password === undefined ? cause : cause.replaceAll(password, '[password]')
   }
 }

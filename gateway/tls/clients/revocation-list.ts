@@ -7,14 +7,18 @@ import {
   derIn,
   dotted,
   EXPLICIT_0,
+  expectTag,
   GENERALIZED_TIME,
   INTEGER,
+  membersIn,
+  membersOf,
   OBJECT_IDENTIFIER,
+  readDer,
   SEQUENCE,
+  TAG,
   timeOf,
   UTC_TIME,
 } from '../../asn1/der.ts'
-import { expectTag, membersIn, membersOf, readDer, TAG } from '../../asn1/der-elements.ts'
 import { readSignatureAlgorithm, type SignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
 
 /** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */

@@ -1,8 +1,9 @@
 import { hash, type KeyObject, X509Certificate } from 'node:crypto'
-import { BIT_STRING, derAt, timeOf } from '../../asn1/der.ts'
 import {
+  BIT_STRING,
   type Der,
   der,
+  derAt,
   derOid,
   expectTag,
   membersIn,
@@ -10,7 +11,8 @@ import {
   oidOf,
   readDer,
   TAG,
-} from '../../asn1/der-elements.ts'
+  timeOf,
+} from '../../asn1/der.ts'
 import { HASHES, readSignatureAlgorithm, SHA_1 } from '../../asn1/signature-algorithm.ts'
 
 export interface IssuedCertificate {

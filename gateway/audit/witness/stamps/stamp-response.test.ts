@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { type Der, der, derInteger, derOid, membersOf, readDer, TAG } from '../../../asn1/der-elements.ts'
+import { type Der, der, derInteger, derOid, membersOf, readDer, TAG } from '../../../asn1/der.ts'
 import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import { makeStampAuthority, type StampAuthority } from './stamp-authority.test-support.ts'
 import { checkStamp, type ExpectedStamp } from './stamp-response.ts'

@@ -8,7 +8,7 @@ import {
   oidOf,
   readDer,
   TAG,
-} from '../../../asn1/der-elements.ts'
+} from '../../../asn1/der.ts'
 import { HASHES, readSignatureAlgorithm, SHA_256 } from '../../../asn1/signature-algorithm.ts'
 
 interface Stamp {

@@ -1,5 +1,5 @@
 import { hash, randomBytes, type X509Certificate } from 'node:crypto'
-import { der, derInteger, derOid, TAG } from '../../../asn1/der-elements.ts'
+import { der, derInteger, derOid, TAG } from '../../../asn1/der.ts'
 import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import type { Send } from '../../../outgoing/sender.ts'
 import { PacedRounds, type PacedRoundsOptions } from '../paced-rounds.ts'
