@@ -53,7 +53,14 @@ function chapterOf(name: string): string {
   const root: Schema = JSON.parse(readFileSync(file, 'utf8'))
   const tables = new Map<string, Schema>()
   collect(root, '', tables)
-  const parts = [...tables].map(([path, schema]) => tableOf(path, schema))
+  const shown = new Map<string, string>()
+  const parts = [...tables].map(([path, schema]) => {
+    const keys = JSON.stringify(schema.properties)
+    const twin = shown.get(keys)
+    if (twin !== undefined) return `\n### \`${path}\`\n\nThe keys of \`${twin}\`.\n`
+    shown.set(keys, path)
+    return tableOf(path, schema)
+  })
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
 
