@@ -6,7 +6,7 @@ const ROUND_TRIP_SECONDS = LATENCY_BOUNDS_MS.map((ms) => ms / 1000)
 const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 
 /** Every metric: name, type, help text, buckets, labels. Names and labels are part of the public contract. */
-export const METRICS = {
+const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
     'Bytes that others have added to the audit trail, or taken away, as far as the gateway has noticed; 1 for a change that keeps the size.',
   ),

@@ -259,7 +259,7 @@ const REPEAT_MS = 60_000
 const DROP_REASONS: readonly DropReason[] = ['queue_full', 'refused', 'undelivered', 'stopped']
 
 /** @param secret of this gateway */
-export function makeTracer(
+function makeTracer(
   { settings, version, log }: StartupConfiguration,
   { metrics, secret }: { readonly metrics: Metrics; readonly secret: Uint8Array },
 ): Tracer | undefined {

@@ -162,7 +162,7 @@ function adminGuard({ settings, adminToken }: StartupConfiguration, serving: Ser
   const guard = new AdminGuard({ names: [adminHost, ...adminNames], token: adminToken?.value })
   if (file !== undefined && adminToken !== undefined) {
     const enforce = (token: string) => guard.replaceToken(token)
-    serving.watch(watchAdminToken(serving.reports, { file, loaded: adminToken, enforce }))
+    serving.watch(watchAdminToken(serving.reports, file, adminToken, enforce))
   }
   return guard
 }

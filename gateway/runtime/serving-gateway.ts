@@ -23,7 +23,7 @@ import { openPublicListeners, type PublicListeners } from './public-listeners.ts
 import { watchFiles, watchTls } from './reload/config-reloads.ts'
 import { checkNow, type Watching } from './reload/reload-reports.ts'
 import { ConnectionHandOver } from './restart/connection-hand-over.ts'
-import { HandOver, type StateFiles } from './restart/hand-over.ts'
+import { HandOver, type HandOverParts, type StateFiles } from './restart/hand-over.ts'
 import type { PassedState } from './restart/messages.ts'
 import type { Inheritance } from './restart/predecessor.ts'
 import { adoptConnection, type ListeningSockets } from './restart/sockets.ts'
@@ -51,7 +51,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
   let open: PublicListeners | undefined
   let handOver: HandOver | undefined
   const reports = { ...inForce.gateway, config: new ConfigInForce(startup) }
-  const enforce = enforceIn({ state, inForce, whenBound: () => open?.boundClients() })
+  const enforce = enforceIn(state, inForce, () => open?.boundClients())
   const watching: Watching[] = watchFiles({ ...reports, startup, tls: trust, enforce })
   const unwatch = () => {
     for (const each of watching) each.stop()
@@ -120,40 +120,29 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
   }
 }
 
-interface HandedOver {
+interface HandedOver extends Pick<HandOverParts, 'files' | 'tickets' | 'unwatch'> {
   readonly state: GatewayState
   readonly inForce: GatewayInForce
   readonly open: PublicListeners
-  readonly files: StateFiles
-  readonly tickets: TicketKeys
-  readonly unwatch: () => void
 }
 
-function handOverOf({ inForce, state, open, files, tickets, unwatch }: HandedOver): HandOver {
+function handOverOf({ inForce, state, open, ...parts }: HandedOver): HandOver {
   const { trail, log } = inForce.gateway
   return new HandOver({
+    ...parts,
     log,
     trail,
     connections: new ConnectionHandOver(inForce, open),
-    files,
-    tickets,
     revocations: state.revocations,
     obstacle: () => whyNotHandedOver(trail, state),
-    unwatch,
     close: () => state.member?.close(),
   })
 }
 
-interface Edited {
-  readonly state: GatewayState
-  readonly inForce: GatewayInForce
-  readonly whenBound: () => void
-}
-
-function enforceIn({ state, inForce, whenBound }: Edited) {
+function enforceIn({ limiter }: GatewayState, inForce: GatewayInForce, whenBound: () => void) {
   const { clients } = inForce.gateway
   return {
-    limits: state.limiter.replace.bind(state.limiter),
+    limits: limiter.replace.bind(limiter),
     clients: (table: typeof clients.table) => {
       clients.table = table
     },
@@ -187,20 +176,12 @@ function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop
   }
 }
 
-interface Assembled {
-  readonly inForce: GatewayInForce
-  readonly state: GatewayState
-  readonly watch: StoreWatch
-  /** Requests that the process before has in flight; undefined: there was none. */
-  readonly inherited: InheritedRequests | undefined
-}
-
 /**
  * Makes a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
  * @param passed of the process that this one takes over from: the trail is then continued
  * @throws when a required file or directory cannot be opened; the message names it.
  */
-export function assemble(startup: StartupConfiguration, passed?: PassedState): Assembled {
+function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const { settings, log, version } = startup
   saveMemory(settings.memoryProfile)
   const metrics = createMetrics({ version })

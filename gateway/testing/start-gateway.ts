@@ -208,7 +208,7 @@ export interface Webhook {
   readonly timestamp?: number
 }
 
-export function webhookHeaders({ keyId, secret, body, ...rest }: Webhook): Record<string, string> {
+function webhookHeaders({ keyId, secret, body, ...rest }: Webhook): Record<string, string> {
   const { id = `msg_${randomUUID()}`, timestamp = Math.floor(Date.now() / 1000) } = rest
   const key = Buffer.from(secret.replace(/^whsec_/, ''), 'base64')
   const signature = createHmac('sha256', key).update(`${id}.${timestamp}.`).update(body).digest('base64')

@@ -149,7 +149,7 @@ const BATCH_BYTES = 256 * 1024
 const USUAL_SPANS = 256
 const MAX_BYTES_OF_CHARACTER = 3
 
-export class SpanBatch {
+class SpanBatch {
   spans = 0
   /** Memory of the batch, used again when the batch is over. */
   readonly memory: Buffer
@@ -187,7 +187,7 @@ export class SpanBatch {
  * Spans that wait to be exported, as text in buffers of one size: so their memory is bounded exactly, about 1 KiB for each
  * span that may wait, and they keep nothing of a request alive.
  */
-export class SpanQueue {
+class SpanQueue {
   readonly #envelope: Envelope
   readonly #maxSpans: number
   readonly #maxBatches: number

@@ -295,7 +295,7 @@ export function number(key: string, value: number | undefined): string {
 }
 
 /** Host, which says what server the caller meant. */
-export function authorityOf(host: string): string {
+function authorityOf(host: string): string {
   const [, address = '', port] = AUTHORITY.exec(host) ?? []
   if (address === '') return ''
   return (

@@ -1,6 +1,5 @@
 import type { ClientTable } from '../../config/clients/clients-file.ts'
 import { NO_CLIENTS, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
-import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { oneFile, Reloader } from '../../config/reload/reloader.ts'
 import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
@@ -32,42 +31,42 @@ interface WatchedFiles extends Reports {
 
 /** Puts each valid edit in force, counts it and records it in the audit trail; reports the faults of an invalid one. */
 export function watchFiles(watched: WatchedFiles): Watching[] {
-  const { enforce, startup, tls } = watched
-  const { clientsFile } = startup.settings
+  const { enforce, startup, tls, log } = watched
   /** As read from the files: a port that the system chose is not among them. */
   let inForce = startup.settings
-  let rows = startup.limits.value
   let table = startup.clients?.value
-  const warn = () => warnOfLimits(watched, inForce, rows)
-  const limits = watchLimits(watched, {
-    ...enforce,
-    limits: (edited) => {
-      enforce.limits(edited)
-      rows = edited
-    },
-    warn,
-  })
-  const clients: Reloader<ClientTable>[] = []
-  const warnOfClients = () => {
-    for (const warning of clientWarnings(inForce.routes, table?.rows ?? []))
-      watched.log.warn({ file: inForce.clientsFile, warning }, 'configuration')
+  let clients: Reloader<ClientTable> | undefined
+  const warn = (file: string | undefined, warnings: readonly string[]) => {
+    for (const warning of warnings) log.warn({ file, warning }, 'configuration')
   }
-  const begin = (file: string, loaded: LoadedFile<ClientTable>) => {
+  const limits = watchLimits(watched, (rows) => warn(inForce.limitsFile, limitWarnings(inForce.routes, rows)))
+  const warnOfClients = () => warn(inForce.clientsFile, clientWarnings(inForce.routes, table?.rows ?? []))
+  const beginClients = (file: string, loaded: LoadedFile<ClientTable>) => {
     table = loaded.value
-    const edits: ClientEdits = {
-      swap: (edited) => {
-        enforce.clients(edited)
-        table = edited
+    const parse = parseApart('clients', parseClients)
+    const edited = { file, label: labelOf(file, startup.settings), what: 'clients' } as const
+    clients = new Reloader<ClientTable>({
+      ...oneFile(file, loaded, async (name, text) => {
+        const parsed = await parse(name, text)
+        const faults = parsed.faults ?? [
+          ...clientIssuerFaults(file, parsed.value, tls.trust),
+          ...webhookClientFaults(inForce.configFile, inForce.routes, parsed.value),
+        ]
+        return faults.length > 0 ? { faults } : parsed
+      }),
+      swap: (changed) => {
+        enforce.clients(changed)
+        table = changed
         warnOfClients()
       },
-      faultsOf: (edited) => [
-        ...clientIssuerFaults(file, edited, tls.trust),
-        ...webhookClientFaults(inForce.configFile, inForce.routes, edited),
-      ],
-    }
-    clients.push(watchClients(watched, { file, loaded, edits }))
+      onReload: reporter<ClientTable>(watched, edited, ({ before, after }) => ({
+        before: before.rows,
+        after: after.rows,
+      })),
+    })
   }
-  if (clientsFile !== undefined && startup.clients !== undefined) begin(clientsFile, startup.clients)
+  const { clientsFile } = startup.settings
+  if (clientsFile !== undefined && startup.clients !== undefined) beginClients(clientsFile, startup.clients)
   const settings = watchSettings(watched, {
     settings: inForce,
     texts: startup.texts,
@@ -82,89 +81,50 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
       inForce = edited
       if (loaded !== undefined && edited.clientsFile !== undefined) {
         watched.config.clientsRead(edited.clientsFile, loaded.value)
-        begin(edited.clientsFile, loaded)
+        beginClients(edited.clientsFile, loaded)
       }
-      warn()
+      limits.warn()
       warnOfClients()
     },
   })
   warnOfClients()
-  const allClients: Watching = {
-    check: async () => {
-      for (const one of clients) await one.check()
-    },
-    stop: () => clients.forEach((one) => void one.stop()),
-  }
-  return [limits, settings, allClients]
+  const laterClients = { check: async () => clients?.check(), stop: () => clients?.stop() }
+  return [limits.watching, settings, laterClients]
 }
 
-function warnOfLimits({ log }: WatchedFiles, settings: Settings, rows: readonly LimitRow[]): void {
-  for (const warning of limitWarnings(settings.routes, rows)) {
-    log.warn({ file: settings.limitsFile, warning }, 'configuration')
-  }
-}
-
-interface LimitEdits {
-  limits(rows: readonly LimitRow[]): void
-  warn(): void
-}
-
-function watchLimits(watched: WatchedFiles, { limits: swap, warn }: LimitEdits): Watching {
+/** @param warnOf tells of what is probably a mistake in a table */
+function watchLimits(watched: WatchedFiles, warnOf: (rows: readonly LimitRow[]) => void) {
   const { settings, limits: loaded } = watched.startup
   const file = settings.limitsFile
+  let rows = loaded.value
+  const warn = () => warnOf(rows)
   const edited = { file, label: labelOf(file, settings), what: 'limits' } as const
   const report = reporter<readonly LimitRow[]>(watched, edited, ({ before, after }) => ({
     before: before.map(writtenRow),
     after: after.map(writtenRow),
   }))
   warn()
-  return new Reloader({
+  const watching = new Reloader({
     ...oneFile(file, loaded, parseApart('limits', parseLimits)),
-    swap,
+    swap: (changed) => {
+      watched.enforce.limits(changed)
+      rows = changed
+    },
     onReload: (reload) => {
       report(reload)
       if (reload.result === 'success' && reload.changed) warn()
     },
   })
-}
-
-interface ClientEdits {
-  readonly swap: (table: ClientTable) => void
-  faultsOf(table: ClientTable): readonly Fault[]
-}
-
-function watchClients(
-  watched: WatchedFiles,
-  {
-    file,
-    loaded,
-    edits,
-  }: { readonly file: string; readonly loaded: LoadedFile<ClientTable>; readonly edits: ClientEdits },
-): Reloader<ClientTable> {
-  const edited = { file, label: labelOf(file, watched.startup.settings), what: 'clients' } as const
-  const parse = parseApart('clients', parseClients)
-  return new Reloader({
-    ...oneFile(file, loaded, async (name, text) => {
-      const parsed = await parse(name, text)
-      const faults = parsed.faults ?? edits.faultsOf(parsed.value)
-      return faults.length > 0 ? { faults } : parsed
-    }),
-    swap: edits.swap,
-    onReload: reporter<ClientTable>(watched, edited, ({ before, after }) => ({
-      before: before.rows,
-      after: after.rows,
-    })),
-  })
-}
-
-interface WatchedToken {
-  readonly file: string
-  readonly loaded: LoadedFile<string>
-  readonly enforce: (token: string) => void
+  return { watching, warn }
 }
 
 /** Puts each edit of the admin token in force. The audit trail has its fingerprint only. */
-export function watchAdminToken(reports: Reports, { file, loaded, enforce }: WatchedToken): Watching {
+export function watchAdminToken(
+  reports: Reports,
+  file: string,
+  loaded: LoadedFile<string>,
+  enforce: (token: string) => void,
+): Watching {
   const edited = { file, label: 'admin-token', what: 'admin tokens' } as const
   return new Reloader({
     ...oneFile(file, loaded, parseAdminToken),

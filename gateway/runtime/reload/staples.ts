@@ -24,10 +24,7 @@ interface Stapled {
   readonly enforce: (staple: Staple | undefined) => void
 }
 
-export function reportedStapler(
-  { clock, log, metrics }: Reports,
-  { source, chain, enforce }: Stapled,
-): Stapler {
+function reportedStapler({ clock, log, metrics }: Reports, { source, chain, enforce }: Stapled): Stapler {
   let until: string | undefined
   return new Stapler({
     chain,

@@ -92,10 +92,7 @@ function warn(
 }
 
 /** Faults in files that only the next start reads. Those in force are watched, and report their own. */
-export function nextStartFaults({
-  needsRestart,
-  wanted,
-}: Pick<EditedSettings, 'needsRestart' | 'wanted'>): Fault[] {
+function nextStartFaults({ needsRestart, wanted }: Pick<EditedSettings, 'needsRestart' | 'wanted'>): Fault[] {
   const waits = (key: string) => needsRestart.includes(key)
   const faults: Fault[] = []
   if (waits('tls')) faults.push(...tlsFaults(wanted))

@@ -120,7 +120,7 @@ export function namesOf({ raw }: X509Certificate): { readonly serial: Buffer; re
 }
 
 /** The bits of the key alone, as authorities hash them. */
-export function keyBytes(key: KeyObject): Buffer {
+function keyBytes(key: KeyObject): Buffer {
   const [, bits] = membersOf(readDer(key.export({ type: 'spki', format: 'der' })))
   return bitsOf(bits)
 }
