@@ -47,10 +47,7 @@ export function createAdminServer({ routes, guard }: Parts): Server {
   return server
 }
 
-/**
- * Keeps room for probes: the connection that has waited longest makes room, and one request of each connection is served in a
- * turn of the event loop.
- */
+/** Keeps room for probes: the connection that waits longest makes room, and a turn of the loop serves one request of each. */
 class Places {
   readonly #open = new Set<Socket>()
   readonly #waiting = new Set<Socket>()

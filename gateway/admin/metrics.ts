@@ -26,8 +26,8 @@ const METHODS: ReadonlySet<string> = new Set([
   'TRACE',
 ])
 /**
- * Statuses that HTTP does not define count as the first of their class (RFC 9110 section 15): a service may let callers
- * choose them.
+ * Statuses that HTTP does not define count as the first of their class (RFC 9110 section 15): services may let callers
+ * choose.
  */
 const COUNTED_STATUS = Uint16Array.from({ length: 600 }, (_, status) =>
   status === 499 || status in STATUS_CODES ? status : status - (status % 100),
@@ -96,10 +96,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   }
 }
 
-/**
- * Measures how late timers fire, and how long the event loop has worked. The library's gauges of the lag contain the time
- * between two samples, and each scrape resets them.
- */
+/** How late timers fire. The library's gauges contain the time between two samples, and each scrape resets them. */
 function watchEventLoop(families: Families): void {
   const lag = families.gateway_event_loop_lag_seconds
   lag.begin()

@@ -41,10 +41,7 @@ const NO_RULES: Gateway['requestRules'] = new Map()
 /** The parts that an edit of the configuration leaves as they are. */
 type Fixed = Omit<Gateway, keyof Configured>
 
-/**
- * The gateway as it is configured now. An edit of gateway.json makes another `Gateway`: a request that has begun keeps its
- * own.
- */
+/** The gateway as it is configured now. An edit makes another `Gateway`: a request that has begun keeps its own. */
 export class GatewayInForce {
   readonly #fixed: Fixed
   readonly #foundation: Foundation

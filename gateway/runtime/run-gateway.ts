@@ -50,8 +50,7 @@ export async function runGateway(): Promise<void> {
     notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
   // After a restart the main process is another one.
   void tellSystemd('READY=1', `MAINPID=${process.pid}`)
-  // The parent restarts this process only if it got this far. If the parent has gone, the callback keeps the broken
-  // channel from ending the process before it has drained.
+  // The parent restarts this process only if it got this far. The callback keeps a broken channel from ending it.
   if (predecessor === undefined) process.send?.('ready', () => {})
 
   const { restarts, control } = acceptRestarts({ settings, log, serving, admin, predecessor })
@@ -242,10 +241,7 @@ function acceptRestarts({
   return { restarts, control }
 }
 
-/**
- * Listens for signals from the start. `asked` resolves to the reason to stop: SIGTERM, SIGINT, or `parent gone`. `hurry`
- * resolves at a second signal.
- */
+/** `asked` resolves to the reason to stop: SIGTERM, SIGINT, or `parent gone`. `hurry` resolves at a second signal. */
 function listenForStop(predecessor: Predecessor | undefined): {
   readonly asked: Promise<string>
   readonly hurry: Promise<void>

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { createMetrics } from '../admin/metrics.ts'
-import type { InheritedRequests } from '../audit/open-trail.ts'
 import { beginTrail } from '../audit/open-trail.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { trailOptions } from './data-files.ts'
@@ -176,11 +175,7 @@ function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop
   }
 }
 
-/**
- * Makes a gateway, and recovers the state of an earlier run: open audit pairs, counts, revocations.
- * @param passed of the process that this one takes over from: the trail is then continued
- * @throws when a required file or directory cannot be opened; the message names it.
- */
+/** Recovers the state of an earlier run. @throws Error that names a required file or directory that cannot be opened */
 function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const { settings, log, version } = startup
   saveMemory(settings.memoryProfile)

@@ -12,10 +12,7 @@ import { type LogLine, type RunningProcess, startProgram } from './running-proce
 import type { AuthorityFiles, ClientCertificate } from './test-authority.ts'
 import { createIssuer, type TestIssuer } from './test-issuer.ts'
 
-/*
- * `countersign/testing`: a real gateway before a service, in the tests of that service. It runs as a process of its own, on free
- * ports, with its own directory for audit trail and counts.
- */
+/** `countersign/testing`: a real gateway before a service, as a process of its own, on free ports, with its own directory. */
 
 export type { AuditRecord, ClientCertificate, LogLine }
 
@@ -68,10 +65,7 @@ const COMMAND = ['../cli/countersign.mjs', '../../../cli/countersign.mjs']
 /** As the gateway has it when the configuration says nothing. */
 const DEFAULT_ISSUER = 'http://localhost:8080'
 
-/**
- * Starts a gateway and waits until it serves.
- * @throws Error with what the gateway said, when it cannot start: for example the faults of the configuration
- */
+/** Starts a gateway and waits until it serves. @throws Error with what the gateway said, when it cannot start */
 export async function startGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
   try {

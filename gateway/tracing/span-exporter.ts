@@ -1,9 +1,6 @@
 import type { Post } from './span-post.ts'
 
-/**
- * Why spans were lost: the queue was full, the receiver refused them, it did not take them in time, or the gateway
- * stopped first.
- */
+/** `refused` by the receiver, `undelivered` in time, `stopped`: the gateway stopped first. */
 export type DropReason = 'queue_full' | 'refused' | 'undelivered' | 'stopped'
 
 export interface ExporterOptions {
@@ -184,8 +181,8 @@ class SpanBatch {
 }
 
 /**
- * Spans that wait to be exported, as text in buffers of one size: so their memory is bounded exactly, about 1 KiB for each
- * span that may wait, and they keep nothing of a request alive.
+ * Spans that wait, as text in buffers of one size: bounded memory, about 1 KiB a span, and nothing of a request is kept
+ * alive.
  */
 class SpanQueue {
   readonly #envelope: Envelope

@@ -140,10 +140,7 @@ interface InTrace {
   readonly traceparent: string | undefined
 }
 
-/**
- * The trace id for the audit records, which are begun before the service is told one: that of the spans, else what the caller
- * said. A trace that begins with the message to the service, and that no span is made for, has none here.
- */
+/** The trace id for audit records: that of the spans, else what the caller said. The service is told one later. */
 export function recordedTraceId(trace: InTrace['trace'], received: string | undefined): string | undefined {
   if (trace !== undefined) return trace.traceId
   return received !== undefined && isTraceparent(received) ? traceIdIn(received) : undefined

@@ -41,10 +41,7 @@ export class Tracer {
     this.#epochOffsetMs = clock() - steadyClock()
   }
 
-  /**
-   * @param viaTrustedProxy the request came from a trusted proxy
-   * @returns undefined when the request is not sampled: then it costs nothing more
-   */
+  /** @returns undefined when the request is not sampled: then it costs nothing more */
   begin(fields: readonly Field[], viaTrustedProxy: boolean): Trace | undefined {
     const { steadyClock, settings } = this.#options
     const passedOn = withoutNominated(fields)

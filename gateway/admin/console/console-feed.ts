@@ -24,10 +24,7 @@ const HISTORY_POINTS = 180
 /** Rates of the tables are over a minute. */
 const PAST_TOTALS = 12
 
-/**
- * Tells all open consoles one moment each second. While none is open, only the counters are read, each five seconds, for the
- * plots.
- */
+/** Tells all open consoles one moment each second. While none is open, only counters are read, for the plots. */
 export class ConsoleFeed {
   readonly #options: FeedOptions
   readonly #clock: () => number

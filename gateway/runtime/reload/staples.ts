@@ -52,10 +52,7 @@ interface FetchedStaple {
   readonly sendTo?: (url: string) => Send
 }
 
-/**
- * Asks the responder that the certificate names, and again when half of the response's lifetime is over. Nothing waits for
- * it.
- */
+/** Asks the responder that the certificate names, again when half of the response's lifetime is over. */
 export class StapleFetch implements StapleSource {
   readonly #reports: Reports
   readonly #stapler: Stapler

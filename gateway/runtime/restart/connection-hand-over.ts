@@ -44,9 +44,7 @@ export class ConnectionHandOver {
     return this.#open.sockets()
   }
 
-  /**
-   * Accepts nothing more and begins no request. Resolves to the last good signing keys when requests under way are counted.
-   */
+  /** Accepts and begins nothing more. Resolves to the last good signing keys when requests under way are counted. */
   async suspend(): Promise<readonly LastGoodKeys[]> {
     // The sockets stay open: the copies of the other process, and those to go back to.
     this.#open.stopAccepting()
@@ -102,9 +100,7 @@ export class ConnectionHandOver {
     if (taken !== undefined) successor.pass(taken, () => socket.destroy())
   }
 
-  /**
-   * A connection with TLS stays here: its next request goes through to the other process, which responds `Connection: close`.
-   */
+  /** Sends the next request of a TLS connection to the other process, which responds `Connection: close`. */
   #relayNext(socket: TLSSocket, successor: SuccessorChannel, unread: Buffer | undefined): void {
     const next = () => {
       const hasMore = unread !== undefined || socket.readableLength > 0
@@ -192,10 +188,7 @@ async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   }
 }
 
-/**
- * Passes on everything that comes over the connection, and what comes back. @param unread what has come of it before @returns
- * the end for the process that goes on with it
- */
+/** Passes on what comes over the connection, and what comes back. @returns the end for the process that goes on with it */
 export async function relay(socket: Socket, unread?: Buffer): Promise<Socket> {
   const [near, far] = await connectedPair()
   near.setNoDelay(true)

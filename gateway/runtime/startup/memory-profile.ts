@@ -2,10 +2,9 @@ import { isDeepStrictEqual } from 'node:util'
 import { memoryProfileOf } from '../../config/rules/memory-profiles.ts'
 
 /**
- * What Node is started with in `GATEWAY_PROFILE=small`, as in `launcher/launch.mjs`. A third of the memory of a busy gateway is young
- * objects, which this keeps to 8 MB. Old objects are collected when they have grown by a fifth: otherwise 15 MB of garbage wait. Its
- * threads share one heap of the C library, which gives free memory back at once: otherwise it keeps what V8's compilers have used,
- * 16 MB.
+ * How `GATEWAY_PROFILE=small` starts Node, as in `launcher/launch.mjs`: young objects take 8 MB at most, old ones are
+ * collected when they have grown by a fifth, and threads share one heap of the C library, which gives free memory back at
+ * once (16 MB).
  */
 const SMALL = {
   options: ['--max-semi-space-size=4', '--heap-growing-percent=20'],
@@ -33,8 +32,8 @@ export function forProfile({ options, env }: NodeStart): NodeStart {
 }
 
 /**
- * Starts this process again, under the same id, when the profile needs other options. Not where others passed files to it (a
- * channel or sockets): Node would close them. Windows has no exec.
+ * Starts this process again with the options of its profile, but not where it got a channel or sockets: Node would close
+ * them.
  */
 export function applyMemoryProfile(): void {
   const { env, execArgv, execPath, argv, platform } = process

@@ -56,8 +56,7 @@ export function readConfiguration(
 }
 
 /**
- * For a process that takes over: an edit since it read the files is in force at the process before. An edit with a fault, or
- * one that needs a restart, is left to the watches. @returns `read` itself when nothing was edited
+ * Takes an edit over that the process before has in force. A faulty one, or one that needs a restart, is left to the watches.
  */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read

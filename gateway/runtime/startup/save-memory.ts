@@ -63,17 +63,17 @@ function threadCpuUs(): number {
 }
 
 /**
- * Has V8 make every object among the young ones. It would learn that some objects of a socket live long and make them among the old ones at
- * once, which keep all that they point to alive until the next full collection: a third of what each new connection makes was
- * copied twice. Before anything is compiled with what it has learned, and not by an option at the start, for the reason given below.
+ * Has V8 make every object among the young ones. It would learn to make some objects of a socket among the old ones, which
+ * keep all that they point to alive until the next full collection. Called before anything is compiled; not an option at the
+ * start, for the reason below.
  */
 function keepNewObjectsYoung(): void {
   setFlagsFromString('--no-allocation-site-pretenuring')
 }
 
 /**
- * Has V8 do without Maglev, its middle compiler, whose work and code take 10 MiB under load: hot functions then go from Sparkplug to
- * TurboFan. Not by an option at the start: V8 refuses code that was kept without it, so that a start would cost 20 ms and 3 MiB more.
+ * Has V8 do without Maglev, whose work and code take 10 MiB under load. Not an option at the start: V8 then refuses its code
+ * cache, so that a start would cost 20 ms and 3 MiB more.
  */
 function compileWithoutMaglev(): void {
   setFlagsFromString('--no-maglev')
@@ -81,10 +81,7 @@ function compileWithoutMaglev(): void {
 
 let collector: NodeJS.GCFunction | undefined
 
-/**
- * Not by the option `--expose-gc` of Node: V8 refuses code that was kept without it, so that a start would cost 20 ms more, and that
- * of each thread.
- */
+/** Not an option at the start (`--expose-gc`): V8 then refuses its code cache, which costs 20 ms in each thread. */
 function collectGarbage(): void {
   if (collector === undefined) {
     setFlagsFromString('--expose-gc')

@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process'
 const LONGEST_MS = 5000
 
 /**
- * Tells systemd `READY=1`, `STOPPING=1`, `MAINPID=<pid>` (sd_notify, `Type=notify`), if it has started the gateway. Node
- * cannot send datagrams to a Unix socket, so `systemd-notify` does: the unit needs `NotifyAccess=all`.
+ * Tells systemd (sd_notify), if it has started the gateway. Node cannot send datagrams to a Unix socket, so `systemd-notify`
+ * does: the unit needs `NotifyAccess=all`.
  */
 export function notifyServiceManager(
   states: readonly string[],

@@ -13,10 +13,9 @@ const NO_NAMES: AlternativeNames = { dns: [], uri: [] }
 const NAME = /([A-Za-z][A-Za-z0-9 ]*):(?:"((?:[^"\\]|\\.)*)"|([^",]*))(?:, |$)/y
 
 /**
- * The subject as an RFC 4514 string, most specific name first: `CN=bank-b,O=Bank B,C=DE`. Special characters are
- * escaped with a backslash (`O=Bank B\, Inc.`), others are plain UTF-8. Parts of a multi-valued name are joined by `+` in
- * the order of the certificate. Types have OpenSSL's short names, or else their OID. The same as
- * `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints. Empty when the certificate has no subject.
+ * The subject as an RFC 4514 string, most specific name first: `CN=bank-b,O=Bank B,C=DE`; empty without a subject. The same
+ * as `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints: special characters have a backslash, others are plain
+ * UTF-8.
  */
 export function subjectOf(certificate: X509Certificate): string {
   // Node gives one line per name, least specific first, and escapes line breaks and plus signs in values.
@@ -50,10 +49,7 @@ function unquoted(quoted: string): string | undefined {
 
 const BYTE_SEQUENCE = /^:(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?:$/
 
-/**
- * Value of the `Client-Cert` header (RFC 9440 section 2.2): the certificate's DER as a byte sequence of structured
- * fields (RFC 8941 section 3.3.5). Only for an authorized certificate.
- */
+/** Value of the `Client-Cert` header (RFC 9440 section 2.2): the DER as a byte sequence (RFC 8941 section 3.3.5). */
 export function clientCertHeader(der: Buffer): string {
   return `:${der.toString('base64')}:`
 }

@@ -6,9 +6,9 @@ import { subjectOf } from './certificate-names.ts'
 import { type ClientTrust, isIssuer } from './trust.ts'
 
 /**
- * Whether there are independent authorities. Each could then issue certificates with any name, so a name alone does not
- * identify a client. Authorities in one line, each issued by the one above it, are not independent.
- * @param certificates those with the same key are one authority: it was renewed, certified by others, or written twice
+ * True when there are independent authorities: each could issue certificates with any name, so a name alone does not identify
+ * a client. Authorities in one line, each issued by the one above it, are not independent. Certificates with the same key are
+ * one authority.
  */
 export function areIndependent(certificates: readonly X509Certificate[]): boolean {
   const keyOf = ({ publicKey }: X509Certificate) =>

@@ -9,10 +9,7 @@ export interface PeerCertificate {
   readonly authorized: boolean
   /** Why it is not authorized, for the log only. */
   readonly reason: string | undefined
-  /**
-   * Another connection may find the certificate good, or get another one; this connection never will. The handshake found a
-   * fault that passes by itself, or none, and what came since may be undone.
-   */
+  /** Another connection may find the certificate good; this connection never will. */
   readonly mayPassAnew?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
@@ -75,12 +72,10 @@ interface CachedPeer {
 const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
- * The client certificate of a connection, or undefined when the client sent none. Call it after the handshake.
- * The verdict is cached per connection. It is renewed when the authorities or revocation lists were reloaded, or when a
- * certificate or list on the path has expired. A refusal holds for all later requests of the connection (see `mayPassAnew`),
- * except for a list that has gone out of date since the handshake and may be renewed.
- * (`socket.authorized` is only the verdict of the handshake.)
- * @param trust what is in force now; undefined when client certificates are not requested
+ * The client certificate of a connection after its handshake; undefined when the client sent none. The verdict is cached per
+ * connection, and renewed when the authorities or lists were reloaded, or one on the path has expired. A refusal holds for
+ * the connection (see `mayPassAnew`), except for a list that has gone out of date since. @param trust what is in force now;
+ * undefined when client certificates are not requested
  */
 export function peerOf(
   socket: TLSSocket,

@@ -49,11 +49,9 @@ const AUTHORITY_KEY_IDENTIFIER = '551d23'
 export class UnusableList extends Error {}
 
 /**
- * Parses one complete list. OpenSSL uses the lists in handshakes; the gateway needs them to check the files at load, and
- * to find certificates revoked after the handshake of an open connection. What is refused here, OpenSSL ignores or
- * refuses too, but only in the handshake of each client.
- * @throws UnusableList when it covers not all certificates of its authority, or has a critical extension that nobody knows
- * @throws when it is not a list
+ * Parses one complete list. OpenSSL uses the lists in handshakes; the gateway checks them at load, and finds certificates
+ * revoked after the handshake of an open connection. @throws UnusableList when it covers not all certificates of its
+ * authority, or has an unknown critical extension @throws Error when it is not a list
  */
 export function readRevocationList(der: Buffer): RevocationList {
   const whole = derAt(der, 0, der.length)

@@ -24,10 +24,8 @@ interface TrustedPath {
 }
 
 /**
- * Finds a path of valid, unrevoked certificates to a self-signed authority. Needed after the handshake too: authorities
- * and lists may be reloaded or expire while the connection lives. The rest of RFC 5280 (constraints, usages, policies)
- * does not change with time and is checked by the handshake.
- * @returns the path, or why there is none, for the log
+ * Finds a path of valid, unrevoked certificates to a self-signed authority: what may change after the handshake. The
+ * handshake checks the rest of RFC 5280. @returns the path, or why there is none, for the log
  */
 export function trustedPath(
   chain: SentChain,
@@ -37,10 +35,7 @@ export function trustedPath(
   return new PathSearch(chain, trust, nowMs).pathOf(chain.leaf)
 }
 
-/**
- * When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. Lists that no
- * authority of the file has signed are those of authorities that clients send along.
- */
+/** When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
   const ofSent = lists.filter((list) => authorities.every((authority) => tieOf(list, authority) === 'none'))
   const bySigner = Map.groupBy(ofSent, ({ issuer }) => issuer)

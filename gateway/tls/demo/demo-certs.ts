@@ -10,9 +10,7 @@ import {
   SERVER_AUTH,
 } from './throw-away-ca.ts'
 
-/**
- * Writes certificates for trying mutual TLS on one's own machine. Without `force` old ones stay, and are named in `present`.
- */
+/** Writes certificates for trying mutual TLS locally. Without `force` old ones stay, and are named in `present`. */
 export async function makeDemoCertificates(
   directory: string,
   force: boolean,

@@ -17,10 +17,7 @@ import {
   X509CrlGenerator,
 } from '@peculiar/x509'
 
-/*
- * Certificates for demos and tests; their keys are stored unencrypted. Not used by the gateway itself, so it may use
- * development dependencies.
- */
+/** Certificates for demos and tests, with unencrypted keys. The gateway itself does not use this file. */
 
 /** Extended key usages (RFC 5280 section 4.2.1.12). */
 export const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'

@@ -11,9 +11,8 @@ const BEGIN = /^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*$/
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
 
 /**
- * The blocks of a PEM file in order. Text between them is ignored (RFC 7468 section 2). An encrypted key of the old kind
- * (with header lines inside) gets an empty `der`.
- * @returns the blocks, or what is wrong with the file
+ * The blocks of a PEM file (RFC 7468) in order, or what is wrong with it. An encrypted key of the old kind gets an empty
+ * `der`.
  */
 export function readPem(file: string): readonly PemBlock[] | string {
   const lines = file.replaceAll('\r\n', '\n').split('\n')

@@ -69,10 +69,7 @@ export class TicketKeys {
     this.#key = next
   }
 
-  /**
-   * The present key for `server.setTicketKeys`. @param certificate thumbprint of the server's certificate: a session does not
-   * outlive it
-   */
+  /** The key for `server.setTicketKeys`. @param certificate thumbprint: a session does not outlive the server's certificate */
   at(nowMs: number, certificate: string): Buffer {
     const { key } = this.dayKey(nowMs)
     return Buffer.from(hkdfSync('sha256', Buffer.from(key, 'hex'), '', certificate, TICKET_KEY_BYTES))

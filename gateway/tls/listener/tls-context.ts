@@ -148,8 +148,7 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
   }
   if (clientCa === undefined) return options
   options.ca = clientCa
-  // A resumed session would keep the verdict of its first handshake, despite later revocations and expiry, and the certificates
-  // between the client's and its authority are not in the ticket.
+  // A resumed session would keep the verdict of its first handshake, despite later revocations and expiry.
   options.secureOptions = (options.secureOptions ?? 0) | constants.SSL_OP_NO_TICKET
   if (clientCrl !== undefined) options.crl = blocksOf(clientCrl)
   return options
@@ -178,10 +177,7 @@ function summaryOf(
   }
 }
 
-/**
- * The TLS options of `https.createServer`. With client authorities, a client certificate is requested but not required:
- * `peerOf` judges it, so that a client with a bad one gets a proper HTTP response.
- */
+/** Client certificates are requested but not required: `peerOf` judges them, so that a bad one gets a proper HTTP response. */
 export function listenerOptions(
   { secure, trust }: TlsMaterial,
   { handshakeMs, http2 }: { readonly handshakeMs: number; readonly http2: Settings['http2'] },

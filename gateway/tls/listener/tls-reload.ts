@@ -23,10 +23,7 @@ const FILE_OF = {
 } as const satisfies Record<Part, keyof TlsFiles>
 const PARTS = Object.keys(FILE_OF) as Part[]
 
-/**
- * How often faulty texts are read before they are reported. At the first look a file may be half written; at the second,
- * the other files, each watched on its own, may not have been read yet.
- */
+/** A file may be half written at the first look, and the other files not read yet at the second. */
 const DOUBTFUL_LOOKS = 3
 
 /** Reads the files synchronously, for the start. Reports all faults together. */
@@ -69,9 +66,9 @@ interface TlsReloadOptions extends Pick<ReloadOptions<TlsMaterial>, 'swap' | 'on
 }
 
 /**
- * Puts changed certificates, keys, authorities and lists in force without dropping connections. Certificate and key change one
- * after the other, so a pair that does not fit is read again before it is reported. Until all files are sound, the last good ones
- * stay in force. Revocation lists wait for no other file. What is valid is not replaced by what has expired or is not valid yet.
+ * Puts changed files in force without dropping connections. Certificate and key change one after the other, so a pair that
+ * does not fit is read again before it is reported. Revocation lists wait for no other file. What is valid is not replaced by
+ * what has expired or is not valid yet.
  */
 export function tlsReloader({ files, loaded, clock, ...options }: TlsReloadOptions): Reloader<TlsMaterial> {
   const watched = PARTS.flatMap((part) => {

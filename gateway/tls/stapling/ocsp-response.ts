@@ -53,10 +53,8 @@ const STATUS: ReadonlyMap<number, string> = new Map([
 ])
 
 /**
- * Checks that an OCSPResponse (RFC 6960) says of this certificate that it is good, now, and that its authority has signed it,
- * or somebody whom that has given the right. Clients check all of this again.
- * @throws Revoked
- * @throws Error that says why it must not be sent
+ * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now, signed by its authority or a delegate.
+ * @throws Revoked @throws Error that says why it must not be sent
  */
 export function checkOcspResponse(
   response: Buffer,

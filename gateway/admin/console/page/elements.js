@@ -1,12 +1,6 @@
 /* Everything shown is text: `textContent` and attributes of numbers only, never markup. */
 
-/**
- * The element of the page that has this id.
- * @template {HTMLElement} [Kind=HTMLElement]
- * @param {string} id
- * @param {new () => Kind} [kind]
- * @returns {Kind}
- */
+/** @template {HTMLElement} [Kind=HTMLElement] @param {string} id @param {new () => Kind} [kind] @returns {Kind} */
 export function byId(id, kind) {
   const element = document.getElementById(id)
   if (element === null || (kind !== undefined && !(element instanceof kind))) throw new Error(`no ${id}`)
@@ -23,11 +17,8 @@ export function number(text) {
 
 /**
  * Shows the rows in a table. What has not changed is left alone, so that a selection survives.
- * @param {string} id
- * @param {readonly string[]} titles
- * @param {readonly (readonly Cell[])[]} rows
- * @param {string} none shown without rows
- * @param {number} [more] rows that are not shown
+ * @param {string} id @param {readonly string[]} titles @param {readonly (readonly Cell[])[]} rows
+ * @param {string} none shown without rows @param {number} [more] rows that are not shown
  */
 export function showTable(id, titles, rows, none, more = 0) {
   const table = byId(id, HTMLTableElement)

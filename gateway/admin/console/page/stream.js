@@ -18,11 +18,8 @@ const SILENCE_MS = 10_000
  */
 
 /**
- * Follows the server-sent events of the gateway until it is told to stop, or a token is needed. `EventSource` cannot send
- * a token, so the stream is read by hand.
- * @param {string | undefined} token
- * @param {Receiver} receiver
- * @returns {() => void} ends it
+ * Follows the events of the gateway until it is told to stop, or a token is needed. `EventSource` cannot send a token.
+ * @param {string | undefined} token @param {Receiver} receiver @returns {() => void} ends it
  */
 export function follow(token, receiver) {
   const stop = new AbortController()
@@ -38,9 +35,7 @@ export function follow(token, receiver) {
 }
 
 /**
- * @param {string | undefined} token
- * @param {Receiver} receiver
- * @param {AbortSignal} stopped
+ * @param {string | undefined} token @param {Receiver} receiver @param {AbortSignal} stopped
  * @returns {Promise<'unauthorized' | 'refused' | 'read' | 'failed'>}
  */
 async function readOnce(token, receiver, stopped) {
