@@ -4,6 +4,8 @@ import { join } from 'node:path'
 
 export const ISSUER = 'http://id.test'
 export const AUDIENCE = 'api'
+/** How the tokens say that their user was authenticated (RFC 9470). */
+export const ACR = 'phr'
 /** How many callers the tokens name, in turn. */
 export const CALLERS = 10_000
 
@@ -62,6 +64,8 @@ export function tokenOf(algorithm: TokenAlgorithm, key: KeyObject, index: number
     iat: nowSeconds,
     exp: nowSeconds + 12 * 60 * 60,
     scope: 'a:r t:w',
+    acr: ACR,
+    auth_time: nowSeconds,
   }
   const text = `${encode({ alg: algorithm, typ: 'at+jwt', kid: algorithm })}.${encode(claims)}`
   const signature = createSign('sha256').update(text).sign({ key, dsaEncoding: 'ieee-p1363' })

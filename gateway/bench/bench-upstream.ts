@@ -5,6 +5,8 @@ import { createServer as createSecureServer } from 'node:tls'
 import {
   HUGE_BYTES,
   HUGE_PATH,
+  INTROSPECTION_ANSWER,
+  INTROSPECTION_PATH,
   LARGE_PATH,
   LARGE_RESPONSE_BYTES,
   RESPONSE_BYTES,
@@ -20,6 +22,7 @@ const response = responseOf(
 )
 const large = responseOf('{"rows":[', LARGE_RESPONSE_BYTES)
 const huge = responseOf('{"rows":[', HUGE_BYTES)
+const answer = responseOf(INTROSPECTION_ANSWER, INTROSPECTION_ANSWER.length)
 const keysText = readFileSync(process.argv[2] as string, 'latin1')
 const keys = responseOf(keysText, keysText.length)
 
@@ -49,17 +52,19 @@ function serve(socket: Socket): void {
   let text = ''
   /** Of a body of known length, which is counted and not kept. */
   let bytesLeft = 0
+  let awaited = response
   socket.on('error', () => socket.destroy())
   socket.on('data', (bytes: Buffer) => {
     const counted = Math.min(bytesLeft, bytes.length)
     bytesLeft -= counted
     if (bytesLeft > 0) return
-    if (counted > 0) socket.write(response)
+    if (counted > 0) socket.write(awaited)
     if (counted === bytes.length) return
     text += bytes.toString('latin1', counted)
     for (let end = endOf(text); end > 0; end = endOf(text)) {
       bytesLeft = end - text.length
       if (bytesLeft > 0) {
+        awaited = responseTo(text)
         text = ''
         return
       }
@@ -87,5 +92,6 @@ function endOf(text: string): number {
 function responseTo(request: string): Buffer {
   if (request.startsWith(LARGE_PATH, 4)) return large
   if (request.startsWith(HUGE_PATH, 4)) return huge
+  if (request.startsWith(INTROSPECTION_PATH, 5)) return answer
   return request.startsWith('/.well-known/', 4) ? keys : response
 }

@@ -1,3 +1,4 @@
+import { ACR } from './bench-tokens.ts'
 import type { Contender } from './contender.ts'
 import { type Additions, gateway } from './contenders/countersign.ts'
 import { withReceiver } from './contenders/with-receiver.ts'
@@ -89,6 +90,8 @@ export function features(root: string, post: Partial<LoadRequest>) {
         },
       }),
       add('parameter masked', { config: { routes: [{ ...ROW, path: '/api/{name}', mask: ['name'] }] } }),
+      add('acr and maxAuthAge', { route: { acr: [ACR], maxAuthAge: '1h' } }),
+      introspecting(root),
       // It lets a forged token through, as it should.
       entry({
         ...gateway({ name: 'shadow mode', root, additions: { route: { mode: 'shadow' } } }),
@@ -99,6 +102,12 @@ export function features(root: string, post: Partial<LoadRequest>) {
     ],
     references: [postOnly],
   } satisfies Partial<Scenario>
+}
+
+/** The gateway that asks the issuer about each new token. The issuer of the benchmark says yes to a forged one, too. */
+export function introspecting(root: string): Entry {
+  const contender = gateway({ name: 'introspection', root, additions: { introspects: true } })
+  return entry({ ...contender, authenticates: false })
 }
 
 function entry(contender: Contender): Entry {

@@ -6,7 +6,7 @@ import { gateway, PAYMENTS_PATH } from './contenders/countersign.ts'
 import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
-import { features } from './feature-scenario.ts'
+import { features, introspecting } from './feature-scenario.ts'
 import type { LoadJob, LoadRequest } from './load-job.ts'
 import type { OtherGenerator } from './other-generators.ts'
 import { gatewaysWithStore, storedEntries } from './store-scenarios.ts'
@@ -145,12 +145,15 @@ export function scenariosOf(trees: {
     others: others.map((one) => one.contender),
     ratelimit: trees.ratelimit,
   })
-  const token = { entries: common.filter((one) => one.contender.authenticates) }
+  const token = common.filter((one) => one.contender.authenticates)
   return [
     one('main', 'GET, RS256 token seen before, limited path', { entries: every }),
     one('latency', 'The same at a fixed rate', { loads: 'rates' }),
-    one('es256', 'ES256 token seen before', { ...token, request: { algorithm: 'ES256' } }),
-    one('cold', 'RS256, every token new', { ...token, request: DISTINCT }),
+    one('es256', 'ES256 token seen before', { entries: token, request: { algorithm: 'ES256' } }),
+    one('cold', 'RS256, every token new', {
+      entries: [...token, introspecting(trees.root)],
+      request: DISTINCT,
+    }),
     one('callers', '10,000 callers', { request: { tokens: CALLERS, order: 'random' } }),
     one('transfer', 'POST with a body of 300 bytes, limit per hour', { request: TRANSFERRING }),
     one('large', 'Responses of 64 KiB, unlimited path', { request: LARGE }),

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { type Child, startChild } from '../child.ts'
 import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
-import { HUGE_BYTES, HUGE_PATH } from '../upstream-responses.ts'
+import { HUGE_BYTES, HUGE_PATH, INTROSPECTION_PATH } from '../upstream-responses.ts'
 
 /** Of a limit so low that the time of each hit is kept. */
 export const PAYMENTS_PATH = '/api/payments'
@@ -42,6 +42,8 @@ export interface Additions {
   readonly route?: object
   /** An OpenAPI document by which requests are validated. */
   readonly openApi?: object
+  /** The issuer is asked about every token (RFC 7662). */
+  readonly introspects?: boolean
 }
 
 interface Program {
@@ -81,7 +83,7 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
     return file
   }
   const onStore = setup.gatewayEnv.GATEWAY_STORE === undefined ? {} : ALWAYS_STORE
-  const { config, route, openApi } = additions
+  const { config, route, openApi, introspects } = additions
   const base = {
     issuer: ISSUER,
     audience: AUDIENCE,
@@ -90,6 +92,14 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
     ...(setup.http2 && { http2: true }),
     routes: ROUTES.map((row) => ({ ...row, ...route })),
     ...(openApi && { openapi: { file: write('api.json', openApi), validateRequests: true } }),
+    ...(introspects && {
+      introspection: {
+        url: `http://127.0.0.1:${upstreamPort}${INTROSPECTION_PATH}`,
+        clientId: 'gateway',
+        clientSecretFile: write('introspection-secret', ['secret']),
+        for: 'all',
+      },
+    }),
     ...onStore,
     ...config,
   }
