@@ -269,12 +269,50 @@ describe('an issuer that is asked about opaque tokens', () => {
     const { introspector, state, outcomes } = harness(() => gate.promise)
     const flood = Array.from({ length: 100 }, (_, n) => introspector.verify(`guess-${n}`, CALLER))
     const other = introspector.verify('good', { address: '198.51.100.7', closed: false })
+    assert.equal(state.asked.length, 17)
     gate.resolve(ACTIVE)
     assert.notEqual((await other).principal, undefined)
-    await Promise.all(flood)
-    assert.equal(state.asked.length, 17)
-    assert.equal(outcomes.filter((one) => one === 'too_many').length, 84)
-    await introspector.verify('later', CALLER)
-    assert.equal(state.asked.length, 18)
+    for (const waited of await Promise.all(flood)) assert.notEqual(waited.principal, undefined)
+    assert.equal(state.asked.length, 101)
+    assert.equal(outcomes.includes('too_many'), false)
+  })
+
+  it('lets the networks that wait ask in turn', async () => {
+    const gates: PromiseWithResolvers<Answer>[] = []
+    const { introspector, state } = harness(() => {
+      const gate = Promise.withResolvers<Answer>()
+      gates.push(gate)
+      return gate.promise
+    })
+    const networks = [1, 2, 3, 4, 5, 6].map((n) => ({ address: `198.51.10${n}.7`, closed: false }))
+    const all = networks.flatMap((caller) =>
+      Array.from({ length: 20 }, (_, n) => introspector.verify(`${caller.address}-${n}`, caller)),
+    )
+    assert.equal(state.asked.length, 64)
+    for (let n = 0; n < 120; n++) {
+      gates[n]?.resolve(ACTIVE)
+      await new Promise(setImmediate)
+      assert.ok(gates.length <= n + 65)
+    }
+    await Promise.all(all)
+    assert.equal(state.asked.length, 120)
+    const sixth = state.asked.findIndex((token) => token.startsWith('198.51.106.7'))
+    assert.ok(sixth < 80, `the last network waited for ${sixth} questions`)
+  })
+
+  it('does not ask for a client that has gone, or that has waited as long as a question may take', async () => {
+    const gate = Promise.withResolvers<Answer>()
+    const { introspector, state } = harness(() => gate.promise)
+    const gone = { address: CALLER.address, closed: false }
+    const first = Array.from({ length: 16 }, (_, n) => introspector.verify(`first-${n}`, CALLER))
+    const left = introspector.verify('left', gone)
+    const late = introspector.verify('late', CALLER)
+    gone.closed = true
+    state.steadyMs += 60_000
+    gate.resolve(ACTIVE)
+    await Promise.all(first)
+    assert.equal((await left).fault?.reason, 'introspection_unavailable')
+    assert.equal((await late).fault?.reason, 'introspection_unavailable')
+    assert.equal(state.asked.length, 16)
   })
 })

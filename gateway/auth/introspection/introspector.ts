@@ -42,7 +42,7 @@ interface Known {
 const CACHE_SIZE = 10_000
 /** For active tokens that do not say when they expire. */
 const CACHE_WITHOUT_EXP_MS = 5_000
-/** Leaves room for others beside the invented tokens of one network. */
+/** Leaves room for others beside the invented tokens of one network; further ones wait. */
 const MAX_CALLS_OF_NETWORK = 16
 const FAILURES_TO_OPEN = 5
 /** An endpoint may refuse one token, such as a very long one, by these. It is there, so it gets no pause. */
@@ -68,6 +68,8 @@ export class Introspector {
   readonly #refused: LRUCache<string, number>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #callsOfNetworks = new Map<string, number>()
+  /** Those of each network that wait until they may ask. */
+  readonly #waiting = new Map<string, (() => void)[]>()
   /** The first two networks whose questions failed since the last success. */
   readonly #failedNetworks = new Set<string>()
   #failuresInRow = 0
@@ -99,7 +101,7 @@ export class Introspector {
   }
 
   /** A promise only when the endpoint must be asked. Neither throws nor rejects. */
-  verify(token: string, { address }: Caller): Verification | Promise<Verification> {
+  verify(token: string, caller: Caller): Verification | Promise<Verification> {
     const name = sha256(token)
     const known = this.#known(name)
     if (known !== undefined) return known
@@ -107,7 +109,7 @@ export class Introspector {
     if (refusedUntilMs !== undefined && this.#steadyClock() < refusedUntilMs) return REFUSED
     const pending = this.#pending.get(name)
     if (pending !== undefined) return pending
-    const network = networkOf(address)
+    const network = networkOf(caller.address)
     const calls = this.#callsOfNetworks.get(network) ?? 0
     if (
       this.#steadyClock() < this.#pausedUntilMs &&
@@ -115,16 +117,46 @@ export class Introspector {
     )
       return this.#notAsked('breaker_open', 'it has failed too often and is given time to recover')
     if (this.#pending.size >= MAX_CALLS || calls >= MAX_CALLS_OF_NETWORK)
-      return this.#notAsked('too_many', 'too many tokens are being asked about')
+      return this.#wait(token, caller, network)
     const asked = this.#verifyNew(token, { name, network }).finally(() => {
       this.#pending.delete(name)
       const left = (this.#callsOfNetworks.get(network) ?? 1) - 1
       if (left === 0) this.#callsOfNetworks.delete(network)
       else this.#callsOfNetworks.set(network, left)
+      this.#askNext()
     })
     this.#pending.set(name, asked)
     this.#callsOfNetworks.set(network, calls + 1)
     return asked
+  }
+
+  /** Waits until another question is answered, at most as long as one may take. */
+  #wait(token: string, caller: Caller, network: string): Promise<Verification> {
+    const { promise, resolve } = Promise.withResolvers<Verification>()
+    const untilMs = this.#steadyClock() + this.#options.settings.timeoutMs
+    const ask = () =>
+      resolve(
+        this.#steadyClock() < untilMs && !caller.closed
+          ? this.verify(token, caller)
+          : this.#notAsked('too_many', 'too many tokens are being asked about'),
+      )
+    const waiting = this.#waiting.get(network)
+    if (waiting === undefined) this.#waiting.set(network, [ask])
+    else waiting.push(ask)
+    return promise
+  }
+
+  /** Lets those that wait ask while there is room: the networks in turn. */
+  #askNext(): void {
+    for (const [network, waiting] of this.#waiting) {
+      if (this.#pending.size >= MAX_CALLS) return
+      if ((this.#callsOfNetworks.get(network) ?? 0) >= MAX_CALLS_OF_NETWORK) continue
+      const ask = waiting.shift()
+      // Re-inserted last; the iteration comes to it again.
+      this.#waiting.delete(network)
+      if (waiting.length > 0) this.#waiting.set(network, waiting)
+      ask?.()
+    }
   }
 
   #notAsked(outcome: 'breaker_open' | 'too_many', cause: string): Verification {
