@@ -3,6 +3,7 @@ import type { Delivery } from './auth/deliveries.ts'
 import type { Route } from './config/settings.ts'
 import type { OutgoingResponse, ReceivedRequest } from './edge/http1/handler.ts'
 import type { IncomingRequest } from './edge/http1/incoming-request.ts'
+import type { FairPermits } from './edge/rules/fair-share.ts'
 import type { RequestHeaders } from './edge/rules/request-headers.ts'
 import type { Slotted } from './edge/syntax/slots.ts'
 import type { PendingTake } from './limits/limiter.ts'
@@ -10,12 +11,11 @@ import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
 import type { Trace } from './tracing/trace.ts'
 import type { UpstreamClient } from './upstream/create-upstreams.ts'
-import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
 export interface ServedRoute extends Route {
   readonly client: Pick<UpstreamClient, 'send' | 'speaksHttp2'>
   /** Undefined: the group has no bound of its own. */
-  readonly permits: UpstreamPermits | undefined
+  readonly permits: FairPermits | undefined
   /** For records and spans; undefined: its paths are shown. */
   readonly maskPath: ((path: string) => string) | undefined
 }

@@ -12,6 +12,7 @@ import type { OperationRules } from './config/openapi/compiled-operations.ts'
 import type { Settings } from './config/settings.ts'
 import type { BodyRoom } from './edge/bodies/body-room.ts'
 import type { Tunnels } from './edge/http1/tunnels/tunnels.ts'
+import type { FairPermits } from './edge/rules/fair-share.ts'
 import type { PathTable } from './edge/rules/path-table.ts'
 import type { Field } from './edge/syntax/field.ts'
 import type { Slots } from './edge/syntax/slots.ts'
@@ -23,7 +24,6 @@ import type { RefusalCode } from './refusals.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
 import type { Tracer } from './tracing/tracer.ts'
 import type { UpstreamGroups } from './upstream/upstream-groups.ts'
-import type { UpstreamPermits } from './upstream/upstream-permits.ts'
 
 interface RefusalLogBudget {
   left: number
@@ -43,7 +43,7 @@ export interface Load {
   /** Written by forward. */
   readonly tunnels: Tunnels
   /** Written by takePermit and close. */
-  readonly permits: UpstreamPermits
+  readonly permits: FairPermits
   /** Bodies that wait for verification. Written by authenticate. */
   readonly bodyRoom: BodyRoom
   /** Written by drain. */

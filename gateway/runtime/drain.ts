@@ -92,7 +92,7 @@ export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
 function breakOffRest({ gateway }: InForce, listeners: readonly HttpServer[]): void {
   const { load, log } = gateway
   load.phase = 'over'
-  log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
+  log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.taken }, 'the drain deadline has come')
   load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')
   endOrphans(load)

@@ -15,6 +15,7 @@ import { readMaskKey } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { BodyRoom } from '../edge/bodies/body-room.ts'
 import { Tunnels } from '../edge/http1/tunnels/tunnels.ts'
+import { FairPermits } from '../edge/rules/fair-share.ts'
 import { firstSegment } from '../edge/rules/policy/path-mask.ts'
 import { checkedField } from '../edge/syntax/field.ts'
 import { Slots } from '../edge/syntax/slots.ts'
@@ -23,7 +24,6 @@ import { type Counters, countersOutsideTable } from '../limits/windows/counters.
 import type { DropReason } from '../tracing/span-exporter.ts'
 import { Tracer } from '../tracing/tracer.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
-import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 import { changeState, type GatewayState, gatewayIdOf } from './gateway-state.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
@@ -183,7 +183,7 @@ export class GatewayInForce {
   #exposeState(): void {
     const { metrics, load } = this.#fixed
     metrics.gateway_http_requests_in_flight.read(() => load.inFlight.size)
-    metrics.gateway_tunnels_open.read(() => load.tunnels.size)
+    metrics.gateway_tunnels_open.read(() => load.tunnels.taken)
     exposeUpstreams(metrics, () => this.#gateway.upstreams.targets)
     metrics.gateway_issuer_keys_age_seconds.read(() => {
       const { settings, verifier } = this.#gateway
@@ -234,8 +234,8 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     limiter: state.member?.limits(state.limiter) ?? state.limiter,
     tracer: makeTracer(startup, { metrics, secret }),
     load: {
-      tunnels: new Tunnels({ steadyClock, maxTunnels: settings.maxTunnels }),
-      permits: new UpstreamPermits(settings.maxInFlight),
+      tunnels: new Tunnels(settings.maxTunnels, steadyClock),
+      permits: new FairPermits(settings.maxInFlight),
       inFlight: new Slots(),
       orphans: new Set(),
       bodyRoom: new BodyRoom(),

@@ -83,7 +83,7 @@ describe('admit', () => {
   })
 
   it('refuses an upgrade, and only that, when every tunnel is taken', () => {
-    const { gateway } = makeGateway({ load: { tunnels: { isFull: true } as never } })
+    const { gateway } = makeGateway({ load: { tunnels: { areExhausted: true } as never } })
     assert.equal(admit(gateway, makeExchange({ upgrade: 'websocket' }).exchange)?.code, 'overloaded')
     assert.equal(admit(gateway, makeExchange().exchange), undefined)
   })

@@ -87,7 +87,7 @@ function checkLoad(gateway: Gateway, { upgrade, headers }: Exchange): Refusal | 
   if (headers.loop?.includes(loopMark) === true) return LOOP_DETECTED
   if (load.phase === 'over') return DRAINING
   if (load.permits.areExhausted) return OVERLOADED
-  if (upgrade !== undefined && load.tunnels.isFull) return NO_TUNNEL_FREE
+  if (upgrade !== undefined && load.tunnels.areExhausted) return NO_TUNNEL_FREE
   if (!trail.recheck()) return AUDIT_UNAVAILABLE
   return undefined
 }

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import type { Commit } from '../audit/commit/commit.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ReceivedRequest } from '../edge/http1/handler.ts'
+import { FairPermits } from '../edge/rules/fair-share.ts'
 import { PathTable } from '../edge/rules/path-table.ts'
 import { responseLines } from '../edge/rules/policy/response-policy.ts'
 import { readRequestHeaders } from '../edge/rules/request-headers.ts'
@@ -10,7 +11,6 @@ import { Slots } from '../edge/syntax/slots.ts'
 import { Exchange, type ServedRoute } from '../exchange.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { keysOf, type Principal } from '../principal.ts'
-import { UpstreamPermits } from '../upstream/upstream-permits.ts'
 
 /** On both clocks of a hand-made gateway, until a test moves it. */
 export const NOW_MS = Date.UTC(2030, 0, 1)
@@ -279,8 +279,8 @@ export function makeGateway({
     load: {
       inFlight: new Slots(),
       orphans: new Set(),
-      tunnels: { isFull: false, reserve: () => undefined },
-      permits: new UpstreamPermits(maxInFlight),
+      tunnels: { areExhausted: false, take: () => false },
+      permits: new FairPermits(maxInFlight),
       phase: 'serving',
       refusalLog: new Map(),
       ...load,

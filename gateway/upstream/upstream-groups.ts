@@ -4,6 +4,7 @@ import type {
   UpstreamGroup,
   UpstreamTlsFiles,
 } from '../config/upstreams/upstream-group.ts'
+import { FairPermits } from '../edge/rules/fair-share.ts'
 import type { Field } from '../edge/syntax/field.ts'
 import type { BreakerState, CircuitBreaker } from './balancing/circuit-breaker.ts'
 import type { Health } from './balancing/health.ts'
@@ -11,7 +12,6 @@ import type { RetryOutcome } from './balancing/retry-budget.ts'
 import { createUpstreams, type UpstreamClient } from './create-upstreams.ts'
 import { type CheckTimers, HealthCheck } from './health-check.ts'
 import type { PoolBounds } from './pool.ts'
-import { UpstreamPermits } from './upstream-permits.ts'
 import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
 /** Each change once. */
@@ -61,7 +61,7 @@ const TIMERS: CheckTimers = {
 export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
-  readonly #permits = new Map<string, UpstreamPermits>()
+  readonly #permits = new Map<string, FairPermits>()
   /** By what they judge. */
   readonly #checks = new Map<Health, Checked>()
 
@@ -78,7 +78,7 @@ export class UpstreamGroups {
     for (const { name, maxInFlight } of options.groups) {
       if (maxInFlight === undefined) continue
       // What is in flight goes on to count.
-      this.#permits.set(name, before?.permitsOf(name) ?? new UpstreamPermits(maxInFlight))
+      this.#permits.set(name, before?.permitsOf(name) ?? new FairPermits(maxInFlight))
     }
   }
 
@@ -90,7 +90,7 @@ export class UpstreamGroups {
   }
 
   /** Undefined: the group has no bound of its own. */
-  permitsOf(name: string): UpstreamPermits | undefined {
+  permitsOf(name: string): FairPermits | undefined {
     return this.#permits.get(name)
   }
 

@@ -25,7 +25,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   /** Nothing of a request has come. */
   isFresh = true
   readonly #reader: RequestReader
-  /** Waits for its turn. */
   readonly pipelined: PipelinedBytes
   readonly #writes: WriteWatch
   readonly #stopReading: ReturnType<typeof readClient>
@@ -63,19 +62,22 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return this.#phase === 'idle' && this.pipelined.isEmpty && this.socket.writableLength === 0
   }
 
-  /** Only of an idle connection. */
   get idleSinceMs(): number {
     return this.#reader.deadline.idleSinceMs
   }
 
-  /** When it is closed for being idle: of two idle connections the one with the earlier deadline has been idle for longer. */
+  /** Of two idle connections, the one with the earlier deadline has been idle for longer. */
   get deadlineMs(): number {
     return this.#lingering?.deadlineMs ?? this.#reader.deadline.atMs
   }
 
   checkTime(nowMs: number): void {
     this.#reader.readAhead()
-    if (this.#writes.isStalled(nowMs)) this.#giveUpWriting()
+    if (this.#writes.isStalled(nowMs)) {
+      // First, so that the request is recorded with this cause and not as one whose connection was lost.
+      if (this.#exchange !== undefined) this.terms.handler.interrupt(this.#exchange, NOT_TAKEN)
+      this.socket.destroy()
+    }
     if (nowMs < this.deadlineMs || this.socket.destroyed) return
     if (this.#phase === 'head') this.#refuseHead(HEAD_LATE)
     else if (this.#phase === 'body') this.#interrupt(BODY_LATE)
@@ -90,12 +92,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
 
   watchWrites(idleMs: number | undefined): void {
     this.#writes.begin(idleMs ?? this.terms.timeouts.idleMs)
-  }
-
-  #giveUpWriting(): void {
-    // First, so that the request is recorded with this cause and not as one whose connection was lost.
-    if (this.#exchange !== undefined) this.terms.handler.interrupt(this.#exchange, NOT_TAKEN)
-    this.socket.destroy()
   }
 
   responseWritten(response: ClientResponse): void {
@@ -160,7 +156,6 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     else this.#endEarly()
   }
 
-  /** The client has closed its half between requests, or in the middle of one. */
   #endEarly(): void {
     if (this.#phase === 'idle') this.#linger()
     else if (this.#phase === 'head') {
@@ -230,10 +225,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     }
   }
 
-  /**
-   * The handler gets a request only when all bytes that have come are parsed: a fault among them is known by then, and a
-   * short body is complete.
-   */
+  /** The handler gets a request when all bytes that have come are parsed: then a fault among them is known. */
   #readHead(bytes: Buffer, from: number, to: number): void {
     const reader = this.#reader
     const at = reader.readHead(bytes, from, to)

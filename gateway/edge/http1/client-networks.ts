@@ -57,15 +57,14 @@ export class ClientNetworks {
   /** How many connections and streams have a place, at most. */
   max: number
   readonly #byName = new Map<string, ClientNetwork>()
-  /** By the part that they have, without proxies. */
+  /** By part. */
   readonly #rows: Slots<ClientNetwork>[] = []
   readonly #proxies = new Slots<ClientNetwork>()
   #largest = 0
   #size = 0
   #streams = 0
-  /** Streams without a place that are under way. */
   #refusedStreams = 0
-  /** Where the next search begins, so that it does not always see the same ones. */
+  /** Where the next search begins. */
   #cursor = 0
 
   constructor(max = Number.POSITIVE_INFINITY) {

@@ -5,7 +5,7 @@ import type { ConnectionTerms } from './connection-terms.ts'
 import type { OutgoingResponse, ResponseHead } from './handler.ts'
 import type { IncomingRequest } from './incoming-request.ts'
 
-/** A longer body is written in several parts: copying it into the text of its head would cost more. */
+/** A longer piece is not copied into the text of its head. */
 const MAX_TEXT_BYTES = 16 * 1024
 
 /** A socket that is given away, paused. */
@@ -20,7 +20,6 @@ export interface ResponseConnection {
   readonly terms: Pick<ConnectionTerms<unknown>, 'clock' | 'timeouts'>
   /** The socket accepts no more for now. @param idleMs how long the client may take nothing, when not the usual time. */
   watchWrites(idleMs: number | undefined): void
-  /** The last byte of the response has been written. */
   responseWritten(response: ClientResponse): void
   detach(): DetachedSocket
 }
@@ -35,15 +34,14 @@ export class ClientResponse implements OutgoingResponse {
   headersSent = false
   readonly #connection: ResponseConnection
   readonly #request: IncomingRequest
-  /** The head, until it is sent. */
   #head = ''
   #chunked = false
   #bodiless = false
   /** Writes that wait for the end of `hold`, in order; undefined while nothing is held. */
   #held: (string | Buffer)[] | undefined = undefined
   /** Gets the socket when the switch of protocol is no longer held. */
-  #onSwitched: ((socket: Socket | undefined, unread?: Buffer) => void) | undefined = undefined
-  /** The whole response has been written, or will be at the end of `hold`. */
+  #onSwitched: Parameters<OutgoingResponse['switch']>[1] | undefined = undefined
+  /** `end` or `switch` was called. */
   #ended = false
   #closed = false
   #closeListeners: (() => void)[] | undefined = undefined
@@ -59,8 +57,8 @@ export class ClientResponse implements OutgoingResponse {
   }
 
   onClose(listener: () => void): void {
-    if (this.#closeListeners === undefined) this.#closeListeners = [listener]
-    else this.#closeListeners.push(listener)
+    this.#closeListeners ??= []
+    this.#closeListeners.push(listener)
   }
 
   onDrain(listener: () => void): void {
@@ -103,8 +101,7 @@ export class ClientResponse implements OutgoingResponse {
 
   write(piece: Buffer): boolean {
     const { socket } = this.#connection
-    if (this.#ended) return true
-    if (this.#bodiless || piece.length === 0) return true
+    if (this.#ended || this.#bodiless || piece.length === 0) return true
     if (piece.length <= MAX_TEXT_BYTES && this.#head !== '') {
       const head = this.#head
       this.#head = ''
@@ -154,7 +151,7 @@ export class ClientResponse implements OutgoingResponse {
     }
   }
 
-  switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void {
+  switch(head: string, onSwitched: Parameters<OutgoingResponse['switch']>[1]): void {
     this.headersSent = true
     this.#ended = true
     this.#onSwitched = onSwitched
@@ -174,7 +171,7 @@ export class ClientResponse implements OutgoingResponse {
     if (!this.#closed) this.#connection.socket.resetAndDestroy()
   }
 
-  /** For the connection: calls those who wait for the end of the response. */
+  /** For the connection: calls the listeners of `onClose`. */
   close(): void {
     if (this.#closed) return
     this.#closed = true
@@ -187,7 +184,6 @@ export class ClientResponse implements OutgoingResponse {
     onSwitched?.(undefined)
   }
 
-  /** @param piece text is latin1. */
   #send(piece: string | Buffer): void {
     const { socket } = this.#connection
     if (this.#held !== undefined) this.#held.push(piece)

@@ -45,7 +45,6 @@ export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number
   readonly #terms: DeadlineTerms
-  /** Timeouts of the current request. */
   #timeouts: ClientTimeouts
   /** The time that an idle connection was given last. */
   #idleAllowanceMs: number
@@ -65,30 +64,26 @@ export class ConnectionDeadline {
     this.atMs = terms.steadyClock() + this.#idleAllowanceMs
   }
 
-  /** Since when an idle connection has been idle. */
   get idleSinceMs(): number {
     return this.atMs - this.#idleAllowanceMs
   }
 
-  /** The next request is awaited. */
   idle(): void {
     this.#idleAllowanceMs = this.#terms.timeouts.keepAliveMs + KEEP_ALIVE_MARGIN_MS
     this.atMs = this.#terms.steadyClock() + this.#idleAllowanceMs
   }
 
-  /** The first byte of a request has come. */
   beginRequest(): void {
     this.#startedMs = NEVER
     this.#timeouts = this.#terms.timeouts
   }
 
-  /** A piece of the head has come, and more must follow. */
+  /** A part of the head has come. */
   awaitHead(): void {
     if (this.#startedMs === NEVER) this.#startedMs = this.#terms.steadyClock()
     this.atMs = this.#startedMs + this.#timeouts.headersMs
   }
 
-  /** The head is complete, its body must follow. */
   beginBody(): void {
     const { bodyPace, requestMs } = this.#timeouts
     const nowMs = this.#terms.steadyClock()
@@ -98,7 +93,7 @@ export class ConnectionDeadline {
     this.atMs = Math.min(nowMs + bodyPace.graceMs, this.#requestEndMs)
   }
 
-  /** More of the body has come. @param bytes more than 0 */
+  /** @param bytes more than 0 */
   extendBody(bytes: number): void {
     if (this.#isUnpaced) return
     const { graceMs, minBytesPerSecond } = this.#timeouts.bodyPace
@@ -106,7 +101,6 @@ export class ConnectionDeadline {
     this.atMs = Math.min(earnedMs, this.#terms.steadyClock() + graceMs, this.#requestEndMs)
   }
 
-  /** We read no more of the body for now. */
   holdBodyBack(): void {
     this.#heldBackMs = this.#terms.steadyClock()
     this.atMs = NEVER
@@ -116,7 +110,6 @@ export class ConnectionDeadline {
     return this.#heldBackMs !== NEVER
   }
 
-  /** We read the body again. */
   resumeBody(): void {
     const nowMs = this.#terms.steadyClock()
     this.#requestEndMs += nowMs - this.#heldBackMs
@@ -131,7 +124,6 @@ export class ConnectionDeadline {
     this.atMs = NEVER
   }
 
-  /** Nothing more is expected of the client. */
   stop(): void {
     this.#heldBackMs = NEVER
     this.atMs = NEVER

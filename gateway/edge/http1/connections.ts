@@ -13,7 +13,6 @@ type Terms<E> = ConnectionTerms<E, Connection<E>>
 export interface ServerTerms<E> extends Omit<Terms<E>, 'networks' | 'isLeaving' | 'left' | 'between'> {
   /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
-  /** Longest TLS handshake. */
   readonly handshakeMs: number
   /** Proxies stand for many clients: fair shares do not apply to them. */
   readonly isProxy: (address: string) => boolean
@@ -133,10 +132,7 @@ export class Connections<E> {
     if (this.#terms.between !== undefined) connection.retire()
   }
 
-  /**
-   * Begins no more requests: each connection is detached and given to `take`, paused and with what has come of the next
-   * request unshifted, now or when its present response is written.
-   */
+  /** Begins no more requests: gives each connection to `take`, now or when its present response is written. */
   park(take: (parked: ParkedConnection) => void): void {
     const detach = (connection: Connection<E>) => {
       const { socket, unread } = connection.detach()
@@ -149,7 +145,6 @@ export class Connections<E> {
     })
   }
 
-  /** From now on connections are not parked. */
   unpark(): void {
     this.#terms.between = undefined
   }

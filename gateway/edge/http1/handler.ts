@@ -57,7 +57,7 @@ export interface ReceivedRequest {
   readonly upgrade: Upgrade | undefined
 }
 
-/** Handles requests. `E`: the handler's record of one request under way. */
+/** `E`: its record of one request under way. */
 export interface Handler<E> {
   /** A request with a complete head. @param fault why its rest will not come: respond with it. */
   begin(received: ReceivedRequest, fault: RequestFault | undefined): E

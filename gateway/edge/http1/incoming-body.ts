@@ -20,17 +20,14 @@ export interface IncomingBody extends BoundedBody {
 }
 
 const HIGH_WATER_BYTES = 64 * 1024
-/** A buffer that can be used again is larger: it would be mostly empty with a shorter piece. */
+/** A shorter piece would leave a pooled buffer mostly empty. */
 const POOLED_BYTES = 40 * 1024
 
-/**
- * The body of a request. Destroyed without an end: the client broke off. A slow reader pauses the socket, and the client's
- * deadline with it.
- */
+/** A body of HTTP/1. Destroyed without an end: the client broke off. A slow reader pauses the socket and the client's deadline. */
 export class RequestBody extends BoundedBody implements IncomingBody {
   readonly #socket: Socket
   readonly #deadline: ConnectionDeadline
-  /** What the socket reads into; undefined when each piece has memory of its own. */
+  /** The buffer that the socket reads into; undefined: each piece has memory of its own. */
   readonly #buffer: ReadBuffer | undefined
   #receiver: BodyReceiver | undefined = undefined
   /** Buffers of pieces in the stream. They can be used again only when one receiver gets all of them. */
@@ -60,10 +57,7 @@ export class RequestBody extends BoundedBody implements IncomingBody {
     return this
   }
 
-  /**
-   * While the stream flows and holds nothing, pieces go to the receiver without it, and without a copy. Whatever else comes is
-   * emitted as `data`.
-   */
+  /** While the stream flows and holds nothing, pieces go to the receiver without it and without a copy; others are `data`. */
   override passTo(receiver: BodyReceiver | undefined): void {
     this.#receiver = receiver
     if (receiver === undefined) this.#expectNoReceiver()
@@ -78,7 +72,7 @@ export class RequestBody extends BoundedBody implements IncomingBody {
   receive(piece: Piece): void {
     if (this.destroyed || !this.takes(piece.to - piece.from)) return
     if (this.#pass(piece) || this.#socket.isPaused()) return
-    // Most wait for a moment only, in which reading ahead would cost a copy.
+    // Most wait for a moment only: reading ahead would cost a copy.
     if (this.#socket instanceof ClientSocket) this.#socket.holdBack()
     else this.#socket.pause()
     this.#deadline.holdBodyBack()
@@ -88,7 +82,7 @@ export class RequestBody extends BoundedBody implements IncomingBody {
     this.#deadline.endPace()
   }
 
-  /** To be called now and then: who sends a body that is held back for longer may go, which only a read tells. */
+  /** To be called now and then: only a read tells that the client of a body that is held back has gone. */
   readAhead(): void {
     if (this.#deadline.isBodyHeldBack && this.#socket instanceof ClientSocket) this.#socket.readAhead()
   }

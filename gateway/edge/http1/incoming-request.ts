@@ -44,16 +44,16 @@ export class IncomingRequest {
   /** @param headers what `readRequestHeaders` has read of the fields */
   constructor(
     { socket, peer, network }: Origin,
-    lines: StartLine,
+    { method, target, version }: StartLine,
     fields: readonly Field[],
     headers: RequestHeaders,
   ) {
     this.socket = socket
     this.peer = peer
     this.network = network
-    this.method = lines.method
-    this.target = lines.target
-    this.version = lines.version
+    this.method = method
+    this.target = target
+    this.version = version
     this.fields = fields
     this.headers = headers
   }
@@ -63,7 +63,6 @@ export class IncomingRequest {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }
 
-  /** For the connection: every byte has come. */
   markComplete(): void {
     this.complete = true
     this.markBegun()
@@ -71,13 +70,13 @@ export class IncomingRequest {
     this.body?.complete()
   }
 
-  /** For the connection: a byte of the body has come over HTTP/2, or, in any version of HTTP, the end of the request. */
+  /** For the connection: a byte of the body (HTTP/2 only) or the end of the request has come. */
   markBegun(): void {
     this.#whenBegun?.()
     this.#whenBegun = undefined
   }
 
-  /** Only one may wait at a time. @param run called when a byte of the body has come (HTTP/2 only), or its end */
+  /** Only one may wait at a time. @param run called at `markBegun` */
   whenBegun(run: () => void): void {
     this.#whenBegun = run
   }

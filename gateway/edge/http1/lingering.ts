@@ -7,9 +7,8 @@ const TOTAL_MS = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
 
 /**
- * The lingering close after the last response: our half is closed, and what still comes is thrown away for a while. A
- * plain close with unread bytes makes the kernel send a reset, which can destroy the response on its way (RFC 9112
- * section 9.6), and most clients read only when they have sent everything.
+ * The lingering close after the last response (RFC 9112 section 9.6): our half is closed, and what still comes is thrown away for
+ * a while. A plain close with unread bytes makes the kernel send a reset, which can destroy the response on its way.
  */
 export class Lingering {
   readonly #socket: Socket
@@ -49,21 +48,20 @@ export class Lingering {
   }
 }
 
-/** When the system has everything, closing says the end to a client as well as a half-close before it, which TLS alone needs. */
+/** When the system has everything, a plain close tells the client the end; TLS needs a half-close before it. */
 function close(socket: Socket): void {
   if (socket.writableLength === 0 && !('encrypted' in socket)) socket.destroy()
   else socket.destroySoon()
 }
 
 const LOOK_MS = 500
-/** After so many looks at which nothing of a response that has begun was sent, its client counts as gone: 10 s. */
+/** After so many looks at which nothing of a begun response was sent, its client counts as gone: 10 s. */
 const SILENT_LOOKS = 20
 
 /**
- * Finds out whether a client that has closed its half still waits for its response. The system says the same of one that is
- * gone, which replies with a reset to whatever is sent. So until its response begins, the client is sent 100 (Continue), which a
- * client of HTTP/1.1 ignores (RFC 9110 section 15.2): after half a second, and each next time after twice as long. In a response
- * that has begun only the response itself can be sent.
+ * Finds out whether a client that has closed its half still waits for its response: one that is gone replies with a reset to
+ * whatever is sent. Until the response begins, the client is sent 100 (Continue), which it ignores (RFC 9110 section 15.2): after
+ * half a second, and each next time after twice as long.
  *
  * @param responseOf gives the response under way; undefined between two requests
  */

@@ -22,7 +22,7 @@ export class PipelinedBytes {
     return this.#bytes === undefined
   }
 
-  /** About how many requests there are: blank lines, of which each head has one, and a body may have more. */
+  /** About how many requests there are, counted by blank lines: each head has one, and a body may have more. */
   get requests(): number {
     return this.isEmpty ? 0 : Math.max(1, this.#requests)
   }
@@ -38,7 +38,8 @@ export class PipelinedBytes {
       this.#requests += blankLinesOf(piece)
       this.#bytes = this.#bytes === undefined ? piece : Buffer.concat([this.#bytes, piece])
     }
-    if (this.#isFull) this.#socket.pause()
+    const { length } = this.#bytes
+    if (length > MAX_BYTES || (length > 0 && this.#requests > MAX_REQUESTS)) this.#socket.pause()
   }
 
   take(): Buffer | undefined {
@@ -50,14 +51,8 @@ export class PipelinedBytes {
   drop(): void {
     this.#bytes = undefined
   }
-
-  get #isFull(): boolean {
-    const length = this.#bytes?.length ?? 0
-    return length > MAX_BYTES || (length > 0 && this.#requests > MAX_REQUESTS)
-  }
 }
 
-/** Looks at each byte once, when it comes. */
 function blankLinesOf(bytes: Buffer): number {
   let count = 0
   for (let i = 2; i < bytes.length; i++) if (bytes[i] === LF && bytes[i - 2] === LF) count++

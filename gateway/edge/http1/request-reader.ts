@@ -22,10 +22,7 @@ const LF = 0x0a
 /** `framing`: the head is complete, and `expectBody` is next. */
 type Phase = 'head' | 'framing' | 'body' | 'trailers' | 'whole' | 'faulty'
 
-/**
- * Reads the requests of one connection, one after the other, in pieces of any size (RFC 9112), and keeps the client's
- * deadline meanwhile.
- */
+/** Reads the requests of one connection, in pieces of any size (RFC 9112), and keeps the client's deadline meanwhile. */
 export class RequestReader {
   readonly deadline: ConnectionDeadline
   /** Why the current request will never be complete. */
@@ -55,7 +52,6 @@ export class RequestReader {
     this.deadline = new ConnectionDeadline(terms)
   }
 
-  /** The first byte of a request has come. */
   begin(): void {
     this.#lines.begin()
     this.#head.begin()
@@ -64,7 +60,6 @@ export class RequestReader {
     this.deadline.beginRequest()
   }
 
-  /** The next request is awaited. */
   idle(): void {
     this.#body = null
     this.partialHead = undefined
@@ -135,7 +130,6 @@ export class RequestReader {
     req.body = this.#body
   }
 
-  /** To be called now and then. */
   readAhead(): void {
     this.#body?.readAhead()
   }
@@ -188,15 +182,14 @@ export function skipEmptyLines(bytes: Buffer, length: number): number {
   return at
 }
 
-const NO_REQUEST_LINE = 'no HTTP/1 request line'
 const SPACE = 0x20
 const VERSION = ' HTTP/1.'
 /** The bytes from the space behind the target to the end of the line. */
 const VERSION_LENGTH = VERSION.length + 1
 
 /** The request line (RFC 9112 section 3) and the options of Connection. */
-export class RequestLines implements HeadReader {
-  readonly noStartLine = NO_REQUEST_LINE
+class RequestLines implements HeadReader {
+  readonly noStartLine = 'no HTTP/1 request line'
   /** `-` until the request line has been read so far. */
   method = '-'
   /** As received; empty until the request line has been read. */
@@ -247,7 +240,7 @@ export class RequestLines implements HeadReader {
       minor >= '0' &&
       minor <= '9' &&
       isVisibleBetween(all, space + 1, versionAt)
-    if (!isRequestLine) return NO_REQUEST_LINE
+    if (!isRequestLine) return this.noStartLine
     this.target = all.slice(space + 1, versionAt)
     // RFC 9110 section 2.5: a higher minor version is read as the highest that is known.
     this.version = minor === '0' ? '1.0' : '1.1'

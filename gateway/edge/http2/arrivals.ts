@@ -1,9 +1,8 @@
-/** The most requests of one connection that begin in one turn of the event loop: others are served between. */
+/** Requests of one connection that begin in one turn of the event loop, at most. */
 const BEGINS_OF_ONE = 10
-/** The most of all connections. */
+/** Requests of all connections that begin in one turn, at most. */
 const BEGINS_OF_ALL = 64
 
-/** The turns of the event loop. */
 const turns = {
   /** Connections whose requests wait. They begin one each, again and again. */
   waiting: new Set<{ beginOne(): void }>(),
@@ -42,7 +41,7 @@ export class Arrivals<S> {
     this.#streams.push(stream)
   }
 
-  /** Begins requests. To be called when all that has come is read: then a short body is complete, and a reset request never begins. */
+  /** To be called when all that has come is read: then a short body is complete, and a reset request never begins. */
   readOver(): void {
     if (this.#streams.length === 0 || turns.waiting.has(this)) return
     awaitTurn()
@@ -53,7 +52,6 @@ export class Arrivals<S> {
 
   beginOne(): void {
     const stream = this.#streams.shift()
-    // Behind the others that wait.
     turns.waiting.delete(this)
     if (stream === undefined) return
     if (this.#streams.length > 0) turns.waiting.add(this)

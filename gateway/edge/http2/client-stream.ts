@@ -34,7 +34,6 @@ const NO_PLACE: RequestFault = {
   cause: 'more streams than a connection, or an address, may have',
 }
 
-/** What a stream needs of its connection. */
 export interface StreamCarrier<E> extends Origin, ResponseCarrier {
   readonly terms: ConnectionTerms<E>
   interrupt(exchange: E, fault: RequestFault): void
@@ -63,13 +62,11 @@ export class ClientStream<E> implements ResponseStream {
   begun = false
   /** What the client may still send of the body before it gets more credit. */
   receiveWindow = DEFAULT_WINDOW
-  /** END_STREAM has come. */
   isRemoteClosed: boolean
   isOver = false
   readonly #carrier: StreamCarrier<E>
   readonly #body: StreamBody | undefined
   readonly #deadline: ConnectionDeadline | undefined
-  /** Bytes of the body so far. */
   #received = 0
   /** When the rest of the request is no longer awaited; infinite until the response is written. */
   #answeredEndMs = NEVER
@@ -170,7 +167,7 @@ export class ClientStream<E> implements ResponseStream {
     else this.#awaitEnd()
   }
 
-  /** What still comes is thrown away: clients that are told at once to stop may throw the response away instead. */
+  /** What still comes is thrown away. Clients that are reset at once may throw the response away instead. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()

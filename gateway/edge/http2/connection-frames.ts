@@ -1,7 +1,7 @@
 import type { HeadBounds } from '../http1/connection-deadline.ts'
 import type { RequestFault } from '../http1/handler.ts'
 import type { ClientStream } from './client-stream.ts'
-import { type FrameHeader, type FrameSink, fieldsOf, HeaderBlock, withoutPadding } from './frame-reader.ts'
+import { type FrameHeader, type FrameSink, HeaderBlock, withoutPadding } from './frame-reader.ts'
 import {
   ACK,
   acknowledgement,
@@ -19,6 +19,7 @@ import {
   MAX_WINDOW,
   PING,
   PRIORITY,
+  PRIORITY_FLAG,
   PROTOCOL_ERROR,
   PUSH_PROMISE,
   RST_STREAM,
@@ -31,7 +32,6 @@ import { StreamHead, Trailers } from './stream-head.ts'
 import type { ResponseCarrier } from './stream-response.ts'
 import type { StreamTable } from './stream-table.ts'
 
-/** The connection as its frames see it. */
 export interface FrameUser<E> extends ResponseCarrier {
   readonly isOver: boolean
   readonly isSecure: boolean
@@ -49,7 +49,6 @@ export interface FrameUser<E> extends ResponseCarrier {
 
 /** What a client may send on all streams together without our leave. Each stream is bounded by its own window. */
 export const CONNECTION_WINDOW = 1024 * 1024
-/** The default, which needs no setting. */
 const TABLE_BYTES = 4096
 const IGNORED: HeadSink = { take: () => {} }
 const DEPENDS_ON_ITSELF: RequestFault = {
@@ -75,6 +74,7 @@ export class ConnectionFrames<E> implements FrameSink {
     return this.#user.isOver
   }
 
+  /** A head has come in part. */
   get isInHead(): boolean {
     return this.#block !== undefined
   }
@@ -97,12 +97,11 @@ export class ConnectionFrames<E> implements FrameSink {
     this.#settle(this.#outOfOrder(header) ?? this.#take(header, payload))
   }
 
-  /** @param code of a fault of the connection, if any */
   #settle(code: number | undefined): void {
     if (code !== undefined) this.#user.fail(code)
   }
 
-  /** Each of these returns the code of a fault of the connection. */
+  /** Like all below, returns the code of a fault of the connection. */
   #take(header: FrameHeader, payload: Buffer): number | undefined {
     switch (header.type) {
       case DATA:
@@ -165,16 +164,11 @@ export class ConnectionFrames<E> implements FrameSink {
     guard.dataPassed(length)
     if (!(flags & END_STREAM) && !guard.allowsShort(length)) return ENHANCE_YOUR_CALM
     const stream = streams.get(id)
-    if (stream === undefined) return this.#lateData(id)
-    if (stream.isRemoteClosed) return this.#resetFor(id, STREAM_CLOSED)
+    // It was under way when we reset the stream.
+    if (stream === undefined && streams.endOf(id) === 'reset by us') return undefined
+    if (stream === undefined || stream.isRemoteClosed) return this.#resetFor(id, STREAM_CLOSED)
     stream.receiveWindow -= length
     return stream.receiveWindow < 0 ? this.#resetFor(id, FLOW_CONTROL_ERROR) : undefined
-  }
-
-  #lateData(id: number): number | undefined {
-    // It was under way when we reset the stream.
-    if (this.#user.streams.endOf(id) === 'reset by us') return undefined
-    return this.#resetFor(id, STREAM_CLOSED)
   }
 
   #paddedData(header: FrameHeader, payload: Buffer): number | undefined {
@@ -193,9 +187,13 @@ export class ConnectionFrames<E> implements FrameSink {
   }
 
   #headers(header: FrameHeader, payload: Buffer): number | undefined {
-    const fields = fieldsOf(header, payload)
-    if (fields === undefined || header.id % 2 === 0) return PROTOCOL_ERROR
-    const block = new HeaderBlock(header, fields)
+    const content = withoutPadding(header, payload)
+    if (content === undefined || header.id % 2 === 0) return PROTOCOL_ERROR
+    const hasPriority = (header.flags & PRIORITY_FLAG) !== 0
+    if (hasPriority && content.length < 5) return PROTOCOL_ERROR
+    const block = hasPriority
+      ? new HeaderBlock(header, content.subarray(5), content.readUInt32BE(0) & 0x7fffffff)
+      : new HeaderBlock(header, content, undefined)
     if (header.flags & END_HEADERS) return this.#endBlock(block)
     block.keep()
     this.#block = block

@@ -2,18 +2,18 @@
 const RESETS = { burst: 200, perSecond: 20 }
 /** Frames that are no progress: PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty or late DATA, late heads, refused streams, unknown types. */
 const NOISE = { burst: 1000, perSecond: 100 }
-/** With what is sent and received some of it is usual: window updates, and pings that measure. */
+/** Window updates and pings that measure come with data. */
 const NOISE_PER_DATA = 4
-/** Shorter DATA may be meant as work: sent because the client opens its window byte by byte. */
+/** Shorter DATA earns nothing: a client may open its window byte by byte. */
 const SHORT_BYTES = 256
-/** DATA shorter than an empty message of gRPC. No honest client sends it without end. */
+/** DATA shorter than an empty message of gRPC: no honest client sends it without end. */
 const TINY = { burst: 1_000_000, perSecond: 10_000 }
 const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
-/** As many as a request may have. A byte of a head can mean one, so more of them count as more noise. */
+/** As many as a request may have. More of them are more noise: a byte of a head can mean one. */
 const USUAL_FIELDS = 100
 
-/** How often something may happen: a bucket that is full at first, and fills with time. */
+/** A bucket that is full at first, and fills with time. */
 class Allowance {
   readonly #burst: number
   readonly #perMs: number
@@ -27,7 +27,6 @@ class Allowance {
     this.#atMs = nowMs
   }
 
-  /** @returns false when not as much is left. */
   spend(nowMs: number, times = 1): boolean {
     if (this.#left < times) this.earn((nowMs - this.#atMs) * this.#perMs, nowMs)
     if (this.#left < times) return false
@@ -57,23 +56,22 @@ export class ConnectionGuard {
     this.#tiny = new Allowance(TINY, nowMs)
   }
 
-  /** @returns false when it was once too often */
+  /** Like all of this kind, counts one more. @returns false when that is too many */
   allowsReset(): boolean {
     return this.#resets.spend(this.#steadyClock())
   }
 
-  /** @returns the same */
   allowsNoise(): boolean {
     return this.#noise.spend(this.#steadyClock())
   }
 
-  /** One more frame of DATA that ends nothing. @returns the same */
+  /** For DATA that ends nothing. */
   allowsShort(bytes: number): boolean {
     if (bytes === 0) return this.allowsNoise()
     return bytes >= LEAST_MESSAGE_BYTES || this.#tiny.spend(this.#steadyClock())
   }
 
-  /** @param fields of one head @returns the same */
+  /** @param fields how many one head has */
   allowsFields(fields: number): boolean {
     return fields <= USUAL_FIELDS || this.#noise.spend(this.#steadyClock(), Math.floor(fields / USUAL_FIELDS))
   }

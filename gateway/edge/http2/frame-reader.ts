@@ -1,4 +1,4 @@
-import { DATA, END_STREAM, HEADER_BYTES, MAX_PAYLOAD_BYTES, PADDED, PRIORITY_FLAG } from './frames.ts'
+import { DATA, END_STREAM, HEADER_BYTES, MAX_PAYLOAD_BYTES, PADDED } from './frames.ts'
 
 export interface FrameHeader {
   readonly type: number
@@ -26,7 +26,6 @@ export class FrameReader {
   readonly #sink: FrameSink
   readonly #start = Buffer.alloc(HEADER_BYTES)
   #startBytes = 0
-  /** The frame whose payload is awaited. */
   #header: FrameHeader | undefined = undefined
   /** Bytes left of a DATA frame that is passed on in pieces. */
   #dataLeft = 0
@@ -112,7 +111,7 @@ function headerAt(bytes: Buffer, at: number): FrameHeader {
   }
 }
 
-/** A block that is sent in more is only meant to be work. */
+/** An honest block has fewer. */
 const MAX_FRAMES = 16
 
 /** The compressed fields of HEADERS and the CONTINUATION behind it (RFC 9113 section 4.3). */
@@ -124,8 +123,8 @@ export class HeaderBlock {
   readonly #pieces: Buffer[]
   #length: number
 
-  /** @param fields without padding and priority */
-  constructor({ id, flags }: FrameHeader, { fields, dependency }: FieldsOfHeaders) {
+  /** @param dependency undefined: it has no priority */
+  constructor({ id, flags }: FrameHeader, fields: Buffer, dependency: number | undefined) {
     this.id = id
     this.endsStream = (flags & END_STREAM) !== 0
     this.dependsOnItself = dependency === id
@@ -133,7 +132,6 @@ export class HeaderBlock {
     this.#length = fields.length
   }
 
-  /** More of it comes later: the buffer of the socket is larger than what is kept of it. */
   keep(): void {
     this.#pieces[0] = Buffer.from(this.bytes)
   }
@@ -148,21 +146,6 @@ export class HeaderBlock {
   get bytes(): Buffer {
     return this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces)
   }
-}
-
-interface FieldsOfHeaders {
-  readonly fields: Buffer
-  /** Undefined: it has no priority. */
-  readonly dependency: number | undefined
-}
-
-/** What HEADERS has beside the fields. @returns undefined when it does not fit into the frame. */
-export function fieldsOf(header: FrameHeader, payload: Buffer): FieldsOfHeaders | undefined {
-  const content = withoutPadding(header, payload)
-  if (content === undefined || !(header.flags & PRIORITY_FLAG))
-    return content && { fields: content, dependency: undefined }
-  if (content.length < 5) return undefined
-  return { fields: content.subarray(5), dependency: content.readUInt32BE(0) & 0x7fffffff }
 }
 
 /** RFC 9113 section 6.1. @returns undefined when there is more padding than frame */

@@ -74,7 +74,6 @@ export class ClientSettings {
   }
 }
 
-/** @returns where the payload begins. */
 export function writeFrameHeader(
   to: Buffer,
   at: number,
@@ -87,7 +86,7 @@ export function writeFrameHeader(
   return at + HEADER_BYTES
 }
 
-/** A frame whose payload is made of 32-bit numbers: RST_STREAM, WINDOW_UPDATE, GOAWAY. */
+/** For RST_STREAM, WINDOW_UPDATE and GOAWAY: the payload has 32-bit numbers. */
 export function frameOfNumbers(type: number, id: number, ...numbers: readonly number[]): Buffer {
   const frame = Buffer.allocUnsafe(HEADER_BYTES + 4 * numbers.length)
   let at = writeFrameHeader(frame, 0, { type, flags: 0, id, length: 4 * numbers.length })
@@ -112,12 +111,12 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** So much is written without waiting for more of the turn: whoever writes must see in time that the client takes no more. */
+/** So much is written within a turn: whoever writes must see in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
 /**
- * Writes frames to a connection. What is written in one turn of the loop goes to the socket as one piece: one system call and,
- * with TLS, one record for the responses of many streams. Copying costs less than `cork` with its lists.
+ * Writes frames to a connection. The frames of one turn of the loop go to the socket as one piece: one system call and one record
+ * of TLS for many streams. Copying costs less than `cork` with its lists.
  */
 export class FrameWriter {
   readonly #socket: Socket
@@ -131,7 +130,6 @@ export class FrameWriter {
     this.#onWritten = onWritten
   }
 
-  /** What the client has still to take. */
   get unsentBytes(): number {
     return this.#heldBytes + this.#socket.writableLength
   }

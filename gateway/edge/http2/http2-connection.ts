@@ -32,7 +32,7 @@ import type { StreamBody } from './stream-body.ts'
 import type { StreamHead } from './stream-head.ts'
 import { isWithoutPlace, MAX_STREAMS, type StreamEnd, StreamPlaces, StreamTable } from './stream-table.ts'
 
-/** What the gateway sends first on every connection (RFC 9113 section 3.4). */
+/** The first frames to a client (RFC 9113 section 3.4). */
 function greeting(maxHeadBytes: number): Buffer {
   return Buffer.concat([
     settingsFrame([
@@ -73,7 +73,6 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   readonly #arrivals = new Arrivals<ClientStream<E>>((stream) =>
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
   )
-  /** Bodies that have got short pieces in this read. */
   readonly joining: StreamBody[] = []
   /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
   #lastTaken = 0
@@ -95,7 +94,9 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.head = terms.head
     this.isSecure = 'encrypted' in socket
     this.guard = new ConnectionGuard(terms.steadyClock)
-    this.#writer = new FrameWriter(socket, () => this.#watchWrites())
+    this.#writer = new FrameWriter(socket, () => {
+      if (socket.writableNeedDrain) this.#writes.begin(terms.timeouts.idleMs)
+    })
     this.write = this.#writer.write
     this.#writes = new WriteWatch(socket, terms.steadyClock)
     this.#places = new StreamPlaces(terms.networks, network)
@@ -118,7 +119,6 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     return this.#lingering?.deadlineMs ?? this.#idleEndMs
   }
 
-  /** No more frames are read. */
   get isOver(): boolean {
     return this.#lingering !== undefined || this.socket.destroyed
   }
@@ -132,8 +132,13 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 
   checkTime(nowMs: number): void {
-    if (this.#writes.isStalled(nowMs)) this.#giveUpWriting()
-    else if (this.#lingering !== undefined) {
+    if (this.#writes.isStalled(nowMs)) {
+      // First, so that requests are recorded with this cause and not as those whose connection was lost.
+      this.streams.visitAll(({ exchange }) => {
+        if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
+      })
+      this.socket.destroy()
+    } else if (this.#lingering !== undefined) {
       if (nowMs >= this.#lingering.deadlineMs) this.#lingering.timeUp(nowMs)
     } else if (nowMs >= this.#partialEndMs) this.fail(ENHANCE_YOUR_CALM)
     else if (nowMs >= this.#idleEndMs) this.retire()
@@ -141,14 +146,6 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
       const { idleMs } = this.terms.timeouts
       this.streams.visitAll((stream) => stream.checkTime(nowMs, idleMs))
     }
-  }
-
-  #giveUpWriting(): void {
-    // First, so that requests are recorded with this cause and not as those whose connection was lost.
-    this.streams.visitAll(({ exchange }) => {
-      if (exchange !== undefined) this.interrupt(exchange, NOT_TAKEN)
-    })
-    this.socket.destroy()
   }
 
   retire(): void {
@@ -179,10 +176,6 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
       this.streams.end(id, 'reset by us')
       this.write(frameOfNumbers(RST_STREAM, id, code))
     }
-  }
-
-  #watchWrites(): void {
-    if (this.socket.writableNeedDrain) this.#writes.begin(this.terms.timeouts.idleMs)
   }
 
   pumpAll(): void {
@@ -260,7 +253,10 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     this.#writer.flush()
     if (this.#lingering !== undefined) return
     const hasMany = this.#reader.begun - framesBefore > FRAMES_PER_TURN
-    if (hasMany) setImmediate(() => this.#readOn())
+    if (hasMany)
+      setImmediate(() => {
+        if (this.unsentBytes <= MAX_UNREAD_BYTES) this.socket.resume()
+      })
     if (hasMany || this.unsentBytes > MAX_UNREAD_BYTES) this.socket.pause()
   }
 
@@ -274,11 +270,6 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
     return isPreface ? length : undefined
   }
 
-  #readOn(): void {
-    if (this.unsentBytes <= MAX_UNREAD_BYTES) this.socket.resume()
-  }
-
-  /** Slow DATA has its own pace. */
   #watchPartial(): void {
     if (!this.#reader.isPartial && !this.#frames.isInHead) this.#partialEndMs = NEVER
     else if (

@@ -10,8 +10,8 @@ const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 const MAX_JOINED_BYTES = 4096
 
 /**
- * The body of a request. Destroyed without an end: the client broke off. The client may send more only as this is read, and its
- * deadline waits while nobody reads.
+ * A body of HTTP/2. Destroyed without an end: the client broke off. The client may send more only as this is read, and its deadline
+ * waits while nobody reads.
  */
 export class StreamBody extends BoundedBody implements IncomingBody {
   readonly #deadline: ConnectionDeadline
@@ -74,7 +74,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     return this.push(copy)
   }
 
-  /** Passes the short pieces of a read on as one. To be called when all that has come is read. */
+  /** Passes short pieces on as one. To be called when all that has come is read. */
   passJoined(): void {
     const first = this.#first
     this.#first = undefined

@@ -16,7 +16,6 @@ const CONNECTION_SPECIFIC: ReadonlySet<string> = new Set([
 /** A colon and a space, CR and LF. */
 const LINE_BYTES = 4
 
-type Pseudo = ':method' | ':scheme' | ':authority' | ':path' | ':protocol'
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path', ':protocol'])
 
 /**
@@ -28,7 +27,6 @@ export class StreamHead implements HeadSink {
   method = '-'
   target = ''
   readonly version = '2'
-  /** Names in lower case. */
   fields: Field[] = []
   fault: RequestFault | undefined = undefined
   readonly #pseudo = new Map<string, string>()
@@ -37,7 +35,6 @@ export class StreamHead implements HeadSink {
   #isPadded = false
   #bytes = 0
   #cookie: string | undefined = undefined
-
   readonly #maxBytes: number
 
   /** @param isSecure the connection uses TLS */
@@ -81,29 +78,26 @@ export class StreamHead implements HeadSink {
   complete(): void {
     if (this.#cookie !== undefined) this.fields.push(new Field('cookie', this.#cookie))
     this.#readMethod()
-    if (this.method === 'CONNECT') this.target = this.#of(':authority') ?? ''
+    if (this.method === 'CONNECT') this.target = this.#pseudo.get(':authority') ?? ''
     else this.#readTarget()
-    this.#readHost(this.#of(':authority'))
+    this.#readHost(this.#pseudo.get(':authority'))
     // RFC 9113 section 8.2.1. Clients of gRPC send such metadata, and its specification lets it be taken off.
     if (this.#isPadded && !isGrpc(this)) this.#malformed('white space around a value')
   }
 
-  #of(name: Pseudo): string | undefined {
-    return this.#pseudo.get(name)
-  }
-
   #readMethod(): void {
-    const method = this.#of(':method')
+    const method = this.#pseudo.get(':method')
     if (method === undefined || !isToken(method)) this.#malformed('no method')
     else this.method = method.slice(0, MAX_METHOD_CHARS)
   }
 
   #readTarget(): void {
-    const path = this.#of(':path')
-    const scheme = this.#of(':scheme')?.toLowerCase()
-    if (path !== undefined && isVisible(path)) this.target = path
+    const path = this.#pseudo.get(':path')
+    const scheme = this.#pseudo.get(':scheme')?.toLowerCase()
+    // White space would let two readers see two different targets.
+    if (path !== undefined && !/[\t ]/.test(path)) this.target = path
     if (scheme !== (this.#isSecure ? 'https' : 'http')) this.#malformed('not the scheme of the listener')
-    if (this.#of(':protocol') !== undefined) this.#malformed('a protocol without CONNECT')
+    if (this.#pseudo.get(':protocol') !== undefined) this.#malformed('a protocol without CONNECT')
     if (this.target.startsWith('/') || (this.target === '*' && this.method === 'OPTIONS')) return
     this.#malformed('no path')
   }
@@ -137,9 +131,4 @@ export class Trailers implements HeadSink {
     if (isPseudo || isPadded || fault !== undefined || this.#bytes > this.#maxBytes) this.isMalformed = true
     if (!this.isMalformed) this.fields.push(field)
   }
-}
-
-/** White space would let two readers see two different targets. */
-function isVisible(text: string): boolean {
-  return !/[\t ]/.test(text)
 }

@@ -32,7 +32,6 @@ export interface ResponseCarrier {
   readonly settings: ClientSettings
   /** Takes no new streams, and ends with the last one. */
   retire(): void
-  /** A part of what this turn of the loop writes. */
   write(bytes: Buffer): void
 }
 
@@ -59,7 +58,7 @@ export class StreamResponse implements OutgoingResponse {
   window: number
   readonly #carrier: ResponseCarrier
   readonly #stream: ResponseStream
-  /** The encoded head, until it is sent. */
+  /** Encoded, until it is sent. */
   #head = ''
   #flushes = false
   /** Encoded, until they are sent. */
@@ -168,7 +167,6 @@ export class StreamResponse implements OutgoingResponse {
     for (const listener of this.#closeListeners) listener()
   }
 
-  /** The client has taken nothing for too long. */
   isStalled(nowMs: number, usualIdleMs: number): boolean {
     return nowMs >= this.#stalledSinceMs + (this.idleMs ?? usualIdleMs)
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { isOverShare } from './fair-share.ts'
+import { FairPermits, isOverShare } from './fair-share.ts'
 
 /** Each caller takes as much as it can get, one after the other. */
 function taken(max: number, callers: number): number[] {
@@ -28,5 +28,45 @@ describe('the share of a room', () => {
   it('leaves room for someone who has nothing, as long as there is any', () => {
     assert.equal(isOverShare({ own: 0, free: 1, max: 1024 }), false)
     assert.equal(isOverShare({ own: 2, free: 1, max: 1024 }), true)
+  })
+})
+
+/** As many as it can get. */
+function takeAll(permits: FairPermits, caller: string, isProxy = false): number {
+  const before = permits.taken
+  while (permits.take(caller, isProxy));
+  return permits.taken - before
+}
+
+describe('the permits to use the upstream', () => {
+  it('are never all taken by one caller: the next one still gets some', () => {
+    const permits = new FairPermits(16)
+    assert.equal(takeAll(permits, 'greedy'), 12)
+    assert.equal(permits.take('other', false), true)
+    assert.equal(permits.areExhausted, false)
+    permits.release('greedy')
+    assert.equal(permits.taken, 12)
+  })
+
+  it('may all be taken by a proxy, which acts for many', () => {
+    const permits = new FairPermits(16)
+    assert.equal(takeAll(permits, 'proxy', true), 16)
+    assert.deepEqual([permits.areExhausted, permits.take('other', false)], [true, false])
+  })
+
+  it('count for a caller until they are given back', () => {
+    const permits = new FairPermits(8)
+    assert.equal(takeAll(permits, 'a'), 6)
+    assert.equal(takeAll(permits, 'a'), 0)
+    for (let i = 0; i < 6; i++) permits.release('a')
+    assert.equal(takeAll(permits, 'a'), 6)
+  })
+
+  it('are refused while more are taken than there may be', () => {
+    const permits = new FairPermits(8)
+    takeAll(permits, 'proxy', true)
+    permits.bound(4)
+    permits.release('proxy')
+    assert.equal(permits.take('other', false), false)
   })
 })

@@ -16,51 +16,70 @@ export interface PathEntry<Row> {
   readonly weight: number
 }
 
+/** Entries by one spelling of their paths. */
+class PathIndex<Row> {
+  readonly exact = new Map<string, PathEntry<Row>>()
+  /** With their closing slash. */
+  readonly prefixes = new Map<string, PathEntry<Row>>()
+  /** Undefined: there is none. */
+  templates: TemplateTree<PathEntry<Row>> | undefined = undefined
+
+  /** @param closing what stands behind the path where a prefix is looked for */
+  find(path: string, closing: '' | '/'): PathEntry<Row> | undefined {
+    const exact = this.exact.get(path)
+    if (exact !== undefined) return exact
+    const prefix = longestPrefix(this.prefixes, path + closing)
+    const template = this.templates?.find(path)
+    if (template === undefined || prefix === undefined) return template ?? prefix
+    return template.weight > prefix.weight ? template : prefix
+  }
+}
+
 /**
  * Finds rows by path. An exact path is more specific than a template, and a longer prefix than a shorter one. A template is
  * more specific than a prefix that ends before its first parameter. Immutable; made at load.
  */
 export class PathTable<Row extends PathRow> {
-  readonly #exact = new Map<string, { rows: Row[]; weight: number }>()
-  readonly #prefixes = new Map<string, { rows: Row[]; weight: number }>()
-  readonly #foldedExact = new Map<string, PathEntry<Row>>()
-  readonly #foldedPrefixes = new Map<string, PathEntry<Row>>()
-  /** Undefined: there is none. */
-  readonly #templates: TemplateTree<PathEntry<Row>> | undefined
-  readonly #foldedTemplates: TemplateTree<PathEntry<Row>> | undefined
-
+  readonly #written = new PathIndex<Row>()
+  readonly #folded = new PathIndex<Row>()
   /** Methods that are not registered and that a row lists; undefined: there is none. */
   readonly unregistered: ReadonlySet<string> | undefined
 
   constructor(rows: readonly Row[]) {
     const listed = [...UNREGISTERED_METHODS].filter((one) => rows.some(({ methods }) => methods?.has(one)))
     if (listed.length > 0) this.unregistered = new Set(listed)
-    const templates = Map.groupBy(
-      rows.filter(({ path }) => isTemplate(path)),
-      ({ path }) => withoutNames(path),
-    )
-    if (templates.size > 0) {
-      this.#templates = new TemplateTree()
-      this.#foldedTemplates = new TemplateTree()
+    this.#addTemplates(rows.filter(({ path }) => isTemplate(path)))
+    const others = rows.filter(({ path }) => !isTemplate(path))
+    for (const [path, same] of Map.groupBy(others, (row) => row.path)) {
+      const isPrefix = path.endsWith('/*')
+      const fixed = isPrefix ? path.slice(0, -1) : path
+      const entry = { rows: same, weight: withoutClosingSlash(fixed).length }
+      const folded = fixed.toLowerCase()
+      if (isPrefix) {
+        this.#written.prefixes.set(fixed, entry)
+        this.#folded.prefixes.set(folded, entry)
+      } else {
+        this.#written.exact.set(fixed, entry)
+        this.#folded.exact.set(withoutClosingSlash(folded), entry)
+      }
     }
+  }
+
+  #addTemplates(rows: readonly Row[]): void {
+    if (rows.length === 0) return
+    const written = new TemplateTree<PathEntry<Row>>()
+    const folded = new TemplateTree<PathEntry<Row>>()
+    this.#written.templates = written
+    this.#folded.templates = folded
     // Among those that are fixed for equally long from the left, the last is the most specific.
-    const ordered = [...templates].sort(([one], [other]) => compareTemplates(other, one))
+    const ordered = [...Map.groupBy(rows, ({ path }) => withoutNames(path))]
+    ordered.sort(([one], [other]) => compareTemplates(other, one))
     for (const [index, [path, same]] of ordered.entries()) {
       const rank = (ordered.length + index) / (2 * ordered.length)
       const weight = withoutClosingSlash(path.slice(0, fixedLength(path))).length + rank
-      this.#templates?.add(path, { rows: same, weight })
-      this.#foldedTemplates?.add(foldTemplate(path), { rows: same, weight })
-    }
-    for (const row of rows) {
-      if (isTemplate(row.path)) continue
-      const prefix = row.path.endsWith('/*')
-      const fixed = prefix ? row.path.slice(0, -1) : row.path
-      const entries = prefix ? this.#prefixes : this.#exact
-      const entry = entries.get(fixed) ?? { rows: [], weight: withoutClosingSlash(fixed).length }
-      entry.rows.push(row)
-      entries.set(fixed, entry)
-      if (prefix) this.#foldedPrefixes.set(fixed.toLowerCase(), entry)
-      else this.#foldedExact.set(withoutClosingSlash(fixed.toLowerCase()), entry)
+      written.add(path, { rows: same, weight })
+      // Names of parameters match nothing: only the fixed segments are folded.
+      folded.add(withoutClosingSlash(path.toLowerCase()), { rows: same, weight })
     }
   }
 
@@ -73,24 +92,15 @@ export class PathTable<Row extends PathRow> {
 
   /** The rows of the most specific path that covers exactly this one. */
   find(path: string): PathEntry<Row> | undefined {
-    const exact = this.#exact.get(path)
-    if (exact !== undefined) return exact
-    const prefix = longestPrefix(this.#prefixes, path)
-    return this.#templates === undefined ? prefix : moreSpecific(this.#templates.find(path), prefix)
+    return this.#written.find(path, '')
   }
 
   /**
-   * The same without regard to letter case and a closing slash, as many upstreams do: the rows of `/api/login` also apply
-   * to `/API/Login/`, and those of `/admin/*` also to `/admin`.
+   * The rows of a path without regard to letter case and a closing slash, as many upstreams read it: those of `/api/login` also
+   * apply to `/API/Login/`, and those of `/admin/*` also to `/admin`.
    */
   findFolded(path: string): PathEntry<Row> | undefined {
-    const bare = withoutClosingSlash(path.toLowerCase())
-    const exact = this.#foldedExact.get(bare)
-    if (exact !== undefined) return exact
-    const prefix = longestPrefix(this.#foldedPrefixes, `${bare}/`)
-    return this.#foldedTemplates === undefined
-      ? prefix
-      : moreSpecific(this.#foldedTemplates.find(bare), prefix)
+    return this.#folded.find(withoutClosingSlash(path.toLowerCase()), '/')
   }
 }
 
@@ -98,19 +108,6 @@ export class PathTable<Row extends PathRow> {
 export function rowForMethod<Row extends PathRow>(entry: PathEntry<Row>, method: string): Row | undefined {
   for (const row of entry.rows) if (row.methods === undefined || row.methods.has(method)) return row
   return undefined
-}
-
-function moreSpecific<Row>(
-  one: PathEntry<Row> | undefined,
-  other: PathEntry<Row> | undefined,
-): PathEntry<Row> | undefined {
-  if (one === undefined || other === undefined) return one ?? other
-  return one.weight > other.weight ? one : other
-}
-
-/** The fixed segments in lower case; names of parameters match nothing. */
-function foldTemplate(path: string): string {
-  return withoutClosingSlash(path.toLowerCase())
 }
 
 function longestPrefix<Entry>(prefixes: ReadonlyMap<string, Entry>, path: string): Entry | undefined {

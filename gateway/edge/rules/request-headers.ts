@@ -30,11 +30,6 @@ export class RequestHeaders {
   /** Every value of DPoP, joined by commas: more than one is not a proof. */
   dpop: string | undefined = undefined
   userAgent = ''
-  /** Names the key that a webhook is signed with. */
-  apiKey: string | undefined = undefined
-  webhookId: string | undefined = undefined
-  webhookTimestamp: string | undefined = undefined
-  webhookSignature: string | undefined = undefined
   /** Announced bytes; undefined without a body or with an unknown length. */
   contentLength: number | undefined = undefined
   hasBody = false
@@ -117,18 +112,6 @@ function take(headers: RequestHeaders, framing: Framing, { lower, value }: Field
       return
     case 'expect':
       headers.expect = value
-      return
-    case 'x-api-key':
-      headers.apiKey = value
-      return
-    case 'webhook-id':
-      headers.webhookId = value
-      return
-    case 'webhook-timestamp':
-      headers.webhookTimestamp = value
-      return
-    case 'webhook-signature':
-      headers.webhookSignature = value
   }
 }
 

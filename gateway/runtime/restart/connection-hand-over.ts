@@ -128,7 +128,7 @@ export class ConnectionHandOver {
     const { gateway } = this.#inForce
     const { load, log, settings } = gateway
     load.phase = 'over'
-    log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.size }, 'the drain deadline has come')
+    log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.taken }, 'the drain deadline has come')
     load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
     load.tunnels.endAll('draining')
     endOrphans(load)

@@ -12,6 +12,7 @@ import {
 } from '../../auth/webhook-signature.ts'
 import type { WebhookKey } from '../../config/clients/clients-file.ts'
 import type { WebhookScheme } from '../../config/clients/webhook-schemes.ts'
+import { valueIn } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
@@ -32,15 +33,17 @@ const STORE_AWAY = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'the shared store is away',
 })
+/** Names the key that a webhook is signed with. */
+const API_KEY = 'x-api-key'
 const UNWRITABLE = refusal('webhooks_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'accepted webhooks cannot be written',
 })
 
 /** A webhook names a key or, where the row names the client, has a signature of its scheme. */
-export function presentsWebhook(gateway: Gateway, { route, headers, req }: Exchange): boolean {
+export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boolean {
   const client = route?.webhookClient
-  if (client === undefined) return headers.apiKey !== undefined
+  if (client === undefined) return valueIn(req.fields, API_KEY) !== undefined
   const scheme = gateway.clients.table.byWebhookClient.get(client)?.scheme
   // Nothing can be verified, and `none` must not stand in for that.
   return scheme === undefined || req.fields.some(({ lower }) => lower === scheme.signatureHeader)
@@ -58,7 +61,8 @@ export function proveWebhook(
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const client = exchange.route?.webhookClient
   const { byKeyId, byWebhookClient } = gateway.clients.table
-  const key = client === undefined ? byKeyId.get(exchange.headers.apiKey ?? '') : byWebhookClient.get(client)
+  const keyId = valueIn(exchange.req.fields, API_KEY) ?? ''
+  const key = client === undefined ? byKeyId.get(keyId) : byWebhookClient.get(client)
   // The value is not logged: other APIs use X-API-Key for the secret itself.
   if (key === undefined) {
     countGuess(gateway, exchange)
@@ -83,14 +87,9 @@ export function proveWebhook(
 
 /** Undefined: a header is repeated, and readers would differ about which counts. */
 function headersOf(
-  { headers, req }: Exchange,
-  { name, idHeader, timestampHeader, signatureHeader }: WebhookScheme,
+  { req }: Exchange,
+  { idHeader, timestampHeader, signatureHeader }: WebhookScheme,
 ): WebhookHeaders | undefined {
-  // The edge has read these, and refused them repeated.
-  if (name === 'standard') {
-    const { webhookId: id, webhookTimestamp: timestamp, webhookSignature: signature } = headers
-    return { id, timestamp, signature }
-  }
   let id: string | undefined
   let timestamp: string | undefined
   let signature: string | undefined

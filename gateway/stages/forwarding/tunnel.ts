@@ -31,8 +31,9 @@ export function openTunnel(
   { fields, socket: upstream }: { readonly fields: readonly Field[]; readonly socket: Duplex },
 ): Refusal | undefined {
   const { route, requestId } = exchange
-  const place = gateway.load.tunnels.reserve(callerOf(gateway, exchange))
-  if (place === undefined || route === undefined) return NO_TUNNEL_FREE
+  const { tunnels } = gateway.load
+  const caller = networkOf(exchange.address)
+  if (route === undefined || !tunnels.take(caller, isProxy(gateway, exchange))) return NO_TUNNEL_FREE
   close(gateway, exchange, 101)
   const { lines } = filterResponseHead(fields, 101, exchange, route.forwarded)
   const traceId = traceIdOf(exchange)
@@ -45,12 +46,12 @@ export function openTunnel(
   exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)), (downstream, unread) => {
     upstream.off('close', giveUp)
     if (downstream === undefined) {
-      place.giveBack()
+      tunnels.release(caller)
       upstream.destroy()
       return
     }
     if (unread !== undefined) upstream.write(unread)
-    place.open(downstream, upstream, {
+    tunnels.open(caller, downstream, upstream, {
       idleMs: route.idleTimeoutMs,
       totalMs: route.timeoutMs,
       lapsed: () => lapseOf(gateway, exchange, hadCertificate) ?? staleAuthentication(gateway, exchange),
@@ -69,10 +70,9 @@ function staleAuthentication(gateway: Gateway, exchange: Exchange): 'token_expir
   return isGood ? undefined : 'token_expired'
 }
 
-/** Undefined for a proxy, which acts for many. */
-function callerOf({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange) {
-  const isProxy = viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
-  return isProxy ? undefined : networkOf(address)
+/** Tells whether the caller is a proxy that names no client: it acts for many. */
+function isProxy({ settings: { trustedProxies } }: Gateway, { address, viaTrustedProxy }: Exchange): boolean {
+  return viaTrustedProxy && trustedProxies !== undefined && isTrusted(address, trustedProxies)
 }
 
 /** Why the credential is no longer valid; undefined while it is. @param hadCertificate it was good when the request came */

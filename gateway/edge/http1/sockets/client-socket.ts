@@ -8,14 +8,11 @@ export interface ClientReader {
   received(bytes: Buffer, length: number): void
 }
 
-/** A connection that the system has accepted. */
-type AcceptedHandle = object
-
-type OnConnection = (this: unknown, error: unknown, accepted: AcceptedHandle | undefined) => void
-
-/** What is not documented of Node's servers: the property that `runtime/restart/` uses as well, and the callback at it. */
+/** Not documented of Node's servers: the property that `runtime/restart/` uses as well, and the callback at it. */
 interface WithHandle {
-  readonly _handle: { onconnection?: OnConnection } | null
+  readonly _handle: {
+    onconnection?: (this: unknown, error: unknown, accepted: object | undefined) => void
+  } | null
 }
 
 /** What a client's socket reads into, and who is told. */
@@ -43,7 +40,7 @@ class ClientInput {
 export class ClientSocket extends Socket {
   readonly #input: ClientInput
 
-  constructor(accepted: AcceptedHandle, input = new ClientInput()) {
+  constructor(accepted: object, input = new ClientInput()) {
     const onread = {
       buffer: () => input.buffer.next(),
       callback: (length: number) => input.received(length),
@@ -53,7 +50,7 @@ export class ClientSocket extends Socket {
     input.socket = this
   }
 
-  /** Like a socket that reads into its stream, goes on until that is full: so it notices when its client goes. */
+  /** Goes on reading until the stream is full, like other sockets: so it notices when its client goes. */
   override pause(): this {
     return Duplex.prototype.pause.call(this) as this
   }
@@ -78,8 +75,8 @@ export class ClientSocket extends Socket {
 }
 
 /**
- * Gives what comes to a reader. @returns stops that, pauses the socket and puts back what was read too much, or returns it where
- * the client has closed its half: nothing can be put back into a stream that has ended
+ * Gives what comes to a reader. @returns stops that, pauses the socket and puts back what was read too much. It returns that
+ * instead where the client has closed its half: nothing can be put back into a stream that has ended.
  */
 export function readClient(
   socket: Socket,

@@ -20,7 +20,7 @@ export class WriteWatch {
     this.#steadyClock = steadyClock
   }
 
-  /** For a part of a response that the socket does not accept. When it watches one with the same `idleMs`, it goes on. */
+  /** Goes on when it watches already with the same `idleMs`. */
   begin(idleMs: number): void {
     if (this.#nextCheckMs !== NEVER && this.#idleMs === idleMs) return
     const nowMs = this.#steadyClock()
@@ -30,7 +30,7 @@ export class WriteWatch {
     this.#nextCheckMs = nowMs + Math.min(CHECK_MS, idleMs)
   }
 
-  /** For the rest of a response: goes on with the time that this had when it already watches. */
+  /** Goes on when it watches already, with whatever `idleMs`. */
   beginUnlessBegun(idleMs: number): void {
     if (this.#nextCheckMs === NEVER) this.begin(idleMs)
   }
@@ -63,8 +63,8 @@ interface Counts {
 }
 
 /**
- * How many bytes the system has taken from a socket to send them, those of TLS included: the number that grows while a client
- * takes anything. Node's own numbers change only when a whole write is done, which can be 256 KiB and more.
+ * How many bytes the system has taken from a socket, those of TLS included. The number grows while a client takes anything; Node's
+ * own numbers change only when a whole write is done.
  */
 export function takenBytes(socket: Socket): number {
   const handle = (socket as unknown as { readonly _handle?: Counts | null })._handle

@@ -27,17 +27,15 @@ async function tunnelled(t: TestContext, terms: Partial<TunnelTerms> = {}) {
   const time = { nowMs: 0 }
   const looked = { times: 0 }
   const ends: TunnelEnd[] = []
-  const tunnels = new Tunnels({
-    steadyClock: () => {
-      looked.times += 1
-      return time.nowMs
-    },
-    maxTunnels: 1,
+  const tunnels = new Tunnels(1, () => {
+    looked.times += 1
+    return time.nowMs
   })
   const [client, service] = [await pair(t), await pair(t)]
   service.far.on('data', () => {})
   client.far.on('data', () => {})
-  tunnels.reserve(undefined)?.open(client.near, service.near, {
+  tunnels.take('a', false)
+  tunnels.open('a', client.near, service.near, {
     idleMs: 60_000,
     totalMs: undefined,
     lapsed: () => undefined,
@@ -69,7 +67,7 @@ describe('a tunnel', () => {
     assert.deepEqual(ends, [])
     time.nowMs += 1
     assert.equal(await over(), 'idle')
-    assert.equal(tunnels.size, 0)
+    assert.equal(tunnels.taken, 0)
     assert.ok(client.near.destroyed && service.near.destroyed)
   })
 
@@ -121,32 +119,6 @@ describe('a tunnel', () => {
     await swept()
     time.nowMs += 60_000
     assert.equal(await over(), 'idle')
-  })
-})
-
-describe('permits for tunnels', () => {
-  it('are given back with the end of each', () => {
-    const tunnels = new Tunnels({ steadyClock: () => 0, maxTunnels: 2 })
-    const [first] = [tunnels.reserve(undefined), tunnels.reserve(undefined)]
-    assert.equal(tunnels.isFull, true)
-    assert.equal(tunnels.reserve(undefined), undefined)
-    assert.equal(tunnels.size, 2)
-    first?.giveBack()
-    assert.equal(tunnels.isFull, false)
-  })
-})
-
-describe('the share of a caller', () => {
-  const place = (tunnels: Tunnels, caller: string | undefined) => tunnels.reserve(caller) !== undefined
-
-  it('leaves a quarter to others, and is nothing for those who stand for many', () => {
-    const tunnels = new Tunnels({ steadyClock: () => 0, maxTunnels: 8 })
-    const alone = Array.from({ length: 8 }, () => place(tunnels, 'a')).filter(Boolean)
-    assert.equal(alone.length, 6)
-    assert.deepEqual([place(tunnels, 'b'), place(tunnels, 'a')], [true, false])
-    assert.deepEqual([place(tunnels, undefined), place(tunnels, 'c')], [true, false])
-    tunnels.bound(16)
-    assert.equal(place(tunnels, 'a'), true)
   })
 })
 

@@ -1,10 +1,9 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { isOverShare } from '../../rules/fair-share.ts'
+import { FairPermits } from '../../rules/fair-share.ts'
 import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
 import { takenBytes } from '../sockets/write-watch.ts'
 
-/** How often each tunnel is checked. */
 const CHECK_MS = 1000
 
 /** Why the caller may no longer use its tunnel. */
@@ -24,59 +23,18 @@ export interface TunnelTerms {
   ended(why: TunnelEnd): void
 }
 
-interface TunnelsOptions {
-  /** Monotonic, milliseconds. */
-  readonly steadyClock: () => number
-  readonly maxTunnels: number
-}
-
 /** All tunnels. Their number is bounded; each ends when its caller may no longer use it. */
-export class Tunnels {
-  readonly #options: TunnelsOptions
+export class Tunnels extends FairPermits {
+  readonly #steadyClock: () => number
   readonly #open: Deadlines<Tunnel>
-  /** Tunnels of each caller that has any. */
-  readonly #byCaller = new Map<string, number>()
-  #max: number
-  #count = 0
   /** Set when all were ended: one whose response was held until then begins later. */
   #endedAll: TunnelEnd | undefined = undefined
 
-  constructor(options: TunnelsOptions) {
-    this.#options = options
-    this.#max = options.maxTunnels
-    this.#open = new Deadlines(options.steadyClock)
-  }
-
-  get size(): number {
-    return this.#count
-  }
-
-  get isFull(): boolean {
-    return this.#count >= this.#max
-  }
-
-  /** Tunnels that are open stay open, also when they are more. */
-  bound(maxTunnels: number): void {
-    this.#max = maxTunnels
-  }
-
-  /**
-   * Reserves a tunnel; `open` or `giveBack` must follow. When few are left, a caller that has more than its share is
-   * refused and others are not.
-   *
-   * @param caller the network it comes from; undefined: it stands for many, and has no share
-   * @returns undefined when there are too many
-   */
-  reserve(caller: string | undefined): TunnelReservation | undefined {
-    const max = this.#max
-    const own = caller === undefined ? 0 : (this.#byCaller.get(caller) ?? 0)
-    const free = max - this.#count
-    if (free <= 0 || isOverShare({ own, free, max })) return undefined
-    this.#change(caller, 1)
-    return {
-      open: (downstream, upstream, terms) => this.#begin(downstream, upstream, { ...terms, caller }),
-      giveBack: () => this.#change(caller, -1),
-    }
+  /** @param steadyClock monotonic, milliseconds */
+  constructor(maxTunnels: number, steadyClock: () => number) {
+    super(maxTunnels)
+    this.#steadyClock = steadyClock
+    this.#open = new Deadlines(steadyClock)
   }
 
   endAll(why: TunnelEnd): void {
@@ -84,34 +42,17 @@ export class Tunnels {
     this.#open.visitAll((one) => one.end(why))
   }
 
-  #begin(
-    downstream: Socket,
-    upstream: Duplex,
-    terms: TunnelTerms & { readonly caller: string | undefined },
-  ): void {
-    const one = new Tunnel(downstream, upstream, { terms, nowMs: this.#options.steadyClock() })
+  /** Begins a tunnel for which `caller` has taken a permit, and releases that at its end. */
+  open(caller: string, downstream: Socket, upstream: Duplex, terms: TunnelTerms): void {
+    const one = new Tunnel(downstream, upstream, terms, this.#steadyClock())
     this.#open.add(one)
     tunnel(downstream, upstream, () => {
       this.#open.remove(one)
-      this.#change(terms.caller, -1)
+      this.release(caller)
       terms.ended(one.why)
     })
     if (this.#endedAll !== undefined) one.end(this.#endedAll)
   }
-
-  #change(caller: string | undefined, change: number): void {
-    this.#count += change
-    if (caller !== undefined) {
-      const own = (this.#byCaller.get(caller) ?? 0) + change
-      if (own === 0) this.#byCaller.delete(caller)
-      else this.#byCaller.set(caller, own)
-    }
-  }
-}
-
-interface TunnelReservation {
-  open(downstream: Socket, upstream: Duplex, terms: TunnelTerms): void
-  giveBack(): void
 }
 
 class Tunnel implements Timed {
@@ -126,11 +67,7 @@ class Tunnel implements Timed {
   #movedMs: number
   #nextCheckMs: number
 
-  constructor(
-    downstream: Socket,
-    upstream: Duplex,
-    { terms, nowMs }: { readonly terms: TunnelTerms; readonly nowMs: number },
-  ) {
+  constructor(downstream: Socket, upstream: Duplex, terms: TunnelTerms, nowMs: number) {
     this.#downstream = downstream
     this.#upstream = upstream
     this.#terms = terms
@@ -178,10 +115,8 @@ function bytesOf(socket: Socket): number {
 const LAST_BYTES_MS = 10_000
 
 /**
- * Copies bytes both ways with back-pressure until both sides have ended or one has failed. What a side sent before its
- * end still reaches the other, within a time limit.
- *
- * @param onEnd called once, when both sides are closed.
+ * Copies bytes both ways until both sides have ended or one has failed. What a side sent before its end still reaches the other,
+ * within a time limit. @param onEnd called once, when both sides are closed
  */
 export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void): void {
   let open = 2

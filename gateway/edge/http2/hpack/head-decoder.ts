@@ -41,15 +41,11 @@ const STATIC: readonly HeadField[] = STATIC_TABLE.map((entry) => {
   return new HeadField(name, value)
 })
 
-/** Takes the fields of one block, in order. */
 export interface HeadSink {
   take(field: HeadField): void
 }
 
-/**
- * Decodes the blocks of one connection (RFC 7541). A block that is not valid leaves the table in doubt: the connection must
- * end.
- */
+/** Decodes the blocks of one connection (RFC 7541). A block that is not valid leaves the table in doubt: the connection must end. */
 export class HeadDecoder {
   readonly #maxTableBytes: number
   /** The newest last. */
@@ -60,7 +56,8 @@ export class HeadDecoder {
   #block: Buffer = NOTHING
   #at = 0
   #isFaulty = false
-  #fields = 0
+  /** How many fields the last block had. */
+  fields = 0
 
   /** @param maxTableBytes as announced: SETTINGS_HEADER_TABLE_SIZE */
   constructor(maxTableBytes: number) {
@@ -68,17 +65,12 @@ export class HeadDecoder {
     this.#limitBytes = maxTableBytes
   }
 
-  /** How many fields the last block had. */
-  get fields(): number {
-    return this.#fields
-  }
-
   /** @param block whole @returns false when it is not valid */
   decode(block: Buffer, sink: HeadSink): boolean {
     this.#block = block
     this.#at = 0
     this.#isFaulty = false
-    this.#fields = 0
+    this.fields = 0
     let mayResize = true
     while (this.#at < block.length && !this.#isFaulty) {
       const first = block[this.#at] as number
@@ -89,7 +81,7 @@ export class HeadDecoder {
         continue
       }
       mayResize = false
-      this.#fields++
+      this.fields++
       const field = this.#next(first)
       if (field !== undefined && !this.#isFaulty) sink.take(field)
     }
@@ -105,7 +97,11 @@ export class HeadDecoder {
     const value = this.#text()
     if (name === undefined || value === undefined || this.#isFaulty) return undefined
     const field = new HeadField(name, value)
-    if (isKept) this.#keep(field)
+    if (isKept) {
+      this.#tableBytes += field.tableBytes
+      this.#table.push(field)
+      this.#evict()
+    }
     return field
   }
 
@@ -114,12 +110,6 @@ export class HeadDecoder {
       index <= STATIC.length ? STATIC[index - 1] : this.#table[this.#table.length - (index - STATIC.length)]
     if (found === undefined) this.#isFaulty = true
     return found
-  }
-
-  #keep(field: HeadField): void {
-    this.#tableBytes += field.tableBytes
-    this.#table.push(field)
-    this.#evict()
   }
 
   #resize(bytes: number): void {

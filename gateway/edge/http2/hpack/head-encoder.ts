@@ -1,14 +1,12 @@
 import { withoutSpaceAround } from '../../syntax/characters.ts'
 import { STATIC_TABLE } from './static-table.ts'
 
-/** Names come from services and the configuration; bounded all the same. */
 const MAX_KNOWN_NAMES = 512
 const knownNames = new Map<string, string>()
 
 /** Goes before a block (RFC 7541 section 6.3): we use nothing of the client's table. */
 export const TABLE_UNUSED = '\x20'
 
-/** Indexes of names, of the first entry that has them. */
 const INDEX_OF_NAME: ReadonlyMap<string, number> = new Map(
   STATIC_TABLE.map((entry, at) => [/^:?[^:]+/.exec(entry)?.[0] ?? '', at + 1] as const).reverse(),
 )
@@ -31,7 +29,7 @@ export function encodeHead(status: number, lines: string): string {
   return block + encodeFields(lines)
 }
 
-/** The same of fields alone: of trailers. */
+/** Encodes fields alone, for trailers. */
 export function encodeFields(lines: string): string {
   let block = ''
   for (let start = 0; start < lines.length; ) {

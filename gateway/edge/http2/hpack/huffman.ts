@@ -7,7 +7,7 @@ const LENGTHS =
   '65666577666567655677777fbedskmkkmmmnmnnnnnonoomnonnnnlmnmnnomlkmmnnlnmmolmnnllmlnmnnkmmmnmmnqqkjmnmp' +
   'qqqrrqopjlqrrqrollqqsrrrkoklmllnmmppooqnqrqqrrrrrsrrrrrqu'
 
-/** A string literal is never longer than the block that it stands in: at most twice the largest `maxHeaderBytes`. */
+/** A block has at most twice the largest `maxHeaderBytes`. */
 const MAX_ENCODED_BYTES = 2 * 65_536
 /** The shortest code has five bits. */
 const decoded = Buffer.allocUnsafeSlow(Math.ceil((MAX_ENCODED_BYTES * 8) / 5))
