@@ -6,9 +6,8 @@ import { describeFault, ENVIRONMENT, type Fault, type Parsed, showFault } from '
 import { type GatewayFile, parseGatewayFile } from '../config/gateway-file.ts'
 import { withoutMark } from '../config/json/json-file.ts'
 import { loadFile } from '../config/load-file.ts'
-import { loadSettings } from '../config/load-settings.ts'
+import { loadSettings, otherFaults } from '../config/load-settings.ts'
 import { outOfTime } from '../config/rules/certificate-times.ts'
-import { remainingFaults } from '../config/rules/remaining-faults.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken, readMaskKey } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
@@ -167,7 +166,7 @@ function checkFile(found: Findings, file: string): void {
 
 /** Checks the files that it names too. What it lacks may be in the environment of the gateway, which is not known here. */
 function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
-  const faults = remainingFaults({ env: {}, configFile, file, readFile: undefined })
+  const faults = otherFaults({ env: {}, configFile, file, readFile: undefined })
   found.faults.push(...faults)
   const known = new Set(faults.map(describeFault))
   const open = (loadSettings({ GATEWAY_CONFIG: configFile }).faults ?? []).map(describeFault)

@@ -3,6 +3,7 @@ import schema from '../../config/schemas/gateway.schema.json' with { type: 'json
 import { parametersOf } from '../edge/rules/path-template.ts'
 import type { Parsed } from './faults.ts'
 import { JsonFile, type Overrides } from './json/json-file.ts'
+import { schemaCheck } from './json/schema-check.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
@@ -12,7 +13,6 @@ import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
 import { checkPolicies, filePolicy, routePolicy } from './rules/policy-rules.ts'
 import { checkRows, operationRows } from './rules/row-rules.ts'
-import { checkGatewaySchema } from './rules/secret-rules.ts'
 import {
   addNetwork,
   fieldNameFault,
@@ -39,6 +39,7 @@ const ROUTE_DEFAULTS = Object.fromEntries(
   ),
 ) as unknown as Pick<WrittenRoute, 'clientCert' | 'scopes' | 'mode'>
 
+const checkSchema = schemaCheck(schema)
 const NEVER = Number.POSITIVE_INFINITY
 const MAX_WINDOW_MS = 86_400_000
 
@@ -55,7 +56,7 @@ export function parseGatewayFile(
   readFile: ReadFile = readText,
   overrides?: Overrides,
 ): Parsed<GatewayFile> {
-  const json = new JsonFile<WrittenGateway>(file, text, checkGatewaySchema, overrides && { overrides })
+  const json = new JsonFile<WrittenGateway>(file, text, checkSchema, overrides && { overrides })
   const written = json.value
   if (written === undefined) return { faults: json.faults() }
   checkTexts(json, written)

@@ -1,3 +1,4 @@
+import { isIPv4 } from 'node:net'
 import { configFiles, type Environment, NAMES, parseEnvironment } from './environment.ts'
 import { ENVIRONMENT, type Fault, keyFaults, type Parsed } from './faults.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
@@ -5,11 +6,9 @@ import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
-import { adminFaults } from './rules/admin-rules.ts'
 import { auditConflicts, type JudgedAudit } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
-import { remainingFaults } from './rules/remaining-faults.ts'
 import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
 import { stepUpConflicts, webhookConflicts } from './rules/row-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
@@ -45,30 +44,22 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     const alone = (name: string, text: string) => parseGatewayFile(name, text, readFile)
     const isFileSound = file.faults?.every((fault) => fault.file === ENVIRONMENT)
     const { value } = isFileSound ? loadFile(configFile, alone, { readFile }) : file
-    const more = remainingFaults({ env, configFile, file: value?.value, readFile })
-    const all = [...faults, ...variableFaults(overrides, file.faults), ...(file.faults ?? []), ...more]
-    return { faults: all }
+    const more = otherFaults({ env, configFile, file: value?.value, readFile })
+    return { faults: [...faults, ...variableFaults(overrides, file.faults), ...(file.faults ?? []), ...more] }
   }
   const merged = file.value.value
   const tlsSources = { configFile, merged: merged.tls, overrides }
   const tls = completeTls(tlsSources)
-  const secret = loadUpstreamSecret(merged, readFile)
-  const store = parseStoreSettings(env, readFile)
-  const tracing = loadTracing({ configFile, written: merged.tracing, env, readFile })
+  const others = readOthers({ env, configFile, file: merged, readFile })
   const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
-  const vouching = loadVouching({ configFile, written: merged.audit, readFile })
+  const { secret, store, tracing, vouching } = others
+  const hasStore = env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory'
   const conflicts = [
-    ...(secret.faults ?? []),
-    ...(store.faults ?? []),
-    ...maskKeyFaults(
-      { ...merged, configFile },
-      env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory',
-      readFile,
-    ),
-    ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
-    ...(vouching.faults ?? []),
+    ...faultsOf(others),
     ...(upstreamTls.faults ?? []),
-    ...(tracing.faults ?? tracingConflicts(endpointPlace(configFile, env), merged, tracing.value)),
+    ...maskKeyFaults({ ...merged, configFile }, hasStore, readFile),
+    ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
+    ...tracingConflicts(endpointPlace(configFile, env), merged, tracing.value),
     ...conflictsOf(merged, configFile, placeIn(configFile, overrides), readFile),
     ...groupConflicts(configFile, { ...merged, tls: tls.value }),
     ...(tls.faults ?? [
@@ -81,7 +72,6 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const { nonce, publicUrls = [new URL(merged.issuer).origin] } = merged.dpop
   const dpop = { nonce, publicUrls }
   const files = { configFile, limitsFile, clientsFile: clientsInUse(env, merged) ? clientsFile : undefined }
-  const upstreamSecret = secret.value
   return {
     value: {
       ...merged,
@@ -91,9 +81,9 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       store: store.value,
       reusePort: reusesPort(env),
       tracing: tracing.value,
-      audit: { ...merged.audit, witnesses: vouching.value?.witnesses, stamps: vouching.value?.stamps },
+      audit: { ...merged.audit, witnesses: vouching?.value?.witnesses, stamps: vouching?.value?.stamps },
       upstreamTls: upstreamTls.value ?? {},
-      upstreamSecret,
+      upstreamSecret: secret.value,
       jwksUri,
       audience,
       dpop,
@@ -115,6 +105,38 @@ export function conflictsInForce(settings: Settings): Fault[] {
   ]
 }
 
+interface OtherSources {
+  readonly env: Environment
+  readonly configFile: string
+  /** Undefined: it has faults of its own. */
+  readonly file: GatewayFile | undefined
+  readonly readFile: ReadFile | undefined
+}
+
+/** Reads what does not depend on the rest of the configuration. */
+function readOthers({ env, configFile, file, readFile }: OtherSources) {
+  const upstreamSecretFile = env.GATEWAY_UPSTREAM_SECRET_FILE || file?.upstreamSecretFile
+  return {
+    secret: loadUpstreamSecret({ upstreamSecretFile }, readFile),
+    store: parseStoreSettings(env, readFile),
+    vouching: file && loadVouching({ configFile, written: file.audit, readFile }),
+    tracing: loadTracing({ configFile, written: file?.tracing, env, readFile }),
+  }
+}
+
+function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
+  return Object.values(others).flatMap((one) => one?.faults ?? [])
+}
+
+/** Faults that are there whatever the part says that cannot be read. */
+export function otherFaults(sources: OtherSources): Fault[] {
+  const { env, file } = sources
+  const faults = faultsOf(readOthers(sources))
+  // The default group has the targets of the environment, if it names any.
+  if (file === undefined || env.GATEWAY_UPSTREAM !== undefined) return faults
+  return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
+}
+
 /** Faults of variables that are not seen where a file has others, because it cannot be read for example. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
@@ -125,6 +147,21 @@ function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): re
 /** The file may be missing when no route accepts machine clients. */
 export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'routes'>): boolean {
   return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
+}
+
+/** Whether only programs of this machine reach a listener at this address. */
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
+}
+
+/** An admin listener that others reach asks for a token, unless the operator says that it need not. */
+function adminFaults(
+  { adminHost, adminTokenFile, adminOpen }: Pick<Settings, 'adminHost' | 'adminTokenFile' | 'adminOpen'>,
+  place: Pick<Fault, 'file' | 'path'>,
+): Fault[] {
+  if (isLoopback(adminHost) || adminTokenFile !== undefined || adminOpen) return []
+  const reason = `${adminHost} is reached by others than this machine, and metrics and console would be open to all of them: name the file of a token in GATEWAY_ADMIN_TOKEN_FILE, or set GATEWAY_ADMIN_OPEN=true`
+  return [{ ...place, reason }]
 }
 
 function placeIn(configFile: string, overrides: Overrides): Place {

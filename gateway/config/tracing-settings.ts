@@ -151,11 +151,6 @@ function headersOf(
 ): readonly (readonly [string, string])[] {
   const found = new Map<string, readonly [string, string]>()
   for (const [name, place] of Object.entries(written?.headers ?? {})) {
-    if (!isToken(name)) {
-      // Not repeated: it may be a name with its value.
-      faults.push({ file: configFile, path: '$.tracing.headers', reason: NO_NAME })
-      continue
-    }
     const path = `$.tracing.headers[${JSON.stringify(name)}]`
     const value = 'env' in place ? env[place.env] : readLine(place.file, readFile)
     const reason =

@@ -338,7 +338,7 @@ describe('a secret', () => {
     assert.equal(only(inline[0]), `$.clients[0].hmac.secrets[0]: ${sentence}`)
     assert.ok(only(inline[2]).endsWith(sentence))
     assert.ok(only(hmac('a', 'k', { file: '/run/secrets/acme' }, secret)).endsWith(sentence))
-    assert.ok(faults(inline[10]).some((fault) => fault.endsWith(sentence)))
+    assert.ok(faults(inline[10]).some((fault) => fault.endsWith('did you mean "secrets"?')))
   })
 
   it('without its quotation marks is not repeated by the fault either', () => {

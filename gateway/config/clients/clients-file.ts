@@ -1,10 +1,11 @@
 import type { KeyObject } from 'node:crypto'
+import schema from '../../../config/schemas/clients.schema.json' with { type: 'json' }
 import { keysOf, type Principal } from '../../principal.ts'
 import { type Fault, keyFaults, type Parsed } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
+import { schemaCheck } from '../json/schema-check.ts'
 import type { CLIENT_KEYS, CLIENTS_FILE } from '../keys/clients-keys.ts'
 import type { Written } from '../keys/key-types.ts'
-import { checkClientsSchema, ONE_IDENTITY, withoutSecrets } from '../rules/client-rules.ts'
 import { canonicalName } from '../rules/distinguished-name.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
@@ -60,6 +61,9 @@ const emptyTables = () => ({
 
 export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
 
+const checkSchema = schemaCheck(schema)
+const SECRET = /whsec_[^"\s]+/giu
+
 /** The table under construction, and the values that must be unique in it. */
 interface Draft {
   readonly json: JsonFile<Written<typeof CLIENTS_FILE>>
@@ -76,7 +80,7 @@ interface Draft {
  * @param file its name, for the faults
  */
 export function parseClients(file: string, text: string, sources = THIS_MACHINE): Parsed<ClientTable> {
-  const json = new JsonFile<Written<typeof CLIENTS_FILE>>(file, text, checkClientsSchema, { secret: true })
+  const json = new JsonFile<Written<typeof CLIENTS_FILE>>(file, text, checkSchema, { secret: true })
   const rows = json.value?.clients
   if (!Array.isArray(rows)) return { faults: withoutSecrets(json.faults()) }
   const draft: Draft = { json, sources, tables: emptyTables(), owners: new Map() }
@@ -124,6 +128,7 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   draft.tables.byWebhookClient.set(row.id, key)
 }
 
+const ONE_IDENTITY = 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'
 const IDENTITIES = ['thumbprint', 'sanDns', 'sanUri', 'subject']
 const THUMBPRINT = /^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$/
 
@@ -149,6 +154,15 @@ function canonicalIssuer(issuer: string): string | undefined {
 
 function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
+}
+
+/** The same faults without the secrets that they may repeat. Their places stay: such a file shows no lines. */
+function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
+  return faults.map(({ path, reason, ...rest }) => ({
+    ...rest,
+    path: path.replace(SECRET, 'whsec_…'),
+    reason: reason.replace(SECRET, 'whsec_…'),
+  }))
 }
 
 type Identity = readonly [key: string | undefined, table: Map<string, Principal>]

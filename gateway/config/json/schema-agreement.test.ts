@@ -48,7 +48,7 @@ for (const name of ['gateway', 'limits', 'clients']) {
 
   test(`${name}.schema.json means to the gateway what it means to ajv, and so to editors`, () => {
     const ajv = new Ajv2020({ allErrors: true, allowUnionTypes: true, useDefaults: true })
-    ajv.addVocabulary(['environment', 'restart', 'patternErrorMessage'])
+    ajv.addVocabulary(['environment', 'restart', 'patternErrorMessage', 'errorMessage'])
     const validate = ajv.compile(schema)
     const check = schemaCheck(schema)
     const full = Object.entries(schema.properties ?? {}).map(([key, part]) => [key, part.examples?.[0]])

@@ -39,6 +39,11 @@ export interface Schema {
   readonly required?: readonly string[]
   readonly properties?: Readonly<Record<string, Schema>>
   readonly additionalProperties?: boolean | Schema
+  readonly propertyNames?: { readonly pattern: string; readonly patternErrorMessage: string }
+  /** The sentence for whatever is wrong with an object itself, or with its keys. */
+  readonly errorMessage?: string
+  /** A secret may stand there by mistake: no fault repeats a value. */
+  readonly writeOnly?: boolean
   readonly default?: unknown
 }
 
@@ -63,6 +68,8 @@ const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
 const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map([
   ['$.limits[].per', { principal: 'it was removed: write "caller", which means the same' }],
 ])
+/** The value in a sentence. */
+const FOUND = /, but is .*$/su
 const TYPE_WORDS = new Map([
   ['string', 'text'],
   ['integer', 'a whole number'],
@@ -87,14 +94,21 @@ class Inspection {
   more = 0
   /** Keys and indexes from the root to the value that is visited. */
   readonly #steps: (string | number)[] = []
+  /** Levels of `writeOnly` around it. */
+  #hidden = 0
+  /** It stands under a name that must not be repeated. */
+  #isUnnamed = false
 
   visit(schema: Schema, value: unknown): void {
     const isObject = isOfType('object', value)
     if (isObject) fillDefaults(schema, value as Record<string, unknown>)
+    const isHidden = schema.writeOnly === true
+    if (isHidden) this.#hidden += 1
     const reason = faultOf(schema, value)
-    if (reason !== undefined) this.#refuse((path) => reason + removalHint(path, value))
+    if (reason !== undefined) this.#refuse((path) => schema.errorMessage ?? reason + removalHint(path, value))
     if (isObject) this.#visitKeys(schema, value as Record<string, unknown>)
     else if (Array.isArray(value)) this.#visitEntries(schema, value)
+    if (isHidden) this.#hidden -= 1
   }
 
   #visitEntries({ items, maxItems = Number.POSITIVE_INFINITY }: Schema, list: readonly unknown[]): void {
@@ -108,11 +122,17 @@ class Inspection {
   }
 
   #visitKeys(schema: Schema, value: Record<string, unknown>): void {
-    const { properties = {}, additionalProperties, required = [] } = schema
+    const { properties = {}, additionalProperties, propertyNames, required = [], errorMessage } = schema
     const meant = new Set<string>()
     for (const key of Object.keys(value)) {
       if (Object.hasOwn(properties, key) || additionalProperties === undefined) continue
-      if (typeof additionalProperties === 'object') this.#visitAt(key, additionalProperties, value[key])
+      if (typeof additionalProperties === 'object') {
+        const isNamed = propertyNames === undefined || patternOf(propertyNames.pattern).test(key)
+        if (!isNamed) this.#refuse(() => propertyNames.patternErrorMessage)
+        this.#isUnnamed = !isNamed
+        this.#visitAt(key, additionalProperties, value[key])
+        this.#isUnnamed = false
+      } else if (errorMessage !== undefined) this.#refuse(() => errorMessage, key)
       else this.#refuseKey(key, Object.keys(properties), meant)
     }
     for (const key of required) {
@@ -147,8 +167,10 @@ class Inspection {
       return
     }
     const path = this.#path(key)
-    this.problems.push({ path, reason: sentence(path) })
     this.unsound.push(path)
+    if (this.#isUnnamed) return
+    const reason = sentence(path)
+    this.problems.push({ path, reason: this.#hidden > 0 ? reason.replace(FOUND, '') : reason })
   }
 
   #path(key?: string): string {

@@ -113,37 +113,40 @@ export const HMAC_SCHEME = Type.Unsafe<string | Static<typeof DESCRIBED>>({
     'must be "standard", "svix", "stripe", "github", or an object that describes the scheme',
 })
 
-const HMAC = keys({
-  scheme: key(
-    HMAC_SCHEME,
-    'How the sender signs: `standard` is Standard Webhooks 1.0, `svix` the same with headers named `svix-…`; `stripe`, `github`; or an object that describes another scheme of HMAC. Default: `standard`.',
-    {
-      examples: [
-        'stripe',
-        { header: 'X-Shopify-Hmac-Sha256', algorithm: 'sha256', encoding: 'base64', signed: '{body}' },
-      ],
-    },
-  ),
-  keyId: anyText(
-    'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`, as senders need that have no such header.',
-    {
-      pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
-      patternErrorMessage:
-        'must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and must not be a secret (whsec_…)',
-      examples: ['key_acme'],
-    },
-  ),
-  secrets: list(
-    SECRET,
-    'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once, so that a new one can take the place of an old one. They are read when this file is.',
-    {
-      required: true,
-      minItems: 1,
-      maxItems: 8,
-      examples: [[{ env: 'ACME_WEBHOOK_SECRET' }, { file: '/run/secrets/acme' }]],
-    },
-  ),
-})
+const HMAC = keys(
+  {
+    scheme: key(
+      HMAC_SCHEME,
+      'How the sender signs: `standard` is Standard Webhooks 1.0, `svix` the same with headers named `svix-…`; `stripe`, `github`; or an object that describes another scheme of HMAC. Default: `standard`.',
+      {
+        examples: [
+          'stripe',
+          { header: 'X-Shopify-Hmac-Sha256', algorithm: 'sha256', encoding: 'base64', signed: '{body}' },
+        ],
+      },
+    ),
+    keyId: anyText(
+      'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`, as senders need that have no such header.',
+      {
+        pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
+        patternErrorMessage:
+          'must be 1 to 128 characters of A-Z a-z 0-9 . _ ~ - and must not be a secret (whsec_…)',
+        examples: ['key_acme'],
+      },
+    ),
+    secrets: list(
+      SECRET,
+      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once, so that a new one can take the place of an old one. They are read when this file is.',
+      {
+        required: true,
+        minItems: 1,
+        maxItems: 8,
+        examples: [[{ env: 'ACME_WEBHOOK_SECRET' }, { file: '/run/secrets/acme' }]],
+      },
+    ),
+  },
+  { writeOnly: true },
+)
 
 /** An entry of clients.json. */
 export const CLIENT_KEYS = keys({
@@ -165,7 +168,7 @@ export const CLIENT_KEYS = keys({
   mtls: key(
     MTLS,
     "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. `issuer` says whose certificate it must be, which several authorities in `tls.clientCaFile` make necessary for all but a thumbprint.",
-    { minProperties: 1, maxProperties: 2, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
+    { examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],

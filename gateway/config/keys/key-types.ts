@@ -116,7 +116,7 @@ export function span<const O extends KeyOptions>(
 /** An object with these keys and no others. */
 export function keys<P extends TProperties>(
   properties: P,
-  options: { readonly minProperties?: number } = {},
+  options: { readonly minProperties?: number; readonly writeOnly?: true } = {},
 ) {
   return Type.Object(properties, { additionalProperties: false, ...options })
 }

@@ -21,6 +21,7 @@ export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
       "The variable that holds it, in capital letters. Its value is that of the gateway's start.",
       {
         pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
+        patternErrorMessage: 'must be the name of an environment variable, in capitals',
         examples: ['PARTNER_SECRET'],
       },
     ),
@@ -29,10 +30,13 @@ export const SECRET = Type.Unsafe<{ env: string } | { file: string }>({
       {
         maxLength: 1024,
         pattern: '^(?:\\.{0,2}/)[^\\p{C}]+$',
+        patternErrorMessage: 'must be a path that begins with "/", "./" or "../"',
         examples: ['/run/secrets/partner'],
       },
     ),
   }),
   minProperties: 1,
   maxProperties: 1,
+  errorMessage:
+    'must be {"env": "VARIABLE"} or {"file": "/path"}: a secret stands in the environment or in a file of its own, never in this one',
 })

@@ -1,4 +1,4 @@
-import { Type } from 'typebox'
+import { type Static, Type } from 'typebox'
 import { byName, choice, integer, key, keys, share, text } from './key-types.ts'
 import { SECRET } from './shared-keys.ts'
 
@@ -8,7 +8,14 @@ const TRACING = keys({
     { examples: ['http://127.0.0.1:4318/v1/traces'] },
   ),
   headers: key(
-    byName(SECRET),
+    Type.Unsafe<Readonly<Record<string, Static<typeof SECRET>>>>({
+      ...byName(SECRET),
+      writeOnly: true,
+      propertyNames: {
+        pattern: "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+        patternErrorMessage: 'must have the names of header fields as its keys',
+      },
+    }),
     'What is sent along, such as a key. Each value is in an environment variable or in a file of one line. Environment: OTEL_EXPORTER_OTLP_HEADERS.',
     { maxProperties: 32, default: {}, examples: [{ Authorization: { file: '/run/secrets/otlp' } }] },
   ),

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseClients } from '../clients/clients-file.ts'
-import type { Environment } from '../environment.ts'
-import { describeFault, type Fault, showFault } from '../faults.ts'
-import { loadSettings } from '../load-settings.ts'
+import { parseClients } from './clients/clients-file.ts'
+import type { Environment } from './environment.ts'
+import { describeFault, type Fault, showFault } from './faults.ts'
+import { loadSettings } from './load-settings.ts'
 
 /** No secret of anybody, but it looks like one. */
 const KEY = 'q9Zt7Lw2Xc5Vb8Nm4Kj6Hg3Fd1Sa0PoI'
