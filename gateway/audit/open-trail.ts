@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { makeDirectory, realPathOf, syncDirectoryOf, unusable } from '../storage/append-file.ts'
 import { type ProcessLock, takeProcessLock } from '../storage/process-lock.ts'
+import { inodeOf } from '../storage/regular-file.ts'
 import { openChangeOf, pairKeyOf } from './audit-records.ts'
 import type { ClockOffset } from './clock-offset.ts'
 import type { Commit } from './commit/commit.ts'
@@ -24,18 +25,15 @@ const NOTHING_TO_RECOVER: Recovery = { records: [], cutBytes: 0, damagedLines: 0
  * @throws Error that names the file, when it cannot be used, others own it, or another process is writing it
  */
 export function openTrail(options: OpenOptions): Trail {
+  return begun(options, false).trail
+}
+
+function begun(options: OpenOptions, isInherited: boolean): Opened {
   const opened = open(options)
-  opened.trail.begin(factsOf(opened, options))
-  return sayForeign(opened)
-}
-
-function factsOf({ recovery, foreign }: Opened, { clock }: OpenOptions) {
-  return { ...recovery, ...clock, continues: foreign?.inode }
-}
-
-function sayForeign({ trail, foreign }: Opened): Trail {
+  const { trail, recovery, foreign } = opened
+  trail.begin({ ...recovery, ...options.clock, continues: foreign?.inode }, isInherited)
   if (foreign !== undefined) trail.sayForeign(foreign)
-  return trail
+  return opened
 }
 
 /**
@@ -46,10 +44,7 @@ export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
 } {
-  const opened = open(options)
-  const { trail, recovery } = opened
-  trail.beginAfter(factsOf(opened, options))
-  sayForeign(opened)
+  const { trail, recovery } = begun(options, true)
   if (!trail.writable) {
     trail.close('cannot be written')
     throw unusable(options.file, new Error('it cannot be written'))
@@ -98,7 +93,7 @@ function leaveForeign(
   { file, now = Date.now }: Pick<TrailOptions, 'file' | 'now'>,
   bytes: NonNullable<Recovery['foreign']>,
 ): ForeignWrite {
-  const inode = statSync(file, { bigint: true }).ino.toString()
+  const inode = inodeOf(file) ?? ''
   return { file: setAside(file, now()), inode, ...bytes, reason: 'behind the end' }
 }
 
@@ -125,24 +120,24 @@ export function isRegularTrail(file: string): boolean {
 export class InheritedRequests {
   readonly #trail: Pick<Trail, 'settle'>
   /** Responses to write when the predecessor ends without them, by pair. */
-  readonly #open = new Map<string, string[]>()
+  readonly #open: Map<string | undefined, string[]>
+  #count: number
 
   constructor(trail: Pick<Trail, 'settle'>, recovered: readonly string[]) {
     this.#trail = trail
-    for (const line of recovered) this.#listOf(line).push(line)
+    this.#open = Map.groupBy(recovered, pairKeyOf)
+    this.#count = recovered.length
   }
 
   get count(): number {
-    let count = 0
-    for (const lines of this.#open.values()) count += lines.length
-    return count
+    return this.#count
   }
 
   /** Writes records of the predecessor. @returns what it must wait for; undefined: nothing */
   settle(lines: readonly string[]): Commit | undefined {
     let last: Commit | undefined
     for (const line of lines) {
-      if (openChangeOf(line) === -1) this.#close(line)
+      if (openChangeOf(line) === -1 && this.#open.get(pairKeyOf(line))?.pop() !== undefined) this.#count--
       last = this.#trail.settle(line)
     }
     return last
@@ -150,26 +145,10 @@ export class InheritedRequests {
 
   /** The predecessor has ended: writes the missing responses. @returns how many */
   end(): number {
-    const { count } = this
+    const count = this.#count
     for (const lines of this.#open.values()) for (const line of lines) this.#trail.settle(line)
     this.#open.clear()
+    this.#count = 0
     return count
-  }
-
-  #close(line: string): void {
-    const lines = this.#listOf(line)
-    lines.pop()
-    if (lines.length === 0) this.#open.delete(pairKeyOf(line) as string)
-  }
-
-  /** A request id repeated in the same millisecond gives several. */
-  #listOf(line: string): string[] {
-    const key = pairKeyOf(line) as string
-    let lines = this.#open.get(key)
-    if (lines === undefined) {
-      lines = []
-      this.#open.set(key, lines)
-    }
-    return lines
   }
 }

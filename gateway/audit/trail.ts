@@ -96,17 +96,12 @@ export class Trail {
     return isOurs && this.#options.file !== STANDARD_OUTPUT ? this.#trailFile.sink.inode : undefined
   }
 
-  /** Writes the missing responses, then AUDIT_START. */
-  begin({ records, ...found }: Recovery & Partial<StartFacts>): this {
+  /** Writes the missing responses, then AUDIT_START. @param isInherited the predecessor will send the responses */
+  begin({ records, ...found }: Recovery & Partial<StartFacts>, isInherited = false): this {
     this.#trailFile.open = records.length
-    this.#outage.writeFirst(records, { ...found, locked: this.#lock?.held })
-    return this
-  }
-
-  /** As `begin`, while the predecessor still has the open requests in flight: it will send their responses. */
-  beginAfter({ records, ...found }: Recovery & Partial<StartFacts>): this {
-    this.#trailFile.open = records.length
-    this.#outage.writeFirst([], { ...found, locked: this.#lock?.held }, records.length)
+    const facts = { ...found, locked: this.#lock?.held }
+    if (isInherited) this.#outage.writeFirst([], facts, records.length)
+    else this.#outage.writeFirst(records, facts)
     return this
   }
 
@@ -184,8 +179,8 @@ export class Trail {
    * @param clockSetBackMs of the old file
    */
   reopen(clockSetBackMs?: number): void {
-    const { file, durability } = this.#options
-    const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']
+    const { file, onFault } = this.#options
+    const trailFile = this.#trailFile
     if (this.#closed || this.#suspended || file === STANDARD_OUTPUT) return
     const freed = trailFile.takeCommit()
     if (freed !== undefined) {
@@ -196,12 +191,40 @@ export class Trail {
     trailFile.endCommit()
     this.#foreign.find()
     try {
-      rotate({ file, trailFile, outage, syncs, clockSetBackMs })
+      this.#rotate(clockSetBackMs)
     } catch (error) {
-      this.#options.onFault(error as Error)
+      onFault(error as Error)
     }
     trailFile.releaseCommit()
     this.recheck()
+  }
+
+  /**
+   * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
+   * AUDIT_START and the lines that the old one did not take. With `synced` the caller has the right to commit.
+   * @throws Error that names the file, and the old one is kept; or the system's, when the old one could not be synced or closed
+   */
+  #rotate(clockSetBackMs: number | undefined): void {
+    const { file, durability } = this.#options
+    const [trailFile, outage, syncs] = [this.#trailFile, this.#outage, durability === 'synced']
+    const next = TrailSink.open(file)
+    const { device, inode, isRemoved } = trailFile.sink
+    if (next.device === device && next.inode === inode) {
+      next.close()
+      return
+    }
+    if (syncs) syncName(file, next)
+    if (syncs ? outage.writable : outage.recheck()) {
+      outage.addStop(isRemoved ? 'removed' : 'rotated')
+      outage.flush()
+    }
+    const old = trailFile.moveTo(next)
+    outage.moved({ continues: inode, removed: isRemoved || undefined, clockSetBackMs })
+    try {
+      if (syncs) old.sync()
+    } finally {
+      old.close()
+    }
   }
 
   /**
@@ -283,55 +306,15 @@ export class Trail {
     if (!this.#suspended) this.#outage.addStop(reason)
     const { left, error } = this.#outage.end()
     this.#closed = true
-    if (left > 0)
-      this.#options.onFault(new Error(`${left} audit records could not be written before the end`))
-    this.#closeFile()
-    this.#lock?.release()
-    commit.finish(error)
-  }
-
-  #closeFile(): void {
+    const { onFault } = this.#options
+    if (left > 0) onFault(new Error(`${left} audit records could not be written before the end`))
     try {
       this.#trailFile.close()
-    } catch (error) {
-      this.#options.onFault(error as Error)
+    } catch (fault) {
+      onFault(fault as Error)
     }
-  }
-}
-
-interface RotateOptions {
-  readonly file: string
-  readonly trailFile: TrailFile
-  readonly outage: Outage
-  /** `synced`: the caller has the right to commit. */
-  readonly syncs: boolean
-  readonly clockSetBackMs?: number | undefined
-}
-
-/**
- * Continues in a new file, if the present one was renamed. The old one ends with AUDIT_STOP; the new one begins with
- * AUDIT_START and the lines that the old one did not take.
- * @throws Error that names the file, and the old one is kept; or the system's, when the old one could not be synced or closed
- */
-function rotate(options: RotateOptions): void {
-  const { file, trailFile, outage, syncs, clockSetBackMs } = options
-  const next = TrailSink.open(file)
-  const { device, inode, isRemoved } = trailFile.sink
-  if (next.device === device && next.inode === inode) {
-    next.close()
-    return
-  }
-  if (syncs) syncName(file, next)
-  if (syncs ? outage.writable : outage.recheck()) {
-    outage.addStop(isRemoved ? 'removed' : 'rotated')
-    outage.flush()
-  }
-  const old = trailFile.moveTo(next)
-  outage.moved({ continues: inode, removed: isRemoved || undefined, clockSetBackMs })
-  try {
-    if (syncs) old.sync()
-  } finally {
-    old.close()
+    this.#lock?.release()
+    commit.finish(error)
   }
 }
 

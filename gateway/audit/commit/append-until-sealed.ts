@@ -1,6 +1,7 @@
 import { closeSync, fdatasyncSync, openSync } from 'node:fs'
 import { setTimeout as afterMs } from 'node:timers/promises'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
+import { withFile } from '../../storage/line-file.ts'
 import { SealedTree } from '../segments/sealed-tree.ts'
 
 interface TrailToRecordIn {
@@ -43,11 +44,6 @@ export async function appendUntilSealed(
 
 function syncBoth(fd: number, auditFile: string): void {
   fdatasyncSync(fd)
-  const now = openSync(auditFile, 'r')
-  try {
-    fdatasyncSync(now)
-  } finally {
-    closeSync(now)
-  }
+  withFile(auditFile, 'r', fdatasyncSync)
   syncDirectoryOf(auditFile)
 }

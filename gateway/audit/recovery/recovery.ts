@@ -1,7 +1,9 @@
-import { closeSync, existsSync, fstatSync, openSync, statSync } from 'node:fs'
+import { existsSync, fstatSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { withFile } from '../../storage/line-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
+import { inodeOf } from '../../storage/regular-file.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
 import { recoveredRecord } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
@@ -35,17 +37,10 @@ export interface Recovery {
 export function recover(file: string): Recovery {
   const requests = new OpenRequests()
   try {
-    const isThere = existsSync(file)
-    const { foreign, cutBytes } = isThere ? readOpen(file, requests) : { foreign: undefined, cutBytes: 0 }
+    const found = existsSync(file) ? readOpen(file, requests) : { cutBytes: 0 }
     readRotated(realPathOf(file), requests)
     const records = requests.lines().map(recoveredRecord)
-    const recovery = {
-      records,
-      cutBytes,
-      damagedLines: requests.damagedLines,
-      unresolved: requests.missing(),
-    }
-    return foreign === undefined ? recovery : { ...recovery, foreign }
+    return { records, damagedLines: requests.damagedLines, unresolved: requests.missing(), ...found }
   } catch (error) {
     throw unusable(file, error)
   }
@@ -59,8 +54,7 @@ export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd 
   const requests = new OpenRequests(open)
   try {
     const own = realPathOf(file)
-    const isPresent = statSync(own, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
-    const path = isPresent ? own : rotatedFile(own, inode, new Set(), candidatesIn(dirname(own)))
+    const path = inodeOf(own) === inode ? own : rotatedFile(own, inode, new Set(), candidatesIn(dirname(own)))
     if (path === undefined) return new Set()
     readTrail(path, requests, end)
     return readRotated(path, requests)
@@ -88,15 +82,12 @@ function bytesBehindEnd(fd: number, found: number): Recovery['foreign'] {
 }
 
 function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign' | 'cutBytes'> {
-  const fd = openSync(file, 'r')
-  try {
+  return withFile(file, 'r', (fd) => {
     const foreign = bytesBehindEnd(fd, fstatSync(fd).size)
     const cutBytes = foreign === undefined ? cutTornLine(file) : 0
     readLines(fd, requests, foreign?.at ?? fstatSync(fd).size)
-    return { foreign, cutBytes }
-  } finally {
-    closeSync(fd)
-  }
+    return { cutBytes, ...(foreign && { foreign }) }
+  })
 }
 
 /** Lines may follow an AUDIT_STOP of a failed write or a rotation. */
@@ -119,14 +110,11 @@ function readRotated(file: string, requests: OpenRequests): Set<string> {
 }
 
 function readTrail(file: string, requests: OpenRequests, sizeBytes?: number): void {
-  const fd = openSync(file, 'r')
-  try {
+  withFile(file, 'r', (fd) => {
     const { ino, size: found } = fstatSync(fd, { bigint: true })
     const end = sizeBytes ?? requests.ends.get(ino.toString()) ?? Number.POSITIVE_INFINITY
     readLines(fd, requests, Math.min(end, Number(found)))
-  } finally {
-    closeSync(fd)
-  }
+  })
 }
 
 function readLines(fd: number, requests: OpenRequests, size: number): void {

@@ -1,5 +1,6 @@
+import { readRegularFile } from '../../storage/regular-file.ts'
 import { HASH_BYTES } from './hashes.ts'
-import { NoteFault } from './signed-note.ts'
+import { NoteFault, parseNote } from './signed-note.ts'
 
 /** The head of a log: C2SP tlog-checkpoint. */
 export interface Checkpoint {
@@ -26,4 +27,9 @@ export function parseCheckpoint(text: string): Checkpoint {
     throw new NoteFault('has a root that is not the base64 of 32 bytes')
   }
   return { origin, size, root }
+}
+
+/** Reads a checkpoint; verifies no signature. @throws NoteFault, Error as `readRegularFile` */
+export function readCheckpoint(file: string): Checkpoint {
+  return parseCheckpoint(parseNote(readRegularFile(file)).text)
 }

@@ -1,10 +1,12 @@
-import { closeSync, fstatSync, openSync } from 'node:fs'
+import { fstatSync } from 'node:fs'
+import { withFile } from '../../storage/line-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
-import { type HashText, LEAF_PREFIX, leafOf, sha256 } from './hashes.ts'
+import { HASH_BYTES, type HashText, lineHash } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
+import { TILE_WIDTH } from './tiles.ts'
 
 /** Leaves among which the end of an undamaged trail is sought. */
 const LAST_LEAVES = 512
@@ -33,10 +35,13 @@ export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
   readonly #hashes = new Map<number, HashText>()
 
-  /** @param hash the last leaf first */
-  add(index: number, hash: HashText): void {
-    this.#hashes.set(index, hash)
-    if (!this.#indexes.has(hash)) this.#indexes.set(hash, index)
+  /** @param hashes of the tile, as text; the last tile first */
+  addTile(tile: number, hashes: string): void {
+    for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
+      const [index, hash] = [tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES)]
+      this.#hashes.set(index, hash)
+      if (!this.#indexes.has(hash)) this.#indexes.set(hash, index)
+    }
   }
 
   get isEmpty(): boolean {
@@ -116,23 +121,16 @@ export async function newestSealedLine(
 }
 
 function searchBackward(path: string, leaves: LastLeaves): FoundLeaf | undefined {
-  const fd = openSync(path, 'r')
-  try {
+  return withFile(path, 'r', (fd) => {
     let end = endOfLastLine(fd, fstatSync(fd).size)
     let candidate: FoundLeaf | undefined
     for (const line of linesBackward(fd, end)) {
-      const hash = hashOf(Buffer.from(`${line}\n`, 'latin1'))
+      const hash = lineHash(Buffer.from(`${line}\n`, 'latin1'))
       if (candidate !== undefined && leaves.mayFollow(candidate.leaf, hash)) return candidate
       const leaf = leaves.indexOf(hash)
       candidate = leaf === undefined ? undefined : { leaf, end }
       end -= line.length + 1
     }
     return candidate
-  } finally {
-    closeSync(fd)
-  }
-}
-
-function hashOf(line: Buffer): HashText {
-  return sha256(Buffer.concat([Buffer.of(LEAF_PREFIX), leafOf(line)]))
+  })
 }

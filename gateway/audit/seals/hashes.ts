@@ -24,6 +24,11 @@ export function leafHash(leaf: Uint8Array): Buffer {
   return hashBytes(sha256(Buffer.concat([Buffer.of(LEAF_PREFIX), leaf])))
 }
 
+/** Hash of the leaf of a line. @param line with its `\n` */
+export function lineHash(line: Uint8Array): HashText {
+  return sha256(Buffer.concat([Buffer.of(LEAF_PREFIX), leafOf(line)]))
+}
+
 export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   return hashBytes(sha256(Buffer.concat([Buffer.of(NODE_PREFIX), left, right])))
 }

@@ -1,12 +1,12 @@
-import { closeSync, fsyncSync, openSync, rmSync } from 'node:fs'
+import { fsyncSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { replaceFile } from '../../storage/line-file.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
+import { replaceFile, withFile } from '../../storage/line-file.ts'
+import { readIfThere } from '../../storage/regular-file.ts'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import { LastLeaves, newestSealedLine } from './find-sealed.ts'
-import { HASH_BYTES, type HashText } from './hashes.ts'
+import type { HashText } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
@@ -137,30 +137,21 @@ function markFile(directory: string): string {
 
 /** The first tile of leaves that may not be on the disk. @returns undefined when all are synced */
 export function firstUnsynced(directory: string): number | undefined {
-  try {
-    const index = Number(readRegularFile(markFile(directory)).toString())
-    // Any other text: all are checked.
-    return Number.isSafeInteger(index) && index >= 0 ? index : 0
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
+  const mark = readIfThere(markFile(directory))
+  if (mark === undefined) return undefined
+  const index = Number(mark.toString())
+  // Any other text: all are checked.
+  return Number.isSafeInteger(index) && index >= 0 ? index : 0
 }
 
 function syncIfThere(path: string): boolean {
-  let fd: number
   try {
-    fd = openSync(path, 'r')
+    withFile(path, 'r', fsyncSync)
+    return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
     throw error
   }
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
-  return true
 }
 
 /** @returns undefined when it is missing or wrong */
@@ -251,10 +242,7 @@ async function placeBefore(
   if (index === 0) return { index: 0, position: 0, leaf: -1 }
   const leaves = new LastLeaves()
   for (let tile = index - 1; tile >= Math.max(0, index - TILES_BEFORE); tile--) {
-    const hashes = readTile(tree, tile)?.toString('latin1') ?? ''
-    for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
-      leaves.add(tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES))
-    }
+    leaves.addTile(tile, readTile(tree, tile)?.toString('latin1') ?? '')
   }
   return leaves.isEmpty ? undefined : newestSealedLine(segments, leaves)
 }

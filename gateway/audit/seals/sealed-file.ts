@@ -1,5 +1,6 @@
-import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, statSync, writeSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { inodeOf } from '../../storage/regular-file.ts'
 import { namesBeside } from '../segments/trail-segments.ts'
 import type { SealProgress } from './seal-progress.ts'
 
@@ -120,10 +121,6 @@ function openToMend(path: string): number | undefined {
 }
 
 function pathOf(file: string, inode: string): string | undefined {
-  const isIt = (path: string) =>
-    statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString() === inode
-  if (isIt(file)) return file
-  return namesBeside(file)
-    .map((name) => join(dirname(file), name))
-    .find(isIt)
+  const paths = namesBeside(file).map((name) => join(dirname(file), name))
+  return [file, ...paths].find((path) => inodeOf(path) === inode)
 }

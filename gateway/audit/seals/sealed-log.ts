@@ -1,9 +1,9 @@
 import { makeDirectory, replaceFile } from '../../storage/line-file.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
+import { readIfThere } from '../../storage/regular-file.ts'
 import { giveWay } from '../give-way.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
-import { HASH_BYTES, type HashText } from './hashes.ts'
+import type { HashText } from './hashes.ts'
 import { LateTiles } from './late-tiles.ts'
 import { rangeHash } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
@@ -115,9 +115,10 @@ export class SealedLog {
     const leaves = new LastLeaves()
     const first = Math.floor(Math.max(0, reader.size - count) / TILE_WIDTH)
     for (let tile = Math.ceil(reader.size / TILE_WIDTH) - 1; tile >= first; tile--) {
-      const hashes = textOf(reader, tile)
-      for (let at = hashes.length - HASH_BYTES; at >= 0; at -= HASH_BYTES) {
-        leaves.add(tile * TILE_WIDTH + at / HASH_BYTES, hashes.slice(at, at + HASH_BYTES))
+      try {
+        leaves.addTile(tile, reader.tile(0, tile).toString('latin1'))
+      } catch {
+        // It is missing.
       }
     }
     return leaves
@@ -164,14 +165,6 @@ export class SealedLog {
   }
 }
 
-function textOf(reader: TileReader, tile: number): string {
-  try {
-    return reader.tile(0, tile).toString('latin1')
-  } catch {
-    return ''
-  }
-}
-
 function subtreesOf(reader: TileReader): Buffer[] {
   let start = 0
   return subtreeHeights(reader.size).map((height) => {
@@ -180,13 +173,4 @@ function subtreesOf(reader: TileReader): Buffer[] {
     start = end
     return hash
   })
-}
-
-function readIfThere(path: string): Buffer | undefined {
-  try {
-    return readRegularFile(path)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw error
-  }
 }

@@ -1,5 +1,5 @@
-import { statSync } from 'node:fs'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
+import { inodeOf } from '../../storage/regular-file.ts'
 import type { FilePlace } from '../file/trail-file.ts'
 import { FOREIGN_HEAD } from '../seal-records.ts'
 import { blocksOf, linesIn } from '../segments/read-segment.ts'
@@ -196,7 +196,7 @@ export class Sealer {
     const ends = await foreignEnds(segments.slice(index + 1))
     for (let i = index; i <= last; i++) {
       const segment = segments[i] as Pick<Segment, 'path' | 'compression'>
-      const inode = i === last ? target.inode : inodeOf(segment.path)
+      const inode = i === last ? target.inode : (inodeOf(segment.path) ?? '')
       const start = i === index ? position : 0
       const end = i === last ? target.end : (ends.get(inode) ?? Number.POSITIVE_INFINITY)
       if (this.#file === undefined || this.#file.inode !== inode)
@@ -281,10 +281,6 @@ export class Sealer {
     progress.unsealedRecords = this.#unsealed
     onSealed(checkpoint)
   }
-}
-
-function inodeOf(path: string): string {
-  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino.toString() ?? ''
 }
 
 /** Ends of the gateway's own bytes in files that others have written to, by inode: the next file's first lines tell it. */

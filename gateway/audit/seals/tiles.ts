@@ -1,5 +1,6 @@
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { readRegularFile } from '../../storage/regular-file.ts'
+import { readIfThere } from '../../storage/regular-file.ts'
 import { HASH_BYTES } from './hashes.ts'
 import type { Subtrees } from './proofs.ts'
 import { rootOf } from './tree-edge.ts'
@@ -32,6 +33,17 @@ export function tilePath(level: number | 'entries', index: number, width = TILE_
 
 export function hashesOnLevel(size: number, level: number): number {
   return Math.floor(size / TILE_WIDTH ** level)
+}
+
+/** The first full tile of a level that has not been pruned; `end` if there is none. Tiles are pruned in order. */
+export function firstTile(directory: string, level: number | 'entries', end: number): number {
+  let [low, high] = [0, end]
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    if (existsSync(join(directory, tilePath(level, middle)))) high = middle
+    else low = middle + 1
+  }
+  return low
 }
 
 /** Hashes in a tile of a tree of so many leaves, 0 to 256. */
@@ -95,7 +107,7 @@ export class TileReader implements Subtrees {
   #read(level: number, index: number, width: number): Buffer {
     const path = join(this.directory, tilePath(level, index, width))
     const full = join(this.directory, tilePath(level, index))
-    const bytes = readIfThere(path) ?? readIfThere(full)?.subarray(0, width * HASH_BYTES)
+    const bytes = tileIfThere(path) ?? tileIfThere(full)?.subarray(0, width * HASH_BYTES)
     if (bytes === undefined) throw new TileFault(`${path} is missing`)
     if (bytes.length === width * HASH_BYTES) return bytes
     throw new TileFault(`${path} has ${bytes.length} bytes, and must have ${width * HASH_BYTES}`)
@@ -106,12 +118,10 @@ export function* hashesIn(tile: Buffer): Generator<Buffer, void, undefined> {
   for (let at = 0; at < tile.length; at += HASH_BYTES) yield tile.subarray(at, at + HASH_BYTES)
 }
 
-function readIfThere(path: string): Buffer | undefined {
+function tileIfThere(path: string): Buffer | undefined {
   try {
-    return readRegularFile(path)
+    return readIfThere(path)
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
-    throw new TileFault(`${path} cannot be read: ${message}`, { cause: error })
+    throw new TileFault(`${path} cannot be read: ${(error as Error).message}`, { cause: error })
   }
 }

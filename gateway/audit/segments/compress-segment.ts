@@ -1,11 +1,9 @@
 import { createHash } from 'node:crypto'
 import {
-  closeSync,
   createReadStream,
   createWriteStream,
   existsSync,
   fsyncSync,
-  openSync,
   renameSync,
   rmSync,
   statSync,
@@ -14,7 +12,7 @@ import {
 import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress } from 'node:zlib'
 import { syncDirectoryOf, unusable } from '../../storage/append-file.ts'
-import { OWNER_ONLY } from '../../storage/line-file.ts'
+import { OWNER_ONLY, withFile } from '../../storage/line-file.ts'
 import { blocksOf } from './read-segment.ts'
 
 /** About 150 MB a second on one core; higher levels gain little. */
@@ -38,7 +36,10 @@ export async function compressSegment(path: string): Promise<void> {
       throw new Error('its compressed copy has other bytes')
     }
     // Another program may not have synced it.
-    if (isFound) syncFile(copy)
+    if (isFound) {
+      withFile(copy, 'r', fsyncSync)
+      syncDirectoryOf(copy)
+    }
   } catch (error) {
     if (isWritten && existsSync(path)) rmSync(copy, { force: true })
     const { message } = error as Error
@@ -79,16 +80,6 @@ async function writeCopy(path: string, copy: string): Promise<string> {
   }
   syncDirectoryOf(copy)
   return sha256.digest('hex')
-}
-
-function syncFile(path: string): void {
-  const fd = openSync(path, 'r')
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
-  syncDirectoryOf(path)
 }
 
 async function hashOf(chunks: AsyncIterable<Buffer>): Promise<string> {

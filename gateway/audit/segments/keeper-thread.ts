@@ -4,7 +4,7 @@ import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts
 import { appendUntilSealed } from '../commit/append-until-sealed.ts'
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { filesOfOpenRequests } from '../recovery/recovery.ts'
-import { type AuditKeeping, type KeeperTask, removeDrafts, SegmentKeeper } from './keeper.ts'
+import { type AuditKeeping, type KeeperReports, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime, readKnownTime, SteadyWallClock } from './steady-wall-clock.ts'
 
 export interface KeeperData {
@@ -19,11 +19,7 @@ export type ToKeeper =
 export type FromKeeper =
   | { readonly type: 'ask' }
   | { readonly type: 'record'; readonly line: string }
-  | { readonly type: 'info'; readonly fields: object; readonly message: string }
-  | { readonly type: 'warn'; readonly fields: object; readonly message: string }
-  | { readonly type: 'failed'; readonly task: KeeperTask; readonly cause: string }
-  | { readonly type: 'done'; readonly task: KeeperTask }
-  | { readonly type: 'unshipped'; readonly count: number; readonly oldestMs: number | undefined }
+  | { readonly type: 'report'; readonly name: keyof KeeperReports; readonly args: readonly unknown[] }
 
 /** A thread that looks after closed segments. It may end at any step. */
 
@@ -56,18 +52,23 @@ function present(): Promise<FileEnd & FilePlace> {
   return asked.promise
 }
 
+function report(name: keyof KeeperReports) {
+  return (...args: readonly unknown[]) => tell({ type: 'report', name, args })
+}
+
+const reports: KeeperReports = {
+  info: report('info'),
+  warn: report('warn'),
+  failed: report('failed'),
+  done: report('done'),
+  unshipped: report('unshipped'),
+}
 const keeper = new SegmentKeeper({
   now: () => clock.now(),
   needed: async () => filesOfOpenRequests(file, await present()),
   inUse: async () => (await present()).inode,
   record: (lines, isSealed) => appendUntilSealed(lines, { auditFile: file, isSealed, append }),
-  reports: {
-    info: (fields, message) => tell({ type: 'info', fields, message }),
-    warn: (fields, message) => tell({ type: 'warn', fields, message }),
-    failed: (task, cause) => tell({ type: 'failed', task, cause }),
-    done: (task) => tell({ type: 'done', task }),
-    unshipped: (count, oldestMs) => tell({ type: 'unshipped', count, oldestMs }),
-  },
+  reports,
 })
 
 /** While a gateway is replaced, its predecessor may still hold it. */
@@ -83,16 +84,12 @@ function hasLock(): boolean {
     return false
   }
   lock = taken
-  tidy()
-  return true
-}
-
-function tidy(): void {
   try {
     removeDrafts(file)
   } catch (error) {
-    tell({ type: 'failed', task: 'compress', cause: (error as Error).message })
+    reports.failed('compress', (error as Error).message)
   }
+  return true
 }
 
 async function run(): Promise<void> {
@@ -127,7 +124,7 @@ function tellDoubt(): void {
     }
     const message =
       'the clock of this machine went forward: audit.retention believes it in a day, if it stays'
-    tell({ type: 'warn', fields, message })
+    reports.warn(fields, message)
   }
   isDoubtTold = doubtfulMs > 0
 }

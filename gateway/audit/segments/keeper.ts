@@ -138,9 +138,8 @@ export class SegmentKeeper {
     const { file: auditFile, seals, ship } = keeping
     const isShipped = async (segment: ClosedSegment, leaves: number) =>
       (await this.#shipper?.isThere(segment, leaves)) ?? false
-    const shipping = ship === undefined ? undefined : isShipped
     let files: Promise<ReadonlySet<string>> | undefined
-    const options = {
+    const { segments, tiles, kept } = await pruneSegments({
       auditFile,
       retention,
       isSealed: seals === 'on',
@@ -149,11 +148,10 @@ export class SegmentKeeper {
       needed: () => (files ??= needed()),
       inUse,
       record: (lines: readonly string[]) => record(lines, seals === 'on'),
-      isShipped: shipping,
-    }
-    const { segments, tiles, kept } = await pruneSegments(options)
-    for (const _ of segments) reports.done('prune')
-    const names = namesOf(segments)
+      isShipped: ship === undefined ? undefined : isShipped,
+    })
+    const names = segments.map(({ path }) => basename(path))
+    for (const _ of names) reports.done('prune')
     if (names.length > 0) {
       reports.info({ segments: names, tiles }, 'audit segments were removed: their retention is over')
     }
@@ -180,10 +178,6 @@ export class SegmentKeeper {
 
 function keyOf(task: KeeperTask, path: string): string {
   return `${task} ${path}`
-}
-
-function namesOf(segments: readonly ClosedSegment[]): string[] {
-  return segments.map(({ path }) => basename(path))
 }
 
 /** True if a later leaf is in the log too, because the sealer begins at the last one; or if the gateway seals nothing. */

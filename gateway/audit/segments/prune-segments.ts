@@ -2,12 +2,10 @@ import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import type { AuditRetention } from '../../config/settings.ts'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
 import { pruneRecord } from '../audit-records.ts'
-import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { readCheckpoint } from '../seals/checkpoint.ts'
 import { firstUnsynced } from '../seals/late-tiles.ts'
-import { parseNote } from '../seals/signed-note.ts'
-import { TILE_WIDTH, tilePath } from '../seals/tiles.ts'
+import { firstTile, TILE_WIDTH, tilePath } from '../seals/tiles.ts'
 import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
 import { firstLineOf, timeOf } from './read-segment.ts'
 import { type LeafRange, SealedTree } from './sealed-tree.ts'
@@ -34,7 +32,7 @@ interface Due {
   readonly line: string
 }
 
-export interface Pruned {
+interface Pruned {
   readonly segments: readonly ClosedSegment[]
   readonly tiles: number
   readonly kept: { readonly segment: string; readonly why: string } | undefined
@@ -158,17 +156,6 @@ export function pruneTiles(directory: string, firstLeaf: number): number {
   return removed
 }
 
-/** Tiles go in order, so those that are left are contiguous. */
-function firstTile(directory: string, level: number | 'entries', end: number): number {
-  let [low, high] = [0, end]
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2)
-    if (existsSync(join(directory, tilePath(level, middle)))) high = middle
-    else low = middle + 1
-  }
-  return low
-}
-
 function levelsIn(directory: string): number[] {
   return readdirSync(join(directory, 'tile'))
     .filter((name) => /^\d+$/.test(name))
@@ -178,9 +165,7 @@ function levelsIn(directory: string): number[] {
 /** Without witnesses there is no bound; their last checkpoint is kept. */
 function witnessedSize(directory: string): number {
   const file = join(directory, WITNESSED_FILE)
-  return existsSync(file)
-    ? parseCheckpoint(parseNote(readRegularFile(file)).text).size
-    : Number.POSITIVE_INFINITY
+  return existsSync(file) ? readCheckpoint(file).size : Number.POSITIVE_INFINITY
 }
 
 function removeEmpty(directory: string): void {

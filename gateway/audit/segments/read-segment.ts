@@ -1,7 +1,7 @@
-import { closeSync, createReadStream, fstatSync, readdirSync, readSync, statSync } from 'node:fs'
+import { closeSync, createReadStream, fstatSync, readdirSync, readSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { constants, createGunzip, createZstdDecompress, gunzipSync, zstdDecompressSync } from 'node:zlib'
-import { openRegularFile } from '../../storage/regular-file.ts'
+import { inodeOf, openRegularFile } from '../../storage/regular-file.ts'
 import { plainPath, type Segment } from './segment.ts'
 
 type Source = Pick<Segment, 'path' | 'compression'> & Partial<Pick<Segment, 'inode'>>
@@ -197,8 +197,7 @@ function openSegment({ path, compression, inode }: Source): {
 function openRenamed(path: string, inode: string): number | undefined {
   for (const name of readdirSync(dirname(path))) {
     const other = join(dirname(path), name)
-    const stats = statSync(other, { bigint: true, throwIfNoEntry: false })
-    const fd = stats?.ino.toString() === inode ? openIfIs(other, inode) : undefined
+    const fd = inodeOf(other) === inode ? openIfIs(other, inode) : undefined
     if (fd !== undefined) return fd
   }
   return undefined

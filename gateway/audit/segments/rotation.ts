@@ -1,7 +1,8 @@
-import { closeSync, fstatSync, openSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
+import { fstatSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { AuditRotation } from '../../config/settings.ts'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
+import { withFile } from '../../storage/line-file.ts'
 import { HEAD_BYTES, linesIn, timeOf } from './read-segment.ts'
 import { stampedPath, stampOf } from './segment.ts'
 
@@ -110,17 +111,15 @@ function timesIn(file: string): {
   readonly firstMs: number | undefined
   readonly latestMs: number | undefined
 } {
-  let fd: number | undefined
   try {
-    fd = openSync(file, 'r')
-    const tail = readAt(fd, Math.max(0, fstatSync(fd).size - TAIL_BYTES), TAIL_BYTES)
-    const times = [...linesIn(tail)].flatMap((line) => (isResponse(line) ? [] : (timeOf(line) ?? [])))
-    const latestMs = times.length === 0 ? undefined : Math.max(...times)
-    return { firstMs: timeOf(readAt(fd, 0, HEAD_BYTES)), latestMs }
+    return withFile(file, 'r', (fd) => {
+      const tail = readAt(fd, Math.max(0, fstatSync(fd).size - TAIL_BYTES), TAIL_BYTES)
+      const times = [...linesIn(tail)].flatMap((line) => (isResponse(line) ? [] : (timeOf(line) ?? [])))
+      const latestMs = times.length === 0 ? undefined : Math.max(...times)
+      return { firstMs: timeOf(readAt(fd, 0, HEAD_BYTES)), latestMs }
+    })
   } catch {
     return { firstMs: undefined, latestMs: undefined }
-  } finally {
-    if (fd !== undefined) closeSync(fd)
   }
 }
 

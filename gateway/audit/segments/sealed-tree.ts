@@ -1,12 +1,8 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { readRegularFile } from '../../storage/regular-file.ts'
-import { parseCheckpoint } from '../seals/checkpoint.ts'
-import { HASH_BYTES, type HashText } from '../seals/hashes.ts'
+import { readCheckpoint } from '../seals/checkpoint.ts'
+import { HASH_BYTES, type HashText, lineHash } from '../seals/hashes.ts'
 import { LineHasher } from '../seals/line-hasher.ts'
 import { rangeHash } from '../seals/proofs.ts'
-import { parseNote } from '../seals/signed-note.ts'
-import { checkpointFile, logDirectory, TILE_WIDTH, TileReader, tilePath } from '../seals/tiles.ts'
+import { checkpointFile, firstTile, logDirectory, TILE_WIDTH, TileReader } from '../seals/tiles.ts'
 import { blocksOf } from './read-segment.ts'
 import type { Segment } from './segment.ts'
 
@@ -32,7 +28,7 @@ export class SealedTree {
     const directory = logDirectory(auditFile)
     const file = checkpointFile(directory)
     try {
-      return new SealedTree(directory, parseCheckpoint(parseNote(readRegularFile(file)).text).size)
+      return new SealedTree(directory, readCheckpoint(file).size)
     } catch (error) {
       const { code, message } = error as NodeJS.ErrnoException
       if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
@@ -50,13 +46,7 @@ export class SealedTree {
 
   /** The first leaf that has not been pruned. */
   get firstLeaf(): number {
-    let [low, high] = [0, Math.floor(this.size / TILE_WIDTH)]
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2)
-      if (existsSync(join(this.directory, tilePath(0, middle)))) high = middle
-      else low = middle + 1
-    }
-    return low * TILE_WIDTH
+    return firstTile(this.directory, 0, Math.floor(this.size / TILE_WIDTH)) * TILE_WIDTH
   }
 
   /**
@@ -85,22 +75,13 @@ export class SealedTree {
 
   /** @returns whether a line is among the leaves before that one */
   hasBefore(end: number, line: Buffer | undefined): boolean {
-    let found: number | undefined
-    const hasher = new LineHasher((hash) => {
-      found = this.#find(hash, 'beginning', end)
-    })
-    if (line !== undefined) hasher.push(line)
+    const found = line && this.#find(lineHash(line), 'beginning', end)
     return found !== undefined && found < end
   }
 
   /** @returns whether a line is among the leaves from that one on, or in the tile before */
   hasFrom(first: number, line: string): boolean {
-    let found: number | undefined
-    const hasher = new LineHasher((hash) => {
-      found = this.#find(hash, 'end', this.size, first)
-    })
-    hasher.push(Buffer.from(line))
-    return found !== undefined
+    return this.#find(lineHash(Buffer.from(line)), 'end', this.size, first) !== undefined
   }
 
   /** @returns whether the log began with so many leaves of that root; true where pruned tiles cannot tell @throws TileFault */

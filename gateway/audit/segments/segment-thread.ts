@@ -37,14 +37,9 @@ export class SegmentThread {
   }
 
   #hear(message: FromKeeper): void {
-    const reports = this.#reports
     if (message.type === 'ask') this.#thread.post({ type: 'present', ...this.#trail.present() })
     else if (message.type === 'record') this.#record(message.line)
-    else if (message.type === 'info') reports.info(message.fields, message.message)
-    else if (message.type === 'warn') reports.warn(message.fields, message.message)
-    else if (message.type === 'failed') reports.failed(message.task, message.cause)
-    else if (message.type === 'unshipped') reports.unshipped(message.count, message.oldestMs)
-    else reports.done(message.task)
+    else (this.#reports[message.name] as (...args: readonly unknown[]) => void)(...message.args)
   }
 
   /** Answers without an error only when the operating system (`synced`: the disk) has the line. */

@@ -3,10 +3,9 @@ import { statSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { StampsSettings, WitnessesSettings } from '../../config/witness-settings.ts'
 import { createSender } from '../../outgoing/sender.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
-import { parseCheckpoint } from '../seals/checkpoint.ts'
+import { readCheckpoint } from '../seals/checkpoint.ts'
 import { cosignatureVerifier } from '../seals/cosignature.ts'
-import { parseNote, parseVerifierKey } from '../seals/signed-note.ts'
+import { parseVerifierKey } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 import type { Progress } from './paced-rounds.ts'
 import { StampRounds } from './stamps/stamp-rounds.ts'
@@ -56,7 +55,7 @@ function look(): void {
   if (name === seen) return
   seen = name
   try {
-    const { size } = parseCheckpoint(parseNote(readRegularFile(file)).text)
+    const { size } = readCheckpoint(file)
     for (const one of rounds) one?.sealed(size)
   } catch (error) {
     const cause = `the checkpoint ${file} cannot be read: ${(error as Error).message}`

@@ -1,6 +1,5 @@
 import type { Send } from '../../outgoing/sender.ts'
-import { readRegularFile } from '../../storage/regular-file.ts'
-import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
+import { type Checkpoint, readCheckpoint } from '../seals/checkpoint.ts'
 import { consistencyProof } from '../seals/proofs.ts'
 import {
   NoteFault,
@@ -75,7 +74,7 @@ export class WitnessClient {
       this.#size = sizeIn(body)
       if (this.#size > size) {
         // Another process of this gateway has asked it, unless it was another log.
-        if (sizeOnDisk(submission.directory) >= this.#size) throw new Overtaken()
+        if (readCheckpoint(checkpointFile(submission.directory)).size >= this.#size) throw new Overtaken()
         throw new WitnessFault(
           'conflict',
           `has cosigned a tree of ${this.#size} leaves, and this one has ${size}: leaves were removed`,
@@ -108,10 +107,6 @@ export class WitnessClient {
       throw new WitnessFault('invalid', `the response ${error.message}`)
     }
   }
-}
-
-function sizeOnDisk(directory: string): number {
-  return parseCheckpoint(parseNote(readRegularFile(checkpointFile(directory))).text).size
 }
 
 function requestBody({ bytes, checkpoint, directory }: Submission, old: number): Buffer {

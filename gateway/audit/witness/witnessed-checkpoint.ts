@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { isReached, type Quorum } from '../../config/tlog-policy.ts'
 import { replaceFile } from '../../storage/line-file.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
-import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
+import { type Checkpoint, parseCheckpoint, readCheckpoint } from '../seals/checkpoint.ts'
 import {
   formatSignature,
   type NoteSignature,
@@ -44,7 +44,7 @@ export function keepWitnessed(
 
 function checkpointIn(file: string): Checkpoint | undefined {
   try {
-    return parseCheckpoint(parseNote(readRegularFile(file)).text)
+    return readCheckpoint(file)
   } catch {
     return undefined
   }
