@@ -10,9 +10,7 @@ interface Described {
   readonly labels: Labels
 }
 
-const TABLE = '| metric | type | labels | |\n| --- | --- | --- | --- |\n'
-
-/** docs/reference/metrics.md, with its tables of metrics as they are now; what stands above them is written by hand. */
+/** docs/reference/metrics.md, with its lists of metrics as they are now; what stands above them is written by hand. */
 export async function metricsDocument(): Promise<string> {
   const [byHand] = readFileSync(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8').split(
     '## The gateway',
@@ -22,7 +20,7 @@ export async function metricsDocument(): Promise<string> {
       ? { ...family, help: `${family.help} Buckets: ${family.bounds.join(' ')}.` }
       : family,
   )
-  return `${byHand}## The gateway\n\n${tableOf(gateway)}\n## The process\n\n${tableOf(await ofProcess())}`
+  return `${byHand}## The gateway\n\n${listOf(gateway)}\n## The process\n\n${listOf(await ofProcess())}`
 }
 
 async function ofProcess(): Promise<Described[]> {
@@ -35,9 +33,9 @@ async function ofProcess(): Promise<Described[]> {
   })
 }
 
-function tableOf(metrics: readonly Described[]): string {
-  const rows = metrics.map(({ name, type, labels, help }) => {
-    return `| \`${name}\` | ${type} | ${labels.map((label) => `\`${label}\` `).join('')}| ${help} |\n`
+function listOf(metrics: readonly Described[]): string {
+  const lines = metrics.map(({ name, type, labels, help }) => {
+    return `- \`${name}\` (${[type, ...labels.map((label) => `\`${label}\``)].join(' ')}): ${help}\n`
   })
-  return TABLE + rows.join('')
+  return lines.join('')
 }

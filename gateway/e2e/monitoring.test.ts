@@ -114,7 +114,7 @@ describe('the files for Prometheus and Grafana', () => {
 
   it('every metric that a query names is documented or recorded', () => {
     const documented = new Set(
-      [...read('docs/reference/metrics.md').matchAll(/^\| `(\w+_\w+)`/gm)].map((match) => match[1]),
+      [...read('docs/reference/metrics.md').matchAll(/^- `(\w+_\w+)`/gm)].map((match) => match[1]),
     )
     const asked = shellBlocks(runbook).flatMap((block) => block.match(/^ask .*$/gm) ?? [])
     const named = [...rules.map(({ expr }) => expr), ...dashboardQueries, ...asked].flatMap(selectorsOf)

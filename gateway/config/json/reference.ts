@@ -21,9 +21,7 @@ interface Schema {
 const FILES = ['gateway', 'limits', 'clients']
 const INTRODUCTION = `# Configuration reference
 
-Every key of the configuration files, made from [config/schemas/](../../config/schemas) by \`npm run schemas\`. Files are JSON; unknown keys are faults. An editor that
-knows JSON Schema shows the same texts when the file names its schema in \`$schema\`. What the keys are good for, and how they go together:
-[configuration.md](../operate/configuration.md).
+\`npm run schemas\` writes this page from [config/schemas/](../../config/schemas). [configuration.md](../operate/configuration.md) says what the keys are for.
 `
 
 /** The text of docs/reference/keys.md. */
@@ -38,10 +36,9 @@ function removedHeaders(): string {
   })
   return `## Request headers that are removed
 
-The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is
-removed\`, with the route and the name, or that of its family (\`x-auth-*\`); an edit of gateway.json begins anew. \`X-HTTP-Method-Override\`,
-\`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400 \`method_override\`, because without them the
-service would do something else than the caller asked for, unless \`requestHeaders.allow\` of the row has the name.
+The service gets a request without these. The first removal of each name by each route is a line of the log, \`a request header is removed\`; an edit of
+gateway.json begins anew. \`X-HTTP-Method-Override\`, \`X-HTTP-Method\` and \`X-Method-Override\` are not removed: such a request is refused with 400
+\`method_override\`, unless \`requestHeaders.allow\` of the row has the name.
 
 | says | header | kept | logged |
 | --- | --- | --- | --- |
@@ -59,7 +56,7 @@ function chapterOf(name: string): string {
     const twin = shown.get(keys)
     if (twin !== undefined) return `\n### \`${path}\`\n\nThe keys of \`${twin}\`.\n`
     shown.set(keys, path)
-    return tableOf(path, schema)
+    return listOf(path, schema)
   })
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
@@ -81,13 +78,13 @@ function join(path: string, key: string): string {
   return path === '' ? key : `${path}.${key}`
 }
 
-function tableOf(path: string, { properties = {}, required = [] }: Schema): string {
-  const rows = Object.entries(properties).map(([key, schema]) => {
-    const preset = required.includes(key) ? 'required' : codeOf(schema.default)
-    return `| \`${key}\` | ${shapeOf(schema)} | ${preset} | ${textOf(schema)} |\n`
+function listOf(path: string, { properties = {}, required = [] }: Schema): string {
+  const keys = Object.entries(properties).map(([key, schema]) => {
+    const preset = schema.default === undefined ? '' : `, default ${codeOf(schema.default)}`
+    return `- \`${key}\` (${shapeOf(schema)}${required.includes(key) ? ', required' : preset}): ${textOf(schema)}\n`
   })
   const heading = path === '' ? '' : `\n### \`${path}\`\n`
-  return `${heading}\n| key | value | default | |\n| --- | --- | --- | --- |\n${rows.join('')}`
+  return `${heading}\n${keys.join('')}`
 }
 
 function shapeOf(schema: Schema): string {
@@ -112,11 +109,16 @@ function format(value: number): string {
   return value.toLocaleString('en')
 }
 
-function textOf({ description = '', enum: choices, examples: [example] = [] }: Schema): string {
-  const text = description.replaceAll('|', '\\|')
-  return choices !== undefined || example === undefined ? text : `${text} Example: ${codeOf(example)}`
+function textOf({
+  description = '',
+  enum: choices,
+  examples: [example] = [],
+  default: preset,
+}: Schema): string {
+  const isShown = choices !== undefined || example === undefined || codeOf(example) === codeOf(preset)
+  return isShown ? description : `${description} Example: ${codeOf(example)}`
 }
 
 function codeOf(value: unknown): string {
-  return value === undefined ? '' : `\`${JSON.stringify(value).replaceAll('|', '\\|')}\``
+  return value === undefined ? '' : `\`${JSON.stringify(value)}\``
 }
