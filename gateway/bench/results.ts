@@ -96,7 +96,6 @@ function rateTable(scenario: ScenarioReport, load: string): string {
       'p99.9 µs',
       `p99 of ${first?.name ?? ''} ÷ this`,
       'generator late p99 µs',
-      'peak MiB',
     ],
     measured(scenario, load).map((entry) => [
       entry.name,
@@ -119,7 +118,6 @@ function rateTable(scenario: ScenarioReport, load: string): string {
         spreadAt(entry, load, (measure) => measure.latenessP99Us),
         0,
       ),
-      peakOf(entry),
     ]),
   )
 }
