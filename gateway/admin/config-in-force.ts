@@ -14,7 +14,6 @@ export interface PartInForce {
   /** SHA-256 of what follows; the same for two gateways with the same. */
   readonly hash: string
   readonly sinceMs: number
-  /** The keys of gateway.json, with what the environment overrides. */
   readonly settings?: object
   /** Routes, limits, clients, the certificate, or the fingerprint of the admin token. */
   readonly rows: readonly object[]
@@ -30,7 +29,6 @@ interface LastReload {
   readonly needsRestart: readonly string[]
 }
 
-/** `GET /config`. */
 export interface ConfigReport {
   readonly version: string
   readonly hash: string
@@ -42,7 +40,6 @@ export interface ReloadResult {
   /** `failure` also when a fault that was reported before is still there. */
   readonly result: 'success' | 'failure' | 'unchanged'
   readonly faults: readonly string[]
-  /** Keys whose new values need a restart, whatever the result says. */
   readonly needsRestart: readonly string[]
 }
 
@@ -67,15 +64,12 @@ export class ConfigInForce {
     this.#clock = clock
     this.#putSettings(settings, undefined)
     this.#put('limits', settings.limitsFile, { rows: plain(limits.value.map(writtenRow)) })
-    if (settings.clientsFile !== undefined && clients !== undefined) {
+    if (settings.clientsFile !== undefined && clients !== undefined)
       this.#put('clients', settings.clientsFile, { rows: clients.value.rows })
-    }
-    if (settings.tls !== undefined && tls !== undefined) {
+    if (settings.tls !== undefined && tls !== undefined)
       this.#put('certificates', settings.tls.certFile, { rows: [tls.material.summary] })
-    }
-    if (settings.adminTokenFile !== undefined && adminToken !== undefined) {
+    if (settings.adminTokenFile !== undefined && adminToken !== undefined)
       this.#put('admin tokens', settings.adminTokenFile, { rows: [fingerprint(adminToken.value)] })
-    }
   }
 
   /** An edit was put in force. @param rows as the audit trail has them */
@@ -105,14 +99,11 @@ export class ConfigInForce {
   failed(part: ConfigPart, faults: readonly Fault[]): void {
     const before = this.#parts[part]
     if (before === undefined) return
-    const sentences = faults.map(describeFault)
-    const lastReload: LastReload = {
-      atMs: this.#clock(),
+    const lastReload = {
+      ...this.#success(false),
       result: 'failure',
-      changed: false,
-      faults: sentences,
-      needsRestart: [],
-    }
+      faults: faults.map(describeFault),
+    } as const
     this.#set(part, { ...before, lastReload })
   }
 

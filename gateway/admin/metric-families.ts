@@ -5,7 +5,6 @@ export type Labels = readonly string[]
 type Values<Names extends Labels> = { readonly [At in keyof Names]: LabelValue }
 type Reading<Names extends Labels> = readonly [...Values<Names>, number]
 
-/** One line of the page. `metricName` differs from the family's name in histograms. */
 export interface Sample {
   readonly labels: Readonly<Record<string, LabelValue>>
   readonly value: number
@@ -24,9 +23,8 @@ interface Described<Names extends Labels> {
 }
 
 /**
- * A metric that a prom-client registry can expose. It is on no page until it is first used. Label values are given in the order of
- * the labels. There is one cell per set of them, in nested maps, one level per label: faster than prom-client's own metrics,
- * which build and hash an object of labels at every call.
+ * A metric that a prom-client registry can expose once it is used. There is one cell per set of label values, in nested maps:
+ * faster than prom-client's own metrics, which build and hash an object of labels at every call.
  */
 abstract class Family<Names extends Labels, Cell> {
   abstract readonly type: 'counter' | 'gauge' | 'histogram'

@@ -89,13 +89,17 @@ export function endOrphans({ orphans }: Pick<Load, 'orphans'>): void {
   for (const orphan of orphans) orphan.abort()
 }
 
-function breakOffRest({ gateway }: InForce, listeners: readonly HttpServer[]): void {
+export function breakOff({ gateway }: InForce): void {
   const { load, log } = gateway
   load.phase = 'over'
   log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.taken }, 'the drain deadline has come')
   load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
   load.tunnels.endAll('draining')
   endOrphans(load)
+}
+
+function breakOffRest(inForce: InForce, listeners: readonly HttpServer[]): void {
+  breakOff(inForce)
   // Refusals wait for their audit records, and clients must still read them.
   setTimeout(() => {
     for (const listener of listeners) listener.closeAllConnections()

@@ -6,7 +6,6 @@ export type DropReason = 'queue_full' | 'refused' | 'undelivered' | 'stopped'
 export interface ExporterOptions {
   readonly envelope: Envelope
   readonly post: Post
-  /** How long a span waits for others. */
   readonly delayMs: number
   readonly maxQueue: number
   /** Default 1 s; it doubles with each retry. */
@@ -41,12 +40,10 @@ export class SpanExporter {
     this.#queue = new SpanQueue(options.envelope, options.maxQueue)
   }
 
-  /** Whether a span may find room. */
   get hasRoom(): boolean {
     return this.#queue.hasRoom
   }
 
-  /** @param text spans as JSON, separated by commas */
   add(text: string, spans: number): void {
     if (this.#closing || !this.#queue.add(text, spans)) this.drop(spans)
     else if (this.#queue.hasFullBatch) this.#export()
@@ -123,7 +120,6 @@ export class SpanExporter {
     }
   }
 
-  /** Resolves after that time, or at the close. */
   async #pause(ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>()
     const timer = setTimeout(resolve, ms).unref()
@@ -154,7 +150,6 @@ class SpanBatch {
   readonly #maxSpans: number
   #used: number
 
-  /** @param bytes memory of its own, of BATCH_BYTES */
   constructor({ head, tail }: Envelope, maxSpans: number, bytes: Buffer) {
     this.memory = bytes
     this.#maxSpans = maxSpans
@@ -162,7 +157,6 @@ class SpanBatch {
     this.#used = bytes.write(head)
   }
 
-  /** @returns false when it has no room left */
   add(text: string, spans: number): boolean {
     const needed = (text.length + this.#tail.length + 1) * MAX_BYTES_OF_CHARACTER
     if (this.#used + needed > this.memory.length) return false
@@ -180,10 +174,7 @@ class SpanBatch {
   }
 }
 
-/**
- * Spans that wait, as text in buffers of one size: bounded memory, about 1 KiB a span, and nothing of a request is kept
- * alive.
- */
+/** Spans that wait, as text in buffers of one size: bounded memory, and nothing of a request is kept alive. */
 class SpanQueue {
   readonly #envelope: Envelope
   readonly #maxSpans: number
@@ -194,7 +185,6 @@ class SpanQueue {
   /** Memory of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
   #spare: Buffer | undefined = undefined
 
-  /** @param maxSpans how many may wait */
   constructor(envelope: Envelope, maxSpans: number) {
     this.#envelope = envelope
     this.#maxSpans = maxSpans
@@ -214,7 +204,6 @@ class SpanQueue {
     return this.#waiting < this.#maxSpans
   }
 
-  /** @returns false when there is no room */
   add(text: string, spans: number): boolean {
     if (!this.hasRoom) return false
     if (this.#last?.add(text, spans) !== true) {

@@ -3,7 +3,6 @@ import { gzip } from 'node:zlib'
 import type { ReceiverSettings } from '../config/tracing-settings.ts'
 import { createSender, type IncomingResponse, type SendFault } from '../outgoing/sender.ts'
 
-/** What became of a batch (OTLP specification, "OTLP/HTTP Response"). */
 export type Posted =
   | {
       readonly delivered: true /** Spans that the receiver did not take, and why. */

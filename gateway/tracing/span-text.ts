@@ -27,7 +27,6 @@ export interface TracedExchange {
 interface TracedEnd {
   /** As in its audit record: 499 when the client went away. */
   readonly statusCode: number
-  /** On the steady clock. */
   readonly endMs: number
   /** Epoch milliseconds when the steady clock was at 0. */
   readonly epochOffsetMs: number
@@ -108,7 +107,7 @@ function shownPath({ recordedPath: path }: TracedExchange): string {
   return path === '-' ? '/' : path.slice(0, MAX_PATH_CHARS)
 }
 
-/** What the spans of a route have in common while it is asked in the same way. */
+/** What the spans of a route have in common. */
 interface Common {
   readonly method: string
   readonly host: string
@@ -119,11 +118,8 @@ interface Common {
   readonly client: CommonText
 }
 
-/** The text before and behind the times of one kind of spans. */
 interface CommonText {
-  /** Name and kind. */
   readonly before: string
-  /** The first attributes. */
   readonly behind: string
 }
 
@@ -203,7 +199,6 @@ function errorOf(
 ): string | undefined {
   if (attempt.error !== undefined) return attempt.error
   if (isClientGone(trace, end)) return CLIENT_GONE_ERROR
-  // The gateway itself ended it.
   if (exchange.refusalCode !== undefined) return exchange.refusalCode
   if (exchange.grpcStatus !== undefined) return callError(exchange.grpcStatus)
   return attempt.status !== undefined && attempt.status >= 400 ? String(attempt.status) : undefined
@@ -222,7 +217,6 @@ function callOf(exchange: TracedExchange, isAnswered: boolean): string {
   )
 }
 
-/** The error that a call of gRPC came to; undefined: it is no call, or came to OK. */
 function callError(grpcStatus: number | undefined): string | undefined {
   return grpcStatus === undefined || grpcStatus === 0 ? undefined : GRPC_STATUSES[grpcStatus]
 }
@@ -276,8 +270,6 @@ function methodOf(method: string, knownMethods: ReadonlySet<string>) {
     method === '-' ? '' : text('http.request.method_original', method.slice(0, MAX_METHOD_CHARS))
   return { name: 'HTTP', attributes: text('http.request.method', '_OTHER') + original }
 }
-
-/* Attributes of spans as OTLP/JSON, each with a comma before it. */
 
 const AUTHORITY = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/
 

@@ -6,7 +6,6 @@ import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/tr
 const TRACE_ID = new HexText('##'.repeat(16))
 const SPAN_ID = new HexText('##'.repeat(8))
 const TWO_SPAN_IDS = new HexText('##'.repeat(16))
-/** In a traceparent. */
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
 export const SAMPLED = 1
@@ -16,22 +15,14 @@ const RANDOM = 2
 /** One time that the request was sent to an upstream. Times on the steady clock. */
 export interface Attempt {
   readonly spanId: string
-  /** The upstream, as configured. */
   readonly upstream: string
   readonly startMs: number
-  /** Undefined until it failed. */
   endMs: number | undefined
-  /** Status of the upstream's final response. */
   status: number | undefined
   /** Why it failed, as an `error.type`. */
   error: string | undefined
 }
 
-interface NewTrace {
-  readonly traceId: string
-}
-
-/** The caller that a request names in its traceparent. */
 interface RemoteParent {
   readonly traceparent: string
   readonly tracestates: readonly Field[]
@@ -53,7 +44,7 @@ export class Trace {
   #at = 0
 
   /** @param origin the id of a new trace, or the traceparent of the caller whose trace it is part of */
-  constructor(steadyClock: () => number, origin: NewTrace | RemoteParent) {
+  constructor(steadyClock: () => number, origin: { readonly traceId: string } | RemoteParent) {
     this.#steadyClock = steadyClock
     const ids = TWO_SPAN_IDS.of(randomness(16))
     this.spanId = ids.slice(0, 16)
@@ -107,7 +98,6 @@ export class Trace {
     attempt.status ??= status
   }
 
-  /** The upstream's final head has come. */
   responded(status: number): void {
     const attempt = this.attempts.at(-1)
     if (attempt !== undefined) attempt.status = status
@@ -131,7 +121,6 @@ export function flagsIn(traceparent: string): number {
   return Number.parseInt(traceparent.slice(FLAGS_AT, FLAGS_AT + 2), 16)
 }
 
-/** What an exchange knows of its trace. */
 interface InTrace {
   readonly req: { readonly fields: readonly Field[] }
   /** Undefined unless it is sampled. */

@@ -10,13 +10,11 @@ import { flagsIn, newTraceId, SAMPLED, Trace } from './trace.ts'
 interface TracerOptions {
   readonly settings: TracingSettings
   readonly version: string
-  /** Id of this running gateway. */
   readonly instanceId: string
   /** Wall time in epoch milliseconds. */
   readonly clock: () => number
   readonly steadyClock: () => number
   readonly reports: ExportReports
-  /** Default: to the receiver of the settings. */
   readonly post?: Post
 }
 
@@ -27,7 +25,6 @@ const CLOCK_CHANGE_MS = 2
 const DECIDING_DIGITS = 12
 const DECIDING_VALUES = 2 ** 48
 
-/** Makes the spans of sampled exchanges, after they are over, and exports them. */
 export class Tracer {
   readonly #options: TracerOptions
   readonly #exporter: SpanExporter
@@ -72,7 +69,6 @@ export class Tracer {
     this.#exporter.add(spansOf(trace, exchange, end), spans)
   }
 
-  /** Sends what waits; what is not sent in that time, or before `hurry`, is lost. */
   close(withinMs: number, hurry: Promise<void>): Promise<void> {
     return this.#exporter.close(withinMs, hurry)
   }
@@ -98,7 +94,7 @@ function takesRoot({ ratio }: Sampling, traceId: string): boolean {
   return ratio >= 1 || Number.parseInt(traceId.slice(-DECIDING_DIGITS), 16) < ratio * DECIDING_VALUES
 }
 
-/** What stands around the spans of every batch: ExportTraceServiceRequest with one resource and one scope. */
+/** The ExportTraceServiceRequest around the spans of a batch. */
 function envelopeOf({ settings, version, instanceId }: TracerOptions): Envelope {
   const attributes = {
     'service.version': version,

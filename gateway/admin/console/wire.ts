@@ -4,7 +4,6 @@
 export interface Point {
   /** Epoch seconds, as the plots have it. */
   readonly t: number
-  /** Responses below 400. */
   readonly ok: number
   readonly clientErrors: number
   readonly serverErrors: number
@@ -110,7 +109,6 @@ export interface AuditState {
   readonly durability: string
   readonly writable: boolean
   readonly recordsPerSecond: number
-  /** Records that are not in the file yet. */
   readonly pending: number
   readonly writeErrors: number
   readonly seals?: SealsState
@@ -127,7 +125,6 @@ export interface VouchState {
 }
 
 interface SealsState {
-  /** Records that the last checkpoint covers. */
   readonly records: number
   /** When it was made, epoch seconds; 0: none since the start. */
   readonly lastAtSeconds: number

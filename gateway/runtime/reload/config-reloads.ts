@@ -11,11 +11,12 @@ import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { trustGoodUntilMs } from '../../tls/clients/trust.ts'
 import type { TlsMaterial } from '../../tls/listener/tls-context.ts'
 import { type LoadedTls, tlsReloader, tlsTexts } from '../../tls/listener/tls-reload.ts'
+import type { Staple } from '../../tls/stapling/stapler.ts'
 import { clientWarnings, limitWarnings } from '../config-warnings.ts'
 import type { StartupConfiguration } from '../startup/read-configuration.ts'
 import { parseApart } from './parse-apart.ts'
 import { labelOf, type Reports, reporter, type Watching } from './reload-reports.ts'
-import { StapleFetch, type StapleSource, StapleWatch, type WatchedStaple } from './staples.ts'
+import { StapleFetch, StapleWatch } from './staples.ts'
 import { watchSettings } from './watch-settings.ts'
 
 interface WatchedFiles extends Reports {
@@ -140,7 +141,7 @@ interface WatchedTls {
   readonly settings: TlsSettings
   readonly loaded: LoadedTls
   readonly enforce: (material: TlsMaterial) => void
-  readonly staple: WatchedStaple['enforce']
+  readonly staple: (staple: Staple | undefined) => void
   readonly clients: () => ClientTable | undefined
 }
 
@@ -171,14 +172,10 @@ export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   return staples === undefined ? [certificates] : [certificates, staples]
 }
 
-function stapleSource(
-  reports: Reports,
-  { settings, loaded, staple: enforce }: WatchedTls,
-): StapleSource | undefined {
-  const { chain } = loaded.material
-  const { ocspFile: file, ocspFetch } = settings
-  if (file !== undefined) return new StapleWatch(reports, { file, chain, enforce })
-  return ocspFetch ? new StapleFetch(reports, { chain, enforce }) : undefined
+function stapleSource(reports: Reports, { settings, loaded, staple: enforce }: WatchedTls) {
+  const stapled = { chain: loaded.material.chain, enforce }
+  if (settings.ocspFile !== undefined) return new StapleWatch(reports, stapled, settings.ocspFile)
+  return settings.ocspFetch ? new StapleFetch(reports, stapled) : undefined
 }
 
 function exposeExpiry(metrics: Reports['metrics'], { summary, trust }: TlsMaterial): void {

@@ -9,7 +9,7 @@ import type { Gateway } from '../../gateway.ts'
 
 export interface Watching {
   /** Reads the file now. A faulty one is called so only after `MOST_LOOKS`. */
-  check(): Promise<void>
+  check(): unknown
   stop(): void
 }
 

@@ -3,90 +3,73 @@ import { unreadable } from '../../config/load-file.ts'
 import { BINARY_DISK, FileWatch } from '../../config/reload/watch.ts'
 import { createSender, type Send } from '../../outgoing/sender.ts'
 import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-response.ts'
-import {
-  type Chain,
-  issuedCertificate,
-  judgeStaple,
-  type Staple,
-  Stapler,
-} from '../../tls/stapling/stapler.ts'
+import { type Chain, issuedCertificate, type Staple, Stapler } from '../../tls/stapling/stapler.ts'
 import type { Reports, Watching } from './reload-reports.ts'
 
-export interface StapleSource extends Watching {
-  replaceCertificate(chain: Chain): void
-}
+/** How often the time is looked at. */
+const CHECK_MS = 10_000
+const MINUTE_MS = 60_000
+/** Between two attempts when nothing came of the one before: twice as long each time, up to this. */
+const MAX_RETRY_MS = 60 * MINUTE_MS
+const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
+/** How often a faulty file is read before it is called so: it may be half written. */
+const DOUBTFUL_LOOKS = 3
 
 interface Stapled {
-  /** File or responder, for the log. */
-  readonly source: string
   readonly chain: Chain
   /** Puts it in force for new connections; undefined: none is sent. */
   readonly enforce: (staple: Staple | undefined) => void
 }
 
-function reportedStapler({ clock, log, metrics }: Reports, { source, chain, enforce }: Stapled): Stapler {
-  let until: string | undefined
-  return new Stapler({
-    chain,
-    clock,
-    onStaple: (staple) => {
-      until = staple && new Date(staple.untilMs).toISOString()
-      enforce(staple)
-    },
-    onVerdict: (fault) => {
-      metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
-      if (fault === undefined) log.info({ source, until }, 'the response of OCSP is sent')
-      else log.error({ source, cause: fault, until }, 'the response of OCSP cannot be sent')
-    },
-  })
+/** A stapler whose verdicts go to log and metrics. */
+abstract class ReportedStapler extends Stapler implements Watching {
+  readonly #checking: NodeJS.Timeout
+
+  /** @param source file or responder, for the log */
+  constructor({ clock, log, metrics }: Reports, { chain, enforce }: Stapled, source: string) {
+    let until: string | undefined
+    super({
+      chain,
+      clock,
+      onStaple: (staple) => {
+        until = staple && new Date(staple.untilMs).toISOString()
+        enforce(staple)
+      },
+      onVerdict: (fault) => {
+        metrics.configReload('ocsp', fault === undefined ? 'success' : 'failure')
+        if (fault === undefined) log.info({ source, until }, 'the response of OCSP is sent')
+        else log.error({ source, cause: fault, until }, 'the response of OCSP cannot be sent')
+      },
+    })
+    this.#checking = setInterval(() => super.check(), CHECK_MS).unref()
+  }
+
+  stop(): void {
+    clearInterval(this.#checking)
+  }
 }
 
-const MINUTE_MS = 60_000
-/** Between two attempts when nothing came of the one before: twice as long each time, up to this. */
-const MAX_RETRY_MS = 60 * MINUTE_MS
-const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
-
-interface FetchedStaple {
-  readonly chain: Chain
-  readonly enforce: (staple: Staple | undefined) => void
-  readonly sendTo?: (url: string) => Send
-}
-
-/** Asks the responder that the certificate names, again when half of the response's lifetime is over. */
-export class StapleFetch implements StapleSource {
+/**
+ * Asks the responder that the certificate names, again at half of the response's lifetime. A reload waits for no responder.
+ */
+export class StapleFetch extends ReportedStapler {
   readonly #reports: Reports
-  readonly #stapler: Stapler
   readonly #sendTo: (url: string) => Send
   readonly #leaving = new AbortController()
-  readonly #checking: NodeJS.Timeout
-  #chain: Chain
-  #staple: Staple | undefined
   #fruitless = 0
   #round: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
 
-  constructor(reports: Reports, { chain, enforce, sendTo }: FetchedStaple) {
+  constructor(reports: Reports, stapled: Stapled & { readonly sendTo?: (url: string) => Send }) {
+    super(reports, stapled, 'responder')
     this.#reports = reports
-    this.#chain = chain
-    this.#sendTo = sendTo ?? ((url) => createSender({ url }))
-    const put = (staple: Staple | undefined) => {
-      this.#staple = staple
-      enforce(staple)
-    }
-    this.#stapler = reportedStapler(reports, { source: 'responder', chain, enforce: put })
-    this.#checking = setInterval(() => this.#stapler.check(), CHECK_MS).unref()
+    this.#sendTo = stapled.sendTo ?? ((url) => createSender({ url }))
     void this.ask()
   }
 
-  replaceCertificate(chain: Chain): void {
-    this.#chain = chain
-    this.#stapler.replaceCertificate(chain)
+  override replaceCertificate(chain: Chain): void {
+    super.replaceCertificate(chain)
     void this.ask()
-  }
-
-  /** Waits for no responder: a reload of all files must not. */
-  async check(): Promise<void> {
-    this.#stapler.check()
   }
 
   async ask(): Promise<void> {
@@ -98,17 +81,16 @@ export class StapleFetch implements StapleSource {
     await this.#round
   }
 
-  stop(): void {
+  override stop(): void {
+    super.stop()
     this.#leaving.abort()
     clearTimeout(this.#timer)
-    clearInterval(this.#checking)
   }
 
   #schedule(): void {
     clearTimeout(this.#timer)
     if (this.#leaving.signal.aborted) return
-    const { clock } = this.#reports
-    const leftMs = this.#staple === undefined ? 0 : this.#staple.untilMs - clock()
+    const leftMs = this.staple === undefined ? 0 : this.staple.untilMs - this.#reports.clock()
     const pauseMs = pauseBefore({ leftMs, fruitless: this.#fruitless })
     this.#timer = setTimeout(() => void this.ask(), pauseMs * (0.9 + 0.2 * Math.random())).unref()
   }
@@ -116,20 +98,20 @@ export class StapleFetch implements StapleSource {
   async #askForAll(): Promise<void> {
     let chain: Chain
     do {
-      chain = this.#chain
+      chain = this.chain
       await this.#askFor(chain)
       // The certificate may have been replaced meanwhile.
-    } while (chain !== this.#chain && !this.#leaving.signal.aborted)
+    } while (chain !== this.chain && !this.#leaving.signal.aborted)
   }
 
   async #askFor(chain: Chain): Promise<void> {
     const answer = await this.#fetch(chain)
-    if (chain !== this.#chain || this.#leaving.signal.aborted) return
-    const judged = judgeStaple(answer, chain, this.#reports.clock())
+    if (chain !== this.chain || this.#leaving.signal.aborted) return
+    const judged = this.judge(answer)
     const isVerdict = 'staple' in judged || judged.isRevoked
     this.#fruitless = 'staple' in judged ? 0 : this.#fruitless + 1
     // While the last good one holds, a responder that fails is no news for an alert.
-    if (isVerdict || this.#staple === undefined) this.#stapler.offer(answer)
+    if (isVerdict || this.staple === undefined) this.offer(answer)
     else this.#reports.log.warn({ cause: judged.fault }, 'no new response of OCSP yet')
   }
 
@@ -165,62 +147,39 @@ export function pauseBefore({
   return Math.min(Math.max(leftMs / 2, MINUTE_MS), MAX_PAUSE_MS)
 }
 
-const CHECK_MS = 10_000
-/** How often a faulty file is read before it is called so: it may be half written. */
-const DOUBTFUL_LOOKS = 3
-
-export interface WatchedStaple {
-  readonly file: string
-  readonly chain: Chain
-  /** Puts it in force for new connections; undefined: none is sent. */
-  readonly enforce: (staple: Staple | undefined) => void
-}
-
-/** Has the response of OCSP in a file sent while it is good, and reports why it is not. It prevents no start and no handshake. */
-export class StapleWatch implements StapleSource {
-  readonly #clock: () => number
-  readonly #stapler: Stapler
+/** Sends the response of OCSP in a file while it is good, and reports why it is not. It prevents no start and no handshake. */
+export class StapleWatch extends ReportedStapler {
   readonly #watch: FileWatch
-  readonly #timer: NodeJS.Timeout
-  #chain: Chain
   #looks = 0
 
-  constructor(reports: Reports, { file, chain, enforce }: WatchedStaple) {
-    this.#clock = reports.clock
-    this.#chain = chain
-    this.#stapler = reportedStapler(reports, { source: file, chain, enforce })
+  constructor(reports: Reports, stapled: Stapled, file: string) {
+    super(reports, stapled, file)
     const first = readStaple(file)
-    this.#stapler.offer(first)
+    this.offer(first)
     this.#watch = new FileWatch(file, {
       ...(typeof first === 'string' ? {} : { known: first.toString('latin1') }),
       onChange: (text) => this.#changed(Buffer.from(text, 'latin1')),
-      onGone: (error) => this.#stapler.offer(unreadable(file, error).reason),
+      onGone: (error) => this.offer(unreadable(file, error).reason),
       disk: BINARY_DISK,
     })
-    this.#timer = setInterval(() => this.#stapler.check(), CHECK_MS).unref()
   }
 
-  replaceCertificate(chain: Chain): void {
-    this.#chain = chain
-    this.#stapler.replaceCertificate(chain)
-  }
-
-  async check(): Promise<void> {
+  override async check(): Promise<void> {
     await this.#watch.check()
-    this.#stapler.check()
+    super.check()
   }
 
-  stop(): void {
+  override stop(): void {
+    super.stop()
     this.#watch.stop()
-    clearInterval(this.#timer)
   }
 
   #changed(response: Buffer): void {
-    const isGood = 'staple' in judgeStaple(response, this.#chain, this.#clock())
+    const isGood = 'staple' in this.judge(response)
     this.#looks = isGood ? 0 : this.#looks + 1
     if (isGood || this.#looks >= DOUBTFUL_LOOKS) {
       this.#looks = 0
-      this.#stapler.offer(response)
+      this.offer(response)
     } else this.#watch.again()
   }
 }

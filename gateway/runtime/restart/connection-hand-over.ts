@@ -3,9 +3,7 @@ import { connect, createServer, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
 import type { ParkedConnection } from '../../edge/http1/connections.ts'
-import { interrupt } from '../../pipeline.ts'
-import { refusal } from '../../refusals.ts'
-import { endOrphans, MAX_SPANS_MS } from '../drain.ts'
+import { breakOff, endOrphans, MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
 import type { PublicListeners } from '../public-listeners.ts'
 import {
@@ -72,10 +70,10 @@ export class ConnectionHandOver {
       else this.#pass({ socket, unread }, successor)
     }
     for (const connection of this.#parked.splice(0)) this.#take(connection)
-    const breakOff = () => this.#breakOff()
-    const deadline = setTimeout(breakOff, settings.timeouts.drainMs)
+    const breakOffRest = () => this.#breakOffRest()
+    const deadline = setTimeout(breakOffRest, settings.timeouts.drainMs)
     const orphansEnd = setTimeout(endOrphans, settings.timeouts.drainMs, load)
-    void late.then(breakOff)
+    void late.then(breakOffRest)
     await this.#open.connections.emptied()
     clearTimeout(deadline)
     load.phase = 'over'
@@ -124,14 +122,8 @@ export class ConnectionHandOver {
     }
   }
 
-  #breakOff(): void {
-    const { gateway } = this.#inForce
-    const { load, log, settings } = gateway
-    load.phase = 'over'
-    log.warn({ inFlight: load.inFlight.size, tunnels: load.tunnels.taken }, 'the drain deadline has come')
-    load.inFlight.visitAll((exchange) => interrupt(gateway, exchange, refusal('draining')))
-    load.tunnels.endAll('draining')
-    endOrphans(load)
+  #breakOffRest(): void {
+    breakOff(this.#inForce)
     setTimeout(() => {
       this.#open.connections.closeAll()
       for (const socket of this.#waiting) socket.destroySoon()
@@ -145,7 +137,7 @@ export class ConnectionHandOver {
     // A request that has just gone through has its own time.
     setTimeout(() => {
       for (const socket of this.#relayed) socket.destroy()
-    }, settings.timeouts.drainMs)
+    }, this.#inForce.gateway.settings.timeouts.drainMs)
   }
 
   /** Resolves when every request that has begun has been counted or refused, or after DECIDE_MS. */

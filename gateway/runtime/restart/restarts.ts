@@ -46,9 +46,6 @@ export class Restarts {
     log.info('restarting')
     const successor = new Successor()
     this.#successor = successor
-    const release = () => {
-      this.#successor = undefined
-    }
     let heldMs: number
     try {
       const theirs = await within(PREPARE_MS, successor.prepared())
@@ -57,7 +54,7 @@ export class Restarts {
       heldMs = Math.round(await this.#handOver(handOver, successor))
     } catch (error) {
       await successor.end()
-      release()
+      this.#successor = undefined
       const cause = error instanceof Error ? error.message : String(error)
       log.error({ cause }, 'not restarted')
       throw new CannotRestart(cause)
@@ -110,12 +107,9 @@ export class Restarts {
     const closeFrom = (at: number) => {
       for (const copy of copies.splice(at)) copy.close()
     }
-    const give = async (socket: NamedSocket) => {
-      copies.push(await within(PREPARE_MS, successor.give(socket)))
-    }
+    const all: NamedSocket[] = adminSocket === undefined ? sockets : [...sockets, ['admin', adminSocket]]
     try {
-      for (const socket of sockets) await give(socket)
-      if (adminSocket !== undefined) await give(['admin', adminSocket])
+      for (const socket of all) copies.push(await within(PREPARE_MS, successor.give(socket)))
       if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
     } catch (error) {
       closeFrom(0)

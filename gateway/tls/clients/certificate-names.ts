@@ -1,6 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
 
-/** The subject alternative names that can identify a client. */
 interface AlternativeNames {
   /** `dNSName`s in lower case; a wildcard is kept as it is. */
   readonly dns: readonly string[]

@@ -12,7 +12,6 @@ interface FileCheck {
   readonly findings: Findings
 }
 
-/** Reads the certificate authorities of clients; undefined after a fault. */
 export function readAuthorities(text: string, check: FileCheck): readonly X509Certificate[] | undefined {
   const { file, nowMs, findings } = check
   const authorities = readCertificates(text, check)
@@ -33,7 +32,6 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
   return authorities
 }
 
-/** Reads the revocation lists of these authorities; undefined when one cannot be parsed. */
 export function readRevocationLists(
   text: string,
   check: FileCheck & { readonly authorities: readonly X509Certificate[] },

@@ -3,11 +3,9 @@ import type { TLSSocket } from 'node:tls'
 import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
 import { type ClientTrust, LIST_OUT_OF_DATE, type SentChain, trustedPath } from './trust.ts'
 
-/** The client certificate of a connection, with its present verdict. Immutable. */
 export interface PeerCertificate {
   /** Whether it may identify a client. When not, nothing below may be trusted. */
   readonly authorized: boolean
-  /** Why it is not authorized, for the log only. */
   readonly reason: string | undefined
   /** Another connection may find the certificate good; this connection never will. */
   readonly mayPassAnew?: true
@@ -15,9 +13,7 @@ export interface PeerCertificate {
   readonly thumbprintHex: string
   /** The same in the encoding of `x5t#S256` (RFC 8705 section 3.1). */
   readonly thumbprintBase64url: string
-  /** See `subjectOf`; may be empty. */
   readonly subject: string
-  /** In lower case. */
   readonly sanDns: readonly string[]
   readonly sanUri: readonly string[]
   readonly der: Buffer
@@ -25,7 +21,6 @@ export interface PeerCertificate {
   readonly authorities: readonly X509Certificate[]
 }
 
-/** Log text for each code of OpenSSL. */
 const REASONS: ReadonlyMap<string, string> = new Map([
   ['CERT_HAS_EXPIRED', 'it has expired'],
   ['CERT_NOT_YET_VALID', 'it is not valid yet'],
@@ -64,7 +59,6 @@ interface CachedPeer {
   readonly chain: SentChain
   /** When the trusted path must be checked again. */
   readonly goodUntilMs: number
-  /** What `peer` was checked against. */
   readonly trust: ClientTrust
 }
 
@@ -133,7 +127,6 @@ function verdict(
   return peer
 }
 
-/** The intermediate certificates that the client sent. */
 function intermediatesOf(leaf: X509Certificate): X509Certificate[] {
   const found: X509Certificate[] = []
   let issuer = leaf.issuerCertificate

@@ -21,7 +21,7 @@ import {
 } from '../../asn1/der.ts'
 import { readSignatureAlgorithm, type SignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
 
-/** The parts of a certificate revocation list (RFC 5280 section 5) that the gateway uses. Immutable. */
+/** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
   /** The name of its authority: its DER, in hex. */
   readonly issuer: string
@@ -30,7 +30,6 @@ export interface RevocationList {
   readonly nextUpdateMs: number | undefined
   /** Serial numbers of revoked certificates, as `X509Certificate.serialNumber` writes them. */
   readonly serials: ReadonlySet<string>
-  /** Whether the signature is good and of this key. */
   readonly checkSignature: (key: KeyObject) => 'good' | 'bad' | 'unknown algorithm'
 }
 
@@ -154,7 +153,6 @@ function algorithmIn(der: Buffer, { at, end }: DerSpan): SignatureAlgorithm {
   }
 }
 
-/** Lists of one authority, by what says that they are. */
 interface ListsOfAuthority {
   /** It has signed them. */
   readonly proved: readonly RevocationList[]
@@ -175,7 +173,6 @@ export function listsOf(authority: X509Certificate, lists: readonly RevocationLi
 const MAX_TIES = 256
 const TIES = new WeakMap<RevocationList, Map<string, Tie>>()
 
-/** What says that the list is the authority's. */
 export function tieOf(list: RevocationList, authority: X509Certificate): Tie {
   let ties = TIES.get(list)
   if (ties === undefined) {

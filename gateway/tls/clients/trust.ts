@@ -9,13 +9,11 @@ export interface ClientTrust {
   readonly independent: boolean
 }
 
-/** A client's certificate, and the intermediates that it sent. */
 export interface SentChain {
   readonly leaf: X509Certificate
   readonly intermediates: readonly X509Certificate[]
 }
 
-/** A path from a certificate to a trusted root. Immutable. */
 interface TrustedPath {
   /** Nearest first. */
   readonly authorities: readonly X509Certificate[]
@@ -23,10 +21,7 @@ interface TrustedPath {
   readonly goodUntilMs: number
 }
 
-/**
- * Finds a path of valid, unrevoked certificates to a self-signed authority: what may change after the handshake. The
- * handshake checks the rest of RFC 5280. @returns the path, or why there is none, for the log
- */
+/** Finds a path of valid, unrevoked certificates to a self-signed authority. @returns the path, or why there is none */
 export function trustedPath(
   chain: SentChain,
   trust: Pick<ClientTrust, 'authorities' | 'lists'>,
@@ -117,7 +112,6 @@ class PathSearch {
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** A list, and when another one may count instead of it. */
 interface ListInForce {
   readonly list: RevocationList
   readonly goodUntilMs: number

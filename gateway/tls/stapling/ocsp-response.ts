@@ -20,7 +20,6 @@ export interface IssuedCertificate {
   readonly issuer: X509Certificate
 }
 
-/** How long a response may be sent, in milliseconds since the epoch. */
 interface StapleTimes {
   readonly thisUpdateMs: number
   readonly nextUpdateMs: number
@@ -108,7 +107,6 @@ function isOf([algorithm, name, key, serial]: readonly Der[], { leaf, issuer }: 
   return isSame(name, names.issuer) && isSame(key, keyBytes(issuer.publicKey))
 }
 
-/** Serial number and issuer of a certificate, in DER. */
 export function namesOf({ raw }: X509Certificate): { readonly serial: Buffer; readonly issuer: Buffer } {
   const [signed] = membersOf(readDer(raw))
   const members = membersIn(signed, TAG.sequence)

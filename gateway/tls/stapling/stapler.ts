@@ -4,7 +4,6 @@ import { checkOcspResponse, type IssuedCertificate, Revoked } from './ocsp-respo
 export interface Staple {
   readonly der: Uint8Array
   readonly certificate: string
-  /** When it expires, in milliseconds since the epoch. */
   readonly untilMs: number
 }
 
@@ -21,13 +20,12 @@ interface StaplerOptions {
 }
 
 /**
- * Decides which response of OCSP is sent: one that is good for the certificate in force. While none such is offered, the last
- * one is sent as long as it holds, but none once the authority has revoked the certificate.
+ * Sends a response of OCSP that is good for the certificate in force; else the last one as long as it holds, unless the
+ * authority has revoked the certificate.
  */
 export class Stapler {
   readonly #options: StaplerOptions
   #chain: Chain
-  /** What was offered last, or why there is nothing. */
   #offered: Buffer | string = 'there is none yet'
   #staple: Staple | undefined
   #verdict: { readonly fault: string | undefined } | undefined
@@ -37,17 +35,34 @@ export class Stapler {
     this.#chain = options.chain
   }
 
+  get chain(): Chain {
+    return this.#chain
+  }
+
+  get staple(): Staple | undefined {
+    return this.#staple
+  }
+
+  judge(offered: Buffer | string): Judged {
+    return judgeStaple(offered, this.#chain, this.#options.clock())
+  }
+
   offer(offered: Buffer | string): void {
     this.#offered = offered
-    this.check()
+    this.#decide()
   }
 
   replaceCertificate(chain: Chain): void {
     this.#chain = chain
-    this.check()
+    this.#decide()
   }
 
-  check(): void {
+  /** Looks at the time. */
+  check(): unknown {
+    return this.#decide()
+  }
+
+  #decide(): void {
     const nowMs = this.#options.clock()
     const judged = judgeStaple(this.#offered, this.#chain, nowMs)
     const before = this.#staple
@@ -67,7 +82,6 @@ export class Stapler {
 
 type Judged = { readonly staple: Staple } | { readonly fault: string; readonly isRevoked: boolean }
 
-/** Whether a response may be sent for that certificate. */
 export function judgeStaple(offered: Buffer | string, chain: Chain, nowMs: number): Judged {
   if (typeof offered === 'string') return { fault: offered, isRevoked: false }
   const certificate = issuedCertificate(chain)
