@@ -1,7 +1,7 @@
 import type { Database } from './database/database.ts'
 import { hashPassword } from './identity/passwords.ts'
 import type { Role } from './identity/session-tokens.ts'
-import { findCredentials } from './identity/user-credentials.ts'
+import { emailKey, findCredentials } from './identity/user-credentials.ts'
 import { fundAccount } from './money/ledger.ts'
 import { addUser } from './user-store.ts'
 
@@ -24,7 +24,7 @@ export async function seedDemoUsers(database: Database, now: Date): Promise<void
 }
 
 async function seedDemoUser(database: Database, user: (typeof DEMO_USERS)[number], now: Date): Promise<void> {
-  if ((await findCredentials(database, user.email)) !== undefined) return
+  if ((await findCredentials(database, 'email_key', emailKey(user.email))) !== undefined) return
   const passwordHash = await hashPassword(PASSWORD)
   await database.transaction(async (transaction) => {
     const added = await addUser(transaction, { ...user, passwordHash }, now)

@@ -23,58 +23,43 @@ export async function earlierTime(database: Queryable, now: Date): Promise<Date>
 }
 
 /** What may be deleted of a table, by the parameters of the condition. */
-interface Expired {
-  readonly table: string
-  readonly where: string
-  readonly values: readonly Date[]
-  readonly stepRows?: number
-}
+type Expired = readonly [table: string, where: string, values: readonly Date[], stepRows?: number]
 
 function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   const before = (ms: number) => new Date(now.getTime() - ms)
   return [
-    { table: 'idempotency_keys', where: 'created_at <= $1', values: [before(KEPT_MS)] },
+    ['idempotency_keys', 'created_at <= $1', [before(KEPT_MS)]],
     // Exchanged tokens too stay until they expire: until then their reuse must be noticed.
-    { table: 'refresh_tokens', where: 'expires_at <= $1', values: [now] },
-    {
-      table: 'sessions',
-      where: 'NOT EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id)',
-      values: [],
-    },
-    { table: 'oauth_artifacts', where: 'expires_at <= $1', values: [now] },
-    {
-      table: 'sign_in_attempts',
-      where: 'last_at <= $1 AND (succeeded_at IS NULL OR succeeded_at <= $2)',
-      values: [before(FORGOTTEN_AFTER_MS), before(KNOWN_FOR_MS)],
-    },
-    {
-      table: 'webhooks',
-      where: 'received_at <= $1',
-      values: [before(webhooksKeptMs)],
-      stepRows: STEP_WEBHOOKS,
-    },
-    {
-      table: 'verifications',
-      where: 'user_id IN (SELECT id FROM users WHERE deleted_at <= $1)',
-      values: [before(VERIFICATIONS_KEPT_MS)],
-    },
-    // Of a user who is still one, the last that was verified stays however old it is: business goes on by it.
-    {
-      table: 'verifications',
-      where: `created_at <= $1 AND (status <> 'verified' OR EXISTS (
+    ['refresh_tokens', 'expires_at <= $1', [now]],
+    ['sessions', 'NOT EXISTS (SELECT 1 FROM refresh_tokens WHERE session_id = sessions.id)', []],
+    ['oauth_artifacts', 'expires_at <= $1', [now]],
+    [
+      'sign_in_attempts',
+      'last_at <= $1 AND (succeeded_at IS NULL OR succeeded_at <= $2)',
+      [before(FORGOTTEN_AFTER_MS), before(KNOWN_FOR_MS)],
+    ],
+    ['webhooks', 'received_at <= $1', [before(webhooksKeptMs)], STEP_WEBHOOKS],
+    [
+      'verifications',
+      'user_id IN (SELECT id FROM users WHERE deleted_at <= $1)',
+      [before(VERIFICATIONS_KEPT_MS)],
+    ],
+    [
+      'verifications',
+      // The last that was verified of a user who is still one stays however old it is: business goes on by it.
+      `created_at <= $1 AND (status <> 'verified' OR EXISTS (
         SELECT 1 FROM verifications AS later WHERE later.user_id = verifications.user_id AND later.status = 'verified'
            AND (later.created_at, later.id) > (verifications.created_at, verifications.id)))`,
-      values: [before(VERIFICATIONS_KEPT_MS)],
-    },
-    { table: 'signing_keys', where: 'published_until <= $1', values: [now] },
+      [before(VERIFICATIONS_KEPT_MS)],
+    ],
+    ['signing_keys', 'published_until <= $1', [now]],
   ]
 }
 
 /**
- * Deletes what has expired: kept responses, refresh tokens, sessions that no token continues, what the authorization
- * server made, sign-ins that are forgotten, old webhooks, verifications that are old or of users who are long gone, and keys that
- * nothing can be verified with any more. In small steps, so that a large backlog neither takes longer than a statement may nor keeps
- * requests waiting. Of several backends on one database one does it at a time. @returns false: another one is at it, and the rest was left to that one
+ * Deletes what has expired, in small steps, so that a large backlog neither takes longer than a statement may nor keeps
+ * requests waiting. Of several backends on one database one does it at a time.
+ * @returns false: another one is at it, and the rest was left to that one
  */
 export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 * DAY_MS): Promise<boolean> {
   for (const expired of expiredAt(now, webhooksKeptMs)) {
@@ -90,7 +75,7 @@ export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 *
 /** @returns how many were deleted; `undefined` when another backend is at it */
 function deleteSome(
   database: Database,
-  { table, where, values, stepRows = STEP_ROWS }: Expired,
+  [table, where, values, stepRows = STEP_ROWS]: Expired,
 ): Promise<number | undefined> {
   return database.transaction(async (transaction) => {
     // Reads whole tables: serialisable, it would make transfers and sign-ins that run beside it start again.

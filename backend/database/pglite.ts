@@ -8,7 +8,7 @@ import {
   types,
 } from '@electric-sql/pglite'
 import { dataDir as preparedCluster } from '@electric-sql/pglite-prepopulatedfs'
-import { type Database, type Row, retrySerialization, type Transaction } from './database.ts'
+import { type Database, type Queryable, type Row, retrySerialization } from './database.ts'
 
 /** OID of int8, read as bigint, as by the PostgreSQL driver: a number would lose cents above 2^53. */
 const INT8 = 20
@@ -20,11 +20,11 @@ const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
  * is recovered from the write-ahead log.
  */
 export async function openPglite(directory?: string): Promise<Database> {
-  if (directory === undefined) return new PgliteDatabase(await startEngine(undefined), () => {})
+  if (directory === undefined) return databaseOn(await startEngine(undefined), () => {})
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   const unlock = lockDirectory(directory)
   try {
-    return new PgliteDatabase(await openCluster(directory), unlock)
+    return databaseOn(await openCluster(directory), unlock)
   } catch (fault) {
     unlock()
     throw fault
@@ -39,7 +39,7 @@ async function openCluster(directory: string): Promise<PGlite> {
   const cluster = join(directory, 'cluster')
   const unfinished = join(directory, 'cluster.unfinished')
   if (existsSync(unfinished)) rmSync(cluster, { recursive: true, force: true })
-  if (existsSync(cluster) && !existsSync(unfinished)) return startEngine(cluster)
+  else if (existsSync(cluster)) return startEngine(cluster)
   writeFileSync(unfinished, '')
   const engine = await startEngine(cluster)
   rmSync(unfinished)
@@ -59,47 +59,27 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
 }
 
 /** One connection: transactions queue, so none may wait for another, or for a query outside itself. */
-class PgliteDatabase implements Database {
-  readonly #engine: PGlite
-  readonly #unlock: () => void
-
-  constructor(engine: PGlite, unlock: () => void) {
-    this.#engine = engine
-    this.#unlock = unlock
+function databaseOn(engine: PGlite, unlock: () => void): Database {
+  const queryBy =
+    (runner: PGliteInterface | PGliteTransaction): Queryable['query'] =>
+    async <R extends Row>(sql: string, values: readonly unknown[] = []) =>
+      (await runner.query<R>(sql, [...values])).rows
+  const query = queryBy(engine)
+  return {
+    query,
+    transaction: (work) =>
+      retrySerialization(() =>
+        engine.transaction(async (open) => {
+          await open.exec('SET TRANSACTION ISOLATION LEVEL SERIALIZABLE')
+          return work({ query: queryBy(open), script: async (sql) => void (await open.exec(sql)) })
+        }),
+      ),
+    probe: async () => void (await query('SELECT 1')),
+    close: async () => {
+      await engine.close()
+      unlock()
+    },
   }
-
-  query<R extends Row>(sql: string, values: readonly unknown[] = []): Promise<R[]> {
-    return rows<R>(this.#engine, sql, values)
-  }
-
-  transaction<T>(work: (transaction: Transaction) => Promise<T>): Promise<T> {
-    return retrySerialization(() =>
-      this.#engine.transaction(async (open) => {
-        await open.exec('SET TRANSACTION ISOLATION LEVEL SERIALIZABLE')
-        return work({
-          query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(open, sql, values),
-          script: async (sql) => void (await open.exec(sql)),
-        })
-      }),
-    )
-  }
-
-  async probe(): Promise<void> {
-    await this.query('SELECT 1')
-  }
-
-  async close(): Promise<void> {
-    await this.#engine.close()
-    this.#unlock()
-  }
-}
-
-async function rows<R extends Row>(
-  runner: PGliteInterface | PGliteTransaction,
-  sql: string,
-  values: readonly unknown[],
-): Promise<R[]> {
-  return (await runner.query<R>(sql, [...values])).rows
 }
 
 /** The only code that means that another connection holds the lock (sqlite.org/rescode.html). */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { DatabaseError } from 'pg'
 import { DatabaseBusyError, DatabaseUnavailableError } from './database.ts'
-import { postgresFault } from './postgres-faults.ts'
+import { postgresFault } from './postgres.ts'
 
 function fromServer(code: string): DatabaseError {
   return Object.assign(new DatabaseError('from the server', 0, 'error'), { code })

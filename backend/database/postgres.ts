@@ -1,15 +1,15 @@
-import { type ClientBase, Pool, type PoolClient, TypeOverrides } from 'pg'
+import { type ClientBase, DatabaseError, Pool, type PoolClient, TypeOverrides } from 'pg'
 import {
   type Database,
+  DatabaseBusyError,
   DatabaseUnavailableError,
   OutcomeUnknownError,
+  type Queryable,
   type Row,
   retrySerialization,
   sqlState,
   type Transaction,
-  type TransactionOptions,
 } from './database.ts'
-import { postgresFault } from './postgres-faults.ts'
 
 /** OID of int8; the driver's default is a string. */
 const INT8 = 20
@@ -40,20 +40,18 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
 /** By schema too, because a database may hold several installations. */
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
-export interface PostgresOptions {
+/**
+ * Opens a pool to a PostgreSQL server and tests it with one statement. Throws {@link DatabaseUnavailableError} when the
+ * server is not there yet, and the driver's error when it refuses (password, name of the database).
+ */
+export async function openPostgres(options: {
   /** `postgres://…`, also with the driver's query parameters (sslmode, options …). */
   readonly url: string
   /** Called when an idle connection breaks; the pool replaces it. */
   readonly onIdleFault: (fault: Error) => void
   readonly statementTimeoutMs?: number
   readonly queueTimeoutMs?: number
-}
-
-/**
- * Opens a pool to a PostgreSQL server and tests it with one statement. Throws {@link DatabaseUnavailableError} when the
- * server is not there yet, and the driver's error when it refuses (password, name of the database).
- */
-export async function openPostgres(options: PostgresOptions): Promise<Database> {
+}): Promise<Database> {
   const types = new TypeOverrides()
   types.setTypeParser(INT8, (text) => BigInt(text))
   const { statementTimeoutMs = STATEMENT_TIMEOUT_MS, queueTimeoutMs = QUEUE_TIMEOUT_MS } = options
@@ -78,7 +76,16 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     await pool.end()
     throw postgresFault(fault)
   }
-  return new PostgresDatabase(pool, probes, queueTimeoutMs)
+  return {
+    query: queryBy(pool),
+    transaction: (work, { queueBy = [] } = {}) => {
+      // In one order everywhere, so that no two wait for each other.
+      const queues = [...new Set(queueBy)].sort()
+      return retrySerialization(() => attempt(pool, work, queues, queueTimeoutMs))
+    },
+    probe: async () => void (await queryBy(probes)('SELECT 1')),
+    close: async () => void (await Promise.all([pool.end(), probes.end()])),
+  }
 }
 
 /** Only what this server knows: `idle_session_timeout` is of PostgreSQL 14. */
@@ -89,103 +96,62 @@ async function setSessionEnds(client: ClientBase): Promise<void> {
   )
 }
 
-class PostgresDatabase implements Database {
-  readonly #pool: Pool
-  readonly #probes: Pool
-  readonly #queueTimeoutMs: number
-
-  constructor(pool: Pool, probes: Pool, queueTimeoutMs: number) {
-    this.#pool = pool
-    this.#probes = probes
-    this.#queueTimeoutMs = queueTimeoutMs
+async function attempt<T>(
+  pool: Pool,
+  work: (transaction: Transaction) => Promise<T>,
+  queues: readonly string[],
+  queueTimeoutMs: number,
+): Promise<T> {
+  const client = await translated(pool.connect())
+  const query = queryBy(client)
+  let broken: Error | undefined
+  const onFault = (fault: Error) => {
+    broken = fault
   }
-
-  query<R extends Row>(sql: string, values: readonly unknown[] = []): Promise<R[]> {
-    return rows<R>(this.#pool, sql, values)
-  }
-
-  transaction<T>(
-    work: (transaction: Transaction) => Promise<T>,
-    { queueBy = [] }: TransactionOptions = {},
-  ): Promise<T> {
-    // In one order everywhere, so that no two wait for each other.
-    const queues = [...new Set(queueBy)].sort()
-    return retrySerialization(() => this.#attempt(work, queues))
-  }
-
-  async #attempt<T>(work: (transaction: Transaction) => Promise<T>, queues: readonly string[]): Promise<T> {
-    const client = await translated(this.#pool.connect())
-    let broken: Error | undefined
-    // A connection that breaks between two statements emits this, which without a listener would end the process. The next
-    // statement fails and handles it.
-    const onFault = (fault: Error) => {
-      broken = fault
-    }
-    client.on('error', onFault)
-    try {
-      // Before the transaction, whose snapshot must be younger than the commits that it waited for.
-      for (const queue of queues) await this.#queueUp(client, queue)
-      await translated(client.query('BEGIN ISOLATION LEVEL SERIALIZABLE'))
-      const result = await work({
-        query: <R extends Row>(sql: string, values: readonly unknown[] = []) => rows<R>(client, sql, values),
-        script: async (sql) => void (await translated(client.query(sql))),
-      })
-      await commit(client)
-      return result
-    } catch (fault) {
-      if (fault instanceof DatabaseUnavailableError) {
-        broken = fault
-        throw fault
-      }
-      // A connection that cannot roll back is discarded with its transaction.
-      await client.query('ROLLBACK').catch((rollbackFault: Error) => {
-        broken = rollbackFault
-      })
-      throw fault
-    } finally {
-      // A broken connection gives its locks back with itself.
-      if (queues.length > 0 && broken === undefined) {
-        await client.query('SELECT pg_advisory_unlock_all()').catch((unlockFault: Error) => {
-          broken = unlockFault
-        })
-      }
-      client.off('error', onFault)
-      client.release(broken)
-    }
-  }
-
-  /** Waits for its turn, but goes on without it when whoever has it hangs: that only costs attempts. */
-  async #queueUp(client: PoolClient, queue: string): Promise<void> {
-    // The timeout is for this statement, which is a transaction of its own.
-    const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
-    await rows(client, wait, [queue, String(this.#queueTimeoutMs)]).catch((fault: unknown) => {
-      if (sqlState(fault) !== LOCK_NOT_AVAILABLE) throw fault
-    })
-  }
-
-  async probe(): Promise<void> {
-    await rows(this.#probes, 'SELECT 1', [])
-  }
-
-  async close(): Promise<void> {
-    await Promise.all([this.#pool.end(), this.#probes.end()])
+  // A connection that breaks between two statements emits this, which without a listener would end the process. The next
+  // statement fails and handles it.
+  client.on('error', onFault)
+  try {
+    // Before the transaction, whose snapshot must be younger than the commits that it waited for.
+    for (const queue of queues) await queueUp(query, queue, queueTimeoutMs)
+    await query('BEGIN ISOLATION LEVEL SERIALIZABLE')
+    const result = await work({ query, script: async (sql) => void (await translated(client.query(sql))) })
+    await commit(query)
+    return result
+  } catch (fault) {
+    if (fault instanceof DatabaseUnavailableError) broken = fault
+    // A connection that cannot roll back is discarded with its transaction.
+    else await client.query('ROLLBACK').catch(onFault)
+    throw fault
+  } finally {
+    // A broken connection gives its locks back with itself.
+    if (queues.length > 0 && broken === undefined)
+      await client.query('SELECT pg_advisory_unlock_all()').catch(onFault)
+    client.off('error', onFault)
+    client.release(broken)
   }
 }
 
-async function commit(client: PoolClient): Promise<void> {
+/** Waits for its turn, but goes on without it when whoever has it hangs: that only costs attempts. */
+async function queueUp(query: Queryable['query'], queue: string, timeoutMs: number): Promise<void> {
+  // The timeout is for this statement, which is a transaction of its own.
+  const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
+  await query(wait, [queue, String(timeoutMs)]).catch((fault: unknown) => {
+    if (sqlState(fault) !== LOCK_NOT_AVAILABLE) throw fault
+  })
+}
+
+async function commit(query: Queryable['query']): Promise<void> {
   try {
-    await translated(client.query('COMMIT'))
+    await query('COMMIT')
   } catch (fault) {
     throw fault instanceof DatabaseUnavailableError ? new OutcomeUnknownError(fault.cause) : fault
   }
 }
 
-async function rows<R extends Row>(
-  runner: Pool | PoolClient,
-  sql: string,
-  values: readonly unknown[],
-): Promise<R[]> {
-  return (await translated(runner.query<R>(sql, [...values]))).rows
+function queryBy(runner: Pool | PoolClient): Queryable['query'] {
+  return async <R extends Row>(sql: string, values: readonly unknown[] = []) =>
+    (await translated(runner.query<R>(sql, [...values]))).rows
 }
 
 async function translated<T>(call: Promise<T>): Promise<T> {
@@ -194,4 +160,29 @@ async function translated<T>(call: Promise<T>): Promise<T> {
   } catch (fault) {
     throw postgresFault(fault)
   }
+}
+
+/**
+ * SQLSTATEs of a server that cannot work now: connection exceptions, no resources (disk, memory, connections), stopping or
+ * starting, a system error, a standby that accepts no writes.
+ */
+const UNAVAILABLE = /^(?:08|53|57P|58)|^25006$/
+const STATEMENT_TIMEOUT = '57014'
+/** The pool's message when no connection became free in time. It has no code. */
+const POOL_IS_FULL = 'timeout exceeded when trying to connect'
+
+/** Classifies an error of the driver for callers. An error of the statement itself stays as it is. */
+export function postgresFault(fault: unknown): unknown {
+  if (fault instanceof DatabaseError) {
+    if (UNAVAILABLE.test(fault.code ?? '')) return new DatabaseUnavailableError(fault)
+    if (fault.code === STATEMENT_TIMEOUT)
+      return new DatabaseBusyError('a statement took too long', { cause: fault })
+    return fault
+  }
+  // Values that cannot be sent are our own mistake.
+  if (fault instanceof TypeError || fault instanceof RangeError) return fault
+  if (fault instanceof Error && fault.message === POOL_IS_FULL)
+    return new DatabaseBusyError('every connection is in use', { cause: fault })
+  // No response of the server: a socket failed or a timeout passed. Or the pool was closed, by a stop.
+  return new DatabaseUnavailableError(fault)
 }

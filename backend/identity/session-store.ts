@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { v7 as uuid } from 'uuid'
+import { isId } from '../caller.ts'
 import type { Database, Queryable } from '../database/database.ts'
 import { revokeGrantsOf } from './oauth/artifacts.ts'
 import { ACCESS_TOKEN_SECONDS, CLOCK_TOLERANCE_MS, type Role, type TokenSubject } from './session-tokens.ts'
@@ -18,7 +19,7 @@ export interface OpenedSession {
  * The result of presenting a refresh token. `reused`: it was exchanged before, so somebody has a copy, and the whole
  * family (the session) is now revoked (RFC 9700 section 4.14.2).
  */
-export type Exchange =
+type Exchange =
   | { readonly outcome: 'rotated'; readonly session: OpenedSession }
   | { readonly outcome: 'invalid' }
   | { readonly outcome: 'reused'; readonly sessionId: string }
@@ -27,22 +28,22 @@ export type Exchange =
  * Starts a session for a user who has just proved who it is; `undefined` when the password has changed meanwhile:
  * that change ended all sessions, and none may begin after it with the old password.
  */
-export async function openSession(
+export function openSession(
   database: Database,
-  user: Credentials,
+  { id: userId, role, passwordHash }: Pick<Credentials, 'id' | 'role' | 'passwordHash'>,
   now: Date,
 ): Promise<OpenedSession | undefined> {
   const sessionId = uuid()
-  const refreshToken = await database.transaction(async (transaction) => {
+  return database.transaction(async (transaction) => {
     const opened = await transaction.query(
       `INSERT INTO sessions (id, user_id, created_at)
        SELECT $1, id, $3 FROM users WHERE id = $2 AND password_hash = $4 RETURNING id`,
-      [sessionId, user.id, now, user.passwordHash ?? null],
+      [sessionId, userId, now, passwordHash],
     )
-    return opened.length === 0 ? undefined : storeRefreshToken(transaction, sessionId, now)
+    if (opened.length === 0) return undefined
+    const refreshToken = await storeRefreshToken(transaction, sessionId, now)
+    return { subject: { userId, sessionId, role }, refreshToken }
   })
-  if (refreshToken === undefined) return undefined
-  return { subject: { userId: user.id, sessionId, role: user.role }, refreshToken }
 }
 
 /**
@@ -52,36 +53,36 @@ export async function openSession(
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const hash = sha256(token)
   return database.transaction(async (transaction): Promise<Exchange> => {
-    const [consumed] = await transaction.query<{ session_id: string; expires_at: Date }>(
+    const [consumed] = await transaction.query<{ sessionId: string; expiresAt: Date }>(
       `UPDATE refresh_tokens SET consumed_at = $2 WHERE hash = $1 AND consumed_at IS NULL
-       RETURNING session_id, expires_at`,
+       RETURNING session_id AS "sessionId", expires_at AS "expiresAt"`,
       [hash, now],
     )
     if (consumed === undefined) return reuseOrUnknown(transaction, hash, now)
-    if (consumed.expires_at <= now) return { outcome: 'invalid' }
-    const [owner] = await transaction.query<{ id: string; role: Role }>(
-      `SELECT users.id, users.role FROM sessions JOIN users ON users.id = sessions.user_id
+    const { sessionId, expiresAt } = consumed
+    if (expiresAt <= now) return { outcome: 'invalid' }
+    const [owner] = await transaction.query<{ userId: string; role: Role }>(
+      `SELECT users.id AS "userId", users.role FROM sessions JOIN users ON users.id = sessions.user_id
         WHERE sessions.id = $1 AND sessions.revoked_at IS NULL AND users.deleted_at IS NULL`,
-      [consumed.session_id],
+      [sessionId],
     )
     if (owner === undefined) return { outcome: 'invalid' }
-    const refreshToken = await storeRefreshToken(transaction, consumed.session_id, now)
-    const subject = { userId: owner.id, sessionId: consumed.session_id, role: owner.role }
-    return { outcome: 'rotated', session: { subject, refreshToken } }
+    const refreshToken = await storeRefreshToken(transaction, sessionId, now)
+    return { outcome: 'rotated', session: { subject: { ...owner, sessionId }, refreshToken } }
   })
 }
 
 async function reuseOrUnknown(transaction: Queryable, hash: string, now: Date): Promise<Exchange> {
-  const [family] = await transaction.query<{ session_id: string }>(
-    'SELECT session_id FROM refresh_tokens WHERE hash = $1',
+  const [family] = await transaction.query<{ sessionId: string }>(
+    'SELECT session_id AS "sessionId" FROM refresh_tokens WHERE hash = $1',
     [hash],
   )
   if (family === undefined) return { outcome: 'invalid' }
   await transaction.query('UPDATE sessions SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL', [
-    family.session_id,
+    family.sessionId,
     now,
   ])
-  return { outcome: 'reused', sessionId: family.session_id }
+  return { outcome: 'reused', ...family }
 }
 
 async function storeRefreshToken(transaction: Queryable, sessionId: string, now: Date): Promise<string> {
@@ -110,8 +111,6 @@ export async function revokeSession(
   )
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /**
  * Ends every session of the user but `exceptId`, grants to OAuth clients too. @returns the ids of those that may
  * still have a valid access token, for the gateway
@@ -119,12 +118,12 @@ const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 export async function revokeSessionsOf(
   transaction: Queryable,
   userId: string,
-  options: { readonly exceptId?: string | undefined; readonly now: Date },
+  now: Date,
+  exceptId?: string,
 ): Promise<string[]> {
-  const { exceptId } = options
   // Sessions have a UUID, grants do not.
-  const exceptSession = exceptId !== undefined && UUID.test(exceptId) ? exceptId : null
-  const lastIssued = new Date(options.now.getTime() - ACCESS_TOKEN_SECONDS * 1000 - CLOCK_TOLERANCE_MS)
+  const exceptSession = exceptId !== undefined && isId(exceptId) ? exceptId : null
+  const lastIssued = new Date(now.getTime() - ACCESS_TOKEN_SECONDS * 1000 - CLOCK_TOLERANCE_MS)
   const recent = await transaction.query<{ id: string }>(
     `SELECT id FROM sessions
       WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2
@@ -134,8 +133,8 @@ export async function revokeSessionsOf(
   )
   await transaction.query(
     'UPDATE sessions SET revoked_at = $3 WHERE user_id = $1 AND revoked_at IS NULL AND id IS DISTINCT FROM $2',
-    [userId, exceptSession, options.now],
+    [userId, exceptSession, now],
   )
-  const grants = await revokeGrantsOf(transaction, userId, options)
-  return [...recent.map((session) => session.id), ...grants]
+  const grants = await revokeGrantsOf(transaction, userId, now, exceptId)
+  return [...recent.map(({ id }) => id), ...grants]
 }

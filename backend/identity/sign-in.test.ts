@@ -5,9 +5,8 @@ import { onEachDatabase } from '../testing/databases.ts'
 import { cheapHash } from '../testing/password-hash.ts'
 import { startTestService, type TestService } from '../testing/service.ts'
 import { originOf } from './attempt-origin.ts'
-import { admitGuess, guessAt, noteRight } from './guess.ts'
 import { knownBrowser, markBrowser } from './known-browser.ts'
-import { provePassword, signIn } from './sign-in.ts'
+import { admitGuess, guessAt, noteRight, provePassword, signIn } from './sign-in.ts'
 import {
   admitAttempt,
   FORGOTTEN_AFTER_MS,

@@ -1,10 +1,18 @@
 import type { Database } from '../database/database.ts'
-import { admitGuess, type Guess, guessAt, noteRight, takeBackGuess } from './guess.ts'
 import { verifyPassword } from './passwords.ts'
-import { type Credentials, emailKey, findCredentials, findOwnCredentials } from './user-credentials.ts'
+import {
+  type Admission,
+  admitAttempt,
+  admitStranger,
+  isKnown,
+  noteSuccess,
+  strangersWait,
+  takeBackAttempt,
+  takeBackStranger,
+} from './sign-in-throttle.ts'
+import { type Credentials, emailKey, findCredentials } from './user-credentials.ts'
 
-export interface SignInAttempt {
-  readonly email: string
+interface PasswordAttempt {
   readonly password: string
   /** From where it comes (attempt-origin.ts). */
   readonly origin: string
@@ -13,7 +21,7 @@ export interface SignInAttempt {
 }
 
 /** `wrong`: the address, the password, or both. `throttled`: nothing was checked; try again later. */
-export type SignIn =
+type SignIn =
   | { readonly outcome: 'signed_in'; readonly user: Credentials & { readonly passwordHash: string } }
   | { readonly outcome: 'wrong' }
   | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }
@@ -23,66 +31,94 @@ export type SignIn =
  * together. Neither the result nor the time reveals whether the user exists.
  * Throws the `busy` problem under load.
  */
-export async function signIn(database: Database, attempt: SignInAttempt, now: Date): Promise<SignIn> {
-  const user = await findCredentials(database, attempt.email)
-  const guess = await guessAt(database, { ...attempt, account: emailKey(attempt.email) }, now)
-  const check = await checkGuess(
-    database,
-    { guess, password: attempt.password, hash: user?.passwordHash },
-    now,
-  )
-  if (check.outcome !== 'right' || user === undefined)
-    return check.outcome === 'throttled' ? check : { outcome: 'wrong' }
-  return { outcome: 'signed_in', user: { ...user, passwordHash: check.passwordHash } }
+export async function signIn(
+  database: Database,
+  { email, ...attempt }: PasswordAttempt & { readonly email: string },
+  now: Date,
+): Promise<SignIn> {
+  const account = emailKey(email)
+  const user = await findCredentials(database, 'email_key', account)
+  return checkPassword(database, { ...attempt, account, user }, now)
 }
-
-/** The result of checking the present password of a signed-in user; `proved` has the hash. */
-export type PasswordProof =
-  | { readonly outcome: 'proved'; readonly passwordHash: string }
-  | Exclude<SignIn, { readonly outcome: 'signed_in' }>
 
 /** Checks the present password of a user who is signed in. Guesses are counted with those at sign-in. */
 export async function provePassword(
   database: Database,
-  attempt: { readonly userId: string; readonly password: string; readonly origin: string },
+  { userId, ...attempt }: PasswordAttempt & { readonly userId: string },
   now: Date,
-): Promise<PasswordProof> {
-  const user = await findOwnCredentials(database, attempt.userId)
+): Promise<SignIn> {
+  const user = await findCredentials(database, 'id', userId)
   if (user === undefined) return { outcome: 'wrong' }
-  const guess = await guessAt(database, { ...attempt, account: user.emailKey }, now)
-  const check = await checkGuess(
-    database,
-    { guess, password: attempt.password, hash: user.passwordHash },
-    now,
-  )
-  return check.outcome === 'right' ? { outcome: 'proved', passwordHash: check.passwordHash } : check
+  return checkPassword(database, { ...attempt, account: user.emailKey, user }, now)
 }
 
-type Check =
-  | { readonly outcome: 'right'; readonly passwordHash: string }
-  | Exclude<SignIn, { readonly outcome: 'signed_in' }>
-
 /** Counts one guess and checks it; one that could not be checked is not counted. Without a hash none is right. */
-async function checkGuess(
+async function checkPassword(
   database: Database,
-  {
-    guess,
-    password,
-    hash,
-  }: { readonly guess: Guess; readonly password: string; readonly hash: string | undefined },
+  attempt: PasswordAttempt & { readonly account: string; readonly user: Credentials | undefined },
   now: Date,
-): Promise<Check> {
+): Promise<SignIn> {
+  const { user, password } = attempt
+  const guess = await guessAt(database, attempt, now)
   const admission = await admitGuess(database, guess, now)
   if (admission.outcome === 'wait')
     return { outcome: 'throttled', retryAfterSeconds: admission.retryAfterSeconds }
-  let matches: boolean
-  try {
-    matches = await verifyPassword(password, hash)
-  } catch (unchecked) {
-    await takeBackGuess(database, guess, now)
+  const passwordHash = user?.passwordHash ?? undefined
+  const matches = await verifyPassword(password, passwordHash).catch(async (unchecked: unknown) => {
+    // `now` is that of the admission.
+    await takeBackAttempt(database, guess.key, now)
+    if (guess.stranger) await takeBackStranger(database, guess.account)
     throw unchecked
-  }
-  if (!matches || hash === undefined) return { outcome: 'wrong' }
+  })
+  if (!matches || user === undefined || passwordHash === undefined) return { outcome: 'wrong' }
   await noteRight(database, guess, now)
-  return { outcome: 'right', passwordHash: hash }
+  return { outcome: 'signed_in', user: { ...user, passwordHash } }
+}
+
+/** How a guess at a password is counted. */
+interface Guess {
+  readonly account: string
+  /** The account and where the guess comes from. */
+  readonly key: string
+  /** Nobody has recently signed in to this account from there. */
+  readonly stranger: boolean
+}
+
+/** A guess before it is made; nothing is counted yet. */
+export async function guessAt(
+  database: Database,
+  attempt: Pick<PasswordAttempt, 'origin' | 'knownBrowser'> & { readonly account: string },
+  now: Date,
+): Promise<Guess> {
+  const { account, origin, knownBrowser } = attempt
+  if (knownBrowser !== undefined)
+    return { account, key: `browser\n${knownBrowser}\n${account}`, stranger: false }
+  const key = `origin\n${origin}\n${account}`
+  return { account, key, stranger: !(await isKnown(database, key, now)) }
+}
+
+/**
+ * Counts by account and origin, so that guessing delays only those who share the origin. Guesses from origins that are not
+ * known for the account are bounded together as well. When strangers have to wait, nothing is counted at the origin, so a
+ * repeated attempt makes the wait no longer.
+ */
+export async function admitGuess(
+  database: Database,
+  { account, key, stranger }: Guess,
+  now: Date,
+): Promise<Admission> {
+  if (!stranger) return admitAttempt(database, key, now)
+  const all = await strangersWait(database, account, now)
+  if (all.outcome === 'wait') return all
+  const admission = await admitAttempt(database, key, now)
+  return admission.outcome === 'wait' ? admission : admitStranger(database, account, now)
+}
+
+export async function noteRight(
+  database: Database,
+  { account, key, stranger }: Guess,
+  now: Date,
+): Promise<void> {
+  await noteSuccess(database, key, now)
+  if (stranger) await takeBackStranger(database, account)
 }

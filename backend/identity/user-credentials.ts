@@ -6,29 +6,25 @@ export function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase()
 }
 
-/** What a sign-in is checked against; `passwordHash` is undefined for a user without a password. */
-export interface Credentials {
+/** What a password is checked against; `passwordHash` is null for a user without one. */
+export type Credentials = {
   readonly id: string
   readonly role: Role
-  readonly passwordHash: string | undefined
+  readonly passwordHash: string | null
+  /** Names the sign-ins that a guess is counted with. */
+  readonly emailKey: string
 }
 
-export async function findCredentials(database: Queryable, email: string): Promise<Credentials | undefined> {
-  const [row] = await database.query<{ id: string; role: Role; password_hash: string | null }>(
-    'SELECT id, role, password_hash FROM users WHERE email_key = $1',
-    [emailKey(email)],
-  )
-  return row && { id: row.id, role: row.role, passwordHash: row.password_hash ?? undefined }
-}
-
-/** What the present password of a user is checked against; `emailKey` names the sign-ins it is counted with. */
-export async function findOwnCredentials(
+/** The user with this id or this key of an address; `undefined` when there is none or it was deleted. */
+export async function findCredentials(
   database: Queryable,
-  id: string,
-): Promise<(Credentials & { readonly emailKey: string }) | undefined> {
-  const [row] = await database.query<{ role: Role; password_hash: string | null; email_key: string }>(
-    'SELECT role, password_hash, email_key FROM users WHERE id = $1 AND deleted_at IS NULL',
-    [id],
+  by: 'id' | 'email_key',
+  value: string,
+): Promise<Credentials | undefined> {
+  const [user] = await database.query<Credentials>(
+    `SELECT id, role, password_hash AS "passwordHash", email_key AS "emailKey"
+       FROM users WHERE ${by} = $1 AND deleted_at IS NULL`,
+    [value],
   )
-  return row && { id, role: row.role, passwordHash: row.password_hash ?? undefined, emailKey: row.email_key }
+  return user
 }

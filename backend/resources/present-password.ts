@@ -23,7 +23,8 @@ export const CurrentPassword = Type.String({
 export async function requirePresentPassword(
   { database, clock }: Services,
   request: FastifyRequest,
-  { id, password }: { readonly id: string; readonly password: string | undefined },
+  id: string,
+  password: string | undefined,
 ): Promise<string | undefined> {
   if (callerOf(request).subject !== id) return undefined
   // Not 400: whether it is needed depends on the caller, so the request itself is well-formed.
@@ -32,14 +33,9 @@ export async function requirePresentPassword(
     throw new Problem('password_required', { errors })
   }
   const proof = await provePassword(database, { userId: id, password, origin: originOf(request) }, clock())
-  switch (proof.outcome) {
-    case 'proved':
-      return proof.passwordHash
-    case 'throttled':
-      throw tooManyAttempts(proof.retryAfterSeconds)
-    case 'wrong':
-      throw new Problem('wrong_password')
-  }
+  if (proof.outcome === 'throttled') throw tooManyAttempts(proof.retryAfterSeconds)
+  if (proof.outcome === 'wrong') throw new Problem('wrong_password')
+  return proof.user.passwordHash
 }
 
 /** The 429 after too many wrong passwords. */

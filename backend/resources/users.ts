@@ -6,15 +6,7 @@ import { REVOKE_SESSION } from '../identity/revoke-session.ts'
 import { admitAttempt } from '../identity/sign-in-throttle.ts'
 import { Problem, problemResponses } from '../problems.ts'
 import type { App, Services } from '../services.ts'
-import {
-  addUser,
-  type ChangedUser,
-  changeUser,
-  deleteUser,
-  findUser,
-  listUsers,
-  type User,
-} from '../user-store.ts'
+import { addUser, changeUser, deleteUser, findUser, listUsers, type User } from '../user-store.ts'
 import { CurrentPassword, requirePresentPassword, tooManyAttempts } from './present-password.ts'
 
 const PATH = '/api/users'
@@ -97,208 +89,164 @@ export function registerUsers(app: App, services: Services): void {
   registerList(app, services)
   registerCreate(app, services)
   registerRead(app, services)
-  registerChange(app, services, {
-    method: 'PUT',
-    body: ReplaceBody,
-    summary: 'Replace name and e-mail address',
-  })
-  registerChange(app, services, {
-    method: 'PATCH',
-    body: ChangeBody,
-    summary: 'Change some fields of a user',
-  })
+  registerChange(app, services, 'PUT', ReplaceBody, 'Replace name and e-mail address')
+  registerChange(app, services, 'PATCH', ChangeBody, 'Change some fields of a user')
   registerDelete(app, services)
 }
 
+const ListQuery = Type.Object(
+  {
+    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+    after: Type.Optional(
+      Type.String({ pattern: ID_PATTERN, description: 'the id of the last user of the page before' }),
+    ),
+  },
+  { additionalProperties: false },
+)
+
 function registerList(app: App, { database }: Services): void {
-  app.get(
-    PATH,
-    {
-      schema: {
-        operationId: 'listUsers',
-        summary: 'List users, oldest first',
-        tags: ['users'],
-        security: [{ bearer: [USERS_ADMIN] }],
-        querystring: Type.Object(
-          {
-            limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
-            after: Type.Optional(
-              Type.String({
-                pattern: ID_PATTERN,
-                description: 'the id of the last user of the page before',
-              }),
-            ),
-          },
-          { additionalProperties: false },
-        ),
-        response: {
-          200: Type.Array(UserResponse, {
-            description: 'One page. Link names the next one, when there is one.',
-          }),
-          ...problemResponses(401, 403),
-        },
-      },
-    },
-    async (request, reply) => {
-      requireScope(request, USERS_ADMIN)
-      const { limit = DEFAULT_PAGE, after } = request.query
-      const { users, more } = await listUsers(database, { limit, after })
-      const last = users.at(-1)
-      if (more && last !== undefined) {
-        // RFC 8288.
-        reply.header('link', `<${PATH}?limit=${limit}&after=${last.id}>; rel="next"`)
-      }
-      return users.map(userResponse)
-    },
-  )
-}
-
-function registerCreate(app: App, { database, clock }: Services): void {
-  app.post(
-    PATH,
-    {
-      schema: {
-        operationId: 'createUser',
-        summary: 'Add a user, with an empty EUR account',
-        description: 'A user without a password cannot log in until it has one.',
-        tags: ['users'],
-        security: [{ bearer: [USERS_ADMIN] }],
-        body: CreateBody,
-        response: { 201: UserResponse, ...problemResponses(401, 403, 409, 413, 415) },
-      },
-    },
-    async (request, reply) => {
-      requireScope(request, USERS_ADMIN)
-      const { name, nombre, email, password } = request.body
-      const passwordHash = password === undefined ? undefined : await hashPassword(password)
-      const user = { name: name ?? nombre ?? '', email, passwordHash, role: 'user' as const }
-      const added = await database.transaction((transaction) => addUser(transaction, user, clock()))
-      if (added === 'email_taken') throw new Problem('email_taken')
-      return reply.code(201).header('location', `${PATH}/${added.user.id}`).send(userResponse(added.user))
-    },
-  )
-}
-
-function registerRead(app: App, { database }: Services): void {
-  app.get(
-    `${PATH}/:id`,
-    {
-      schema: {
-        operationId: 'getUser',
-        summary: 'One user',
-        description: WHO_MAY,
-        tags: ['users'],
-        security: [{ bearer: [] }],
-        params: UserPath,
-        response: { 200: UserResponse, ...problemResponses(401, 403, 404) },
-      },
-    },
-    async (request) => {
-      const user = await findUser(database, reachableId(request))
-      if (user === undefined) throw new Problem('not_found')
-      return userResponse(user)
-    },
-  )
-}
-
-function registerChange<Body extends TSchema>(
-  app: App,
-  services: Services,
-  route: { readonly method: 'PUT' | 'PATCH'; readonly body: Body; readonly summary: string },
-): void {
-  app.route({
-    method: route.method,
-    url: `${PATH}/:id`,
-    schema: {
-      operationId: route.method === 'PUT' ? 'replaceUser' : 'changeUser',
-      summary: route.summary,
-      description:
-        'A new password ends every other session of the user and what applications were granted. For a change of ' +
-        `password or e-mail address: ${PRESENT_PASSWORD} They go on signing in with the address that an operator ` +
-        `wrote last: nobody else has confirmed the new one. ${WHO_MAY}`,
-      tags: ['users'],
-      security: [{ bearer: [] }],
-      params: UserPath,
-      body: route.body,
-      response: { 200: UserResponse, ...problemResponses(401, 403, 404, 409, 413, 415) },
-    },
-    handler: async (request, reply) => {
-      const id = reachableId(request)
-      const { currentPassword, ...fields } = request.body as Static<typeof ChangeBody>
-      const user = await findUser(services.database, id)
-      if (user === undefined) throw new Problem('not_found')
-      const { name, nombre, email, password } = fields
-      const changesEmail = email !== undefined && email !== user.email
-      const provenHash =
-        password !== undefined || changesEmail
-          ? await requirePresentPassword(services, request, { id, password: currentPassword })
-          : undefined
-      const { subject, session, scopes } = callerOf(request)
-      const signInEmail = scopes.has(USERS_ADMIN) ? email : undefined
-      if (changesEmail && signInEmail === undefined) await admitChangeOfEmail(services, id)
-      const passwordHash = password === undefined ? undefined : await hashPassword(password)
-      const changed = await changeUser(
-        services.database,
-        { id, keepSession: subject === id ? session : undefined, provenHash },
-        { change: { name: name ?? nombre, email, signInEmail, passwordHash }, now: services.clock() },
-      )
-      if (changed === undefined) throw new Problem(goneBecause(provenHash))
-      return sendChanged(reply, changed)
-    },
+  const description = 'One page. Link names the next one, when there is one.'
+  const schema = {
+    operationId: 'listUsers',
+    summary: 'List users, oldest first',
+    tags: ['users'],
+    security: [{ bearer: [USERS_ADMIN] }],
+    querystring: ListQuery,
+    response: { 200: Type.Array(UserResponse, { description }), ...problemResponses(401, 403) },
+  }
+  app.get(PATH, { schema }, async (request, reply) => {
+    requireScope(request, USERS_ADMIN)
+    const { limit = DEFAULT_PAGE, after } = request.query
+    const found = await listUsers(database, limit + 1, after)
+    const users = found.slice(0, limit)
+    // RFC 8288.
+    if (found.length > limit)
+      reply.header('link', `<${PATH}?limit=${limit}&after=${users.at(-1)?.id}>; rel="next"`)
+    return users.map(userResponse)
   })
 }
 
-/** Throws 429 when a user changes its address too often. */
-async function admitChangeOfEmail({ database, clock }: Services, id: string): Promise<void> {
-  const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
-  if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
+function registerCreate(app: App, { database, clock }: Services): void {
+  const schema = {
+    operationId: 'createUser',
+    summary: 'Add a user, with an empty EUR account',
+    description: 'A user without a password cannot log in until it has one.',
+    tags: ['users'],
+    security: [{ bearer: [USERS_ADMIN] }],
+    body: CreateBody,
+    response: { 201: UserResponse, ...problemResponses(401, 403, 409, 413, 415) },
+  }
+  app.post(PATH, { schema }, async (request, reply) => {
+    requireScope(request, USERS_ADMIN)
+    const { name, nombre, email, password } = request.body
+    const passwordHash = password === undefined ? undefined : await hashPassword(password)
+    const user = { name: name ?? nombre ?? '', email, passwordHash, role: 'user' as const }
+    const added = await database.transaction((transaction) => addUser(transaction, user, clock()))
+    if (added === 'email_taken') throw new Problem('email_taken')
+    return reply.code(201).header('location', `${PATH}/${added.user.id}`).send(userResponse(added.user))
+  })
+}
+
+function registerRead(app: App, { database }: Services): void {
+  const schema = {
+    operationId: 'getUser',
+    summary: 'One user',
+    description: WHO_MAY,
+    tags: ['users'],
+    security: [{ bearer: [] }],
+    params: UserPath,
+    response: { 200: UserResponse, ...problemResponses(401, 403, 404) },
+  }
+  app.get(`${PATH}/:id`, { schema }, async (request) => {
+    const user = await findUser(database, reachableId(request))
+    if (user === undefined) throw new Problem('not_found')
+    return userResponse(user)
+  })
+}
+
+function registerChange(
+  app: App,
+  services: Services,
+  method: 'PUT' | 'PATCH',
+  body: TSchema,
+  summary: string,
+): void {
+  const { database, clock } = services
+  const schema = {
+    operationId: method === 'PUT' ? 'replaceUser' : 'changeUser',
+    summary,
+    description:
+      'A new password ends every other session of the user and what applications were granted. For a change of ' +
+      `password or e-mail address: ${PRESENT_PASSWORD} They go on signing in with the address that an operator ` +
+      `wrote last: nobody else has confirmed the new one. ${WHO_MAY}`,
+    tags: ['users'],
+    security: [{ bearer: [] }],
+    params: UserPath,
+    body,
+    response: { 200: UserResponse, ...problemResponses(401, 403, 404, 409, 413, 415) },
+  }
+  const handler = async (request: FastifyRequest, reply: FastifyReply) => {
+    const id = reachableId(request)
+    const { currentPassword, name, nombre, email, password } = request.body as Static<typeof ChangeBody>
+    const user = await findUser(database, id)
+    if (user === undefined) throw new Problem('not_found')
+    const changesEmail = email !== undefined && email !== user.email
+    const provenHash =
+      password !== undefined || changesEmail
+        ? await requirePresentPassword(services, request, id, currentPassword)
+        : undefined
+    const { subject, session, scopes } = callerOf(request)
+    const signInEmail = scopes.has(USERS_ADMIN) ? email : undefined
+    if (changesEmail && signInEmail === undefined) {
+      // A user may not change its address too often.
+      const admission = await admitAttempt(database, `e-mail address of ${id}`, clock())
+      if (admission.outcome === 'wait') throw tooManyAttempts(admission.retryAfterSeconds)
+    }
+    const passwordHash = password === undefined ? undefined : await hashPassword(password)
+    const changed = await changeUser(
+      database,
+      { id, keepSession: subject === id ? session : undefined, provenHash },
+      { name: name ?? nombre, email, signInEmail, passwordHash },
+      clock(),
+    )
+    if (changed === undefined) throw goneBecause(provenHash)
+    if (changed === 'email_taken') throw new Problem('email_taken')
+    revokeAtGateway(reply, changed.endedSessions)
+    return userResponse(changed.user)
+  }
+  app.route({ method, url: `${PATH}/:id`, schema, handler })
 }
 
 /** Why a user who existed a moment ago was not changed. */
-function goneBecause(provenHash: string | undefined): 'not_found' | 'wrong_password' {
-  return provenHash === undefined ? 'not_found' : 'wrong_password'
-}
-
-function sendChanged(reply: FastifyReply, changed: ChangedUser | 'email_taken') {
-  if (changed === 'email_taken') throw new Problem('email_taken')
-  revokeAtGateway(reply, changed.endedSessions)
-  return userResponse(changed.user)
+function goneBecause(provenHash: string | undefined): Problem {
+  return new Problem(provenHash === undefined ? 'not_found' : 'wrong_password')
 }
 
 function registerDelete(app: App, services: Services): void {
-  app.delete(
-    `${PATH}/:id`,
-    {
-      schema: {
-        operationId: 'deleteUser',
-        summary: 'Delete a user',
-        description:
-          'Erases name, e-mail address and password, closes the account (what is left on it is paid out) and ends ' +
-          `every session. The entries of the ledger stay. ${PRESENT_PASSWORD} ${WHO_MAY}`,
-        tags: ['users'],
-        security: [{ bearer: [] }],
-        params: UserPath,
-        body: LeaveBody,
-        response: {
-          204: Type.Null({ description: 'Deleted.' }),
-          ...problemResponses(401, 403, 404, 413, 415),
-        },
-      },
-      // Deleting another user needs no body.
-      preValidation: async (request) => {
-        request.body ??= {}
-      },
-    },
-    async (request, reply) => {
-      const id = reachableId(request)
-      const password = request.body.currentPassword
-      const provenHash = await requirePresentPassword(services, request, { id, password })
-      const ended = await deleteUser(services.database, { id, provenHash }, services.clock())
-      if (ended === undefined) throw new Problem(goneBecause(provenHash))
-      revokeAtGateway(reply, ended)
-      return reply.code(204).send(null)
-    },
-  )
+  const schema = {
+    operationId: 'deleteUser',
+    summary: 'Delete a user',
+    description:
+      'Erases name, e-mail address and password, closes the account (what is left on it is paid out) and ends ' +
+      `every session. The entries of the ledger stay. ${PRESENT_PASSWORD} ${WHO_MAY}`,
+    tags: ['users'],
+    security: [{ bearer: [] }],
+    params: UserPath,
+    body: LeaveBody,
+    response: { 204: Type.Null({ description: 'Deleted.' }), ...problemResponses(401, 403, 404, 413, 415) },
+  }
+  // Deleting another user needs no body.
+  const preValidation = async (request: FastifyRequest) => {
+    request.body ??= {}
+  }
+  app.delete(`${PATH}/:id`, { schema, preValidation }, async (request, reply) => {
+    const id = reachableId(request)
+    const provenHash = await requirePresentPassword(services, request, id, request.body.currentPassword)
+    const ended = await deleteUser(services.database, { id, provenHash }, services.clock())
+    if (ended === undefined) throw goneBecause(provenHash)
+    revokeAtGateway(reply, ended)
+    return reply.code(204).send(null)
+  })
 }
 
 /** The id in the path, once the caller may reach it. */

@@ -20,93 +20,71 @@ export interface MachineReadableZone {
   readonly names: string
 }
 
-/** A piece of one line: `end` is exclusive. */
-type Range = readonly [line: number, start: number, end: number]
-
 interface Layout {
   readonly lines: number
   readonly characters: number
+  /** The fields in the lines, which are joined without a separator. */
+  readonly fields: RegExp
   readonly documentCode: RegExp
-  readonly issuer: Range
-  readonly documentNumber: Range
-  readonly documentNumberDigit: Range
+  /** What the composite check digit is computed over. */
+  readonly composite: (fields: Fields) => string
+}
+
+interface Fields {
+  readonly code: string
+  readonly issuer: string
+  readonly number: string
+  readonly numberDigit: string
   /** Where a number of more than nine characters continues; not in TD3. */
-  readonly longNumber: Range | undefined
-  readonly birthDate: Range
-  readonly sex: Range
-  readonly expiryDate: Range
-  readonly nationality: Range
-  readonly names: Range
-  readonly optionalData: Range | undefined
-  /** What the composite check digit, the last character of its line, is computed over. */
-  readonly composite: readonly Range[]
-  readonly compositeDigit: Range
+  readonly longNumber?: string
+  readonly birth: string
+  readonly birthDigit: string
+  readonly sex: string
+  readonly expiry: string
+  readonly expiryDigit: string
+  readonly nationality: string
+  readonly optional: string
+  /** Only in TD3. */
+  readonly optionalDigit?: string
+  readonly names: string
+  readonly compositeDigit: string
 }
 
 /** Part 5 and 6: A, C or I, and no V after it (visas). */
 const CARD = /^[ACI][A-UW-Z<]$/
 
-const TD1: Layout = {
-  lines: 3,
-  characters: 30,
-  documentCode: CARD,
-  issuer: [0, 2, 5],
-  documentNumber: [0, 5, 14],
-  documentNumberDigit: [0, 14, 15],
-  longNumber: [0, 15, 30],
-  birthDate: [1, 0, 6],
-  sex: [1, 7, 8],
-  expiryDate: [1, 8, 14],
-  nationality: [1, 15, 18],
-  names: [2, 0, 30],
-  optionalData: undefined,
-  composite: [
-    [0, 5, 30],
-    [1, 0, 7],
-    [1, 8, 15],
-    [1, 18, 29],
-  ],
-  compositeDigit: [1, 29, 30],
-}
-
-const TD2: Layout = {
-  lines: 2,
-  characters: 36,
-  documentCode: CARD,
-  issuer: [0, 2, 5],
-  documentNumber: [1, 0, 9],
-  documentNumberDigit: [1, 9, 10],
-  longNumber: [1, 28, 35],
-  birthDate: [1, 13, 19],
-  sex: [1, 20, 21],
-  expiryDate: [1, 21, 27],
-  nationality: [1, 10, 13],
-  names: [0, 5, 36],
-  optionalData: undefined,
-  composite: [
-    [1, 0, 10],
-    [1, 13, 20],
-    [1, 21, 35],
-  ],
-  compositeDigit: [1, 35, 36],
-}
-
-const TD3: Layout = {
-  ...TD2,
-  characters: 44,
-  documentCode: /^P[A-Z<]$/,
-  longNumber: undefined,
-  names: [0, 5, 44],
-  optionalData: [1, 28, 42],
-  composite: [
-    [1, 0, 10],
-    [1, 13, 20],
-    [1, 21, 43],
-  ],
-  compositeDigit: [1, 43, 44],
-}
-
-const LAYOUTS = [TD1, TD2, TD3]
+const LAYOUTS: readonly Layout[] = [
+  {
+    // TD1
+    lines: 3,
+    characters: 30,
+    fields:
+      /^(?<code>.{2})(?<issuer>.{3})(?<number>.{9})(?<numberDigit>.)(?<longNumber>.{15})(?<birth>.{6})(?<birthDigit>.)(?<sex>.)(?<expiry>.{6})(?<expiryDigit>.)(?<nationality>.{3})(?<optional>.{11})(?<compositeDigit>.)(?<names>.{30})$/,
+    documentCode: CARD,
+    composite: (f) =>
+      `${f.number}${f.numberDigit}${f.longNumber}${f.birth}${f.birthDigit}${f.expiry}${f.expiryDigit}${f.optional}`,
+  },
+  {
+    // TD2
+    lines: 2,
+    characters: 36,
+    fields:
+      /^(?<code>.{2})(?<issuer>.{3})(?<names>.{31})(?<number>.{9})(?<numberDigit>.)(?<nationality>.{3})(?<birth>.{6})(?<birthDigit>.)(?<sex>.)(?<expiry>.{6})(?<expiryDigit>.)(?<longNumber>.{7})(?<compositeDigit>.)$/,
+    documentCode: CARD,
+    composite: (f) =>
+      `${f.number}${f.numberDigit}${f.birth}${f.birthDigit}${f.expiry}${f.expiryDigit}${f.longNumber}`,
+  },
+  {
+    // TD3
+    lines: 2,
+    characters: 44,
+    fields:
+      /^(?<code>.{2})(?<issuer>.{3})(?<names>.{39})(?<number>.{9})(?<numberDigit>.)(?<nationality>.{3})(?<birth>.{6})(?<birthDigit>.)(?<sex>.)(?<expiry>.{6})(?<expiryDigit>.)(?<optional>.{14})(?<optionalDigit>.)(?<compositeDigit>.)$/,
+    documentCode: /^P[A-Z<]$/,
+    composite: (f) =>
+      `${f.number}${f.numberDigit}${f.birth}${f.birthDigit}${f.expiry}${f.expiryDigit}${f.optional}${f.optionalDigit}`,
+  },
+]
 
 /** The kinds of document by their number of lines and of characters in a line. */
 export const DOCUMENT_SIZES = LAYOUTS.map(({ lines, characters }) => ({ lines, characters }))
@@ -120,37 +98,33 @@ export function readMrz(lines: readonly string[]): MachineReadableZone | undefin
     (candidate) =>
       candidate.lines === lines.length && lines.every((line) => line.length === candidate.characters),
   )
-  if (layout === undefined) return undefined
-  const at = ([line, start, end]: Range) => lines[line]?.slice(start, end) ?? ''
-  const digitAfter = ([line, , end]: Range) => at([line, end, end + 1])
-  const composite = layout.composite.map(at).join('')
+  const f = layout?.fields.exec(lines.join(''))?.groups as Fields | undefined
+  if (layout === undefined || f === undefined) return undefined
   return {
-    wellFormed: isWellFormed(layout, at),
-    documentNumberValid: isDocumentNumberValid(layout, at),
-    birthDateValid: agrees(at(layout.birthDate), digitAfter(layout.birthDate)),
-    expiryDateValid: agrees(at(layout.expiryDate), digitAfter(layout.expiryDate)),
-    optionalDataValid:
-      layout.optionalData === undefined ||
-      isOptionalDataValid(at(layout.optionalData), digitAfter(layout.optionalData)),
-    compositeValid: agrees(composite, at(layout.compositeDigit)),
-    birthDate: at(layout.birthDate),
-    expiryDate: at(layout.expiryDate),
-    names: at(layout.names),
+    wellFormed: isWellFormed(layout, f),
+    documentNumberValid: isDocumentNumberValid(f),
+    birthDateValid: agrees(f.birth, f.birthDigit),
+    expiryDateValid: agrees(f.expiry, f.expiryDigit),
+    optionalDataValid: f.optionalDigit === undefined || isOptionalDataValid(f.optional, f.optionalDigit),
+    compositeValid: agrees(layout.composite(f), f.compositeDigit),
+    birthDate: f.birth,
+    expiryDate: f.expiry,
+    names: f.names,
   }
 }
 
-function isWellFormed(layout: Layout, at: (range: Range) => string): boolean {
+function isWellFormed({ documentCode }: Layout, f: Fields): boolean {
   return (
-    layout.documentCode.test(at([0, 0, 2])) &&
-    /^[A-Z]{1,3}<*$/.test(at(layout.issuer)) &&
-    /^[A-Z]{1,3}<*$/.test(at(layout.nationality)) &&
-    /^[A-Z0-9]/.test(at(layout.documentNumber)) &&
-    /^[MF<]$/.test(at(layout.sex)) &&
+    documentCode.test(f.code) &&
+    /^[A-Z]{1,3}<*$/.test(f.issuer) &&
+    /^[A-Z]{1,3}<*$/.test(f.nationality) &&
+    /^[A-Z0-9]/.test(f.number) &&
+    /^[MF<]$/.test(f.sex) &&
     // Unknown parts of a date of birth are fillers (part 3 section 4.8).
-    /^(\d{6}|\d{4}<<|\d{2}<<<<|<<<<<<)$/.test(at(layout.birthDate)) &&
-    /^\d{6}$/.test(at(layout.expiryDate)) &&
+    /^(\d{6}|\d{4}<<|\d{2}<<<<|<<<<<<)$/.test(f.birth) &&
+    /^\d{6}$/.test(f.expiry) &&
     // Letters, one filler within a name, two between primary and secondary identifier, fillers to the end.
-    /^[A-Z]+(<[A-Z]+)*(<<[A-Z]+(<[A-Z]+)*)?<*$/.test(at(layout.names))
+    /^[A-Z]+(<[A-Z]+)*(<<[A-Z]+(<[A-Z]+)*)?<*$/.test(f.names)
   )
 }
 
@@ -158,11 +132,9 @@ function isWellFormed(layout: Layout, at: (range: Range) => string): boolean {
  * Part 5 and 6, note on long document numbers: the first nine characters stand in the field, a filler in the place of
  * the check digit, the rest with the check digit and a filler at the start of the optional data.
  */
-function isDocumentNumberValid(layout: Layout, at: (range: Range) => string): boolean {
-  const field = at(layout.documentNumber)
-  const digit = at(layout.documentNumberDigit)
-  if (digit !== '<' || layout.longNumber === undefined) return agrees(field, digit)
-  const rest = at(layout.longNumber).split('<')[0] ?? ''
+function isDocumentNumberValid({ number: field, numberDigit: digit, longNumber }: Fields): boolean {
+  if (digit !== '<' || longNumber === undefined) return agrees(field, digit)
+  const [rest = ''] = longNumber.split('<')
   const number = rest.slice(0, -1)
   // The text does not say whether the filler is counted, and issuers differ.
   return (

@@ -1,27 +1,42 @@
+import { createHash } from 'node:crypto'
 import type { Account } from 'oidc-provider'
-import type { Queryable } from '../../database/database.ts'
+import type { Queryable, Row } from '../../database/database.ts'
 import type { Role } from '../session-tokens.ts'
 
-/** A user as the authorization server knows it; tokens hold only the id. */
-export interface UserAccount extends Account {
+interface UserDetails {
   readonly role: Role
   readonly name: string
   readonly email: string
 }
 
+/** A user as the authorization server knows it; tokens hold only the id. */
+export type UserAccount = Account & UserDetails
+
 /** The user with this id; `undefined` once it is deleted, which ends all its grants. */
 export async function findAccount(database: Queryable, id: string): Promise<UserAccount | undefined> {
-  const [user] = await database.query<{ id: string; role: Role; name: string; email: string }>(
-    'SELECT id, role, name, email FROM users WHERE id = $1 AND deleted_at IS NULL',
+  const [user] = await database.query<UserDetails & Row>(
+    'SELECT role, name, email FROM users WHERE id = $1 AND deleted_at IS NULL',
     [id],
   )
-  return (
-    user && {
-      accountId: user.id,
-      role: user.role,
-      name: user.name,
-      email: user.email,
-      claims: () => ({ sub: user.id }),
-    }
-  )
+  return user && { ...user, accountId: id, claims: () => ({ sub: id }) }
+}
+
+const PREFIX = 'pwd:'
+
+/**
+ * How a user signed in, as oidc-provider keeps it (`amr`, RFC 8176) from the sign-in to the signed-in browser. The second
+ * entry names the password, so that what is stored after the password has changed is worth nothing. No token has it.
+ */
+export function methodsOf(passwordHash: string): string[] {
+  return ['pwd', PREFIX + digest(passwordHash)]
+}
+
+/** Whether another password than `passwordHash` was proved; true as well for a user who has none. */
+export function isOfOldPassword(methods: readonly string[], passwordHash: string | null): boolean {
+  return passwordHash === null || !methods.includes(PREFIX + digest(passwordHash))
+}
+
+/** Enough to tell two passwords of one user apart: their hashes have salts of their own. */
+function digest(passwordHash: string): string {
+  return createHash('sha256').update(passwordHash).digest('base64url').slice(0, 22)
 }

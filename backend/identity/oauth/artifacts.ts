@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
 import type { Database, Queryable, Row } from '../../database/database.ts'
 import { CLOCK_TOLERANCE_MS } from '../session-tokens.ts'
+import { isOfOldPassword } from './account.ts'
 import { errors } from './library.ts'
-import { isOfOldPassword } from './proven-password.ts'
-import { changeAtEnd, UsedTwice } from './request-changes.ts'
+import { changeAtEnd, UsedTwice } from './provider-database.ts'
 
 /** Kinds with text of a client, or of anybody in its name: `state`, `nonce` and other parameters. */
 const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
@@ -31,7 +31,7 @@ const SELECT = `SELECT payload, consumed_at, account_id, password_hash
  * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
  * ids are secrets (a code, a token, a cookie), so only their SHA-256 is stored. Expired rows are still returned, because
  * the provider checks the time itself; the housekeeping deletes them. Each change is one statement, so requests on any
- * instance see it done or not done; what a request to the token endpoint changes is stored together (request-changes.ts).
+ * instance see it done or not done; what a request to the token endpoint changes is stored together (provider-database.ts).
  */
 export class ArtifactStore implements Adapter {
   readonly #model: string
@@ -203,17 +203,18 @@ export async function noteAccessToken(
 export async function revokeGrantsOf(
   transaction: Queryable,
   userId: string,
-  options: { readonly exceptId?: string | undefined; readonly now: Date },
+  now: Date,
+  exceptId: string | null = null,
 ): Promise<string[]> {
-  const ended = await transaction.query<{ grant_id: string }>(
-    `SELECT grant_id FROM oauth_artifacts
+  const ended = await transaction.query<{ id: string }>(
+    `SELECT grant_id AS id FROM oauth_artifacts
       WHERE model = 'Grant' AND account_id = $1 AND grant_id IS DISTINCT FROM $2 AND tokens_until > $3
       ORDER BY grant_id`,
-    [userId, options.exceptId ?? null, options.now],
+    [userId, exceptId, now],
   )
   await transaction.query(
     'DELETE FROM oauth_artifacts WHERE account_id = $1 AND (grant_id IS NULL OR grant_id IS DISTINCT FROM $2)',
-    [userId, options.exceptId ?? null],
+    [userId, exceptId],
   )
-  return ended.map((row) => row.grant_id)
+  return ended.map(({ id }) => id)
 }

@@ -1,17 +1,15 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { InteractionResults } from 'oidc-provider'
+import type { Client, InteractionResults } from 'oidc-provider'
 import { Problem } from '../../problems.ts'
 import type { App, Services } from '../../services.ts'
 import { originOf } from '../attempt-origin.ts'
 import { KNOWN_BROWSER_COOKIE, KNOWN_BROWSER_SECONDS, knownBrowser, markBrowser } from '../known-browser.ts'
 import { signIn } from '../sign-in.ts'
-import { findAccount, type UserAccount } from './account.ts'
-import { cookieOf } from './cookie.ts'
+import { findAccount, methodsOf, type UserAccount } from './account.ts'
 import { errors, type Provider } from './library.ts'
 import { type Asked, consentPage, errorPage, type Page, signInPage } from './pages/pages.ts'
-import { byBody, FORM, SIGN_IN_FORM_PATH, signInCookie } from './pages/sign-in-form.ts'
+import { byBody, cookieOf, FORM, SIGN_IN_FORM_PATH, signInCookie } from './pages/sign-in-form.ts'
 import { INTERACTION_COOKIE, INTERACTION_SECONDS } from './policy.ts'
-import { methodsOf } from './proven-password.ts'
 import { ALL_SCOPES, apiScopesOfClient, grantable, SCOPE_MEANINGS } from './scopes.ts'
 import { type AuthorizationServer, INTERACTION_PATH } from './server.ts'
 
@@ -19,7 +17,7 @@ const FORM_LIMIT_BYTES = 16 * 1024
 const MAX_EMAIL_CHARACTERS = 254
 const MAX_PASSWORD_CHARACTERS = 1024
 
-const EXPIRED = 'This sign-in has expired, was finished already, or was begun in another browser or window.'
+const WRONG = 'The e-mail address or the password is wrong.'
 
 /** The context of a request to one of the pages. */
 interface Turn {
@@ -28,9 +26,12 @@ interface Turn {
   readonly services: Services
   readonly provider: Provider
   readonly details: Awaited<ReturnType<Provider['interactionDetails']>>
+  readonly client: Client
   readonly asked: Asked
   readonly form: URLSearchParams
 }
+
+type Step = (turn: Turn) => Promise<FastifyReply>
 
 /**
  * The pages on which a person signs in and consents: GET /oauth/interaction shows the one that is due. The form with the
@@ -45,7 +46,8 @@ export async function registerInteraction(
   services: Services,
   server: AuthorizationServer,
 ): Promise<void> {
-  const context = { services, server }
+  const by = (step: Step) => (request: FastifyRequest, reply: FastifyReply) =>
+    inTurn(services, server.instance(), { request, reply }, step)
   app.addConstraintStrategy(byBody)
   await app.register(async (scope) => {
     scope.removeAllContentTypeParsers()
@@ -55,48 +57,40 @@ export async function registerInteraction(
       (_request, body, done) => done(null, new URLSearchParams(body as string)),
     )
     const schema = { hide: true }
-    scope.get(INTERACTION_PATH, { schema }, (request, reply) => inTurn(context, { request, reply }, showDue))
+    scope.get(INTERACTION_PATH, { schema }, by(showDue))
     scope.post(SIGN_IN_FORM_PATH, { schema, constraints: { body: 'form' } }, (request, reply) => {
       // A form from elsewhere is an API request with the wrong media type.
       if (!(request.body instanceof URLSearchParams && request.body.has('id')))
         throw new Problem('unsupported_media_type')
-      return inTurn(context, { request, reply }, signInStep)
+      return by(signInStep)(request, reply)
     })
-    const steps = { consent: consentStep, deny: denyStep }
-    for (const [name, step] of Object.entries(steps)) {
-      scope.post(`${INTERACTION_PATH}/${name}`, { schema }, (request, reply) =>
-        inTurn(context, { request, reply }, step),
-      )
-    }
+    scope.post(`${INTERACTION_PATH}/consent`, { schema }, by(consentStep))
+    scope.post(`${INTERACTION_PATH}/deny`, { schema }, by(denyStep))
   })
 }
 
 /** Finds the interaction that the request belongs to and lets `step` respond; without one it responds with a page. */
 async function inTurn(
-  { services, server }: { readonly services: Services; readonly server: AuthorizationServer },
+  services: Services,
+  provider: Provider,
   { request, reply }: Pick<Turn, 'request' | 'reply'>,
-  step: (turn: Turn) => Promise<FastifyReply>,
+  step: Step,
 ): Promise<FastifyReply> {
   const issuer = services.publicUrl
   const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams()
   const id = request.method === 'POST' ? form.get('id') : new URL(request.url, issuer).searchParams.get('id')
   if (request.method === 'POST' && isCrossSite(request, issuer)) {
-    return send(
-      reply,
-      403,
-      errorPage(issuer, { error: 'cross_site_form', detail: 'This form came from another site.' }),
-    )
+    const detail = 'This form came from another site.'
+    return send(reply, 403, errorPage(issuer, { error: 'cross_site_form', detail }))
   }
-  const provider = server.instance()
   const details = await provider.interactionDetails(request.raw, reply.raw).catch(noneIfEnded)
-  if (details === undefined || details.uid !== id) {
-    return send(reply, 400, errorPage(issuer, { error: 'interaction_not_found', detail: EXPIRED }))
-  }
+  if (details === undefined || details.uid !== id) return expired(reply, issuer)
   const { client_id, redirect_uri } = details.params
   const client = await provider.Client.find(String(client_id))
-  const application = client?.clientName ?? String(client_id)
+  if (client === undefined) return expired(reply, issuer)
+  const application = client.clientName ?? client.clientId
   const asked = { id, issuer, application, redirectUri: String(redirect_uri) }
-  return step({ request, reply, services, provider, details, asked, form })
+  return step({ request, reply, services, provider, details, client, asked, form })
 }
 
 /** Fetch Metadata and RFC 6454 section 7: browsers name the origin of a form, other programs do not. */
@@ -107,7 +101,7 @@ function isCrossSite({ headers }: FastifyRequest, issuer: string): boolean {
 }
 
 async function showDue(turn: Turn): Promise<FastifyReply> {
-  const { reply, services, details, asked } = turn
+  const { reply, services, details, client, asked } = turn
   if (details.prompt.name === 'login') {
     const hint = details.params.login_hint
     const email = typeof hint === 'string' && hint.length <= MAX_EMAIL_CHARACTERS ? hint : ''
@@ -117,11 +111,18 @@ async function showDue(turn: Turn): Promise<FastifyReply> {
     return send(reply, 200, signInPage(asked, { email }))
   }
   const account = await signedIn(turn)
-  return account === undefined ? expired(turn) : send(reply, 200, await consentPageFor(turn, account))
-}
-
-function expired({ reply, asked }: Turn): FastifyReply {
-  return send(reply, 400, errorPage(asked.issuer, { error: 'interaction_not_found', detail: EXPIRED }))
+  if (account === undefined) return expired(reply, asked.issuer)
+  const { protocol, api } = askedScopes(turn, account)
+  const offline = protocol.filter((scope) => scope === 'offline_access')
+  const page = consentPage(asked, {
+    name: account.name,
+    email: account.email,
+    meanings: [...protocol.filter((scope) => scope !== 'offline_access'), ...api, ...offline].map(
+      (scope) => SCOPE_MEANINGS[scope] ?? scope,
+    ),
+    isPublic: client.clientAuthMethod === 'none',
+  })
+  return send(reply, 200, page)
 }
 
 /** The signed-in user when consent is due; undefined before. */
@@ -131,109 +132,73 @@ async function signedIn({ services, details }: Turn): Promise<UserAccount | unde
   return findAccount(services.database, id)
 }
 
-async function consentPageFor({ provider, details, asked }: Turn, account: UserAccount): Promise<Page> {
-  const client = await provider.Client.find(String(details.params.client_id))
-  const { protocol, api } = askedScopes(details.params.scope, { clientScope: client?.scope, account })
-  return consentPage(asked, {
-    name: account.name,
-    email: account.email,
-    meanings: [
-      ...protocol.filter((scope) => scope !== 'offline_access'),
-      ...api,
-      ...protocol.filter((scope) => scope === 'offline_access'),
-    ].map((scope) => SCOPE_MEANINGS[scope] ?? scope),
-    isPublic: client?.clientAuthMethod === 'none',
-  })
-}
-
-interface AskedScopes {
-  /** `openid`, `offline_access`. */
-  readonly protocol: string[]
-  /** Scopes of the API that the client may have and the user may grant. */
-  readonly api: string[]
-}
-
-function askedScopes(
-  scope: unknown,
-  { clientScope, account }: { readonly clientScope: string | undefined; readonly account: UserAccount },
-): AskedScopes {
-  const requested = typeof scope === 'string' ? scope.split(' ') : []
-  const ofClient = apiScopesOfClient(clientScope)
+/** The scopes that are asked for: those of OpenID Connect, and those of the API that the client may have and the user may grant. */
+function askedScopes({ details, client }: Turn, { role }: UserAccount) {
+  const requested = scopesOf(details)
+  const ofClient = apiScopesOfClient(client.scope)
   return {
     protocol: requested.filter((one) => one === 'openid' || one === 'offline_access'),
     api: grantable(
       requested.filter((one) => ofClient.includes(one)),
-      account.role,
+      role,
     ),
   }
 }
 
+function scopesOf({ params }: Turn['details']): string[] {
+  return typeof params.scope === 'string' ? params.scope.split(' ') : []
+}
+
 async function signInStep(turn: Turn): Promise<FastifyReply> {
   const { request, reply, services, asked, form, details } = turn
-  if (details.prompt.name !== 'login') return expired(turn)
+  if (details.prompt.name !== 'login') return expired(reply, asked.issuer)
   const email = form.get('email')?.trim() ?? ''
   const password = form.get('password') ?? ''
   const again = (status: number, problem: string) =>
     send(reply, status, signInPage(asked, { email, problem }))
   if (email === '' || password === '') return again(422, 'Enter your e-mail address and your password.')
+  const isTooLong = email.length > MAX_EMAIL_CHARACTERS || password.length > MAX_PASSWORD_CHARACTERS
   // PostgreSQL refuses U+0000 in a text.
-  if (
-    email.length > MAX_EMAIL_CHARACTERS ||
-    password.length > MAX_PASSWORD_CHARACTERS ||
-    email.includes('\0')
-  ) {
-    return again(422, 'The e-mail address or the password is wrong.')
-  }
+  if (isTooLong || email.includes('\0')) return again(422, WRONG)
   const { knownBrowser: secret } = services.secrets
   const browser = knownBrowser(secret, cookieOf(request.headers.cookie, KNOWN_BROWSER_COOKIE), email)
   const attempt = { email, password, origin: originOf(request), knownBrowser: browser }
   const result = await signIn(services.database, attempt, services.clock())
-  switch (result.outcome) {
-    case 'wrong':
-      return again(422, 'The e-mail address or the password is wrong.')
-    case 'throttled':
-      reply.header('retry-after', String(result.retryAfterSeconds))
-      return again(429, `Too many attempts to sign in. ${waitText(result.retryAfterSeconds)}`)
-    case 'signed_in': {
-      const mark = {
-        name: KNOWN_BROWSER_COOKIE,
-        value: markBrowser(secret, email),
-        seconds: KNOWN_BROWSER_SECONDS,
-      }
-      reply.header('set-cookie', signInCookie(services.publicUrl, mark))
-      const { id, passwordHash } = result.user
-      return finish(turn, { login: { accountId: id, remember: false, amr: methodsOf(passwordHash) } })
-    }
+  if (result.outcome === 'wrong') return again(422, WRONG)
+  if (result.outcome === 'throttled') {
+    reply.header('retry-after', String(result.retryAfterSeconds))
+    return again(429, `Too many attempts to sign in. ${waitText(result.retryAfterSeconds)}`)
   }
+  const value = markBrowser(secret, email)
+  const mark = { name: KNOWN_BROWSER_COOKIE, value, seconds: KNOWN_BROWSER_SECONDS }
+  reply.header('set-cookie', signInCookie(services.publicUrl, mark))
+  const { id, passwordHash } = result.user
+  return finish(turn, { login: { accountId: id, remember: false, amr: methodsOf(passwordHash) } })
 }
 
 function waitText(seconds: number): string {
-  const minutes = Math.ceil(seconds / 60)
   if (seconds <= 60) return `Try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}.`
-  return `Try again in ${minutes} minutes.`
+  return `Try again in ${Math.ceil(seconds / 60)} minutes.`
 }
 
 /** Each consent makes one grant, which ends as a whole and alone. */
 async function consentStep(turn: Turn): Promise<FastifyReply> {
-  const { services, provider, details } = turn
+  const { services, provider, details, client } = turn
   const account = await signedIn(turn)
-  const clientId = String(details.params.client_id)
-  const client = await provider.Client.find(clientId)
-  if (account === undefined || client === undefined) return expired(turn)
-  const { protocol, api } = askedScopes(details.params.scope, { clientScope: client.scope, account })
-  const grant = new provider.Grant({ accountId: account.accountId, clientId })
+  if (account === undefined) return expired(turn.reply, turn.asked.issuer)
+  const { protocol, api } = askedScopes(turn, account)
+  const grant = new provider.Grant({ accountId: account.accountId, clientId: client.clientId })
   const resource = `${services.publicUrl}/api`
-  grant.addOIDCScope([...protocol, ...api].join(' '))
+  const granted = [...protocol, ...api]
+  grant.addOIDCScope(granted.join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
   // Of what was asked for, what the user cannot grant is rejected, or it would be asked for again and again. What was not
   // asked for is not: the user is asked when it is.
-  const asked = String(details.params.scope).split(' ')
-  const refused = ALL_SCOPES.filter(
-    (one) => asked.includes(one) && !protocol.includes(one) && !api.includes(one),
-  )
-  if (refused.length > 0) {
-    grant.rejectOIDCScope(refused.join(' '))
-    grant.rejectResourceScope(resource, refused.join(' '))
+  const asked = scopesOf(details)
+  const refused = ALL_SCOPES.filter((one) => asked.includes(one) && !granted.includes(one)).join(' ')
+  if (refused !== '') {
+    grant.rejectOIDCScope(refused)
+    grant.rejectResourceScope(resource, refused)
   }
   const returnTo = await storeResult(turn, { consent: { grantId: await grant.save() } })
   // Nothing leads to it, and it would be kept for a year.
@@ -257,13 +222,18 @@ function storeResult(
   return provider.interactionResult(request.raw, reply.raw, result).catch(noneIfEnded)
 }
 
-function leave(turn: Turn, returnTo: string | undefined): FastifyReply {
-  return returnTo === undefined ? expired(turn) : turn.reply.redirect(returnTo, 303)
+function leave({ reply, asked }: Turn, returnTo: string | undefined): FastifyReply {
+  return returnTo === undefined ? expired(reply, asked.issuer) : reply.redirect(returnTo, 303)
 }
 
 function noneIfEnded(fault: unknown): undefined {
   if (fault instanceof errors.SessionNotFound) return undefined
   throw fault
+}
+
+function expired(reply: FastifyReply, issuer: string): FastifyReply {
+  const detail = 'This sign-in has expired, was finished already, or was begun in another browser or window.'
+  return send(reply, 400, errorPage(issuer, { error: 'interaction_not_found', detail }))
 }
 
 function send(reply: FastifyReply, status: number, { html, headers }: Page): FastifyReply {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { it } from 'node:test'
-import { metadata } from './metadata.ts'
+import { metadata } from './policy.ts'
 
 it('metadata names the endpoints for certificates where they are at another address', () => {
   assert.deepEqual(metadata({ mtlsUrl: 'https://mtls.example.com:8443' }).mtls_endpoint_aliases, {

@@ -1,4 +1,5 @@
 import type { Client, Configuration, KoaContextWithOIDC } from 'oidc-provider'
+import type { Services } from '../../services.ts'
 import { ACCESS_TOKEN_SECONDS } from '../session-tokens.ts'
 import { errors } from './library.ts'
 import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
@@ -21,9 +22,33 @@ const CLOCK_TOLERANCE_SECONDS = 10
 /** How far ahead an assertion of a client may expire. Until then it is remembered, so that it is good once. */
 const ASSERTION_SECONDS = 60 * 60
 
-export const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
+const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
 
-export const CLIENT_AUTHENTICATION = ['none', 'private_key_jwt', 'tls_client_auth'] as const
+const CLIENT_AUTHENTICATION = ['none', 'private_key_jwt', 'tls_client_auth'] as const
+
+/** Paths of the authorization server, which the gateway must route. Metadata (RFC 8414) names them to clients. */
+export const OAUTH_PATHS = {
+  authorization: '/oauth/authorize',
+  pushed_authorization_request: '/oauth/par',
+  token: '/oauth/token',
+  revocation: '/oauth/revoke',
+  end_session: '/oauth/logout',
+  jwks: '/.well-known/jwks.json',
+} as const
+
+/** Metadata that oidc-provider does not derive itself (RFC 8414 section 2, RFC 8705 section 5). */
+export function metadata({ mtlsUrl }: Pick<Services, 'mtlsUrl'>): Record<string, unknown> {
+  return {
+    revocation_endpoint_auth_methods_supported: CLIENT_AUTHENTICATION,
+    revocation_endpoint_auth_signing_alg_values_supported: SIGNATURES,
+    // Undefined is left out of the JSON: then clients use the same endpoints with and without a certificate.
+    mtls_endpoint_aliases: mtlsUrl && {
+      token_endpoint: mtlsUrl + OAUTH_PATHS.token,
+      revocation_endpoint: mtlsUrl + OAUTH_PATHS.revocation,
+      pushed_authorization_request_endpoint: mtlsUrl + OAUTH_PATHS.pushed_authorization_request,
+    },
+  }
+}
 
 /** The rules of the authorization server: what it issues, to whom, for how long; as in RFC 9700. */
 export function policyConfiguration(): Configuration {

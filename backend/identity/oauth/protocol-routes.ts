@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { App, Services } from '../../services.ts'
-import { OAUTH_PATHS } from './metadata.ts'
+import { OAUTH_PATHS } from './policy.ts'
 import type { AuthorizationServer } from './server.ts'
 
 const METADATA_PATHS = ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']

@@ -1,9 +1,16 @@
-import type { Database } from '../../database/database.ts'
-import { DatabaseBusyError, DatabaseUnavailableError, retrySerialization } from '../../database/database.ts'
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { KoaContextWithOIDC } from 'oidc-provider'
+import {
+  type Database,
+  DatabaseBusyError,
+  DatabaseUnavailableError,
+  type Queryable,
+  retrySerialization,
+} from '../../database/database.ts'
 import { errors, Provider } from './library.ts'
 
 /** After how many seconds a client should try again. */
-export const RETRY_AFTER = '1'
+const RETRY_AFTER = '1'
 
 /**
  * The database for oidc-provider, which turns unknown errors into `server_error` with 500. So a database that is away or
@@ -31,4 +38,99 @@ function toProviderFault(fault: unknown): never {
   // Its message may go out, as that of a fault of the request may.
   unavailable.expose = true
   throw unavailable
+}
+
+/** Something that a request changes in the database. */
+type Change = (database: Queryable) => Promise<void>
+
+/** `issued`: only when the request got its tokens. `answered`: also when it is refused, but not when it fails. */
+type Condition = 'issued' | 'answered'
+
+class RequestChanges {
+  readonly changes: { readonly condition: Condition; readonly change: Change }[] = []
+  readonly afterwards: (() => void)[] = []
+}
+
+const underWay = new AsyncLocalStorage<RequestChanges>()
+
+/** Makes a change at the end of the request, with its others; at once when they are not collected (see {@link storeTogether}). */
+export async function changeAtEnd(database: Queryable, condition: Condition, change: Change): Promise<void> {
+  const request = underWay.getStore()
+  if (request === undefined) await change(database)
+  else request.changes.push({ condition, change })
+}
+
+/** Does it when the changes of the request are stored. */
+export function whenStored(act: () => void): void {
+  const request = underWay.getStore()
+  if (request === undefined) act()
+  else request.afterwards.push(act)
+}
+
+/** A code or refresh token that another request used meanwhile. */
+export class UsedTwice extends errors.InvalidGrant {
+  readonly grantId: string | null
+
+  constructor(grantId: string | null) {
+    super('used already')
+    this.grantId = grantId
+  }
+}
+
+/**
+ * Stores what a request to one of these paths changes in one transaction, after oidc-provider has made the response and
+ * before it is sent. By itself the library stores it step by step, and when a step failed the client was told to try again
+ * (503), with a code or token that the steps before had used up: that looks like theft and ended the user's grant.
+ *
+ * @param options.endGrant ends a grant whose code or token was used twice at the same time
+ */
+export function storeTogether(
+  provider: Provider,
+  options: {
+    readonly database: Database
+    readonly paths: readonly string[]
+    readonly endGrant: (ctx: KoaContextWithOIDC, grantId: string) => Promise<void>
+  },
+): void {
+  const { database, paths, endGrant } = options
+  provider.use(async (ctx: KoaContextWithOIDC, next) => {
+    if (!paths.includes(ctx.path)) return next()
+    const request = new RequestChanges()
+    await underWay.run(request, next)
+    try {
+      await store(request, { database, status: ctx.status }).catch(async (fault) => {
+        if (fault instanceof UsedTwice && fault.grantId !== null) await endGrant(ctx, fault.grantId)
+        throw fault
+      })
+    } catch (fault) {
+      refuse(ctx, fault)
+      if (ctx.status >= 500 && !(fault instanceof errors.OIDCProviderError))
+        provider.emit('server_error', ctx, fault as Error)
+    }
+  })
+}
+
+async function store(
+  { changes, afterwards }: RequestChanges,
+  { database, status }: { readonly database: Database; readonly status: number },
+): Promise<void> {
+  if (status >= 500) return
+  const due = changes.filter(({ condition }) => status === 200 || condition === 'answered')
+  if (due.length > 0)
+    await database.transaction(async (transaction) => {
+      // Each change looks at the row that it locks. Serialisable, requests for one grant would make each other start again.
+      await transaction.query('SET TRANSACTION ISOLATION LEVEL READ COMMITTED')
+      for (const { change } of due) await change(transaction)
+    })
+  for (const act of afterwards) act()
+}
+
+/** As the library does when it fails by itself. */
+function refuse(ctx: KoaContextWithOIDC, fault: unknown): void {
+  const isKnown = fault instanceof errors.OIDCProviderError
+  ctx.status = isKnown ? fault.statusCode : 500
+  if (ctx.status === 503) ctx.set('retry-after', RETRY_AFTER)
+  ctx.body = isKnown
+    ? { error: fault.error, error_description: fault.error_description }
+    : { error: 'server_error', error_description: 'oops! something went wrong' }
 }

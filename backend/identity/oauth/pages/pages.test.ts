@@ -14,8 +14,8 @@ import {
   startOAuthService,
   tokensFor,
 } from '../../../testing/oauth.ts'
-import { cookieOf } from '../cookie.ts'
-import { html } from './html.ts'
+import { html } from './pages.ts'
+import { cookieOf } from './sign-in-form.ts'
 
 const VOID = new Set(['meta', 'input', 'br', 'link'])
 

@@ -1,6 +1,36 @@
-import { Html, html } from './html.ts'
 import { STYLE, STYLE_SOURCE } from './page-style.ts'
 import { SIGN_IN_FORM_PATH } from './sign-in-form.ts'
+
+/** Markup that is safe in a page without escaping. */
+class Html {
+  readonly text: string
+
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+type Value = string | Html | undefined | readonly Html[]
+
+/** A template of markup: strings put into it are escaped, for text and for quoted attributes; markup is not. */
+export function html(parts: TemplateStringsArray, ...values: readonly Value[]): Html {
+  return new Html(parts.map((part, index) => part + render(values[index])).join(''))
+}
+
+function render(value: Value): string {
+  if (value === undefined) return ''
+  if (value instanceof Html) return value.text
+  if (typeof value === 'string') return value.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '')
+  return value.map(({ text }) => text).join('')
+}
 
 /** A page and its headers. */
 export interface Page {
