@@ -20,17 +20,9 @@ export interface ServedRoute extends Route {
   readonly maskPath: ((path: string) => string) | undefined
 }
 
-interface ExchangeStart extends ReceivedRequest {
-  readonly requestId: string
-  readonly gatewayId: string | undefined
-  readonly interactionId: string | undefined
-  /** ISO 8601. */
-  readonly timestamp: string
-  readonly startedSteadyMs: number
-  readonly address: string
-  readonly peer: string
-  readonly viaTrustedProxy: boolean
-}
+type ExchangeStart = ReceivedRequest &
+  Pick<Exchange, 'requestId' | 'gatewayId' | 'interactionId' | 'timestamp' | 'startedSteadyMs'> &
+  Pick<Exchange, 'address' | 'peer' | 'viaTrustedProxy'>
 
 export interface OngoingForwarding {
   abort(): void

@@ -1,6 +1,7 @@
 import { createHmac, hash, type KeyObject, timingSafeEqual } from 'node:crypto'
 import { TOLERANCE_SECONDS, type WebhookScheme } from '../config/clients/webhook-schemes.ts'
 import { quote } from './tokens/quote.ts'
+import type { OrFault } from './tokens/verification.ts'
 
 /** Undefined where a request has none. */
 export interface WebhookHeaders {
@@ -18,23 +19,14 @@ export interface WebhookMessage {
   readonly signatures: readonly Buffer[]
 }
 
-/**
- * `stale`: the timestamp differs from our clock by more than the tolerance. `unsupported`: no signature of the scheme's
- * version.
- */
-type WebhookFaultReason = 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
-
+/** `stale`: the timestamp is outside the tolerance. `unsupported`: no signature of the scheme's version. */
 export interface WebhookFault {
-  readonly reason: WebhookFaultReason
+  readonly reason: 'missing' | 'malformed' | 'stale' | 'unsupported' | 'mismatch'
   /** One for every reason: the failed check would help a forger. */
   readonly description: string
   /** For the log. */
   readonly cause: string
 }
-
-type WebhookReading =
-  | { readonly message: WebhookMessage; readonly fault?: never }
-  | { readonly fault: WebhookFault; readonly message?: never }
 
 /** From the first to the last moment at which a webhook can be accepted; timestamps have no fractions. */
 export const WEBHOOK_LIFETIME_MS = (2 * TOLERANCE_SECONDS + 1) * 1000
@@ -50,7 +42,7 @@ export function readWebhookHeaders(
   { id: named, timestamp: sent, signature }: WebhookHeaders,
   scheme: WebhookScheme,
   nowMs: number,
-): WebhookReading {
+): OrFault<{ readonly message: WebhookMessage }, WebhookFault> {
   const { signatureHeader, idBorders, separator, timestampPrefix, toleranceSeconds } = scheme
   const id = named ?? ''
   if (named === undefined && idBorders !== undefined) return fault('missing', `no ${scheme.idHeader}`)
@@ -155,9 +147,6 @@ function readSignature(entry: string, { prefix, encoding, digestBytes }: Webhook
   return bytes.length === digestBytes && bytes.toString(encoding) === text ? bytes : undefined
 }
 
-function fault(
-  reason: WebhookFaultReason,
-  cause: string,
-): { readonly fault: WebhookFault; readonly message?: never } {
+function fault(reason: WebhookFault['reason'], cause: string): { readonly fault: WebhookFault } {
   return { fault: { reason, description: WEBHOOK_REFUSED, cause } }
 }

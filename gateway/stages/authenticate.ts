@@ -5,7 +5,6 @@ import {
   hasTokenParameter,
   readAccessToken,
 } from '../auth/tokens/authorization.ts'
-import type { RouteAuth } from '../config/settings.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
@@ -68,7 +67,10 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
   if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
     return proveCertificate(gateway, exchange)
   }
-  return accepted.has('none') ? undefined : refuseMissing(gateway, accepted)
+  if (accepted.has('none')) return undefined
+  const method = accepted.has('bearer') ? 'bearer' : accepted.has('hmac') ? 'hmac' : 'mtls'
+  gateway.metrics.gateway_auth_decisions_total.count(method, 'missing')
+  return MISSING[method]
 }
 
 const PRESENTED = new WeakMap<Socket, { readonly value: string; readonly reading: AccessTokenReading }>()
@@ -85,12 +87,6 @@ function presentedToken(
   // What is too long now may be accepted after an edit of gateway.json.
   if (reading !== 'too long') PRESENTED.set(socket, { value, reading })
   return reading
-}
-
-function refuseMissing(gateway: Gateway, accepted: ReadonlySet<RouteAuth>): Refusal {
-  const method = accepted.has('bearer') ? 'bearer' : accepted.has('hmac') ? 'hmac' : 'mtls'
-  gateway.metrics.gateway_auth_decisions_total.count(method, 'missing')
-  return MISSING[method]
 }
 
 const MISSING = { bearer: MISSING_TOKEN, hmac: MISSING_SIGNATURE, mtls: MISSING_CERTIFICATE }

@@ -31,7 +31,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   if (alias !== undefined && alias.weight > entry.weight) return NOT_FOUND
   const row = rowOfPreflight(entry, exchange) ?? rowForMethod(entry, exchange.method)
   if (row === undefined || (row.methods === undefined && gateway.routes.unregistered?.has(exchange.method)))
-    return methodNotAllowed(entry)
+    return refusal('method_not_allowed', { headers: ['Allow', allowOf(entry)] })
   if (gateway.settings.leniency !== undefined) {
     const refused = checkLeniency(gateway, exchange, { entry, row })
     if (refused !== undefined) return refused
@@ -50,8 +50,4 @@ function rowOfPreflight(
   const preflight = preflightIn(method, req.fields)
   const row = preflight && rowForMethod(entry, preflight.requestedMethod)
   return row?.cors === undefined ? undefined : row
-}
-
-function methodNotAllowed(entry: PathEntry<ServedRoute>): Refusal {
-  return refusal('method_not_allowed', { headers: ['Allow', allowOf(entry)] })
 }

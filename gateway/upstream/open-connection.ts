@@ -62,13 +62,11 @@ export function openConnection(target: ConnectionTarget, opening: ConnectionOpen
   )
   socket.once(tls === undefined ? 'connect' : 'secureConnect', () => settle(undefined))
   // Never removed: an upgraded socket has no other listener until its receiver takes it.
-  socket.on('error', (error: NodeJS.ErrnoException) => settle(connectError(error)))
+  socket.on('error', ({ code, message }: NodeJS.ErrnoException) => {
+    const kind = code === 'ETIMEDOUT' ? 'UPSTREAM_CONNECT_TIMEOUT' : 'UPSTREAM_CONNECT'
+    // When a name has several addresses the message is empty.
+    settle(new ConnectError(kind, message || String(code)))
+  })
   socket.once('close', () => settle(new ConnectError('UPSTREAM_CONNECT', 'the attempt was given up')))
   return socket
-}
-
-function connectError(error: NodeJS.ErrnoException): ConnectError {
-  const code = error.code === 'ETIMEDOUT' ? 'UPSTREAM_CONNECT_TIMEOUT' : 'UPSTREAM_CONNECT'
-  // When a name has several addresses the message is empty.
-  return new ConnectError(code, error.message || String(error.code))
 }

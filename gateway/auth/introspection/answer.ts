@@ -1,3 +1,4 @@
+import { bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
@@ -25,22 +26,22 @@ interface Asked {
 
 /** Reads the members of an answer (RFC 7662 section 2.2). @throws Error for a response that is none */
 export function readAnswer(response: IncomingResponse): JsonObject {
-  const { statusCode, body } = response
-  if (statusCode !== 200) throw new Error(statusFault(statusCode))
+  checkStatus(response)
   if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
     throw new Error(`the response is ${quote(mediaType(response))}, not JSON`)
   let answer: unknown
   try {
-    answer = JSON.parse(body.toString('utf8'))
+    answer = JSON.parse(response.body.toString('utf8'))
   } catch {
     throw new Error('the response is not JSON')
   }
   return activeOrNot(answer)
 }
 
-function statusFault(statusCode: number): string {
-  const fault = `the response has status ${statusCode}, not 200`
-  return statusCode === 401 ? `${fault}: it refuses "clientId" or its secret or key` : fault
+function checkStatus({ statusCode }: IncomingResponse): void {
+  if (statusCode === 200) return
+  const why = statusCode === 401 ? ': it refuses "clientId" or its secret or key' : ''
+  throw new Error(`the response has status ${statusCode}, not 200${why}`)
 }
 
 /**
@@ -52,11 +53,10 @@ export async function readSignedAnswer(
   response: IncomingResponse,
   { issuer, clientId, nowMs }: Asked,
 ): Promise<JsonObject> {
-  const { statusCode, body } = response
-  if (statusCode !== 200) throw new Error(statusFault(statusCode))
+  checkStatus(response)
   if (mediaType(response) !== `application/${SIGNED}`)
     throw new Error(`the response is ${quote(mediaType(response))}, not signed as application/${SIGNED}`)
-  const jws = parseJws(body.toString('latin1'))
+  const jws = parseJws(response.body.toString('latin1'))
   if (typeof jws === 'string') throw new Error(`the signed response is no JWS: ${jws}`)
   const { alg, typ, kid, crit } = jws.header
   const algorithm = algorithmNamed(alg)
@@ -93,12 +93,7 @@ export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boo
 }
 
 function mediaType({ headers }: IncomingResponse): string {
-  return (
-    String(headers['content-type'] ?? '')
-      .split(';', 1)[0]
-      ?.trim()
-      .toLowerCase() ?? ''
-  )
+  return bareMediaType(String(headers['content-type'] ?? ''))
 }
 
 function activeOrNot(answer: unknown): JsonObject {

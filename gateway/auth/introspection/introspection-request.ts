@@ -1,7 +1,7 @@
 import { constants, createPrivateKey, type KeyObject, randomUUID, sign } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { IntrospectionSettings } from '../../config/settings.ts'
-import { createSender, type IncomingResponse, type Receiver, type Send } from '../../outgoing/sender.ts'
+import { createSender, type IncomingResponse, type Receiver } from '../../outgoing/sender.ts'
 
 export const MAX_CALLS = 64
 const ASSERTION_SECONDS = 60
@@ -23,13 +23,6 @@ export function introspectionRequest(
   let send = createSender(receiver)
   let pair: { readonly cert: string; readonly key: string } | undefined
 
-  async function sendBy(cert: string, key: string): Promise<Send> {
-    if (pair?.cert === cert && pair.key === key) return send
-    pair = { cert, key }
-    send = createSender({ ...receiver, ...pair })
-    return send
-  }
-
   return async (token) => {
     const signal = AbortSignal.timeout(timeoutMs)
     const read = (file: string) => readInTime(file, signal)
@@ -38,18 +31,19 @@ export function introspectionRequest(
       'content-type': 'application/x-www-form-urlencoded',
       accept: signed ? 'application/token-introspection+jwt' : 'application/json',
     }
-    let by = send
     if (clientSecretFile !== undefined) {
-      headers.authorization = basic(clientId, secretOf(await read(clientSecretFile)))
+      headers.authorization = basic(clientId, (await read(clientSecretFile)).replace(/\r?\n$/, ''))
     } else if (keyFile !== undefined && certFile !== undefined) {
-      by = await sendBy(await read(certFile), await read(keyFile))
+      const [cert, key] = [await read(certFile), await read(keyFile)]
+      if (pair?.cert !== cert || pair.key !== key) send = createSender({ ...receiver, cert, key })
+      pair = { cert, key }
       form.set('client_id', clientId)
     } else if (keyFile !== undefined) {
       form.set('client_id', clientId)
       form.set('client_assertion_type', ASSERTION_TYPE)
       form.set('client_assertion', assertion(await read(keyFile), { clientId, issuer }))
     }
-    return by({ method: 'POST', headers, body: Buffer.from(form.toString()), signal })
+    return send({ method: 'POST', headers, body: Buffer.from(form.toString()), signal })
   }
 }
 
@@ -59,10 +53,6 @@ function readInTime(file: string, signal: AbortSignal): Promise<string> {
     signal.addEventListener('abort', () => reject(new Error(`${file} was not read in time`)))
     readFile(file, 'utf8').then(resolve, reject)
   })
-}
-
-function secretOf(text: string): string {
-  return text.replace(/\r?\n$/, '')
 }
 
 /** RFC 6749 section 2.3.1. */
@@ -87,12 +77,9 @@ function assertion(
     iat,
     exp: iat + ASSERTION_SECONDS,
   }
-  const signed = [{ alg, typ: 'JWT' }, claims].map(base64url).join('.')
+  const parts = [{ alg, typ: 'JWT' }, claims].map((part) => Buffer.from(JSON.stringify(part)))
+  const signed = parts.map((part) => part.toString('base64url')).join('.')
   return `${signed}.${sign(hash, Buffer.from(signed), { key, ...options }).toString('base64url')}`
-}
-
-function base64url(part: object): string {
-  return Buffer.from(JSON.stringify(part)).toString('base64url')
 }
 
 function signingOf({ asymmetricKeyType: type, asymmetricKeyDetails }: KeyObject) {

@@ -4,10 +4,16 @@ import { networkOf } from '../../edge/rules/network.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { sha256 } from '../keys/thumbprint.ts'
-import { type ClaimRules, readClaims } from '../tokens/claims.ts'
+import { type ClaimRules, readClaims, withSessionName } from '../tokens/claims.ts'
 import type { Caller } from '../tokens/fair-turns.ts'
 import type { JsonObject } from '../tokens/jws.ts'
-import { type TokenFault, tokenFault, type Verification, type VerifiedToken } from '../tokens/verification.ts'
+import {
+  type OrFault,
+  type TokenFault,
+  tokenFault,
+  type Verification,
+  type VerifiedToken,
+} from '../tokens/verification.ts'
 import { claimsOfAnswer, faultOfAnswer, isOfUnsupportedType, readAnswer, readSignedAnswer } from './answer.ts'
 import { introspectionRequest, MAX_CALLS } from './introspection-request.ts'
 
@@ -201,21 +207,14 @@ export class Introspector {
     return verification
   }
 
-  #read(
-    answer: JsonObject,
-  ):
-    | { readonly verification: VerifiedToken; readonly expMs: number; readonly fault?: never }
-    | { readonly fault: TokenFault; readonly verification?: never; readonly expMs?: never } {
+  #read(answer: JsonObject): OrFault<{ readonly verification: VerifiedToken; readonly expMs: number }> {
     const kind = faultOfAnswer(answer, this.#rules)
     if (kind !== undefined) return { fault: invalid(kind) }
     const nowMs = this.#options.clock()
     const claims = claimsOfAnswer(answer, this.#rules, nowMs)
     const { principal, binding, fault } = readClaims(claims, this.#rules, nowMs)
     if (fault !== undefined) return { fault }
-    const { nameSession } = this.#options
-    const { session } = principal
-    const sessionName = session === undefined ? undefined : nameSession?.(session)
-    const named = Object.freeze({ ...principal, sessionName })
+    const named = withSessionName(principal, this.#options.nameSession)
     const verification = { principal: named, binding, issuer: this.#issuer.issuer }
     return { verification, expMs: Number(claims.exp) * 1000 }
   }

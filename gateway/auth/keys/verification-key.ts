@@ -1,6 +1,7 @@
 import { createPublicKey, type KeyObject, type webcrypto } from 'node:crypto'
 import { decodeBase64url, type JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
+import type { OrFault } from '../tokens/verification.ts'
 import { type Algorithm, algorithmNamed, type SignatureCheck, signatureCheck } from './signature.ts'
 import { jwkThumbprint } from './thumbprint.ts'
 
@@ -11,10 +12,6 @@ export interface VerificationKey {
   readonly key: KeyObject
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
 }
-
-type KeyReading =
-  | { readonly key: VerificationKey; readonly fault?: never }
-  | { readonly fault: string; readonly key?: never }
 
 const MAX_KID_CHARS = 256
 const MIN_MODULUS_BITS = 2048
@@ -29,7 +26,7 @@ const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
  * Reads a member of a JWK Set (RFC 7517, RFC 8725 section 3.1, FAPI 2.0 section 5.4.1). A published private key is refused,
  * because whoever reads it can sign. Never throws.
  */
-export function readKey(jwk: unknown): KeyReading {
+export function readKey(jwk: unknown): OrFault<{ readonly key: VerificationKey }, string> {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return { fault: 'is not a JSON object' }
   const members = jwk as JsonObject
   const kid = kidOf(members)

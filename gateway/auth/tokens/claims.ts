@@ -5,7 +5,7 @@ import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
 import { isMachine } from './dialect.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
-import { type TokenFault, tokenFault } from './verification.ts'
+import { type OrFault, type TokenFault, tokenFault } from './verification.ts'
 
 export interface ClaimRules {
   readonly issuer: string
@@ -24,20 +24,12 @@ export interface ClaimRules {
   readonly scopes: ReadonlySet<string> | undefined
 }
 
-type ClaimsReading =
-  | {
-      readonly principal: Principal
-      /** What the caller must prove with every use of the token. */
-      readonly binding: Binding | undefined
-      readonly expiresAtMs: number
-      readonly fault?: never
-    }
-  | {
-      readonly fault: TokenFault
-      readonly principal?: never
-      readonly binding?: never
-      readonly expiresAtMs?: never
-    }
+type ClaimsReading = OrFault<{
+  readonly principal: Principal
+  /** What the caller must prove with every use of the token. */
+  readonly binding: Binding | undefined
+  readonly expiresAtMs: number
+}>
 
 const HOUR_SECONDS = 3600
 /** RFC 6749 section 3.3, or nothing: what is between two spaces. */
@@ -86,20 +78,38 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     return {
       fault: tokenFault('expired', `exp was ${agoSeconds} s ago; ${clockToleranceMs / 1000} s are allowed`),
     }
-  const [sub, sid, client] = [named.sub.value, named.sid.value, named.client.value] as [
-    string,
-    string?,
-    string?,
-  ]
+  const names = { sub: named.sub.value, client: named.client.value, session: named.sid.value } as Names
   const isForNoUser = isMachine(claims, tokens.machine)
-  if (isForNoUser && client === undefined)
+  if (isForNoUser && names.client === undefined)
     return invalid(`it is a machine's, and has no ${named.client.name}`)
-  const visible = { sub: visibleId(sub), client: client && visibleId(client), sid }
-  const names = rules.own ? ownNames(visible) : namesOf(rules.issuer, visible)
-  const granted = confined(scopes, rules.scopes)
-  const authentication = authenticationOf(claims, nowMs, clockToleranceMs)
-  const principal = toPrincipal(names, { isForNoUser, granted, expiresAtMs, authentication })
+  const { sub, client, session } = rules.own ? ownNames(names) : foreignNames(rules.issuer, names)
+  // RFC 9068 section 2.2: without a user, sub is the client itself.
+  const isOfClient = client !== undefined && (isForNoUser || client === sub)
+  const granted = new Set(
+    rules.scopes === undefined ? scopes : scopes.filter((one) => rules.scopes?.has(one)),
+  )
+  const principal = Object.freeze({
+    method: 'bearer',
+    subject: isOfClient ? undefined : sub,
+    client,
+    session,
+    sessionName: undefined,
+    expiresAtMs,
+    scopes: granted,
+    scope: [...granted].join(' '),
+    ...authenticationOf(claims, nowMs, clockToleranceMs),
+    ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
+  } satisfies Principal)
   return { principal, binding, expiresAtMs }
+}
+
+/** @param nameSession what the audit trail calls a session; undefined: nothing */
+export function withSessionName(
+  principal: Principal,
+  nameSession: ((session: string) => string) | undefined,
+): Principal {
+  if (principal.session === undefined || nameSession === undefined) return principal
+  return Object.freeze({ ...principal, sessionName: nameSession(principal.session) })
 }
 
 function invalid(cause: string): ClaimsReading {
@@ -187,21 +197,21 @@ function isNumericDate(value: unknown): value is number {
 interface Names {
   readonly sub: string
   readonly client: string | undefined
-  readonly sid: string | undefined
+  readonly session: string | undefined
 }
 
-function ownNames({ sub, client, sid }: Names): Names {
-  return { sub, client: client === SESSION_CLIENT ? undefined : client, sid }
+function ownNames({ sub, client, session }: Names): Names {
+  const isSession = client === undefined || client === SESSION_CLIENT
+  return { sub: visibleId(sub), client: isSession ? undefined : visibleId(client), session }
 }
 
 /** No issuer contains `#` (RFC 8414 section 2). */
-function namesOf(issuer: string, { sub, client, sid }: Names): Names {
-  const named = (name: string | undefined) => (name === undefined ? undefined : `${issuer}#${name}`)
-  return { sub: `${issuer}#${sub}`, client: named(client), sid: named(sid) }
-}
-
-function confined(scopes: readonly string[], allowed: ReadonlySet<string> | undefined): readonly string[] {
-  return allowed === undefined ? scopes : scopes.filter((one) => allowed.has(one))
+function foreignNames(issuer: string, { sub, client, session }: Names): Names {
+  return {
+    sub: `${issuer}#${visibleId(sub)}`,
+    client: client && `${issuer}#${visibleId(client)}`,
+    session: session && `${issuer}#${session}`,
+  }
 }
 
 /** RFC 9470 section 6. A claim of another form counts as missing, since only some rows ask for it. */
@@ -215,35 +225,4 @@ function authenticationOf(
     ...(isNumericDate(time) &&
       time * 1000 <= nowMs + clockToleranceMs && { authenticatedAtMs: time * 1000 + clockToleranceMs }),
   }
-}
-
-function toPrincipal(
-  { sub, client, sid }: Names,
-  {
-    isForNoUser,
-    granted,
-    expiresAtMs,
-    authentication,
-  }: {
-    readonly isForNoUser: boolean
-    readonly granted: readonly string[]
-    readonly expiresAtMs: number
-    readonly authentication: Pick<Principal, 'acr' | 'authenticatedAtMs'>
-  },
-): Principal {
-  // RFC 9068 section 2.2: without a user, sub is the client itself.
-  const isOfClient = client !== undefined && (isForNoUser || client === sub)
-  const scopes = new Set(granted)
-  return Object.freeze({
-    method: 'bearer',
-    subject: isOfClient ? undefined : sub,
-    client,
-    session: sid,
-    sessionName: undefined,
-    expiresAtMs,
-    scopes,
-    scope: [...scopes].join(' '),
-    ...authentication,
-    ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
-  } satisfies Principal)
 }

@@ -3,7 +3,7 @@ import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { ownText } from './authorization.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
-import { type TokenFault, tokenFault } from './verification.ts'
+import { type OrFault, tokenFault } from './verification.ts'
 
 export interface ParsedToken {
   readonly algorithm: Algorithm
@@ -22,9 +22,7 @@ const MAX_KNOWN_HEADER_CHARS = 512
 // 3.6).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
-type TokenParsing =
-  | { readonly token: ParsedToken; readonly fault?: never }
-  | { readonly fault: TokenFault; readonly token?: never }
+type TokenParsing = OrFault<{ readonly token: ParsedToken }>
 
 /** Reads a JWT with an accepted algorithm. Faults are `malformed` or `invalid`. Never throws. */
 export function parseToken(text: string): TokenParsing {

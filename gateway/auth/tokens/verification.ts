@@ -5,18 +5,15 @@ export interface VerifiedToken {
   readonly principal: Principal
   readonly binding: Binding | undefined
   readonly issuer: string
-  readonly fault?: never
 }
 
+/** A value, or why there is none. */
+export type OrFault<Value, Fault = TokenFault> =
+  | (Value & { readonly fault?: never })
+  | ({ readonly fault: Fault } & { readonly [Member in keyof Value]?: never })
+
 /** With a `binding` the caller must prove possession at every use (`provePossession`). Shared by all uses; immutable. */
-export type Verification =
-  | VerifiedToken
-  | {
-      readonly fault: TokenFault
-      readonly principal?: never
-      readonly binding?: never
-      readonly issuer?: never
-    }
+export type Verification = OrFault<VerifiedToken>
 
 /** The last two are 503; all others are `invalid_token` (RFC 6750 section 3.1). */
 export type TokenFaultReason =

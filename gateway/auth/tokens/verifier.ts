@@ -3,7 +3,7 @@ import type { Introspector } from '../introspection/introspector.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
 import type { Revocations } from '../revocations.ts'
-import { readClaims } from './claims.ts'
+import { readClaims, withSessionName } from './claims.ts'
 import { faultOfKind } from './dialect.ts'
 import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
@@ -181,18 +181,11 @@ export class TokenVerifier {
     if (isSigned === undefined)
       return invalid(`alg ${algorithm} is not what key ${quote(found.key.kid)} is for`)
     if (!isSigned(jws)) return BAD_SIGNATURE
-    const named = this.#named(found)
-    this.#verified.set(text, named)
+    const principal = withSessionName(found.verification.principal, this.#options.nameSession)
+    const verified = { ...found, verification: { ...found.verification, principal } }
+    this.#verified.set(text, verified)
     // The token may have expired, or its session ended, while keys were fetched.
-    return this.#currentVerification(text, named)
-  }
-
-  #named(found: Verified): Verified {
-    const { nameSession } = this.#options
-    const { principal } = found.verification
-    if (principal.session === undefined || nameSession === undefined) return found
-    const named = Object.freeze({ ...principal, sessionName: nameSession(principal.session) })
-    return { ...found, verification: { ...found.verification, principal: named } }
+    return this.#currentVerification(text, verified)
   }
 
   #currentVerification(text: string, { verification, expiresAtMs }: Verified): Verification {

@@ -89,7 +89,11 @@ function accept(
   }
   // Not 403: another token helps (RFC 6750 section 3.1, invalid_token).
   if (exchange.route?.trustIssuers?.has(verification.issuer) === false)
-    return decided(gateway, 'invalid', refuseToken(untrusted(verification.issuer), scheme))
+    return decided(
+      gateway,
+      'invalid',
+      refuseToken(tokenFault('invalid', `the row does not trust ${verification.issuer}`), scheme),
+    )
   const fault = provePossession(gateway.proofs, verification.binding, {
     scheme,
     token,
@@ -102,10 +106,6 @@ function accept(
   return fault instanceof Promise
     ? fault.then((known) => settle(gateway, exchange, { fault: known, token: verification, scheme }))
     : settle(gateway, exchange, { fault, token: verification, scheme })
-}
-
-function untrusted(issuer: string): TokenFault {
-  return tokenFault('invalid', `the row does not trust ${issuer}`)
 }
 
 interface Proved {

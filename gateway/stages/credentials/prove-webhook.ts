@@ -21,24 +21,15 @@ import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
-const MEMORY_FULL = refusal('webhooks_unavailable', {
-  headers: ['Retry-After', '60'],
-  cause: 'no more accepted webhooks can be remembered',
-})
-const SHARE_FULL = refusal('webhooks_unavailable', {
-  headers: ['Retry-After', '60'],
-  cause: 'no more accepted webhooks of this key can be remembered: it has its share',
-})
-const STORE_AWAY = refusal('webhooks_unavailable', {
-  headers: ['Retry-After', '5'],
-  cause: 'the shared store is away',
-})
 /** Names the key that a webhook is signed with. */
 const API_KEY = 'x-api-key'
-const UNWRITABLE = refusal('webhooks_unavailable', {
-  headers: ['Retry-After', '5'],
-  cause: 'accepted webhooks cannot be written',
-})
+/** The outcome in metrics, the seconds until another attempt, and the cause, of webhooks that cannot be remembered. */
+const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [string, number, string]>> = {
+  full: ['full', 60, 'no more accepted webhooks can be remembered'],
+  crowded: ['full', 60, 'no more accepted webhooks of this key can be remembered: it has its share'],
+  away: ['unavailable', 5, 'the shared store is away'],
+  unwritable: ['unwritable', 5, 'accepted webhooks cannot be written'],
+}
 
 /** A webhook names a key or, where the row names the client, has a signature of its scheme. */
 export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boolean {
@@ -90,21 +81,11 @@ function headersOf(
   { req }: Exchange,
   { idHeader, timestampHeader, signatureHeader }: WebhookScheme,
 ): WebhookHeaders | undefined {
-  let id: string | undefined
-  let timestamp: string | undefined
-  let signature: string | undefined
-  for (const { lower, value } of req.fields) {
-    if (lower === signatureHeader) {
-      if (signature !== undefined) return undefined
-      signature = value
-    } else if (lower === idHeader) {
-      if (id !== undefined) return undefined
-      id = value
-    } else if (lower === timestampHeader) {
-      if (timestamp !== undefined) return undefined
-      timestamp = value
-    }
-  }
+  const named = [idHeader, timestampHeader, signatureHeader].map((header) =>
+    req.fields.filter(({ lower }) => lower === header),
+  )
+  if (named.some((fields) => fields.length > 1)) return undefined
+  const [id, timestamp, signature] = named.map(([field]) => field?.value)
   return { id, timestamp, signature }
 }
 
@@ -178,11 +159,10 @@ function settle(
     const cause = `webhook ${quote(id)} of key ${quote(name)} was accepted before`
     return decided(gateway, 'replayed', refusal('webhook_replayed', { cause }))
   }
-  if (seen === 'away') return decided(gateway, 'unavailable', STORE_AWAY)
-  if (seen === 'full') return decided(gateway, 'full', MEMORY_FULL)
-  if (seen === 'crowded') return decided(gateway, 'full', SHARE_FULL)
-  if (seen === 'unwritable') return decided(gateway, 'unwritable', UNWRITABLE)
-  return decided(gateway, 'accepted', undefined)
+  if (seen === undefined) return decided(gateway, 'accepted', undefined)
+  const [outcome, seconds, cause] = UNAVAILABLE[seen]
+  const headers = ['Retry-After', String(seconds)]
+  return decided(gateway, outcome, refusal('webhooks_unavailable', { headers, cause }))
 }
 
 function refuseUnproved(cause: string): Refusal {

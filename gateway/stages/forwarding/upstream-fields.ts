@@ -230,13 +230,10 @@ function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Ad
   )
   // The client can write the front of X-Forwarded-For.
   if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
-  if (gateway.settings.via) addVia(exchange, fields, kept.via)
+  const hop = `${exchange.req.version} countersign`
+  if (gateway.settings.via)
+    fields.push(new Field('Via', kept.via === undefined ? hop : `${kept.via}, ${hop}`))
   else if (kept.via !== undefined) fields.push(new Field('Via', kept.via))
-}
-
-function addVia({ req }: Exchange, fields: Field[], via: string | undefined): void {
-  const hop = `${req.version} countersign`
-  fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
 }
 
 /** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). @returns the traceparent */

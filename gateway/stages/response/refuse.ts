@@ -19,7 +19,11 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
     return
   }
   const isPage = prefersHtml(exchange.req.fields)
-  const body = isPage ? pageOf(exchange, final) : problemOf(exchange, final)
+  const body = isPage
+    ? pageOf(exchange, final)
+    : Buffer.from(
+        JSON.stringify({ type: `urn:countersign:problem:${final.code}`, ...membersOf(exchange, final) }),
+      )
   const contentLength = body.length
   const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(final.headers)}`
   // The rest of an unread body would be parsed as the next request.
@@ -52,11 +56,6 @@ const PAGE_LINES = linesOf([
   'Content-Security-Policy',
   PAGE_POLICY,
 ])
-
-function problemOf(exchange: Exchange, refusal: Refusal): Buffer {
-  const problem = { type: `urn:countersign:problem:${refusal.code}`, ...membersOf(exchange, refusal) }
-  return Buffer.from(JSON.stringify(problem))
-}
 
 /** For browsers that navigate or post a form. */
 function pageOf(exchange: Exchange, refusal: Refusal): Buffer {

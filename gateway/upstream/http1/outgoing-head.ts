@@ -26,8 +26,12 @@ export function requestHead(request: UpstreamRequest, upstream: string): string 
 }
 
 function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
-  if (upgrade !== undefined) return upgradeFields(upgrade)
-  return mayLeaveBody(method, body !== null) ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
+  if (upgrade === undefined)
+    return mayLeaveBody(method, body !== null) ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
+  const [protocol = '', version] = upgrade.split('/', 2)
+  if (!isToken(protocol) || (version !== undefined && !isToken(version)))
+    throw new TypeError('an upgrade to a malformed protocol name')
+  return `connection: upgrade\r\nupgrade: ${upgrade}\r\n`
 }
 
 function lengthField({ body }: UpstreamRequest, value: string): string {
@@ -42,11 +46,4 @@ function framingWithoutLength({ method, body }: UpstreamRequest): string {
   if (body !== null) return 'transfer-encoding: chunked\r\n'
   // RFC 9110 section 8.6.
   return METHODS_WITH_BODY.has(method) ? 'content-length: 0\r\n' : ''
-}
-
-function upgradeFields(upgrade: string): string {
-  const [protocol = '', version] = upgrade.split('/', 2)
-  if (!isToken(protocol) || (version !== undefined && !isToken(version)))
-    throw new TypeError('an upgrade to a malformed protocol name')
-  return `connection: upgrade\r\nupgrade: ${upgrade}\r\n`
 }
