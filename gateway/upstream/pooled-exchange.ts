@@ -1,3 +1,4 @@
+import type { Readable, Writable } from 'node:stream'
 import { revokedSessions } from '../edge/rules/response-headers.ts'
 import type { Deadlines, Timed } from '../edge/syntax/deadlines.ts'
 import type { Field } from '../edge/syntax/field.ts'
@@ -7,6 +8,7 @@ import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, mayRetry, type RetryBudget } from './balancing/retry-budget.ts'
 import type { ConnectError } from './open-connection.ts'
 import type { Pool } from './pool.ts'
+import { type BodySender, contentLength, type StreamedBody, takeWhole } from './request-body.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 export const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
@@ -32,7 +34,7 @@ export interface ClientState<OwnPool> {
  */
 export abstract class PooledExchange<Connection extends Timed, OwnPool extends Pool<Connection>>
   extends CountedAttempts<OwnPool>
-  implements UpstreamCall, Timed
+  implements UpstreamCall, Timed, BodySender
 {
   slot = -1
   sent = false
@@ -40,6 +42,9 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   protected readonly request: UpstreamRequest
   protected readonly response: UpstreamResponse
   protected connection: Connection | undefined = undefined
+  /** All of the downstream body had arrived; else `body` streams it. */
+  #wholeBody: Buffer | undefined = undefined
+  protected body: StreamedBody<Writable> | undefined = undefined
   /** NEVER while it is not the upstream's turn. */
   protected idleDeadlineMs = NEVER
   protected nowMs: number
@@ -67,8 +72,10 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   /** Also when its fields have changed. @throws Error when it cannot be sent */
   protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
-  protected abstract get isSending(): boolean
-  protected abstract get awaitsSender(): boolean
+  /** Writes the request, with the body if all of it is there. @returns whether its body may be streamed */
+  protected abstract send(whole: Buffer | undefined): boolean
+  protected abstract streamOf(source: Readable, bytes: number | undefined): StreamedBody<Writable>
+  abstract bodySent(): void
   protected abstract dropConnection(): void
 
   get upstream(): string {
@@ -86,6 +93,30 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.state.retries?.deposit()
     if (this.state.closed) this.failLater(CLOSED)
     else this.attempt(ALL_IN_USE)
+  }
+
+  /** The connection is made, or was open. */
+  connected(): void {
+    const { body: source } = this.request
+    if (source === null) this.send(undefined)
+    else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
+      this.bodyFailed('the body was broken off')
+    else {
+      const bytes = contentLength(this.request)
+      this.#wholeBody ??= takeWhole(source, bytes)
+      if (!this.send(this.#wholeBody) || this.#wholeBody !== undefined) return
+      this.body = this.streamOf(source, bytes)
+      this.body.start()
+    }
+  }
+
+  protected get isSending(): boolean {
+    return this.body !== undefined
+  }
+
+  /** The sender of the request body must act next. */
+  protected get awaitsSender(): boolean {
+    return this.body?.heldBack === false
   }
 
   resume(): void {
@@ -306,6 +337,8 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   /** Leaves the connection without closing it. */
   protected detach(): Connection | undefined {
     const { connection } = this
+    this.body?.stop()
+    this.body = undefined
     if (connection === undefined) return undefined
     this.connection = undefined
     this.attemptOver()

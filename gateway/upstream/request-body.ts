@@ -61,6 +61,8 @@ export abstract class StreamedBody<To extends Writable> {
   protected left: number | undefined
   /** Otherwise the source is waited for. */
   heldBack = false
+  /** Part of it cannot be sent a second time. */
+  hasBegun = false
   protected isOver = false
 
   constructor(
@@ -107,6 +109,7 @@ export abstract class StreamedBody<To extends Writable> {
         return
       }
     }
+    this.hasBegun = true
     const takesMore = this.write(piece)
     if (this.isOver) return
     this.sender.bodyPassed()
@@ -127,8 +130,12 @@ export abstract class StreamedBody<To extends Writable> {
   }
 
   #end(): void {
-    if (this.left !== undefined && this.left > 0) this.#fail('a body shorter than its Content-Length')
-    else this.finish()
+    if (this.left !== undefined && this.left > 0) {
+      this.#fail('a body shorter than its Content-Length')
+      return
+    }
+    this.hasBegun = true
+    this.finish()
   }
 
   #fail(cause: string): void {

@@ -1,24 +1,18 @@
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import { BoundedBody } from '../../edge/bodies/bounded-body.ts'
 import type { BodyReceiver } from '../../edge/bodies/read-buffers.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import { switchesTo } from '../message-head.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
-import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
+import { StreamedBody } from '../request-body.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import type { ConnectionPool, ConnectionUser, Http1Connection } from './http1-connection.ts'
 import { requestHead } from './outgoing-head.ts'
 
 /** On an open connection the request is written before `send` returns. */
-export class Http1Exchange
-  extends PooledExchange<Http1Connection, ConnectionPool>
-  implements ConnectionUser, BodySender
-{
+export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPool> implements ConnectionUser {
   #requestHead = ''
-  /** All of it had arrived; else `#body` streams it. */
-  #wholeBody: Buffer | undefined = undefined
-  #body: RequestBody | undefined = undefined
 
   get method(): string {
     return this.request.method
@@ -38,14 +32,6 @@ export class Http1Exchange
     return mayRead
   }
 
-  protected get isSending(): boolean {
-    return this.#body !== undefined
-  }
-
-  protected get awaitsSender(): boolean {
-    return this.#body?.heldBack === false
-  }
-
   protected writeHead(): void {
     this.#requestHead = requestHead(this.request, this.upstream)
   }
@@ -55,31 +41,22 @@ export class Http1Exchange
     connection.assignTo(this)
   }
 
-  connected(): void {
+  protected send(whole: Buffer | undefined): boolean {
     const { connection } = this
-    if (connection === undefined) return
-    const { body: source } = this.request
-    if (source === null) this.#write(connection, undefined)
-    else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
-      this.bodyFailed('the body was broken off')
-    else {
-      const bytes = contentLength(this.request)
-      this.#wholeBody ??= takeWhole(source, bytes)
-      this.#write(connection, this.#wholeBody)
-      if (this.#wholeBody !== undefined || !this.sent) return
-      this.#body = new RequestBody(source, bytes, { stream: connection.socket, sender: this })
-      this.#body.start()
-    }
+    if (connection === undefined) return false
+    connection.write(this.#requestHead, whole)
+    this.sent = !connection.tookNothing
+    if (this.sent && (whole !== undefined || this.request.body === null)) this.bodySent()
+    return this.sent
   }
 
-  #write(connection: Http1Connection, body: Buffer | undefined): void {
-    connection.write(this.#requestHead, body)
-    this.sent = !connection.tookNothing
-    if (this.sent && (body !== undefined || this.request.body === null)) this.bodySent()
+  protected streamOf(source: Readable, bytes: number | undefined): RequestBody {
+    const { socket } = this.connection as Http1Connection
+    return new RequestBody(source, bytes, { stream: socket, sender: this })
   }
 
   bodySent(): void {
-    this.#body = undefined
+    this.body = undefined
     this.connection?.sent()
     this.awaitHead()
   }
@@ -100,12 +77,6 @@ export class Http1Exchange
 
   protected dropConnection(): void {
     this.detach()?.destroy()
-  }
-
-  protected override detach(): Http1Connection | undefined {
-    this.#body?.stop()
-    this.#body = undefined
-    return super.detach()
   }
 }
 

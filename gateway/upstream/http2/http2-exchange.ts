@@ -1,8 +1,9 @@
 import type { ClientHttp2Stream } from 'node:http2'
+import type { Readable } from 'node:stream'
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../edge/rules/grpc.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import { ALL_IN_USE, PooledExchange, stepTimeout } from '../pooled-exchange.ts'
-import { type BodySender, contentLength, StreamedBody, takeWhole } from '../request-body.ts'
+import { StreamedBody } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
 import { requestHead } from './stream-heads.ts'
 import type { OpenOptions, SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
@@ -13,12 +14,9 @@ const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
   extends PooledExchange<UpstreamSession, SessionPool>
-  implements SessionUser, StreamUser, BodySender
+  implements SessionUser, StreamUser
 {
   #head: readonly string[] = []
-  /** All of it had arrived; else `#body` streams it. */
-  #wholeBody: Buffer | undefined = undefined
-  #body: SentBody | undefined = undefined
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
@@ -33,14 +31,6 @@ export class Http2Exchange
     return mayRead
   }
 
-  protected get isSending(): boolean {
-    return this.#body !== undefined
-  }
-
-  protected get awaitsSender(): boolean {
-    return this.#body?.heldBack === false
-  }
-
   protected writeHead(): void {
     this.#head = requestHead(this.request, this.upstream)
   }
@@ -50,23 +40,7 @@ export class Http2Exchange
     session.assignTo(this)
   }
 
-  connected(): void {
-    const { body: source } = this.request
-    if (source === null) this.#open(undefined)
-    else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
-      this.bodyFailed('the body was broken off')
-    else {
-      const bytes = contentLength(this.request)
-      this.#wholeBody ??= takeWhole(source, bytes)
-      const stream = this.#open(this.#wholeBody)
-      if (this.#wholeBody !== undefined || stream === undefined) return
-      this.#body = new SentBody(source, bytes, { stream: stream.stream, sender: this })
-      if (this.request.isDuplex === true) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
-      this.#body.start()
-    }
-  }
-
-  #open(whole: Buffer | undefined): UpstreamStream | undefined {
+  protected send(whole: Buffer | undefined): boolean {
     const { body } = this.request
     const isStreamed = body !== null && whole === undefined
     const scheme = this.chosenOrigin.pool.address.secure ? 'https' : 'http'
@@ -78,12 +52,12 @@ export class Http2Exchange
     if (opened instanceof Error) {
       this.dropConnection()
       this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${opened.message}` })
-      return undefined
+      return false
     }
     if (opened === undefined) {
       this.connection?.retire()
       this.turnedAway()
-      return undefined
+      return false
     }
     this.#stream = opened
     this.sent = true
@@ -92,7 +66,13 @@ export class Http2Exchange
       if (whole !== undefined) opened.stream.end(whole)
       this.bodySent()
     }
-    return opened
+    return true
+  }
+
+  protected streamOf(source: Readable, bytes: number | undefined): SentBody {
+    const { stream } = this.#stream as UpstreamStream
+    if (this.request.isDuplex === true) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
+    return new SentBody(source, bytes, { stream, sender: this })
   }
 
   /** @returns what Node finds wrong with the head */
@@ -151,7 +131,7 @@ export class Http2Exchange
   }
 
   get #hasBodyBegun(): boolean {
-    return this.#bodyBegan || this.#body?.hasBegun === true
+    return this.#bodyBegan || this.body?.hasBegun === true
   }
 
   override bodyPassed(): void {
@@ -167,7 +147,7 @@ export class Http2Exchange
 
   bodySent(): void {
     this.#bodyBegan ||= this.request.body !== null
-    this.#body = undefined
+    this.body = undefined
     this.awaitHead()
   }
 
@@ -196,9 +176,7 @@ export class Http2Exchange
   }
 
   protected override detach(): UpstreamSession | undefined {
-    this.#bodyBegan ||= this.#body?.hasBegun === true
-    this.#body?.stop()
-    this.#body = undefined
+    this.#bodyBegan ||= this.body?.hasBegun === true
     this.#stream?.leave()
     this.#stream = undefined
     const session = super.detach()
@@ -208,11 +186,7 @@ export class Http2Exchange
 }
 
 class SentBody extends StreamedBody<ClientHttp2Stream> {
-  /** A part cannot be sent a second time. */
-  hasBegun = false
-
   protected write(piece: Buffer): boolean {
-    this.hasBegun = true
     // The stream was reset, with a response that is still being read: a write would be a fault of that.
     if (!this.to.closed) return this.to.write(piece)
     this.stop()
@@ -220,7 +194,6 @@ class SentBody extends StreamedBody<ClientHttp2Stream> {
   }
 
   protected finish(): void {
-    this.hasBegun = true
     this.detach()
     // Its trailers are asked for when it has ended.
     this.sender.bodySent()
