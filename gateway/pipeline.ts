@@ -79,37 +79,23 @@ function proceed(gateway: Gateway, exchange: Exchange, from: number): void {
       if (exchange.closed) return
       const outcome = (STAGES[i] as Stage)(gateway, exchange)
       if (outcome === undefined) continue
-      if ('whenKnown' in outcome)
-        outcome.whenKnown((known) => goOn(gateway, exchange, { outcome: known, next: i + 1 }))
-      else if (outcome instanceof Promise) resume(gateway, exchange, { outcome, next: i + 1 })
-      else refuse(gateway, exchange, outcome)
+      if ('code' in outcome) {
+        refuse(gateway, exchange, outcome)
+        return
+      }
+      const goOn = (known: Refusal | Error | undefined): void => {
+        if (known === undefined) proceed(gateway, exchange, i + 1)
+        else if (known instanceof Error) fail(gateway, exchange, known)
+        else refuse(gateway, exchange, known)
+      }
+      if ('whenKnown' in outcome) outcome.whenKnown(goOn)
+      else outcome.then(goOn, (fault: unknown) => fail(gateway, exchange, fault))
       return
     }
     if (!exchange.closed) forward(gateway, exchange)
   } catch (fault) {
     fail(gateway, exchange, fault)
   }
-}
-
-function resume(
-  gateway: Gateway,
-  exchange: Exchange,
-  { outcome, next }: { readonly outcome: Promise<Refusal | undefined>; readonly next: number },
-): void {
-  outcome.then(
-    (refused) => goOn(gateway, exchange, { outcome: refused, next }),
-    (fault: unknown) => fail(gateway, exchange, fault),
-  )
-}
-
-function goOn(
-  gateway: Gateway,
-  exchange: Exchange,
-  { outcome, next }: { readonly outcome: Refusal | Error | undefined; readonly next: number },
-): void {
-  if (outcome === undefined) proceed(gateway, exchange, next)
-  else if (outcome instanceof Error) fail(gateway, exchange, outcome)
-  else refuse(gateway, exchange, outcome)
 }
 
 /** A fault refuses the request; it never lets one through. */

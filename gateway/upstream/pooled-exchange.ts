@@ -5,7 +5,7 @@ import type { Field } from '../edge/syntax/field.ts'
 import type { Choice } from './balancing/choice.ts'
 import { CountedAttempts } from './balancing/counted-attempts.ts'
 import type { Origin } from './balancing/origin.ts'
-import { isOfUpstream, isRepeatable, mayRetry, type RetryBudget } from './balancing/retry-budget.ts'
+import { isOfUpstream, isRepeatable, type RetryBudget } from './balancing/retry-budget.ts'
 import type { ConnectError } from './open-connection.ts'
 import type { Pool } from './pool.ts'
 import { type BodySender, contentLength, type StreamedBody, takeWhole } from './request-body.ts'
@@ -141,19 +141,36 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   checkTime(nowMs: number): void {
     if (nowMs >= this.idleDeadlineMs && this.idleDeadlineMs <= this.#totalDeadlineMs) {
       this.abortWith(this.stepFault())
-    } else if (nowMs >= this.#totalDeadlineMs) this.abortWith(totalTimeout(this.request, this.#waitedFor))
+    } else if (nowMs >= this.#totalDeadlineMs) this.abortWith(this.#totalFault())
   }
 
-  get #waitedFor(): WaitedFor {
+  #totalFault(): UpstreamFault {
+    const { totalMs, isTotalOfClient } = this.request
+    const waitedFor = this.#waitedFor
+    const [kind, words] = TOTALS[waitedFor]
+    const fault = { kind, cause: `not over within ${totalMs} ms: ${words}` }
+    return isTotalOfClient === true || waitedFor === 'nobody' ? { ...fault, isNeutral: true } : fault
+  }
+
+  get #waitedFor(): keyof typeof TOTALS {
     if (this.#isPaused) return 'receiver'
     if (this.awaitsSender) return 'sender'
     return this.headReceived ? 'nobody' : 'upstream'
   }
 
-  protected stepFault(): UpstreamFault {
-    const { headReceived, isSending: sending, awaitsSender } = this
-    const { headersMs } = this.state
-    return stepTimeout({ headReceived, sending, awaitsSender, headersMs, idleMs: this.request.idleMs })
+  /** Blames the upstream, unless the body is missing that it may need to go on. */
+  protected stepFault(headersMs = this.state.headersMs): UpstreamFault {
+    const { idleMs } = this.request
+    if (this.headReceived && this.awaitsSender)
+      return {
+        kind: 'unsent',
+        cause: `neither more of the request body nor of the response within ${idleMs} ms`,
+      }
+    if (this.headReceived) return { kind: 'timeout', cause: `no piece of the body within ${idleMs} ms` }
+    const cause = this.isSending
+      ? `nothing of the request body was taken within ${idleMs} ms`
+      : `no head within ${headersMs} ms`
+    return { kind: 'timeout', cause }
   }
 
   /** @param fault reported when no upstream is left */
@@ -207,11 +224,16 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.attempt({ kind, cause: `${code}: ${message}` })
   }
 
+  /**
+   * Sends the request again where it cannot be carried out twice (RFC 9110 section 9.2.2): once, if nothing had been written, or if
+   * the method is safe and there was neither a body nor a byte of a response.
+   */
   protected connectionLost(
     fault: UpstreamFault,
-    progress: { readonly sent: boolean; readonly responseBegan: boolean },
+    { sent, responseBegan }: { readonly sent: boolean; readonly responseBegan: boolean },
   ): void {
-    const again = mayRetry(fault.kind, this.request, { ...progress, retried: this.#retried })
+    const isOnce = !sent || (!responseBegan && isRepeatable(this.request))
+    const again = isOnce && fault.kind === 'broken' && !this.#retried
     if (!again && isOfUpstream(fault)) this.attemptFailed()
     this.detach()
     this.request.attempts?.failed(fault.kind)
@@ -350,49 +372,10 @@ function continueReading(exchange: { continueReading(): void }): void {
   exchange.continueReading()
 }
 
-/** Who must act next. Nobody: the response is coming. */
-type WaitedFor = 'upstream' | 'receiver' | 'sender' | 'nobody'
-
-const KINDS = { upstream: 'timeout', receiver: 'unread', sender: 'unsent', nobody: 'timeout' } as const
-const WORDS = {
-  upstream: 'the upstream was waited for',
-  receiver: 'the receiver held the response back',
-  sender: 'the rest of the request body was waited for',
-  nobody: 'the response was still coming',
+/** The kind and words of a total that ran out, by who had to act next. Nobody: the response was coming. */
+const TOTALS = {
+  upstream: ['timeout', 'the upstream was waited for'],
+  receiver: ['unread', 'the receiver held the response back'],
+  sender: ['unsent', 'the rest of the request body was waited for'],
+  nobody: ['timeout', 'the response was still coming'],
 } as const
-
-/** Blames the side that had to act next. */
-function totalTimeout(
-  { totalMs, isTotalOfClient }: Pick<UpstreamRequest, 'totalMs' | 'isTotalOfClient'>,
-  waitedFor: WaitedFor,
-): UpstreamFault {
-  const kind = KINDS[waitedFor]
-  const cause = `not over within ${totalMs} ms: ${WORDS[waitedFor]}`
-  return isTotalOfClient === true || waitedFor === 'nobody'
-    ? { kind, cause, isNeutral: true }
-    : { kind, cause }
-}
-
-/** Blames the upstream, unless the body is missing that it may need to go on. */
-export function stepTimeout(step: {
-  readonly headReceived: boolean
-  readonly sending: boolean
-  /** All of it that has come has been taken. */
-  readonly awaitsSender: boolean
-  readonly headersMs: number
-  readonly idleMs: number
-}): UpstreamFault {
-  const { headReceived, sending, awaitsSender, headersMs, idleMs } = step
-  if (headReceived && awaitsSender) {
-    return {
-      kind: 'unsent',
-      cause: `neither more of the request body nor of the response within ${idleMs} ms`,
-    }
-  }
-  const cause = headReceived
-    ? `no piece of the body within ${idleMs} ms`
-    : sending
-      ? `nothing of the request body was taken within ${idleMs} ms`
-      : `no head within ${headersMs} ms`
-  return { kind: 'timeout', cause }
-}

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
-import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
+import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
 /** Saved up while few are needed, in seconds of `minPerSecond` or by themselves. */
 const SAVED_SECONDS = 10
@@ -69,25 +69,6 @@ export class RetryBudget {
 }
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
-
-/**
- * Whether a failed request may be sent again without the risk that it is carried out twice (RFC 9110 section 9.2.2): once, if
- * nothing had been written; or if the method is safe and there was neither a body nor a byte of a response.
- */
-export function mayRetry(
-  kind: UpstreamFaultKind,
-  { method, body, upgrade }: Pick<UpstreamRequest, 'method' | 'body' | 'upgrade'>,
-  progress: {
-    readonly sent: boolean
-    /** Interim responses count. */
-    readonly responseBegan: boolean
-    readonly retried: boolean
-  },
-): boolean {
-  if (progress.retried || kind !== 'broken') return false
-  if (!progress.sent) return true
-  return isRepeatable({ method, body, upgrade }) && !progress.responseBegan
-}
 
 /** Whether a request changes nothing however often it is carried out. */
 export function isRepeatable({

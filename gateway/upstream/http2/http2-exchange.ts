@@ -2,7 +2,7 @@ import type { ClientHttp2Stream } from 'node:http2'
 import type { Readable } from 'node:stream'
 import { grpcStatusIn, httpStatusOfGrpc, UNKNOWN } from '../../edge/rules/grpc.ts'
 import type { Field } from '../../edge/syntax/field.ts'
-import { ALL_IN_USE, PooledExchange, stepTimeout } from '../pooled-exchange.ts'
+import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import { StreamedBody } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
 import { requestHead } from './stream-heads.ts'
@@ -158,11 +158,10 @@ export class Http2Exchange
   }
 
   protected override stepFault(): UpstreamFault {
-    const { headReceived, isSending: sending, awaitsSender } = this
     const { isDuplex, idleMs } = this.request
     if (isDuplex !== true) return super.stepFault()
-    if (awaitsSender) return { kind: 'unsent', cause: `neither side sent anything within ${idleMs} ms` }
-    return stepTimeout({ headReceived, sending, awaitsSender, headersMs: idleMs, idleMs })
+    if (this.awaitsSender) return { kind: 'unsent', cause: `neither side sent anything within ${idleMs} ms` }
+    return super.stepFault(idleMs)
   }
 
   protected override abortWith(fault: UpstreamFault): void {
