@@ -11,50 +11,6 @@ import type { OnRead } from './records/scan-trail.ts'
 import { firstLeafOf, ProvenTiles } from './verify/proven-tiles.ts'
 import { EvidenceFault, readCheckpoint } from './verify/trusted-key.ts'
 
-const LENGTH_BYTES = 2
-
-/** Entry bundles of C2SP tlog-tiles: each entry behind its length. */
-class EntryBundles {
-  readonly #directory: string
-  readonly #first: number
-  readonly #size: number
-  #index: number
-  #parts: Buffer[] = []
-  written = 0
-
-  constructor(directory: string, first: number, size: number) {
-    this.#directory = directory
-    this.#first = first
-    this.#size = size
-    this.#index = first
-  }
-
-  get isDone(): boolean {
-    return this.#index >= this.#size
-  }
-
-  add(entry: Buffer): void {
-    const length = Buffer.alloc(LENGTH_BYTES)
-    length.writeUInt16BE(entry.length)
-    this.#parts.push(length, Buffer.from(entry))
-    this.#index++
-    if (this.#index % TILE_WIDTH === 0 || this.isDone) this.#write()
-  }
-
-  #write(): void {
-    const bundle = Math.floor((this.#index - 1) / TILE_WIDTH)
-    if (bundle * TILE_WIDTH >= this.#first) {
-      write(
-        this.#directory,
-        tilePath('entries', bundle, tileWidth(this.#size, 0, bundle)),
-        Buffer.concat(this.#parts),
-      )
-      this.written++
-    }
-    this.#parts = []
-  }
-}
-
 /**
  * Writes a log as C2SP tlog-tiles: checkpoint, tiles, and entry bundles made from the lines of the trail.
  *
@@ -116,6 +72,7 @@ function tileNames(size: number): TileName[] {
   return names.reverse()
 }
 
+/** Writes entry bundles: each entry behind its length. A bundle that begins before the first line is left out. */
 async function writeBundles(
   segments: readonly Segment[],
   tiles: ProvenTiles,
@@ -124,13 +81,25 @@ async function writeBundles(
   to: string,
   onRead: OnRead | undefined,
 ): Promise<number> {
-  const bundles = new EntryBundles(to, first, size)
   const totalBytes = segments.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
-  let doneBytes = 0
-  let index = first
+  let [doneBytes, index, bundles] = [0, first, 0]
+  let parts: Buffer[] = []
+  const add = (entry: Buffer) => {
+    const length = Buffer.alloc(2)
+    length.writeUInt16BE(entry.length)
+    parts.push(length, Buffer.from(entry))
+    index++
+    if (index % TILE_WIDTH !== 0 && index < size) return
+    const bundle = Math.floor((index - 1) / TILE_WIDTH)
+    if (bundle * TILE_WIDTH >= first) {
+      write(to, tilePath('entries', bundle, tileWidth(size, 0, bundle)), Buffer.concat(parts))
+      bundles++
+    }
+    parts = []
+  }
   for (const segment of segments) {
     const hasher = new LineHasher((hash, bytes, start, end) => {
-      if (bundles.isDone) return
+      if (index >= size) return
       const tile = tiles.tile(0, Math.floor(index / TILE_WIDTH))?.toString('latin1')
       const at = (index % TILE_WIDTH) * HASH_BYTES
       if (tile?.slice(at, at + HASH_BYTES) !== hash) {
@@ -138,26 +107,24 @@ async function writeBundles(
           `${segment.path} and the log in ${tiles.reader.directory} do not agree: run "audit verify"`,
         )
       }
-      bundles.add(bytes.subarray(start, end))
-      index++
+      add(bytes.subarray(start, end))
     })
     for await (const block of blocksOf(segment)) hasher.push(block)
     doneBytes += segment.sizeBytes
     onRead?.(doneBytes, totalBytes)
   }
-  if (!bundles.isDone)
+  if (index < size)
     throw new EvidenceFault(`the trail ends before the log in ${tiles.reader.directory}: run "audit verify"`)
-  return bundles.written
+  return bundles
 }
 
-async function firstHashes(segments: readonly Segment[]): Promise<HashText[]> {
+async function firstHashes([segment]: readonly Segment[]): Promise<HashText[]> {
   const hashes: HashText[] = []
-  for (const segment of segments.slice(0, 1)) {
-    const hasher = new LineHasher((hash) => hashes.push(hash))
-    for await (const block of blocksOf(segment)) {
-      hasher.push(block)
-      break
-    }
+  if (segment === undefined) return hashes
+  const hasher = new LineHasher((hash) => hashes.push(hash))
+  for await (const block of blocksOf(segment)) {
+    hasher.push(block)
+    break
   }
   return hashes
 }

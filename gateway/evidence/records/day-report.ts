@@ -72,33 +72,29 @@ async function beginOf(segments: readonly Segment[]): Promise<string | undefined
   return undefined
 }
 
-function countOne(counts: Map<number, number>, status: number): void {
-  counts.set(status, (counts.get(status) ?? 0) + 1)
-}
-
-function inOrder(counts: ReadonlyMap<number, number>): Record<string, number> {
-  return Object.fromEntries([...counts].toSorted(([a], [b]) => a - b))
-}
+type Counts = Record<number, number>
 
 class DayCount {
   readonly #period: Period
-  #requests = 0
-  #responses = 0
-  #recovered = 0
-  #starts = 0
-  #seals = 0
+  readonly #found = {
+    requests: 0,
+    responses: 0,
+    recovered: 0,
+    byStatus: {} as Counts,
+    byGrpcStatus: {} as Counts,
+    starts: 0,
+    gaps: [] as Span[],
+    configChanges: [] as { at: string; file: string }[],
+    seals: 0,
+    pruned: [] as string[],
+  }
   #isSealed = false
-  readonly #byStatus = new Map<number, number>()
-  readonly #byGrpcStatus = new Map<number, number>()
-  readonly #gaps: Span[] = []
   readonly #degraded = new Map<string, Span>()
   readonly #ended: Span[] = []
   readonly #restored = new Set<string>()
-  readonly #configChanges: { at: string; file: string }[] = []
-  readonly #pruned: string[] = []
   readonly #attention: string[] = []
   #noRecords = 0
-  #hasRecord = false
+  hasRecord = false
   #stop: AuditLine | undefined
   /** When the last line that tells it was written. */
   #lastMs: number | undefined
@@ -110,11 +106,7 @@ class DayCount {
   }
 
   get open(): number {
-    return Math.max(0, this.#requests - this.#responses)
-  }
-
-  get hasRecord(): boolean {
-    return this.#hasRecord
+    return Math.max(0, this.#found.requests - this.#found.responses)
   }
 
   read(line: Buffer): void {
@@ -127,7 +119,7 @@ class DayCount {
     if (type === 'API_REQUEST' || type === 'API_RESPONSE') this.#readExchange(record)
     else this.#readEvent(record)
     const ms = writtenMs(line)
-    this.#hasRecord ||= this.#has(ms) || this.#has(timestampMs(record))
+    this.hasRecord ||= this.#has(ms) || this.#has(timestampMs(record))
     if (ms !== undefined) this.#lastMs = ms
     // A request tells only when it began.
     else if (type === 'API_REQUEST') this.#lastMs = laterOf(this.#lastMs, timestampMs(record))
@@ -143,7 +135,7 @@ class DayCount {
         `${plural(this.#noRecords, 'line')} that ${this.#noRecords === 1 ? 'is not a record' : 'are not records'}`,
       )
     if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
-    if (this.#recovered > 0) attention.push(`${this.#recovered} requests were cut off by a crash`)
+    if (this.#found.recovered > 0) attention.push(`${this.#found.recovered} requests were cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
     // Lines may still wait: sealing may have stopped.
     const longest = this.#longestWaitMs(this.#lastMs)
@@ -152,19 +144,10 @@ class DayCount {
     }
     return {
       day: new Date(this.#period.fromMs).toISOString().slice(0, 10),
-      requests: this.#requests,
-      responses: this.#responses,
+      ...this.#found,
       unpaired,
-      recovered: this.#recovered,
-      byStatus: inOrder(this.#byStatus),
-      byGrpcStatus: inOrder(this.#byGrpcStatus),
-      starts: this.#starts,
-      gaps: this.#gaps,
       degraded,
-      configChanges: this.#configChanges,
-      seals: this.#seals,
       longestUnsealedMs: longest,
-      pruned: this.#pruned,
       attention,
     }
   }
@@ -180,15 +163,16 @@ class DayCount {
 
   #readExchange(record: AuditLine): void {
     if (!this.#has(timestampMs(record))) return
-    if (record.type === 'API_REQUEST') {
-      this.#requests++
-      return
+    const { byStatus, byGrpcStatus } = this.#found
+    const countIn = (counts: Counts, status: number) => {
+      counts[status] = (counts[status] ?? 0) + 1
     }
-    this.#responses++
-    if (record.recovered === true) this.#recovered++
-    else {
-      countOne(this.#byStatus, numberOf(record.statusCode))
-      if (record.grpcStatus !== undefined) countOne(this.#byGrpcStatus, numberOf(record.grpcStatus))
+    if (record.type === 'API_REQUEST') this.#found.requests++
+    else this.#found.responses++
+    if (record.recovered === true) this.#found.recovered++
+    else if (record.type === 'API_RESPONSE') {
+      countIn(byStatus, numberOf(record.statusCode))
+      if (record.grpcStatus !== undefined) countIn(byGrpcStatus, numberOf(record.grpcStatus))
     }
   }
 
@@ -213,10 +197,10 @@ class DayCount {
         this.#restore(textOf(record.store), at, record.since === undefined ? undefined : degradedIn(record))
         break
       case 'CONFIG_CHANGE':
-        if (isToday) this.#configChanges.push({ at, file: textOf(record.file) })
+        if (isToday) this.#found.configChanges.push({ at, file: textOf(record.file) })
         break
       case 'AUDIT_PRUNE':
-        if (isToday) this.#pruned.push(textOf(record.segment))
+        if (isToday) this.#found.pruned.push(textOf(record.segment))
         break
       case 'AUDIT_SEAL_GAP':
         if (isToday)
@@ -232,7 +216,7 @@ class DayCount {
     // The same process goes on after an outage; its start says how many records it refused.
     if (record.refused === undefined) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {
-      this.#starts++
+      this.#found.starts++
       for (const member of ['cutBytes', 'damagedLines', 'unresolved', 'refused'] as const) {
         if (numberOf(record[member]) > 0)
           this.#attention.push(`AUDIT_START at ${at}: ${member} ${textOf(record[member])}`)
@@ -246,25 +230,24 @@ class DayCount {
     if (isRotation || fromMs === undefined || Number.isNaN(fromMs)) return
     const gap = { from: new Date(fromMs).toISOString(), until: at, reason: textOf(stop?.reason ?? 'a crash') }
     if (!this.#overlaps(gap)) return
-    this.#gaps.push(gap)
+    this.#found.gaps.push(gap)
     if (stop === undefined) this.#attention.push(`a start without a stop before it, at ${at}: a crash`)
     else if (gap.reason.startsWith('write failed'))
       this.#attention.push(`no trail could be written from ${gap.from}: ${gap.reason}`)
   }
 
   #readSeal(record: AuditLine, isToday: boolean): void {
-    const longestMs = this.#longestWaitMs(timestampMs(record))
+    this.#longestUnsealedMs = this.#longestWaitMs(timestampMs(record))
     this.#unsealedSinceMs = undefined
     this.#isSealed = true
-    if (isToday) this.#seals++
-    this.#longestUnsealedMs = longestMs
+    if (isToday) this.#found.seals++
   }
 
   #longestWaitMs(untilMs: number | undefined): number | undefined {
     const [sinceMs, longestMs] = [this.#unsealedSinceMs, this.#longestUnsealedMs]
-    if (sinceMs === undefined || untilMs === undefined || sinceMs >= this.#period.toMs) return longestMs
-    if (untilMs < this.#period.fromMs) return longestMs
-    return Math.max(longestMs ?? 0, untilMs - sinceMs)
+    if (sinceMs === undefined || untilMs === undefined) return longestMs
+    const isOfDay = sinceMs < this.#period.toMs && untilMs >= this.#period.fromMs
+    return isOfDay ? Math.max(longestMs ?? 0, untilMs - sinceMs) : longestMs
   }
 
   /** @param before the degradation that the record names, if its own record was not read */

@@ -37,19 +37,16 @@ const PRUNE_HEAD = '{"type":"AUDIT_PRUNE",'
 export async function verifyTrail(evidence: Evidence): Promise<Verdict> {
   const opened = openLog(evidence.directory, evidence.key)
   if ('what' in opened) {
-    const tail = 'nothing is proven'
-    const nothing = {
-      attested: [],
+    const none = {
       checkpoint: undefined,
       firstLeaf: 0,
       lines: 0,
       provenLines: 0,
       pairs: 0,
       open: 0,
-      warnings: [],
       part: undefined,
     }
-    return { ...nothing, tail, findings: [opened] }
+    return { ...none, tail: 'nothing is proven', findings: [opened], warnings: [], attested: [] }
   }
   return await new Verification(evidence, opened).run()
 }
