@@ -4,7 +4,7 @@ import { describeFault, type Fault } from '../config/faults.ts'
 import { fingerprint } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
-import { type LimitRow, writtenRow } from '../limits/table/limit-row.ts'
+import { type LimitRow, writtenRow } from '../limits/table/limit-table.ts'
 
 /** What is read from files, and put in force again when they change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'

@@ -12,7 +12,7 @@ import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { RFC9068 } from '../config/issuers/token-dialects.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import { Limiter } from '../limits/limiter.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { LimitRow } from '../limits/table/limit-table.ts'
 import { keysOf, type Principal } from '../principal.ts'
 import { AUDIENCE, ISSUER, tokenOf } from './bench-tokens.ts'
 

@@ -12,7 +12,7 @@ import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken, readMaskKey } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { LimitRow } from '../limits/table/limit-table.ts'
 import { parseLimits } from '../limits/table/limits-file.ts'
 import {
   clientWarnings,

@@ -1,6 +1,6 @@
 import { networkOf } from '../edge/rules/network.ts'
 import type { Principal } from '../principal.ts'
-import type { LimitRow } from './table/limit-row.ts'
+import type { LimitRow } from './table/limit-table.ts'
 
 /**
  * The key that an exchange is counted under: `p:` with user, client, or both; without a principal, or `per` address, `a:` and the

@@ -10,7 +10,7 @@ import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
 import { Limiter, steadyClock } from './limiter.ts'
 import { makeRow } from './table/limit-row.test-support.ts'
-import type { LimitRow } from './table/limit-row.ts'
+import type { LimitRow } from './table/limit-table.ts'
 
 const START = 1_763_692_800_000
 const HOUR = 3_600_000

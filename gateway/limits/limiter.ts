@@ -1,7 +1,6 @@
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable, type Journal } from './journal/limit-journal.ts'
-import type { LimitRow } from './table/limit-row.ts'
-import { type LimitPolicy, LimitTable } from './table/limit-table.ts'
+import { type LimitPolicy, type LimitRow, LimitTable } from './table/limit-table.ts'
 import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-matching.ts'
 import { Counters, KeyBudget } from './windows/counters.ts'
 import type { Take } from './windows/window.ts'

@@ -3,7 +3,7 @@ import { it } from 'node:test'
 import { Limiter } from './limiter.ts'
 import { NearestCallers } from './nearest-callers.ts'
 import { makeRow } from './table/limit-row.test-support.ts'
-import type { LimitRow } from './table/limit-row.ts'
+import type { LimitRow } from './table/limit-table.ts'
 
 function row(name: string, limit: number): LimitRow {
   return makeRow({

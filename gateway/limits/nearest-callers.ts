@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto'
 import type { Limiter } from './limiter.ts'
-import type { LimitRow } from './table/limit-row.ts'
+import type { LimitRow } from './table/limit-table.ts'
 import type { Counters } from './windows/counters.ts'
 
 /** A caller under a pseudonym. */

@@ -11,7 +11,7 @@ import { groupWarnings } from '../config/upstreams/group-rules.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import { isTemplate, parametersOf, partsOf, patternsMeet, segmentsOf } from '../edge/rules/path-template.ts'
 import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { LimitRow } from '../limits/table/limit-table.ts'
 
 /** More are only counted: a table can have thousands of rows. */
 const MAX_WARNINGS = 20

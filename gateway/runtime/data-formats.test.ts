@@ -9,7 +9,7 @@ import { Revocations } from '../auth/revocations.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter } from '../limits/limiter.ts'
 import { makeRow } from '../limits/table/limit-row.test-support.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { LimitRow } from '../limits/table/limit-table.ts'
 
 const START_MS = 1_763_692_800_000
 const SEGMENT = `limits/hits-${START_MS}.ndjson`

@@ -1,6 +1,5 @@
 import { type Limiter, PendingTake } from '../limits/limiter.ts'
-import type { LimitRow } from '../limits/table/limit-row.ts'
-import type { LimitPolicy } from '../limits/table/limit-table.ts'
+import type { LimitPolicy, LimitRow } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
 

@@ -1,4 +1,4 @@
-import type { LimitRow } from '../limits/table/limit-row.ts'
+import type { LimitRow } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import type { StoreBreaker, StoreCall, StoreTimers } from './store-breaker.ts'

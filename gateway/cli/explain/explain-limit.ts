@@ -1,5 +1,4 @@
-import type { LimitRow } from '../../limits/table/limit-row.ts'
-import { LimitTable } from '../../limits/table/limit-table.ts'
+import { type LimitRow, LimitTable } from '../../limits/table/limit-table.ts'
 import { idleRowWarnings } from '../../runtime/config-warnings.ts'
 import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
 import { aligned, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'

@@ -7,7 +7,7 @@ import type { Settings } from '../../config/settings.ts'
 import { PathTable } from '../../edge/rules/path-table.ts'
 import { readTarget } from '../../edge/rules/request-target.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
-import type { LimitRow } from '../../limits/table/limit-row.ts'
+import type { LimitRow } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { CommandFault, UsageFault } from '../command.ts'
 

@@ -1,5 +1,5 @@
-import type { ValidateFunction } from 'ajv/dist/2020.js'
-import { type Misfit, misfitOf } from './misfit.ts'
+import type { ErrorObject, ValidateFunction } from 'ajv/dist/2020.js'
+import { childPointer } from './references.ts'
 
 /** A value would take too long to be compared with its schema. */
 export class TooComplex extends Error {}
@@ -70,4 +70,101 @@ export function eachFitsBy(validate: ValidateFunction): EachFits {
       }
     })
   }
+}
+
+/** What is wrong with a value, in words for the caller. */
+export interface Misfit {
+  /** A JSON pointer within the value. */
+  readonly pointer: string
+  readonly reason: string
+}
+
+/** An error, and for each branch of its `anyOf` or `oneOf` the one that the branch failed with. */
+interface Failure {
+  readonly error: ErrorObject
+  readonly branches: readonly Failure[]
+  readonly begin: number
+}
+
+const MAX_POINTER = 200
+/** Keywords whose error stands behind that of the one schema that they apply. */
+const OF_ONE_SCHEMA: ReadonlySet<string> = new Set(['if', 'propertyNames'])
+const SEVERAL = 'fits more than one of the alternatives, and must fit exactly one'
+
+/** Finds the error that helps the caller most. @param errors of one check, which ended with the first error of each schema */
+function misfitOf(errors: readonly ErrorObject[]): Misfit {
+  if (errors.length === 0) return { pointer: '', reason: 'does not fit' }
+  const { pointer, reason } = meant(failureAt(errors, errors.length - 1))
+  return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
+}
+
+/** Errors stand behind those of their branches. */
+function failureAt(errors: readonly ErrorObject[], end: number): Failure {
+  const error = errors[end] as ErrorObject
+  const branches: Failure[] = []
+  let begin = end
+  for (let left = branchCount(error); left > 0 && begin > 0; left--) {
+    const branch = failureAt(errors, begin - 1)
+    branches.unshift(branch)
+    begin = branch.begin
+  }
+  const below = `${error.instancePath}/`
+  if (error.keyword === 'contains')
+    while (begin > 0 && errors[begin - 1]?.instancePath.startsWith(below)) begin -= 1
+  return { error, branches, begin }
+}
+
+/** How many branches have failed. The library stops at the second that fits. */
+function branchCount({ keyword, params, schema }: ErrorObject): number {
+  if (keyword !== 'anyOf' && keyword !== 'oneOf') return OF_ONE_SCHEMA.has(keyword) ? 1 : 0
+  return Array.isArray(params.passingSchemas) ? params.passingSchemas[1] - 1 : (schema as unknown[]).length
+}
+
+/** The branch that a discriminator names, else the one that fails deepest in the value: it fits the most. */
+function meant(failure: Failure): Misfit {
+  const { error, branches } = failure
+  if (Array.isArray(error.params.passingSchemas)) return { pointer: error.instancePath, reason: SEVERAL }
+  if (branches.length === 0) return ownMisfit(error)
+  const named = discriminated(failure)
+  if (named !== undefined) return 'error' in named ? meant(named) : named
+  const ofItsType = branches.filter(
+    (branch) => branch.error.keyword !== 'type' || branch.error.instancePath !== error.instancePath,
+  )
+  if (ofItsType.length === 0) {
+    const types = new Set(branches.flatMap((branch) => branch.error.params.type as string | string[]))
+    return { pointer: error.instancePath, reason: `must be ${[...types].join(' or ')}` }
+  }
+  const misfits = ofItsType.map(meant)
+  return misfits.reduce((best, one) => (depthOf(one) > depthOf(best) ? one : best))
+}
+
+/** What the discriminator of OpenAPI leads to; undefined when there is none, or it is not known which branch has the name. */
+function discriminated({ error, branches }: Failure): Failure | Misfit | undefined {
+  const { parentSchema, data, instancePath, schema } = error
+  const { propertyName, mapping, defaultMapping } = Object(parentSchema?.discriminator)
+  if (typeof propertyName !== 'string' || typeof data !== 'object' || data === null) return undefined
+  const name = Object.hasOwn(data, propertyName) ? Object(data)[propertyName] : undefined
+  const references = (schema as unknown[]).map((branch) => Object(branch).$ref)
+  const branchOf = (target: unknown) =>
+    branches[references.findIndex((one) => one === target || one === `#/components/schemas/${target}`)]
+  const mapped = Object.hasOwn(Object(mapping), String(name)) ? mapping[name] : name
+  const branch = branchOf(mapped) ?? branchOf(defaultMapping)
+  if (branch !== undefined || (name !== undefined && references.includes(undefined))) return branch
+  const reason = name === undefined ? 'is missing' : 'must be equal to one of the allowed values'
+  return { pointer: childPointer(instancePath, propertyName), reason }
+}
+
+function depthOf({ pointer }: Misfit): number {
+  return pointer.split('/').length
+}
+
+function ownMisfit({ instancePath, params, message = 'does not fit', keyword }: ErrorObject): Misfit {
+  const key = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty
+  if (key === undefined)
+    return {
+      pointer: instancePath,
+      reason: keyword === 'uniqueItems' ? 'must not have equal entries' : message,
+    }
+  const reason = params.missingProperty === undefined ? 'is not among the known members' : 'is missing'
+  return { pointer: childPointer(instancePath, key), reason }
 }

@@ -1,4 +1,5 @@
 import { RECORD_MAX_BYTES } from '../../audit/audit-records.ts'
+import { timeOf } from '../../audit/segments/read-segment.ts'
 
 /** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
 export type AuditLine = Readonly<Record<string, unknown>>
@@ -27,4 +28,58 @@ export function numberOf(value: unknown): number {
 
 export function timestampMs(record: AuditLine): number {
   return typeof record.timestamp === 'string' ? Date.parse(record.timestamp) : Number.NaN
+}
+
+const NEWLINE = 10
+const RESPONSE_HEAD = Buffer.from('{"type":"API_RESPONSE"')
+const REQUEST_HEAD = Buffer.from('{"type":"API_REQUEST"')
+const TIMESTAMP = /^.{0,512}?"timestamp":"([^"]+)"/
+const LAST_MS = 8_640_000_000_000_000
+/** No value can hold these keys: its quotes are escaped. */
+const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
+
+/**
+ * When a line was written, milliseconds since the epoch: for a response start plus duration; undefined for a request and a
+ * recovered response. @param line with or without its `\n`
+ */
+export function writtenMs(line: Buffer): number | undefined {
+  if (startsWith(line, REQUEST_HEAD)) return undefined
+  const text = line.toString('latin1')
+  const startMs = Date.parse(TIMESTAMP.exec(text)?.[1] ?? '')
+  if (Number.isNaN(startMs)) return undefined
+  if (!startsWith(line, RESPONSE_HEAD)) return startMs
+  const [, durationMs, recovered] = DURATION.exec(text) ?? []
+  if (durationMs === undefined || recovered !== undefined) return undefined
+  const endMs = startMs + Number(durationMs)
+  return endMs <= LAST_MS ? endMs : undefined
+}
+
+/** The latest time in whole lines; undefined when none tells. A response tells one too early where the clock was set forward. */
+export function latestWrittenMs(block: Buffer): number | undefined {
+  let latestMs: number | undefined
+  for (let at = 0; at < block.length; ) {
+    const newline = block.indexOf(NEWLINE, at)
+    if (newline === -1) break
+    const line = block.subarray(at, newline)
+    const ms = writtenMs(line) ?? timeOf(line)
+    if (ms !== undefined) latestMs = Math.max(ms, latestMs ?? ms)
+    at = newline + 1
+  }
+  return latestMs
+}
+
+/** When the last line of a block that tells it was written. @param responsesTell false: responses are passed over */
+export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
+  for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
+    const newline = block.lastIndexOf(NEWLINE, end - 1)
+    const line = block.subarray(newline + 1, end)
+    const ms = writtenMs(line)
+    if (ms !== undefined && (responsesTell || !startsWith(line, RESPONSE_HEAD))) return ms
+    end = newline
+  }
+  return undefined
+}
+
+function startsWith(line: Buffer, head: Buffer): boolean {
+  return line.length >= head.length && line.compare(head, 0, head.length, 0, head.length) === 0
 }

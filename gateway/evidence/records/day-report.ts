@@ -1,9 +1,8 @@
 import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { plural } from '../verify/finding.ts'
-import { type AuditLine, numberOf, parseLine, textOf, timestampMs } from './audit-line.ts'
+import { type AuditLine, numberOf, parseLine, textOf, timestampMs, writtenMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
-import { writtenMs } from './written-at.ts'
 
 /** Times are ISO 8601. */
 interface Span {

@@ -1,7 +1,7 @@
 import { closeSync, readSync } from 'node:fs'
 import { blocksOf, firstLineOf, openPlain } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { lastWrittenMs, latestWrittenMs, writtenMs } from './written-at.ts'
+import { lastWrittenMs, latestWrittenMs, writtenMs } from './audit-line.ts'
 
 /** Milliseconds since the epoch; the end does not belong to it. */
 export interface Period {

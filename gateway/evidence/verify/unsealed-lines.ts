@@ -4,8 +4,7 @@ import { isOrderlyStop } from '../../audit/recovery/recovery.ts'
 import { FOREIGN_HEAD } from '../../audit/seal-records.ts'
 import { blocksOf, linesIn, timeOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { parseLine } from '../records/audit-line.ts'
-import { writtenMs } from '../records/written-at.ts'
+import { parseLine, writtenMs } from '../records/audit-line.ts'
 import { type Finding, type Place, plural } from './finding.ts'
 
 const MAX_UNSEALED_MS = 10_000

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, it } from 'node:test'
 import type { Write } from '../../storage/append-log.ts'
 import { Limiter } from '../limiter.ts'
 import { makeRow } from '../table/limit-row.test-support.ts'
-import type { LimitRow } from '../table/limit-row.ts'
+import type { LimitRow } from '../table/limit-table.ts'
 import { Journal, type OnJournalFailure } from './limit-journal.ts'
 
 const START_MS = 1_763_692_800_000

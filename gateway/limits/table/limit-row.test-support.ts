@@ -1,4 +1,4 @@
-import type { LimitRow } from './limit-row.ts'
+import type { LimitRow } from './limit-table.ts'
 
 /** A row of the table, with what a test says of it. */
 export function makeRow(changes: Partial<LimitRow> = {}): LimitRow {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { makeRow } from './limit-row.test-support.ts'
-import type { LimitRow } from './limit-row.ts'
-import { rateLimit, rateLimitPolicy } from './limit-table.ts'
+import { type LimitRow, rateLimit, rateLimitPolicy, writtenRow } from './limit-table.ts'
 
 function row(changes: Partial<LimitRow> = {}): LimitRow {
   return makeRow({
@@ -37,5 +36,38 @@ describe('the RateLimit fields', () => {
     for (const name of ['größe', 'a\nb', 'a\u007f']) {
       assert.throws(() => rateLimitPolicy(row({ name })), { name: 'TypeError', message: /printable ASCII/ })
     }
+  })
+})
+
+const LOGIN: LimitRow = {
+  name: 'login',
+  path: '/api/login',
+  methods: undefined,
+  limit: 5,
+  window: '1m',
+  windowMs: 60_000,
+  purpose: 'Slows "guessing"\nof passwords',
+  per: 'caller',
+  mode: 'enforce',
+  onStoreFailure: 'local',
+}
+
+test('a LOGIN is written as the operator may write it, with its defaults', () => {
+  const written = {
+    path: '/api/login',
+    limit: 5,
+    window: '1m',
+    purpose: LOGIN.purpose,
+    name: 'login',
+    per: 'caller',
+    mode: 'enforce',
+    onStoreFailure: 'local',
+  }
+  assert.deepEqual(JSON.parse(JSON.stringify(writtenRow(LOGIN))), written)
+  const limited = { ...LOGIN, limit: 6, methods: new Set(['POST', 'PUT']) }
+  assert.deepEqual(JSON.parse(JSON.stringify(writtenRow(limited))), {
+    ...written,
+    limit: 6,
+    methods: ['POST', 'PUT'],
   })
 })

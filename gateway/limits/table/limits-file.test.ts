@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import type { LimitRow } from './limit-row.ts'
+import type { LimitRow } from './limit-table.ts'
 import { parseLimits } from './limits-file.ts'
 
 const ROW = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }

@@ -7,7 +7,7 @@ import type { LIMITS_FILE } from '../../config/keys/limits-keys.ts'
 import { methodSet } from '../../config/rules/method-rules.ts'
 import { checkRows } from '../../config/rules/row-rules.ts'
 import { windowToMs } from '../../config/rules/window-rule.ts'
-import type { LimitRow } from './limit-row.ts'
+import type { LimitRow } from './limit-table.ts'
 
 type WrittenLimits = Written<typeof LIMITS_FILE>
 type WrittenRow = WrittenLimits['limits'][number]

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import type { LimitRow } from './limit-row.ts'
+import type { LimitRow } from './limit-table.ts'
 import { editedRecord, matchRows, recordOf } from './row-matching.ts'
 
 function row(name: string, path: string, methods?: string[], windowMs = 60_000): LimitRow {

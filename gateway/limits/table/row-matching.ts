@@ -1,4 +1,4 @@
-import type { LimitRow } from './limit-row.ts'
+import type { LimitRow } from './limit-table.ts'
 
 /** A row in the journal. */
 export interface RowRecord {

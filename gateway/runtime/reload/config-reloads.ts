@@ -1,11 +1,15 @@
-import type { ClientTable } from '../../config/clients/clients-file.ts'
-import { NO_CLIENTS, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
+import {
+  type ClientTable,
+  NO_CLIENTS,
+  parseClients,
+  webhookClientFaults,
+} from '../../config/clients/clients-file.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { oneFile, Reloader } from '../../config/reload/reloader.ts'
 import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type LimitRow, writtenRow } from '../../limits/table/limit-row.ts'
+import { type LimitRow, writtenRow } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { trustGoodUntilMs } from '../../tls/clients/trust.ts'

@@ -14,7 +14,7 @@ import { keysThatWait } from '../../config/reload/settings-change.ts'
 import { completeTls } from '../../config/rules/tls-rules.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
-import type { LimitRow } from '../../limits/table/limit-row.ts'
+import type { LimitRow } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'

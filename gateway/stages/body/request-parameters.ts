@@ -1,5 +1,5 @@
 import type { RequestParameter, RequestRules } from '../../config/openapi/compiled-operations.ts'
-import type { Misfit } from '../../config/openapi/misfit.ts'
+import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { segmentsOf, textOf } from '../../edge/rules/path-template.ts'
 import { withoutSpaceAround } from '../../edge/syntax/characters.ts'

@@ -3,7 +3,7 @@ import {
   type RequestContent,
   type RequestRules,
 } from '../../config/openapi/compiled-operations.ts'
-import type { Misfit } from '../../config/openapi/misfit.ts'
+import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { networkOf } from '../../edge/rules/network.ts'
