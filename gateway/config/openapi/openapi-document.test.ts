@@ -195,7 +195,7 @@ test('a document of version 3.2 may have QUERY, further methods and media types 
   const odd = { ...document, paths: { '/a': { additionalOperations: { TRACE: OPEN, Foo: OPEN } } } }
   assert.match(
     read(odd).faults.join(),
-    /additionalOperations\.TRACE: must not be "TRACE".*\.Foo: must be a method/,
+    /additionalOperations\.TRACE: must not be "TRACE".*\.Foo: must be a known method/,
   )
 })
 

@@ -52,7 +52,7 @@ const LOGIN: LimitRow = {
   onStoreFailure: 'local',
 }
 
-test('a LOGIN is written as the operator may write it, with its defaults', () => {
+test('a row is written as the operator may write it, with its defaults', () => {
   const written = {
     path: '/api/login',
     limit: 5,
