@@ -48,10 +48,7 @@ export class SendFault extends Error {
   }
 }
 
-/**
- * Sends requests of the gateway's own to one receiver, over one connection or as many as it allows. They are kept for some seconds after a response, and
- * do not keep the process alive.
- */
+/** Sends the gateway's own requests to one receiver. Connections stay for some seconds, and do not keep the process alive. */
 export function createSender(receiver: Receiver): Send {
   const { url, ca, cert, key, connections = 1 } = receiver
   const { timeoutMs = TIMEOUT_MS, maxResponseBytes = MAX_RESPONSE_BYTES } = receiver

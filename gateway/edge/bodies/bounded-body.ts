@@ -17,8 +17,7 @@ export abstract class BoundedBody extends Readable {
   #gatheredBytes = 0
 
   /**
-   * Nothing beyond so many bytes is passed on. `onExceeded` is called once when more come, and the body never ends.
-   *
+   * Passes on nothing beyond so many bytes. `onExceeded` is called once when more come, and the body never ends.
    * @returns false when more have come already: then it is not called
    */
   bound(maxBytes: number, onExceeded: () => void): boolean {
@@ -27,10 +26,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes <= maxBytes
   }
 
-  /**
-   * To be called before `data` is listened to, and with undefined when no more is wanted. Pieces may go to the receiver without
-   * the stream; here all are emitted as `data`. `end` always is.
-   */
+  /** To be called before `data` is listened to. Pieces may go to the receiver without the stream. Undefined: no more is wanted. */
   passTo(_receiver: BodyReceiver | undefined): void {}
 
   override read(size?: number): Buffer | null {
@@ -55,10 +51,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes > this.#maxBytes
   }
 
-  /**
-   * Copies a piece behind others that wait in the stream: each on its own would cost more than its bytes, and keep what it was
-   * read into. @returns false when no more should come
-   */
+  /** Copies a piece behind others that wait: on its own it would keep what it was read into. @returns false: no more should come */
   protected gather(bytes: Buffer, from: number, to: number): boolean {
     for (let at = from; at < to; ) {
       const gathered = this.#gatheringBuffer(to - at)

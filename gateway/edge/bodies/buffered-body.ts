@@ -16,7 +16,7 @@ const LEAST_BYTES = 1024
 
 /**
  * Buffers a complete body in memory, in at most twice the bytes that have come (three times while it grows). Beyond the bound or
- * without room, reading stops and the rest stays unread. Removes its listeners in all cases. Has no timeout: the connection has one. Never rejects.
+ * without room, reading stops and the rest stays unread. The connection has the time-out. Never rejects.
  */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options

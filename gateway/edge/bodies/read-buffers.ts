@@ -3,10 +3,7 @@ export interface PieceHolder {
   readonly isHolding: boolean
 }
 
-/**
- * Buffers of one size that are used again, because allocating one for each read makes V8 collect garbage all the time: it counts
- * what lies outside its heap.
- */
+/** Buffers of one size that are used again: allocating one for each read would keep V8 busy with garbage collection. */
 export class BufferPool {
   readonly #bytes: number
   readonly #kept: number
@@ -106,9 +103,8 @@ export interface Piece {
 }
 
 /**
- * All connections of a side read into one buffer between large bodies. What must outlive a read is copied before the next one.
- * So an idle connection holds no buffer, and a read allocates none. Each side has its own, because a write to one side may make
- * TLS read there while a piece from the other side is being handled.
+ * All connections of a side read into one buffer between large bodies: an idle connection holds none, and a read allocates none.
+ * What must outlive a read is copied. A write to one side may make TLS read there while a piece of the other is handled: so two.
  */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
@@ -195,25 +191,20 @@ export class ReadBuffer {
   }
 
   /** Passes a piece on: from the shared buffer as a copy, from one of our own as it is. @returns `false` to pause */
-  pass({ bytes, from, to }: Piece, receiver: BodyReceiver, nowMs: number): boolean {
+  pass(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
+    const { bytes, from, to } = piece
     const isShared = bytes === this.#shared
     const isLarge = to - from >= BULK_BYTES
     if (isLarge) this.isBulk = true
     if (to >= FULL_BYTES) this.#isFull = true
     if (!isLarge && (isShared || receiver.isHolding)) return receiver.data(copyOf(bytes, from, to), nowMs)
-    if (isShared) return passCopy({ bytes, from, to }, receiver, nowMs)
-    const more = receiver.data(bytes.subarray(from, to), nowMs)
-    if (receiver.isHolding) this.#holder = receiver
+    const copy = isShared ? pooledCopyOf(piece) : undefined
+    const more = receiver.data(copy?.subarray(0, to - from) ?? bytes.subarray(from, to), nowMs)
+    const holder = receiver.isHolding ? receiver : undefined
+    if (copy !== undefined) giveBack(copy, holder)
+    else this.#holder = holder ?? this.#holder
     return more
   }
-}
-
-/** Copies a piece of the shared buffer into one that can be used again. */
-function passCopy(piece: Piece, receiver: BodyReceiver, nowMs: number): boolean {
-  const copy = pooledCopyOf(piece)
-  const more = receiver.data(copy.subarray(0, piece.to - piece.from), nowMs)
-  giveBack(copy, receiver.isHolding ? receiver : undefined)
-  return more
 }
 
 /** A copy in a buffer that can be used again once it is lent, unless it is longer than those. */

@@ -11,18 +11,12 @@ interface Downstream {
 }
 
 /**
- * The address a request comes from: the peer's, or, when the peer is a trusted proxy, the rightmost entry of
- * X-Forwarded-For, or of Forwarded where that came alone, that is not itself one. Entries left of it could have been written by
- * anyone.
- *
- * @param peer without mapping
+ * The address a request comes from: the peer's, or, when the peer is a trusted proxy, the rightmost entry of X-Forwarded-For (of
+ * Forwarded where that came alone) that is not itself one. Anyone could have written what is left of it. @param peer without mapping
  */
 export function downstreamOf(
   peer: string,
-  {
-    forwardedFor,
-    forwarded,
-  }: { readonly forwardedFor?: string | undefined; readonly forwarded?: string | undefined },
+  { forwardedFor, forwarded }: { forwardedFor?: string | undefined; forwarded?: string | undefined },
   trustedProxies: BlockList | undefined,
 ): Downstream {
   if (trustedProxies === undefined || !isTrusted(peer, trustedProxies)) {
@@ -36,10 +30,10 @@ export function downstreamOf(
     address = withoutMapping(entry)
     if (!isTrusted(address, trustedProxies)) break
   }
-  return { address: address, peer, viaTrustedProxy: true }
+  return { address, peer, viaTrustedProxy: true }
 }
 
-/** Whether an address is on a list of the operator's; false for anything but an IP address. */
+/** Tells whether an address is on a list of the operator's; false for anything but an IP address. */
 export function isTrusted(address: string, proxies: BlockList): boolean {
   const family = isIP(address)
   return family !== 0 && proxies.check(address, family === 6 ? 'ipv6' : 'ipv4')
@@ -103,7 +97,7 @@ export interface AddressList {
   readonly deny: BlockList | undefined
 }
 
-/** Whether an address is kept out: `deny` comes before `allow`, and what is no IP address is on no list. */
+/** Tells whether an address is kept out: `deny` comes before `allow`, and what is no IP address is on no list. */
 export function isKeptOut(address: string, { allow, deny }: AddressList): boolean {
   if (deny !== undefined && isTrusted(address, deny)) return true
   return allow !== undefined && !isTrusted(address, allow)

@@ -2,19 +2,10 @@
 const UNSHARED = 3 / 4
 
 /**
- * Whether one caller has more than its share of a common room. While more than a quarter is free, nobody has; after that,
- * whoever has more than what is still free. So one caller alone leaves a quarter, two leave an eighth, and a caller that
- * has nothing yet finds room as long as there is any.
+ * Tells whether one caller has more than its share of a common room. While more than a quarter is free, nobody has; after that,
+ * whoever has more than what is still free. One caller alone leaves a quarter, two leave an eighth.
  */
-export function isOverShare({
-  own,
-  free,
-  max,
-}: {
-  readonly own: number
-  readonly free: number
-  readonly max: number
-}): boolean {
+export function isOverShare({ own, free, max }: { own: number; free: number; max: number }): boolean {
   return free <= max * (1 - UNSHARED) && own > free
 }
 
@@ -42,10 +33,7 @@ export class FairPermits {
     return this.#taken >= this.#max
   }
 
-  /**
-   * @param isProxy the caller acts for many, so its share is not limited
-   * @returns false when refused
-   */
+  /** @param isProxy the caller acts for many, so its share is not limited @returns false when refused */
   take(caller: string, isProxy: boolean): boolean {
     const max = this.#max
     const free = max - this.#taken

@@ -29,10 +29,7 @@ interface FieldRule {
   readonly removedAs: string | undefined
 }
 
-/**
- * RFC 9110 section 7.6.1, and what older peers still send. They are about one connection, never forwarded. So is the
- * secret between gateway and service: neither a client nor the service's response may pass one on.
- */
+/** Fields about one connection, never forwarded (RFC 9110 section 7.6.1), and the secret between gateway and service. */
 export const HOP_BY_HOP: readonly string[] = [
   'x-gateway-secret',
   'connection',
@@ -100,7 +97,7 @@ const FORWARDING: readonly string[] = [
   'x-forwarded-ssl',
 ]
 
-/** Fields that ask for another method than row and limit were found for. Without them the service would do what nobody asked for. */
+/** Fields that ask for another method than row and limit were found for. */
 const METHOD_OVERRIDES: readonly string[] = ['x-http-method', 'x-http-method-override', 'x-method-override']
 
 /** Claims that some service or framework trusts: who and where the caller is, what it asks for (RFC 9700 section 4.13). */
@@ -234,9 +231,8 @@ const learnt = new Map<string, FieldRule>()
 function rules(): Map<string, FieldRule> {
   const found = new Map<string, FieldRule>()
   const put = (names: readonly string[], part: Partial<FieldRule>, isLogged = false) => {
-    const removedAs = (name: string) => (isLogged ? name : undefined)
     for (const name of names)
-      found.set(name, { ...(found.get(name) ?? ORDINARY), ...part, removedAs: removedAs(name) })
+      found.set(name, { ...(found.get(name) ?? ORDINARY), ...part, removedAs: isLogged ? name : undefined })
   }
   for (const [index, name] of SINGLETONS.entries()) put([name], { once: 1 << index })
   put(JOINED, { joined: true })
@@ -266,7 +262,7 @@ function learn(lower: string): FieldRule {
   return rule
 }
 
-/** Where a route lets such names through, those that services take for a protected one still go no further. */
+/** A name that services take for a protected one goes no further, also where a route lets odd names through. */
 function oddRule(folded: string): FieldRule {
   if (!isProtectedName(folded)) return ODD
   const { upstream, removedAs = folded } = ruleOf(folded)
@@ -278,7 +274,7 @@ export function foldedName(lower: string): string {
   return lower.replace(/[^a-z0-9]/g, '-')
 }
 
-/** Whether the gateway reads a field of this name or keeps it from the service. @param lower in lower case */
+/** Tells whether the gateway reads a field of this name or keeps it from the service. @param lower in lower case */
 export function isProtectedName(lower: string): boolean {
   const { once, joined, upstream } = ruleOf(lower)
   return once !== 0 || joined || upstream !== 'copied'

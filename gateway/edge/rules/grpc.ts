@@ -48,9 +48,8 @@ const OF_HTTP: Readonly<Record<number, number>> = {
   504: 14,
 }
 /**
- * What a client of gRPC is told instead of a status of HTTP. As gRPC's mapping and Envoy have it, except that
- * a time that ran out is DEADLINE_EXCEEDED and not UNAVAILABLE, and too much is RESOURCE_EXHAUSTED: clients send again at once what
- * was UNAVAILABLE, and the service may have acted.
+ * The status of gRPC by that of a refusal. As gRPC's mapping and Envoy have it, but a time that ran out is DEADLINE_EXCEEDED, and
+ * too much is RESOURCE_EXHAUSTED: clients send again at once what was UNAVAILABLE, and the service may have acted.
  */
 const OF_REFUSAL: Readonly<Record<number, number>> = {
   ...OF_HTTP,
@@ -66,20 +65,13 @@ const OF_REFUSAL: Readonly<Record<number, number>> = {
   508: 13,
 }
 /**
- * The status of HTTP that a status means to circuit breakers and to the health of an upstream, by number: that of
- * google.rpc.Code, as in Envoy. But the time that a caller allows, and a method that it makes up, are no fault of the service:
- * 408 and 404, not 504 and 501.
+ * The status of HTTP that circuit breakers and health see, by number of google.rpc.Code, as in Envoy. But the time that a caller
+ * allows, and a method that it makes up, are no fault of the service: 408 and 404, not 504 and 501.
  */
 const AS_HTTP = [200, 499, 500, 400, 408, 404, 409, 403, 429, 400, 409, 400, 404, 500, 503, 500, 401] as const
 
-/** Whether a request is a call of gRPC, which only HTTP/2 carries. */
-export function isGrpc({
-  version,
-  fields,
-}: {
-  readonly version: HttpVersion
-  readonly fields: readonly Field[]
-}): boolean {
+/** Tells whether a request is a call of gRPC, which only HTTP/2 carries. */
+export function isGrpc({ version, fields }: { version: HttpVersion; fields: readonly Field[] }): boolean {
   return version === '2' && CONTENT_TYPE.test(valueIn(fields, 'content-type') ?? '')
 }
 

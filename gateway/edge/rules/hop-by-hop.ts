@@ -1,16 +1,8 @@
 import { withoutSpaceAround } from '../syntax/characters.ts'
 import { Field } from '../syntax/field.ts'
-import { HOP_BY_HOP as NAMES } from './field-rules.ts'
-
-const HOP_BY_HOP: ReadonlySet<string> = new Set(NAMES)
 
 /** Never removed, even when Connection names them: they frame and address the message. */
 const NOT_NOMINABLE: ReadonlySet<string> = new Set(['host', 'content-length'])
-
-/** True for a header, in lower case, that belongs to one connection. */
-export function isHopByHop(name: string, nominated: ReadonlySet<string> | undefined): boolean {
-  return HOP_BY_HOP.has(name) || isNominated(name, nominated)
-}
 
 /** True for a header, in lower case, that a Connection field removes. */
 export function isNominated(name: string, nominated: ReadonlySet<string> | undefined): boolean {
@@ -38,12 +30,13 @@ export function withoutNominated(fields: readonly Field[]): readonly Field[] {
   return nominated === undefined ? fields : fields.filter(({ lower }) => !isNominated(lower, nominated))
 }
 
-const NAME = 'max-forwards'
 const NUMBER = /^\d{1,15}$/
 
 /** Tells whether an OPTIONS request asks the gateway itself (RFC 9110 section 7.6.2): it may not be forwarded any more. */
 export function endsHere(fields: readonly Field[]): boolean {
-  return fields.some(({ lower, value }) => lower === NAME && NUMBER.test(value) && Number(value) === 0)
+  return fields.some(
+    ({ lower, value }) => lower === 'max-forwards' && NUMBER.test(value) && Number(value) === 0,
+  )
 }
 
 /** The Max-Forwards of the next hop; what is no number stays as it is. */

@@ -1,6 +1,6 @@
 const PARAMETER = /\{([A-Za-z_][A-Za-z0-9_.-]*)\}/
 
-/** Whether a path has segments such as `{id}`. */
+/** Tells whether a path has segments such as `{id}`. */
 export function isTemplate(path: string): boolean {
   return path.includes('{')
 }
@@ -40,7 +40,7 @@ export function textOf({ at, index, fixed }: ParameterPlace, segments: readonly 
   }
 }
 
-/** Whether a segment has these texts in it, and a letter at least for each parameter between them. */
+/** Tells whether a segment has these texts, and at least a character for each parameter between them. */
 function isBetween(segment: string, fixed: readonly string[]): boolean {
   const [first = '', last = ''] = [fixed[0], fixed.at(-1)]
   if (!segment.startsWith(first) || !segment.endsWith(last)) return false
@@ -103,8 +103,8 @@ interface Node<Entry> {
 }
 
 /**
- * Finds entries by templates. Where several match, the one that is fixed for longer at the first segment in which they differ. A
- * look-up visits each segment of the templates once at most, however long the path is.
+ * Finds entries by templates: of several, the one that is fixed for longer at the first segment in which they differ. A look-up
+ * visits each segment of the templates once at most.
  */
 export class TemplateTree<Entry> {
   readonly #root: Node<Entry> = node()
@@ -135,9 +135,8 @@ function varyingOf<Entry>(at: Node<Entry>, segment: string): Node<Entry> {
   const known = at.varying.find((one) => one.segment === segment)
   if (known !== undefined) return known.node
   const next: Node<Entry> = node()
-  at.varying = [...at.varying, { segment, fixed: partsOf(segment).fixed, node: next }].sort((one, other) =>
-    compareSegments(one.segment, other.segment),
-  )
+  const varying = [...at.varying, { segment, fixed: partsOf(segment).fixed, node: next }]
+  at.varying = varying.sort((one, other) => compareSegments(one.segment, other.segment))
   return next
 }
 
@@ -173,10 +172,8 @@ export function compareTemplates(one: string, other: string): number {
 function compareSegments(one: string, other: string): number {
   const [begin, otherBegin] = [beginOf(one), beginOf(other)]
   if (begin !== otherBegin) return otherBegin - begin
-  const [length, otherLength] = [one, other].map((segment) => partsOf(segment).fixed.join('').length) as [
-    number,
-    number,
-  ]
+  const length = partsOf(one).fixed.join('').length
+  const otherLength = partsOf(other).fixed.join('').length
   if (length !== otherLength) return otherLength - length
   const [text, otherText] = [one.toLowerCase(), other.toLowerCase()]
   return text < otherText ? -1 : Number(text > otherText)

@@ -40,7 +40,7 @@ export class RequestHeaders {
   forwarded: string | undefined = undefined
   /** Every value of CDN-Loop (RFC 8586): the proxies that the request has passed. */
   loop: string | undefined = undefined
-  /** Names, in lower case, that the operator must allow: with characters other than letters, digits and hyphens, or method overrides. */
+  /** Names, in lower case, that a row must allow: method overrides, and those with more than letters, digits and hyphens. */
   oddNames: string[] | undefined = undefined
   /** The first thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
@@ -55,12 +55,8 @@ export function readRequestHeaders(
   maxFields: number,
 ): RequestHeaders {
   const headers = new RequestHeaders()
-  if (fields.length > maxFields) {
-    headers.fault = {
-      code: 'headers_too_large',
-      detail: `The request has more than ${maxFields} headers.`,
-    }
-  }
+  if (fields.length > maxFields)
+    headers.fault = { code: 'headers_too_large', detail: `The request has more than ${maxFields} headers.` }
   const framing: Framing = { length: undefined, coding: undefined }
   let met = 0
   for (const field of fields) {
@@ -147,9 +143,8 @@ export function isValidHost(value: string | undefined): value is string {
 
 function repeated(name: string): HeaderFault {
   if (name === 'host') return { code: 'invalid_host', detail: 'The request has more than one Host.' }
-  if (name === 'content-length' || name === 'transfer-encoding') {
+  if (name === 'content-length' || name === 'transfer-encoding')
     return { code: 'invalid_framing', detail: `The request has more than one ${name} header.` }
-  }
   return { code: 'invalid_header', detail: `The ${name} header is repeated.` }
 }
 
@@ -159,18 +154,17 @@ function repeated(name: string): HeaderFault {
  */
 function framingFault({ length, coding }: Framing, version: HttpVersion): HeaderFault | undefined {
   if (coding !== undefined) {
-    if (length !== undefined) {
-      return { code: 'invalid_framing', detail: 'The request has both Content-Length and Transfer-Encoding.' }
-    }
-    if (coding.toLowerCase() !== 'chunked') {
-      return { code: 'invalid_framing', detail: 'The only transfer coding accepted is chunked.' }
-    }
-    if (version === '1.0') {
-      return { code: 'invalid_framing', detail: 'HTTP/1.0 has no transfer codings.' }
-    }
+    if (length !== undefined)
+      return invalidFraming('The request has both Content-Length and Transfer-Encoding.')
+    if (coding.toLowerCase() !== 'chunked')
+      return invalidFraming('The only transfer coding accepted is chunked.')
+    if (version === '1.0') return invalidFraming('HTTP/1.0 has no transfer codings.')
   }
-  if (length !== undefined && !/^[0-9]{1,15}$/.test(length)) {
-    return { code: 'invalid_framing', detail: 'The Content-Length is not a number of bytes.' }
-  }
+  if (length !== undefined && !/^[0-9]{1,15}$/.test(length))
+    return invalidFraming('The Content-Length is not a number of bytes.')
   return undefined
+}
+
+function invalidFraming(detail: string): HeaderFault {
+  return { code: 'invalid_framing', detail }
 }

@@ -25,10 +25,7 @@ export function acceptedRequestId(presented: string | undefined): string | undef
   return presented !== undefined && ACCEPTABLE.test(presented) ? presented : undefined
 }
 
-/**
- * A new UUID (RFC 9562, version 7). The library alone would ask the system for randomness for every id, and format it more
- * slowly.
- */
+/** A new UUID (RFC 9562, version 7). The library alone would ask the system for randomness for every id, and format it slowly. */
 export function newRequestId(): string {
   const nowMs = Date.now()
   const random = randomness(16)

@@ -9,17 +9,19 @@ const REVOKE_SESSION = 'x-revoke-session'
 export const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
 /** What happens to a response's field on the way downstream, by its name; all others are passed on. */
-const PARTS: ReadonlyMap<string, 'dropped' | 'alternative' | 'limit' | 'interaction' | 'length' | 'date'> =
-  new Map([
-    ...[...REPLACED_HEADERS, REVOKE_SESSION, ...HOP_BY_HOP].map((name) => [name, 'dropped'] as const),
-    ...[...LIMIT_FIELDS].map((name) => [name, 'limit'] as const),
-    ['alt-svc', 'alternative'],
-    [INTERACTION_ID, 'interaction'],
-    ['content-length', 'length'],
-    ['date', 'date'],
-  ])
+export const RESPONSE_PARTS: ReadonlyMap<
+  string,
+  'dropped' | 'alternative' | 'limit' | 'interaction' | 'length' | 'date'
+> = new Map([
+  ...[...REPLACED_HEADERS, REVOKE_SESSION, ...HOP_BY_HOP].map((name) => [name, 'dropped'] as const),
+  ...[...LIMIT_FIELDS].map((name) => [name, 'limit'] as const),
+  ['alt-svc', 'alternative'],
+  [INTERACTION_ID, 'interaction'],
+  ['content-length', 'length'],
+  ['date', 'date'],
+])
 
-/** What the gateway says itself in the response to an exchange, so that the service's own is dropped. */
+/** Fields that the gateway writes itself, so that the service's own are dropped. */
 interface OwnFields {
   readonly limitHeaders: readonly string[]
   readonly interactionId: string | undefined
@@ -37,11 +39,7 @@ export interface FilteredHead {
   readonly dated: boolean
 }
 
-/**
- * Filters the head of an upstream response. Repeated fields such as Set-Cookie stay as they are.
- *
- * @param policy of the route
- */
+/** Filters the head of an upstream response. Repeated fields such as Set-Cookie stay. @param policy of the route */
 export function filterResponseHead(
   fields: readonly Field[],
   status: number,
@@ -54,7 +52,7 @@ export function filterResponseHead(
   let contentLength: number | undefined
   let dated = false
   for (const { lower, value, line } of fields) {
-    const part = PARTS.get(lower)
+    const part = RESPONSE_PARTS.get(lower)
     if (part === 'dropped' || isNominated(lower, nominated)) continue
     if (part === undefined && isForOneCache(lower)) continue
     if (part === 'alternative' && policy?.passesAltSvc !== true) continue
@@ -77,10 +75,7 @@ export function filterResponseHead(
   return { lines, contentLength, dated }
 }
 
-/** Whether a field of a response is a word to the gateway. @param lower its name in lower case */
-export function isForGateway(lower: string): boolean {
-  return lower === REVOKE_SESSION
-}
+const NO_SESSIONS: readonly string[] = []
 
 /** The sessions that an upstream response ends. A field may name several, separated by commas or spaces. */
 export function revokedSessions(fields: readonly Field[]): readonly string[] {
@@ -88,10 +83,7 @@ export function revokedSessions(fields: readonly Field[]): readonly string[] {
   for (const { lower, value } of fields) {
     if (lower !== REVOKE_SESSION) continue
     sessions ??= []
-    for (const session of value.split(SEPARATORS)) if (session !== '') sessions.push(session)
+    for (const session of value.split(/[ \t,]+/)) if (session !== '') sessions.push(session)
   }
   return sessions ?? NO_SESSIONS
 }
-
-const SEPARATORS = /[ \t,]+/
-const NO_SESSIONS: readonly string[] = []

@@ -1,9 +1,7 @@
 import type { Field } from '../syntax/field.ts'
 import { isProtectedName, ruleOf } from './field-rules.ts'
-import { isHopByHop } from './hop-by-hop.ts'
-import { type ForwardedPolicy, isForOneCache, REPLACED_HEADERS } from './policy/response-policy.ts'
-import { INTERACTION_ID } from './request-id.ts'
-import { isForGateway, LIMIT_FIELDS } from './response-headers.ts'
+import { type ForwardedPolicy, isForOneCache } from './policy/response-policy.ts'
+import { RESPONSE_PARTS } from './response-headers.ts'
 
 /** Fields that nobody may learn behind a body: they say how to read it, or who sends it (RFC 9110 section 6.5.1). */
 const OF_HEADS: ReadonlySet<string> = new Set([
@@ -26,8 +24,7 @@ const OF_HEADS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The trailers of a request that go upstream: none that the gateway reads in a head, or keeps from the service.
- *
+ * The request trailers that go upstream: none that the gateway reads in a head, or keeps from the service.
  * @param removed names that the row sets or removes
  */
 export function filterRequestTrailers(fields: readonly Field[], removed?: ReadonlySet<string>): Field[] {
@@ -37,18 +34,12 @@ export function filterRequestTrailers(fields: readonly Field[], removed?: Readon
   )
 }
 
-/** The trailers of a response that go to the client, as lines: none that the gateway sets or keeps, or that belongs in a head. */
+/** Lines of the response trailers that go to the client: none that the gateway sets or keeps, or that belongs in a head. */
 export function filterResponseTrailers(fields: readonly Field[], policy?: ForwardedPolicy): string {
   let lines = ''
   for (const { lower, line } of fields) {
-    if (OF_HEADS.has(lower) || REPLACED_HEADERS.has(lower) || LIMIT_FIELDS.has(lower)) continue
-    if (
-      isForOneCache(lower) ||
-      isForGateway(lower) ||
-      isHopByHop(lower, undefined) ||
-      lower === INTERACTION_ID
-    )
-      continue
+    const part = RESPONSE_PARTS.get(lower)
+    if (OF_HEADS.has(lower) || isForOneCache(lower) || (part !== undefined && part !== 'date')) continue
     if (policy?.replaced.has(lower) !== true) lines += line
   }
   return lines

@@ -1,5 +1,4 @@
-import type { Field } from '../../syntax/field.ts'
-import { valueIn } from '../../syntax/field.ts'
+import { type Field, valueIn } from '../../syntax/field.ts'
 
 /** Cross-origin resource sharing (Fetch standard, section 3.3) of a route. Plain data, made at load. */
 export interface Cors {
@@ -80,7 +79,7 @@ function patternOf(origin: string): RegExp {
   return new RegExp(`^${escaped.replace(/:\*$/, '(?::[0-9]{1,5})?').replace('//*', `//${labels}`)}$`)
 }
 
-/** Whether scripts of this origin may read the route's responses. */
+/** Tells whether scripts of this origin may read the route's responses. */
 export function allowsOrigin({ isPublic, origins, patterns }: Cors, origin: string): boolean {
   if (isPublic || origins.has(origin)) return true
   return origin.length <= MAX_ORIGIN_LENGTH && patterns.some((pattern) => pattern.test(origin))
@@ -109,21 +108,15 @@ interface Preflight {
   readonly requestedMethod: string
 }
 
-/**
- * What a preflight of an allowed origin asks for and the route does not permit, for the log; undefined: nothing.
- *
- * @param fields of the request
- */
+/** What a preflight of an allowed origin asks for and the route does not permit, for the log; undefined: nothing. */
 export function whyNotPermitted(
   { methods, headers }: Cors,
   { origin, requestedMethod }: Preflight,
   fields: readonly Field[],
 ): string | undefined {
-  const asked =
-    valueIn(fields, 'access-control-request-headers')
-      ?.toLowerCase()
-      .split(/[\s,]+/, MAX_ASKED) ?? []
-  const lacking = asked.filter((name) => name !== '' && !headers.has(name))
+  const asked = valueIn(fields, 'access-control-request-headers') ?? ''
+  const names = asked.toLowerCase().split(/[\s,]+/, MAX_ASKED)
+  const lacking = names.filter((name) => name !== '' && !headers.has(name))
   const found = `which a page of ${shown(origin)} wants`
   if (lacking.length > 0) return `"cors.headers" lacks ${shown(lacking.join(', '))}, ${found}`
   return methods.has(requestedMethod) ? undefined : `"cors.methods" lacks ${shown(requestedMethod)}, ${found}`

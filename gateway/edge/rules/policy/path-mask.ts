@@ -9,10 +9,8 @@ export function pseudonym(value: string, key: string): string {
 }
 
 /**
- * Makes what replaces the masked parameters of a template's paths by `{name:<pseudonym>}`. A value is the decoded text of its
- * parameter, so that one value has one pseudonym in every encoding.
- *
- * @param template matches every path
+ * Makes a function that replaces the masked parameters of paths by `{name:<pseudonym>}`. The pseudonym is that of the decoded text,
+ * so that a value has one in every encoding. @param template matches every path
  */
 export function pathMask(template: string, masked: readonly string[], key: string): (path: string) => string {
   const parts = segmentsOf(template).map(partsOf)
@@ -39,10 +37,7 @@ function decoded(text: string): string {
   }
 }
 
-/**
- * The first segment of a path, up to what some reader takes for its end, such as an encoded slash; nothing of it where a template has a
- * parameter there.
- */
+/** The first segment of a path, up to an encoded slash or the like; nothing of it where a template has a parameter there. */
 export function firstSegment(path: string, templates: readonly string[]): string {
   if (!path.startsWith('/')) return path
   return templates.some((template) => isTemplate(segmentsOf(template)[0] ?? ''))

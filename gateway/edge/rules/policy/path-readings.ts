@@ -11,7 +11,7 @@ export interface Leniency extends PathLeniency {
   readonly methodOverrides: ReadonlySet<string>
 }
 
-/** Whether services may take a canonical path for another one. */
+/** Tells whether services may take a canonical path for another one. */
 export function isAmbiguous(path: string): boolean {
   return path.includes('%2F') || path.includes(';')
 }
@@ -19,7 +19,6 @@ export function isAmbiguous(path: string): boolean {
 /**
  * Every path that a service may take a canonical path for: with encoded slashes decoded, with parameters removed, or both
  * in either order. Repeated slashes are merged, as in canonical paths.
- *
  * @returns undefined when one of them has a dot segment: no reader agrees with another on where it leads
  */
 export function readingsOf(path: string): readonly string[] | undefined {
@@ -29,9 +28,8 @@ export function readingsOf(path: string): readonly string[] | undefined {
     withSlashes(withoutParameters(path)),
     withoutParameters(withSlashes(path)),
   ]
-  return readings.some((reading) => DOT_SEGMENT.test(reading))
-    ? undefined
-    : [...new Set(readings.map((reading) => reading.replace(/\/{2,}/g, '/')))]
+  if (readings.some((reading) => DOT_SEGMENT.test(reading))) return undefined
+  return [...new Set(readings.map((reading) => reading.replace(/\/{2,}/g, '/')))]
 }
 
 const DOT_SEGMENT = /\/\.{1,2}(?:\/|$)/

@@ -88,21 +88,16 @@ const KEYS = Object.keys(REPLACING) as (keyof typeof REPLACING)[]
 /** The header lines of every response: the mandatory ones, made stronger, and those that are added. */
 export function responseLines(headers: ResponseHeaders): string {
   const { strictTransportSecurity: transport } = headers
+  const ofTransport =
+    transport &&
+    `max-age=${transport.maxAgeSeconds}; includeSubDomains${transport.preload ? '; preload' : ''}`
   let lines = ''
   for (let i = 0; i < MANDATORY_HEADERS.length; i += 2) {
     const [name, value] = MANDATORY_HEADERS.slice(i, i + 2)
-    const isTransport = name === 'Strict-Transport-Security' && transport !== undefined
-    lines += `${name}: ${isTransport ? transportSecurity(transport) : value}\r\n`
+    lines += `${name}: ${name === 'Strict-Transport-Security' ? (ofTransport ?? value) : value}\r\n`
   }
   for (const key of KEYS) if (headers[key] !== undefined) lines += `${REPLACING[key]}: ${headers[key]}\r\n`
   return lines
-}
-
-function transportSecurity({
-  maxAgeSeconds,
-  preload,
-}: NonNullable<ResponseHeaders['strictTransportSecurity']>) {
-  return `max-age=${maxAgeSeconds}; includeSubDomains${preload ? '; preload' : ''}`
 }
 
 /**

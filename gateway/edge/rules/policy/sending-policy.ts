@@ -43,8 +43,8 @@ export function rewrittenPath(rewrite: Rewrite, path: string): string {
 }
 
 /**
- * Whether the rewritten path leads where the rewrite says, for services too that drop what follows `;` in a segment. A parameter that is a
- * part of a segment may be a dot, or half an octet: what it makes of another segment is then not canonical.
+ * Tells whether the rewritten path leads where the rewrite says, for services too that drop what follows `;` in a segment. A
+ * parameter that is a part of a segment may be a dot, or half an octet: then what it makes of another segment is not canonical.
  */
 export function isRewritable(rewrite: Rewrite | undefined, path: string): boolean {
   if (rewrite === undefined) return true
@@ -61,10 +61,7 @@ export function isRewritable(rewrite: Rewrite | undefined, path: string): boolea
 /** Two slashes at the begin stand before a host in URLs: here one of them is encoded, or `;` and what follows it between them. */
 const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
-/**
- * Names, in lower case, of request fields that no row lets through, sets or removes: what the gateway says itself of the request and who
- * calls, and what services obey blindly. Hop-by-hop fields are not among them.
- */
+/** Names, in lower case, of request fields that no row lets through, sets or removes, besides hop-by-hop fields. */
 export const OWN_REQUEST_FIELDS: ReadonlySet<string> = new Set([
   'cdn-loop',
   'client-cert',
