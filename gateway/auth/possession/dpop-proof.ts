@@ -8,7 +8,7 @@ import { quote } from '../tokens/quote.ts'
 /** FAPI 2.0 section 5.4.1: no RS256. */
 export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519']
 
-interface ParsedProof {
+export interface ParsedProof {
   readonly jws: Jws
   readonly algorithm: Algorithm
   readonly jwk: JsonObject

@@ -1,11 +1,10 @@
 import { LRUCache } from 'lru-cache'
-import { type Algorithm, type SignatureCheck, signatureCheck } from '../keys/signature.ts'
+import { type SignatureCheck, signatureCheck } from '../keys/signature.ts'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { importKey } from '../keys/verification-key.ts'
 import type { ReplayFault, ReplayGuard } from '../replay.ts'
-import type { JsonObject, Jws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
-import { type Htu, type ProofClaims, readHtu, readProof } from './dpop-proof.ts'
+import { type Htu, type ParsedProof, type ProofClaims, readHtu, readProof } from './dpop-proof.ts'
 import type { Nonces } from './nonces.ts'
 
 /**
@@ -50,10 +49,7 @@ const MAX_AHEAD_SECONDS = 10
 /** From the first to the last moment at which a proof can be accepted, plus one second. */
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
-interface CheckedProof {
-  readonly jws: Jws
-  readonly algorithm: Algorithm
-  readonly jwk: JsonObject
+type CheckedProof = Pick<ParsedProof, 'jws' | 'algorithm' | 'jwk'> & {
   readonly jkt: string
   readonly jti: string
 }
@@ -108,9 +104,12 @@ export class ProofVerifier {
     if (cause !== undefined) return invalid(cause)
     if (jkt !== request.jkt) return WRONG_KEY
     const { nonces } = this.#options
-    if (nonces?.accepts(claims.nonce) === false) {
-      return { ...NONCE_NEEDED, cause: `nonce ${quote(claims.nonce)} is not one in force` }
-    }
+    if (nonces?.accepts(claims.nonce) === false)
+      return {
+        error: 'use_dpop_nonce',
+        description: 'Resource server requires nonce in DPoP proof',
+        cause: `nonce ${quote(claims.nonce)} is not one in force`,
+      }
     return { jws, algorithm, jwk, jkt, jti: claims.jti }
   }
 
@@ -162,7 +161,8 @@ export class ProofVerifier {
 function replayFault(jti: string, replay: ReplayFault | undefined): ProofFault | undefined {
   if (replay === undefined) return undefined
   if (replay === 'replayed') return invalid(`jti ${quote(jti)}: replayed`)
-  return { ...UNAVAILABLE, cause: CAUSES[replay] }
+  const description = 'DPoP proofs cannot be verified at the moment'
+  return { error: 'proofs_unavailable', description, cause: CAUSES[replay] }
 }
 
 const CAUSES: Readonly<Record<Exclude<ReplayFault, 'replayed'>, string>> = {
@@ -182,16 +182,6 @@ const WRONG_KEY: ProofFault = {
   error: 'invalid_token',
   description: 'Invalid DPoP key binding',
   cause: 'the jwk of the proof is not the key that the token is bound to',
-}
-
-const UNAVAILABLE: Omit<ProofFault, 'cause'> = {
-  error: 'proofs_unavailable',
-  description: 'DPoP proofs cannot be verified at the moment',
-}
-
-const NONCE_NEEDED: Omit<ProofFault, 'cause'> = {
-  error: 'use_dpop_nonce',
-  description: 'Resource server requires nonce in DPoP proof',
 }
 
 // One sentence for every fault: the failed check would help a forger.

@@ -77,26 +77,31 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** An upstream gets its secret. The others of its group are asked too: they are the same service. */
-function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
+/**
+ * An upstream gets its secret. The others of its group are asked after it, each up to 5 s: they are the same service.
+ *
+ * @throws the fault of the first URI when none has the keys
+ */
+async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
+  const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]
-  const own = groups
-    .map((targets) => targets.map(originOf))
-    .filter((origins) => origins.includes(originOf(uri)))
-  if (own.length === 0) return fetchJwks(uri, signal)
-  return fetchFirst([uri, ...urisAtOthers(uri, new Set(own.flat()))], signal, sources.upstreamSecret)
+  const own = groups.map((targets) => targets.map(originOf)).filter((origins) => origins.includes(origin))
+  const others = new Set(own.flat().filter((one) => one !== undefined && one !== origin))
+  const proof = own.length === 0 ? undefined : sources.upstreamSecret
+  let first: unknown
+  for (const one of [uri, ...[...others].map((other) => other + pathname + search)]) {
+    try {
+      return await fetchJwks(one, signal, proof)
+    } catch (fault) {
+      first ??= fault
+    }
+  }
+  throw first
 }
 
 /** Undefined for a Unix socket and HTTP/2: keys are never fetched over them. */
 function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
-}
-
-function urisAtOthers(uri: string, upstreams: ReadonlySet<string | undefined>): string[] {
-  const { origin, pathname, search } = new URL(uri)
-  return [...upstreams].flatMap((other) =>
-    other === undefined || other === origin ? [] : [other + pathname + search],
-  )
 }
 
 function trust(
@@ -130,17 +135,4 @@ function withIntrospector(issuer: TrustedIssuer, options: TrustOptions): Trusted
     onFault: (cause) => options.onFault(settings.url, cause),
   })
   return { ...issuer, introspector }
-}
-
-/** One after another, each up to 5 s. @throws the fault of the first URI when none has it */
-async function fetchFirst(uris: readonly string[], signal: AbortSignal, proof?: Field): Promise<unknown> {
-  let first: unknown
-  for (const uri of uris) {
-    try {
-      return await fetchJwks(uri, signal, proof)
-    } catch (fault) {
-      first ??= fault
-    }
-  }
-  throw first
 }

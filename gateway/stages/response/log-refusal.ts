@@ -17,30 +17,26 @@ const MAX_CAUSE_LENGTH = 400
 export function logRefusal(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
   const { code, cause } = refusal
   const level = REFUSALS[code].source !== 'downstream' ? 'warn' : cause === undefined ? 'debug' : 'info'
-  writeLine(gateway, exchange, { refusal, level, message: 'refused' })
+  writeLine(gateway, exchange, { code, cause, level, message: 'refused' })
 }
 
-export function logOverlooked(gateway: Gateway, exchange: Exchange, refusal: Refusal): void {
-  writeLine(gateway, exchange, { refusal, level: 'info', message: 'would be refused' })
+export function logOverlooked(gateway: Gateway, exchange: Exchange, { code, cause }: Refusal): void {
+  writeLine(gateway, exchange, { code, cause, level: 'info', message: 'would be refused' })
 }
 
 /** A browser keeps from its page what the gateway answered. */
 export function logBrowserRefusal(gateway: Gateway, exchange: Exchange, cause: string): void {
-  writeLine(gateway, exchange, {
-    refusal: { code: undefined, cause },
-    level: 'info',
-    message: 'a browser refuses',
-  })
+  writeLine(gateway, exchange, { code: undefined, cause, level: 'info', message: 'a browser refuses' })
 }
 
 interface Report {
-  readonly refusal: Pick<Refusal, 'cause'> & { readonly code: RefusalCode | undefined }
+  readonly code: RefusalCode | undefined
+  readonly cause: string | undefined
   readonly level: 'debug' | 'info' | 'warn'
   readonly message: string
 }
 
-function writeLine(gateway: Gateway, exchange: Exchange, { refusal, level, message }: Report): void {
-  const { code, cause } = refusal
+function writeLine(gateway: Gateway, exchange: Exchange, { code, cause, level, message }: Report): void {
   const line = {
     requestId: exchange.requestId,
     traceId: traceIdOf(exchange),
