@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { REMOVED_HEADERS } from '../../edge/rules/field-rules.ts'
+import { RESTART } from './schema-text.ts'
 
 /* docs/reference/keys.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
 
@@ -81,7 +82,10 @@ function join(path: string, key: string): string {
 function listOf(path: string, { properties = {}, required = [] }: Schema): string {
   const keys = Object.entries(properties).map(([key, schema]) => {
     const preset = schema.default === undefined ? '' : `, default ${codeOf(schema.default)}`
-    return `- \`${key}\` (${shapeOf(schema)}${required.includes(key) ? ', required' : preset}): ${textOf(schema)}\n`
+    const kind = shapeOf(schema) + (required.includes(key) ? ', required' : preset)
+    const text = textOf(schema)
+    const after = text.includes(RESTART) ? ', after a restart' : ''
+    return `- \`${key}\` (${kind}${after}): ${text.replace(RESTART, '')}\n`
   })
   const heading = path === '' ? '' : `\n### \`${path}\`\n`
   return `${heading}\n${keys.join('')}`

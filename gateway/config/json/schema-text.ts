@@ -16,6 +16,9 @@ interface Declaration {
   readonly additionalProperties?: boolean | Declaration
 }
 
+/** What a description says of a key that a running gateway does not change. */
+export const RESTART = ' An edit is in force after a restart.'
+
 /** The text of a JSON Schema 2020-12. */
 export function schemaText(file: TSchema): string {
   const $schema = 'https://json-schema.org/draft/2020-12/schema'
@@ -25,7 +28,7 @@ export function schemaText(file: TSchema): string {
 function published(declaration: Declaration): object {
   const { description, env, restart, properties, required, items, additionalProperties, ...words } =
     declaration
-  const late = restart === undefined ? '' : ' An edit is in force after a restart.'
+  const late = restart === undefined ? '' : RESTART
   const commas = items === undefined ? '' : ', separated by commas'
   const variable = env === undefined ? '' : ` Environment: ${env}${commas}.`
   const needed = required?.filter((name) => properties?.[name]?.default === undefined)
