@@ -30,11 +30,9 @@ export interface StartFacts {
   readonly pid: number
   /** API_REQUEST records before this line without API_RESPONSE before it; at 0 recovery reads no further back. */
   readonly open: number
-  /** Bytes of a torn last line that were cut off. */
   readonly cutBytes?: number | undefined
   /** API_RESPONSE records written for requests of an earlier run that had none. */
   readonly recovered?: number | undefined
-  /** Lines that are not records, left as they are. */
   readonly damagedLines?: number | undefined
   /** Requests that were open when the file was rotated and whose file was not found. */
   readonly unresolved?: number | undefined
@@ -42,7 +40,6 @@ export interface StartFacts {
   readonly locked?: boolean | undefined
   /** Requests refused since the AUDIT_STOP before, because they could not be recorded. */
   readonly refused?: number | undefined
-  /** Inode of the file before this one, after a rotation. */
   readonly continues?: string | undefined
   /** `true`: the file before was removed while it was written, and up to a second of records with it. */
   readonly removed?: true | undefined
@@ -53,7 +50,6 @@ export interface StartFacts {
   readonly clockSetBackMs?: number | undefined
 }
 
-/** AUDIT_STOP: the trail may have a gap after it. */
 interface StopFacts {
   readonly timestamp: string
   readonly pid: number
@@ -61,7 +57,6 @@ interface StopFacts {
   readonly reason: string
 }
 
-/** AUDIT_PRUNE: a segment is about to be removed, because its retention time is over. */
 interface PruneFacts {
   readonly timestamp: string
   readonly segment: string
@@ -86,12 +81,8 @@ interface StoreFacts {
 export const RECORD_HEAD = '{"type":"'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
-/**
- * Format of the trail, the last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of a version before could misread
- * the lines.
- */
+/** Last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of an older version could misread the lines. */
 export const TRAIL_FORMAT = 2
-
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
 const CUT_MARK = '…'
@@ -111,25 +102,10 @@ const INTERACTION_ID_CHARS = INTERACTION_ID_KEY.length + UUID_CHARS + 1
 const TRACE_ID_CHARS = TRACE_ID_KEY.length + 32 + 1
 const GATEWAY_ID_CHARS = GATEWAY_ID_KEY.length + UUID_CHARS + 1
 
-const START_FIELDS: (keyof StartFacts | 'type' | 'format')[] = [
-  'type',
-  'timestamp',
-  'version',
-  'pid',
-  'open',
-  'cutBytes',
-  'recovered',
-  'damagedLines',
-  'unresolved',
-  'locked',
-  'refused',
-  'continues',
-  'removed',
-  'clockOffsetMs',
-  'clockSource',
-  'clockSetBackMs',
-  'format',
-]
+const START_FIELDS = (
+  'type timestamp version pid open cutBytes recovered damagedLines unresolved locked refused continues removed ' +
+  'clockOffsetMs clockSource clockSetBackMs format'
+).split(' ')
 
 const REQUEST_HEAD = '{"type":"API_REQUEST"'
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
@@ -187,11 +163,7 @@ export function responseTo(
   return grpcStatus === undefined ? line : `${line.slice(0, endOf(line))}${GRPC_STATUS_KEY}${grpcStatus}}\n`
 }
 
-/**
- * API_RESPONSE of a request whose end is unknown: `statusCode` and `duration` are 0, and `recovered` says that they mean
- * nothing.
- * @param requestLine a whole API_REQUEST line with its `\n`
- */
+/** API_RESPONSE of a request whose end is unknown: `recovered` says that statusCode and duration mean nothing. */
 export function recoveredRecord(requestLine: string): string {
   return responseLine(requestLine, ',"statusCode":0,"duration":0,"recovered":true')
 }

@@ -8,7 +8,6 @@ export const THREAD_LIMITS: ResourceLimits = {
 }
 
 interface BackgroundThreadOptions<News> {
-  /** Path of its module below this folder, without its ending. */
   readonly script: string
   readonly job: object
   readonly resourceLimits?: ResourceLimits
@@ -70,10 +69,7 @@ export class BackgroundThread<Message, News> {
     this.#worker?.postMessage(message, transfer)
   }
 
-  /**
-   * Tells it to end, and does not start it again. A late one is terminated.
-   * @param hurry ends the wait when it resolves @returns false when it was late
-   */
+  /** Asks it to end, and does not start it again. @param hurry ends the wait @returns false when it was late, and terminated */
   async finish(message: Message, withinMs: number, hurry?: Promise<void>): Promise<boolean> {
     const worker = this.#worker
     this.#isFinishing = true

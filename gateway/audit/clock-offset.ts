@@ -14,7 +14,6 @@ interface Source {
   offsetMsIn(output: string): number | undefined
 }
 
-/** In the order of trust. */
 const SOURCES: readonly Source[] = [
   { program: 'chronyc', args: ['-n', '-c', 'tracking'], offsetMsIn: chronyOffsetMs },
   { program: 'ntpq', args: ['-n', '-c', 'rv 0 leap,offset'], offsetMsIn: ntpOffsetMs },
@@ -40,10 +39,7 @@ export async function clockOffset(
   return undefined
 }
 
-interface Asking {
-  readonly timeoutMs: number
-  readonly env: NodeJS.ProcessEnv
-}
+type Asking = { readonly timeoutMs: number; readonly env: NodeJS.ProcessEnv }
 
 function outputOf(program: string, args: readonly string[], { timeoutMs, env }: Asking): Promise<string> {
   return new Promise((resolve) => {

@@ -13,7 +13,6 @@ interface ConfigChangeFacts {
 /** Facts of the file as it was read. Only its owner, the group if so allowed, and root can write it. */
 export interface FileWriter {
   readonly owner: { readonly uid: number; readonly name?: string | undefined }
-  /** When it was last written, ISO 8601. */
   readonly modified: string
 }
 
@@ -48,11 +47,7 @@ export function configChangeRecords(facts: ConfigChangeFacts): readonly string[]
   })
 }
 
-interface ShownRow {
-  readonly side: Side
-  readonly json: string
-  readonly bytes: number
-}
+type ShownRow = { readonly side: Side; readonly json: string; readonly bytes: number }
 
 function shown(side: Side, rows: readonly object[], roomBytes: number): ShownRow[] {
   return rows.flatMap((row): ShownRow[] => {

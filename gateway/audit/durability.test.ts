@@ -18,7 +18,7 @@ import {
   unpaired,
 } from './trail.test-support.ts'
 import type { Trail } from './trail.ts'
-import type { TrailOptions } from './trail-reports.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 const responseLine = (request: string) => responseTo(request, 200, 1)
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)

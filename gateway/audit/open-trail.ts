@@ -11,7 +11,7 @@ import { STANDARD_OUTPUT } from './file/trail-sink.ts'
 import { type Recovery, recover } from './recovery/recovery.ts'
 import type { ForeignWrite } from './seal-records.ts'
 import { Trail } from './trail.ts'
-import type { TrailOptions } from './trail-reports.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 interface OpenOptions extends Omit<TrailOptions, 'lock'> {
   readonly clock?: ClockOffset | undefined
@@ -36,10 +36,7 @@ function begun(options: OpenOptions, isInherited: boolean): Opened {
   return opened
 }
 
-/**
- * As `openTrail`, after the predecessor, whose requests in flight it will settle, handed over.
- * @throws also when the file cannot be written now: the predecessor can still go on
- */
+/** As `openTrail`, but the predecessor still sends open responses. @throws also when the file cannot be written now */
 export function continueTrail(options: OpenOptions): {
   readonly trail: Trail
   readonly inherited: InheritedRequests
@@ -88,7 +85,6 @@ function open(options: Omit<TrailOptions, 'lock'>): Opened {
   }
 }
 
-/** Sets aside what others have written behind an orderly end. */
 function leaveForeign(
   { file, now = Date.now }: Pick<TrailOptions, 'file' | 'now'>,
   bytes: NonNullable<Recovery['foreign']>,
@@ -121,23 +117,19 @@ export class InheritedRequests {
   readonly #trail: Pick<Trail, 'settle'>
   /** Responses to write when the predecessor ends without them, by pair. */
   readonly #open: Map<string | undefined, string[]>
-  #count: number
+  count: number
 
   constructor(trail: Pick<Trail, 'settle'>, recovered: readonly string[]) {
     this.#trail = trail
     this.#open = Map.groupBy(recovered, pairKeyOf)
-    this.#count = recovered.length
-  }
-
-  get count(): number {
-    return this.#count
+    this.count = recovered.length
   }
 
   /** Writes records of the predecessor. @returns what it must wait for; undefined: nothing */
   settle(lines: readonly string[]): Commit | undefined {
     let last: Commit | undefined
     for (const line of lines) {
-      if (openChangeOf(line) === -1 && this.#open.get(pairKeyOf(line))?.pop() !== undefined) this.#count--
+      if (openChangeOf(line) === -1 && this.#open.get(pairKeyOf(line))?.pop() !== undefined) this.count--
       last = this.#trail.settle(line)
     }
     return last
@@ -145,10 +137,10 @@ export class InheritedRequests {
 
   /** The predecessor has ended: writes the missing responses. @returns how many */
   end(): number {
-    const count = this.#count
+    const count = this.count
     for (const lines of this.#open.values()) for (const line of lines) this.#trail.settle(line)
     this.#open.clear()
-    this.#count = 0
+    this.count = 0
     return count
   }
 }

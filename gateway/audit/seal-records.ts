@@ -15,7 +15,6 @@ interface SealGapFacts {
   readonly found: number | undefined
 }
 
-/** Version of the format of seals, last in AUDIT_SEAL. */
 const SEAL_FORMAT = 1
 
 export function sealRecord({ timestamp, origin, size, root }: SealFacts): string {
@@ -36,13 +35,11 @@ export function readBackRecord(facts: {
   return `${JSON.stringify({ type: 'AUDIT_READ_BACK', timestamp, origin, records })}\n`
 }
 
-/** Bytes that others have written to the files of the trail. */
 export interface ForeignWrite {
   readonly file: string
   readonly inode: string
   /** Bytes of it that the gateway wrote. */
   readonly at: number
-  /** Bytes that it had when they were found. */
   readonly found: number
   /** `behind the end`: before a start, behind the last line of an orderly stop. */
   readonly reason: 'grown' | 'shortened' | 'changed' | 'replaced' | 'renamed' | 'behind the end'

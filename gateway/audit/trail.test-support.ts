@@ -6,7 +6,7 @@ import type { TestContext } from 'node:test'
 import { requestRecord } from './audit-records.ts'
 import { Commit } from './commit/commit.ts'
 import { Trail } from './trail.ts'
-import type { TrailOptions } from './trail-reports.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 /** For tests only. */
 

@@ -11,24 +11,20 @@ import { type FileEnd, type FilePlace, TrailFile, type TrailSeals } from './file
 import { STANDARD_OUTPUT, TrailSink } from './file/trail-sink.ts'
 import type { Recovery } from './recovery/recovery.ts'
 import { type ForeignWrite, foreignRecord } from './seal-records.ts'
-import { type TrailOptions, TrailReports } from './trail-reports.ts'
+import type { TrailOptions } from './trail-options.ts'
 
 /** Shorter than the timeout of clients and most proxies. */
 const RESPONSE_TIMEOUT_MS = 5000
 
 /**
  * The audit trail: a file of lines, which this process alone writes.
- *
  * `append` is for requests: the line is in the file, or the caller refuses the request. `settle` is for what has happened: a
  * line that cannot be written stays pending and is written first later. Pending lines are responses of requests in flight, so
  * their number is bounded.
- *
  * Lines go to the commit policy, and what it cannot write to the outage. After an outage or a rotation the trail holds an
  * AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused. Both count the open requests for recovery.
- *
  * What a failed write left of a line is cut off. Where that cannot be done (standard output, an append-only file) the rest of
  * the line is written first.
- *
  * Standard output: a full non-blocking pipe is given 50 ms, then the trail is unwritable until `recheck` finds room; a full
  * blocking pipe stops the gateway; nothing is recovered.
  */
@@ -50,17 +46,16 @@ export class Trail {
     this.#options = options
     const { file, durability, version, now = Date.now, timeoutMs = RESPONSE_TIMEOUT_MS, lock } = options
     const syncs = durability === 'synced'
-    const reports = new TrailReports(options)
     const trailFile = new TrailFile(TrailSink.open(file), options.isSealed)
-    const outage = new Outage({ trailFile, reports, syncs, version, now, timeoutMs })
+    const outage = new Outage({ trailFile, listeners: options, syncs, version, now, timeoutMs })
     this.#lock = lock
     this.#trailFile = trailFile
     this.#outage = outage
     this.#foreign = new ForeignWriters({ ...options, trailFile, now })
     this.#policy =
       durability === 'buffered'
-        ? new BufferedCommit({ trailFile, outage, reports })
-        : new GroupCommit({ trailFile, outage, reports, syncs })
+        ? new BufferedCommit({ trailFile, outage })
+        : new GroupCommit({ trailFile, outage, syncs })
   }
 
   get writable(): boolean {
@@ -79,7 +74,6 @@ export class Trail {
     return this.#trailFile.present()
   }
 
-  /** As `TrailFile.told`. */
   get told(): FilePlace {
     return this.#trailFile.told
   }
@@ -116,10 +110,7 @@ export class Trail {
     return this.#outage.fault
   }
 
-  /**
-   * Records what has happened, now or as soon as possible.
-   * @returns a `Commit` that the client's response must wait for, whether it succeeds or not
-   */
+  /** Records what has happened, now or as soon as possible. @returns a `Commit` that the client's response must wait for */
   settle(record: string): Commit | undefined {
     if (this.#closed) {
       this.#options.onFault(new Error('an audit record came after the trail was closed'))
@@ -174,10 +165,7 @@ export class Trail {
     return this.#outage.recheck()
   }
 
-  /**
-   * Continues in a new file of the same name, after the present one was renamed (SIGHUP); in the old one if that fails.
-   * @param clockSetBackMs of the old file
-   */
+  /** Continues in a new file of the same name after a rename (SIGHUP), if it can. @param clockSetBackMs of the old file */
   reopen(clockSetBackMs?: number): void {
     const { file, onFault } = this.#options
     const trailFile = this.#trailFile
@@ -239,7 +227,6 @@ export class Trail {
     return error
   }
 
-  /** Writes AUDIT_STOP, then the last seal. @returns why it could not */
   async #stop(reason: string): Promise<Error | undefined> {
     const { timeoutMs = RESPONSE_TIMEOUT_MS } = this.#options
     const untilMs = performance.now() + timeoutMs
@@ -271,7 +258,6 @@ export class Trail {
       if (this.#lock !== undefined) {
         this.#lock = this.#lock.renewed()
         cutTornLine(file)
-        // Another process has written to it.
         this.#trailFile.moveTo(TrailSink.open(file)).close()
       }
     } catch (error) {
@@ -298,7 +284,6 @@ export class Trail {
     this.close(reason)
   }
 
-  /** Ends the trail with AUDIT_STOP. */
   close(reason: string): void {
     if (this.#closed) return
     const { lines, commit } = this.#policy.close()

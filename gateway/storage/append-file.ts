@@ -21,10 +21,7 @@ export function makeDirectory(file: string): void {
   }
 }
 
-/**
- * Opens the audit file for appending; makes it (mode 0600) and its directory.
- * @throws Error that names the file when it cannot be opened or is a directory, a pipe or a socket
- */
+/** Opens the audit file for appending; makes it (mode 0600) and its directory. @throws Error that names the file */
 export function openToAppend(file: string): number {
   makeDirectory(file)
   let fd: number

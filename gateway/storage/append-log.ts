@@ -2,16 +2,13 @@ import { closeSync, fstatSync, writeSync } from 'node:fs'
 import { withFile } from './line-file.ts'
 import { cutOff } from './torn-line.ts'
 
-/** As fs.writeSync. */
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
 interface AppendLogOptions {
   /** Opened for each append, so that it may be moved. Undefined: `moveTo` gives an open file. */
   readonly file?: string
-  /** First lines of a new `file`. */
   readonly header?: string
   readonly onFault: (error: unknown) => void
-  /** Between attempts. */
   readonly retryMs: number
   readonly write?: Write | undefined
 }
@@ -20,7 +17,6 @@ interface AppendLogOptions {
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 /** A block of a disk: the last one of the file may have room for a byte although the disk is full. */
 const BLANK_BLOCK = '\n'.repeat(4096)
-/** Waiting lines are written in such parts. */
 const PART_CHARACTERS = 64 * 1024
 
 /**
@@ -30,14 +26,15 @@ const PART_CHARACTERS = 64 * 1024
 export class AppendLog {
   readonly #options: AppendLogOptions
   readonly #write: Write
-  /** The file may end in a part of a line. */
   isTorn = false
   isFailing = false
-  #fd: number | undefined
-  #sizeBytes = 0
+  descriptor: number | undefined
+  sizeBytes = 0
   #waiting: string[] = []
-  #waitingBytes = 0
-  #lostLines = 0
+  /** Bytes that a crash would lose, because they could not be written yet. */
+  waitingBytes = 0
+  /** Lines that were given up, because too many were waiting. */
+  lostLines = 0
   #retryAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: AppendLogOptions) {
@@ -45,26 +42,9 @@ export class AppendLog {
     this.#write = options.write ?? (writeSync as Write)
   }
 
-  get sizeBytes(): number {
-    return this.#sizeBytes
-  }
-
-  get descriptor(): number | undefined {
-    return this.#fd
-  }
-
-  /** Bytes that a crash would lose, because they could not be written yet. */
-  get waitingBytes(): number {
-    return this.#waitingBytes
-  }
-
-  get lostLines(): number {
-    return this.#lostLines
-  }
-
   get isWritable(): boolean {
-    const hasFile = this.#fd !== undefined || this.#options.file !== undefined
-    return hasFile && this.#waitingBytes === 0 && !this.isFailing
+    const hasFile = this.descriptor !== undefined || this.#options.file !== undefined
+    return hasFile && this.waitingBytes === 0 && !this.isFailing
   }
 
   /** Writes whole lines, after those that are waiting. @returns false when none of them is in the file */
@@ -82,37 +62,37 @@ export class AppendLog {
   }
 
   flush(nowMs: number): void {
-    if (this.#waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
+    if (this.waitingBytes > 0) this.isFailing = !this.#flushed(nowMs)
   }
 
   /** To be called once a second: retries. Tries blank lines to notice, without traffic, that there is room again. */
   maintain(nowMs: number): void {
-    if (this.#waitingBytes > 0) this.flush(nowMs)
+    if (this.waitingBytes > 0) this.flush(nowMs)
     else if (this.isFailing) this.append(BLANK_BLOCK, nowMs)
   }
 
   /** Continues in another open file, with `header` and then what is waiting; closes the old one. */
   moveTo(fd: number, header: string, nowMs: number): void {
     this.close()
-    this.#fd = fd
-    this.#sizeBytes = 0
+    this.descriptor = fd
+    this.sizeBytes = 0
     this.isTorn = false
     this.#waiting.unshift(header)
-    this.#waitingBytes += Buffer.byteLength(header)
+    this.waitingBytes += Buffer.byteLength(header)
     this.flush(nowMs)
   }
 
   /** Forgets what is waiting or lost, which is in a new file. */
   forget(): void {
     this.#waiting = []
-    this.#waitingBytes = 0
-    this.#lostLines = 0
+    this.waitingBytes = 0
+    this.lostLines = 0
     this.isTorn = false
   }
 
   close(): void {
-    const fd = this.#fd
-    this.#fd = undefined
+    const fd = this.descriptor
+    this.descriptor = undefined
     try {
       if (fd !== undefined) closeSync(fd)
     } catch (error) {
@@ -121,11 +101,11 @@ export class AppendLog {
   }
 
   #wait(lines: string): void {
-    if (this.#waitingBytes > MAX_WAITING_BYTES) {
-      this.#lostLines += lines.split('\n').length - 1
+    if (this.waitingBytes > MAX_WAITING_BYTES) {
+      this.lostLines += lines.split('\n').length - 1
       return
     }
-    this.#waitingBytes += Buffer.byteLength(lines)
+    this.waitingBytes += Buffer.byteLength(lines)
     const last = this.#waiting.length - 1
     if (last >= 0 && (this.#waiting[last] as string).length < PART_CHARACTERS) this.#waiting[last] += lines
     else this.#waiting.push(lines)
@@ -136,7 +116,7 @@ export class AppendLog {
       const part = this.#waiting[0] as string
       if (!this.#attempt(part, nowMs)) return false
       this.#waiting.shift()
-      this.#waitingBytes -= Buffer.byteLength(part)
+      this.waitingBytes -= Buffer.byteLength(part)
     }
     return true
   }
@@ -144,7 +124,7 @@ export class AppendLog {
   #attempt(lines: string, nowMs: number): boolean {
     const { file, header = '', retryMs, onFault } = this.#options
     try {
-      if (this.#fd !== undefined) return this.#writeWhole(this.#fd, lines)
+      if (this.descriptor !== undefined) return this.#writeWhole(this.descriptor, lines)
       if (file === undefined) return false
       return withFile(file, 'a', (fd) => {
         const isNew = fstatSync(fd).size === 0
@@ -176,7 +156,7 @@ export class AppendLog {
       throw error
     }
     this.isTorn = false
-    this.#sizeBytes += length
+    this.sizeBytes += length
     return true
   }
 }

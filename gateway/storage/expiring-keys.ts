@@ -1,6 +1,5 @@
 import { KeyFiles, type KeyStore } from './key-files.ts'
 
-/** Learns which keys are in memory. */
 export interface KeyTally {
   added(key: string): void
   removed(key: string): void
@@ -13,7 +12,6 @@ interface RememberedKeysOptions {
   readonly clock: () => number
   /** Tells whether what a key stands for is still fresh; may be set back. Default: `clock`. */
   readonly wallClock?: (() => number) | undefined
-  /** Undefined: memory only. */
   readonly store: KeyStore | undefined
   readonly tally?: KeyTally | undefined
 }
@@ -27,10 +25,8 @@ const MAX_SET_BACK_MS = 24 * 3_600_000
 /**
  * Keys that are remembered for a fixed time, in memory and with a store in a file: a restart or `kill -9` loses none. After
  * each lifetime the file replaces the one before it, so the disk holds at most two lifetimes.
- *
  * The wall clock never makes a key expire: while a gateway runs its age is measured, and at a start the newest key in the file
  * counts as new. So a wrong clock erases nothing; the time a gateway is down does not count.
- *
  * Where the wall clock is set back, by a day at most, keys are remembered until they are over by both clocks. A process that
  * starts meanwhile does not know that.
  */
@@ -99,10 +95,7 @@ export class RememberedKeys {
     return this.#files?.isSafe !== false
   }
 
-  /**
-   * Remembers a key from now on: in memory, and in the file or its reserve. Never throws.
-   * @returns false when a crash would lose it until `maintain`
-   */
+  /** Remembers a key from now on. Never throws. @returns false when a crash would lose it until `maintain` */
   add(key: string): boolean {
     const nowMs = this.#options.clock()
     const isSafe = this.#files?.put(key, nowMs) !== false
@@ -129,7 +122,6 @@ export class RememberedKeys {
     this.#files?.apply(key, atMs, written)
   }
 
-  /** Oldest first. */
   entries(): Iterable<readonly [key: string, atMs: number]> {
     return this.#keys
   }

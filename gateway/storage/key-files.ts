@@ -6,7 +6,6 @@ import { Reserve } from './reserve.ts'
 
 /** Format of one kind of file, and the words for it in messages. */
 export interface KeyForm {
-  /** Name of the member with the key, such as `sid`. */
   readonly key: string
   /** Name of the member with the time in epoch milliseconds, such as `revokedAtMs`. */
   readonly time: string
@@ -36,10 +35,7 @@ export interface KeyStore {
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-interface KeyFilesOptions {
-  readonly lifetimeMs: number
-  readonly nowMs: number
-}
+type KeyFilesOptions = { readonly lifetimeMs: number; readonly nowMs: number }
 
 const VERSION = 1
 const LINES_AT_ONCE = 1000
@@ -87,7 +83,6 @@ export class KeyFiles {
 
   /** @throws Error when a file cannot be read, or a newer gateway wrote it */
   *load(): Iterable<RememberedKey> {
-    // Until a write has succeeded.
     this.#log.isFailing = true
     for (const file of [this.#reserve?.file, this.#oldFile, this.#file]) {
       if (file === undefined) continue
@@ -140,7 +135,6 @@ export class KeyFiles {
   maintain(keys: ReadonlyMap<string, number>, nowMs: number): void {
     if (this.#areFilesGone()) {
       this.#store.onRemoved?.(`${this.#file}: removed under the gateway, and begun anew`)
-      // The keys are only in memory now.
       this.#isExposed = keys.size > 0
       this.#log.isFailing = true
       this.#isComplete = false
@@ -218,7 +212,6 @@ function inodeOf(file: string): number | undefined {
 
 interface KeysReading {
   readonly keys: readonly RememberedKey[]
-  /** Messages of what was skipped. */
   readonly faults: readonly string[]
   readonly isTorn: boolean
 }
@@ -227,10 +220,7 @@ function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
   return `${JSON.stringify({ [form.key]: key, [form.time]: atMs })}\n`
 }
 
-/**
- * Reads a file of keys; a missing file has none. A partial last line and lines without a valid key are skipped and reported.
- * @throws Error when the file cannot be read, or a newer gateway wrote it
- */
+/** Reads a file of keys; a missing one has none. @throws Error when it cannot be read, or a newer gateway wrote it */
 function readKeys(form: KeyForm, file: string, format: FileFormat): KeysReading {
   const { lines, firstLine, isTorn } = linesOf(form, file, format)
   if (isTorn) lines.pop()

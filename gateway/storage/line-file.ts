@@ -13,10 +13,7 @@ import {
 import { dirname } from 'node:path'
 
 /** Raise the version when an older gateway could misread the lines. */
-export interface FileFormat {
-  readonly name: string
-  readonly version: number
-}
+export type FileFormat = { readonly name: string; readonly version: number }
 
 export const OWNER_ONLY = 0o600
 /** As `w`, but refuses a pipe (ENXIO), which would block for ever without a reader. */
@@ -27,10 +24,7 @@ export function headerLine({ name, version }: FileFormat): string {
   return `${JSON.stringify({ format: name, version })}\n`
 }
 
-/**
- * Reads a file of lines, without the header, with the torn last line of a crash.
- * @returns `firstLine`: the number of `lines[0]` in the file @throws Error of the system; NewerFormatError
- */
+/** Reads the lines behind the header. @returns `firstLine`: number of `lines[0]` @throws Error of the system; NewerFormatError */
 export function readLines(
   file: string,
   format: FileFormat,

@@ -18,7 +18,6 @@ export function endOfLastLine(fd: number, size: number): number {
 
 /**
  * The lines of a file, last first, without their `\n`, in bounded memory.
- *
  * A line is a latin1 string that may keep a whole chunk in memory: copy what you store (`utf8`, `detached`).
  * @param end as `endOfLastLine` gives it
  */

@@ -9,10 +9,7 @@ export interface ProcessLock {
   readonly fault: Error | undefined
   /** Another process could take the lock: its file was removed or replaced. @throws Error of the system */
   readonly isRemoved: boolean
-  /**
-   * Takes the lock again if its file was removed or it was released.
-   * @throws Error when another process has it; this one stays as it is
-   */
+  /** Takes a removed or released lock again. @throws Error when another process has it; this one stays as it is */
   renewed(): ProcessLock
   release(): void
 }
@@ -20,7 +17,6 @@ export interface ProcessLock {
 interface ProcessLockOptions {
   /** The lock file: empty, mode 0600, made when missing. Its directory must exist. */
   readonly path: string
-  /** Message when another process holds the lock. */
   readonly whenTaken: string
 }
 
@@ -32,7 +28,6 @@ const held = new Set<DatabaseSync>()
 
 /**
  * Takes an exclusive lock between processes, without waiting. Where none can be had the result is not `held` and says why.
- *
  * The kernel's lock (fcntl, POSIX "Advisory record locking"), taken through SQLite because Node has no call for it. It ends
  * with the process, so it is never stale.
  * @throws Error `whenTaken`, when another process holds the lock

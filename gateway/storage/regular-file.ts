@@ -2,10 +2,7 @@ import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, 
 
 const MAX_BYTES = 1024 * 1024
 
-/**
- * Opens a file to read, in a directory that others may have filled: a pipe would block, a device never end.
- * @throws Error that names the file: of the system, or because it is no regular file
- */
+/** Opens a file that others may have made: a pipe would block. @throws Error that names the file, when it is no regular file */
 export function openRegularFile(path: string): { readonly fd: number; readonly stats: BigIntStats } {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const stats = fstatSync(fd, { bigint: true })

@@ -5,10 +5,7 @@ import { makeDirectory, syncDirectory } from './line-file.ts'
 
 const BYTES = 32
 
-/**
- * Makes a secret of 43 characters in a file that survives a power cut, if there is none. Of two processes the first one's file
- * stays. @returns the file
- */
+/** Makes a secret of 43 characters in a file, if there is none. Of two processes the first one's file stays. @returns the file */
 export function existingOrNew(file: string): string {
   if (existsSync(file)) return file
   makeDirectory(dirname(file))

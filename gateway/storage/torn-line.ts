@@ -46,10 +46,7 @@ function cut(file: string, length: number): boolean {
   }
 }
 
-/**
- * Cuts bytes off the end of an open file, whose size is read anew (`copytruncate`).
- * @returns false when that cannot be done (`chattr +a`)
- */
+/** Cuts bytes off the end of an open file (its size is read anew). @returns false when that cannot be done (`chattr +a`) */
 export function cutOff(fd: number, bytes: number): boolean {
   if (bytes === 0) return true
   try {

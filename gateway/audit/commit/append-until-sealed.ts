@@ -27,7 +27,6 @@ export async function appendUntilSealed(
   const before = SealedTree.of(auditFile)
   // The first checkpoint of a log covers what is there.
   const isForSeal = isSealed && before !== undefined
-  // A rotation may come in between.
   const fd = openSync(auditFile, 'r')
   try {
     for (const line of lines) await append(line)

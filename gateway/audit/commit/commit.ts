@@ -14,18 +14,13 @@ export class Commit {
   }
 }
 
-export interface Group {
-  readonly lines: readonly string[]
-  readonly commit: Commit
-}
+export type Group = { readonly lines: readonly string[]; readonly commit: Commit }
 
 /** When lines are written, and how far they must have got before the request goes on. */
 export interface CommitPolicy {
-  /** @returns what the request must wait for; `undefined`: nothing. */
   add(line: string): Commit | undefined
   readonly uncommitted: number
   /** Writes the waiting lines now. With `synced` they stay for the next commit. */
   flush(): void
-  /** Ends the policy. @returns what the caller has to write and finish. */
   close(): Group
 }

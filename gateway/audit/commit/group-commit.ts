@@ -1,6 +1,5 @@
 import { fdatasync } from 'node:fs'
 import type { CommitStart, TrailFile } from '../file/trail-file.ts'
-import type { TrailReports } from '../trail-reports.ts'
 import { Commit, type CommitPolicy, type Group } from './commit.ts'
 import type { Outage } from './outage.ts'
 
@@ -10,14 +9,12 @@ const MAX_TURNS = 4
 export interface GroupCommitOptions {
   readonly trailFile: TrailFile
   readonly outage: Outage
-  readonly reports: TrailReports
   /** `synced`: lines are committed when the disk has them. `written`: when the operating system has. */
   readonly syncs: boolean
 }
 
 /**
  * Durability `written` and `synced`: one write at the end of a turn of the event loop hands its lines to the operating system.
- *
  * With `synced` one `fdatasync` in the thread pool commits them; later lines are the next group. A growing group waits a few
  * turns: under load that halves the syncs. Only one group is committed at a time, so uncommitted lines end the file and can be
  * cut off: after a failed `fdatasync` the kernel may have dropped pages, and the next one would report success.
@@ -137,7 +134,7 @@ export class GroupCommit implements CommitPolicy {
   }
 
   #succeed({ lines, commit }: Group): void {
-    this.#options.reports.written(lines)
+    this.#options.outage.written(lines)
     commit.finish(undefined)
   }
 
@@ -152,7 +149,7 @@ export class GroupCommit implements CommitPolicy {
   }
 }
 
-type Parts = Pick<GroupCommitOptions, 'trailFile' | 'outage' | 'reports'>
+type Parts = Pick<GroupCommitOptions, 'trailFile' | 'outage'>
 
 const BUFFER_MS = 5
 const BUFFER_CHARS = 64 * 1024
@@ -195,19 +192,15 @@ export class BufferedCommit implements CommitPolicy {
   }
 
   #write(lines: readonly string[]): void {
-    const { trailFile, outage, reports } = this.#parts
+    const { trailFile, outage } = this.#parts
     if (!outage.writable) {
       outage.addPending(lines)
       return
     }
     const error = trailFile.put(lines)
-    if (error === undefined) {
-      reports.written(lines)
-      return
-    }
-    const { wholeLines } = trailFile
-    reports.written(lines.slice(0, wholeLines))
-    outage.addPending(lines.slice(wholeLines))
-    outage.start(error)
+    const count = error === undefined ? lines.length : trailFile.wholeLines
+    outage.written(lines.slice(0, count))
+    outage.addPending(lines.slice(count))
+    if (error !== undefined) outage.start(error)
   }
 }

@@ -1,18 +1,27 @@
-import { recoveredRecord, type StartFacts, startRecord } from '../audit-records.ts'
+import {
+  openChangeOf,
+  pairKeyOf,
+  recoveredRecord,
+  type StartFacts,
+  startRecord,
+  stopRecord,
+  typeOf,
+} from '../audit-records.ts'
 import type { TrailFile } from '../file/trail-file.ts'
-import type { TrailReports } from '../trail-reports.ts'
+import type { TrailListeners } from '../trail-options.ts'
 import { Commit, type OnCommitted } from './commit.ts'
-import { PendingRecords, sortFailed } from './pending-records.ts'
 
 interface OutageOptions {
   readonly trailFile: TrailFile
-  readonly reports: TrailReports
+  readonly listeners: TrailListeners
   readonly syncs: boolean
   readonly version: string | undefined
   readonly now: () => number
   readonly timeoutMs: number
 }
 
+/** An AUDIT_STOP, whose count of open requests is taken when it is written. */
+type PendingStop = { readonly reason: string; readonly timestamp: string }
 type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
 
 interface CommitFault {
@@ -22,16 +31,14 @@ interface CommitFault {
   readonly waiting: readonly string[]
 }
 
-/**
- * State of a trail that cannot be written: responses stay pending and are written first, in order, later. An AUDIT_STOP and an
- * AUDIT_START enclose the outage.
- */
+/** State of a trail that cannot be written. Responses stay pending; an AUDIT_STOP and an AUDIT_START enclose the outage. */
 export class Outage {
   readonly #options: OutageOptions
-  readonly #pending: PendingRecords
-  #writable = true
+  /** Records that could not be written, in their order. A line that is in the file in part comes first. */
+  #pending: (string | PendingStop)[] = []
+  #hasFailed = false
+  writable = true
   #ended = false
-  /** Another process has the file. */
   #suspended = false
   #fault: Error | undefined = undefined
   #refused = 0
@@ -42,17 +49,11 @@ export class Outage {
   #sinceMs = 0
 
   constructor(options: OutageOptions) {
-    const { trailFile, reports } = options
     this.#options = options
-    this.#pending = new PendingRecords(trailFile, reports)
-  }
-
-  get writable(): boolean {
-    return this.#writable
   }
 
   get pending(): number {
-    return this.#pending.count
+    return this.#pending.length
   }
 
   get fault(): Error {
@@ -62,44 +63,52 @@ export class Outage {
   /** Writes the first lines: the responses that recovery found missing, then AUDIT_START. @param open requests of another process */
   writeFirst(recovered: readonly string[], facts: Partial<StartFacts>, open = 0): void {
     this.addPending([...recovered, this.#startLine({ ...facts, recovered: recovered.length }, open)])
-    const error = this.#allOrNothing(() => this.#pending.flush())
+    const error = this.flush()
     this.#options.trailFile.endCommit()
     if (error !== undefined) this.#pause(error)
   }
 
   start(error: Error): void {
-    this.#options.reports.fault(error)
+    this.#report(error)
     this.#pause(error)
   }
 
+  written(lines: readonly string[]): void {
+    for (const line of lines) this.#options.listeners.onRecord(typeOf(line))
+  }
+
+  #report(error: Error): void {
+    this.#hasFailed = true
+    this.#options.listeners.onFault(error)
+  }
+
   #pause(error: Error): void {
-    if (this.#writable) this.#sinceMs = performance.now()
-    this.#writable = false
+    if (this.writable) this.#sinceMs = performance.now()
+    this.writable = false
     this.#fault = error
     this.addStop(`write failed: ${(error as NodeJS.ErrnoException).code ?? error.message}`)
   }
 
   /** Requests are refused, responses stay pending. A request whose line stayed in the file gets a recovered response. */
   commitFailed({ error, tried, waiting }: CommitFault): void {
-    const { trailFile, reports } = this.#options
-    const { torn, wholeLines } = trailFile
+    const { torn, wholeLines } = this.#options.trailFile
     const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)
     const inFile = tried.slice(0, wholeLines)
     const { refused, stranded, pending } = sortFailed([...tried, ...waiting], [...inFile, ...tornLine])
-    reports.written(inFile)
+    this.written(inFile)
     this.addPending([...tornLine, ...pending, ...stranded.map(recoveredRecord)])
     this.countRefused(refused.length)
-    if (this.#writable) this.start(error)
-    else if (this.#ended) reports.fault(error)
+    if (this.writable) this.start(error)
+    else if (this.#ended) this.#report(error)
   }
 
   /** For the holder of the right to commit: commits a group after what is pending. @returns why that failed; it is then sorted */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
-    const { trailFile, reports } = this.#options
+    const { trailFile } = this.#options
     const unwritable = this.resume()
     const error = unwritable ?? this.#allOrNothing(() => trailFile.put(lines))
-    if (error === undefined) reports.written(lines)
+    if (error === undefined) this.written(lines)
     else if (unwritable === undefined) this.commitFailed({ error, tried: lines, waiting: [] })
     else this.commitFailed({ error, tried: [], waiting: lines })
     trailFile.endCommit()
@@ -112,30 +121,30 @@ export class Outage {
 
   /** The first must be the torn line, if there is one. */
   addPending(lines: readonly string[]): void {
-    for (const line of lines) this.#pending.add(line)
+    for (const line of lines) this.#pending.push(line)
   }
 
   addStop(reason: string): void {
-    this.#pending.add({ reason, timestamp: this.#timestamp() })
+    this.#pending.push({ reason, timestamp: this.#timestamp() })
   }
 
   /** Writes what is pending until a line fails; with `synced` all of it or nothing. @returns why it failed */
   flush(): Error | undefined {
-    return this.#allOrNothing(() => this.#pending.flush())
+    return this.#allOrNothing(() => this.#putPending())
   }
 
   /** The trail goes on in a new file, whose first line is AUDIT_START. */
   moved(facts: MoveFacts): void {
-    if (this.#writable) this.#sinceMs = performance.now()
+    if (this.writable) this.#sinceMs = performance.now()
     // Twice, if the file between was never written.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
-    this.#writable = false
+    this.writable = false
   }
 
   /** Calls back when nothing is pending, or with an error after `timeoutMs`: a crash must not take what a client has seen. */
   whenPendingWritten(run: OnCommitted): void {
-    if (this.#writable) run(undefined)
+    if (this.writable) run(undefined)
     else if (this.#ended || this.#isTooLong()) run(this.fault)
     else this.#allWritten.whenDone(run)
   }
@@ -150,25 +159,26 @@ export class Outage {
     waiting.finish(error)
   }
 
-  /** Tries to end the outage, if there is one. @returns `writable` afterwards */
   recheck(): boolean {
-    if (this.#writable || this.#ended || this.#suspended) return this.#writable
+    if (this.writable || this.#ended || this.#suspended) return this.writable
     const { syncs, trailFile } = this.#options
     if (syncs && trailFile.takeCommit() !== undefined) return false
     this.resume()
     trailFile.releaseCommit()
-    if (!this.#writable && this.#isTooLong()) this.#finishWaiting(this.fault)
-    return this.#writable
+    if (!this.writable && this.#isTooLong()) this.#finishWaiting(this.fault)
+    return this.writable
   }
 
   /** As `recheck`, for the holder of the right to commit. @returns why the trail still cannot be written */
   resume(): Error | undefined {
-    if (this.#writable) return undefined
+    if (this.writable) return undefined
     if (!this.#ended && !this.#suspended)
-      this.#fault = this.#allOrNothing(() => this.#pending.flush() ?? this.#putStart())
-    this.#writable = this.#fault === undefined
-    if (this.#writable) {
-      this.#options.reports.writable()
+      this.#fault = this.#allOrNothing(() => this.#putPending() ?? this.#putStart())
+    this.writable = this.#fault === undefined
+    if (this.writable) {
+      // Also after a move to another file, or a failed hand-over.
+      if (this.#hasFailed) this.#options.listeners.onWritable?.()
+      this.#hasFailed = false
       this.#finishWaiting(undefined)
     }
     return this.#fault
@@ -179,7 +189,7 @@ export class Outage {
     this.addStop(reason)
     const error = this.#writeLast()
     this.#suspended = true
-    this.#writable = false
+    this.writable = false
     this.#sinceMs = performance.now()
     this.#fault = new Error('the audit trail is being handed over')
     return error
@@ -187,9 +197,11 @@ export class Outage {
 
   /** After `suspend`: seals over all that has been written. A seal that cannot be written is only missing. */
   appendSeals(lines: readonly string[]): void {
-    const { trailFile, reports } = this.#options
+    const { trailFile } = this.#options
     if (lines.length === 0 || trailFile.torn) return
-    reports.attempted(lines, trailFile.put(lines) ?? this.#sync())
+    const error = trailFile.put(lines) ?? this.#sync()
+    if (error === undefined) this.written(lines)
+    else this.#report(error)
   }
 
   unsuspend(): void {
@@ -198,8 +210,8 @@ export class Outage {
 
   /** Ends for a trail that another process continues. @returns what it must write, and who waits for that */
   leave(): { readonly lines: readonly string[]; readonly written: OnCommitted } {
-    const lines = this.#pending.copy().filter((record) => typeof record === 'string')
-    this.#pending.restore([])
+    const lines = this.#pending.filter((record) => typeof record === 'string')
+    this.#pending = []
     this.#ended = true
     return { lines, written: (error) => this.#finishWaiting(error) }
   }
@@ -207,26 +219,48 @@ export class Outage {
   end(): { readonly left: number; readonly error: Error | undefined } {
     const error = this.#writeLast()
     this.#ended = true
-    this.#writable = false
+    this.writable = false
     this.#fault = new Error('the audit trail is closed')
     this.#finishWaiting(error)
-    return { left: this.#pending.count, error }
+    return { left: this.#pending.length, error }
   }
 
   #writeLast(): Error | undefined {
-    return this.#pending.flush() ?? this.#sync()
+    return this.#putPending() ?? this.#sync()
+  }
+
+  #putPending(): Error | undefined {
+    const { trailFile } = this.#options
+    let done = 0
+    let error: Error | undefined
+    for (const record of this.#pending) {
+      const pid = process.pid
+      const line = typeof record === 'string' ? record : stopRecord({ ...record, pid, open: trailFile.open })
+      error = this.#put(line)
+      // A part of it may be in the file: the rest must be of the same line.
+      if (error !== undefined && trailFile.torn) this.#pending[done] = line
+      if (error !== undefined) break
+      done++
+    }
+    this.#pending.splice(0, done)
+    return error
+  }
+
+  #put(line: string): Error | undefined {
+    const error = this.#options.trailFile.put([line])
+    if (error === undefined) this.written([line])
+    else this.#report(error)
+    return error
   }
 
   #putStart(): Error | undefined {
-    const { trailFile, reports } = this.#options
-    const facts = { refused: this.#refused, ...this.#moved }
-    const line = this.#startLine(facts, trailFile.open)
-    const error = trailFile.put([line])
-    reports.attempted([line], error)
+    const { trailFile } = this.#options
+    const line = this.#startLine({ refused: this.#refused, ...this.#moved }, trailFile.open)
+    const error = this.#put(line)
     if (error === undefined) {
       this.#refused = 0
       this.#moved = undefined
-    } else if (trailFile.torn) this.#pending.add(line)
+    } else if (trailFile.torn) this.#pending.push(line)
     return error
   }
 
@@ -235,11 +269,11 @@ export class Outage {
     const { trailFile, syncs } = this.#options
     if (!syncs) return write()
     const start = trailFile.startCommit()
-    const before = { pending: this.#pending.copy(), refused: this.#refused, moved: this.#moved }
+    const before = { pending: [...this.#pending], refused: this.#refused, moved: this.#moved }
     const error = write() ?? this.#sync()
     if (error === undefined || trailFile.torn) return error
     trailFile.rollBackTo(start)
-    this.#pending.restore(before.pending)
+    this.#pending = before.pending
     this.#refused = before.refused
     this.#moved = before.moved
     return error
@@ -251,7 +285,7 @@ export class Outage {
       this.#options.trailFile.sink.sync()
       return undefined
     } catch (error) {
-      this.#options.reports.fault(error as Error)
+      this.#report(error as Error)
       return error as Error
     }
   }
@@ -264,4 +298,35 @@ export class Outage {
   #timestamp(): string {
     return new Date(this.#options.now()).toISOString()
   }
+}
+
+/** Sorts the lines of a failed commit. A request with its response among them is not refused. @param inFile lines that stay */
+function sortFailed(lines: readonly string[], inFile: readonly string[]) {
+  const responses = new Map<string | undefined, number>()
+  for (const line of lines) {
+    if (openChangeOf(line) === -1) responses.set(pairKeyOf(line), (responses.get(pairKeyOf(line)) ?? 0) + 1)
+  }
+  const refused: string[] = []
+  /** Refused requests whose lines stay in the file, and need a response there. */
+  const stranded: string[] = []
+  const pending: string[] = []
+  const remaining = [...inFile]
+  for (const line of lines) {
+    const count = responses.get(pairKeyOf(line)) ?? 0
+    const isInFile = takeFrom(remaining, line)
+    if (openChangeOf(line) === 1 && count === 0) {
+      refused.push(line)
+      if (isInFile) stranded.push(line)
+      continue
+    }
+    if (openChangeOf(line) === 1) responses.set(pairKeyOf(line), count - 1)
+    if (!isInFile) pending.push(line)
+  }
+  return { refused, stranded, pending }
+}
+
+function takeFrom(lines: string[], line: string): boolean {
+  const at = lines.indexOf(line)
+  if (at !== -1) lines.splice(at, 1)
+  return at !== -1
 }

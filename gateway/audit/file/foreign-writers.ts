@@ -4,7 +4,7 @@ import { realPathOf, syncDirectoryOf } from '../../storage/append-file.ts'
 import { startRecord } from '../audit-records.ts'
 import { type ForeignWrite, foreignRecord } from '../seal-records.ts'
 import { freePath } from '../segments/rotation.ts'
-import type { TrailOptions } from '../trail-reports.ts'
+import type { TrailOptions } from '../trail-options.ts'
 import { candidatesIn } from './rotated-file.ts'
 import type { TrailFile } from './trail-file.ts'
 import { STANDARD_OUTPUT, TrailSink } from './trail-sink.ts'
@@ -17,7 +17,6 @@ interface ForeignWritersOptions
 
 /** A frequent writer would otherwise make a new file of each of our writes. */
 const BETWEEN_FILES_MS = 60_000
-/** Between the rename and the SIGHUP of a rotation by others. */
 const ROTATION_MS = 60_000
 
 /**

@@ -7,11 +7,7 @@ const NOT_A_TRAIL = /\.(?:lock|tmp|shipped|clock|gz|bz2|xz|zst)$/
 /** Holds the beginning of a record: no line of a trail is longer. */
 const HEAD_BYTES = 128 * 1024
 
-interface Candidate {
-  readonly path: string
-  readonly mtimeNs: bigint
-}
-
+type Candidate = { readonly path: string; readonly mtimeNs: bigint }
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
 /** Uncompressed files of a directory that may be parts of a trail. */

@@ -1,24 +1,17 @@
 import { openChangeOf } from '../audit-records.ts'
 import type { TrailSink } from './trail-sink.ts'
 
-export interface FileEnd {
-  readonly end: number
-  readonly open: number
-}
+export type FileEnd = { readonly end: number; readonly open: number }
 
 /** The file is checked after such a pause. Longer than a tick of the kernel, which stamps files. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
-/** The place to which a failed commit is rolled back. */
 export interface CommitStart extends FileEnd {
   readonly tornBytes: number
 }
 
-export interface FilePlace {
-  readonly inode: string
-  readonly end: number
-}
+export type FilePlace = { readonly inode: string; readonly end: number }
 
 /** Seals the trail beside it. It is told what is written, so that nobody reads it back from a file that others may change. */
 export interface TrailSeals {
@@ -41,8 +34,9 @@ export interface TrailSeals {
 export class TrailFile {
   #sink: TrailSink
   #end: number
-  #open = 0
-  #wholeLines = 0
+  open = 0
+  /** Lines of the last failed `put` that are in the file whole. */
+  wholeLines = 0
   #distrusted = false
   #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
@@ -74,26 +68,13 @@ export class TrailFile {
     return this.#sink.tornBytes > 0
   }
 
-  /** Lines of the last failed `put` that are in the file whole. */
-  get wholeLines(): number {
-    return this.#wholeLines
-  }
-
   get sink(): TrailSink {
     return this.#sink
   }
 
-  get open(): number {
-    return this.#open
-  }
-
-  set open(count: number) {
-    this.#open = count
-  }
-
   /** Hands lines to the operating system by one write: all or none, unless `torn` (see `wholeLines`). */
   put(lines: readonly string[]): Error | undefined {
-    this.#wholeLines = 0
+    this.wholeLines = 0
     const error = this.#isUncommitted ? undefined : this.check()
     return error ?? this.#put(lines)
   }
@@ -124,8 +105,8 @@ export class TrailFile {
     }
     if (this.#first.length === 0) return undefined
     const error = this.#put(this.#first)
-    this.#first = error === undefined ? [] : this.#first.slice(this.#wholeLines)
-    this.#wholeLines = 0
+    this.#first = error === undefined ? [] : this.#first.slice(this.wholeLines)
+    this.wholeLines = 0
     return error
   }
 
@@ -162,22 +143,19 @@ export class TrailFile {
     const error = sink.write()
     if (error === undefined) {
       this.#end += bytes.length - tornBefore
-      this.#open += openChangeIn(lines)
+      this.open += openChangeIn(lines)
       this.#tell(bytes)
       return undefined
     }
     const written = sink.tornBytes
     this.#end += written - tornBefore
-    this.#wholeLines = sink.leaveWhole(lines)
-    this.#open += openChangeIn(lines.slice(0, this.#wholeLines))
+    this.wholeLines = sink.leaveWhole(lines)
+    this.open += openChangeIn(lines.slice(0, this.wholeLines))
     this.#tell(bytes.subarray(0, written - sink.tornBytes))
     return error
   }
 
-  /**
-   * Takes the right to commit, which may be held over turns of the event loop.
-   * @returns undefined; or what resolves when another releases it
-   */
+  /** Takes the right to commit. @returns undefined; or what resolves when another releases it */
   takeCommit(): Promise<void> | undefined {
     if (this.#committing !== undefined) return this.#committing.promise
     this.#committing = Promise.withResolvers()
@@ -199,7 +177,7 @@ export class TrailFile {
     this.endCommit()
     this.check()
     this.#isUncommitted = true
-    return { end: this.#end, open: this.#open, tornBytes: this.#sink.tornBytes }
+    return { end: this.#end, open: this.open, tornBytes: this.#sink.tornBytes }
   }
 
   endCommit(): void {
@@ -215,14 +193,14 @@ export class TrailFile {
       return
     }
     this.#end = start.end
-    this.#open = start.open
+    this.open = start.open
     this.#sink.tornBytes = start.tornBytes
     this.#isUncommitted = false
     this.#untold = []
   }
 
   present(): FileEnd & FilePlace {
-    return { end: this.#end, open: this.#open, inode: this.#sink.inode }
+    return { end: this.#end, open: this.open, inode: this.#sink.inode }
   }
 
   /** Continues in this file. @param first its first lines @returns the one before, to be closed */
@@ -245,7 +223,6 @@ export class TrailFile {
     this.#sink.close()
   }
 
-  /** Begins the seals, and hands them the kept lines. */
   follow(seals: TrailSeals): void {
     seals.begin()
     this.#seals = seals
@@ -259,7 +236,6 @@ export class TrailFile {
     this.#changedAtMs = undefined
   }
 
-  /** End of the lines that the seals have, in the file in use. */
   get told(): FilePlace {
     const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
     return { inode: this.#sink.inode, end: this.#end - this.#sink.tornBytes - untold }

@@ -9,16 +9,12 @@ interface TrailPlace {
   readonly warnings: readonly string[]
 }
 
-/**
- * Judges the file of a trail, its directory and its log.
- * @param userId who runs the gateway; undefined: the system has no such users
- */
+/** Judges the file of a trail, its directory and its log. @param userId of the gateway; undefined: the system has none */
 export function judgePlace(file: string, userId = process.geteuid?.()): TrailPlace {
   if (statsOf(dirname(file)) === undefined) return { fault: undefined, warnings: [] }
   const real = realPathOf(file)
   const named = statsOf(file, lstatSync)
   const paths = new Set([dirname(file), dirname(real), real, logDirectory(file)])
-  // One place may have two names, relative and absolute.
   const seen = new Set<string>()
   const found = [...paths].flatMap((path) => {
     const stats = statsOf(path)

@@ -4,17 +4,13 @@ import { cutOff } from '../../storage/torn-line.ts'
 import { giveWay } from '../give-way.ts'
 
 export const STANDARD_OUTPUT = '-'
-
 const STANDARD_OUTPUT_FD = 1
 const SCRATCH_BYTES = 256 * 1024
 const UTF8_MAX_BYTES_PER_UNIT = 3
 /** How long a full non-blocking pipe (EAGAIN) may hold the event loop before the write fails. */
 const PIPE_TIMEOUT_MS = 50
 
-/**
- * An open file or standard output. Call `load`, then `write`: one system call as a rule. What a failed write left is cut off
- * where possible.
- */
+/** An open file or standard output. Call `load`, then `write`. What a failed write left is cut off where possible. */
 export class TrailSink {
   /** Bytes of a partial line that could not be cut off. */
   tornBytes = 0
@@ -39,10 +35,7 @@ export class TrailSink {
     return new TrailSink(file === STANDARD_OUTPUT ? STANDARD_OUTPUT_FD : openToAppend(file))
   }
 
-  /**
-   * Prepares the text for `write`. While `tornBytes` is not 0 it must begin with the torn line.
-   * @returns its bytes, until the next call
-   */
+  /** Prepares the text for `write`, which begins with the torn line, if there is one. @returns its bytes, until the next call */
   load(text: string): Buffer {
     const fits = text.length * UTF8_MAX_BYTES_PER_UNIT <= SCRATCH_BYTES
     this.#bytes = fits ? this.#scratch : Buffer.from(text)

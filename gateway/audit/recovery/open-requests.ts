@@ -7,23 +7,16 @@ const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
 const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 
-interface CountLine {
-  readonly open?: unknown
-  readonly continues?: unknown
-  readonly format?: unknown
-}
+type CountLine = { readonly open?: unknown; readonly continues?: unknown; readonly format?: unknown }
 
 /**
  * Finds the API_REQUEST lines without an API_RESPONSE in a trail that `read` is given line by line, backwards.
- *
  * Pairs are found by the bytes of `pairKeyOf`, so most lines need no JSON parser. Memory grows only with the number of
  * exchanges open at once.
  */
 export class OpenRequests {
-  /** All open requests are found: reading can stop. */
   found = false
   damagedLines = 0
-  /** Inode of the rotated file before the one being read. */
   continues: string | undefined = undefined
 
   /** Bytes that the gateway wrote of files that others have written to, by inode. */
@@ -32,7 +25,6 @@ export class OpenRequests {
   /** Responses whose requests have not been read yet. */
   readonly #responses = new Map<string, number>()
   #responseCount = 0
-  /** Last first. */
   readonly #requests: string[] = []
   /** Open requests, once a line has said it. */
   #expected: number | undefined
@@ -40,10 +32,6 @@ export class OpenRequests {
   constructor(expected?: number) {
     this.#expected = expected
     this.found = expected === 0
-  }
-
-  beginFile(): void {
-    this.continues = undefined
   }
 
   /** @param line a latin1 slice without its `\n`. @throws Error when a newer version of the gateway wrote it. */
@@ -57,7 +45,6 @@ export class OpenRequests {
     else if (!line.startsWith(RECORD_HEAD) || !line.endsWith('}')) this.damagedLines++
   }
 
-  /** Whole API_REQUEST lines with their `\n`, in the order of the trail. */
   lines(): string[] {
     return this.#requests.toReversed().map((line) => `${line}\n`)
   }
@@ -123,7 +110,6 @@ export class OpenRequests {
   }
 }
 
-/** Undefined for a truncated line. */
 function keyOf(line: string): string | undefined {
   return line.endsWith('}') ? pairKeyOf(line) : undefined
 }

@@ -14,7 +14,6 @@ const START_HEAD = '{"type":"AUDIT_START",'
 const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 
-/** Findings of a start in the trail of the last run. */
 export interface Recovery {
   /** API_RESPONSE lines to append first, in the order of their requests. */
   readonly records: readonly string[]
@@ -29,7 +28,6 @@ export interface Recovery {
 /**
  * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
  * records before AUDIT_START: then a start that is killed itself loses nothing.
- *
  * Reads backwards to a line that says that no request before it was open: the last line after a clean stop, the last
  * AUDIT_START after a crash. Continues in rotated, uncompressed files of the same directory.
  * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
@@ -46,10 +44,7 @@ export function recover(file: string): Recovery {
   }
 }
 
-/**
- * The files that hold the open requests of a trail in use, from the newest back.
- * @param file its name; the file in use may have been renamed @throws Error that names the file, when it cannot be read
- */
+/** Files that hold the open requests of a trail in use. @param file its name; it may have been renamed @throws Error that names it */
 export function filesOfOpenRequests(file: string, { end, open, inode }: FileEnd & FilePlace): Set<string> {
   const requests = new OpenRequests(open)
   try {
@@ -95,7 +90,6 @@ export function isOrderlyStop(line: string): boolean {
   return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }
 
-/** Reads back through rotated files. @returns these and `file` */
 function readRotated(file: string, requests: OpenRequests): Set<string> {
   const visited = new Set([file])
   const candidates = requests.found ? new Map() : candidatesIn(dirname(file))
@@ -103,7 +97,7 @@ function readRotated(file: string, requests: OpenRequests): Set<string> {
     const before = rotatedFile(file, requests.continues, visited, candidates)
     if (before === undefined) break
     visited.add(before)
-    requests.beginFile()
+    requests.continues = undefined
     readTrail(before, requests)
   }
   return visited

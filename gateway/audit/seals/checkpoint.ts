@@ -2,12 +2,7 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import { HASH_BYTES } from './hashes.ts'
 import { NoteFault, parseNote } from './signed-note.ts'
 
-/** The head of a log: C2SP tlog-checkpoint. */
-export interface Checkpoint {
-  readonly origin: string
-  readonly size: number
-  readonly root: Buffer
-}
+export type Checkpoint = { readonly origin: string; readonly size: number; readonly root: Buffer }
 
 export function checkpointText({ origin, size, root }: Checkpoint): string {
   return `${origin}\n${size}\n${root.toString('base64')}\n`

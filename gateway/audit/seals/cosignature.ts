@@ -4,7 +4,6 @@ import { ed25519PublicKey, NoteFault, type NoteVerifier, type VerifierKey } from
 
 const COSIGNATURE_ED25519 = 0x04
 export const COSIGNATURE_ML_DSA_44 = 0x06
-
 const TIME_BYTES = 8
 /** Seconds up to the last day that a `Date` can have. */
 const LAST_TIMESTAMP = 8_640_000_000_000n
@@ -14,10 +13,7 @@ const ML_DSA_44_KEY_BYTES = 1312
 const ML_DSA_44_SPKI = Buffer.from('30820532300b06096086480165030403110382052100', 'hex')
 const SUBTREE_LABEL = Buffer.from('subtree/v1\n\0')
 
-/**
- * Verifies a cosignature: at its time the tree was consistent with all that the witness had seen of the log.
- * @throws NoteFault when the key is not that of a witness
- */
+/** The tree was consistent with all that the witness had seen of the log. @throws NoteFault when it is another key */
 export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKey): NoteVerifier {
   if (type === COSIGNATURE_ED25519 && publicKey.length === ED25519_KEY_BYTES) {
     const key = ed25519PublicKey(publicKey)
@@ -31,10 +27,7 @@ export function cosignatureVerifier({ name, keyId, type, publicKey }: VerifierKe
   throw new NoteFault(`is of signature type ${type}, and must be the key of a witness (type 4 or 6)`)
 }
 
-/**
- * Signs a checkpoint with a cosignature of the log's own (C2SP tlog-checkpoint).
- * @param text of the checkpoint @param key an ML-DSA-44 private key
- */
+/** Makes a cosignature of the log's own (C2SP tlog-checkpoint). @param key an ML-DSA-44 private key */
 export function cosignMlDsa44(name: string, text: string, key: KeyObject, nowMs: number): Buffer {
   const timestamp = BigInt(Math.max(1, Math.floor(nowMs / 1000)))
   const message = mlDsaMessage(name, Buffer.from(text))(timestamp)

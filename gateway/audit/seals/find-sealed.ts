@@ -87,10 +87,7 @@ export async function placeToGoOn(
   return { segments, index: some?.index ?? 0, position: some?.position ?? 0 }
 }
 
-/**
- * Finds the last line of a segment that is one of these leaves. Lines can be alike (two AUDIT_STOP of one millisecond), so the
- * line before must be the leaf before, or begin the segment.
- */
+/** The last line that is one of these leaves. Lines can be alike, so the line before must be the leaf before, or begin the segment. */
 async function lastSealedLine(
   segment: Pick<Segment, 'path' | 'compression'>,
   leaves: LastLeaves,

@@ -22,10 +22,7 @@ const STRIDE = 1024
 const TILES_BEFORE = 2
 const MAX_PLACES = 3
 
-interface LateTile {
-  readonly index: number
-  readonly writtenAtMs: number
-}
+type LateTile = { readonly index: number; readonly writtenAtMs: number }
 
 /**
  * Full tiles of leaves. A sync of each would be a quarter of the cost of sealing, so they are synced late. A power failure may
@@ -55,10 +52,7 @@ export class LateTiles {
     this.#markedFrom = undefined
   }
 
-  /**
-   * Syncs tiles that have waited, at most a few. After an error, call `recover`.
-   * @param nowMs steady; infinite for all @returns whether there are more @throws Error of the system
-   */
+  /** Syncs tiles that have waited. @param nowMs steady; infinite for all @returns whether there are more @throws Error of the system */
   sync(nowMs: number): boolean {
     const due = this.#waiting.slice(0, MAX_SYNCS).filter(({ writtenAtMs }) => nowMs - writtenAtMs >= LATE_MS)
     if (due.length === 0) return false
@@ -174,17 +168,10 @@ function hasRoot(tree: TileReader, index: number, bytes: Buffer): boolean {
   }
 }
 
-interface MadeTile {
-  readonly index: number
-  readonly bytes: Buffer
-}
-
+type MadeTile = { readonly index: number; readonly bytes: Buffer }
 type LeafPlace = NonNullable<Awaited<ReturnType<typeof newestSealedLine>>>
 
-/**
- * Tiles made from the lines of the trail, if their root is right. The lines of the first ones may be gone: then a later one is
- * tried.
- */
+/** Tiles made from the lines of the trail, if their root is right. Lines may be gone: then a later tile is tried. */
 async function* tilesOfTrail(
   tree: TileReader,
   trail: string,

@@ -12,7 +12,6 @@ const BUFFER_BYTES = 256 * 1024
 
 /**
  * Turns the bytes of a trail into leaf hashes in bounded memory.
- *
  * Give it bytes by `push`, or without a copy: read some into `space`, then `take` their number. The byte before a line, the
  * `\n` of the line before, becomes the prefix that is hashed with it.
  */

@@ -1,6 +1,5 @@
 import { nodeHash } from './hashes.ts'
 
-/** Hashes of complete subtrees. */
 export interface Subtrees {
   /** MTH(D[index·2^height : (index+1)·2^height]). @throws Error when it is not there. */
   subtree(height: number, index: number): Buffer

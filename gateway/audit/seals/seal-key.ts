@@ -15,7 +15,6 @@ import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignMlDsa44, rawMlDsa44Key } from './cosignature.ts'
 import { ED25519, formatNote, type NoteSignature, type VerifierKey, verifierKey } from './signed-note.ts'
 
-/** Keys and name of a log. */
 export interface SealKey {
   readonly origin: string
   readonly verifier: VerifierKey
@@ -25,10 +24,7 @@ export interface SealKey {
 }
 
 /** Files for their owner only, PEM PKCS#8: Ed25519 (RFC 8410), and beside it ML-DSA-44 (RFC 9881), against quantum computers. */
-export interface PrivateSealKeys {
-  readonly ed25519: KeyObject
-  readonly mlDsa44: KeyObject | undefined
-}
+export type PrivateSealKeys = { readonly ed25519: KeyObject; readonly mlDsa44: KeyObject | undefined }
 
 const ML_DSA_44 = 'ml-dsa-44'
 const KINDS = { ed25519: 'an Ed25519', [ML_DSA_44]: 'an ML-DSA-44' }
@@ -46,10 +42,7 @@ export function makeSealKey(file: string): boolean {
   return makeKeyFile(file, generateKeyPairSync('ed25519').privateKey)
 }
 
-/**
- * Makes an ML-DSA-44 key beside it.
- * @returns the file; undefined when it exists @throws Error that names the file, also when this Node has no ML-DSA
- */
+/** As `makeSealKey`, ML-DSA-44. @returns the file; undefined when it exists @throws also when this Node has no ML-DSA */
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined
@@ -95,10 +88,7 @@ function makeKeyFile(file: string, privateKey: KeyObject): boolean {
   }
 }
 
-/**
- * Reads an Ed25519 key, and the ML-DSA-44 key beside it.
- * @param withSecond default: if there is one @throws Error that names the file, when one cannot be read or is of another kind
- */
+/** @param withSecond default: if there is one @throws Error that names the file, when one cannot be read or is of another kind */
 export function readKeyFiles(file: string, withSecond = existsSync(mlDsaKeyFile(file))): PrivateSealKeys {
   return {
     ed25519: readKeyFile(file, 'ed25519'),
@@ -113,7 +103,15 @@ function readKeyFile(file: string, kind: Kind): KeyObject {
   } catch (error) {
     throw unusable(file, error)
   }
-  return privateKeyIn(file, pem, kind)
+  let key: KeyObject
+  try {
+    key = createPrivateKey(pem)
+  } catch {
+    throw unusable(file, `it holds ${whatIs(pem)}, and must hold ${KINDS[kind]} private key in PEM`)
+  }
+  const { asymmetricKeyType: found } = key
+  if (found === kind) return key
+  throw unusable(file, `it holds a private key of the kind ${found}, and must hold ${KINDS[kind]} key`)
 }
 
 /** @param origin of the log, when it is not made from the key @throws Error that names the file, as `readKeyFiles` */
@@ -149,24 +147,6 @@ export function sealKeyOf({ ed25519, mlDsa44 }: PrivateSealKeys, origin?: string
 /** The 32 bytes of RFC 8032. @param key an Ed25519 public key. */
 export function rawPublicKey(key: KeyObject): Buffer {
   return Buffer.from(String(key.export({ format: 'jwk' }).x), 'base64url')
-}
-
-function privateKeyIn(file: string, pem: Buffer, kind: Kind): KeyObject {
-  let key: KeyObject
-  try {
-    key = createPrivateKey(pem)
-  } catch {
-    throw unusable(
-      file,
-      new Error(`it holds ${whatIs(pem)}, and must hold ${KINDS[kind]} private key in PEM`),
-    )
-  }
-  const { asymmetricKeyType: found } = key
-  if (found === kind) return key
-  throw unusable(
-    file,
-    new Error(`it holds a private key of the kind ${found}, and must hold ${KINDS[kind]} key`),
-  )
 }
 
 /** The label of a PEM file (RFC 7468), which is no secret. */

@@ -29,7 +29,6 @@ const PAUSE_MS = 4
 const PACED_STEPS = 100
 /** A nice value: under full load on one processor about a seventh of it. */
 const PRIORITY = 8
-
 const job = workerData as SealJob
 const inbox: TrailNews[] = []
 let sealer: Sealer | undefined

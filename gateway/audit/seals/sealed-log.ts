@@ -16,10 +16,7 @@ import { subtreeHeights, TreeEdge } from './tree-edge.ts'
 /** Such a batch takes some 0.1 ms. */
 const LEAVES_AT_ONCE = 64
 
-/**
- * The checkpoint of this key's log. @returns undefined when there is none @throws Error that names the file, when it cannot be
- * read or another key or log has sealed it
- */
+/** @returns undefined when there is none @throws Error that names the file, when another key or log has sealed it */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
   const file = checkpointFile(directory)
   const text = readIfThere(file)
@@ -75,10 +72,7 @@ export class SealedLog {
     this.#edge = TreeEdge.from(reader.size, subtreesOf(reader), (level, hash) => tiles.add(level, hash))
   }
 
-  /**
-   * Continues the log in this directory, or begins one.
-   * @throws Error that names the file, when it is not a log of this key or its last tiles are damaged
-   */
+  /** Continues a log, or begins one. @throws Error that names the file, when its key is another or its last tiles are damaged */
   static open(directory: string, key: SealKey): SealedLog {
     const log = new SealedLog(directory, key, readOwnCheckpoint(directory, key))
     if (log.#checkpoint === undefined || log.#edge.root().equals(log.#checkpoint.root)) return log

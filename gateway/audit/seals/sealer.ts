@@ -22,10 +22,7 @@ const MAX_WAIT_MS = 1000
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
 
-interface Leaf {
-  readonly hash: HashText
-  readonly isRecord: boolean
-}
+type Leaf = { readonly hash: HashText; readonly isRecord: boolean }
 
 export type TrailNews =
   /** The lines that follow come after this place; those before it are read from the files. */
@@ -39,7 +36,6 @@ interface SealerOptions {
   readonly directory: string
   readonly key: SealKey
   readonly progress: SealProgress
-  /** Steady milliseconds. */
   readonly now: () => number
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
@@ -52,12 +48,9 @@ interface SealerOptions {
 /**
  * Seals the trail while it is written: takes its lines from the writer, and makes a checkpoint when one has waited for a second
  * or 32,768 wait (at the next full tile of leaves), at the end of each segment, and at the end.
- *
  * Files are read only for lines that a process or thread before has not sealed; the last leaf of the tree is sought in them.
- *
  * A checkpoint covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. AUDIT_SEAL lines
  * are leaves too, but no reason for another checkpoint.
- *
  * Every step may fail and be called again.
  */
 export class Sealer {
@@ -163,7 +156,6 @@ export class Sealer {
     progress.unsealedRecords = this.#unsealed
   }
 
-  /** Reads one block. */
   async #readTo(place: FilePlace): Promise<boolean> {
     const { progress, now, onReadBack } = this.#options
     this.#reading ??= this.#blocksTo(place)

@@ -14,7 +14,6 @@ interface SealingOptions {
   readonly keys: PrivateSealKeys
   readonly origin: string
   readonly now: () => number
-  /** Default 3000. */
   readonly finishMs?: number
   onSealed(size: number): void
   onGap(gap: SealGap): void
@@ -39,7 +38,6 @@ interface Sent {
 
 /**
  * Seals a trail in a thread of its own, which is handed the lines as they are written.
- *
  * The queue is bounded. Beyond that nothing is handed over until the thread has taken everything; it then reads the lines
  * between from the file, and says so.
  */

@@ -89,10 +89,7 @@ function parseSignature(line: string): NoteSignature {
   }
 }
 
-/**
- * The keys that have signed the note; other signatures are ignored.
- * @throws NoteFault when a signature of one of these keys is wrong
- */
+/** The keys that have signed the note; others are ignored. @throws NoteFault when one of these signatures is wrong */
 export function signersOf<Verifier extends NoteVerifier>(
   note: Note,
   verifiers: readonly Verifier[],

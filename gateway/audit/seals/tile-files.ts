@@ -4,15 +4,8 @@ import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.t
 import { giveWay } from '../give-way.ts'
 
 /** A tile as a file; `name` is its path in the directory of the log. */
-export interface TileFile {
-  readonly name: string
-  readonly bytes: Buffer
-}
-
-interface Draft {
-  readonly fd: number
-  readonly path: string
-}
+export type TileFile = { readonly name: string; readonly bytes: Buffer }
+type Draft = { readonly fd: number; readonly path: string }
 
 const MAX_DRAFTS = 64
 /** Syncs in parallel share writes of the file system's journal; two threads of the pool stay free while a disk stalls. */

@@ -66,10 +66,7 @@ export class TileWriter {
     tile.hasPartial = false
   }
 
-  /**
-   * Writes and syncs the tiles of the present tree, except for full ones of leaves (`LateTiles`).
-   * @param nowMs steady @returns the full ones @throws Error of the system
-   */
+  /** Writes and syncs tiles, except full ones of leaves (`LateTiles`). @returns the full ones @throws Error of the system */
   async write(nowMs: number): Promise<readonly FullTile[]> {
     const leaves = this.#full.filter(({ level }) => level === 0)
     const above = this.#full.filter(({ level }) => level > 0)

@@ -100,10 +100,7 @@ export class TileReader implements Subtrees {
     return rootOf(hashesIn(tile.subarray(at, at + count * HASH_BYTES)))
   }
 
-  /**
-   * A full tile replaces a deleted partial one. While the partial one is there it counts: a power failure may have damaged the
-   * full one.
-   */
+  /** A full tile replaces a deleted partial one, which otherwise counts: a power failure may have damaged the full one. */
   #read(level: number, index: number, width: number): Buffer {
     const path = join(this.directory, tilePath(level, index, width))
     const full = join(this.directory, tilePath(level, index))

@@ -6,10 +6,7 @@ const MAX_HASHES = 55
 /** Called for each hash that tiles hold: complete subtrees of 1, 256, 256² … leaves. `level` is the tile's. */
 type OnTileHash = (level: number, hash: HashText) => void
 
-/**
- * The right edge of a growing tree, a "compact range": the roots of its complete subtrees, the largest first. A leaf costs one
- * hash on average; memory does not grow.
- */
+/** The right edge of a growing tree ("compact range"): the roots of its complete subtrees, the largest first. */
 export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
   /** Hashes one after the other, behind a byte for the prefix. */
@@ -17,7 +14,7 @@ export class TreeEdge {
   /** Views of the stack, made once for each place: prefix and two hashes. */
   readonly #nodes: Buffer[] = []
   readonly #heights: number[] = []
-  #size = 0
+  size = 0
 
   constructor(onTileHash?: OnTileHash) {
     this.#onTileHash = onTileHash
@@ -28,12 +25,8 @@ export class TreeEdge {
     edge.#heights.push(...subtreeHeights(size))
     if (edge.#heights.length !== hashes.length) throw new RangeError('the hashes are not those of the size')
     for (const [i, bytes] of hashes.entries()) edge.#stack.set(bytes, 1 + i * HASH_BYTES)
-    edge.#size = size
+    edge.size = size
     return edge
-  }
-
-  get size(): number {
-    return this.#size
   }
 
   append(leafHash: HashText): void {
@@ -53,11 +46,11 @@ export class TreeEdge {
       if (height % 8 === 0) this.#onTileHash?.(height / 8, joined)
     }
     heights.push(height)
-    this.#size++
+    this.size++
   }
 
   root(): Buffer {
-    if (this.#size === 0) return EMPTY_ROOT
+    if (this.size === 0) return EMPTY_ROOT
     const used = 1 + this.#heights.length * HASH_BYTES
     const scratch = Buffer.from(this.#stack.subarray(0, used))
     for (let place = this.#heights.length - 2; place >= 0; place--) joinIn(nodeAt(scratch, place))
@@ -68,7 +61,7 @@ export class TreeEdge {
     const hashes = this.#heights.map((_, i) =>
       this.#stack.subarray(1 + i * HASH_BYTES, 1 + (i + 1) * HASH_BYTES),
     )
-    return TreeEdge.from(this.#size, hashes, onTileHash)
+    return TreeEdge.from(this.size, hashes, onTileHash)
   }
 }
 

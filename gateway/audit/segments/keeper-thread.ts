@@ -7,9 +7,7 @@ import { filesOfOpenRequests } from '../recovery/recovery.ts'
 import { type AuditKeeping, type KeeperReports, removeDrafts, SegmentKeeper } from './keeper.ts'
 import { keepKnownTime, readKnownTime, SteadyWallClock } from './steady-wall-clock.ts'
 
-export interface KeeperData {
-  readonly file: string
-}
+export type KeeperData = { readonly file: string }
 
 export type ToKeeper =
   | { readonly type: 'round'; readonly keeping: AuditKeeping }

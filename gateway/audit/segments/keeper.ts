@@ -12,7 +12,6 @@ import { Shipper } from './shipper.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './trail-segments.ts'
 
 export type AuditKeeping = Pick<AuditSettings, 'file' | 'seals' | 'rotation' | 'retention' | 'ship'>
-
 export type KeeperTask = 'compress' | 'ship' | 'prune'
 
 /** Tells log and metrics what becomes of closed segments. */
@@ -33,7 +32,6 @@ export interface KeeperParts {
   readonly wallNow?: () => number
   /** Segments that a start would need to find open requests. */
   readonly needed: () => Promise<ReadonlySet<string>>
-  /** Inode of the file in use. */
   readonly inUse: () => Promise<string>
   /** Appends lines, and resolves when they are sealed or synced. @param isSealed by the gateway's own sealer */
   readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
@@ -44,7 +42,6 @@ const FIRST_RETRY_MS = 2000
 const LAST_RETRY_MS = 300_000
 const TREE_MS = 900_000
 
-/** Compresses, ships and removes closed segments. For one process at a time, off the thread that serves. */
 export class SegmentKeeper {
   readonly #parts: KeeperParts
   /** By task and path; steady clock. */
@@ -75,10 +72,7 @@ export class SegmentKeeper {
     this.#retries.delete(keyOf('ship', file))
   }
 
-  /**
-   * A closed segment without open requests never has some again. Each look reads back to the oldest open request, so it becomes
-   * rare while there is one.
-   */
+  /** Each look reads back to the oldest open request, so it becomes rare while there is one. */
   async #compress(keeping: AuditKeeping): Promise<boolean> {
     const plain = closedSegments(keeping.file).filter(({ compression }) => compression === 'none')
     if (plain.length === 0) return true

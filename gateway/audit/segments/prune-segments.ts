@@ -15,9 +15,7 @@ interface PruneOptions {
   readonly auditFile: string
   readonly retention: AuditRetention
   readonly isSealed: boolean
-  /** From `SteadyWallClock`. */
   readonly nowMs: number
-  /** From the clock of the machine. */
   readonly wallMs: number
   readonly needed: () => Promise<ReadonlySet<string>>
   /** Tells whether the copy is there now, with a checkpoint over so many leaves; undefined: nothing is shipped. */
@@ -26,11 +24,7 @@ interface PruneOptions {
   readonly record: (lines: readonly string[]) => Promise<void>
 }
 
-interface Due {
-  readonly segment: ClosedSegment
-  readonly range: LeafRange | undefined
-  readonly line: string
-}
+type Due = { readonly segment: ClosedSegment; readonly range: LeafRange | undefined; readonly line: string }
 
 interface Pruned {
   readonly segments: readonly ClosedSegment[]
@@ -41,7 +35,6 @@ interface Pruned {
 /**
  * Removes segments whose retention is over, oldest first, and their tiles. A sealed line in the trail names each one before, so
  * an unnamed gap is always a fault. All are named together, because each seal takes a second.
- *
  * A killed run can be repeated; a segment may then be named twice.
  * @throws Error that names the file, when one cannot be read or removed
  */

@@ -17,14 +17,12 @@ const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Above this, lines are counted: each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
-
 const FIRST_LINE_BYTES = 4096
 /** The first block of zstd (128 KiB of plain text) is shorter as a rule. */
 const FIRST_BLOCK_BYTES = 32 * 1024
 /** A cut end is no fault here; long texts are left to the stream. */
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
-
 const TIMESTAMP_KEY = '"timestamp":"'
 /** Holds the timestamp, behind type and request id of at most 128 characters. */
 export const HEAD_BYTES = 512
@@ -162,7 +160,6 @@ async function* chunksOf(segment: Source, fromByte: number): AsyncGenerator<Buff
   }
 }
 
-/** Cheaper than a stream. */
 function* plainChunks(fd: number, fromByte: number): Generator<Buffer> {
   try {
     const { size } = fstatSync(fd)

@@ -22,7 +22,6 @@ interface RotationOptions {
 
 /** Differences below count as none. What searches a file allows for five minutes. */
 const SET_BACK_MS = 60_000
-/** Twice the longest line. */
 const TAIL_BYTES = 128 * 1024
 const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 
@@ -38,7 +37,6 @@ export class Rotation {
   #latestMs = 0
   /** By how much the clock was set back while that file was written. */
   #setBackMs: number | undefined
-  /** Renamed, but not reopened yet. */
   #renamed = false
 
   constructor(options: RotationOptions) {

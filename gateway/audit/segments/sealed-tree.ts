@@ -6,16 +6,9 @@ import { checkpointFile, firstTile, logDirectory, TILE_WIDTH, TileReader } from 
 import { blocksOf } from './read-segment.ts'
 import type { Segment } from './segment.ts'
 
-/** Both inclusive. */
-export interface LeafRange {
-  readonly first: number
-  readonly last: number
-}
+export type LeafRange = { readonly first: number; readonly last: number }
 
-/**
- * What the seals of a trail cover. The checkpoint's signature is not verified: this proves nothing, it only keeps what must be
- * kept.
- */
+/** What the seals of a trail cover. The checkpoint's signature is not verified: this keeps what must be kept, and proves nothing. */
 export class SealedTree {
   readonly #tiles: TileReader
 

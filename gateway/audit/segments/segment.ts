@@ -7,7 +7,6 @@ type Compression = 'none' | 'zstd' | 'gzip' | 'bzip2' | 'xz'
 export interface Segment {
   readonly path: string
   readonly compression: Compression
-  /** On the disk. */
   readonly sizeBytes: number
   /** As AUDIT_START has it in `continues`. Compression gives a segment another inode. */
   readonly inode: string
@@ -16,10 +15,7 @@ export interface Segment {
 }
 
 /** Position among segments of the same family: a higher rank is later. */
-export interface NamePlace {
-  readonly family: 'stamped' | 'dated' | 'numbered'
-  readonly rank: string
-}
+export type NamePlace = { readonly family: 'stamped' | 'dated' | 'numbered'; readonly rank: string }
 
 const COMPRESSIONS: ReadonlyMap<string | undefined, Compression> = new Map([
   ['zst', 'zstd'],

@@ -86,7 +86,13 @@ export class ShipBucket implements ShipTarget {
     const send =
       parts === undefined
         ? inTime(bytes, (abortSignal) => {
-            const whole = { ...object, Body, ContentLength: bytes, ...checksumsToSend(digest) }
+            const whole = {
+              ...object,
+              Body,
+              ContentLength: bytes,
+              ChecksumSHA256: base64(digest.sha256),
+              ContentMD5: base64(digest.md5),
+            }
             return this.#client.send(new PutObjectCommand(whole), { abortSignal })
           })
         : inTime(bytes, (signal) => this.#sendParts({ ...object, Body }, signal), COMPLETE_MS)
@@ -175,11 +181,6 @@ function checksumsOf({ sha256, parts }: Digest): string[] {
 
 function etagsOf({ md5, parts }: Digest): string[] {
   return parts === undefined ? [`"${md5}"`] : [`"${md5}"`, `"${joinedDigest(parts).md5}-${parts.length}"`]
-}
-
-/** Some servers want the MD5 with a lock. */
-function checksumsToSend({ sha256, md5 }: Digest) {
-  return { ChecksumSHA256: base64(sha256), ContentMD5: base64(md5) }
 }
 
 function base64(hex: string): string {

@@ -16,10 +16,7 @@ export interface Digest {
   readonly parts?: readonly Digest[]
 }
 
-export interface CutRule {
-  readonly fromBytes: number
-  readonly partBytes: number
-}
+export type CutRule = { readonly fromBytes: number; readonly partBytes: number }
 
 /** A place for copies. Names have `/` between their parts. */
 export interface ShipTarget {

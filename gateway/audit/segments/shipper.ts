@@ -21,7 +21,6 @@ import type { ClosedSegment } from './trail-segments.ts'
 
 /** Some hundred bytes a segment, more of a large one. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
-
 const KEEP_MS = 1000
 
 /** Kept beside the trail: `{"to","segments":{"<name>":{…}},"tree","root"}`. */

@@ -9,7 +9,6 @@ interface Headed extends Segment {
   readonly place: NamePlace | undefined
   /** Time of the first line, as a rule AUDIT_START. */
   readonly timeMs: number
-  /** Inode of the segment before. */
   readonly continues: string | undefined
   readonly isTrail: boolean
   readonly isLink: boolean
@@ -143,14 +142,10 @@ function compareText(a: string, b: string): number {
 
 /** A segment that the gateway has closed. Others keep, compress and remove their own. */
 export interface ClosedSegment extends Segment {
-  /** By its name, milliseconds. */
   readonly closedMs: number
 }
 
-/**
- * Lists the segments that the gateway has closed, oldest first; no compressed copy beside its segment.
- * @throws Error that names the audit file, when its directory cannot be read
- */
+/** Segments that the gateway has closed, oldest first, without copies. @throws Error that names the audit file */
 export function closedSegments(auditFile: string): ClosedSegment[] {
   const file = realPathOf(auditFile)
   const paths = namesBeside(file).filter(

@@ -3,7 +3,6 @@ import { type Checkpoint, parseCheckpoint } from '../seals/checkpoint.ts'
 import { parseNote } from '../seals/signed-note.ts'
 import { checkpointFile } from '../seals/tiles.ts'
 
-/** How far others have followed the log. */
 export interface Progress {
   readonly sealed: number
   readonly attested: number
@@ -23,7 +22,6 @@ export interface PacedRoundsOptions {
 
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 300_000
-/** The longest that fits a timer, rounded. */
 const LONGEST_WAIT_MS = 86_400_000
 const NEVER = Number.POSITIVE_INFINITY
 
@@ -32,7 +30,6 @@ export abstract class PacedRounds {
   protected progress: Progress
   protected readonly aborted = new AbortController()
   readonly #options: PacedRoundsOptions
-  /** When a newer checkpoint than the asked one came. */
   #newerSinceMs: number | undefined
   #askedSize: number
   #isWanted = false
@@ -59,7 +56,6 @@ export abstract class PacedRounds {
   /** Asks for what is missing of the round. Must not reject. @returns whether it has succeeded */
   protected abstract retry(): Promise<boolean>
 
-  /** A checkpoint of so many leaves is on disk. */
   sealed(size: number): void {
     const nowMs = Date.now()
     const { attested, behindSinceMs = nowMs } = this.progress

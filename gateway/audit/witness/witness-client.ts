@@ -10,10 +10,7 @@ import {
 } from '../seals/signed-note.ts'
 import { checkpointFile, TileReader } from '../seals/tiles.ts'
 
-/**
- * Why a witness did not cosign: no response; a status; a wrong response; no proof of ours (a tile is missing); or a tree that
- * this one does not continue.
- */
+/** `unprovable`: a tile is missing. `conflict`: the witness has seen a tree that this one does not continue. */
 export type WitnessFailure = 'unreachable' | 'refused' | 'invalid' | 'unprovable' | 'conflict'
 
 export class WitnessFault extends Error {
@@ -29,7 +26,6 @@ export class WitnessFault extends Error {
 export class Overtaken extends Error {}
 
 export interface Submission {
-  /** As it stands on disk. */
   readonly bytes: Buffer
   readonly text: string
   readonly checkpoint: Checkpoint

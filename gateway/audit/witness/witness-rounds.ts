@@ -14,21 +14,14 @@ interface WitnessRoundsOptions extends PacedRoundsOptions {
   readonly clients: readonly WitnessClient[]
   readonly quorum: Quorum
   readonly reports: PacedRoundsOptions['reports'] & {
-    /** @param witness name of its key */
     cosigned(witness: string): void
     fault(witness: string | undefined, failure: WitnessFailure | 'internal', cause: string): void
   }
 }
 
-interface Round {
-  readonly submission: Submission
-  readonly signatures: Map<WitnessClient, NoteSignature>
-}
+type Round = { readonly submission: Submission; readonly signatures: Map<WitnessClient, NoteSignature> }
 
-/**
- * Has checkpoints cosigned by all witnesses at once; asks again those that failed. When enough have signed, keeps the
- * checkpoint with their signatures.
- */
+/** Has checkpoints cosigned by all witnesses at once. Keeps each with its signatures when enough have signed. */
 export class WitnessRounds extends PacedRounds {
   readonly #options: WitnessRoundsOptions
   #signal = this.aborted.signal
@@ -78,7 +71,6 @@ export class WitnessRounds extends PacedRounds {
     return this.#ask(this.#round)
   }
 
-  /** Asks those that have not signed. @returns whether all have then */
   async #ask(round: Round): Promise<boolean> {
     const { clients } = this.#options
     const missing = clients.filter((client) => !round.signatures.has(client))

@@ -16,10 +16,7 @@ import { checkpointFile } from '../seals/tiles.ts'
 /** The newest checkpoint that a quorum of witnesses has cosigned, with their signatures. */
 export const WITNESSED_FILE = 'checkpoint.witnessed'
 
-export interface Witnesses {
-  readonly verifiers: readonly NoteVerifier[]
-  readonly quorum: Quorum
-}
+export type Witnesses = { readonly verifiers: readonly NoteVerifier[]; readonly quorum: Quorum }
 
 export function areEnough(
   { quorum }: Pick<Witnesses, 'quorum'>,
@@ -50,10 +47,7 @@ function checkpointIn(file: string): Checkpoint | undefined {
   }
 }
 
-/**
- * Verifies signatures of witnesses; that of the log is not looked at.
- * @throws NoteFault when it is no checkpoint, or a signature of one of the witnesses is wrong
- */
+/** Verifies only signatures of witnesses. @throws NoteFault when it is no checkpoint, or one of them is wrong */
 export function readWitnessed(
   bytes: Uint8Array,
   witnesses: readonly NoteVerifier[],

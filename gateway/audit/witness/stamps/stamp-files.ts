@@ -21,7 +21,6 @@ export function keepStamp(
   replaceFile(join(directory, `${size}.tsr`), [response])
 }
 
-/** Sizes of stamped trees, smallest first. */
 export function stampedSizes(directory: string): readonly number[] {
   let names: readonly string[]
   try {

@@ -121,10 +121,7 @@ const OID = {
 const IMPLICIT_0 = TAG.explicit0
 const MAX_CERTIFICATES = 16
 
-/**
- * Verifies the one signature of a SignedData (RFC 5652 section 5, RFC 3161 section 2.4.2).
- * @param signedData its members @throws Error that says what is wrong
- */
+/** Verifies the one signature of a SignedData (RFC 5652 section 5). @param signedData its members @throws Error */
 function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
   const [signerInfo, ...others] = membersIn(signedData.at(-1), TAG.set)
   if (signerInfo === undefined || others.length > 0) throw new Error('the time stamp has not one signature')

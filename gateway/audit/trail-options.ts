@@ -1,6 +1,5 @@
 import type { Durability } from '../config/settings.ts'
 import type { ProcessLock } from '../storage/process-lock.ts'
-import { typeOf } from './audit-records.ts'
 import type { ForeignWrite } from './seal-records.ts'
 
 export interface TrailOptions extends TrailListeners {
@@ -23,34 +22,4 @@ export interface TrailListeners {
   onRecord(type: string): void
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
-}
-
-export class TrailReports {
-  readonly #listeners: TrailListeners
-  /** Since lines could be written last. */
-  #hasFailed = false
-
-  constructor(listeners: TrailListeners) {
-    this.#listeners = listeners
-  }
-
-  fault(error: Error): void {
-    this.#hasFailed = true
-    this.#listeners.onFault(error)
-  }
-
-  /** After an outage, a move to another file, or a failed hand-over. */
-  writable(): void {
-    if (this.#hasFailed) this.#listeners.onWritable?.()
-    this.#hasFailed = false
-  }
-
-  written(lines: readonly string[]): void {
-    for (const line of lines) this.#listeners.onRecord(typeOf(line))
-  }
-
-  attempted(lines: readonly string[], error: Error | undefined): void {
-    if (error === undefined) this.written(lines)
-    else this.fault(error)
-  }
 }
