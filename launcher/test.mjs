@@ -74,7 +74,7 @@ const TOGETHER = {
     'gateway/edge/http1/conformance',
     'gateway/edge/http1/connection-deadline.test.ts',
     'gateway/edge/http1/connection-phase.test.ts',
-    'gateway/edge/http1/tunnels',
+    'gateway/edge/http1/tunnels.test.ts',
     'gateway/tracing',
   ],
   services: [

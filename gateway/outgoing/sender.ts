@@ -4,7 +4,7 @@ import type { Client, Pool } from 'undici'
 const TIMEOUT_MS = 10_000
 const MAX_RESPONSE_BYTES = 64 * 1024
 
-/** Who gets the requests, and what they may cost. */
+/** The receiver of requests, and their bounds. */
 export interface Receiver {
   readonly url: string
   /** PEM of the authorities of its certificate; undefined: those that Node knows. */

@@ -1,6 +1,7 @@
 import { allowOf, type PathEntry, rowForMethod } from '../edge/rules/path-table.ts'
 import { preflightIn } from '../edge/rules/policy/cors.ts'
 import { isRewritable } from '../edge/rules/policy/sending-policy.ts'
+import { UNREGISTERED_METHODS } from '../edge/syntax/status-codes.ts'
 import type { Exchange, ServedRoute } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../refusals.ts'
@@ -30,7 +31,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   const alias = gateway.routes.findFolded(exchange.path)
   if (alias !== undefined && alias.weight > entry.weight) return NOT_FOUND
   const row = rowOfPreflight(entry, exchange) ?? rowForMethod(entry, exchange.method)
-  if (row === undefined || (row.methods === undefined && gateway.routes.unregistered?.has(exchange.method)))
+  if (row === undefined || (row.methods === undefined && UNREGISTERED_METHODS.has(exchange.method)))
     return refusal('method_not_allowed', { headers: ['Allow', allowOf(entry)] })
   if (gateway.settings.leniency !== undefined) {
     const refused = checkLeniency(gateway, exchange, { entry, row })

@@ -28,7 +28,7 @@ export function parseCheckedJson(body: Buffer): CheckedJson {
   } catch {
     return { fault: 'is not JSON' }
   }
-  // Of a key that is written twice the parser keeps one.
+  // The parser keeps one of two equal keys.
   return keysOf(value) === keys ? { value } : { fault: 'has a member twice in one object' }
 }
 

@@ -80,10 +80,10 @@ export class BufferPool {
 
 /** A read of so many bytes is a full one. */
 const FULL_BYTES = 64 * 1024
-/** What one read takes at most: a response of 64 KiB with its head. */
+/** One read takes so much at most: a response of 64 KiB with its head. */
 const BUFFER_BYTES = 68 * 1024
 const MAX_KEPT = 64
-/** What one read takes at most after so many full ones of a body in a row. */
+/** One read takes so much at most after `FULL_READS` full ones of a body in a row. */
 const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
@@ -148,7 +148,7 @@ export class ReadBuffer {
   /** A large body is being received. */
   isBulk = false
   readonly #shared: Buffer
-  /** Who still needs a piece of `bytes`. */
+  /** Still needs a piece of `bytes`. */
   #holder: PieceHolder | undefined = undefined
   /** The last read was a full one, and so many before it in a row. */
   #isFull = false

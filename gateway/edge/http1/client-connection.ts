@@ -183,7 +183,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     response.close()
   }
 
-  /** What follows the last request of a connection is not a request. */
+  /** Bytes behind the last request of a connection are no request. */
   #dropPipelinedAfter(response: ClientResponse): void {
     if (response.keepAlive) return
     this.#enter('last response')

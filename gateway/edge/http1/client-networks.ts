@@ -10,7 +10,7 @@ const EXCESS = 1 / 8
 /** Streams that are refused and wait for their records, besides the common room. */
 const MAX_REFUSED_STREAMS = 256
 
-/** What an accepted connection is used for: its TLS handshake, then HTTP. */
+/** The use of an accepted connection: its TLS handshake, then HTTP. */
 export interface Activity {
   /** No request is open. */
   readonly isIdle: boolean

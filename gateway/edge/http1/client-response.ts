@@ -11,7 +11,7 @@ const MAX_TEXT_BYTES = 16 * 1024
 /** A socket that is given away, paused. */
 export interface DetachedSocket {
   readonly socket: Socket
-  /** What has come and was not read, where the client has closed its half; otherwise the socket has it. */
+  /** Bytes that were not read, where the client has closed its half; otherwise the socket has them. */
   readonly unread: Buffer | undefined
 }
 

@@ -20,7 +20,7 @@ export interface ClientTimeouts {
   readonly idleMs: number
 }
 
-/** What the head of a request may have; `admit` refuses more fields. */
+/** Bounds of the head of a request; `admit` refuses more fields. */
 export interface HeadBounds {
   readonly maxBytes: number
   readonly maxFields: number

@@ -24,7 +24,7 @@ export type ConnectionPhase =
   | 'lingering'
   | 'detached'
 
-/** What all connections share. `E`: the handler's record of a request, `C`: a connection of HTTP/1.1. */
+/** Shared by all connections. `E`: the handler's record of a request, `C`: a connection of HTTP/1.1. */
 export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
   readonly handler: Handler<E>
   /** Wall time, milliseconds since the epoch. */

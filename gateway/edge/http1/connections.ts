@@ -27,7 +27,7 @@ export interface ServerTerms<E> extends Omit<Terms<E>, 'networks' | 'isLeaving' 
 /** A connection on which no request has begun, and nothing is read. */
 export interface ParkedConnection {
   readonly socket: Socket
-  /** What has come of the next requests, where its client has closed its half; otherwise the socket has it. */
+  /** Bytes of the next requests, where its client has closed its half; otherwise the socket has them. */
   readonly unread: Buffer | undefined
   goOn(): void
 }

@@ -11,7 +11,7 @@ export interface ResponseHead extends FilteredHead {
 
 /** The response to one request, whatever its version of HTTP. Writes to a client that is gone are ignored. */
 export interface OutgoingResponse {
-  /** Whether the connection may be used again. Has an effect until the head is written, and in HTTP/1 only. */
+  /** The connection may be used again. Has an effect until the head is written, and in HTTP/1 only. */
   keepAlive: boolean
   /** How long the client may take nothing of it; undefined: the usual time. */
   idleMs: number | undefined
@@ -53,7 +53,7 @@ export interface OutgoingResponse {
 export interface ReceivedRequest {
   readonly req: IncomingRequest
   readonly res: OutgoingResponse
-  /** What the request asks for instead of a response; undefined for an ordinary request. */
+  /** Asked for instead of a response; undefined for an ordinary request. */
   readonly upgrade: Upgrade | undefined
 }
 
@@ -90,7 +90,7 @@ export const CLIENT_GONE: RequestFault = {
   cause: 'the client ended in its middle',
 }
 
-/** What a request asks for. `other version`: WebSocket in a version other than 13 (RFC 6455 section 4.2.2). */
+/** The protocol that a request asks for. `other version`: WebSocket other than 13 (RFC 6455 section 4.2.2). */
 export type Upgrade = 'websocket' | 'other version'
 
 /**

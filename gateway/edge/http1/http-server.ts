@@ -105,7 +105,7 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
     close: async () => {
       await acceptQueued(server)
       await new Promise<void>((resolve) => server.close(() => resolve()))
-      // Those that came from another process do not belong to the server.
+      // Connections from another process do not belong to the server.
       await connections.emptied()
     },
     closeIdleConnections: (quietMs = 0) => connections.closeIdle(quietMs),

@@ -10,7 +10,7 @@ export interface Origin {
   readonly network: ClientNetwork
 }
 
-/** What the first line of HTTP/1 says, or the pseudo-fields of HTTP/2. */
+/** The first line of HTTP/1, or the pseudo-fields of HTTP/2. */
 interface StartLine {
   readonly method: string
   readonly target: string

@@ -6,7 +6,7 @@ const MAX_BYTES = 64 * 1024
 const MAX_REQUESTS = 100
 const LF = 0x0a
 
-/** What a client sends while an earlier request is handled (RFC 9112 section 9.3.2): unparsed and bounded. */
+/** Bytes that come while an earlier request is handled (RFC 9112 section 9.3.2): unparsed and bounded. */
 export class PipelinedBytes {
   /** The request that is being parsed was taken from here. */
   isBeingRead = false

@@ -27,10 +27,10 @@ export class RequestReader {
   readonly deadline: ConnectionDeadline
   /** Why the current request will never be complete. */
   fault: RequestFault | undefined = undefined
-  /** What has come of a head that is not complete yet. */
+  /** Bytes of a head that is not complete yet. */
   partialHead: Buffer | undefined = undefined
   readonly #origin: Origin
-  /** What the socket reads into, if it is ours. */
+  /** The buffer that the socket reads into, if it is ours. */
   readonly #buffer: ReadBuffer | undefined
   readonly #lines = new RequestLines()
   readonly #head: HeadParser
@@ -38,7 +38,7 @@ export class RequestReader {
   readonly #frames = new BodyFrames(MAX_TINY_CHUNKS)
   #phase: Phase = 'whole'
   #body: RequestBody | null = null
-  /** What was read of the last request's fields. */
+  /** Read from the last request's fields. */
   #headers: RequestHeaders | undefined = undefined
   #fields: readonly Field[] = []
   #version: HttpVersion = '1.1'
@@ -79,12 +79,10 @@ export class RequestReader {
     return this.#phase === 'framing'
   }
 
-  /** Of a request whose head is complete. */
   get isComplete(): boolean {
     return this.#phase === 'whole'
   }
 
-  /** What a request whose Connection names Upgrade asks for. */
   upgradeOf(req: IncomingRequest): Upgrade | undefined {
     return this.#lines.upgrades ? upgradeOf(req) : undefined
   }
@@ -220,7 +218,7 @@ class RequestLines implements HeadReader {
       : this.#takeMethod(text.slice(0, space))
   }
 
-  /** Also of a line that is refused for what follows, because the response to any HEAD has no body. */
+  /** Keeps the method of a refused line too: the response to any HEAD has no body. */
   #takeMethod(method: string): boolean {
     if (!KNOWN_METHODS.has(method) && !isToken(method)) return false
     this.method = method.slice(0, MAX_METHOD_CHARS)

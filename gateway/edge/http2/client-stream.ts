@@ -60,7 +60,7 @@ export class ClientStream<E> implements ResponseStream {
   exchange: E | undefined = undefined
   /** The handler has the request. */
   begun = false
-  /** What the client may still send of the body before it gets more credit. */
+  /** Bytes of the body that the client may send before it gets more credit. */
   receiveWindow = DEFAULT_WINDOW
   isRemoteClosed: boolean
   isOver = false
@@ -167,7 +167,7 @@ export class ClientStream<E> implements ResponseStream {
     else this.#awaitEnd()
   }
 
-  /** What still comes is thrown away. Clients that are reset at once may throw the response away instead. */
+  /** Throws away the rest of the request. Clients that are reset at once may throw the response away instead. */
   #awaitEnd(): void {
     this.#answeredEndMs = this.#carrier.terms.steadyClock() + ANSWERED_MS
     this.#deadline?.stop()

@@ -47,7 +47,7 @@ export interface FrameUser<E> extends ResponseCarrier {
   pumpAll(): void
 }
 
-/** What a client may send on all streams together without our leave. Each stream is bounded by its own window. */
+/** Bytes that a client may send on all streams together before it gets credit. */
 export const CONNECTION_WINDOW = 1024 * 1024
 const TABLE_BYTES = 4096
 const IGNORED: HeadSink = { take: () => {} }
@@ -56,7 +56,7 @@ const DEPENDS_ON_ITSELF: RequestFault = {
   cause: 'a stream that depends on itself',
 }
 
-/** What the frames of one connection mean, and in which order they may come (RFC 9113 sections 5 and 6). */
+/** The meaning and order of the frames of one connection (RFC 9113 sections 5 and 6). */
 export class ConnectionFrames<E> implements FrameSink {
   readonly #user: FrameUser<E>
   readonly #decoder = new HeadDecoder(TABLE_BYTES)

@@ -7,7 +7,7 @@ export const MAX_PAYLOAD_BYTES = 16_384
 export const MAX_WINDOW = 2 ** 31 - 1
 export const DEFAULT_WINDOW = 65_535
 
-/** What a client of HTTP/2 sends first (RFC 9113 section 3.4). */
+/** The first bytes of a client (RFC 9113 section 3.4). */
 export const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'
 
 export const DATA = 0
@@ -48,7 +48,7 @@ export const ENHANCE_YOUR_CALM = 11
 
 const LARGEST_MAX_FRAME_SIZE = 2 ** 24 - 1
 
-/** What of a client's SETTINGS matters to us (RFC 9113 section 6.5.2): we push nothing, and send short frames only. */
+/** The SETTINGS of a client that matter (RFC 9113 section 6.5.2): we push nothing, and send short frames only. */
 export class ClientSettings {
   initialWindow = DEFAULT_WINDOW
   /** The next head must say how much of the client's table we use (RFC 9113 section 4.3.1). */
@@ -111,7 +111,7 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
   return frame
 }
 
-/** So much is written within a turn: whoever writes must see in time that the client takes no more. */
+/** Longer pieces do not wait for the end of the turn: a writer must see in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
 /**

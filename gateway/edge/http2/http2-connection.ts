@@ -213,7 +213,7 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
 
   interrupt(exchange: E, fault: RequestFault): void {
     this.terms.handler.interrupt(exchange, fault)
-    // What was begun upstream is cancelled, as when the client resets the stream.
+    // The upstream request is cancelled, as when the client resets the stream.
     if (fault.code === 'malformed_request' && !this.guard.allowsReset()) this.fail(ENHANCE_YOUR_CALM)
   }
 

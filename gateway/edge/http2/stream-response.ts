@@ -54,7 +54,7 @@ export class StreamResponse implements OutgoingResponse {
   keepAlive = true
   idleMs: number | undefined = undefined
   headersSent = false
-  /** What the client takes of this stream, bytes of DATA; SETTINGS may make it negative. */
+  /** Bytes of DATA that the client takes of this stream; SETTINGS may make it negative. */
   window: number
   readonly #carrier: ResponseCarrier
   readonly #stream: ResponseStream

@@ -64,7 +64,7 @@ export class StreamTable<S extends { readonly id: number }> {
 export const MAX_STREAMS = 100
 
 /**
- * What a stream counts as: `first` has the place of its connection, `further` one of the common room. The others have none, and
+ * The place of a stream: `first` has the place of its connection, `further` one of the common room. The others have none, and
  * only get a response: `beyond share` of their address, or `beyond settings`, which the client was told.
  */
 export type StreamPlace = 'first' | 'further' | 'beyond share' | 'beyond settings'

@@ -1,4 +1,4 @@
-/** What a path may have beyond the edge rules. */
+/** Allows a path more than the edge rules do. */
 export interface PathLeniency {
   /** `%2F` in a path. It is forwarded as it is, and never divides segments here. */
   readonly encodedSlashes: boolean
@@ -6,7 +6,7 @@ export interface PathLeniency {
   readonly pathParameters: boolean
 }
 
-/** What stands for itself in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
+/** Characters that stand for themselves in a path: RFC 3986's `pchar` (section 3.3) and `/`, but for `;`. */
 const PLAIN = /^[A-Za-z0-9._~!$&'()*+,=:@/-]*$/
 const PLAIN_CHARACTER = /[A-Za-z0-9._~!$&'()*+,=:@-]/
 const TO_NORMALISE = /\/[/.]/

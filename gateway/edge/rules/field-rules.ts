@@ -1,5 +1,5 @@
 /**
- * What happens to a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
+ * The fate of a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
  * gateway adds to its value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down where the method is OPTIONS.
  * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
@@ -16,7 +16,7 @@ type UpstreamPart =
   | 'certificate'
   | 'interaction'
 
-/** What the gateway does with a request's field, by its name. Immutable. */
+/** The rule for request fields of one name. Immutable. */
 interface FieldRule {
   /** A bit of its own when the field must not be repeated, else 0. */
   readonly once: number

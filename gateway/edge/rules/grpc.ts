@@ -81,7 +81,7 @@ export function grpcTimeoutMs(fields: readonly Field[]): number | undefined {
   return digits === undefined ? undefined : Number(digits) * (UNIT_MS[unit] as number)
 }
 
-/** What a head or trailers say that a call came to; undefined: nothing. A number that gRPC does not define counts as UNKNOWN. */
+/** The status of gRPC in a head or trailers, if any. A number that gRPC does not define counts as UNKNOWN. */
 export function grpcStatusIn(fields: readonly Field[]): number | undefined {
   const value = valueIn(fields, 'grpc-status')
   if (value === undefined) return undefined
@@ -93,12 +93,12 @@ export function grpcStatusOfHttp(status: number): number {
   return OF_HTTP[status] ?? UNKNOWN
 }
 
-/** What the client of a call is told. @param status of the refusal */
+/** The status of gRPC that a client gets. @param status of the refusal */
 export function grpcStatusOfRefusal(status: number): number {
   return OF_REFUSAL[status] ?? UNKNOWN
 }
 
-/** What a call counts as for those who judge upstreams by statuses of HTTP. */
+/** The status of HTTP that a call counts as where upstreams are judged. */
 export function httpStatusOfGrpc(status: number): number {
   return AS_HTTP[status] ?? 500
 }

@@ -42,12 +42,12 @@ class PathIndex<Row> {
 export class PathTable<Row extends PathRow> {
   readonly #written = new PathIndex<Row>()
   readonly #folded = new PathIndex<Row>()
-  /** Methods that are not registered and that a row lists; undefined: there is none. */
-  readonly unregistered: ReadonlySet<string> | undefined
+  readonly #methods: ReadonlySet<string>
 
   constructor(rows: readonly Row[]) {
-    const listed = [...UNREGISTERED_METHODS].filter((one) => rows.some(({ methods }) => methods?.has(one)))
-    if (listed.length > 0) this.unregistered = new Set(listed)
+    const isListed = (method: string) => rows.some(({ methods }) => methods?.has(method))
+    const isKnown = (method: string) => !UNREGISTERED_METHODS.has(method) || isListed(method)
+    this.#methods = new Set([...KNOWN_METHODS].filter(isKnown))
     this.#addTemplates(rows.filter(({ path }) => isTemplate(path)))
     const others = rows.filter(({ path }) => !isTemplate(path))
     for (const [path, same] of Map.groupBy(others, (row) => row.path)) {
@@ -85,9 +85,7 @@ export class PathTable<Row extends PathRow> {
 
   /** The method is registered, or a row lists it. */
   knows(method: string): boolean {
-    return UNREGISTERED_METHODS.has(method)
-      ? this.unregistered?.has(method) === true
-      : KNOWN_METHODS.has(method)
+    return this.#methods.has(method)
   }
 
   /** The rows of the most specific path that covers exactly this one. */

@@ -12,7 +12,7 @@ export interface ParameterPlace {
   readonly at: number
   /** Which of the parameters of its segment, from 0. */
   readonly index: number
-  /** What stands before, between and after the parameters of its segment. */
+  /** The texts before, between and after the parameters of its segment. */
   readonly fixed: readonly string[]
 }
 
@@ -23,7 +23,7 @@ export function parametersOf(path: string): readonly ParameterPlace[] {
   })
 }
 
-/** What a segment such as `{a}-{b}.json` consists of. */
+/** The parts of a segment such as `{a}-{b}.json`. */
 export function partsOf(segment: string): { readonly names: string[]; readonly fixed: string[] } {
   const parts = segment.split(PARAMETER)
   return { names: parts.filter((_, at) => at % 2 === 1), fixed: parts.filter((_, at) => at % 2 === 0) }

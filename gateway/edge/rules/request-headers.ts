@@ -44,7 +44,7 @@ export class RequestHeaders {
   oddNames: string[] | undefined = undefined
   /** The first thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
-  /** What a later stage has made of all fields, for the next request that has the same ones. */
+  /** Made of all fields by a later stage, for the next request that has the same ones. */
   made: object | undefined = undefined
 }
 

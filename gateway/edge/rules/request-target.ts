@@ -13,7 +13,7 @@ export interface Target {
 const ABSOLUTE_FORM = /^https?:\/\/([^/?#]*)/i
 /** Visible ASCII without backslash, `;` (a parameter) and question mark, which was split off. */
 const ACCEPTED_PATH = /^[!"$-:<-[\]-~]*$/
-/** The same with `;`. */
+/** `ACCEPTED_PATH` and `;`. */
 const ACCEPTED_WITH_PARAMETERS = /^[!"$-[\]-~]*$/
 const VISIBLE = /^[!-~]*$/
 

@@ -8,7 +8,7 @@ import { INTERACTION_ID } from './request-id.ts'
 const REVOKE_SESSION = 'x-revoke-session'
 export const LIMIT_FIELDS: ReadonlySet<string> = new Set(['ratelimit', 'ratelimit-policy'])
 
-/** What happens to a response's field on the way downstream, by its name; all others are passed on. */
+/** Response fields that are not simply passed on, by name. */
 export const RESPONSE_PARTS: ReadonlyMap<
   string,
   'dropped' | 'alternative' | 'limit' | 'interaction' | 'length' | 'date'

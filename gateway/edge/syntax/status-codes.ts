@@ -1,5 +1,5 @@
 /**
- * What is used of `node:http`. An import would read every export, also the WebSocket client, for which Node then loads an HTTP
+ * The parts of `node:http` that are used. An import would read every export, also the WebSocket client, for which Node then loads an HTTP
  * client: 30 ms of the start.
  */
 const { createServer, METHODS: PARSED_METHODS, STATUS_CODES } = process.getBuiltinModule('node:http')

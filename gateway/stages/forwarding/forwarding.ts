@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream'
-import type { Lapse } from '../../edge/http1/tunnels/tunnels.ts'
+import type { Lapse } from '../../edge/http1/tunnels.ts'
 import { grpcStatusIn, grpcStatusOfHttp } from '../../edge/rules/grpc.ts'
 import { filterResponseHead, revokedSessions } from '../../edge/rules/response-headers.ts'
 import { filterResponseTrailers } from '../../edge/rules/trailers.ts'

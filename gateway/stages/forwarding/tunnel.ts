@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream'
 import { upgradeHead } from '../../edge/http1/handler.ts'
-import type { Lapse } from '../../edge/http1/tunnels/tunnels.ts'
+import type { Lapse } from '../../edge/http1/tunnels.ts'
 import { isTrusted } from '../../edge/rules/client-address.ts'
 import { networkOf } from '../../edge/rules/network.ts'
 import { filterResponseHead } from '../../edge/rules/response-headers.ts'

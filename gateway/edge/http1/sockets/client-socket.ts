@@ -15,7 +15,7 @@ interface WithHandle {
   } | null
 }
 
-/** What a client's socket reads into, and who is told. */
+/** The buffer of a client's socket, and its reader. */
 class ClientInput {
   readonly buffer = new ReadBuffer('clients')
   socket: Socket | undefined = undefined
@@ -25,7 +25,7 @@ class ClientInput {
     const { bytes } = this.buffer
     const { socket, reader } = this
     if (socket === undefined) return true
-    // What waits in the stream comes first.
+    // Bytes that wait in the stream come first.
     if (reader === undefined || socket.isPaused() || socket.readableLength > 0)
       return socket.push(copyOf(bytes, 0, length))
     reader.received(bytes, length)

@@ -54,10 +54,10 @@ export class WriteWatch {
   }
 }
 
-/** What is not documented of Node's sockets: where libuv counts. With TLS, the connection below. */
+/** Not documented of Node's sockets: where libuv counts. With TLS, in the connection below. */
 interface Counts {
   readonly bytesWritten?: number
-  /** What the system has not taken, of writes under way too. */
+  /** Bytes that the system has not taken, of writes under way too. */
   readonly writeQueueSize?: number
   readonly _parent?: Counts
 }

@@ -18,7 +18,7 @@ export class HeadField {
   readonly isPseudo: boolean
   /** White space stood around its value, which `field` has without. */
   readonly isPadded: boolean
-  /** What no message may have, whatever the field means (RFC 9113 section 8.2.1). */
+  /** A fault of the field in any message (RFC 9113 section 8.2.1). */
   readonly fault: string | undefined
   readonly tableBytes: number
 
@@ -51,7 +51,7 @@ export class HeadDecoder {
   /** The newest last. */
   readonly #table: HeadField[] = []
   #tableBytes = 0
-  /** What the other side allows itself of `maxTableBytes`. */
+  /** The client's own bound, at most `maxTableBytes`. */
   #limitBytes: number
   #block: Buffer = NOTHING
   #at = 0

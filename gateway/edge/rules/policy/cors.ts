@@ -14,11 +14,11 @@ export interface Cors {
   readonly headers: ReadonlySet<string>
   /** Header lines of every response to an allowed origin, after the one that names it. */
   readonly lines: string
-  /** What the response to a preflight has besides; the browser itself compares what it permits. */
+  /** Further lines of the response to a preflight; the browser itself compares what they permit. */
   readonly preflightLines: string
 }
 
-/** What a route says of CORS, with its defaults. */
+/** The key `cors` of a route, with its defaults. */
 export interface CorsTerms {
   readonly origins: readonly string[]
   readonly credentials: boolean
@@ -102,13 +102,13 @@ export function corsLines(cors: Cors, fields: readonly Field[]): string {
   return `Access-Control-Allow-Origin: ${origin}\r\n${cors.lines}${VARY}`
 }
 
-/** What a browser asks before it sends a request of another origin. */
+/** The question of a browser before a request of another origin. */
 interface Preflight {
   readonly origin: string
   readonly requestedMethod: string
 }
 
-/** What a preflight of an allowed origin asks for and the route does not permit, for the log; undefined: nothing. */
+/** The thing that a preflight asks for and the route does not permit, for the log; undefined: nothing. */
 export function whyNotPermitted(
   { methods, headers }: Cors,
   { origin, requestedMethod }: Preflight,
@@ -134,7 +134,7 @@ const HOST = '(?:[a-z0-9-]+(?:\\.[a-z0-9-]+)*|\\[[0-9a-f:.]+\\])'
 const ORIGIN = new RegExp(`^[a-z][a-z0-9+.-]*://(?:\\*\\.)?${HOST}(?::(?:[0-9]{1,5}|\\*))?$`)
 const DEFAULT_PORT = /^(?:http:.*:80|https:.*:443)$/
 
-/** What is wrong with an entry of `origins`, or undefined. */
+/** The fault of an entry of `origins`, or undefined. */
 export function originFault(origin: string): string | undefined {
   const found = `but is ${JSON.stringify(origin)}`
   if (origin === ANY) return undefined

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isPlainPath, type PathLeniency, withoutDotSegments } from '../canonical-path.ts'
 
-/** What a route lets through beyond the edge rules. Plain data; each is off unless the route says otherwise. */
+/** Allows requests of a route more than the edge rules do. Plain data; each is off unless the route says otherwise. */
 export interface Leniency extends PathLeniency {
   /** `_` in the names of request fields. */
   readonly underscoreNames: boolean
@@ -88,7 +88,7 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
 /** Two slashes or a backslash at the begin stand before a host in URLs. */
 const NO_PATH = /^[^/]|^[/\\]{2}|[^ -~\u0080-\u00ff]|%u[0-9a-f]{4}/i
 
-/** What a path of a row has as an octet in capitals. Once a path was decoded, a per cent sign is one too. */
+/** Characters that a path of a row has as an octet. Once a path was decoded, a per cent sign is one too. */
 const WRITTEN_OTHERWISE = /%[0-9A-Fa-f]{2}|[^A-Za-z0-9._~!$&'()*+,=:@/%-]/g
 const NOT_PLAIN = /[^A-Za-z0-9._~!$&'()*+,=:@/-]/g
 

@@ -43,7 +43,7 @@ export function isForOneCache(lower: string): boolean {
   return lower.endsWith('-cdn-cache-control')
 }
 
-/** What gateway.json adds to responses. No key of it can take a mandatory header away or weaken it. */
+/** The key `responseHeaders`. It cannot take a mandatory header away or weaken it. */
 interface ResponseHeaders {
   /** Seconds, at least those of the mandatory header. */
   readonly strictTransportSecurity?: { readonly maxAgeSeconds: number; readonly preload: boolean } | undefined
@@ -60,7 +60,7 @@ interface ResponseHeaders {
   readonly remove?: readonly string[] | undefined
 }
 
-/** What happens to the fields of a service's response, besides what happens everywhere. Plain data. */
+/** Changes to the fields of a service's response, besides those made everywhere. Plain data. */
 export interface ForwardedPolicy {
   /** Names in lower case that the gateway sets itself. */
   readonly replaced: ReadonlySet<string>

@@ -12,7 +12,7 @@ export type Rewrite =
     }
   | { readonly parts: readonly (string | ParameterPlace)[] }
 
-/** What changes of a row's requests on their way to the service, besides what changes everywhere. Plain data. */
+/** Changes to a row's requests on their way to the service, besides those made everywhere. Plain data. */
 export interface SendingPolicy {
   /** Undefined: the service gets the path that was matched. */
   readonly rewrite: Rewrite | undefined

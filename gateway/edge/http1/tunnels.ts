@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { FairPermits } from '../../rules/fair-share.ts'
-import { Deadlines, type Timed } from '../../syntax/deadlines.ts'
-import { takenBytes } from '../sockets/write-watch.ts'
+import { FairPermits } from '../rules/fair-share.ts'
+import { Deadlines, type Timed } from '../syntax/deadlines.ts'
+import { takenBytes } from './sockets/write-watch.ts'
 
 const CHECK_MS = 1000
 
