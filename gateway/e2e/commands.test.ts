@@ -356,7 +356,7 @@ describe('the command line', () => {
       [
         'countersign explain route get /x',
         2,
-        /^countersign explain route METHOD must be a method .* did you mean "GET"/,
+        /^countersign explain route METHOD must be a known method .* did you mean "GET"/,
       ],
       ['countersign explain route GET /a%2Fb', 1, /400 invalid_target/],
       ['countersign init --upstream http://127.0.0.1:1', 1, /there already, and nothing is overwritten/],

@@ -60,10 +60,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   const { file, validateRequests } = options
   const laid = laidOver(options.rows ?? [], api.operations)
   const validated = own.map(() => ({}) as Record<string, OperationPlace>)
-  const patterns = new Map<string, number[]>()
-  for (const [index, { path }] of own.entries()) {
-    patterns.set(foldedPattern(path), [...(patterns.get(foldedPattern(path)) ?? []), index])
-  }
+  const patterns = Map.groupBy(own.keys(), (index) => foldedPattern(own[index]?.path ?? ''))
   const rows: DocumentedRow[] = []
   const operations: ValidatedOperations[] = []
   const faults: Fault[] = []
@@ -180,30 +177,23 @@ export interface UnfitKey {
 
 type Operation = Pick<ApiOperation, 'path' | 'method'>
 
-export function laidOver(
-  rows: readonly OperationRow[],
-  operations: readonly Operation[],
-): {
-  /** Also of each key the index of its row. */
-  keysOf(operation: Operation): { readonly keys: Keys; readonly laidAt: Readonly<Record<string, number>> }
-  /** What says nothing of any operation that was asked for. */
-  unfit(): UnfitKey[]
-} {
+export function laidOver(rows: readonly OperationRow[], operations: readonly Operation[]) {
   const used = new Set<OperationRow>()
   // The more specific ones come last: their keys count.
   const ordered = rows.toSorted((one, other) => rankOf(one.path) - rankOf(other.path))
   return {
-    keysOf(operation) {
+    /** The keys for an operation, and for each the index of its row. */
+    keysOf(operation: Operation) {
       const fitting = ordered.filter((row) => covers(row.path, operation.path) && isFor(row, operation))
       for (const row of fitting) used.add(row)
-      return {
-        keys: Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path))),
-        laidAt: Object.fromEntries(
-          fitting.flatMap((row) => Object.keys(row).map((key) => [key, rows.indexOf(row)])),
-        ),
-      }
+      const places = fitting.flatMap((row) =>
+        Object.keys(row).map((key) => [key, rows.indexOf(row)] as const),
+      )
+      const keys: Keys = Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path)))
+      return { keys, laidAt: Object.fromEntries(places) }
     },
-    unfit: () =>
+    /** What fits no operation of which the keys were asked for. */
+    unfit: (): UnfitKey[] =>
       [...rows.entries()].flatMap(([index, row]) =>
         used.has(row)
           ? unfitMask(row, operations).map(({ at, reason }) => ({ at: `[${index}]${at}`, reason }))

@@ -78,13 +78,16 @@ class DayCount {
   readonly #found = {
     requests: 0,
     responses: 0,
+    unpaired: 0,
     recovered: 0,
     byStatus: {} as Counts,
     byGrpcStatus: {} as Counts,
     starts: 0,
     gaps: [] as Span[],
+    degraded: [] as Span[],
     configChanges: [] as { at: string; file: string }[],
     seals: 0,
+    longestUnsealedMs: undefined as number | undefined,
     pruned: [] as string[],
   }
   #isSealed = false
