@@ -74,7 +74,7 @@ type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
   ask(policy: LimitPolicy, key: string): PendingTake
 }
 
-/** What every stage gets. A request has one `Gateway` to its end; an edit of gateway.json makes another for later ones. */
+/** Every stage gets it. A request has one `Gateway` to its end; an edit of gateway.json makes another for later ones. */
 export interface Gateway extends Configured {
   /** Epoch milliseconds. */
   readonly clock: () => number

@@ -10,8 +10,8 @@ import { sharedAddresses, sharedSecret } from './runtime/startup/shared-addresse
  * waits before it closes its listeners. A child that crashes after it was ready is restarted; one that ends earlier, or with
  * 0, ends the other one and this process with the same code.
  */
-const RESTART_MS = 500
 
+const RESTART_MS = 500
 /** Enough that most objects of a request are dead before the collector copies them. */
 const YOUNG = ['--min-semi-space-size=32', '--max-semi-space-size=32']
 

@@ -1,7 +1,7 @@
 import type { DeliveryGuard, ReplayFault } from './replay.ts'
 
 export interface Delivery {
-  /** What it is known by; one of them is enough to know it again. */
+  /** One of them is enough to know it again. */
   readonly keys: readonly string[]
   /** Has a share of the memory. */
   readonly sender: string

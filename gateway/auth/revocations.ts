@@ -77,7 +77,7 @@ export class Revocations extends RememberedKeys {
     return this.since(sid) !== undefined || this.#group?.has(sid) === true
   }
 
-  /** Whether sessions that ended at other gateways are known, as far as they must be. */
+  /** False while sessions may have ended at other gateways that must be known and are not. */
   get isKnown(): boolean {
     return this.#group?.isKnown !== false
   }

@@ -49,7 +49,7 @@ export function readWebhookHeaders(
   if (sent === undefined && scheme.timestampHeader !== undefined)
     return fault('missing', `no ${scheme.timestampHeader}`)
   if (signature === undefined) return fault('missing', `no ${signatureHeader}`)
-  // What follows the id in the signed text must not be in it: the text could be read as another id and body.
+  // An id must not contain what follows it in the signed text: the text could be read as another id and body.
   if (named !== undefined && (!ID.test(id) || idBorders?.some((border) => id.includes(border)) === true))
     return fault('malformed', `${scheme.idHeader} ${quote(id)}`)
   const entries = separator === undefined ? [signature] : signature.split(separator, MAX_ENTRIES + 1)

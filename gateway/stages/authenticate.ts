@@ -84,7 +84,7 @@ function presentedToken(
   const last = PRESENTED.get(socket)
   if (last?.value === value) return last.reading
   const reading = readAccessToken(value, verifier.maxChars)
-  // What is too long now may be accepted after an edit of gateway.json.
+  // A token that is too long now may be accepted after an edit of gateway.json.
   if (reading !== 'too long') PRESENTED.set(socket, { value, reading })
   return reading
 }

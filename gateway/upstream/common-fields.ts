@@ -1,6 +1,6 @@
 import type { Field } from '../edge/syntax/field.ts'
 
-/** What is written of the fields that several requests have in common is made once. Immutable. */
+/** Fields that several requests have in common: their text is made once. Immutable. */
 export class CommonFields {
   readonly fields: readonly Field[]
   #written: WrittenFields | undefined = undefined

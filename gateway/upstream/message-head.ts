@@ -11,7 +11,7 @@ export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
 export const MAX_INTERIM = 32
 
-/** Whether a 101 switches to this protocol and no other (RFC 9110 section 7.8). */
+/** True for a 101 that switches to this protocol and no other (RFC 9110 section 7.8). */
 export function switchesTo(protocol: string, fields: readonly Field[]): boolean {
   let switched: string | undefined
   for (const { lower, value } of fields) {

@@ -181,8 +181,10 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
       this.#unwanted === undefined
         ? this.#lease(this.#tried)
         : (this.#lease([...this.#tried, this.#unwanted]) ?? this.#lease(this.#tried))
-    if (this.connection !== undefined) this.use(this.connection)
-    else this.failLater(fault === ALL_IN_USE ? this.#whyNone() : fault)
+    if (this.connection !== undefined) {
+      if (this.request.namesTarget === true) this.writeHead()
+      this.use(this.connection)
+    } else this.failLater(fault === ALL_IN_USE ? this.#whyNone() : fault)
   }
 
   #whyNone(): UpstreamFault {

@@ -28,7 +28,7 @@ export function contentLength({ common, fields }: UpstreamRequest): number | und
 }
 
 /**
- * Whether a service may leave the body unread, because it has no meaning for this method (RFC 9110 sections 9.3.1, 9.3.2,
+ * True when a service may leave the body unread, because it has no meaning for this method (RFC 9110 sections 9.3.1, 9.3.2,
  * 9.3.5). A careless service would parse the rest as the next request, and respond to another caller.
  */
 export function mayLeaveBody(method: string, hasBody: boolean): boolean {

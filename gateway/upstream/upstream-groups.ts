@@ -77,7 +77,7 @@ export class UpstreamGroups {
     )
     for (const { name, maxInFlight } of options.groups) {
       if (maxInFlight === undefined) continue
-      // What is in flight goes on to count.
+      // Requests in flight go on to count.
       this.#permits.set(name, before?.permitsOf(name) ?? new FairPermits(maxInFlight))
     }
   }

@@ -104,10 +104,7 @@ function activeOrNot(answer: unknown): JsonObject {
   return answer as JsonObject
 }
 
-/**
- * What is wrong with the kind of the token; undefined for an access token: `token_type` says so, or what the dialect
- * requires.
- */
+/** A fault of the token's kind: an access token says so by `token_type`, or by what the dialect requires. */
 export function faultOfAnswer(
   answer: JsonObject,
   { tokens }: Pick<ClaimRules, 'tokens'>,

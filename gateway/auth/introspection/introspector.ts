@@ -74,7 +74,7 @@ export class Introspector {
   readonly #refused: LRUCache<string, number>
   readonly #pending = new Map<string, Promise<Verification>>()
   readonly #callsOfNetworks = new Map<string, number>()
-  /** Those of each network that wait until they may ask. */
+  /** Tokens of each network that wait until they may ask. */
   readonly #waiting = new Map<string, (() => void)[]>()
   /** The first two networks whose questions failed since the last success. */
   readonly #failedNetworks = new Set<string>()

@@ -39,7 +39,6 @@ const MAX_STALE_MS = 24 * 60 * 60_000
  */
 export class KeySet {
   readonly #options: KeySetOptions
-  readonly #fetch: (uri: string, signal: AbortSignal) => Promise<unknown>
   readonly #steadyClock: () => number
   readonly #stopped = new AbortController()
   #keys: ReadonlyMap<string, VerificationKey> = new Map()
@@ -56,12 +55,11 @@ export class KeySet {
 
   constructor(options: KeySetOptions) {
     this.#options = options
-    this.#fetch = options.fetch ?? fetchJwks
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
     this.#publishedAtMs = this.#steadyClock()
   }
 
-  /** Whether there are keys that have not expired. */
+  /** True while there are keys that have not expired. */
   get loaded(): boolean {
     return this.#keys.size > 0
   }
@@ -108,8 +106,7 @@ export class KeySet {
   }
 
   lastGood(): LastGoodKeys | undefined {
-    const ageMs = this.#steadyClock() - this.#publishedAtMs
-    return this.loaded ? { uri: this.uri, document: this.#document, ageMs } : undefined
+    return this.loaded ? { uri: this.uri, document: this.#document, ageMs: this.ageMs } : undefined
   }
 
   restore({ document, ageMs }: LastGoodKeys): void {
@@ -147,7 +144,7 @@ export class KeySet {
     const keys = await this.#fetchKeys(faults)
     if (this.#stopped.signal.aborted) return 'failed'
     if (keys !== undefined) this.#swap(keys)
-    else if (this.loaded && this.#isStale()) {
+    else if (this.loaded && this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)) {
       this.#keys = new Map()
       faults.push(
         'the last good keys are too old: no token of this issuer is accepted until they can be fetched',
@@ -167,13 +164,10 @@ export class KeySet {
     return this.#steadyClock() - this.#publishedAtMs
   }
 
-  #isStale(): boolean {
-    return this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)
-  }
-
   async #fetchKeys(faults: string[]): Promise<ReadonlyMap<string, VerificationKey> | undefined> {
     try {
-      const document = await this.#fetch(this.#options.uri, this.#stopped.signal)
+      const { fetch = fetchJwks } = this.#options
+      const document = await fetch(this.uri, this.#stopped.signal)
       const keys = readKeys(document, faults)
       this.#document = document
       if (keys.size === 0) faults.push('the issuer publishes no usable key: none of its tokens is accepted')

@@ -124,7 +124,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
 ])
 
 /**
- * Whether an RSA modulus may come from the flawed generator of ROCA (CVE-2017-15361): modulo every small prime it is a power
+ * True for a modulus that may come from the flawed generator of ROCA (CVE-2017-15361): modulo every small prime it is a power
  * of 65537. One sound modulus in 2^27 is too.
  */
 function isRocaModulus(modulus: bigint): boolean {

@@ -14,7 +14,7 @@ export class Nonces {
   readonly #options: NonceOptions
   #step = Number.NaN
   #secret: Uint8Array
-  /** Of the previous, this and the next minute: another gateway's clock may be ahead. */
+  /** The previous, this and the next minute's: another gateway's clock may be ahead. */
   #accepted: readonly string[] = []
 
   constructor(options: NonceOptions) {

@@ -103,7 +103,7 @@ const PLAIN = /[?&;]access_token(?:[=&;]|$)/i
 const PARAMETER_NAMES = /[?&;]([^=&;]*)/g
 
 /**
- * Whether a query has an access token among its parameters (RFC 6750 section 2.3), however the name is encoded.
+ * Finds an access token among its parameters (RFC 6750 section 2.3), however the name is encoded.
  *
  * @param query with its question mark
  */

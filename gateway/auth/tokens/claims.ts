@@ -26,7 +26,7 @@ export interface ClaimRules {
 
 type ClaimsReading = OrFault<{
   readonly principal: Principal
-  /** What the caller must prove with every use of the token. */
+  /** The caller must prove it with every use of the token. */
   readonly binding: Binding | undefined
   readonly expiresAtMs: number
 }>

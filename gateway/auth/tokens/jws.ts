@@ -39,7 +39,7 @@ export function decodeObject(part: string): JsonObject | string {
     return 'is not JSON'
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'is not a JSON object'
-  // Of two members with one name JSON.parse keeps the last; another reader may keep the first.
+  // JSON.parse keeps the last of two members with one name; another reader may keep the first.
   if (membersWritten(json) !== membersOf(value)) return 'names a member twice'
   return value as JsonObject
 }

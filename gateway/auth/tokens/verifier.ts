@@ -21,7 +21,7 @@ interface TokenVerifierOptions {
   readonly cacheSize?: number
 }
 
-/** What can change later is checked at each use. */
+/** Each use checks the rest, which can change later. */
 interface Verified {
   readonly verification: VerifiedToken
   readonly issuer: TrustedIssuer

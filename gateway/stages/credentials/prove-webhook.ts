@@ -89,7 +89,7 @@ function headersOf(
   return { id, timestamp, signature }
 }
 
-/** What Host says is not believed. */
+/** Host is not believed. */
 function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
   if (!signed.includes('{url}')) return NO_URL
   return settings.dpop.publicUrls.map((base) => base.replace(/\/$/, '') + req.target)

@@ -55,7 +55,7 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   cause: 'the end of a session cannot be written',
 })
 
-/** What remains after the client has disconnected. */
+/** Remains after the client has disconnected. */
 interface Orphaned {
   readonly permitHolder: string
   readonly timer: NodeJS.Timeout

@@ -37,7 +37,7 @@ function repeatedFields(gateway: Gateway, exchange: Exchange): RepeatedFields {
   return made
 }
 
-/** What all requests of a connection with the same received fields have in common. `fit` compares the rest. */
+/** The fields that requests of a connection with the same received fields share. `fit` compares the rest. */
 class RepeatedFields {
   readonly common: CommonFields
   readonly kept: Readonly<SetAside>

@@ -37,7 +37,7 @@ export class Choice<Kind extends Origin> {
     return chosen
   }
 
-  /** Whether `next` would find one. */
+  /** True when `next` would find one. */
   hasAny(tried: readonly Kind[]): boolean {
     return this.origins.some((origin) => !tried.includes(origin) && origin.breaker?.admits() !== false)
   }

@@ -6,10 +6,10 @@ import type { Origin } from './origin.ts'
  * object.
  */
 export abstract class CountedAttempts<Pool> {
-  /** Of the present attempt, or else of the last one. */
+  /** The present attempt's, or else the last one's. */
   protected chosenOrigin: Origin<Pool>
   #probe = NO_PROBE
-  /** Of the present attempt's final head; 0: none, or its result has been counted. */
+  /** The present attempt's final status; 0: none, or its result has been counted. */
   #status = 0
 
   constructor(first: Origin<Pool>) {

@@ -6,7 +6,7 @@ import { type BreakerState, CircuitBreaker } from './circuit-breaker.ts'
 import { Health } from './health.ts'
 import type { RetryOutcome } from './retry-budget.ts'
 
-/** Of its requests, when a target has just recovered. */
+/** A target that has just recovered gets this part of its requests. */
 const SMALLEST_SHARE = 0.1
 
 /** Times in milliseconds. */

@@ -70,7 +70,7 @@ export class RetryBudget {
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** Whether a request changes nothing however often it is carried out. */
+/** True for a request that changes nothing however often it is carried out. */
 export function isRepeatable({
   method,
   body,

@@ -37,7 +37,6 @@ export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPoo
   }
 
   protected use(connection: Http1Connection): void {
-    if (this.request.namesTarget === true) this.writeHead()
     connection.assignTo(this)
   }
 

@@ -172,7 +172,7 @@ class ResponseLines implements HeadReader {
   contentLength = NO_LENGTH
   chunked = false
   closes = false
-  /** Of Keep-Alive. */
+  /** The timeout of Keep-Alive. */
   keepAliveSeconds: number | undefined = undefined
 
   forgetFields(): void {

@@ -36,7 +36,6 @@ export class Http2Exchange
   }
 
   protected use(session: UpstreamSession): void {
-    if (this.request.namesTarget === true) this.writeHead()
     session.assignTo(this)
   }
 

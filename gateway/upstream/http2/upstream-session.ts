@@ -12,7 +12,7 @@ const MAX_FIELDS = 1100
 /** Beyond what the client takes: of one response, and of all of a session. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** Of all streams, with what waits to be read. */
+/** For all streams, with what waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
 /** For an upstream to close its side. All exchanges are over by then. */
