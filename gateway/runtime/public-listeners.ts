@@ -171,7 +171,11 @@ export class SecureListener {
     this.#tickets = this.#ticketsOf(material)
     const options: TlsOptions = { ...listenerOptions(material, terms), ticketKeys: this.#ticketKey() }
     this.http = createSecureHttpServer(connections, options)
-    if (terms.staples) this.http.staple(() => this.#stapleOfNow())
+    // A listener for this event costs every handshake a turn of the loop.
+    if (terms.staples)
+      this.http.tls.on('OCSPRequest', (_certificate, _issuer, reply) =>
+        reply(null, this.#stapleOfNow() as Buffer),
+      )
     setInterval(() => this.renewTicketKey(), RENEW_MS).unref()
   }
 
@@ -179,7 +183,7 @@ export class SecureListener {
   enforce(material: TlsMaterial): void {
     this.#material = material
     this.#tickets = this.#ticketsOf(material)
-    this.http.setSecureContext({ ...material.secure, ticketKeys: this.#ticketKey() })
+    this.http.tls.setSecureContext({ ...material.secure, ticketKeys: this.#ticketKey() })
   }
 
   /** Has the response sent to new connections, while it holds. */
@@ -190,7 +194,7 @@ export class SecureListener {
   /** Takes the key of a new day. */
   renewTicketKey(): void {
     if (this.#tickets.dayKey(this.#terms.clock()).day !== this.#day)
-      this.http.setTicketKeys(this.#ticketKey())
+      this.http.tls.setTicketKeys(this.#ticketKey())
   }
 
   #stapleOfNow(): Buffer | undefined {

@@ -25,12 +25,8 @@ export interface HttpServer {
 }
 
 export interface SecureHttpServer extends HttpServer {
-  /** For new connections. */
-  setSecureContext: SecureServer['setSecureContext']
-  /** For new connections, until the next context. */
-  setTicketKeys: SecureServer['setTicketKeys']
-  /** Has what is returned sent to each client that asks for it (OCSP stapling). */
-  staple(current: () => Buffer | undefined): void
+  /** Does the handshakes; does not listen. */
+  readonly tls: SecureServer
 }
 
 export function createHttpServer<E>(connections: Connections<E>): HttpServer {
@@ -79,18 +75,13 @@ export function createSecureHttpServer<E>(
   const listener = httpServer(server, connections)
   return {
     ...listener,
+    tls,
     // A connection in its handshake has no request: a drain does not wait for it for long.
     closeIdleConnections: (quietMs) => {
       listener.closeIdleConnections(quietMs)
       const untilMs = performance.now() - HANDSHAKE_MS
       for (const { accepted, sinceMs } of handshakes.values())
         if (sinceMs <= untilMs) accepted.socket.destroy()
-    },
-    setSecureContext: (context) => tls.setSecureContext(context),
-    setTicketKeys: (keys) => tls.setTicketKeys(keys),
-    // A listener for this event costs every handshake a turn of the loop, so there is none unless there is something to send.
-    staple: (current) => {
-      tls.on('OCSPRequest', (_certificate, _issuer, reply) => reply(null, current() as Buffer))
     },
   }
 }
@@ -113,30 +104,19 @@ function httpServer<E>(server: Server, connections: Connections<E>): HttpServer 
   }
 }
 
-/**
- * Accepts the connections that already wait in the system's queue, which resets them when the listener closes. Resolves
- * when none is left.
- */
-function acceptQueued(server: Server): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>()
+/** Accepts the connections that already wait in the system's queue, which resets them when the listener closes. */
+async function acceptQueued(server: Server): Promise<void> {
   const endMs = performance.now() + LONGEST_MS
-  let turns = 0
   let quietTurns = 0
   const accepted = () => {
     quietTurns = 0
   }
-  const turn = () => {
-    if (quietTurns < QUIET_TURNS && (turns < LEAST_TURNS || performance.now() < endMs)) {
-      turns += 1
-      quietTurns += 1
-      setImmediate(turn)
-      return
-    }
-    server.off('connection', accepted)
-    resolve()
-  }
   server.on('connection', accepted)
   // Node accepts one connection, or a few, in each turn.
-  setImmediate(turn)
-  return promise
+  for (let turns = 0; turns <= LEAST_TURNS || performance.now() < endMs; turns++) {
+    await new Promise(setImmediate)
+    quietTurns += 1
+    if (quietTurns > QUIET_TURNS) break
+  }
+  server.off('connection', accepted)
 }
