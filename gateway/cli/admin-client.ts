@@ -23,9 +23,7 @@ export const ADMIN_FLAGS = {
 } as const satisfies Flags
 
 const TIMEOUT_MS = 5000
-/** Time to read and check the largest files. */
 const RELOAD_TIMEOUT_MS = 30_000
-/** Several times the longest configuration. */
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 const DEFAULTS = schema.properties
 
@@ -73,7 +71,6 @@ function adminUrl(base: string, path: string): string {
   return new URL(path, base).href
 }
 
-/** Keys of gateway.json that say where the admin listener is. */
 interface Place {
   readonly adminHost?: string
   readonly adminPort?: number

@@ -18,7 +18,6 @@ export interface Command {
   /** `METHOD PATH`; `[FILE…]`: any number, or none. Undefined: it takes no words. */
   readonly words?: string
   readonly flags?: Flags
-  /** Paragraphs. */
   readonly about: readonly string[]
   /** Command lines without `npx --`, each with what it does. */
   readonly examples: readonly (readonly [line: string, does: string])[]
@@ -49,14 +48,12 @@ export const CONFIG_FLAGS = {
   clients: { value: 'FILE', about: 'clients.json; default $GATEWAY_CLIENTS, or config/clients.json' },
 } as const satisfies Flags
 
-/** The environment that a gateway would have with these flags. */
 export function environmentOf(flags: Given['flags']): Environment {
   const given = Object.keys(CONFIG_FLAGS).filter((name) => flags[name] !== undefined)
   const variables = given.map((name) => [`GATEWAY_${name.toUpperCase()}`, flags[name]])
   return { ...process.env, ...Object.fromEntries(variables) }
 }
 
-/** Compares what was written with what the command takes. @throws UsageFault */
 export function parseCommandLine({ words = '', flags = {} }: Command, args: readonly string[]): Given {
   const { values, positionals } = parsed(flags, args)
   const taken = words.split(' ').filter((word) => word !== '')
@@ -90,12 +87,10 @@ function parsed(flags: Flags, args: readonly string[]) {
   }
 }
 
-/** A result, to standard output. */
 export function print(text: string): void {
   process.stdout.write(`${lines(text)}\n`)
 }
 
-/** A fault, a warning or a hint, to standard error. */
 export function complain(text: string): void {
   process.stderr.write(`${lines(text)}\n`)
 }

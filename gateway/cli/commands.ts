@@ -6,7 +6,6 @@ interface Listed {
   readonly load: () => Promise<{ readonly command: Command }>
 }
 
-/** Every command, in the order of `--help`. */
 export const COMMANDS: Readonly<Record<string, Listed>> = {
   init: { summary: 'writes a configuration for your service', load: () => import('./init.ts') },
   run: { summary: 'starts the gateway', load: () => import('./run.ts') },

@@ -40,7 +40,6 @@ output cannot be written.
 `
 }
 
-/** In lines that a terminal of 100 columns shows whole. */
 function wrapped(paragraph: string): string {
   return paragraph.replaceAll(/(.{1,98})(?: |$)/g, '$1\n').trimEnd()
 }

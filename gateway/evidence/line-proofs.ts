@@ -13,7 +13,6 @@ import {
 import { unlessFaulty } from './verify/proven-tiles.ts'
 import { EvidenceFault, openCheckpoint, readCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
-/** C2SP tlog-proof. */
 interface TlogProof {
   /** The line of the trail. */
   readonly extra: Buffer
@@ -99,7 +98,6 @@ function proofOf(tiles: TileReader, index: number): readonly Buffer[] {
   }
 }
 
-/** The places of leaves in the tree. */
 function indicesOf(tiles: TileReader, hashes: readonly Buffer[]): number[] {
   const wanted = new Set(hashes.map(textOf))
   const found = new Map<HashText, number>()

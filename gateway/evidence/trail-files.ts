@@ -6,7 +6,6 @@ import { firstLineOf } from '../audit/segments/read-segment.ts'
 import { compressionOf, placeOf, plainPath, type Segment } from '../audit/segments/segment.ts'
 import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 
-/** The files of one trail. */
 export interface TrailFiles {
   /** Name of the open file, which may be missing: `data/audit.ndjson`. */
   readonly auditFile: string

@@ -3,7 +3,6 @@ import type { Limiter } from './limiter.ts'
 import type { LimitRow } from './table/limit-table.ts'
 import type { Counters } from './windows/counters.ts'
 
-/** A caller under a pseudonym. */
 interface NearCaller {
   /** `caller 3f2a…` or `address 09bc…`; another hash in each run. */
   readonly caller: string
@@ -13,7 +12,6 @@ interface NearCaller {
 export interface RowUse {
   readonly row: LimitRow
   readonly callers: number
-  /** Most hits first. */
   readonly nearest: readonly NearCaller[]
 }
 
@@ -26,7 +24,6 @@ const HASH_LENGTH = 12
 
 interface Pass {
   keys: MapIterator<string>
-  /** The best so far. */
   best: Map<string, number>
 }
 

@@ -37,7 +37,6 @@ interface EndedSessionsOptions {
   readonly id: string
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** Every session that ended at this gateway, from its file too. */
   readonly own: () => Iterable<readonly [sid: string, atMs: number]>
 }
 
@@ -54,7 +53,6 @@ export class EndedSessions {
   readonly #unsentHashes = new Set<string>()
   #lifetimeMs = REVOCATION_LIFETIME_MS
   #isSending = false
-  /** By every key in use. */
   readonly #hashes = new LRUCache<string, readonly string[]>({ max: MAX_HASHES })
   #hashKeys: readonly string[]
 
@@ -94,7 +92,6 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Sends what could not be sent. To be called once a second. */
   maintain(): void {
     this.#followKey()
     this.#send()

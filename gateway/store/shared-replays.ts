@@ -10,13 +10,10 @@ import type { StoreBreaker } from './store-breaker.ts'
 import type { StoreKeys } from './store-keys.ts'
 
 interface SharedReplaysOptions {
-  /** What this gateway itself has accepted. */
   readonly memory: Pick<ReplayMemory, 'take' | 'lookUp' | 'keep' | 'maintain' | 'entries'>
-  /** The clock of the memory. */
   readonly clock: () => number
   readonly breaker: Pick<StoreBreaker, 'send'>
   readonly keys: StoreKeys
-  /** One for each kind of message. */
   readonly space: string
   readonly lifetimeMs: number
   /** While the store is away: `deny` refuses every message, `local` asks this gateway's memory alone. */
@@ -49,16 +46,13 @@ interface Unsure {
   timesLeft: number
 }
 
-/** Remembers accepted messages over all gateways of the store, so that none is accepted twice. */
 export class SharedReplays implements ReplayGuard, DeliveryGuard {
   readonly #options: SharedReplaysOptions
-  /** By key of the store. */
   readonly #unsure = new Map<string, Unsure>()
   #onStoreFailure: SharedReplaysOptions['onStoreFailure']
   #count = 0
   /** Messages accepted since then may not be in the store. Undefined: all are. */
   #lackingSinceMs: number | undefined
-  /** Undefined: nothing is being written back. */
   #unwritten: Iterator<readonly [digest: string, atMs: number]> | undefined
 
   constructor(options: SharedReplaysOptions) {

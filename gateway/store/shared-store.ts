@@ -55,7 +55,7 @@ export class SharedStore {
     this.takes = new SharedTakes({ breaker: this.breaker, keys, counts, timers, isCluster })
   }
 
-  /** Whether the store has responded since the start and the key of hashes is known. */
+  /** True once the store has responded and the key of hashes is known. */
   get wasReached(): boolean {
     return this.breaker.wasReached && this.#hasAgreed
   }

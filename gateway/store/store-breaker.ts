@@ -3,7 +3,6 @@ import type { StoreConnection } from './connection/store-connection.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import { countRoundTrip, type StoreCounts } from './store-counts.ts'
 
-/** Time, which tests replace. */
 export interface StoreTimers {
   /** Milliseconds that never go back. */
   nowMs(): number
@@ -11,7 +10,6 @@ export interface StoreTimers {
   after(ms: number, run: () => void): () => void
   /** Calls `run` when what has arrived by now has been read. */
   soon(run: () => void): void
-  /** A random number from 0 to 1, for jitter. */
   random(): number
 }
 
@@ -25,12 +23,11 @@ export const REAL_TIMERS: StoreTimers = {
   random: () => Math.random(),
 }
 
-/** A command and its caller. */
 export interface StoreCall {
   readonly args: readonly string[]
   /** A key of the command, by which a cluster finds the server. */
   readonly key: string
-  /** Whether `done` can read the reply; otherwise the store counts as away. Default: every reply. */
+  /** False: `done` cannot read the reply, and the store counts as away. Default: true. */
   fits?(reply: StoreReply): boolean
   /** Called once. Must not throw. @param reply undefined: the store is away; it may have carried the command out */
   done(reply: StoreReply | undefined): void
@@ -50,9 +47,8 @@ interface StoreBreakerOptions {
   readonly observer: BreakerObserver
   /** Key of the first probe; later ones use the key of the command that failed. */
   readonly probeKey: string
-  /** Whether commands can be sent once the store responds; default: always. */
+  /** False: commands cannot be sent though the store responds. Default: true. */
   readonly isUsable?: () => boolean
-  /** How long a reply is waited for; default 25. */
   readonly deadlineMs?: number
 }
 
@@ -80,7 +76,6 @@ const GIVE_UP_MS = 500
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions
   #deadlineMs: number
-  /** In the order in which they were sent. */
   readonly #pending = new Set<Pending>()
   #isOpen = true
   #wasReached = false
@@ -229,7 +224,6 @@ export class StoreBreaker {
     for (const { call } of abandoned) call.done(undefined)
   }
 
-  /** Probes after about `ms`, instead of what was planned. */
   #probeAfter(ms: number): void {
     const { timers } = this.#options
     this.#cancelProbe()

@@ -5,10 +5,8 @@ import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './c
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
 interface StoreFindings {
-  /** A line for each server that was asked. */
   readonly good: readonly string[]
   readonly warnings: readonly string[]
-  /** Why a gateway could not use the store; empty when it could. */
   readonly faults: readonly string[]
 }
 

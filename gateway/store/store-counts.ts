@@ -3,7 +3,6 @@ export const LATENCY_BOUNDS_MS = [0.25, 0.5, 1, 2, 5, 10, 25] as const
 
 /** Uses of the store since the start, for metrics. */
 export interface StoreCounts {
-  /** Commands with a reply in time. */
   roundTrips: number
   roundTripMs: number
   /** Round trips by latency: not cumulative, one bucket more than `LATENCY_BOUNDS_MS`. */

@@ -17,7 +17,6 @@ interface StoreEventsOptions {
   readonly onFault: (cause: string) => void
 }
 
-/** Longest wait of one read; a server that is silent for `SILENT_MS` is given up. */
 const BLOCK_MS = 1000
 const SILENT_MS = 3000
 const RETRY_MS = 500
@@ -45,12 +44,12 @@ export class StoreEvents {
     })
   }
 
-  /** Whether everything that others have told is known, up to the last round trip. */
+  /** True while all events of others are known, up to the last round trip. */
   get isCurrent(): boolean {
     return this.#isCurrent
   }
 
-  /** Whether that was so once since the start. */
+  /** True once `isCurrent` was true. */
   get wasComplete(): boolean {
     return this.#wasComplete
   }
@@ -141,7 +140,6 @@ class EventsGone extends Error {}
 
 interface StreamEntry {
   readonly id: string
-  /** The values; their names are not read. */
   readonly fields: readonly string[]
 }
 

@@ -20,7 +20,6 @@ interface StoreMemberOptions {
   readonly gatewayId: string
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
-  /** Every session that ended at this gateway. */
   readonly ownSessions: () => Iterable<readonly [sid: string, atMs: number]>
   /** Another gateway has seen a bad credential; its caller as `failures.keyOf` gives it. */
   readonly onFailure: (caller: string) => void
@@ -45,7 +44,6 @@ export class StoreMember {
   #nonceSecret: Uint8Array | undefined
   #nonceSecretOf = ''
 
-  /** Connects in the background. */
   constructor(options: StoreMemberOptions) {
     const { settings, gatewayId, clock, onAway, onFault } = options
     this.#options = options
@@ -125,7 +123,6 @@ export class StoreMember {
     return this.#store.counts
   }
 
-  /** The limit table, counted by the store. */
   limits(local: Pick<Limiter, 'find' | 'take' | 'close'>): SharedLimits {
     return new SharedLimits(local, this.#store.takes)
   }

@@ -174,5 +174,4 @@ end
 return results
 `
 
-/** What EVALSHA names the script by. */
 export const TAKE_SHA = createHash('sha1').update(TAKE_SCRIPT).digest('hex')

@@ -75,7 +75,6 @@ export class Progress {
     )
   }
 
-  /** To be called before anything else is written. */
   clear(): void {
     if (this.#isShown) process.stderr.write('\r\u001b[K')
     this.#isShown = false

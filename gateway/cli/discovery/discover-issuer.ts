@@ -16,7 +16,6 @@ interface Discovered {
   readonly keys: IssuerKeys
   /** How the provider was recognised, and where its keys were found. */
   readonly found: string
-  /** What nobody but the operator knows. */
   readonly notes: readonly string[]
 }
 
@@ -26,7 +25,6 @@ interface Provider {
   readonly fits: (url: URL) => boolean
   /** Where it publishes its keys, as far as that follows from the issuer. */
   readonly jwksUri: (issuer: string) => string
-  /** Its issuers end with a slash. */
   readonly hasSlash?: (url: URL) => boolean
   /** What its access tokens name as their audience. */
   readonly audience: string
@@ -162,7 +160,6 @@ interface Published {
   readonly jwksUri?: string | undefined
   /** Of introspection. */
   readonly endpoint?: string | undefined
-  /** Why there is no document. */
   readonly cause?: string
 }
 

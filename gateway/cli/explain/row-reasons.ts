@@ -39,7 +39,6 @@ export function readTables(env: Environment): {
   return { settings: settings.value, rows: limits.value.value }
 }
 
-/** A row of the routes or of the limits. */
 interface Row {
   readonly path: string
   readonly methods: ReadonlySet<string> | undefined

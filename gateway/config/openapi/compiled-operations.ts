@@ -92,7 +92,6 @@ export class OperationRules {
     return [...new Set([this.#compiler, this.#skipping].flatMap((one) => [...(one?.patterns.skipped ?? [])]))]
   }
 
-  /** Compiles all of them. @returns one fault of each operation that has any */
   check(): Unusable[] {
     for (const compiler of [this.#compiler, this.#skipping])
       if (compiler !== undefined) compiler.triesSchemas = true

@@ -12,7 +12,6 @@ import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi 
 
 type OwnRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods' | 'validateRequests'>
 
-/** A row that an operation stands for, with the keys laid over it. */
 interface DocumentedRow extends Partial<Omit<OperationRow, 'path' | 'methods'>> {
   readonly path: string
   readonly methods: readonly string[]

@@ -11,7 +11,6 @@ export const FORMATS: Readonly<Record<string, true | ((text: string) => boolean)
   byte: matches(/^[A-Za-z0-9+/]*={0,2}$/),
 }
 
-/** `digits` times ten to the power of `exponent`. */
 interface Decimal {
   readonly digits: bigint
   readonly exponent: number

@@ -27,10 +27,8 @@ const START = 5
 const END_TEXT = -1
 const UNANCHORED = 0
 const KNOWN_PROPERTIES = 'write it as "\\p{L}" or by the name of a script'
-/** Letters of a pattern in a fault. */
 const MAX_SHOWN = 60
 
-/** What the states of a document's patterns may still take. */
 interface StateRoom {
   bytes: number
 }

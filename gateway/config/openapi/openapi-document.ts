@@ -29,7 +29,6 @@ export interface ApiOperation {
 export interface ApiDescription {
   /** The document, its schemas as JSON Schema 2020-12. */
   readonly document: object
-  /** SHA-256 of its text. */
   readonly hash: string
   readonly operations: readonly ApiOperation[]
 }

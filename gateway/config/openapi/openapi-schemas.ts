@@ -1,6 +1,5 @@
 import { followed } from './references.ts'
 
-/** Their values are data, not schemas. */
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
 /** Data that says nothing of requests. An `$id` in it, as some serializers write it, would be taken for the name of a schema. */
 const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])

@@ -6,7 +6,6 @@ interface Cost {
 }
 
 export interface Part {
-  /** As RE2 writes it. */
   readonly re2: string
   /** As ECMA-262 writes it with the flag `v`. */
   readonly ecma: string
@@ -18,7 +17,6 @@ export interface Part {
   readonly endless: boolean
   /** Why RE2 cannot take it. */
   readonly beyond?: string | undefined
-  /** @param letters of the text */
   readonly cost: (letters: number) => Cost
 }
 
@@ -27,7 +25,6 @@ export interface Letters {
   readonly ecma: string
 }
 
-/** RE2 repeats no part more often. */
 const MAX_COPIES = 1000
 /** The largest pattern for RE2, with all repetitions written out. */
 export const MAX_SIZE = 5000

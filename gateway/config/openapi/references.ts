@@ -6,7 +6,6 @@ export interface Located {
 
 const MAX_HOPS = 16
 
-/** The pointer of a key or index in what `pointer` names. */
 export function childPointer(pointer: string, step: string | number): string {
   return `${pointer}/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`
 }

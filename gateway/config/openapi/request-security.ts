@@ -12,7 +12,6 @@ interface Alternative {
 }
 
 interface SecurityRules {
-  /** `components.securitySchemes`. */
   readonly schemes: Readonly<Record<string, unknown>>
   readonly mapped: Readonly<Record<string, RouteAuth>>
 }

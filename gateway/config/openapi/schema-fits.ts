@@ -20,10 +20,9 @@ export function takeSteps(count: number): void {
   if (steps > MAX_STEPS) throw new TooComplex('it takes too many steps')
 }
 
-/** @returns undefined when the value fits */
 export type Fits = (value: unknown) => Misfit | undefined
 
-/** Whether a schema applies itself to the very value that it is applied to. */
+/** Tells whether a schema applies itself to its own value without end. */
 export function appliesItselfEndlessly(validate: ValidateFunction): boolean {
   for (const value of [{}, [], '', 0, null]) {
     beginSteps()
@@ -72,9 +71,7 @@ export function eachFitsBy(validate: ValidateFunction): EachFits {
   }
 }
 
-/** What is wrong with a value, in words for the caller. */
 export interface Misfit {
-  /** A JSON pointer within the value. */
   readonly pointer: string
   readonly reason: string
 }
@@ -98,7 +95,6 @@ function misfitOf(errors: readonly ErrorObject[]): Misfit {
   return { pointer: pointer.length > MAX_POINTER ? `${pointer.slice(0, MAX_POINTER)}…` : pointer, reason }
 }
 
-/** Errors stand behind those of their branches. */
 function failureAt(errors: readonly ErrorObject[], end: number): Failure {
   const error = errors[end] as ErrorObject
   const branches: Failure[] = []

@@ -12,12 +12,10 @@ interface Span {
   readonly reason: string
 }
 
-/** The daily review that PCI DSS 10.4 asks for. */
 export interface DayReport {
   readonly day: string
   readonly requests: number
   readonly responses: number
-  /** Requests of the day whose end is in no line. */
   readonly unpaired: number
   /** Responses that a start wrote after a crash. */
   readonly recovered: number
@@ -26,7 +24,6 @@ export interface DayReport {
   readonly starts: number
   /** From AUDIT_STOP to AUDIT_START, rotations excluded; or up to a start without a stop. */
   readonly gaps: readonly Span[]
-  /** Times in which a store could not be written. */
   readonly degraded: readonly Span[]
   readonly configChanges: readonly { readonly at: string; readonly file: string }[]
   readonly seals: number

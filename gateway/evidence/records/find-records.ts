@@ -5,11 +5,9 @@ import { type AuditLine, parseLine, timestampMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
 export interface RecordFilter {
-  /** Request id, of the client or of the gateway. */
   readonly request?: string | undefined
   readonly user?: string | undefined
   readonly client?: string | undefined
-  /** A substring. */
   readonly path?: string | undefined
   /** Only responses have it, as they have a status. */
   readonly session?: string | undefined
@@ -45,7 +43,6 @@ function needleOf({ request, user, client, path }: RecordFilter): string | undef
   return path === undefined ? undefined : JSON.stringify(path).slice(1, -1)
 }
 
-/** Bytes that every matching response has. */
 function responseNeedleOf({ session, status, grpcStatus }: RecordFilter): string | undefined {
   if (session !== undefined) return `"sessionId":${JSON.stringify(session)}`
   if (grpcStatus !== undefined) return `"grpcStatus":${grpcStatus}`
@@ -62,7 +59,6 @@ function idTimeMs(id: string): number | undefined {
 
 export interface Search {
   readonly filter: RecordFilter
-  /** In which the requests began. */
   readonly period?: Period | undefined
   /** Reads all of the trail for an id that tells its time, too: a client may have used it again. */
   readonly everywhere?: boolean

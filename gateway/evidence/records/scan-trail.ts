@@ -27,7 +27,6 @@ const RECORDED_WITHIN_MS = 10 * 60_000
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024
 const NEWLINE = 10
-/** Only AUDIT_START begins so. */
 const SET_BACK = /^\{"type":"AUDIT_START",.*"clockSetBackMs":(\d{1,15})/
 
 interface Head {

@@ -35,7 +35,6 @@ export class LineComparison {
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
   readonly #doubtful: DoubtfulTile[] = []
   #isPart = false
-  /** The leaf of the first line that differs. */
   #broken: number | undefined
   /** One of so many lines from there on differs: more than one where the tiles over them were changed too. */
   #brokenLines = 1
@@ -245,7 +244,6 @@ class MadeTiles {
   readonly #first: number
   readonly #onFull: (tile: MadeTile) => void
 
-  /** @param first index of the first leaf. */
   constructor(first: number, onFull: (tile: MadeTile) => void, levels: Level[] = []) {
     this.#first = first
     this.#onFull = onFull

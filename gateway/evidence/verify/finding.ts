@@ -1,7 +1,6 @@
 /** A line in the files of a trail. */
 export interface Place {
   readonly file: string
-  /** From 1. */
   readonly line: number
   /** Where it begins, from 0; in a compressed file, after decompression. */
   readonly byte: number
@@ -22,7 +21,6 @@ export interface Finding {
   /** Undefined for files of the log. */
   readonly place?: Place | undefined
   readonly text: string
-  /** Only with `added`. */
   readonly lines?: number
 }
 

@@ -48,7 +48,9 @@ export class ProvenTiles {
     return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }
 
-  /** See `ProvenLog.provenRootAt`. */
+  /**
+   * The root of an earlier tree by proven tiles; undefined: some are missing; 'unproven': one does not lead to the signed root.
+   */
   provenRootAt(size: number): Buffer | 'unproven' | undefined {
     let isProven = true
     const subtree = (height: number, index: number): Buffer => {

@@ -28,7 +28,6 @@ export class ReadLines {
     this.#files.push({ path, first: this.count })
   }
 
-  /** The number of the next line in the last file. */
   get lineAfter(): number {
     return this.#count - (this.#files.at(-1)?.first ?? 0) + 1
   }
@@ -50,7 +49,6 @@ export class ReadLines {
     return this.#hashes[line - this.#first]
   }
 
-  /** Forgets lines long before this one. */
   forget(line: number): void {
     const count = line - this.#first - KEPT_LINES
     if (count < FORGOTTEN_LINES) return

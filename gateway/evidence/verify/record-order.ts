@@ -16,7 +16,6 @@ const OPEN_MAX = 1_000_000
  */
 export class RecordOrder {
   readonly #warnings: Warnings
-  /** Keys of requests without their responses yet. */
   readonly #open = new Set<string>()
   /** Further open requests by key: clients repeat their ids. */
   readonly #repeated = new Map<string, number>()

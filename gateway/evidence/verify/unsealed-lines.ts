@@ -15,10 +15,8 @@ const RECOVERED_END = ',"recovered":true'
 interface UnsealedLines {
   /** The first has the last sealed line. */
   readonly segments: readonly Segment[]
-  /** Place of the last sealed line. */
   readonly from: Place
   readonly size: number
-  /** `--allow-unsealed`. */
   readonly isAllowed: boolean
   /** Milliseconds since the epoch. */
   readonly nowMs: number

@@ -12,12 +12,10 @@ export interface Evidence {
   readonly isPart: boolean
   /** The log may go on behind them. */
   readonly endsEarly?: boolean | undefined
-  /** Of the log. */
   readonly directory: string
   readonly key: TrustedKey
   /** Kept outside the log, or attested by others. */
   readonly kept?: readonly KeptCheckpoint[]
-  /** Unsealed lines are no finding. */
   readonly isUnsealedAllowed?: boolean | undefined
   /** Milliseconds since the epoch; another clock in tests. */
   readonly now?: () => number

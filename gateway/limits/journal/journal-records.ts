@@ -23,9 +23,7 @@ export interface Ignored {
   readonly damagedLines: number
   /** Counted from 1; 0 when none is damaged, or when the file as a whole cannot be read. */
   readonly firstDamagedLine: number
-  /** Whole lines of rows that are no longer in the table. */
   readonly strayLines: number
-  /** Why the file as a whole cannot be read. */
   readonly reason: string | undefined
 }
 
@@ -35,7 +33,6 @@ export function hitLine({ id, atMs, key, count }: Hit): string {
   return `[${id},${atMs},${JSON.stringify(key)}${many}]\n`
 }
 
-/** The lines of many hits, some 64 KiB at a time. */
 export function* batches(hits: Iterable<Hit>): Iterable<string> {
   let lines = ''
   for (const hit of hits) {

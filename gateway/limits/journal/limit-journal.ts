@@ -71,7 +71,6 @@ export class Journal {
   readonly #log: AppendLog
   readonly #onFailure: OnJournalFailure
   #lock: ProcessLock
-  /** Oldest first; the last one is being written. */
   readonly #segments: Segment[] = []
   #rows: readonly RowRecord[] = []
   #nextId = 1
@@ -81,7 +80,6 @@ export class Journal {
   #conservativeClock = new ConservativeClock(0)
   /** Hits of the snapshot that have expired only by the clock of this run. */
   #doubted: Hit[] = []
-  /** Files were removed: all counts must be written again. */
   #isIncomplete = false
 
   /** Makes the directory if missing. @throws Error when it cannot be made or locked, or another gateway has locked it */
@@ -109,7 +107,6 @@ export class Journal {
     return this.#log.waitingBytes
   }
 
-  /** Hits that are in memory only, because too many waited. */
   get lostHits(): number {
     return this.#log.lostLines
   }
@@ -302,7 +299,6 @@ function* snapshotOf(hits: Iterable<Hit>): Iterable<string> {
   yield* batches(hits)
 }
 
-/** Empty when none can be read. */
 function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
   for (const segment of segments.toReversed()) {
     const rows = lastTable(segment.file)
@@ -327,7 +323,6 @@ class ConservativeClock {
     if (atMs > this.#foundMs) this.#foundMs = atMs
   }
 
-  /** Never later than `nowMs`. */
   at(nowMs: number): number {
     if (this.#foundMs === Number.NEGATIVE_INFINITY) return nowMs
     return Math.min(nowMs, this.#foundMs + (nowMs - this.#startMs))
@@ -343,7 +338,6 @@ class ConservativeClock {
   }
 }
 
-/** One append-only file of the journal. */
 class Segment {
   readonly file: string
   readonly startMs: number

@@ -19,7 +19,6 @@ export function writtenRow(row: LimitRow): object {
   return { path, limit, window, purpose, name, methods, per, mode, onStoreFailure }
 }
 
-/** A row with what is derived from it. */
 export interface LimitPolicy {
   readonly path: string
   readonly methods: ReadonlySet<string> | undefined
@@ -27,7 +26,6 @@ export interface LimitPolicy {
   readonly policyField: string
 }
 
-/** Finds the limit of a request. Immutable. */
 export class LimitTable {
   readonly #policies: PathTable<LimitPolicy>
 

@@ -1,6 +1,5 @@
 import type { LimitRow } from './limit-table.ts'
 
-/** A row in the journal. */
 export interface RowRecord {
   /** Never used twice. */
   readonly id: number

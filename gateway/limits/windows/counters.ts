@@ -71,7 +71,6 @@ export class KeyBudget {
   }
 }
 
-/** The windows of one limit row, by key. */
 export class Counters {
   readonly #windows = new Map<string, Window>()
   readonly #budget: KeyBudget
@@ -106,7 +105,6 @@ export class Counters {
     this.edit({ ...record, limit, windowMs, horizonMs })
   }
 
-  /** Includes idle keys. */
   get size(): number {
     return this.#windows.size
   }
@@ -116,7 +114,6 @@ export class Counters {
     return this.#windows.keys()
   }
 
-  /** Hits of `key` that count at `nowMs`. */
   countOf(key: string, nowMs: number): number {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }

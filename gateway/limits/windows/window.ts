@@ -1,4 +1,3 @@
-/** The answer to one hit. */
 export interface Take {
   readonly allowed: boolean
   /** Hits that are left now; 0 on refusal. */
@@ -11,7 +10,6 @@ export interface Take {
   readonly uncounted?: true
 }
 
-/** The limit of a row. Immutable. */
 export interface WindowRule {
   readonly limit: number
   readonly windowMs: number
@@ -30,7 +28,6 @@ export interface Window {
   take(nowMs: number, rule: WindowRule): Take
   /** Counts hits even above the limit. */
   add(hits: Entry, rule: WindowRule): void
-  /** Removes the newest hit. */
   giveBack(): void
   hitsAt(nowMs: number, rule: WindowRule): number
   /** Drops nothing: for readers. */
@@ -110,7 +107,6 @@ export class LogWindow implements Window {
   }
 
   countAt(nowMs: number, rule: WindowRule): number {
-    // A binary search for the oldest hit that counts.
     let expired = 0
     let end = this.#count
     while (expired < end) {
@@ -151,7 +147,6 @@ export class LogWindow implements Window {
       this.#count = 1
       return
     }
-    // Keeps the ring sorted.
     const at = Math.max(atMs, this.#at(this.#count - 1) ?? atMs)
     if (this.#count === capacity) this.#resize(Math.min(capacity * 2, Math.max(limit, capacity + 1)))
     const index = this.#head + this.#count

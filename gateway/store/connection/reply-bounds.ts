@@ -17,7 +17,6 @@ const LINES: ReadonlySet<unknown> = new Set([...'+-:'].map((type) => type.charCo
  * behind CR and those behind a text.
  */
 export class ReplyBounds {
-  /** Of the reply that is being read. */
   #bytes = 0
   #values = 0
   #open = 0
