@@ -38,7 +38,7 @@ export const command: Command = {
   about: [
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
     'Without --openapi and --issuer one route lets everything through, for anyone: limits, headers, audit trail and metrics, but no authentication. With it only what the document names is let through; what it secures by bearer tokens or client certificates the gateway demands.',
-    '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and has every request bring a token where no document says otherwise. Without a network the keys are those of the usual form, and it says so.',
+    '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and has every request bring a token where no document says otherwise. A provider without keys gets "introspection", whose client you fill in. Without a network the keys are those of the usual form, and it says so.',
     'gateway.json names the document, so an edit of the document is in force within a second. Rows of "routes" beside it take the place of its operations or add to them; "validateRequests" has requests checked against its schemas (docs/operate/configuration.md).',
   ],
   examples: [
