@@ -44,7 +44,7 @@ export function continueTrail(options: OpenOptions): {
   const { trail, recovery } = begun(options, true)
   if (!trail.writable) {
     trail.close('cannot be written')
-    throw unusable(options.file, new Error('it cannot be written'))
+    throw unusable(options.file, 'it cannot be written')
   }
   return { trail, inherited: new InheritedRequests(trail, recovery.records) }
 }
@@ -66,12 +66,12 @@ interface Opened {
 function open(options: Omit<TrailOptions, 'lock'>): Opened {
   const { file, durability } = options
   if (!isRegularTrail(file)) {
-    if (durability === 'synced') throw unusable(file, new Error('only a regular file can be synced'))
+    if (durability === 'synced') throw unusable(file, 'only a regular file can be synced')
     return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER }
   }
   makeDirectory(file)
   const { fault } = judgePlace(file)
-  if (fault !== undefined) throw unusable(file, new Error(fault))
+  if (fault !== undefined) throw unusable(file, fault)
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)

@@ -1,37 +1,22 @@
-/** AUDIT_SEAL: the tree over the first `size` lines of the trail stands in a signed checkpoint. */
-interface SealFacts {
-  readonly timestamp: string
-  readonly origin: string
-  readonly size: number
-  readonly root: string
+/** Name of the log, and when a record was made, ISO 8601. */
+type LogFacts = { readonly timestamp: string; readonly origin: string }
+type SealFacts = LogFacts & { readonly size: number; readonly root: string }
+/** `found`: lines up to the last one that was found; undefined: none was */
+type SealGapFacts = LogFacts & { readonly size: number; readonly found: number | undefined }
+type ReadBackFacts = LogFacts & { readonly records: number }
+
+/** AUDIT_SEAL: the tree over the first `size` lines of the trail stands in a signed checkpoint. @param root base64 */
+export function sealRecord({ timestamp, origin, size, root }: SealFacts): string {
+  return `${JSON.stringify({ type: 'AUDIT_SEAL', timestamp, origin, size, root, format: 1 })}\n`
 }
 
 /** AUDIT_SEAL_GAP: sealed lines are no longer in the trail, and sealing continues behind them. */
-interface SealGapFacts {
-  readonly timestamp: string
-  readonly origin: string
-  readonly size: number
-  /** Lines up to the last one that was found; undefined: none was. */
-  readonly found: number | undefined
-}
-
-const SEAL_FORMAT = 1
-
-export function sealRecord({ timestamp, origin, size, root }: SealFacts): string {
-  return `${JSON.stringify({ type: 'AUDIT_SEAL', timestamp, origin, size, root, format: SEAL_FORMAT })}\n`
-}
-
 export function sealGapRecord({ timestamp, origin, size, found }: SealGapFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_SEAL_GAP', timestamp, origin, size, found })}\n`
 }
 
 /** AUDIT_READ_BACK: these records were sealed as the files had them; the process that wrote them was gone. */
-export function readBackRecord(facts: {
-  readonly timestamp: string
-  readonly origin: string
-  readonly records: number
-}): string {
-  const { timestamp, origin, records } = facts
+export function readBackRecord({ timestamp, origin, records }: ReadBackFacts): string {
   return `${JSON.stringify({ type: 'AUDIT_READ_BACK', timestamp, origin, records })}\n`
 }
 

@@ -7,7 +7,6 @@ import {
   openSync,
   readlinkSync,
   realpathSync,
-  type Stats,
 } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { makeDirectory as makeDirectoryOf, syncDirectory } from './line-file.ts'
@@ -35,7 +34,8 @@ export function openToAppend(file: string): number {
   const stats = fstatSync(fd)
   if (stats.isFile() || stats.isCharacterDevice()) return fd
   closeSync(fd)
-  throw unusable(file, new Error(`${kindOf(stats)} is no place for a trail; - is standard output`))
+  const kind = stats.isFIFO() ? 'a pipe' : 'a special file'
+  throw unusable(file, `${kind} is no place for a trail; - is standard output`)
 }
 
 /** A path that is equal for all names of a file, which need not exist. */
@@ -59,10 +59,6 @@ export function syncDirectoryOf(file: string): void {
   } catch (error) {
     throw unusable(file, error)
   }
-}
-
-function kindOf(stats: Stats): string {
-  return stats.isFIFO() ? 'a pipe' : 'a special file'
 }
 
 export function unusable(file: string, cause: unknown): Error {

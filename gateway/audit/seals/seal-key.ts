@@ -46,24 +46,22 @@ export function makeSealKey(file: string): boolean {
 export function makeMlDsaKey(sealKeyFile: string): string | undefined {
   const file = mlDsaKeyFile(sealKeyFile)
   if (existsSync(file)) return undefined
-  return makeKeyFile(file, newMlDsaKey(file)) ? file : undefined
+  let privateKey: KeyObject
+  try {
+    ;({ privateKey } = generateKeyPairSync(ML_DSA_44))
+  } catch (cause) {
+    const { openssl } = process.versions
+    throw new Error(`${file} cannot be made: ML-DSA needs OpenSSL 3.5, and this Node has ${openssl}`, {
+      cause,
+    })
+  }
+  return makeKeyFile(file, privateKey) ? file : undefined
 }
 
 /** `audit-seal-key-ml-dsa-44.pem` for `audit-seal-key.pem`. */
 export function mlDsaKeyFile(sealKeyFile: string): string {
   const { dir, name, ext } = parse(sealKeyFile)
   return format({ dir, name: `${name}-${ML_DSA_44}`, ext })
-}
-
-function newMlDsaKey(file: string): KeyObject {
-  try {
-    return generateKeyPairSync(ML_DSA_44).privateKey
-  } catch (error) {
-    const { openssl } = process.versions
-    throw new Error(`${file} cannot be made: ML-DSA needs OpenSSL 3.5, and this Node has ${openssl}`, {
-      cause: error,
-    })
-  }
 }
 
 function makeKeyFile(file: string, privateKey: KeyObject): boolean {

@@ -53,7 +53,8 @@ export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
   readonly #edge: TreeEdge
-  readonly #late: LateTiles
+  /** After an error of its `sync` open the log again, and `recover`. */
+  readonly late: LateTiles
   readonly #tiles: TileWriter
   #checkpoint: Checkpoint | undefined
   /** The last one that was to be written: after a failure it may be there all the same. */
@@ -65,7 +66,7 @@ export class SealedLog {
     const late = new LateTiles(files)
     const tiles = TileWriter.from(reader, files, late)
     this.#directory = directory
-    this.#late = late
+    this.late = late
     this.#key = key
     this.#checkpoint = checkpoint
     this.#tiles = tiles
@@ -95,12 +96,7 @@ export class SealedLog {
 
   /** As `LateTiles.recover`, before anything else. @param trail the audit file */
   recover(trail: string): Promise<string | undefined> {
-    return this.#late.recover(new TileReader(this.#directory, this.sealedSize), trail)
-  }
-
-  /** As `LateTiles.sync`. After an error open the log again, and `recover`. @param nowMs steady */
-  syncLate(nowMs: number): boolean {
-    return this.#late.sync(nowMs)
+    return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
 
   /** The last sealed leaves: fewer, if tiles are missing. */
@@ -126,7 +122,7 @@ export class SealedLog {
   async seal(nowMs: number, onRemoved: (what: string) => void): Promise<Checkpoint> {
     if (!this.#hasOwnCheckpoint()) {
       onRemoved(`${checkpointFile(this.#directory)} was ${this.#whatHappened()}`)
-      this.#late.forget()
+      this.late.forget()
       this.#tiles.writeEdgeAgain()
     }
     makeDirectory(this.#directory)

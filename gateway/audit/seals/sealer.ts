@@ -112,7 +112,7 @@ export class Sealer {
     while (await this.poll());
     while (this.#unsealed > 0) await this.#seal()
     const endMs = this.#options.now() + LAST_SYNCS_MS
-    while (this.#log.syncLate(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
+    while (this.#log.late.sync(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
   }
 
   close(): void {
@@ -254,7 +254,7 @@ export class Sealer {
       this.#isTreeDoubtful = false
     }
     try {
-      this.#log.syncLate(nowMs)
+      this.#log.late.sync(nowMs)
       this.#file?.sync()
     } catch (error) {
       this.#hasFailed = true

@@ -12,16 +12,9 @@ interface EdgeTile {
   width: number
   /** Width in which it is on the disk. */
   writtenWidth: number
-  /** The directory for its partial widths may be there. */
-  hasPartial: boolean
 }
 
-interface FullTile {
-  readonly level: number
-  readonly index: number
-  readonly bytes: Buffer
-  readonly hasPartial: boolean
-}
+type FullTile = { readonly level: number; readonly index: number; readonly bytes: Buffer }
 
 /** Writes the tiles of a growing tree. What could not be written stays in memory for the next `write`. */
 export class TileWriter {
@@ -46,10 +39,8 @@ export class TileWriter {
       tile.writtenWidth = width
     }
     // A level without a partial tile has full ones only.
-    for (const [level, tile] of writer.#edge.entries()) {
-      tile.hasPartial = true
+    for (const [level, tile] of writer.#edge.entries())
       if (tile.width === 0) tile.index = Math.floor(tiles.size / TILE_WIDTH ** (level + 1))
-    }
     return writer
   }
 
@@ -58,12 +49,10 @@ export class TileWriter {
     tile.bytes.write(hash, tile.width * HASH_BYTES, 'latin1')
     tile.width++
     if (tile.width < TILE_WIDTH) return
-    const { index, hasPartial } = tile
-    this.#full.push({ level, index, bytes: Buffer.from(tile.bytes), hasPartial })
+    this.#full.push({ level, index: tile.index, bytes: Buffer.from(tile.bytes) })
     tile.index++
     tile.width = 0
     tile.writtenWidth = 0
-    tile.hasPartial = false
   }
 
   /** Writes and syncs tiles, except full ones of leaves (`LateTiles`). @returns the full ones @throws Error of the system */
@@ -79,10 +68,7 @@ export class TileWriter {
         bytes: bytes.subarray(0, width * HASH_BYTES),
       })),
     ])
-    for (const tile of this.#edge) {
-      if (tile.width > 0) tile.hasPartial = true
-      tile.writtenWidth = tile.width
-    }
+    for (const tile of this.#edge) tile.writtenWidth = tile.width
     const full = this.#full
     this.#full = []
     return full
@@ -96,8 +82,7 @@ export class TileWriter {
 
   /** Removes the partial tiles of full ones, once a checkpoint covers these. */
   removePartial(full: readonly FullTile[]): void {
-    for (const { level, index, hasPartial } of full) {
-      if (!hasPartial) continue
+    for (const { level, index } of full) {
       const partial = join(this.#files.directory, `${tilePath(level, index)}.p`)
       this.#files.forget(partial)
       try {
@@ -110,13 +95,8 @@ export class TileWriter {
 
   #tileOf(level: number): EdgeTile {
     while (this.#edge.length <= level) {
-      this.#edge.push({
-        bytes: Buffer.alloc(TILE_WIDTH * HASH_BYTES),
-        index: 0,
-        width: 0,
-        writtenWidth: 0,
-        hasPartial: false,
-      })
+      const bytes = Buffer.alloc(TILE_WIDTH * HASH_BYTES)
+      this.#edge.push({ bytes, index: 0, width: 0, writtenWidth: 0 })
     }
     return this.#edge[level] as EdgeTile
   }

@@ -116,20 +116,16 @@ export class Shipper {
       const pruned = Math.floor(firstLeaf / TILE_WIDTH ** (level + 1))
       const shipped = fullTiles(this.#state.tree, level)
       for (let index = Math.max(pruned, shipped); index < fullTiles(size, level); index++) {
-        await this.#shipTile(tilePath(level, index), tiles.tile(level, index))
+        await this.#put(tilePath(level, index), tiles.tile(level, index), false)
       }
     }
     for (const { level, index, width } of partialTiles(size)) {
-      await this.#shipTile(tilePath(level, index, width), tiles.tile(level, index))
+      await this.#put(tilePath(level, index, width), tiles.tile(level, index), false)
     }
     await this.#put('checkpoint', checkpoint, true)
     this.#state.tree = size
     this.#state.root = root.toString('base64')
     this.keep()
-  }
-
-  async #shipTile(path: string, bytes: Buffer): Promise<void> {
-    await this.#put(path, bytes, false)
   }
 
   async #put(path: string, bytes: Buffer, replaces: boolean): Promise<void> {

@@ -80,7 +80,7 @@ async function headed(paths: readonly string[]): Promise<Headed[]> {
   const segments: Headed[] = []
   for (const path of paths) {
     const stats = statsOf(path)
-    if (stats === undefined) throw unusable(path, new Error('it is no regular file'))
+    if (stats === undefined) throw unusable(path, 'it is no regular file')
     const compression = compressionOf(path)
     const inode = stats.ino.toString()
     const line = await firstLineOf({ path, compression, inode })

@@ -6,7 +6,7 @@ import {
   type NoteSignature,
   type NoteVerifier,
   parseNote,
-  signersOf,
+  verifiedSignatures,
 } from '../seals/signed-note.ts'
 import { checkpointFile, TileReader } from '../seals/tiles.ts'
 
@@ -93,9 +93,7 @@ export class WitnessClient {
       const note = parseNote(Buffer.concat([Buffer.from(`${text}\n`), body]))
       // An empty line would extend the text.
       if (note.text !== text) throw new NoteFault('has more than signatures')
-      signersOf(note, [this.verifier])
-      const { name, keyId } = this.verifier
-      const found = note.signatures.find((one) => one.name === name && one.keyId === keyId)
+      const found = verifiedSignatures(note, [this.verifier]).get(this.verifier)
       if (found === undefined) throw new NoteFault('has no signature of its key')
       return found
     } catch (error) {
