@@ -161,7 +161,7 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key signs the seals too: `ml-dsa-44` is one of ML-DSA-44 (FIPS 204), against quantum computers. It lies beside the first, as `audit-seal-key-ml-dsa-44.pem` beside `audit-seal-key.pem`, and is made with it where the first is in the data directory; beside a key that is named, `countersign audit key --second` makes it. Default: none. More in docs/verify/audit.md.',
+    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. Beside a key that is named, `countersign audit key --second` makes it. Default: none. More in docs/verify/audit.md.',
     { restart: true },
   ),
   origin: anyText(
@@ -191,7 +191,7 @@ const AUDIT = keys({
   ),
   witnesses: key(
     WITNESSES,
-    'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness): whoever holds the gateway and its key cannot put an earlier or another trail in its place unnoticed. Default: nobody.',
+    'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness). Default: nobody.',
     {
       restart: true,
       examples: [

@@ -84,7 +84,7 @@ const DPOP = keys({
   ),
   publicUrls: list(
     TEXT,
-    'The URLs that clients know the gateway by, with the path that is taken off before it gets here, if any. Proofs are made for the URL of the request; what Host and X-Forwarded-Host say is not believed, because whoever steals a proof can say what they like. Default: scheme, host and port of the issuer.',
+    'The URLs that clients know the gateway by, with the path that a proxy takes off, if any. Proofs are compared with them, never with Host or X-Forwarded-Host. Default: scheme, host and port of the issuer.',
     { minItems: 1, uniqueItems: true, examples: [['https://api.bank.example']] },
   ),
 })
@@ -128,7 +128,7 @@ export const ISSUER_KEYS = {
   ...TERMS,
   issuers: list(
     ISSUER,
-    'Issuers whose tokens are accepted beside those of `issuer`. Which one a token is of is told by its `iss`; the keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`, so that none of them can be taken for one of ours.',
+    'Further issuers. The keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`.',
     {
       maxItems: 64,
       default: [],
@@ -155,7 +155,7 @@ export const ISSUER_KEYS = {
   }),
   authThrottle: key(
     AUTH_THROTTLE,
-    'Slows down the guessing of credentials: after so many bad ones in the window, a new token, proof or webhook from the address is not looked at and the answer is 429. A token that was verified before and a client certificate pass. A good credential does not end it.',
+    'Slows down guessing: after so many bad credentials in the window, a new token, proof or webhook from the address gets 429 unchecked. A token that was verified before and a client certificate pass.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

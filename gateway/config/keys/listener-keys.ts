@@ -19,11 +19,11 @@ const TLS = keys({
     examples: ['/run/tls/clients.crl'],
   }),
   ticketKeyFile: text(
-    'One line of 32 to 256 visible ASCII characters that gateways with one certificate share, so that a client can resume its TLS session with any of them. Only the gateway may read it: mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone, also after a restart that hands over.',
+    'One line of 32 to 256 visible ASCII characters that gateways with one certificate share, so that a client can resume its TLS session with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone.',
     { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },
   ),
   ocspFile: text(
-    "What the certificate's authority says of it (RFC 6960), in DER, as `openssl ocsp -respout` or your renewal writes it. It is checked and sent to clients that ask (stapling) until it expires. A missing or bad file prevents nothing: none is sent, and the log says why.",
+    'The response of OCSP about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires. A missing or bad file prevents nothing.',
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
@@ -69,7 +69,7 @@ export const LISTENER_KEYS = {
     default: 9090,
   }),
   adminTokenFile: text(
-    'A file whose one line of 32 to 256 visible ASCII characters is the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit is in force within a second. Default: no token is asked for, which is possible on loopback only.',
+    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit is in force within a second. Default: no token is asked for, which is possible on loopback only.',
     { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(
@@ -78,7 +78,7 @@ export const LISTENER_KEYS = {
   ),
   adminNames: list(
     TEXT,
-    'Names under which browsers and other callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other name in Host is refused, so that no web page can reach the listener by a name that it controls (DNS rebinding).',
+    'Names in Host under which callers without a token reach the admin listener, besides IP addresses, localhost and adminHost. Any other is refused (DNS rebinding).',
     {
       env: 'GATEWAY_ADMIN_NAMES',
       restart: true,
@@ -89,7 +89,7 @@ export const LISTENER_KEYS = {
   ),
   http2: choice(
     ['tls', true, false],
-    'Which clients may speak HTTP/2. `tls`: those of the HTTPS listener that ask for it (ALPN `h2`). `true`: also those without TLS that begin with its preface (prior knowledge). `false`: nobody. Each stream is a request like any other. What upstreams speak is said by their addresses.',
+    'Which clients may speak HTTP/2. `tls`: those of the HTTPS listener that ask for it (ALPN `h2`). `true`: also those without TLS that begin with its preface (prior knowledge). `false`: nobody.',
     { restart: true, default: 'tls' },
   ),
 }

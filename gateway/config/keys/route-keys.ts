@@ -248,12 +248,12 @@ export const OPENAPI = keys({
   ),
   validateRequests: choice(
     [true, false, 'skip-patterns'],
-    'Whether the parameters and JSON bodies of requests must fit the schemas of the document; otherwise they are refused with 400, and the problem names the place. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time (look-around in its midst, a reference to a group) says nothing; otherwise it is a fault.',
+    'Whether the parameters and JSON bodies of requests must fit the schemas of the document; otherwise they are refused with 400. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time is not checked; otherwise it is a fault.',
     { default: false },
   ),
   rows: list(
     OPERATION_ROW,
-    'Keys laid over the operations of the document: `path` is that of an operation as callers use it, with the base path, or a prefix that ends in `/*`, for all operations below it; `methods` those of them that are meant (default: all). Every other key is one of a row of `routes`, but `auth` and `scopes`, which stay those of the document. Of several rows for one operation each key of the more specific one counts. A row that fits no operation is a fault.',
+    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of a row of `routes`, but for `auth` and `scopes`. Each key of the more specific row counts. A row that fits no operation is a fault.',
     {
       maxItems: 10_000,
       examples: [
@@ -269,12 +269,12 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON, or in YAML if its name ends so (`.yaml`, `.yml`), relative to the working directory, followed when it changes: its operations are let through as rows of `routes` would let them, for whom its `security` says. Rows of `routes` with the same path and method take their place. Its name alone, or an object. Default: none.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations are let through as rows of `routes` would let them, for whom its `security` says. Rows of `routes` with the same path and method take their place. Its name alone, or an object. Default: none.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(
     ROUTE,
-    'What is let through; all else is refused with 404. For a request the row with the most specific path counts: an exact path before a template, and that before a prefix that ends before its first parameter; a longer prefix before a shorter one. Required unless `openapi` is there.',
+    'What is let through; all else is refused with 404. The row with the most specific path counts: an exact path before a template, that before a prefix, a longer prefix before a shorter one. Required unless `openapi` is there.',
     { maxItems: 10_000, default: [], examples: [[{ path: '/*', auth: ['bearer'] }]] },
   ),
 }

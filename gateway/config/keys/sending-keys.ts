@@ -58,12 +58,12 @@ export const SENDING_KEYS = {
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    'The Host that the service gets, `:authority` in HTTP/2: `preserve` is the one that the client asked for, `target` that of the upstream that the request goes to, and all else is the name itself, perhaps with a port. `X-Forwarded-Host` has the one that the client asked for.',
+    'The Host that the service gets: `preserve` is the one that the client asked for, `target` that of the upstream, and all else is the name itself, perhaps with a port.',
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(
     [true, false],
-    'Whether the service gets the path as the client wrote it, byte by byte, not in canonical form. Refused where some reading of it (decoded once or twice, with dot segments, repeated slashes, backslashes and `;` parameters treated or not) would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
+    'Whether the service gets the path as the client wrote it, byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
     { default: false },
   ),
   requestHeaders: key(

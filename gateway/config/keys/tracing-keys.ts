@@ -61,7 +61,7 @@ const TRACING = keys({
 export const TRACING_KEYS = {
   tracing: key(
     TRACING,
-    "Where the spans of sampled requests go: a server span for the request and a client span for each time it is sent to an upstream, as OpenTelemetry's conventions for HTTP say. Default: there are none, unless the environment names an endpoint; OpenTelemetry's variables take the place of single keys.",
+    "Where the spans of sampled requests go. OpenTelemetry's variables take the place of single keys. Default: nowhere, unless the environment names an endpoint.",
     { restart: true, examples: [{ endpoint: 'http://127.0.0.1:4318/v1/traces', ratio: 0.1 }] },
   ),
 }

@@ -46,7 +46,7 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'What becomes of requests under limits of an hour and more while the journal in dataDir cannot be written, on a full disk say. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, and /readyz says so with 200; a crash may then let more through than a limit.',
+    'What becomes of requests under limits of an hour and more while their journal in dataDir cannot be written. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, and /readyz says so with 200; a crash may then let more through than a limit.',
     { restart: true, default: 'unready' },
   ),
 })
@@ -121,12 +121,12 @@ export const TRAFFIC_KEYS = {
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    'Addresses and networks of proxies that end TLS and say in `Client-Cert` (RFC 9440) which certificate the client has shown. On routes with `clientCert` that field goes upstream as it came; to the gateway itself it proves nobody. Such a proxy must remove the field from what its clients send. Default: none.',
+    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440). On routes with `clientCert` that field goes upstream; to the gateway it proves nobody. Such a proxy must remove the field from what its clients send. Default: none.',
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(
     Type.String({ minLength: 1, maxLength: 256 }),
-    'Exact names of request headers that pass although they hold another character than letters, digits and hyphens. All others of that kind are refused with 400, because services take `X_Auth_Subject` or `X.Auth.Subject` for `X-Auth-Subject`. None may be taken for a name that the gateway guards.',
+    'Exact names of request headers that pass although they hold another character than letters, digits and hyphens; others get 400. None may fold to a name that the gateway guards.',
     { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
   ),
   via: flag(
