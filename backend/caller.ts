@@ -67,7 +67,7 @@ export function requireScope(request: WithHeaders, scope: string): void {
 /** The scope for the records of other users. */
 export const USERS_ADMIN = 'users:admin'
 
-/** What an application needs to see and change the record of the user who granted it. */
+/** The scope that an application needs to see and change the record of the user who granted it. */
 export const PROFILE_WRITE = 'profile:write'
 
 /**

@@ -20,15 +20,13 @@ const DEMO_USERS: readonly { readonly name: string; readonly email: string; read
  */
 export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
   // One after the other, so that they are listed in this order.
-  for (const user of DEMO_USERS) await seedDemoUser(database, user, now)
-}
-
-async function seedDemoUser(database: Database, user: (typeof DEMO_USERS)[number], now: Date): Promise<void> {
-  if ((await findCredentials(database, 'email_key', emailKey(user.email))) !== undefined) return
-  const passwordHash = await hashPassword(PASSWORD)
-  await database.transaction(async (transaction) => {
-    const added = await addUser(transaction, { ...user, passwordHash }, now)
-    if (added === 'email_taken') return
-    await fundAccount(transaction, { id: added.accountId, amountMinor: OPENING_BALANCE_MINOR }, now)
-  })
+  for (const user of DEMO_USERS) {
+    if ((await findCredentials(database, 'email_key', emailKey(user.email))) !== undefined) continue
+    const passwordHash = await hashPassword(PASSWORD)
+    await database.transaction(async (transaction) => {
+      const added = await addUser(transaction, { ...user, passwordHash }, now)
+      if (added === 'email_taken') return
+      await fundAccount(transaction, { id: added.accountId, amountMinor: OPENING_BALANCE_MINOR }, now)
+    })
+  }
 }

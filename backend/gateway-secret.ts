@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto'
+import { hash, timingSafeEqual } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { Problem } from './problems.ts'
 import type { App } from './services.ts'
@@ -37,5 +37,5 @@ export function requireGateway(app: App, secret: string): void {
 }
 
 function digest(text: string): Buffer {
-  return createHash('sha256').update(text).digest()
+  return hash('sha256', text, 'buffer')
 }

@@ -14,7 +14,7 @@ export const STEP_ROWS = 1_000
 const STEP_WEBHOOKS = 50
 
 /**
- * What time it is by the clock that is behind, ours or the database's. A backend whose clock is ahead must not delete what
+ * The time by the clock that is behind, ours or the database's. A backend whose clock is ahead must not delete what
  * the others still need.
  */
 export async function earlierTime(database: Queryable, now: Date): Promise<Date> {
@@ -22,7 +22,7 @@ export async function earlierTime(database: Queryable, now: Date): Promise<Date>
   return row?.at ?? now
 }
 
-/** What may be deleted of a table, by the parameters of the condition. */
+/** Rows of a table that may be deleted, by the parameters of the condition. */
 type Expired = readonly [table: string, where: string, values: readonly Date[], stepRows?: number]
 
 function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {

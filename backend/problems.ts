@@ -10,74 +10,56 @@ export interface FieldFault {
 
 /** Every problem that the backend responds with: its code, status and public sentence. Codes are never reused. */
 const PROBLEMS = {
-  invalid_request: { status: 400, detail: 'The request has fields that are missing, unknown or not valid.' },
-  malformed_body: { status: 400, detail: 'The body is not a JSON document that can be accepted.' },
-  malformed_target: { status: 400, detail: 'The request target cannot be decoded.' },
-  malformed_message: { status: 400, detail: 'This is not an HTTP message that can be read.' },
-  unauthenticated: { status: 401, detail: 'This needs a signed-in user.' },
-  wrong_credentials: { status: 401, detail: 'The e-mail address or the password is wrong.' },
-  invalid_refresh_token: {
-    status: 401,
-    detail: 'The refresh token is unknown, expired or revoked. Log in again.',
-  },
-  refresh_token_reused: {
-    status: 401,
-    detail: 'The refresh token was used before. Its session is revoked. Log in again.',
-  },
-  forbidden: { status: 403, detail: 'The caller may not do this.' },
-  gateway_required: { status: 403, detail: 'This service listens to its gateway only.' },
-  password_required: { status: 403, detail: 'This change of your own record needs currentPassword.' },
-  wrong_password: { status: 403, detail: 'The password in currentPassword is wrong.' },
-  no_session: { status: 403, detail: 'The credential of this request does not belong to a session.' },
-  not_found: { status: 404, detail: 'There is nothing here.' },
-  method_not_allowed: { status: 405, detail: 'This method is not offered here.' },
-  request_timeout: { status: 408, detail: 'The request did not arrive in time.' },
-  email_taken: { status: 409, detail: 'Another user has this e-mail address.' },
-  idempotency_key_in_flight: {
-    status: 409,
-    detail: 'A request with this Idempotency-Key is still being worked on. Ask again later.',
-  },
-  body_too_large: { status: 413, detail: 'The body is larger than what is accepted here.' },
-  unsupported_media_type: { status: 415, detail: 'The body must be application/json.' },
-  idempotency_key_reused: {
-    status: 422,
-    detail: 'This Idempotency-Key was used with another payload. Use a new key for a new request.',
-  },
-  insufficient_funds: { status: 422, detail: 'The account does not have this amount available.' },
-  unknown_destination: { status: 422, detail: 'No open account has the id in toAccountId.' },
-  same_account: { status: 422, detail: 'The destination is the account that the money comes from.' },
-  currency_mismatch: { status: 422, detail: 'Both accounts must be in the currency of the transfer.' },
-  too_many_attempts: { status: 429, detail: 'Too many attempts. Try again later.' },
-  too_many_webhooks: {
-    status: 429,
-    detail: 'As much of this sender is kept as may be. Send it again later.',
-  },
-  headers_too_large: { status: 431, detail: 'The header section is larger than what is accepted here.' },
-  internal: {
-    status: 500,
-    detail:
-      'Something went wrong here with this request: it is unknown whether it took effect. Look before you send it again; with an Idempotency-Key, send it with the same one.',
-  },
-  database_unavailable: {
-    status: 503,
-    detail:
-      'The database cannot be reached at this moment. Try again later; what changes something, with the same Idempotency-Key or after a look whether it took effect.',
-  },
-  outcome_unknown: {
-    status: 503,
-    detail:
-      'The database went away before it confirmed this request: it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, look first whether it took effect.',
-  },
-  busy: { status: 503, detail: 'There is too much to do at this moment. Nothing was changed. Try again.' },
+  invalid_request: [400, 'The request has fields that are missing, unknown or not valid.'],
+  malformed_body: [400, 'The body is not a JSON document that can be accepted.'],
+  malformed_target: [400, 'The request target cannot be decoded.'],
+  malformed_message: [400, 'This is not an HTTP message that can be read.'],
+  unauthenticated: [401, 'This needs a signed-in user.'],
+  wrong_credentials: [401, 'The e-mail address or the password is wrong.'],
+  invalid_refresh_token: [401, 'The refresh token is unknown, expired or revoked. Log in again.'],
+  refresh_token_reused: [401, 'The refresh token was used before. Its session is revoked. Log in again.'],
+  forbidden: [403, 'The caller may not do this.'],
+  gateway_required: [403, 'This service listens to its gateway only.'],
+  password_required: [403, 'This change of your own record needs currentPassword.'],
+  wrong_password: [403, 'The password in currentPassword is wrong.'],
+  no_session: [403, 'The credential of this request does not belong to a session.'],
+  not_found: [404, 'There is nothing here.'],
+  method_not_allowed: [405, 'This method is not offered here.'],
+  request_timeout: [408, 'The request did not arrive in time.'],
+  email_taken: [409, 'Another user has this e-mail address.'],
+  idempotency_key_in_flight: [
+    409,
+    'A request with this Idempotency-Key is still being worked on. Ask again later.',
+  ],
+  body_too_large: [413, 'The body is larger than what is accepted here.'],
+  unsupported_media_type: [415, 'The body must be application/json.'],
+  idempotency_key_reused: [
+    422,
+    'This Idempotency-Key was used with another payload. Use a new key for a new request.',
+  ],
+  insufficient_funds: [422, 'The account does not have this amount available.'],
+  unknown_destination: [422, 'No open account has the id in toAccountId.'],
+  same_account: [422, 'The destination is the account that the money comes from.'],
+  currency_mismatch: [422, 'Both accounts must be in the currency of the transfer.'],
+  too_many_attempts: [429, 'Too many attempts. Try again later.'],
+  too_many_webhooks: [429, 'As much of this sender is kept as may be. Send it again later.'],
+  headers_too_large: [431, 'The header section is larger than what is accepted here.'],
+  internal: [
+    500,
+    'Something went wrong here with this request: it is unknown whether it took effect. Look before you send it again; with an Idempotency-Key, send it with the same one.',
+  ],
+  database_unavailable: [
+    503,
+    'The database cannot be reached at this moment. Try again later; what changes something, with the same Idempotency-Key or after a look whether it took effect.',
+  ],
+  outcome_unknown: [
+    503,
+    'The database went away before it confirmed this request: it is unknown whether it took effect. Send it again with the same Idempotency-Key; without one, look first whether it took effect.',
+  ],
+  busy: [503, 'There is too much to do at this moment. Nothing was changed. Try again.'],
 } as const
 
 export type ProblemCode = keyof typeof PROBLEMS
-
-export interface ProblemOptions {
-  readonly errors?: readonly FieldFault[]
-  readonly headers?: Readonly<Record<string, string>>
-  readonly cause?: unknown
-}
 
 /** Thrown by a handler to end the request with a problem; the error handler of the app turns it into the response. */
 export class Problem extends Error {
@@ -87,10 +69,18 @@ export class Problem extends Error {
   readonly errors: readonly FieldFault[] | undefined
   readonly headers: Readonly<Record<string, string>>
 
-  constructor(code: ProblemCode, options: ProblemOptions = {}) {
-    super(PROBLEMS[code].detail, { cause: options.cause })
+  constructor(
+    code: ProblemCode,
+    options: {
+      readonly errors?: readonly FieldFault[]
+      readonly headers?: Readonly<Record<string, string>>
+      readonly cause?: unknown
+    } = {},
+  ) {
+    const [status, detail] = PROBLEMS[code]
+    super(detail, { cause: options.cause })
     this.code = code
-    this.status = PROBLEMS[code].status
+    this.status = status
     this.errors = options.errors
     // RFC 9110 section 15.5.2: a 401 carries at least one challenge. Section 10.2.3: when to come back.
     const own: Record<string, string> = {}
@@ -127,7 +117,7 @@ export const ProblemSchema = Type.Object(
     type: Type.String({ examples: ['urn:countersign:problem:invalid_request'] }),
     title: Type.String({ examples: ['Bad Request'] }),
     status: Type.Integer({ examples: [400] }),
-    detail: Type.String({ examples: [PROBLEMS.invalid_request.detail] }),
+    detail: Type.String({ examples: [PROBLEMS.invalid_request[1]] }),
     code: Type.Enum([...new Set([...Object.keys(PROBLEMS), ...Object.values(GATEWAY_CODES).flat()])], {
       examples: ['invalid_request'],
     }),
@@ -149,20 +139,11 @@ const EVERYWHERE = [400, 429, 500, 502, 503, 504]
 
 /** The response schemas for the problems of one route, besides those of every route. */
 export function problemResponses(...statuses: number[]): Record<number, unknown> {
-  return Object.fromEntries(
-    [...new Set([...statuses, ...EVERYWHERE])].map((status) => [
-      status,
-      {
-        description: codesOf(status).join(', '),
-        content: { [PROBLEM_MEDIA_TYPE]: { schema: Type.Ref('Problem#') } },
-      },
-    ]),
-  )
-}
-
-function codesOf(status: number): string[] {
-  const own = Object.entries(PROBLEMS)
-    .filter(([, problem]) => problem.status === status)
-    .map(([code]) => code)
-  return [...new Set([...own, ...(GATEWAY_CODES[status] ?? [])])]
+  const content = { [PROBLEM_MEDIA_TYPE]: { schema: Type.Ref('Problem#') } }
+  const responses = [...new Set([...statuses, ...EVERYWHERE])].map((status) => {
+    const own = Object.entries(PROBLEMS).flatMap(([code, [its]]) => (its === status ? [code] : []))
+    const codes = new Set([...own, ...(GATEWAY_CODES[status] ?? [])])
+    return [status, { description: [...codes].join(', '), content }]
+  })
+  return Object.fromEntries(responses)
 }

@@ -1,19 +1,14 @@
-import type { Database, Row } from './database.ts'
+import type { Database } from './database.ts'
 import { initialSchema } from './schema/0001-initial.ts'
 import { oauthSchema } from './schema/0002-oauth.ts'
 import { signInAndGrantsSchema } from './schema/0003-sign-in-and-grants.ts'
 import { retentionSchema } from './schema/0004-retention.ts'
 
-/** One step of the schema. Steps are only added at the end; a released one never changes. */
-interface Migration {
-  readonly name: string
-  readonly sql: string
-}
-
 /** Any number that no other advisory lock in the database has. */
 const SCHEMA_LOCK = 7_310_514
 
-const MIGRATIONS: readonly Migration[] = [
+/** The steps of the schema. Steps are only added at the end; a released one never changes. */
+const MIGRATIONS = [
   { name: '0001-initial', sql: initialSchema },
   { name: '0002-oauth', sql: oauthSchema },
   { name: '0003-sign-in-and-grants', sql: signInAndGrantsSchema },
@@ -33,29 +28,25 @@ export async function migrate(database: Database): Promise<string[]> {
       'CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())',
     )
   })
-  await refuseNewerSchema(database)
+  const recorded = await database.query<{ name: string }>('SELECT name FROM migrations ORDER BY name')
+  const unknown = recorded
+    .map(({ name }) => name)
+    .filter((name) => MIGRATIONS.every((step) => step.name !== name))
+  if (unknown.length > 0)
+    throw new Error(`the database was migrated by a newer version: ${unknown.join(', ')} unknown here`)
   const applied: string[] = []
   for (const { name, sql } of MIGRATIONS) {
     const isNew = await database.transaction(async (transaction) => {
       // Inserted first: of two programs that start together the second waits here, and then finds the step done.
-      const recorded = await transaction.query<Row>(
+      const inserted = await transaction.query(
         'INSERT INTO migrations (name) VALUES ($1) ON CONFLICT DO NOTHING RETURNING name',
         [name],
       )
-      if (recorded.length === 0) return false
+      if (inserted.length === 0) return false
       await transaction.script(sql)
       return true
     })
     if (isNew) applied.push(name)
   }
   return applied
-}
-
-async function refuseNewerSchema(database: Database): Promise<void> {
-  const known = new Set(MIGRATIONS.map((migration) => migration.name))
-  const recorded = await database.query<{ name: string }>('SELECT name FROM migrations ORDER BY name')
-  const unknown = recorded.filter((row) => !known.has(row.name)).map((row) => row.name)
-  if (unknown.length > 0) {
-    throw new Error(`the database was migrated by a newer version: ${unknown.join(', ')} unknown here`)
-  }
 }

@@ -2,7 +2,7 @@ import { createPrivateKey, generateKeyPairSync, hash, type KeyObject, type webcr
 import { type Static, Type } from 'typebox'
 import type { Database, Queryable } from '../database/database.ts'
 
-/** What every token is signed with. */
+/** The algorithm of every token's signature. */
 export const ALGORITHM = 'ES256'
 
 export const Jwk = Type.Object({

@@ -34,7 +34,7 @@ export async function hashPassword(password: string): Promise<string> {
 }
 
 /**
- * Whether the password belongs to the stored PHC string. Without one (no such user, or no password) the
+ * True when the password belongs to the stored PHC string. Without one (no such user, or no password) the
  * result is false after the same work, so that the time does not reveal who exists.
  */
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {

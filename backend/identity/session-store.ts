@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { hash, randomBytes } from 'node:crypto'
 import { v7 as uuid } from 'uuid'
 import { isId } from '../caller.ts'
 import type { Database, Queryable } from '../database/database.ts'
@@ -8,6 +8,9 @@ import type { Credentials } from './user-credentials.ts'
 
 const REFRESH_TOKEN_BYTES = 32
 const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000
+
+/** The form in which a token is stored. Without a salt: it has 256 random bits, so there is nothing to guess. */
+const sha256 = (token: string) => hash('sha256', token, 'hex')
 
 /** A session with the refresh token that continues it. The token is returned once, and only its SHA-256 is stored. */
 export interface OpenedSession {
@@ -51,14 +54,14 @@ export function openSession(
  * other is `reused`, also an honest repetition after a lost response: during a grace period a thief would not be noticed.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
-  const hash = sha256(token)
+  const tokenHash = sha256(token)
   return database.transaction(async (transaction): Promise<Exchange> => {
     const [consumed] = await transaction.query<{ sessionId: string; expiresAt: Date }>(
       `UPDATE refresh_tokens SET consumed_at = $2 WHERE hash = $1 AND consumed_at IS NULL
        RETURNING session_id AS "sessionId", expires_at AS "expiresAt"`,
-      [hash, now],
+      [tokenHash, now],
     )
-    if (consumed === undefined) return reuseOrUnknown(transaction, hash, now)
+    if (consumed === undefined) return reuseOrUnknown(transaction, tokenHash, now)
     const { sessionId, expiresAt } = consumed
     if (expiresAt <= now) return { outcome: 'invalid' }
     const [owner] = await transaction.query<{ userId: string; role: Role }>(
@@ -72,10 +75,10 @@ export function exchangeRefreshToken(database: Database, token: string, now: Dat
   })
 }
 
-async function reuseOrUnknown(transaction: Queryable, hash: string, now: Date): Promise<Exchange> {
+async function reuseOrUnknown(transaction: Queryable, tokenHash: string, now: Date): Promise<Exchange> {
   const [family] = await transaction.query<{ sessionId: string }>(
     'SELECT session_id AS "sessionId" FROM refresh_tokens WHERE hash = $1',
-    [hash],
+    [tokenHash],
   )
   if (family === undefined) return { outcome: 'invalid' }
   await transaction.query('UPDATE sessions SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL', [
@@ -92,11 +95,6 @@ async function storeRefreshToken(transaction: Queryable, sessionId: string, now:
     [sha256(token), sessionId, now, new Date(now.getTime() + REFRESH_TOKEN_MS)],
   )
   return token
-}
-
-/** Without a salt: the token has 256 random bits, so there is nothing to guess. */
-function sha256(token: string): string {
-  return createHash('sha256').update(token).digest('hex')
 }
 
 /** Ends the session; its refresh tokens are invalid from then on. Only the user's own session is touched. */

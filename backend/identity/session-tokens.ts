@@ -31,15 +31,18 @@ export interface TokenSubject {
   readonly role: Role
 }
 
-/** What the issuer needs: its URL (`iss`; the audience is that plus `/api`), its keys, the time. */
-export interface Issuer {
+/** The URL of the issuer (`iss`; the audience is that plus `/api`), the keys that it needs, and the time. */
+interface Issuer<Keys extends 'current' | 'published'> {
   readonly publicUrl: string
-  readonly keys: Pick<SigningKeys, 'current' | 'published'>
+  readonly keys: Pick<SigningKeys, Keys>
   readonly clock: () => Date
 }
 
 /** A signed access token in the profile of RFC 9068, accepted for {@link ACCESS_TOKEN_SECONDS}. */
-export function issueAccessToken({ publicUrl, keys, clock }: Issuer, subject: TokenSubject): string {
+export function issueAccessToken(
+  { publicUrl, keys, clock }: Issuer<'current'>,
+  subject: TokenSubject,
+): string {
   const { kid, privateKey } = keys.current
   const issuedAtSeconds = secondsOf(clock())
   const claims = {
@@ -47,7 +50,7 @@ export function issueAccessToken({ publicUrl, keys, clock }: Issuer, subject: To
     client_id: SESSION_CLIENT,
     scope: SCOPES_OF_ROLE[subject.role],
     iss: publicUrl,
-    aud: audienceOf(publicUrl),
+    aud: `${publicUrl}/api`,
     sub: subject.userId,
     jti: uuid(),
     iat: issuedAtSeconds,
@@ -61,7 +64,7 @@ export function issueAccessToken({ publicUrl, keys, clock }: Issuer, subject: To
 
 /** The claims of an access token that this server issued, also to an OAuth client, and that is in force; undefined for any other text. */
 export function verifyAccessToken(
-  { publicUrl, keys, clock }: Pick<Issuer, 'publicUrl' | 'clock'> & { keys: Pick<SigningKeys, 'published'> },
+  { publicUrl, keys, clock }: Issuer<'published'>,
   token: string,
 ): JwtPayload | undefined {
   try {
@@ -73,7 +76,7 @@ export function verifyAccessToken(
       // Without it the library takes every algorithm that fits the key.
       algorithms: [ALGORITHM],
       issuer: publicUrl,
-      audience: audienceOf(publicUrl),
+      audience: `${publicUrl}/api`,
       // Also bounds a later `exp`, and asks for `iat`.
       maxAge: ACCESS_TOKEN_SECONDS,
       clockTimestamp: secondsOf(clock()),
@@ -85,10 +88,6 @@ export function verifyAccessToken(
   } catch {
     return undefined
   }
-}
-
-function audienceOf(publicUrl: string): string {
-  return `${publicUrl}/api`
 }
 
 function secondsOf(date: Date): number {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { Database } from '../database/database.ts'
 
 /** So many failed attempts in a row need no wait, because people mistype. */
@@ -13,7 +13,7 @@ export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 /** How long an origin is known for an account after a sign-in from there. */
 export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
 
-/** Whether an attempt may be made now. `wait`: not before so many seconds. */
+/** `go`: an attempt may be made now. `wait`: not before so many seconds. */
 export type Admission =
   | { readonly outcome: 'go' }
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
@@ -81,7 +81,7 @@ export async function takeBackAttempt(database: Database, key: string, now: Date
   )
 }
 
-/** Whether an attempt with this key has succeeded recently. */
+/** True when an attempt with this key has succeeded recently. */
 export async function isKnown(database: Database, key: string, now: Date): Promise<boolean> {
   const known = await database.query(
     'SELECT 1 AS one FROM sign_in_attempts WHERE key = $1 AND succeeded_at > $2',
@@ -115,7 +115,7 @@ export async function admitStranger(database: Database, account: string, now: Da
   return admitted === undefined ? strangersWait(database, account, now) : { outcome: 'go' }
 }
 
-/** Whether strangers have to wait, without counting one. */
+/** The answer that a stranger would get now; counts none. */
 export async function strangersWait(database: Database, account: string, now: Date): Promise<Admission> {
   const [row] = await database.query<{ next_at: Date }>(
     'SELECT next_at FROM sign_in_attempts WHERE key = $1',
@@ -138,5 +138,5 @@ function latestDebt(now: Date): Date {
 }
 
 function hashed(key: string): string {
-  return createHash('sha256').update(key).digest('hex')
+  return hash('sha256', key, 'hex')
 }

@@ -6,7 +6,7 @@ export function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase()
 }
 
-/** What a password is checked against; `passwordHash` is null for a user without one. */
+/** The part of a user that a password is checked against; `passwordHash` is null for a user without one. */
 export type Credentials = {
   readonly id: string
   readonly role: Role

@@ -18,12 +18,12 @@ export interface KeyedRequest {
   readonly caller: string
   readonly path: string
   readonly key: string
-  /** What the request asks for; the same key with another fingerprint is refused. */
+  /** The meaning of the request; the same key with another fingerprint is refused. */
   readonly fingerprint: string
 }
 
 /**
- * What the header may be: a structured-field string (RFC 8941 section 3.3.3, printable ASCII in quotes, of which only quote and
+ * The forms of the header: a structured-field string (RFC 8941 section 3.3.3, printable ASCII in quotes, of which only quote and
  * backslash are escaped), or a token and a little more without quotes, which many clients send. 1 to 255 characters.
  */
 export const KEY_PATTERN = '^("([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"|[A-Za-z0-9!#$%&\'*+.^_`|~:/=@-]{1,255})$'
@@ -60,56 +60,38 @@ export async function respondOnce(
   // The embedded database runs one transaction at a time: without this the second would wait instead of failing.
   if (inFlight.has(mark)) throw new Problem('idempotency_key_in_flight')
   inFlight.add(mark)
+  const { caller, path, key, fingerprint } = request
   try {
     return await database.transaction(async (transaction) => {
-      await refuseInFlightElsewhere(transaction, mark)
-      const kept = await keptResponse(transaction, request)
-      if (kept !== undefined) return { response: kept, replayed: true }
+      // The lock belongs to the transaction: the database releases it at its end, also when this process dies.
+      const [lock] = await transaction.query<{ taken: boolean }>(
+        'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken',
+        // A text in PostgreSQL cannot contain NUL. A collision of hashes only costs one repetition.
+        [mark.replaceAll('\0', '\n')],
+      )
+      if (lock?.taken !== true) throw new Problem('idempotency_key_in_flight')
+      const [kept] = await transaction.query<{ fingerprint: string; status: number; body: string }>(
+        `SELECT fingerprint, status, body FROM idempotency_keys
+          WHERE caller = $1 AND path = $2 AND key = $3 AND created_at > now() - $4 * interval '1 millisecond'`,
+        [caller, path, key, KEPT_MS],
+      )
+      if (kept !== undefined) {
+        if (kept.fingerprint !== fingerprint) throw new Problem('idempotency_key_reused')
+        return { response: { status: kept.status, body: kept.body }, replayed: true }
+      }
       const response = await options.work(transaction)
-      await keep(transaction, request, response)
+      // Only an expired response can be in the way: one in force was replayed above.
+      await transaction.query(
+        `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, now())
+         ON CONFLICT (caller, path, key) DO UPDATE
+           SET fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body,
+               created_at = excluded.created_at`,
+        [caller, path, key, fingerprint, response.status, response.body],
+      )
       return { response, replayed: false }
     }, options)
   } finally {
     inFlight.delete(mark)
   }
-}
-
-/** The lock belongs to the transaction: the database releases it at its end, also when this process dies. */
-async function refuseInFlightElsewhere(transaction: Transaction, mark: string): Promise<void> {
-  const [lock] = await transaction.query<{ taken: boolean }>(
-    'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken',
-    // A text in PostgreSQL cannot contain NUL. A collision of hashes only costs one repetition.
-    [mark.replaceAll('\0', '\n')],
-  )
-  if (lock?.taken !== true) throw new Problem('idempotency_key_in_flight')
-}
-
-async function keptResponse(
-  transaction: Transaction,
-  { caller, path, key, fingerprint }: KeyedRequest,
-): Promise<StoredResponse | undefined> {
-  const [kept] = await transaction.query<{ fingerprint: string; status: number; body: string }>(
-    `SELECT fingerprint, status, body FROM idempotency_keys
-      WHERE caller = $1 AND path = $2 AND key = $3 AND created_at > now() - $4 * interval '1 millisecond'`,
-    [caller, path, key, KEPT_MS],
-  )
-  if (kept === undefined) return undefined
-  if (kept.fingerprint !== fingerprint) throw new Problem('idempotency_key_reused')
-  return { status: kept.status, body: kept.body }
-}
-
-async function keep(
-  transaction: Transaction,
-  { caller, path, key, fingerprint }: KeyedRequest,
-  response: StoredResponse,
-): Promise<void> {
-  // Only an expired response can be in the way: one in force was replayed above.
-  await transaction.query(
-    `INSERT INTO idempotency_keys (caller, path, key, fingerprint, status, body, created_at)
-     VALUES ($1, $2, $3, $4, $5, $6, now())
-     ON CONFLICT (caller, path, key) DO UPDATE
-       SET fingerprint = excluded.fingerprint, status = excluded.status, body = excluded.body,
-           created_at = excluded.created_at`,
-    [caller, path, key, fingerprint, response.status, response.body],
-  )
 }

@@ -4,20 +4,7 @@ import { DatabaseBusyError, DatabaseUnavailableError } from '../database/databas
 const FIRST_PAUSE_MS = 250
 const LAST_PAUSE_MS = 5_000
 
-export interface Waiting {
-  /** Called after each attempt without a database, or with one that is too busy, with the time until the next. */
-  readonly onWait: (fault: Error, retryMs: number) => void
-  /** Ends the waiting; then the last error is thrown. */
-  readonly signal: AbortSignal
-  /** Resolves after so many milliseconds, rejects when the signal aborts first. */
-  readonly pause?: (
-    ms: number,
-    value: undefined,
-    options: { readonly signal: AbortSignal },
-  ) => Promise<unknown>
-}
-
-/** Whether it is only a matter of time. Busy is a database too that another backend is migrating. */
+/** True when it is only a matter of time. A database that another backend is migrating is busy too. */
 export function mayPass(fault: unknown): fault is Error {
   return fault instanceof DatabaseUnavailableError || fault instanceof DatabaseBusyError
 }
@@ -25,7 +12,22 @@ export function mayPass(fault: unknown): fault is Error {
 /** Does `work` as soon as there is a database: again after 250 ms, doubling to 5 s. Any other fault is thrown at once. */
 export async function whenAvailable<T>(
   work: () => Promise<T>,
-  { onWait, signal, pause = pauseByTimer }: Waiting,
+  {
+    onWait,
+    signal,
+    pause = pauseByTimer,
+  }: {
+    /** Called after each attempt without a database, or with one that is too busy, with the time until the next. */
+    readonly onWait: (fault: Error, retryMs: number) => void
+    /** Ends the waiting; then the last error is thrown. */
+    readonly signal: AbortSignal
+    /** Resolves after so many milliseconds, rejects when the signal aborts first. */
+    readonly pause?: (
+      ms: number,
+      value: undefined,
+      options: { readonly signal: AbortSignal },
+    ) => Promise<unknown>
+  },
 ): Promise<T> {
   for (let retryMs = FIRST_PAUSE_MS; ; retryMs = Math.min(retryMs * 2, LAST_PAUSE_MS)) {
     try {

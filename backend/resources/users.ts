@@ -43,7 +43,7 @@ const OneName = {
   description: 'given once, as name or as nombre',
 }
 
-/** What is required alone is no example of a choice between fields. */
+/** An example made of the required fields alone would lack the choice between fields. */
 const EXAMPLE = { name: 'Alice Martin', email: 'alice@example.com' }
 
 const Names = { name: Type.Optional(Name), nombre: Type.Optional(Name) }

@@ -13,7 +13,7 @@ import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
  * Without TEST_DATABASE_URL the second half is skipped by name.
  */
 export function onEachDatabase(subject: string, describeBehaviour: (database: () => Database) => void): void {
-  describe(`${subject}, on PGlite`, () => withDatabase(openOnPglite, describeBehaviour))
+  describe(`${subject}, on PGlite`, () => withDatabase(openTestPglite, describeBehaviour))
   onPostgres(subject, describeBehaviour)
 }
 
@@ -43,24 +43,19 @@ export async function openBehindProxy(
   return { url: way.href, proxy, drop: () => administer(server, `DROP SCHEMA ${schema} CASCADE`) }
 }
 
-interface TestDatabase {
-  readonly database: Database
-  readonly close: () => Promise<void>
-}
-
 function withDatabase(
-  open: () => Promise<TestDatabase>,
+  open: () => Promise<Database>,
   describeBehaviour: (database: () => Database) => void,
 ): void {
-  let opened: TestDatabase | undefined
+  let opened: Database | undefined
   before(async () => {
     opened = await open()
-    await migrate(opened.database)
+    await migrate(opened)
   })
   after(() => opened?.close())
   describeBehaviour(() => {
     if (opened === undefined) throw new Error('the database is open only while tests run')
-    return opened.database
+    return opened
   })
 }
 
@@ -76,9 +71,7 @@ export async function openTestPglite(): Promise<Database> {
   await engine.query(`CREATE SCHEMA ${schema}`)
   await engine.query(`SET search_path = ${schema}`)
   return {
-    query: (sql, values) => engine.query(sql, values),
-    transaction: (work) => engine.transaction(work),
-    probe: () => engine.probe(),
+    ...engine,
     close: async () => {
       await engine.query(`DROP SCHEMA ${schema} CASCADE`)
       idleEngines.push(engine)
@@ -86,23 +79,18 @@ export async function openTestPglite(): Promise<Database> {
   }
 }
 
-async function openOnPglite(): Promise<TestDatabase> {
-  const database = await openTestPglite()
-  return { database, close: () => database.close() }
-}
-
 /** Longer than a statement may take: on a machine that stands still for a moment nobody leaves a queue. */
 const PATIENT_MS = 60_000
 
 /** A schema of its own on the server, gone afterwards. */
-async function openTestPostgres(url: string): Promise<TestDatabase> {
+async function openTestPostgres(url: string): Promise<Database> {
   const { schema, url: own } = await makeSchema(url)
   const onIdleFault = (fault: Error) => {
     throw fault
   }
   const database = await openPostgres({ url: own, onIdleFault, queueTimeoutMs: PATIENT_MS })
   return {
-    database,
+    ...database,
     close: async () => {
       await database.close()
       await administer(url, `DROP SCHEMA ${schema} CASCADE`)

@@ -1,6 +1,6 @@
 import type { Database, Queryable, Row } from '../database/database.ts'
 
-/** What happens around one statement, once. */
+/** An event around one statement, once. */
 interface Moment {
   readonly statement: RegExp
   /** The first parameter of the statement, if it matters: the model of an artifact. */
@@ -24,14 +24,13 @@ export class InterruptedDatabase {
       },
     })
     return {
+      ...database,
       ...through(database),
       transaction: (work, options) =>
         database.transaction(
           (open) => work({ ...through(open), script: (sql) => open.script(sql) }),
           options,
         ),
-      probe: () => database.probe(),
-      close: () => database.close(),
     }
   }
 

@@ -73,7 +73,7 @@ function testClients(portalKey: object): ClientMetadata[] {
   ]
 }
 
-/** What came back: a response for the application, or a page. */
+/** The end of a visit: a response for the application, or a page. */
 export interface Landing {
   readonly status: number
   /** Where the browser was last. */

@@ -2,7 +2,7 @@
 const EXPIRY_WINDOW_YEARS = 50
 
 /**
- * Whether a date of birth `YYMMDD` is a day of the calendar, as far as it is known (`<<` for unknown parts). The
+ * True when a date of birth `YYMMDD` is a day of the calendar, as far as it is known (`<<` for unknown parts). The
  * century is the one that puts it in the past, so 29 February is judged in the right year.
  */
 export function isBirthDate(text: string, today: Date): boolean {
@@ -31,7 +31,7 @@ export function expiryDay(text: string, today: Date): Date | undefined {
   return calendarDay(year, Number(text.slice(2, 4)), Number(text.slice(4, 6)))
 }
 
-/** Whether the last valid day is today or later. A document is valid through that whole day; days are those of UTC. */
+/** True when the last valid day is today or later. A document is valid through that whole day; days are those of UTC. */
 export function isInForce(expiry: Date, today: Date): boolean {
   return expiry.getTime() + 24 * 60 * 60 * 1000 > today.getTime()
 }

@@ -23,11 +23,11 @@ export interface MachineReadableZone {
 interface Layout {
   readonly lines: number
   readonly characters: number
-  /** The fields in the lines, which are joined without a separator. */
-  readonly fields: RegExp
   readonly documentCode: RegExp
-  /** What the composite check digit is computed over. */
-  readonly composite: (fields: Fields) => string
+  /** The fields with their lengths, in their order over all lines. */
+  readonly fields: string
+  /** The fields that the composite check digit is computed over. */
+  readonly composite: string
 }
 
 interface Fields {
@@ -43,48 +43,48 @@ interface Fields {
   readonly expiry: string
   readonly expiryDigit: string
   readonly nationality: string
-  readonly optional: string
+  readonly optional?: string
   /** Only in TD3. */
   readonly optionalDigit?: string
   readonly names: string
+  readonly composite: string
   readonly compositeDigit: string
 }
 
 /** Part 5 and 6: A, C or I, and no V after it (visas). */
 const CARD = /^[ACI][A-UW-Z<]$/
 
-const LAYOUTS: readonly Layout[] = [
-  {
-    // TD1
-    lines: 3,
-    characters: 30,
-    fields:
-      /^(?<code>.{2})(?<issuer>.{3})(?<number>.{9})(?<numberDigit>.)(?<longNumber>.{15})(?<birth>.{6})(?<birthDigit>.)(?<sex>.)(?<expiry>.{6})(?<expiryDigit>.)(?<nationality>.{3})(?<optional>.{11})(?<compositeDigit>.)(?<names>.{30})$/,
-    documentCode: CARD,
-    composite: (f) =>
-      `${f.number}${f.numberDigit}${f.longNumber}${f.birth}${f.birthDigit}${f.expiry}${f.expiryDigit}${f.optional}`,
-  },
-  {
-    // TD2
-    lines: 2,
-    characters: 36,
-    fields:
-      /^(?<code>.{2})(?<issuer>.{3})(?<names>.{31})(?<number>.{9})(?<numberDigit>.)(?<nationality>.{3})(?<birth>.{6})(?<birthDigit>.)(?<sex>.)(?<expiry>.{6})(?<expiryDigit>.)(?<longNumber>.{7})(?<compositeDigit>.)$/,
-    documentCode: CARD,
-    composite: (f) =>
-      `${f.number}${f.numberDigit}${f.birth}${f.birthDigit}${f.expiry}${f.expiryDigit}${f.longNumber}`,
-  },
-  {
-    // TD3
-    lines: 2,
-    characters: 44,
-    fields:
-      /^(?<code>.{2})(?<issuer>.{3})(?<names>.{39})(?<number>.{9})(?<numberDigit>.)(?<nationality>.{3})(?<birth>.{6})(?<birthDigit>.)(?<sex>.)(?<expiry>.{6})(?<expiryDigit>.)(?<optional>.{14})(?<optionalDigit>.)(?<compositeDigit>.)$/,
-    documentCode: /^P[A-Z<]$/,
-    composite: (f) =>
-      `${f.number}${f.numberDigit}${f.birth}${f.birthDigit}${f.expiry}${f.expiryDigit}${f.optional}${f.optionalDigit}`,
-  },
-]
+const TD1: Layout = {
+  lines: 3,
+  characters: 30,
+  documentCode: CARD,
+  fields:
+    'code:2 issuer:3 number:9 numberDigit:1 longNumber:15 ' +
+    'birth:6 birthDigit:1 sex:1 expiry:6 expiryDigit:1 nationality:3 optional:11 compositeDigit:1 names:30',
+  composite: 'number numberDigit longNumber birth birthDigit expiry expiryDigit optional',
+}
+
+const TD2: Layout = {
+  lines: 2,
+  characters: 36,
+  documentCode: CARD,
+  fields:
+    'code:2 issuer:3 names:31 number:9 numberDigit:1 nationality:3 ' +
+    'birth:6 birthDigit:1 sex:1 expiry:6 expiryDigit:1 longNumber:7 compositeDigit:1',
+  composite: 'number numberDigit birth birthDigit expiry expiryDigit longNumber',
+}
+
+const TD3: Layout = {
+  lines: 2,
+  characters: 44,
+  documentCode: /^P[A-Z<]$/,
+  fields:
+    'code:2 issuer:3 names:39 number:9 numberDigit:1 nationality:3 ' +
+    'birth:6 birthDigit:1 sex:1 expiry:6 expiryDigit:1 optional:14 optionalDigit:1 compositeDigit:1',
+  composite: 'number numberDigit birth birthDigit expiry expiryDigit optional optionalDigit',
+}
+
+const LAYOUTS = [TD1, TD2, TD3]
 
 /** The kinds of document by their number of lines and of characters in a line. */
 export const DOCUMENT_SIZES = LAYOUTS.map(({ lines, characters }) => ({ lines, characters }))
@@ -98,19 +98,33 @@ export function readMrz(lines: readonly string[]): MachineReadableZone | undefin
     (candidate) =>
       candidate.lines === lines.length && lines.every((line) => line.length === candidate.characters),
   )
-  const f = layout?.fields.exec(lines.join(''))?.groups as Fields | undefined
-  if (layout === undefined || f === undefined) return undefined
+  if (layout === undefined) return undefined
+  const f = fieldsOf(layout, lines.join(''))
   return {
     wellFormed: isWellFormed(layout, f),
     documentNumberValid: isDocumentNumberValid(f),
     birthDateValid: agrees(f.birth, f.birthDigit),
     expiryDateValid: agrees(f.expiry, f.expiryDigit),
-    optionalDataValid: f.optionalDigit === undefined || isOptionalDataValid(f.optional, f.optionalDigit),
-    compositeValid: agrees(layout.composite(f), f.compositeDigit),
+    optionalDataValid:
+      f.optionalDigit === undefined || isOptionalDataValid(f.optional ?? '', f.optionalDigit),
+    compositeValid: agrees(f.composite, f.compositeDigit),
     birthDate: f.birth,
     expiryDate: f.expiry,
     names: f.names,
   }
+}
+
+function fieldsOf({ fields, composite }: Layout, text: string): Fields {
+  const found: Record<string, string> = {}
+  let start = 0
+  for (const field of fields.split(' ')) {
+    const [name = '', length] = field.split(':')
+    const end = start + Number(length)
+    found[name] = text.slice(start, end)
+    start = end
+  }
+  const covered = composite.split(' ').map((name) => found[name])
+  return { ...found, composite: covered.join('') } as unknown as Fields
 }
 
 function isWellFormed({ documentCode }: Layout, f: Fields): boolean {

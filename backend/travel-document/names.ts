@@ -33,7 +33,7 @@ const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
 type Word = readonly (readonly string[])[]
 
 /**
- * Whether the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is the person called `name` (`Anna María
+ * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is the person called `name` (`Anna María
  * Eriksson`). The family name must be complete; of the given names only the first is required; the
  * family name may stand first or last. Names cut off to fit the field match as far as they go. A name in
  * another script than Latin matches nothing.
@@ -48,7 +48,7 @@ export function nameMatches(name: string, names: string): boolean {
     // Part 4: a letter in the last position means that names may have been cut.
     isCut: !names.endsWith('<'),
   }
-  return matchesInOrder(words, holder, 'family last') || matchesInOrder(words, holder, 'family first')
+  return [true, false].some((isFamilyFirst) => matchesInOrder(words, holder, isFamilyFirst))
 }
 
 interface Holder {
@@ -57,30 +57,17 @@ interface Holder {
   readonly isCut: boolean
 }
 
-function matchesInOrder(
-  words: readonly Word[],
-  holder: Holder,
-  order: 'family first' | 'family last',
-): boolean {
-  const split = order === 'family first' ? holder.family.length : words.length - holder.family.length
+function matchesInOrder(words: readonly Word[], holder: Holder, isFamilyFirst: boolean): boolean {
+  const split = isFamilyFirst ? holder.family.length : words.length - holder.family.length
   if (split < 0) return false
-  const [family, given] =
-    order === 'family first'
-      ? [words.slice(0, split), words.slice(split)]
-      : [words.slice(split), words.slice(0, split)]
+  const front = words.slice(0, split)
+  const back = words.slice(split)
+  const [family, given] = isFamilyFirst ? [front, back] : [back, front]
   const fits = (word: Word | undefined, printed: string) =>
     word !== undefined && spells(word, printed, holder.isCut)
   if (!holder.family.every((printed, index) => fits(family[index], printed))) return false
-  return matchesGiven(given, holder, fits)
-}
-
-/** The written given names must be among the printed ones, in their order, from the first on. */
-function matchesGiven(
-  given: readonly Word[],
-  holder: Holder,
-  fits: (word: Word | undefined, printed: string) => boolean,
-): boolean {
   if (holder.given.length === 0) return given.length === 0
+  // The written given names must be among the printed ones, in their order, from the first on.
   const [first = '', ...further] = holder.given
   if (!fits(given[0], first)) return false
   let next = 1
@@ -114,7 +101,7 @@ function spellings(letter: string): readonly string[] {
   return /^[A-Z]+$/.test(base) ? [base] : []
 }
 
-/** Whether a spelling of the word equals the printed name, or begins with it when that may be cut. */
+/** True when a spelling of the word equals the printed name, or begins with it when that may be cut. */
 function spells(word: Word, printed: string, isCut: boolean): boolean {
   // All positions in the printed name that the letters so far can reach; several ways may lead to each.
   let reached = new Set([0])

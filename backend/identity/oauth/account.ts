@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { Account } from 'oidc-provider'
 import type { Queryable, Row } from '../../database/database.ts'
 import type { Role } from '../session-tokens.ts'
@@ -31,12 +31,12 @@ export function methodsOf(passwordHash: string): string[] {
   return ['pwd', PREFIX + digest(passwordHash)]
 }
 
-/** Whether another password than `passwordHash` was proved; true as well for a user who has none. */
+/** True when another password than `passwordHash` was proved; true as well for a user who has none. */
 export function isOfOldPassword(methods: readonly string[], passwordHash: string | null): boolean {
   return passwordHash === null || !methods.includes(PREFIX + digest(passwordHash))
 }
 
 /** Enough to tell two passwords of one user apart: their hashes have salts of their own. */
 function digest(passwordHash: string): string {
-  return createHash('sha256').update(passwordHash).digest('base64url').slice(0, 22)
+  return hash('sha256', passwordHash, 'base64url').slice(0, 22)
 }

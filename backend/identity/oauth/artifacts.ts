@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { Adapter, AdapterPayload } from 'oidc-provider'
-import type { Database, Queryable, Row } from '../../database/database.ts'
+import type { Database, Queryable } from '../../database/database.ts'
 import { CLOCK_TOLERANCE_MS } from '../session-tokens.ts'
 import { isOfOldPassword } from './account.ts'
 import { errors } from './library.ts'
@@ -17,15 +17,12 @@ const MAX_STORED_CHARACTERS = 8 * 1024
 /** Kinds that end with the password of their user, also those that a request stores again after it has changed. */
 const ENDS_WITH_PASSWORD: ReadonlySet<string> = new Set(['Session', 'Interaction'])
 
-interface ArtifactRow extends Row {
-  payload: string
-  consumed_at: Date | null
-  account_id: string | null
-  password_hash: string | null
+type ArtifactRow = {
+  readonly payload: string
+  readonly consumedAt: Date | null
+  readonly accountId: string | null
+  readonly passwordHash: string | null
 }
-
-const SELECT = `SELECT payload, consumed_at, account_id, password_hash
-  FROM oauth_artifacts LEFT JOIN users ON users.id = account_id`
 
 /**
  * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
@@ -33,99 +30,80 @@ const SELECT = `SELECT payload, consumed_at, account_id, password_hash
  * the provider checks the time itself; the housekeeping deletes them. Each change is one statement, so requests on any
  * instance see it done or not done; what a request to the token endpoint changes is stored together (provider-database.ts).
  */
-export class ArtifactStore implements Adapter {
-  readonly #model: string
-  readonly #database: Database
-
-  constructor(model: string, database: Database) {
-    this.#model = model
-    this.#database = database
-  }
-
-  async upsert(id: string, payload: AdapterPayload, expiresInSeconds: number): Promise<void> {
-    const { jti: _secret, ...rest } = payload
-    const text = JSON.stringify(rest)
-    if (HOLDS_PARAMETERS.has(this.#model) && text.length > MAX_STORED_CHARACTERS) {
-      throw new errors.InvalidRequest('the parameters of the request are too long')
-    }
-    // The provider reads the system clock too; with another clock here they could disagree on what has expired.
-    const now = Date.now()
-    const row = [
-      this.#model,
-      hashed(id),
-      text,
-      this.#model === 'Grant' ? id : (payload.grantId ?? null),
-      signInOf(payload)?.accountId ?? null,
-      payload.uid ?? null,
-      new Date(now + expiresInSeconds * 1000),
-      new Date(now),
-    ]
-    // A proof stays used when the request is refused.
-    const condition = this.#model === 'ReplayDetection' ? 'answered' : 'issued'
-    await changeAtEnd(this.#database, condition, (database) => upsertRow(database, row))
-  }
-
-  async find(id: string): Promise<AdapterPayload | undefined> {
-    // Clients come from the configuration only, and a request may name any text.
-    if (this.#model === 'Client') return undefined
-    const payload = await this.#findBy('id_hash', hashed(id))
-    return payload && { ...payload, jti: id }
-  }
-
-  /** Without the id, which must stay secret from those who know only the uid. */
-  findByUid(uid: string): Promise<AdapterPayload | undefined> {
-    return this.#findBy('uid', uid)
-  }
-
-  async #findBy(column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> {
-    const [row] = await this.#database.query<ArtifactRow>(`${SELECT} WHERE model = $1 AND ${column} = $2`, [
-      this.#model,
-      value,
-    ])
+export function artifactStore(model: string, database: Database): Adapter {
+  const findBy = async (column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> => {
+    const [row] = await database.query<ArtifactRow>(
+      `SELECT payload, consumed_at AS "consumedAt", account_id AS "accountId", password_hash AS "passwordHash"
+         FROM oauth_artifacts LEFT JOIN users ON users.id = account_id WHERE model = $1 AND ${column} = $2`,
+      [model, value],
+    )
     if (row === undefined) return undefined
-    const payload = toPayload(row)
-    if (!ENDS_WITH_PASSWORD.has(this.#model) || row.account_id === null) return payload
-    return isOfOldPassword(signInOf(payload)?.amr ?? [], row.password_hash) ? undefined : payload
+    const stored = JSON.parse(row.payload) as AdapterPayload
+    const payload = row.consumedAt === null ? stored : { ...stored, consumed: secondsOf(row.consumedAt) }
+    if (!ENDS_WITH_PASSWORD.has(model) || row.accountId === null) return payload
+    return isOfOldPassword(signInOf(payload)?.amr ?? [], row.passwordHash) ? undefined : payload
   }
-
-  /** The device flow is off. */
-  async findByUserCode(): Promise<undefined> {
-    return undefined
-  }
-
-  /**
-   * Marks it as used. Of simultaneous uses one succeeds; the others throw {@link UsedTwice}, and the grant ends as with a later
-   * use (RFC 9700 section 4.14.2).
-   */
-  async consume(id: string): Promise<void> {
-    const key = [this.#model, hashed(id)]
-    await changeAtEnd(this.#database, 'issued', async (database) => {
-      const consumed = await database.query(
-        `UPDATE oauth_artifacts SET consumed_at = $3
-          WHERE model = $1 AND id_hash = $2 AND consumed_at IS NULL RETURNING 1 AS consumed`,
-        [...key, new Date()],
-      )
-      if (consumed.length > 0) return
-      const [reused] = await database.query<{ grant_id: string | null }>(
-        'SELECT grant_id FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
-        key,
-      )
-      throw new UsedTwice(reused?.grant_id ?? null)
-    })
-  }
-
-  async destroy(id: string): Promise<void> {
-    await changeAtEnd(this.#database, 'answered', async (database) => {
-      await database.query('DELETE FROM oauth_artifacts WHERE model = $1 AND id_hash = $2', [
-        this.#model,
+  return {
+    upsert: async (id, payload, expiresInSeconds: number) => {
+      const { jti: _secret, ...rest } = payload
+      const text = JSON.stringify(rest)
+      if (HOLDS_PARAMETERS.has(model) && text.length > MAX_STORED_CHARACTERS) {
+        throw new errors.InvalidRequest('the parameters of the request are too long')
+      }
+      // The provider reads the system clock too; with another clock here they could disagree on what has expired.
+      const now = Date.now()
+      const row = [
+        model,
         hashed(id),
-      ])
-    })
+        text,
+        model === 'Grant' ? id : (payload.grantId ?? null),
+        signInOf(payload)?.accountId ?? null,
+        payload.uid ?? null,
+        new Date(now + expiresInSeconds * 1000),
+        new Date(now),
+      ]
+      // A proof stays used when the request is refused.
+      const condition = model === 'ReplayDetection' ? 'answered' : 'issued'
+      await changeAtEnd(database, condition, (transaction) => upsertRow(transaction, row))
+    },
+    find: async (id) => {
+      // Clients come from the configuration only, and a request may name any text.
+      if (model === 'Client') return undefined
+      const payload = await findBy('id_hash', hashed(id))
+      return payload && { ...payload, jti: id }
+    },
+    // Without the id, which must stay secret from those who know only the uid.
+    findByUid: (uid) => findBy('uid', uid),
+    // The device flow is off.
+    findByUserCode: async () => undefined,
+    consume: (id) =>
+      changeAtEnd(database, 'issued', (transaction) => consumeRow(transaction, [model, hashed(id)])),
+    destroy: (id) =>
+      changeAtEnd(database, 'answered', async (transaction) => {
+        const sql = 'DELETE FROM oauth_artifacts WHERE model = $1 AND id_hash = $2'
+        await transaction.query(sql, [model, hashed(id)])
+      }),
+    revokeByGrantId: (grantId) =>
+      changeAtEnd(database, 'answered', (transaction) => deleteGrant(transaction, grantId)),
   }
+}
 
-  async revokeByGrantId(grantId: string): Promise<void> {
-    await changeAtEnd(this.#database, 'answered', (database) => deleteGrant(database, grantId))
-  }
+/**
+ * Marks it as used. Of simultaneous uses one succeeds; the others throw {@link UsedTwice}, and the grant ends as with a later
+ * use (RFC 9700 section 4.14.2).
+ */
+async function consumeRow(database: Queryable, key: readonly [model: string, idHash: string]): Promise<void> {
+  const consumed = await database.query(
+    `UPDATE oauth_artifacts SET consumed_at = $3
+      WHERE model = $1 AND id_hash = $2 AND consumed_at IS NULL RETURNING 1 AS consumed`,
+    [...key, new Date()],
+  )
+  if (consumed.length > 0) return
+  const [reused] = await database.query<{ grantId: string | null }>(
+    'SELECT grant_id AS "grantId" FROM oauth_artifacts WHERE model = $1 AND id_hash = $2',
+    key,
+  )
+  throw new UsedTwice(reused?.grantId ?? null)
 }
 
 /** Deletes all kinds at once and the grant itself, so that what is stored for it a moment later is invalid. */
@@ -156,14 +134,13 @@ function signInOf(payload: AdapterPayload): Pick<AdapterPayload, 'accountId' | '
   return payload.accountId === undefined ? (payload.result?.login ?? payload.session) : payload
 }
 
-function toPayload({ payload, consumed_at }: ArtifactRow): AdapterPayload {
-  const stored = JSON.parse(payload) as AdapterPayload
-  return consumed_at === null ? stored : { ...stored, consumed: Math.floor(consumed_at.getTime() / 1000) }
+function secondsOf(date: Date): number {
+  return Math.floor(date.getTime() / 1000)
 }
 
 /** Without a salt: ids have 256 random bits, so there is nothing to guess. */
 function hashed(id: string): string {
-  return createHash('sha256').update(id).digest('hex')
+  return hash('sha256', id, 'hex')
 }
 
 /** Ends one grant of a user, and what was issued for it; whether there was one. */

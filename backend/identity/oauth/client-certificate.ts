@@ -15,11 +15,11 @@ export function clientCertificate(header: string | string[] | undefined): X509Ce
   }
 }
 
-/** What a client may be registered by (RFC 8705 section 2.1.2); other names are not compared. */
+/** The names that a client may be registered by (RFC 8705 section 2.1.2); others are not compared. */
 export const CERTIFICATE_NAMES = ['tls_client_auth_san_dns', 'tls_client_auth_san_uri'] as const
 
 /**
- * Whether the certificate carries the registered name of a client (RFC 8705 section 2.1.2). A property that is none of
+ * True when the certificate carries the registered name of a client (RFC 8705 section 2.1.2). A property that is none of
  * {@link CERTIFICATE_NAMES} never matches.
  */
 export function certificateNames(certificate: X509Certificate, property: string, expected: string): boolean {
@@ -48,7 +48,7 @@ export function readIssuers(listed: unknown): readonly X509Certificate[] | undef
   }
 }
 
-/** Whether one of the client's authorities has issued the certificate. The gateway has checked its time, and that it is not revoked. */
+/** True when one of the client's authorities has issued the certificate. The gateway has checked its time, and that it is not revoked. */
 export function isIssuedByOneOf(listed: unknown, certificate: X509Certificate): boolean {
   if (listed === undefined) return true
   const issuers = readIssuers(listed) ?? []

@@ -10,7 +10,16 @@ import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'
 
-export interface ClientSources {
+/**
+ * The OAuth clients. Throws an error that names the file when it cannot be read or is not a list; the authorization
+ * server checks the metadata (oauth/server.ts).
+ */
+export async function loadClients({
+  file,
+  demo,
+  dataDirectory,
+  database,
+}: {
   /** JSON: a list of client metadata (RFC 7591 section 2). */
   readonly file: string | undefined
   /** Adds the two demo clients. */
@@ -19,14 +28,7 @@ export interface ClientSources {
   readonly dataDirectory: string
   /** Gives all backends on it the same key of `bank-portal`. */
   readonly database: Queryable
-}
-
-/**
- * The OAuth clients. Throws an error that names the file when it cannot be read or is not a list; the authorization
- * server checks the metadata (oauth/server.ts).
- */
-export async function loadClients(sources: ClientSources): Promise<ClientMetadata[]> {
-  const { file, demo, dataDirectory, database } = sources
+}): Promise<ClientMetadata[]> {
   const registered = file === undefined ? [] : await readClients(file)
   if (!demo) return registered
   const taken = new Set(registered.map((client) => client.client_id))
@@ -84,11 +86,15 @@ function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
  */
 async function demoKey(database: Queryable, file: string): Promise<webcrypto.JsonWebKey> {
   const own = await readKey(file)
-  const candidate = Buffer.from(own ?? makeKey())
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const candidate = Buffer.from(own ?? JSON.stringify(privateKey.export({ format: 'jwk' })))
   const key = String(await sharedSecret(database, 'portal_key', candidate))
-  if (own !== key) await writeKey(file, key)
-  const { kty, crv, x, y } = JSON.parse(key) as webcrypto.JsonWebKey
-  return { kty: kty ?? 'EC', crv: crv ?? '', x: x ?? '', y: y ?? '', use: 'sig', alg: 'ES256' }
+  if (own !== key) {
+    await mkdir(dirname(file), { recursive: true })
+    await writeFile(file, `${key}\n`, { mode: 0o600 })
+  }
+  const { kty = 'EC', crv = '', x = '', y = '' } = JSON.parse(key) as webcrypto.JsonWebKey
+  return { kty, crv, x, y, use: 'sig', alg: 'ES256' }
 }
 
 /** @returns JSON; undefined without the file */
@@ -99,14 +105,4 @@ async function readKey(file: string): Promise<string | undefined> {
     if ((fault as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new Error(`${file} is no key: ${(fault as Error).message}`, { cause: fault })
   }
-}
-
-function makeKey(): string {
-  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  return JSON.stringify(privateKey.export({ format: 'jwk' }))
-}
-
-async function writeKey(file: string, key: string): Promise<void> {
-  await mkdir(dirname(file), { recursive: true })
-  await writeFile(file, `${key}\n`, { mode: 0o600 })
 }

@@ -18,12 +18,11 @@ const RETRY_AFTER = '1'
  */
 export function providerDatabase(database: Database): Database {
   return {
+    ...database,
     // One statement that deletes a grant can meet a transaction that locks rows of it in another order (40P01).
     query: (sql, values) =>
       retrySerialization(() => database.query<never>(sql, values)).catch(toProviderFault),
     transaction: (work, options) => database.transaction(work, options).catch(toProviderFault),
-    probe: () => database.probe(),
-    close: () => database.close(),
   }
 }
 

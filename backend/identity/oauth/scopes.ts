@@ -50,7 +50,7 @@ export interface TokenResponse {
   readonly refresh_token?: string
 }
 
-/** What a scope lets an application do, in the words of the consent page. */
+/** The rights that each scope gives an application, in the words of the consent page. */
 export const SCOPE_MEANINGS: Readonly<Record<string, string>> = {
   openid: 'know that it is you, by an identifier',
   'accounts:read': 'see the balance of your account',

@@ -6,7 +6,7 @@ import type { Services } from '../../services.ts'
 import { REVOKE_SESSION } from '../revoke-session.ts'
 import { ACCESS_TOKEN_SECONDS, verifyAccessToken } from '../session-tokens.ts'
 import { findAccount, type UserAccount } from './account.ts'
-import { ArtifactStore, deleteGrant, noteAccessToken } from './artifacts.ts'
+import { artifactStore, deleteGrant, noteAccessToken } from './artifacts.ts'
 import {
   CERTIFICATE_ISSUERS,
   CERTIFICATE_NAMES,
@@ -120,7 +120,7 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
 function configuration(services: Services, database: Database): Configuration {
   return {
     ...policyConfiguration(),
-    adapter: (model: string) => new ArtifactStore(model, database),
+    adapter: (model: string) => artifactStore(model, database),
     clients: [...services.clients],
     extraClientMetadata: { properties: [CERTIFICATE_ISSUERS], validator: checkMetadata },
     jwks: { keys: services.keys.privateKeys.map((key) => ({ ...key })) },
