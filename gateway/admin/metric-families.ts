@@ -1,6 +1,5 @@
 /** A label value. Never taken from a request, because every value is kept for ever. */
 type LabelValue = string | number
-
 export type Labels = readonly string[]
 type Values<Names extends Labels> = { readonly [At in keyof Names]: LabelValue }
 type Reading<Names extends Labels> = readonly [...Values<Names>, number]

@@ -37,7 +37,6 @@ interface Foundation {
 }
 
 const NO_RULES: Gateway['requestRules'] = new Map()
-
 /** The parts that an edit of the configuration leaves as they are. */
 type Fixed = Omit<Gateway, keyof Configured>
 

@@ -79,11 +79,7 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
     })
   const acceptedWebhooks = webhookMemory('webhooks', WEBHOOK_LIFETIME_MS)
   const deliveredWebhooks = webhookMemory('deliveries', DELIVERY_LIFETIME_MS)
-  const proofs = new ReplayMemory({
-    lifetimeMs: PROOF_LIFETIME_MS,
-    clock,
-    wallClock: Date.now,
-  })
+  const proofs = new ReplayMemory({ lifetimeMs: PROOF_LIFETIME_MS, clock, wallClock: Date.now })
   const state: GatewayState = {
     limiter: new Limiter({ clock, journal }),
     revocations: new Revocations({
@@ -98,11 +94,7 @@ export function makeGatewayState(startup: StartupConfiguration, parts: GatewaySt
     acceptedWebhooks,
     deliveredWebhooks,
     proofs,
-    throttle: new AuthThrottle({
-      counter: failures,
-      clock,
-      group: member?.failures,
-    }),
+    throttle: new AuthThrottle({ counter: failures, clock, group: member?.failures }),
     failures,
     clock,
     member,

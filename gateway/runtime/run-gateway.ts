@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import type { Logger } from 'pino'
 import { configRoutes, metricsRoute, probeRoutes } from '../admin/admin-routes.ts'
-import { AdminGuard, type AdminRoute, createAdminServer } from '../admin/admin-server.ts'
+import { AdminGuard, createAdminServer } from '../admin/admin-server.ts'
 import { ConsoleFeed } from '../admin/console/console-feed.ts'
 import { consoleRoutes } from '../admin/console/console-routes.ts'
 import { clockOffset } from '../audit/clock-offset.ts'
@@ -89,11 +89,16 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   const { serving, adminSocket, startup } = await makeParts(read, predecessor)
   process.on('SIGHUP', () => serving.trail.reopen())
   const guard = adminGuard(startup, serving)
-  const feed = consoleFeed(serving)
-  const admin = createAdminServer({
-    guard,
-    routes: [...consoleRoutes(feed, guard), ...adminRoutes(serving)],
-  })
+  const { metrics, limiter, notReady: readiness, degraded: degradation } = serving
+  const { config } = serving.reports
+  const feed = new ConsoleFeed({ metrics, readiness, degradation, config: () => config.report(), limiter })
+  const routes = [
+    ...consoleRoutes(feed, guard),
+    ...probeRoutes({ readiness, degradation }),
+    metricsRoute(metrics),
+    ...configRoutes({ config, reload: serving.reload }),
+  ]
+  const admin = createAdminServer({ guard, routes })
   const ports = await begin(startup, serving, { admin, socket: adminSocket })
   feed.start()
   maintainTrail(startup, serving)
@@ -136,24 +141,6 @@ async function makeParts(read: StartupConfiguration, predecessor: Predecessor | 
   )
   const serving = await orExit(exiting, () => serve(startup, { inheritance, sockets }))
   return { serving, adminSocket: sockets.admin, startup }
-}
-
-function adminRoutes(serving: ServingGateway): AdminRoute[] {
-  return [
-    ...probeRoutes({ readiness: () => serving.notReady(), degradation: () => serving.degraded() }),
-    metricsRoute(serving.metrics),
-    ...configRoutes({ config: serving.reports.config, reload: () => serving.reload() }),
-  ]
-}
-
-function consoleFeed(serving: ServingGateway): ConsoleFeed {
-  return new ConsoleFeed({
-    metrics: serving.metrics,
-    readiness: () => serving.notReady(),
-    degradation: () => serving.degraded(),
-    config: () => serving.reports.config.report(),
-    limiter: serving.limiter,
-  })
 }
 
 function adminGuard({ settings, adminToken }: StartupConfiguration, serving: ServingGateway): AdminGuard {

@@ -7,7 +7,6 @@ import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
 type StoreName = 'limits' | 'revocations' | 'webhooks' | 'shared'
-
 /** Connections are tried again each second, for as long as the store is away. */
 const SHARED_REPEAT_MS = 60_000
 /** What lasts is recorded again, because who reads the trail of a day does not read those before. */

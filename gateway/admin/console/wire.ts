@@ -26,8 +26,8 @@ export interface ConsoleState {
   readonly version: string
   readonly node: string
   readonly uptimeSeconds: number
-  readonly unready?: string
-  readonly degraded?: string
+  readonly unready: string | undefined
+  readonly degraded: string | undefined
   readonly inFlight: number
   readonly tunnels: number
   readonly statuses: readonly Count[]
@@ -36,10 +36,10 @@ export interface ConsoleState {
   readonly limits: Shown<LimitState>
   readonly upstreams: readonly UpstreamState[]
   readonly stores: readonly StoreState[]
-  readonly sharedStore?: SharedStoreState
+  readonly sharedStore: SharedStoreState | undefined
   readonly audit: AuditState
   readonly config: ConfigState
-  readonly certificate?: CertificateState
+  readonly certificate: CertificateState | undefined
   /** Client authorities and revocation lists that expire. */
   readonly clientTrust: readonly { readonly what: string; readonly untilSeconds: number }[]
   readonly issuers: readonly IssuerState[]
@@ -86,7 +86,7 @@ export interface LimitState {
 export interface UpstreamState {
   readonly upstream: string
   readonly healthy: boolean
-  readonly breaker?: 'closed' | 'half open' | 'open'
+  readonly breaker: 'closed' | 'half open' | 'open' | undefined
   readonly perSecond: number
   readonly p95Ms: number | null
 }
@@ -111,9 +111,9 @@ export interface AuditState {
   readonly recordsPerSecond: number
   readonly pending: number
   readonly writeErrors: number
-  readonly seals?: SealsState
-  readonly witnesses?: VouchState
-  readonly stamps?: VouchState
+  readonly seals: SealsState | undefined
+  readonly witnesses: VouchState | undefined
+  readonly stamps: VouchState | undefined
   /** Closed segments that are not where they are copied to. */
   readonly unshipped: number
 }
@@ -144,13 +144,15 @@ export interface PartState {
   readonly file: string
   readonly hash: string
   readonly sinceMs: number
-  readonly lastReload?: {
-    readonly atMs: number
-    readonly result: string
-    readonly faults: readonly string[]
-    /** Keys that the file has other values for, which need a restart. */
-    readonly needsRestart: readonly string[]
-  }
+  readonly lastReload:
+    | {
+        readonly atMs: number
+        readonly result: string
+        readonly faults: readonly string[]
+        /** Keys that the file has other values for, which need a restart. */
+        readonly needsRestart: readonly string[]
+      }
+    | undefined
 }
 
 export interface CertificateState {

@@ -19,7 +19,6 @@ const DECIDE_MS = 1000
 const LOOK_EVERY_MS = 2
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
-
 type Unpassed = Omit<ParkedConnection, 'goOn'>
 type SuccessorChannel = Pick<Successor, 'pass'>
 

@@ -5,7 +5,6 @@ import { join } from 'node:path'
 
 const REQUEST = 'restart\n'
 const CLIENT_MS = 5000
-
 /** A process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20

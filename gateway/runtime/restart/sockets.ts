@@ -11,7 +11,6 @@ export interface PassedSocket {
 
 /** One that listens. `fd` alone is enough for `listen`. */
 export type ListeningSocket = Pick<PassedSocket, 'fd'>
-
 export const LISTENERS = ['http', 'https', 'admin'] as const
 export type ListenerName = (typeof LISTENERS)[number]
 

@@ -8,11 +8,7 @@ import { memoryProfileOf } from '../../config/rules/memory-profiles.ts'
  */
 const SMALL = {
   options: ['--max-semi-space-size=4', '--heap-growing-percent=20'],
-  env: {
-    MALLOC_ARENA_MAX: '1',
-    MALLOC_MMAP_THRESHOLD_: '32768',
-    MALLOC_TRIM_THRESHOLD_: '65536',
-  },
+  env: { MALLOC_ARENA_MAX: '1', MALLOC_MMAP_THRESHOLD_: '32768', MALLOC_TRIM_THRESHOLD_: '65536' },
 }
 const YOUNG = /^--(?:min|max)[-_]semi[-_]space[-_]size=/
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { connectionRoom } from '../listener.ts'
+import { connectionRoom } from '../public-listeners.ts'
 
 describe('the room for connections', () => {
   it('is what the open files leave when every exchange and every tunnel has a connection upstream', () => {

@@ -5,7 +5,6 @@ import { configFiles, type Environment } from '../../config/environment.ts'
 import { existingOrNew } from '../../storage/secret-file.ts'
 
 type Shared = 'GATEWAY_UPSTREAM' | 'GATEWAY_ISSUER' | 'PUBLIC_URL' | 'PUBLIC_MTLS_URL'
-
 /** What config/gateway.json names as issuer, and the backend when nothing is said: it moves with the gateway. */
 const DEFAULT_PUBLIC_URL = 'http://localhost:8080'
 

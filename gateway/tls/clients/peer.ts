@@ -46,10 +46,8 @@ const REASONS: ReadonlyMap<string, string> = new Map([
 
 /** Faults that pass by themselves: a list is renewed, or the time comes from which a certificate or a list is valid. */
 const PASSING: ReadonlySet<string> = new Set(['CERT_NOT_YET_VALID', 'CRL_HAS_EXPIRED', 'CRL_NOT_YET_VALID'])
-
 /** No honest client sends more. */
 const MAX_INTERMEDIATES = 10
-
 const NEVER = Number.POSITIVE_INFINITY
 
 interface CachedPeer {

@@ -22,7 +22,6 @@ import {
 /** Extended key usages (RFC 5280 section 4.2.1.12). */
 export const SERVER_AUTH = '1.3.6.1.5.5.7.3.1'
 export const CLIENT_AUTH = '1.3.6.1.5.5.7.3.2'
-
 const DAY_MS = 86_400_000
 const P256 = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 

@@ -22,7 +22,6 @@ const FILE_OF = {
   ticketKey: 'ticketKeyFile',
 } as const satisfies Record<Part, keyof TlsFiles>
 const PARTS = Object.keys(FILE_OF) as Part[]
-
 /** A file may be half written at the first look, and the other files not read yet at the second. */
 const DOUBTFUL_LOOKS = 3
 

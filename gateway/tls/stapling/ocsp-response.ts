@@ -27,20 +27,17 @@ interface StapleTimes {
 
 /** The authority says that the certificate must not be used any more. */
 export class Revoked extends Error {}
-
 /** Longer ones slow every handshake; a usual one has one or two kilobytes. */
 export const MAX_RESPONSE_BYTES = 64 * 1024
 /** How far the clock of the authority may be ahead of ours. */
 const MAX_SKEW_MS = 300_000
 const MAX_CERTIFICATES = 10
-
 const ENUMERATED = 0x0a
 const NEXT_UPDATE = TAG.explicit0
 const VERSION = TAG.explicit0
 const CERTIFICATES = TAG.explicit0
 /** certStatus, a choice of implicit tags. */
 const [GOOD, REVOKED] = [0x80, 0xa1]
-
 const BASIC = '1.3.6.1.5.5.7.48.1.1'
 const OCSP_SIGNING = '1.3.6.1.5.5.7.3.9'
 const STATUS: ReadonlyMap<number, string> = new Map([

@@ -9,13 +9,11 @@ import { milliseconds, rate, whole } from './words.js'
 const TOKEN = 'countersign-admin-token'
 const THEME = 'countersign-theme'
 const THEMES = ['system', 'light', 'dark']
-
 const prefersDark = matchMedia('(prefers-color-scheme: dark)')
 const pause = byId('pause')
 const form = byId('sign-in', HTMLFormElement)
 const tokenField = byId('token', HTMLInputElement)
 const notice = byId('notice')
-
 /** @type {Plots | undefined} */
 let plots
 /** @type {Moment | undefined} */
