@@ -125,7 +125,6 @@ const TOGETHER = {
     'gateway/audit/recovery',
     'gateway/audit/trail.test.ts',
     'gateway/store/shared-limits.test.ts',
-    'gateway/store/shared-row.test.ts',
     'gateway/store/store-breaker.test.ts',
   ],
   upstream: [
@@ -137,7 +136,6 @@ const TOGETHER = {
     'gateway/upstream/request-body.test.ts',
     'gateway/upstream/upstream-address.test.ts',
     'gateway/upstream/upstream-groups.test.ts',
-    'gateway/upstream/upstream-permits.test.ts',
     'gateway/upstream/upstream-tls.test.ts',
   ],
 }

@@ -93,6 +93,9 @@ export class ReplayMemory extends RememberedKeys {
    */
   take(key: string, sender: string): ReplayFault | undefined {
     const digest = digestOf(key, sender)
+    // Earlier versions remembered messages by the digest of the key alone.
+    const formerMs = this.since(hash('sha256', key, 'base64url'))
+    if (formerMs !== undefined && !this.isOver(formerMs)) return 'replayed'
     const fault = this.#faultOf(digest)
     if (fault !== undefined) return fault
     return this.addIfWritten(digest) ? undefined : 'unwritable'
