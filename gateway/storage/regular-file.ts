@@ -33,8 +33,7 @@ export function readIfThere(path: string): Buffer | undefined {
   try {
     return readRegularFile(path)
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
 }

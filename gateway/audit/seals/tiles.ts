@@ -119,6 +119,8 @@ function tileIfThere(path: string): Buffer | undefined {
   try {
     return readIfThere(path)
   } catch (error) {
-    throw new TileFault(`${path} cannot be read: ${(error as Error).message}`, { cause: error })
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOTDIR') return undefined
+    throw new TileFault(`${path} cannot be read: ${message}`, { cause: error })
   }
 }

@@ -54,6 +54,16 @@ test('no key is made in the place of the one that has sealed the log', (t) => {
   )
 })
 
+test('a file in the place of the log keeps the gateway from starting, and no key is made', (t) => {
+  const { key, directory, prepare } = sealedDirectory(t)
+  renameSync(directory, `${directory}.away`)
+  writeFileSync(directory, '')
+  assert.throws(() => prepare(), /ENOTDIR/)
+  rmSync(key)
+  assert.throws(() => prepare(), /ENOTDIR/)
+  assert.equal(existsSync(key), false)
+})
+
 test('no ML-DSA key is made beside a key that has not sealed the log', (t) => {
   const { key, second, logged, prepare } = sealedDirectory(t)
   rmSync(key)
