@@ -85,7 +85,7 @@ interface SignedContent {
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]
-  /** As the sender may know it, for schemes that sign it; at least one. */
+  /** As the sender may know it, for schemes that sign it. Without one, no signature is right. */
   readonly urls: readonly string[]
 }
 

@@ -184,6 +184,8 @@ describe('a webhook whose client the row names', () => {
     ]
     for (const [what, to, headers] of table) await refuses(`${what} at ${to}`, 401, send(to, headers, body))
     await refuses('other body', 401, send('github', github(body, 'c'), `${body} `))
+    const signed = square('[1,2]', `${PUBLIC_URL}/square?k=1`)
+    await refuses('body as a part of the URL', 401, send('square?k=1[1,', signed, '2]'))
   })
 
   it('is refused when it is signed by another client, whatever X-API-Key says', async () => {

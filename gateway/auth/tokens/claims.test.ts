@@ -314,6 +314,14 @@ test('our own issuer cannot name users, clients and sessions of another', () => 
   }
 })
 
+test('our own issuer cannot name them by an id that becomes one of another when it is encoded', () => {
+  const own = { ...rules, others: ['https://id.example/realms/b%C3%A4nk'] }
+  for (const name of ['sub', 'client_id']) {
+    const { fault } = readClaims(goodClaims({ [name]: 'https://id.example/realms/bänk#alice' }), own, NOW_MS)
+    assert.match(fault?.cause ?? 'accepted', /is in the realm of another issuer$/)
+  }
+})
+
 test('what goes upstream of any accepted token can stand in a header', () => {
   const claim = fc.constantFrom('sub', 'sid', 'client_id', 'scope')
   const text = fc.string({ unit: fc.integer({ min: 0, max: 0x17f }).map((c) => String.fromCharCode(c)) })

@@ -144,9 +144,11 @@ function faultOfNames(
   if (!isId(sub.value)) return faultOfId(sub.name, sub.value)
   if (sid.value !== undefined && !isSessionId(sid.value)) return faultOfId(sid.name, sid.value)
   if (client.value !== undefined && !isId(client.value)) return faultOfId(client.name, client.value)
-  for (const { name, value } of [sub, sid, client])
-    if (others.some((other) => (value as string | undefined)?.startsWith(`${other}#`)))
+  for (const { name, value = '' } of [sub, sid, client] as readonly { name: string; value?: string }[]) {
+    const shown = name === 'sid' ? value : visibleId(value)
+    if (others.some((other) => shown.startsWith(`${other}#`)))
       return `${name} ${quote(value)} is in the realm of another issuer`
+  }
   return undefined
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { decodeBase64url } from './jws.ts'
+import { decodeBase64url, decodeObject } from './jws.ts'
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 
@@ -39,3 +39,9 @@ for (const [what, text] of [
 ] as const) {
   test(`${what} is refused`, () => assert.equal(decodeBase64url(text), undefined))
 }
+
+test('an object nested as deeply as the longest token allows is read, and its double members are found', () => {
+  const nested = (inner: string) => Buffer.from(`{"a":${'['.repeat(12_000)}${inner}${']'.repeat(12_000)}}`)
+  assert.equal(typeof decodeObject(nested('{"b":1}').toString('base64url')), 'object')
+  assert.equal(decodeObject(nested('{"b":1,"b":2}').toString('base64url')), 'names a member twice')
+})

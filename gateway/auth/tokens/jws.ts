@@ -60,11 +60,14 @@ function endOfString(json: string, start: number): number {
   return at
 }
 
-/** At any depth. */
+/** At any depth, without recursion: a token can be nested more deeply than the stack. */
 function membersOf(value: object): number {
-  let members = Array.isArray(value) ? 0 : Object.keys(value).length
-  for (const inner of Object.values(value)) {
-    if (typeof inner === 'object' && inner !== null) members += membersOf(inner)
+  const objects = [value]
+  let members = 0
+  for (const one of objects) {
+    if (!Array.isArray(one)) members += Object.keys(one).length
+    for (const inner of Object.values(one))
+      if (typeof inner === 'object' && inner !== null) objects.push(inner)
   }
   return members
 }

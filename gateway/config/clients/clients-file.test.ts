@@ -189,6 +189,16 @@ describe('a fault in clients.json', () => {
         { id: 'a', hmac: { scheme: { ...SCHEME, header: 'X Sig' }, secrets: [{ env: 'FIRST' }] } },
         /\.scheme\.header: must be the name of a header/,
       ],
+      [
+        {
+          id: 'a',
+          hmac: {
+            scheme: { ...SCHEME, signed: '{body}{id}', idHeader: 'X-Id' },
+            secrets: [{ env: 'FIRST' }],
+          },
+        },
+        /\.scheme\.signed: must have a text before \{id\}/,
+      ],
       [{ id: 'a', hmac: { keyId: 'k' } }, /\.hmac\.secrets: is missing/],
       [hmac('a', 'k k', { env: 'FIRST' }), /\.hmac\.keyId: must be 1 to 128 characters of /],
       [hmac('a', 'k'), /\.hmac\.secrets: must not be empty/],

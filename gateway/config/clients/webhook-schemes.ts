@@ -157,6 +157,9 @@ export function schemeFault(
   if (parts.some((part, at) => part === '{id}' && PART.test(parts[at + 1] ?? ''))) {
     return signed('must have a text after {id}, or nobody knows where the id ends')
   }
+  if (parts.some((part, at) => part === '{id}' && /\{(?:body|url)\}/.test(parts[at - 1] ?? ''))) {
+    return signed('must have a text before {id}, or nobody knows where the id begins')
+  }
   if (written.tolerance === undefined) return undefined
   if (written.timestampHeader === undefined) return { key: 'tolerance', reason: 'needs "timestampHeader"' }
   return windowToMs(written.tolerance) > MAX_TOLERANCE_MS

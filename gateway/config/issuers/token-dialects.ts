@@ -108,11 +108,15 @@ const PRESETS: Readonly<Record<DialectPreset, TokenDialect>> = {
 export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
   if (typeof written === 'string') return PRESETS[written]
   const { preset = 'rfc9068', types, require, machine, maxLifetime, ...asWritten } = written
+  const base = PRESETS[preset]
   return {
-    ...PRESETS[preset],
+    ...base,
     ...asWritten,
     ...(types && { types: types.map(typeName) }),
-    ...(require && { require: terms(require) }),
+    // Those of the preset tell an access token from an ID token: they stay unless they are named.
+    ...(require && {
+      require: [...base.require.filter(({ claim }) => !Object.hasOwn(require, claim)), ...terms(require)],
+    }),
     ...(machine && { machine: terms(machine) }),
     ...(maxLifetime !== undefined && { maxLifetimeMs: windowToMs(maxLifetime) }),
   } as TokenDialect

@@ -43,7 +43,7 @@ const DIALECT = keys({
   audienceClaim: text('The claim that must name the audience.', { examples: ['client_id'] }),
   require: key(
     TERMS,
-    'Claims that must have exactly this value, or one of a list. It takes the place of the `require` of the preset. Name claims that an ID token of the issuer does not have, or has with another value.',
+    'Claims that must have exactly this value, or one of a list. A claim that the preset requires stays required, unless it is named here. Name claims that an ID token of the issuer does not have, or has with another value.',
     { maxProperties: 16, examples: [{ token_use: 'access' }] },
   ),
   machine: key(

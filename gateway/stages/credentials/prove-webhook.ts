@@ -89,9 +89,13 @@ function headersOf(
   return { id, timestamp, signature }
 }
 
+/** Characters of a URL: without them, the beginning of a JSON body could be moved to the end of the URL under one signature. */
+const URL_CHARACTERS = /^[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*$/
+
 /** Host is not believed. */
 function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookScheme): readonly string[] {
   if (!signed.includes('{url}')) return NO_URL
+  if (!URL_CHARACTERS.test(req.target)) return []
   return settings.dpop.publicUrls.map((base) => base.replace(/\/$/, '') + req.target)
 }
 
