@@ -300,6 +300,16 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.ok(sixth < 80, `the last network waited for ${sixth} questions`)
   })
 
+  it('lets only so many tokens of one network wait', async () => {
+    const gate = Promise.withResolvers<Answer>()
+    const { introspector, outcomes } = harness(() => gate.promise)
+    const all = Array.from({ length: 1000 }, (_, n) => introspector.verify(`t${n}`, CALLER))
+    await new Promise(setImmediate)
+    assert.equal(outcomes.filter((one) => one === 'too_many').length, 1000 - 16 - 256)
+    gate.resolve(ACTIVE)
+    await Promise.all(all)
+  })
+
   it('does not ask for a client that has gone, or that has waited as long as a question may take', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, state } = harness(() => gate.promise)

@@ -50,6 +50,8 @@ const CACHE_SIZE = 10_000
 const CACHE_WITHOUT_EXP_MS = 5_000
 /** Leaves room for others beside the invented tokens of one network; further ones wait. */
 const MAX_CALLS_OF_NETWORK = 16
+/** Each holds a token and a request, also once its client has gone. */
+const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 /** An endpoint may refuse one token, such as a very long one, by these. It is there, so it gets no pause. */
 const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
@@ -137,16 +139,13 @@ export class Introspector {
   }
 
   /** Waits until another question is answered, at most as long as one may take. */
-  #wait(token: string, caller: Caller, network: string): Promise<Verification> {
+  #wait(token: string, caller: Caller, network: string): Verification | Promise<Verification> {
+    const waiting = this.#waiting.get(network)
+    if (waiting !== undefined && waiting.length >= MAX_WAITING_OF_NETWORK) return this.#tooMany()
     const { promise, resolve } = Promise.withResolvers<Verification>()
     const untilMs = this.#steadyClock() + this.#options.settings.timeoutMs
     const ask = () =>
-      resolve(
-        this.#steadyClock() < untilMs && !caller.closed
-          ? this.verify(token, caller)
-          : this.#notAsked('too_many', 'too many tokens are being asked about'),
-      )
-    const waiting = this.#waiting.get(network)
+      resolve(this.#steadyClock() < untilMs && !caller.closed ? this.verify(token, caller) : this.#tooMany())
     if (waiting === undefined) this.#waiting.set(network, [ask])
     else waiting.push(ask)
     return promise
@@ -163,6 +162,10 @@ export class Introspector {
       if (waiting.length > 0) this.#waiting.set(network, waiting)
       ask?.()
     }
+  }
+
+  #tooMany(): Verification {
+    return this.#notAsked('too_many', 'too many tokens are being asked about')
   }
 
   #notAsked(outcome: 'breaker_open' | 'too_many', cause: string): Verification {
