@@ -11,7 +11,7 @@ import {
 } from './report.ts'
 import type { Spread } from './statistics.ts'
 
-/** The report as a Markdown page: a table for each scenario and each load in it. */
+/** The report as a Markdown page: a table of all scenarios at saturation, and what does not fit into it by scenario. */
 export function renderResults(report: Report): string {
   return `${[
     '# Results of the benchmark',
@@ -24,24 +24,65 @@ export function renderResults(report: Report): string {
         .filter(({ work }, index) => index === 0 || work !== report.contenders[0]?.work)
         .map(({ name, version, work }) => [name, version, work]),
     ),
+    '## Saturation',
+    table(
+      ['scenario', '', 'CPU µs', 'responses/s', 'CPU of its first ÷ this', 'peak MiB'],
+      report.scenarios.filter((scenario) => !hasOwnTable(scenario)).flatMap(saturationRows),
+    ),
     ...report.scenarios.flatMap(scenarioSections),
   ].join('\n\n')}\n`
 }
 
+/** Compares with several entries, or counts the CPU of stores too. */
+function hasOwnTable({ references, entries }: ScenarioReport): boolean {
+  return (
+    references.some((name) => name !== entries[0]?.name) ||
+    entries.some(({ measures }) => measures.some(({ storeUs }) => storeUs !== undefined))
+  )
+}
+
+function saturationRows(scenario: ScenarioReport): string[][] {
+  return measured(scenario, SATURATION).map((entry, index) => [
+    index === 0 ? scenario.title : '',
+    entry.name,
+    spread(spreadAt(entry, SATURATION, cpuOf), 1),
+    median(
+      spreadAt(entry, SATURATION, (measure) => measure.perSecond),
+      0,
+    ),
+    ratio(scenario.entries[0], entry, { load: SATURATION, value: cpuOf }),
+    peakOf(entry),
+  ])
+}
+
 function scenarioSections(scenario: ScenarioReport): string[] {
-  const loads = new Set(scenario.entries.flatMap(({ measures }) => measures.map(({ load }) => load)))
-  const sections = [`## ${scenario.title}`]
-  for (const load of loads) {
-    if (loads.size > 1) sections.push(`### ${load}`)
-    sections.push(load === SATURATION ? saturationTable(scenario) : rateTable(scenario, load))
-  }
+  const rates = rateRows(scenario)
   const skipped = scenario.entries.filter((entry) => entry.skipped !== undefined)
-  if (skipped.length > 0) {
-    sections.push(
-      skipped.map(({ name, skipped: why }) => `- Skipped: ${name}: ${oneLine(why ?? '')}`).join('\n'),
-    )
-  }
-  return sections
+  const sections = [
+    ...(hasOwnTable(scenario) ? [saturationTable(scenario)] : []),
+    ...(rates.length > 0
+      ? [
+          table(
+            [
+              'load',
+              '',
+              'requests/s',
+              'CPU µs',
+              'p50 µs',
+              'p99 µs',
+              'p99.9 µs',
+              `p99 of ${scenario.entries[0]?.name ?? ''} ÷ this`,
+              'generator late p99 µs',
+            ],
+            rates,
+          ),
+        ]
+      : []),
+    ...(skipped.length > 0
+      ? [skipped.map(({ name, skipped: why }) => `- Skipped: ${name}: ${oneLine(why ?? '')}`).join('\n')]
+      : []),
+  ]
+  return sections.length > 0 ? [`## ${scenario.title}`, ...sections] : []
 }
 
 function saturationTable(scenario: ScenarioReport): string {
@@ -65,7 +106,7 @@ function saturationTable(scenario: ScenarioReport): string {
             ),
           ]
         : []),
-      spread(
+      median(
         spreadAt(entry, SATURATION, (measure) => measure.perSecond),
         0,
       ),
@@ -83,21 +124,13 @@ function peakOf({ peakBytes }: EntryReport): string {
   return peakBytes === undefined ? '' : (peakBytes / 2 ** 20).toFixed(0)
 }
 
-function rateTable(scenario: ScenarioReport, load: string): string {
-  const first = scenario.entries[0]
+function rateRows(scenario: ScenarioReport): string[][] {
   const p99 = (measure: Measure) => measure.latencyUs?.p99
-  return table(
-    [
-      '',
-      'requests/s',
-      'CPU µs',
-      'p50 µs',
-      'p99 µs',
-      'p99.9 µs',
-      `p99 of ${first?.name ?? ''} ÷ this`,
-      'generator late p99 µs',
-    ],
-    measured(scenario, load).map((entry) => [
+  const loads = new Set(scenario.entries.flatMap(({ measures }) => measures.map(({ load }) => load)))
+  loads.delete(SATURATION)
+  return [...loads].flatMap((load) =>
+    measured(scenario, load).map((entry, index) => [
+      index === 0 ? load : '',
       entry.name,
       median(
         spreadAt(entry, load, (measure) => measure.perSecond),
@@ -113,7 +146,7 @@ function rateTable(scenario: ScenarioReport, load: string): string {
         spreadAt(entry, load, (measure) => measure.latencyUs?.p999),
         0,
       ),
-      ratio(first, entry, { load, value: p99 }),
+      ratio(scenario.entries[0], entry, { load, value: p99 }),
       median(
         spreadAt(entry, load, (measure) => measure.latenessP99Us),
         0,

@@ -140,13 +140,12 @@ test('every production dependency, and every package of the card, has its row in
   )
 })
 
-/** The last cell of each row of docs/develop/threats.md: names of test files without their ending. */
+/** The brackets at the end of each entry of docs/develop/threats.md: names of test files without their ending. */
 function testsNamed(): string[] {
-  const rows = readFileSync(join(ROOT, 'docs/develop/threats.md'), 'utf8').split('\n')
-  return rows
-    .filter((row) => row.startsWith('| ') && !row.startsWith('| ---') && !row.endsWith('| test |'))
-    .flatMap((row) => (row.split('|').at(-2) ?? '').split(','))
-    .map((name) => name.trim())
+  const entries = readFileSync(join(ROOT, 'docs/develop/threats.md'), 'utf8').matchAll(
+    /^- .* \(([^()]+)\)$/gm,
+  )
+  return [...entries].flatMap(([, names = '']) => names.split(', '))
 }
 
 test('every test that docs/develop/threats.md names exists', () => {
@@ -161,9 +160,9 @@ test('every test that docs/develop/threats.md names exists', () => {
 
 test('docs/reference/refusals.md lists every refusal with its status, its source and its sentence', () => {
   const document = readFileSync(join(ROOT, 'docs/reference/refusals.md'), 'utf8')
-  const rows = Object.entries(REFUSALS).map(
-    ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |`,
+  const entries = Object.entries(REFUSALS).map(
+    ([code, { status, source, detail }]) => `- \`${code}\` (${status}, ${source}): ${detail}`,
   )
-  const table = document.slice(document.indexOf('| code | status |')).trim().split('\n').slice(2)
-  assert.deepEqual(table, rows, 'refusals.ts was changed: npm run schemas')
+  const listed = document.split('\n').filter((line) => line.startsWith('- '))
+  assert.deepEqual(listed, entries, 'refusals.ts was changed: npm run schemas')
 })

@@ -15,8 +15,8 @@ for (const [name, declared] of Object.entries(FILES)) {
 writeFileSync(new URL('../../../docs/reference/keys.md', import.meta.url), referenceText())
 
 const document = new URL('../../../docs/reference/refusals.md', import.meta.url)
-const [text] = readFileSync(document, 'utf8').split('| `')
+const [text] = readFileSync(document, 'utf8').split('- `')
 const rows = Object.entries(REFUSALS).map(
-  ([code, { status, source, detail }]) => `| \`${code}\` | ${status} | ${source} | ${detail} |\n`,
+  ([code, { status, source, detail }]) => `- \`${code}\` (${status}, ${source}): ${detail}\n`,
 )
 writeFileSync(document, `${text}${rows.join('')}`)
