@@ -138,7 +138,7 @@ export class Introspector {
     return asked
   }
 
-  /** Waits until another question is answered, at most as long as one may take. */
+  /** Waits until another question is answered. A token that has waited longer than a question may take is not asked about. */
   #wait(token: string, caller: Caller, network: string): Verification | Promise<Verification> {
     const waiting = this.#waiting.get(network)
     if (waiting !== undefined && waiting.length >= MAX_WAITING_OF_NETWORK) return this.#tooMany()

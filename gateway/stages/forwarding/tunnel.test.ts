@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { BlockList } from 'node:net'
 import { duplexPair } from 'node:stream'
 import { describe, it } from 'node:test'
 import { Commit } from '../../audit/commit/commit.ts'
@@ -124,4 +125,21 @@ describe('a tunnel whose 101 is not in the trail yet', () => {
     assert.deepEqual([tunnels.taken, wire.destroyed, upstream.destroyed], [0, true, true])
     assert.equal(measured.at(-1), 'gateway_tunnels_ended_total draining')
   })
+})
+
+it('of a proxy that names no client is not counted for the clients of its network', () => {
+  const tunnels = new Tunnels(4, () => 0)
+  const trustedProxies = new BlockList()
+  trustedProxies.addAddress('2001:db8::9', 'ipv6')
+  const { gateway } = makeGateway({ load: { tunnels }, settings: { trustedProxies } })
+  const outcomes = [true, true, true, false].map((viaTrustedProxy) => {
+    const { exchange } = makeExchange({ upgrade: 'websocket' })
+    const address = viaTrustedProxy ? '2001:db8::9' : '2001:db8::1'
+    const res = { switch: () => {}, breakOff: () => {} } as unknown as typeof exchange.res
+    const [upstream] = duplexPair()
+    const ours = Object.assign(exchange, { res, route: makeRoute(), address, viaTrustedProxy })
+    record(gateway, ours)
+    return openTunnel(gateway, ours, { fields: [], socket: upstream })
+  })
+  assert.deepEqual(outcomes, [undefined, undefined, undefined, undefined])
 })

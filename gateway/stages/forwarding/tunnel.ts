@@ -32,8 +32,9 @@ export function openTunnel(
 ): Refusal | undefined {
   const { route, requestId } = exchange
   const { tunnels } = gateway.load
-  const caller = networkOf(exchange.address)
-  if (route === undefined || !tunnels.take(caller, isProxy(gateway, exchange))) return NO_TUNNEL_FREE
+  const ofProxy = isProxy(gateway, exchange)
+  const caller = ofProxy ? `proxy ${exchange.address}` : networkOf(exchange.address)
+  if (route === undefined || !tunnels.take(caller, ofProxy)) return NO_TUNNEL_FREE
   close(gateway, exchange, 101)
   const { lines } = filterResponseHead(fields, 101, exchange, route.forwarded)
   const traceId = traceIdOf(exchange)
