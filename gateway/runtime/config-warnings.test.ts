@@ -70,6 +70,13 @@ test('of many limits without effect the first twenty are named, and how many mor
   assert.equal(found[20], '480 more limits have no effect for the same reason')
 })
 
+test('more rows than are compared are warned of', () => {
+  const rows = (count: number) => Array.from({ length: count }, (_, index) => ({ path: `/other/${index}` }))
+  assert.deepEqual(warnings(rows(400), rows(300)), [
+    '300 limits and 400 routes are too many to tell which limits have no effect',
+  ])
+})
+
 test('an empty table is warned of', () => {
   assert.deepEqual(limitWarnings([], []), ['the limit table is empty: nothing is limited'])
 })

@@ -24,7 +24,10 @@ export function limitWarnings(routes: readonly Route[], rows: readonly LimitRow[
 }
 
 export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
-  if (rows.length * routes.length > MAX_PAIRS) return []
+  if (rows.length * routes.length > MAX_PAIRS)
+    return [
+      `${rows.length} limits and ${routes.length} routes are too many to tell which limits have no effect`,
+    ]
   const folded = routes.map(({ path, methods }) => ({ path: foldedPattern(path), methods }))
   const idle = rows.filter((row) => {
     const path = foldedPattern(row.path)
