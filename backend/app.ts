@@ -61,7 +61,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   }).withTypeProvider<TypeBoxTypeProvider>()
 
   closeConnections(app)
-  // Of the built-in parsers only the one for JSON stays; any other media type is a 415.
+  // Only the built-in parser for JSON stays; any other media type is a 415.
   app.removeContentTypeParser('text/plain')
   readJsonBodies(app)
   app.setValidatorCompiler(validatorCompiler())

@@ -162,7 +162,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
 
 /** @param written gets the file as soon as it is there, with whatever in it */
 function writeOne(file: string, text: string | Buffer, written: string[]): void {
-  // Of two that run at once, one fails here, and leaves the other's file.
+  // When two run at once, one fails here and leaves the other's file.
   const fd = openSync(file, 'wx')
   written.push(file)
   try {

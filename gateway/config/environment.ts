@@ -100,7 +100,7 @@ function read({ type, items }: Schema, text: string): unknown {
   if (type === 'boolean') return text === 'true' || (text === 'false' ? false : text)
   if (items === undefined) return text
   const entries = text.split(',').map((entry) => entry.trim())
-  // Of what may be a text or a list, one stays a text.
+  // A single value stays a text where a text or a list may stand.
   return type !== 'array' && entries.length === 1 ? text : entries
 }
 

@@ -149,7 +149,7 @@ export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'ro
   return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
 }
 
-/** Whether only programs of this machine reach a listener at this address. */
+/** True when only programs of this machine reach a listener at this address. */
 function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
 }

@@ -65,7 +65,7 @@ export interface Route {
   /** How long the upstream or the client may be silent during an exchange. */
   readonly idleTimeoutMs: number
   readonly maxBodyBytes: number
-  /** Whether an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
+  /** True when an authorized client certificate goes upstream in `Client-Cert` (RFC 9440). */
   readonly clientCert: boolean
   /** Undefined: nothing is screened. */
   readonly screening: Screening | undefined
@@ -207,7 +207,7 @@ interface OwnSettings extends IssuerSettings {
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
   /** How many requests of any kind one address may send. Undefined: any number. */
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
-  /** Whether every exchange has an `x-fapi-interaction-id`. */
+  /** True when every exchange has an `x-fapi-interaction-id`. */
   readonly interactionId: boolean
   readonly audit: AuditSettings
   /** Where gateways share their counts; undefined: in the memory of each. */
@@ -221,7 +221,7 @@ interface OwnSettings extends IssuerSettings {
   /** Names of request fields, in lower case, that pass although services fold them. */
   readonly allowedFieldNames: ReadonlySet<string>
   readonly memoryProfile: MemoryProfile
-  /** Whether other gateways of this machine listen on the public ports too. */
+  /** True when other gateways of this machine listen on the public ports too. */
   readonly reusePort: boolean
   /** Who may send requests at all; undefined: everybody. */
   readonly addresses: AddressList | undefined

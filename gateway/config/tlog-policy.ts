@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { describeValue } from './json/schema-check.ts'
 
-/** Whether enough have signed: so many of these, each a key or such a rule itself. Immutable, plain data. */
+/** Tells whether enough have signed: so many of these, each a key or such a rule itself. Immutable, plain data. */
 export interface Quorum {
   readonly least: number
   /** Verifier keys as C2SP signed-note writes them, or groups. */

@@ -143,7 +143,7 @@ function samplingOf(written: WrittenTracing, { sampler }: TracingVariables): Sam
   return { ratio, parents: !isParentBased ? 'none' : written.parents === 'none' ? 'all' : written.parents }
 }
 
-/** Those of the environment take the place of the file's. */
+/** The environment's values take the place of the file's. */
 function headersOf(
   { configFile, written, env, readFile }: TracingSources,
   variables: TracingVariables,

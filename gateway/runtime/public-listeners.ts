@@ -155,7 +155,7 @@ const RENEW_MS = 1000
 interface SecureTerms {
   readonly handshakeMs: number
   readonly http2: Settings['http2']
-  /** Whether a response of OCSP may come. */
+  /** True when a response of OCSP may come. */
   readonly staples: boolean
   /** For sessions, where no other gateway has the secret. */
   readonly tickets: TicketKeys

@@ -8,7 +8,7 @@ export class RepeatedFault {
     this.#repeatMs = repeatMs
   }
 
-  /** Whether the fault differs from the one logged last, or that was a while ago. */
+  /** True when the fault differs from the one logged last, or that was a while ago. */
   isDue(cause: string): boolean {
     const nowMs = performance.now()
     if (this.cause === cause && nowMs - this.#loggedAtMs < this.#repeatMs) return false

@@ -21,7 +21,7 @@ interface StoreWatchOptions {
 
 export interface SharedStoreState {
   readonly counts: Readonly<StoreCounts>
-  /** Whether the breaker is open: then the store is not asked. */
+  /** True when the breaker is open: then the store is not asked. */
   readonly isAway: boolean
   /** Ended sessions that other gateways have still to be told of. */
   readonly unsentSessions: number

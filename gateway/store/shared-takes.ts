@@ -153,7 +153,7 @@ class TakeBatch implements StoreCall {
 
 /** A limit that all gateways count together. Immutable. */
 export interface SharedRow {
-  /** The same at all gateways and after each edit that keeps the counts; holds no NUL. */
+  /** Equal at all gateways and after each edit that keeps the counts; holds no NUL. */
   readonly identity: string
   readonly limit: number
   readonly windowMs: number

@@ -3,7 +3,7 @@ import { styleText } from 'node:util'
 import { destination, type Logger, pino } from 'pino'
 import { printable } from './printable.ts'
 
-/** Whether somebody reads standard error in a terminal. */
+/** True when somebody reads standard error in a terminal. */
 export function isTerminal(): boolean {
   return isatty(2)
 }

@@ -199,7 +199,7 @@ class SpanQueue {
     return this.#full.length > 0
   }
 
-  /** Whether a span may still find room: worth making its text. */
+  /** True when a span may still find room: worth making its text. */
   get hasRoom(): boolean {
     return this.#waiting < this.#maxSpans
   }

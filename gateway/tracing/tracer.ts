@@ -73,7 +73,7 @@ export class Tracer {
     return this.#exporter.close(withinMs, hurry)
   }
 
-  /** The same for all spans of a trace, and for all traces until the wall clock changes. */
+  /** Equal for all spans of a trace, and for all traces until the wall clock changes. */
   #epochOffset(): number {
     const { clock, steadyClock } = this.#options
     const offsetMs = clock() - steadyClock()

@@ -142,7 +142,7 @@ export class SealedLog {
       if (found !== undefined)
         return `replaced by one of the same key over ${found.size} lines: another gateway may write this log too, or an old one was put back`
     } catch {
-      // Of another key, or none.
+      // It is of another key, or there is none.
     }
     return 'removed or replaced'
   }

@@ -132,7 +132,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
     print(`as they were sealed: ${findings.length > 0 ? 'the first ' : ''}${plural(provenLines, 'line')}`)
     print(`end: ${tail}`)
-    // Of a year of time stamps the first and the last.
+    // The first and the last time stamp of a year.
     for (const one of new Set([...attested.slice(0, 2), ...attested.slice(-1)])) print(`others: ${one}`)
   }
   if (findings.length > 0) print('NOT PROVEN')

@@ -158,7 +158,7 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined
-  /** Of introspection. */
+  /** The introspection endpoint. */
   readonly endpoint?: string | undefined
   readonly cause?: string
 }

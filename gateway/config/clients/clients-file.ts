@@ -156,7 +156,7 @@ function plainHex(thumbprint: string): string {
   return thumbprint.replaceAll(':', '').toLowerCase()
 }
 
-/** The same faults without the secrets that they may repeat. Their places stay: such a file shows no lines. */
+/** The faults without the secrets that they may repeat. Their places stay: such a file shows no lines. */
 function withoutSecrets(faults: readonly Fault[]): readonly Fault[] {
   return faults.map(({ path, reason, ...rest }) => ({
     ...rest,

@@ -15,7 +15,7 @@ export interface TokenDialect {
   readonly types: readonly string[]
   /** The scopes of all of them count. */
   readonly scopeClaims: readonly string[]
-  /** Of these three, the first claim that a token has counts. */
+  /** The first of these claims that a token has counts. */
   readonly clientClaims: readonly string[]
   readonly subjectClaims: readonly string[]
   /** Empty: no id is asked for. */
@@ -113,7 +113,7 @@ export function tokenDialect(written: WrittenTokens = 'rfc9068'): TokenDialect {
     ...base,
     ...asWritten,
     ...(types && { types: types.map(typeName) }),
-    // Those of the preset tell an access token from an ID token: they stay unless they are named.
+    // The preset's claims tell an access token from an ID token: they stay unless they are named.
     ...(require && {
       require: [...base.require.filter(({ claim }) => !Object.hasOwn(require, claim)), ...terms(require)],
     }),

@@ -36,7 +36,7 @@ export class JsonFile<T> {
   readonly #offsets: ReadonlyMap<string, number>
   readonly #index: LineIndex
   readonly #text: string
-  /** Whether lines may be shown: not of what may be a file of another kind, or have a secret in it. */
+  /** True when lines may be shown: not of what may be a file of another kind, or have a secret in it. */
   readonly #shown: boolean
   readonly #unsound: ReadonlySet<string>
   /** Paths that contain an unsound one. */
@@ -91,7 +91,7 @@ export class JsonFile<T> {
     if (typeof value === 'object' && value !== null) this.value = value as T
   }
 
-  /** Whether the schema allows everything at and below the path. */
+  /** True when the schema allows everything at and below the path. */
   sound(path: string): boolean {
     if (this.#unsound.has(path) || this.#spoilt.has(path)) return false
     for (const above of ancestors(path)) if (this.#unsound.has(above)) return false
@@ -111,7 +111,7 @@ export class JsonFile<T> {
     return reason === undefined
   }
 
-  /** The same for each entry of a list. */
+  /** Looks at each entry of a list in the same way. */
   checkEach<V>(
     path: string,
     list: readonly V[] | undefined,

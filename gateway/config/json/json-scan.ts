@@ -9,7 +9,7 @@ export interface JsonScan {
   readonly repeated: readonly { readonly path: string; readonly first: number }[]
 }
 
-/** The same with the value. */
+/** What is known of a text that is JSON, with its value. */
 export interface ScannedJson extends JsonScan {
   readonly value: unknown
 }

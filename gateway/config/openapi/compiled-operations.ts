@@ -177,7 +177,7 @@ class Compiler {
     return types.has('object') || types.has('array')
   }
 
-  /** Those of the operation before those of the path that have the same name. */
+  /** The operation's parameters, before the path's parameters of the same name. */
   #parametersOf(path: string, pointer: string): RequestParameter[] {
     const item = pointer.replace(/(?:\/additionalOperations)?\/[^/]*$/, '')
     const own = this.#listOf(`${pointer}/parameters`)

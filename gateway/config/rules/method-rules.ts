@@ -20,7 +20,7 @@ export function methodSet(methods: readonly string[] | undefined): ReadonlySet<s
   return new Set(methods.flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method])))
 }
 
-/** Whether a request can have a method of both sets; undefined is every method. */
+/** True when a request can have a method of both sets; undefined is every method. */
 export function methodsMeet(
   one: ReadonlySet<string> | undefined,
   other: ReadonlySet<string> | undefined,

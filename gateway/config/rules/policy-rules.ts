@@ -32,7 +32,7 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     checkCors(json, at, row)
     checkSending(json, at, row)
     json.check(`${at}.mode`, row, shadowFault)
-    // Those of a row laid over operations are compared with the paths of the document.
+    // A row laid over operations is compared with the paths of the document.
     if (json.sound(`${at}.path`) && !at.startsWith('$.openapi'))
       json.checkEach(`${at}.mask`, row.mask, (name) => maskFault(row.path, name))
   }

@@ -2,7 +2,7 @@ import type { Fault } from '../faults.ts'
 
 type ReuseEnvironment = Readonly<Record<string, string | undefined>>
 
-/** Whether other gateways of this machine listen on the public ports too: `GATEWAY_REUSE_PORT`, the environment alone, like the store. */
+/** True when other gateways of this machine listen on the public ports too: `GATEWAY_REUSE_PORT`, the environment alone, like the store. */
 export function reusesPort({ GATEWAY_REUSE_PORT: text }: ReuseEnvironment): boolean {
   return text === 'true'
 }

@@ -25,7 +25,7 @@ export interface Evidence {
 export interface Verdict {
   /** Undefined: the key has signed none. */
   readonly checkpoint: Checkpoint | undefined
-  /** Of the first line. */
+  /** Number of the first line in the log. */
   readonly firstLeaf: number
   readonly lines: number
   /** How many lines from the first on are as they were sealed. */
@@ -50,7 +50,7 @@ interface TrailTail {
   readonly lines: number
   readonly provenLines: number
   readonly isPart: boolean
-  /** Of a last line that is cut. */
+  /** The length of a last line that is cut. */
   readonly tornBytes: number
   /** The last AUDIT_SEAL with a right root: the size that it names, and its line. */
   readonly lastSeal: { readonly size: number; readonly line: number } | undefined

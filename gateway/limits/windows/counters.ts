@@ -12,7 +12,7 @@ import {
   type WindowRule,
 } from './window.ts'
 
-/** Of all rows together: 250 MB at about 250 bytes each. */
+/** For all rows together: 250 MB at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
 /** Keys checked by each take: it adds at most one key. */
 const SWEEP = 2

@@ -39,7 +39,7 @@ interface Edit {
   readonly settings?: {
     readonly inForce: Settings
     readonly keys: readonly string[]
-    /** Those that stay as they are until then. */
+    /** The keys that stay as they are until then. */
     readonly needsRestart: readonly string[]
   }
 }

@@ -67,7 +67,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   return reloader
 }
 
-/** Whether each text is JSON, of which no beginning is valid, or the same as at the look before. */
+/** True when each text is JSON, of which no beginning is valid, or the same as at the look before. */
 function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
   return [...texts].every(
     ([file, text]) => text === undefined || /^\s*\{/.test(text) || text === before.get(file),

@@ -78,7 +78,7 @@ export class ConnectionHandOver {
     load.phase = 'over'
     await upstreams.close()
     clearTimeout(orphansEnd)
-    // Those of the other process are its own.
+    // The other process sends its own spans.
     await tracer?.close(
       MAX_SPANS_MS,
       late.then(() => {}),

@@ -53,7 +53,7 @@ export function clientCertHeader(der: Buffer): string {
   return `:${der.toString('base64')}:`
 }
 
-/** Whether a value is a non-empty byte sequence as `clientCertHeader` makes it. */
+/** True when a value is a non-empty byte sequence as `clientCertHeader` makes it. */
 export function isClientCertHeader(value: string): boolean {
   return value !== '::' && BYTE_SEQUENCE.test(value)
 }

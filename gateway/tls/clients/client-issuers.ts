@@ -33,7 +33,7 @@ function issuersOf(authority: Authority, authorities: readonly Authority[]): Rea
   return found
 }
 
-/** Whether a client's entry names one of the authorities, by thumbprint or canonical subject. */
+/** True when a client's entry names one of the authorities, by thumbprint or canonical subject. */
 export function isIssuedBy(issuers: readonly string[], authorities: readonly X509Certificate[]): boolean {
   return authorities.some((authority) => {
     const subject = canonicalName(subjectOf(authority))

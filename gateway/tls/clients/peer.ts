@@ -4,14 +4,14 @@ import { alternativeNamesOf, subjectOf } from './certificate-names.ts'
 import { type ClientTrust, LIST_OUT_OF_DATE, type SentChain, trustedPath } from './trust.ts'
 
 export interface PeerCertificate {
-  /** Whether it may identify a client. When not, nothing below may be trusted. */
+  /** True when it may identify a client. When not, nothing below may be trusted. */
   readonly authorized: boolean
   readonly reason: string | undefined
   /** Another connection may find the certificate good; this connection never will. */
   readonly mayPassAnew?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
-  /** The same in the encoding of `x5t#S256` (RFC 8705 section 3.1). */
+  /** The thumbprint in the encoding of `x5t#S256` (RFC 8705 section 3.1). */
   readonly thumbprintBase64url: string
   readonly subject: string
   readonly sanDns: readonly string[]

@@ -141,7 +141,7 @@ function secureOptions(key: KeyObject, texts: TlsTexts): SecureContextOptions {
     ecdhCurve: GROUPS,
     honorCipherOrder: true,
     secureOptions: constants.SSL_OP_NO_RENEGOTIATION | constants.SSL_OP_NO_COMPRESSION,
-    // The same in all processes: otherwise a session is resumed only by the one that began it.
+    // Equal in all processes: otherwise a session is resumed only by the one that began it.
     sessionIdContext: 'countersign',
     sessionTimeout: SESSION_SECONDS,
   }

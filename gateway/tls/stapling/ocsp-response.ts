@@ -143,7 +143,7 @@ function verifySigner(signed: Signed, issuer: X509Certificate, nowMs: number): v
   }
 }
 
-/** Those that may sign in the name of the issuer (RFC 6960 section 4.2.2.2). */
+/** The certificates that may sign in the name of the issuer (RFC 6960 section 4.2.2.2). */
 function delegates(certificates: Der | undefined, issuer: X509Certificate, nowMs: number): X509Certificate[] {
   if (certificates === undefined) return []
   const [list] = membersIn(certificates, CERTIFICATES)
