@@ -22,16 +22,20 @@ export async function commandsDocument(): Promise<string> {
   const chapters = [`\`\`\`\n${overview(packageJson.version)}\`\`\`\n`]
   for (const [name, { load }] of Object.entries(COMMANDS)) {
     const { command } = await load()
-    chapters.push(`## ${name}\n\n\`\`\`\n${inChapter(helpOf(name, command))}\`\`\`\n`)
+    chapters.push(`## ${name}\n\n\`\`\`\n${inChapter(name, helpOf(name, command))}\`\`\`\n`)
   }
   return HEAD + chapters.join('\n')
 }
 
 /** Help without what each command has in common with the others. */
-function inChapter(help: string): string {
+function inChapter(name: string, help: string): string {
   return help
     .replace(/^ {2}--help +says this\n/m, '')
     .replace(/^Flags\n\n/m, '')
     .replace(/^FILE is an audit file, which.*?audit\.ndjson\.$/ms, 'FILE: as for "audit verify".')
+    .replace(
+      /^ {2}--config FILE +gateway\.json.*\n {2}--limits.*\n {2}--clients.*\n/m,
+      name === 'run' ? '$&' : '  --config, --limits, --clients as for "run"\n',
+    )
     .replace(/; 2 .*$/s, '.\n')
 }

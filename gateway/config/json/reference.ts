@@ -52,12 +52,13 @@ function chapterOf(name: string): string {
   const tables = new Map<string, Schema>()
   collect(root, '', tables)
   const shown = new Map<string, string>()
+  const explained = new Map<string, string>()
   const parts = [...tables].map(([path, schema]) => {
     const keys = JSON.stringify(schema.properties)
     const twin = shown.get(keys)
     if (twin !== undefined) return `\n### \`${path}\`\n\nThe keys of \`${twin}\`.\n`
     shown.set(keys, path)
-    return listOf(path, schema)
+    return listOf(path, schema, explained)
   })
   return `## ${name}.json\n\n${root.description ?? ''}\n${parts.join('')}`
 }
@@ -79,13 +80,22 @@ function join(path: string, key: string): string {
   return path === '' ? key : `${path}.${key}`
 }
 
-function listOf(path: string, { properties = {}, required = [] }: Schema): string {
+/** @param explained keys that were listed, with the object that they were listed for first */
+function listOf(
+  path: string,
+  { properties = {}, required = [] }: Schema,
+  explained: Map<string, string>,
+): string {
   const keys = Object.entries(properties).map(([key, schema]) => {
     const preset = schema.default === undefined ? '' : `, default ${codeOf(schema.default)}`
     const kind = shapeOf(schema) + (required.includes(key) ? ', required' : preset)
     const text = textOf(schema)
     const after = text.includes(RESTART) ? ', after a restart' : ''
-    return `- \`${key}\` (${kind}${after}): ${text.replace(RESTART, '')}\n`
+    const line = `- \`${key}\` (${kind}${after}): ${text.replace(RESTART, '')}\n`
+    const first = explained.get(line)
+    if (first !== undefined) return `- \`${key}\` (${kind}${after}): As in ${first}.\n`
+    explained.set(line, path === '' ? 'the file' : `\`${path}\``)
+    return line
   })
   const heading = path === '' ? '' : `\n### \`${path}\`\n`
   return `${heading}\n${keys.join('')}`

@@ -181,12 +181,12 @@ const AUDIT = keys({
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes audit files that it has closed, oldest first, and the tiles of the log that only they needed. Never what is not sealed, nor with `ship` what is not shipped. Each is named in the trail by AUDIT_PRUNE before. Default: never. More in docs/verify/audit.md.',
+    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. It removes nothing that is not sealed, nor with `ship` not shipped. Default: never. More in docs/verify/audit.md.',
     { examples: [{ keep: '400d' }] },
   ),
   ship: key(
     SHIP,
-    'Where closed audit files, the tiles and the checkpoint of the log are copied to: a directory, as a rule another mount, or a bucket. Names stay as they are. A copy counts when its checksum was compared. Default: nowhere. More in docs/verify/audit.md.',
+    'Where closed audit files, tiles and checkpoint are copied to, under their own names: a directory or a bucket. Default: nowhere. More in docs/verify/audit.md.',
     { examples: [{ directory: '/mnt/evidence' }] },
   ),
   witnesses: key(

@@ -48,7 +48,7 @@ const MTLS = keys({
       maxItems: 8,
       items: Type.String({ minLength: 1, maxLength: 1024 }),
     }),
-    "The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. Two authorities of one subject are one to it; a thumbprint tells them apart. A list is for one that takes another's place: each of them will do.",
+    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Of a list, one.',
     { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
   ),
 })
@@ -136,7 +136,7 @@ const HMAC = keys(
     ),
     secrets: list(
       SECRET,
-      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once, so that a new one can take the place of an old one. They are read when this file is.',
+      'Where the secrets are; for `standard` and `svix` each is `whsec_` and the base64 of 24 to 64 random bytes; for the others 16 to 256 visible ASCII characters. Several are accepted at once. They are read when this file is.',
       {
         required: true,
         minItems: 1,
@@ -167,7 +167,7 @@ export const CLIENT_KEYS = keys({
   }),
   mtls: key(
     MTLS,
-    "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. `issuer` says whose certificate it must be, which several authorities in `tls.clientCaFile` make necessary for all but a thumbprint.",
+    "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
     { examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {

@@ -34,12 +34,12 @@ export const INTROSPECTION = keys({
   ),
   cache: key(
     SPAN_OR_OFF,
-    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off`: it is asked about for each request. A token that was revoked at the issuer passes so long.',
+    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off`: for each request. A token that was revoked at the issuer passes so long.',
     { default: '30s', examples: ['10s', 'off'] },
   ),
   negativeCache: key(
     SPAN_OR_OFF,
-    'How long a token that is not active is not asked about again, at most 5m; `off`: it is asked about for each request.',
+    'How long a token that is not active is not asked about again, at most 5m; `off`: for each request.',
     { default: '5s', examples: ['off'] },
   ),
   timeoutMs: integer('How long an answer may take, in milliseconds. Then the request gets 503.', {

@@ -20,7 +20,7 @@ const AUDIENCE = Type.Unsafe<string | readonly string[]>({
 const TERMS = {
   introspection: key(
     INTROSPECTION,
-    'How the issuer is asked about its opaque tokens (RFC 7662). `tokens`, `audience` and `clockTolerance` count for its answers as for the claims of a JWT. Of the issuers that a row trusts, one may have it. Default: none of its tokens is opaque.',
+    'How the issuer is asked about its opaque tokens (RFC 7662). Of the issuers that a row trusts, one may have it. Default: none of its tokens is opaque.',
     {
       examples: [
         {
@@ -33,7 +33,7 @@ const TERMS = {
   ),
   tokens: key(
     TOKENS,
-    'How the issuer writes its access tokens: the name of a preset, or an object whose keys take the place of those of its `preset`. Default: `rfc9068`, the only one under the profile `fapi`.',
+    'How the issuer writes its access tokens: a preset, or an object whose keys replace those of its `preset`. Default: `rfc9068`, the only one under the profile `fapi`.',
     { examples: ['entra', { preset: 'keycloak', maxLifetime: '30h' }] },
   ),
   clockTolerance: span(
@@ -79,7 +79,7 @@ const ISSUER = keys({
 const DPOP = keys({
   nonce: choice(
     ['off', 'required'],
-    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes, so that none can be made in advance. It costs each client one more round trip now and then.',
+    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes, so that none can be made in advance.',
     { default: 'off' },
   ),
   publicUrls: list(
@@ -122,7 +122,7 @@ export const ISSUER_KEYS = {
   ),
   profile: key(
     PROFILE,
-    "`fapi`: the issuer's tokens are held to the FAPI 2.0 Security Profile. They must be bound to a DPoP key or a client certificate, RS256 is not accepted, and the keys come over https. Default: none.",
+    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, RS256 is refused, and keys come over https. Default: none.',
     { examples: ['fapi'] },
   ),
   ...TERMS,
@@ -146,7 +146,7 @@ export const ISSUER_KEYS = {
     },
   ),
   jwksMaxStaleMs: integer(
-    "How long an issuer's keys are believed that could not be fetched again, in milliseconds. Then none of its tokens is accepted until they can. Keys that the issuer no longer publishes end at once. Default: 24 hours.",
+    "How long an issuer's keys are believed that could not be fetched again, in milliseconds. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
   dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {
@@ -155,7 +155,7 @@ export const ISSUER_KEYS = {
   }),
   authThrottle: key(
     AUTH_THROTTLE,
-    'Slows down guessing: after so many bad credentials in the window, a new token, proof or webhook from the address gets 429 unchecked. A token that was verified before and a client certificate pass.',
+    'Slows down guessing: after so many bad credentials in the window, a new token, proof or webhook from the address gets 429 unchecked.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

@@ -19,11 +19,11 @@ const TLS = keys({
     examples: ['/run/tls/clients.crl'],
   }),
   ticketKeyFile: text(
-    'One line of 32 to 256 visible ASCII characters that gateways with one certificate share, so that a client can resume its TLS session with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone.',
+    'One line of 32 to 256 visible ASCII characters, shared by gateways with one certificate: a client can resume its TLS session with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone.',
     { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },
   ),
   ocspFile: text(
-    'The response of OCSP about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires. A missing or bad file prevents nothing.',
+    'The response of OCSP about the certificate (RFC 6960), in DER, as `openssl ocsp -respout` writes it. It is checked and sent to clients that ask (stapling) until it expires.',
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
@@ -69,7 +69,7 @@ export const LISTENER_KEYS = {
     default: 9090,
   }),
   adminTokenFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit is in force within a second. Default: no token is asked for, which is possible on loopback only.',
+    'A file with one line of 32 to 256 visible ASCII characters: the bearer token of the admin listener, needed for everything there but /healthz and /readyz. An edit is in force within a second. Default: none, on loopback only.',
     { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(

@@ -90,12 +90,12 @@ const FILE_RESPONSE_HEADERS = keys({
 
 export const POLICY_KEYS = {
   maskKeyFile: text(
-    'A file whose one line of 32 to 256 visible ASCII characters is the key of the pseudonyms of `mask`. Read at start and when this file changes. Required with `GATEWAY_STORE`, the same at every gateway. Default: `mask-key` in the data directory, made when a row first masks.',
+    'A file with one line of 32 to 256 visible ASCII characters: the key of the pseudonyms of `mask`. Required with `GATEWAY_STORE`, the same at every gateway. Default: `mask-key` in the data directory, made when a row first masks.',
     { examples: ['/run/secrets/mask'] },
   ),
   addresses: key(
     ADDRESSES,
-    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`, and without `allow` everybody else may. An IPv4 address counts the same in its IPv6 form. Default: everybody.',
+    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`, and without `allow` everybody else may. Default: everybody.',
     { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
   ),
   maintenance: key(

@@ -119,7 +119,7 @@ const ROUTE = keys({
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470); a tunnel ends when it is longer ago, and a response that has begun is sent to its end. Default: at any time.',
+    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470). A tunnel ends when it is longer ago. Default: at any time.',
     { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
@@ -161,7 +161,7 @@ const ROUTE = keys({
   ),
   mode: choice(
     ['enforce', 'shadow'],
-    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody; a caller who is not proved is nobody to the service. For putting the gateway before a service that still authenticates by itself. All other rules hold.',
+    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody; a caller who is not proved is nobody to the service. All other rules hold.',
     { default: 'enforce' },
   ),
   addresses: key(
@@ -176,7 +176,7 @@ const ROUTE = keys({
   ),
   cors: key(
     CORS,
-    "Which pages of other origins may use the route. The gateway answers preflights itself, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass as they are, and a preflight is a request like others.",
+    "Which pages of other origins may use the route. The gateway answers preflights itself, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass.",
     { examples: [{ origins: ['https://app.example'], credentials: true }] },
   ),
   responseHeaders: key(
@@ -253,7 +253,7 @@ export const OPENAPI = keys({
   ),
   rows: list(
     OPERATION_ROW,
-    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of a row of `routes`, but for `auth` and `scopes`. Each key of the more specific row counts. A row that fits no operation is a fault.',
+    'Keys laid over the operations of the document: `path` is that of an operation, with the base path, or a prefix that ends in `/*`. The other keys are those of `routes`, without `auth` and `scopes`. Each key of the more specific row counts.',
     {
       maxItems: 10_000,
       examples: [
@@ -269,7 +269,7 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations are let through as rows of `routes` would let them, for whom its `security` says. Rows of `routes` with the same path and method take their place. Its name alone, or an object. Default: none.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows, for whom its `security` says. Rows of `routes` with the same path and method replace them. Its name alone, or an object. Default: none.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(

@@ -54,7 +54,7 @@ const DATE = {
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,
-    'The path that the service gets, after everything else: rows, limits, validation, trail and metrics have the path that was asked for. The query stays. Percent-encoding stays as it is in canonical form. Default: the path that was asked for.',
+    'The path that the service gets. Rows, limits, validation, trail and metrics have the path that was asked for. The query stays. Default: the path that was asked for.',
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(

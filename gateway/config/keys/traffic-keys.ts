@@ -25,7 +25,7 @@ const ON_STORE_FAILURE = keys({
   ),
   revocations: choice(
     ['local', 'deny'],
-    '`local`: tokens are accepted unless their session is known to have ended; a session that ends at another gateway meanwhile is not known, for as long as its access token lives. `deny`: access tokens are refused with 503.',
+    '`local`: tokens are accepted unless this gateway knows that their session has ended. `deny`: access tokens are refused with 503.',
     { default: 'local' },
   ),
 })
@@ -46,7 +46,7 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'What becomes of requests under limits of an hour and more while their journal in dataDir cannot be written. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, and /readyz says so with 200; a crash may then let more through than a limit.',
+    'Requests under limits of an hour and more while their journal cannot be written. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, which a crash forgets.',
     { restart: true, default: 'unready' },
   ),
 })
@@ -85,7 +85,7 @@ const TIMEOUTS = keys({
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    'After the grace of a stop, and at a restart: until what is still open is broken off. With the grace and half a second it must fit the time that the orchestrator gives: Docker 10 s, Kubernetes 30 s.',
+    'After the grace of a stop, and at a restart: until what is still open is broken off. With the grace and half a second it must fit the deadline of the orchestrator.',
     { default: 6000 },
   ),
 })
@@ -98,7 +98,7 @@ export const TRAFFIC_KEYS = {
   ),
   addressRate: key(
     ADDRESS_RATE,
-    'How many requests one address may send in the window, whatever they ask for; more are answered 429 and the connection is closed. Counted before a route is looked up, so it bounds what refused requests cost, too. Left out: any number.',
+    'How many requests one address may send in the window; more get 429 and the connection is closed. Counted before a route is looked up. Default: any number.',
     { examples: [{ requests: 1000, window: '10s' }] },
   ),
   limits: key(LIMITS, 'How the limits of limits.json are kept.', {
@@ -121,7 +121,7 @@ export const TRAFFIC_KEYS = {
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440). On routes with `clientCert` that field goes upstream; to the gateway it proves nobody. Such a proxy must remove the field from what its clients send. Default: none.',
+    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440). On routes with `clientCert` that field goes upstream; to the gateway it proves nobody. The proxy must remove it from requests of its clients. Default: none.',
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(
@@ -134,7 +134,7 @@ export const TRAFFIC_KEYS = {
     { default: false },
   ),
   interactionId: flag(
-    "Whether every request has an `x-fapi-interaction-id`: the client's when it is a UUID, else a new one. It goes to the service, into the response and into both audit records. Default: `true` where an issuer has the profile `fapi`, else `false`.",
+    "Whether every request has an `x-fapi-interaction-id`: the client's when it is a UUID, else a new one. Service, response and both audit records have it. Default: `true` where an issuer has the profile `fapi`.",
     { examples: [true] },
   ),
   maxTunnels: integer(

@@ -127,7 +127,7 @@ const UPSTREAM_GROUP = keys({
   ),
   retry: key(
     RETRY,
-    'GET, HEAD and OPTIONS without a body go out again when the response has one of these statuses, and any request when no target can be connected to; to another target if there is one. Default: not beyond what is always done.',
+    'GET, HEAD and OPTIONS without a body are repeated when the response has one of these statuses, and any request when no target can be connected to. Default: only what is always done.',
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
@@ -140,7 +140,7 @@ const UPSTREAM_GROUP = keys({
   ),
   tls: key(
     TLS,
-    'How TLS is spoken with `https://` and `h2://` targets. A certificate is always verified, and a change of the files is in force at once, for new connections. Default: the authorities that Node knows, TLS 1.2 and 1.3, no certificate of our own.',
+    'How TLS is spoken with `https://` and `h2://` targets. A change of the files is in force for new connections. Default: the authorities that Node knows, TLS 1.2 and 1.3, no certificate of our own.',
     { examples: [{ serverName: 'pay.internal', minVersion: 'TLSv1.3' }] },
   ),
 })
@@ -183,7 +183,7 @@ export const UPSTREAM_KEYS = {
     },
   ),
   upstreamSecretFile: text(
-    'A file whose one line of 32 to 256 visible ASCII characters goes to the service in X-Gateway-Secret with every request, as proof that the gateway sends it. Read again when it changes. Default: nothing is sent.',
+    'A file with one line of 32 to 256 visible ASCII characters. The service gets it in X-Gateway-Secret with every request. Read again when it changes. Default: none.',
     { env: 'GATEWAY_UPSTREAM_SECRET_FILE', examples: ['/run/secrets/gateway'] },
   ),
 }
