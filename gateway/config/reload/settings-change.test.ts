@@ -62,4 +62,7 @@ test('what needs a restart keeps its value and is named as the file names it', (
   assert.deepEqual([inForce.port, inForce.audit.file], [running.port, running.audit.file])
   assert.deepEqual([inForce.timeouts.handshakeMs, inForce.timeouts.connectMs], [5000, 7])
   assert.deepEqual(keysThatWait(running, settings()), [])
+  const degraded = settings({ limits: { onJournalFailure: 'degraded' } })
+  assert.deepEqual(keysThatWait(running, degraded), ['limits.onJournalFailure'])
+  assert.equal(withoutRestart(running, degraded).limits.onJournalFailure, 'unready')
 })

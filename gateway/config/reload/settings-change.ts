@@ -12,9 +12,10 @@ const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreamTls', '
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
   const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
   const audit = keepWaiting(running.audit, wanted.audit, 'audit.')
+  const limits = keepWaiting(running.limits, wanted.limits, 'limits.')
   // Once read it is watched, and its clients are known when a route accepts them again.
   const clientsFile = wanted.clientsFile ?? running.clientsFile
-  return { ...keepWaiting(running, wanted), timeouts, audit, clientsFile }
+  return { ...keepWaiting(running, wanted), timeouts, audit, limits, clientsFile }
 }
 
 /** The keys of `wanted` that come into force only after a restart. */
@@ -24,6 +25,7 @@ export function keysThatWait(running: Settings, wanted: Settings): readonly stri
   return [
     ...differing(running, wanted),
     ...differing(running.audit, wanted.audit, 'audit.'),
+    ...differing(running.limits, wanted.limits, 'limits.'),
     ...differing(running.timeouts, wanted.timeouts, 'timeouts.'),
   ]
 }
