@@ -96,12 +96,13 @@ function mediaType({ headers }: IncomingResponse): string {
   return bareMediaType(String(headers['content-type'] ?? ''))
 }
 
+/** The members of an answer. Null stands for a member that is not there. */
 function activeOrNot(answer: unknown): JsonObject {
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
     throw new Error('the answer is no JSON object')
   if (typeof (answer as JsonObject).active !== 'boolean')
     throw new Error('the answer does not say whether the token is active')
-  return answer as JsonObject
+  return Object.fromEntries(Object.entries(answer).filter(([, value]) => value !== null))
 }
 
 /** A fault of the token's kind: an access token says so by `token_type`, or by what the dialect requires. */

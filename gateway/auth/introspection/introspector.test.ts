@@ -149,6 +149,14 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal(state.asked.length, 2)
   })
 
+  it('believes an answer whose exp is null as one without, for five seconds', async () => {
+    const { introspector, state } = harness({ ...ACTIVE, exp: null, iat: NOW_SECONDS - 3600 })
+    assert.notEqual((await introspector.verify('opaque-1', CALLER)).principal, undefined)
+    state.steadyMs += 5_001
+    await introspector.verify('opaque-1', CALLER)
+    assert.equal(state.asked.length, 2)
+  })
+
   it('believes an answer without exp for five seconds', async () => {
     const { introspector, state } = harness({ ...ACTIVE, exp: undefined, iat: undefined })
     await introspector.verify('opaque-1', CALLER)
