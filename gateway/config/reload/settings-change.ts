@@ -6,7 +6,7 @@ import { plain } from '../shown-settings.ts'
 /** Settings as plain data, by key. Without secrets: of one it says only that it is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
-const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreamTls', 'store', 'tracing'])
+const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreams.*.tls', 'store', 'tracing'])
 
 /** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
@@ -60,10 +60,10 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
   return { keys, before: shown(old, now), after: shown(now, old) }
 }
 
-/** The settings, those of `audit` each for itself: an edit of one does not show the others. */
-function byKey({ audit, ...settings }: Settings): PlainSettings {
+/** The settings by their keys in the file. Each key of `audit` stands alone: an edit of one does not show the others. */
+function byKey({ audit, upstreamTls, ...settings }: Settings): PlainSettings {
   const ofAudit = Object.entries(audit).map(([key, value]) => [`audit.${key}`, value])
-  return { ...settings, ...Object.fromEntries(ofAudit) }
+  return { ...settings, 'upstreams.*.tls': upstreamTls, ...Object.fromEntries(ofAudit) }
 }
 
 /** Shortens the API's description to which one it is. */

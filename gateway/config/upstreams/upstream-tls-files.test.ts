@@ -63,9 +63,9 @@ test('a key is shown nowhere, and a file with another text is a change', () => {
   assert.ok(before && after)
   assert.doesNotMatch(JSON.stringify(shownSettings(before)), /PRIVATE|CERTIFICATE/)
   assert.deepEqual(changeOf(before, after), {
-    keys: ['upstreamTls'],
-    before: { upstreamTls: '(secret)' },
-    after: { upstreamTls: '(secret)' },
+    keys: ['upstreams.*.tls'],
+    before: { 'upstreams.*.tls': '(secret)' },
+    after: { 'upstreams.*.tls': '(secret)' },
   })
 })
 
