@@ -192,8 +192,8 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
   const granted = [...protocol, ...api]
   grant.addOIDCScope(granted.join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
-  // Of what was asked for, what the user cannot grant is rejected, or it would be asked for again and again. What was not
-  // asked for is not: the user is asked when it is.
+  // Scopes that were asked for and that the user cannot grant are rejected, or they would be asked for again and again. Scopes
+  // that were not asked for are left: the user is asked when a client asks for them.
   const asked = scopesOf(details)
   const refused = ALL_SCOPES.filter((one) => asked.includes(one) && !granted.includes(one)).join(' ')
   if (refused !== '') {

@@ -104,7 +104,7 @@ export class FileWatch {
     this.#againIn = 1
   }
 
-  /** The same after a second or so, and so seldom that it takes little of the time. @param tookMs how long its use took */
+  /** Has the content reported again after a second, or later where its use took long. @param tookMs how long that took */
   againLater(tookMs: number): void {
     const checks = Math.max(LATER_CHECKS, Math.ceil((tookMs * LATER_FACTOR) / this.#intervalMs))
     this.#againIn = this.#againIn === 0 ? checks : Math.min(this.#againIn, checks)

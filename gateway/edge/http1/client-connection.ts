@@ -66,7 +66,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return this.#reader.deadline.idleSinceMs
   }
 
-  /** Of two idle connections, the one with the earlier deadline has been idle for longer. */
+  /** The steady time at which it is closed. The earlier of two idle connections has been idle for longer. */
   get deadlineMs(): number {
     return this.#lingering?.deadlineMs ?? this.#reader.deadline.atMs
   }
