@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
 import { Type } from 'typebox'
-import { GATEWAY_CODES } from './gateway-problems.ts'
+import gatewayProblems from './gateway-problems.json' with { type: 'json' }
 
 /** One fault of a request: the field it is in (`amount`, `mrz[1]`, `limit`) and what is wrong with it. */
 export interface FieldFault {
@@ -110,6 +110,9 @@ export function problemBody(problem: Problem, requestId: string): string {
     errors: problem.errors,
   })
 }
+
+/** The codes of the gateway in front, by status: callers see one API. */
+const GATEWAY_CODES: Readonly<Record<number, readonly string[]>> = gatewayProblems
 
 /** Registered once with the app; the responses of all routes refer to it. */
 export const ProblemSchema = Type.Object(

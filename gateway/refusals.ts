@@ -10,8 +10,8 @@ interface RefusalKind {
 }
 
 /**
- * The responses that the gateway makes itself, by their stable codes. Tests compare them with docs/reference/refusals.md and
- * backend/gateway-problems.ts.
+ * The responses that the gateway makes itself, by their stable codes. `npm run schemas` writes them into
+ * docs/reference/refusals.md and backend/gateway-problems.json.
  */
 export const REFUSALS = {
   ...from('downstream', {

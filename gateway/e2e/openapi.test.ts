@@ -106,7 +106,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
     assert.deepEqual(
       Object.keys(REFUSALS).filter((code) => !codes.includes(code)),
       [],
-      'missing in backend/gateway-problems.ts',
+      'missing in backend/gateway-problems.json: npm run schemas',
     )
     const operations = Object.values(document.paths).flatMap((methods) => Object.values(methods))
     for (const [code, { status }] of Object.entries(REFUSALS)) {
