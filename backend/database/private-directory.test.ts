@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { DirectoryInUseError, lockDirectory } from './pglite.ts'
-import { closeToOthers, isOpenToOthers } from './private-directory.ts'
+import { endExposure, exposedUntil } from './private-directory.ts'
 
 const modeOf = (path: string) => statSync(path).mode & 0o7777
 
@@ -32,45 +32,31 @@ function openDirectory(t: TestContext): string {
   return directory
 }
 
-test("a data directory that others can read becomes its owner's alone, down to the last file", (t) => {
+test("a database that others can read becomes its owner's alone, and its keys are to be replaced", (t) => {
   const directory = openDirectory(t)
-  assert.equal(isOpenToOthers(directory), true)
-  closeToOthers(directory)
-  assert.equal(isOpenToOthers(directory), false)
-  assert.equal(modeOf(directory), 0o700)
-  const modes = readdirSync(directory, { recursive: true, withFileTypes: true }).map((entry) => [
-    entry.name,
-    modeOf(join(entry.parentPath, entry.name)),
-  ])
-  assert.deepEqual(Object.fromEntries(modes), {
-    cluster: 0o700,
-    lock: 0o600,
-    PG_VERSION: 0o600,
-    base: 0o700,
-    1: 0o600,
-  })
+  assert.equal(endExposure(directory), false)
+  assert.equal(modeOf(join(directory, 'cluster')), 0o700)
+  assert.ok(exposedUntil(directory))
 })
 
-test('what is not ours stays as it is: other files, the directory around them, what a link leads to', (t) => {
+test('what is not ours stays as it is: other files, and the directory around them', (t) => {
   const directory = openDirectory(t)
   const foreign = join(directory, 'of-somebody-else')
   writeFileSync(foreign, '')
   chmodSync(foreign, 0o644)
-  symlinkSync(foreign, join(directory, 'cluster', 'link'))
-  closeToOthers(directory)
+  endExposure(directory)
   assert.equal(modeOf(foreign), 0o644)
   assert.equal(modeOf(directory), 0o755)
-  assert.equal(modeOf(join(directory, 'cluster')), 0o700)
 })
 
 test("a directory that is missing or empty is nobody's secret", (t) => {
   const parent = mkdtempSync(join(tmpdir(), 'private-'))
   t.after(() => rmSync(parent, { recursive: true }))
   chmodSync(parent, 0o755)
-  closeToOthers(join(parent, 'missing'))
-  closeToOthers(parent)
+  assert.equal(endExposure(join(parent, 'missing')), false)
+  assert.equal(endExposure(parent), false)
   assert.equal(modeOf(parent), 0o755)
-  assert.equal(isOpenToOthers(parent), false)
+  assert.deepEqual(readdirSync(parent), [])
 })
 
 test('a lock that cannot be taken says why, and blames another process only when there is one', (t) => {
@@ -86,13 +72,12 @@ test('a lock that cannot be taken says why, and blames another process only when
   )
 })
 
-test('a cluster that a link leads to is judged by what it leads to', (t) => {
+test('a cluster that a link leads to is closed where it is', (t) => {
   const directory = openDirectory(t)
   const elsewhere = join(directory, '..', 'elsewhere')
   renameSync(join(directory, 'cluster'), elsewhere)
   symlinkSync(elsewhere, join(directory, 'cluster'))
-  closeToOthers(directory)
-  assert.equal(isOpenToOthers(directory), true, 'links are not followed')
-  chmodSync(elsewhere, 0o700)
-  assert.equal(isOpenToOthers(directory), false)
+  assert.equal(endExposure(directory), false)
+  assert.equal(modeOf(elsewhere), 0o700)
+  assert.ok(exposedUntil(directory))
 })

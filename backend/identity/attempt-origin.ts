@@ -2,9 +2,8 @@ import { isIPv6 } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 
 /**
- * Where a password was tried from: the client that the gateway names. Behind a trusted proxy that is X-Real-IP; without one it
- * is the last entry of X-Forwarded-For. A client could invent the entries before it, a new one for each attempt. IPv6 counts
- * by /64, the network of one subscriber.
+ * The address that a password was tried from: X-Real-IP behind a trusted proxy, else the last entry of X-Forwarded-For. A client
+ * could invent the entries before it. IPv6 counts by /64, the network of one subscriber.
  */
 export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>): string {
   const named = String(headers['x-real-ip'] ?? headers['x-forwarded-for'] ?? ip)
@@ -13,15 +12,12 @@ export function originOf({ headers, ip }: Pick<FastifyRequest, 'headers' | 'ip'>
 
 function prefixOf(address: string): string {
   if (!isIPv6(address)) return address
-  const [front = '', back] = address.split('%', 1)[0]?.split('::') ?? []
-  const leading = groupsOf(front)
-  const trailing = groupsOf(back ?? '')
-  const zeros = back === undefined ? [] : Array<string>(8 - leading.length - trailing.length).fill('0')
-  const groups = [...leading, ...zeros, ...trailing].slice(0, 4)
-  return `${groups.map((group) => Number.parseInt(group, 16).toString(16)).join(':')}::/64`
-}
-
-/** An IPv4 address at the end stands for two groups. */
-function groupsOf(text: string): string[] {
-  return text === '' ? [] : text.split(':').flatMap((group) => (group.includes('.') ? ['0', '0'] : group))
+  // A URL has them in one form: hexadecimal, without leading zeros.
+  const { hostname } = new URL(`http://[${address.split('%', 1)[0]}]`)
+  const [front = [], back = []] = hostname
+    .slice(1, -1)
+    .split('::')
+    .map((part) => part.split(':').filter(Boolean))
+  const zeros = Array<string>(8 - front.length - back.length).fill('0')
+  return `${[...front, ...zeros, ...back].slice(0, 4).join(':')}::/64`
 }

@@ -11,7 +11,7 @@ const COLOURS = {
   fatal: 'red',
 } as const
 const PLAIN_WORD = /^[^\s"=]+$/
-/** Characters that could move the cursor of a terminal, change its title, turn the direction of text or hide a part of it. */
+/** Characters that could steer a terminal or hide a part of the text. */
 const UNPRINTABLE = /[\p{Cc}\u2028\u2029\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\p{Cs}/gu
 
 /** The log of the backend on standard error: lines for people in a terminal, as the gateway has them, else JSON. */

@@ -12,10 +12,7 @@ interface Closable {
   close(): Promise<unknown>
 }
 
-/**
- * Finishes what is in flight, then closes the database, each in its time. @returns the exit status: 1 when something was cut
- * off
- */
+/** Finishes the requests in flight, then closes the database. @returns the exit status: 1 when something was cut off */
 export async function shutDown(
   running: { readonly app: Closable; readonly database: Closable },
   logger: Pick<FastifyBaseLogger, 'error' | 'info'>,
@@ -34,9 +31,8 @@ function closesWithin(ms: number, part: Closable): Promise<boolean> {
 }
 
 /**
- * Lets `close()` of the app end moments after its last response. Node closes only the connections that are idle when it
- * begins: later ones would stay for as long as the gateway keeps them, and those that have sent nothing, or only their end
- * is missing, for ever. Before all other hooks, so that it sees every request.
+ * Lets `close()` of the app end moments after its last response. Node itself closes only the connections that are idle when
+ * it begins. To be called before other hooks are added, so that it sees every request.
  */
 export function closeConnections(app: App): void {
   const open = new Set<ServerResponse>()

@@ -1,32 +1,25 @@
-import { setTimeout as pauseByTimer } from 'node:timers/promises'
+import timers from 'node:timers/promises'
 import { DatabaseBusyError, DatabaseUnavailableError } from '../database/database.ts'
 
 const FIRST_PAUSE_MS = 250
 const LAST_PAUSE_MS = 5_000
 
-/** True when it is only a matter of time. A database that another backend is migrating is busy too. */
+/** True for a fault that may pass. A database is busy while another backend migrates it. */
 export function mayPass(fault: unknown): fault is Error {
   return fault instanceof DatabaseUnavailableError || fault instanceof DatabaseBusyError
 }
 
-/** Does `work` as soon as there is a database: again after 250 ms, doubling to 5 s. Any other fault is thrown at once. */
+/** Repeats `work` until there is a database: after 250 ms, doubling to 5 s. Any other fault is thrown at once. */
 export async function whenAvailable<T>(
   work: () => Promise<T>,
   {
     onWait,
     signal,
-    pause = pauseByTimer,
   }: {
     /** Called after each attempt without a database, or with one that is too busy, with the time until the next. */
     readonly onWait: (fault: Error, retryMs: number) => void
     /** Ends the waiting; then the last error is thrown. */
     readonly signal: AbortSignal
-    /** Resolves after so many milliseconds, rejects when the signal aborts first. */
-    readonly pause?: (
-      ms: number,
-      value: undefined,
-      options: { readonly signal: AbortSignal },
-    ) => Promise<unknown>
   },
 ): Promise<T> {
   for (let retryMs = FIRST_PAUSE_MS; ; retryMs = Math.min(retryMs * 2, LAST_PAUSE_MS)) {
@@ -35,7 +28,7 @@ export async function whenAvailable<T>(
     } catch (fault) {
       if (!mayPass(fault) || signal.aborted) throw fault
       onWait(fault, retryMs)
-      await pause(retryMs, undefined, { signal }).catch(() => {
+      await timers.setTimeout(retryMs, undefined, { signal }).catch(() => {
         throw fault
       })
     }
