@@ -31,10 +31,10 @@ import { fieldFaults, readJsonBodies, validatorCompiler } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longer than the gateway keeps an idle connection, so that the backend never closes one that a request is about to use. */
+/** Longer than the gateway keeps an idle connection: the backend never closes one that a request is about to use. */
 const KEEP_ALIVE_MS = 75_000
 
-/** A request id as the gateway makes them. Any other is replaced, because ids go into the log. */
+/** The request ids of the gateway. Any other is replaced, because ids go into the log. */
 const REQUEST_ID = /^[A-Za-z0-9._:/+=@-]{1,128}$/
 
 /** The backend as one fastify instance that does not listen yet. */
@@ -48,7 +48,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
       return typeof id === 'string' && REQUEST_ID.test(id) ? id : uuid()
     },
     bodyLimit: BODY_LIMIT_BYTES,
-    // No bound of the router's own, which names no field: Node bounds the target, and the schemas what is in it.
+    // Node bounds the target, and the schemas what is in it. The router's bound names no field.
     routerOptions: { maxParamLength: maxHeaderSize },
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_MS,
@@ -83,8 +83,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   const server = await createAuthorizationServer(services, logger)
   await registerOAuthProtocol(app, services, server)
   await registerInteraction(app, services, server)
-  // For the container and the orchestrator; the gateway routes neither. Two probes, because restarting this process does not
-  // bring a database back.
+  // Probes, which the gateway does not route. There are two, because a restart of this process brings no database back.
   app.get('/healthz', { schema: { hide: true } }, async () => ({ status: 'ok' }))
   app.get('/readyz', { schema: { hide: true } }, async () => {
     await services.database.probe()
@@ -94,10 +93,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   return app
 }
 
-/**
- * Tells a known path with another method from an unknown path (RFC 9110 section 15.5.6: 405 with Allow). Sees the routes that
- * are registered from now on.
- */
+/** Responds with 405 and Allow on a known path (RFC 9110 section 15.5.6). It knows the routes that are registered after it. */
 function refuseOtherMethods(app: App): void {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = []
   app.addHook('onRoute', ({ url, method }) => {
@@ -144,13 +140,13 @@ const REQUEST_FAULTS: Readonly<Record<string, ProblemCode>> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'malformed_body',
 }
 
-/** The problem for a thrown error. An unknown error becomes `internal`, which tells the caller nothing. */
+/** The problem for a thrown error. */
 function toProblem(error: Error & Partial<FastifyError>): Problem {
   if (error instanceof Problem) return error
   if (error.validation !== undefined) {
     return new Problem('invalid_request', { errors: fieldFaults(error.validation as never) })
   }
-  // As it is, or as the authorization server is told of it.
+  // The authorization server is told of it by an error with this cause.
   for (const fault of [error, error.cause]) {
     if (fault instanceof DatabaseBusyError) return new Problem('busy', { cause: fault })
     if (fault instanceof OutcomeUnknownError) return new Problem('outcome_unknown', { cause: fault })

@@ -7,15 +7,12 @@ type WithHeaders = Pick<FastifyRequest, 'headers'>
 export const ID_PATTERN = '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
 const UUID = new RegExp(ID_PATTERN)
 
-/** True when a text has the form of our ids. Any other text matches no row, and the database would refuse it. */
+/** True when a text has the form of our ids. The database refuses any other. */
 export function isId(text: string): boolean {
   return UUID.test(text)
 }
 
-/**
- * The caller, as the gateway's headers name it. The gateway removes such headers from requests and writes its own; and only
- * the gateway reaches this program, or proves itself to it (gateway-secret.ts). So they are trusted.
- */
+/** The caller by the headers of the gateway. They are trusted: nobody else reaches this program (gateway-secret.ts). */
 export function callerOf({ headers }: WithHeaders) {
   const single = (name: string) => {
     const value = headers[name]
@@ -43,8 +40,8 @@ export function requireUser(request: WithHeaders): string {
 }
 
 /**
- * The id of the calling user, for a resource that is granted by a scope; throws 403 without it. The gateway's route requires
- * the scope too, but a user's money must not depend on a row of a configuration file.
+ * The id of the calling user; throws 401 without one, 403 without the scope. The gateway requires the scope too, but money
+ * must not depend on a row of its configuration.
  */
 export function requireUserWith(request: WithHeaders, scope: string): string {
   const userId = requireUser(request)
@@ -71,15 +68,13 @@ export const USERS_ADMIN = 'users:admin'
 export const PROFILE_WRITE = 'profile:write'
 
 /**
- * Lets a user at its own record and holders of `users:admin` at every one. An application that acts for the user needs
- * `profile:write`: its other scopes say nothing of the record. For everybody else it throws the 403 problem whether or
- * not the record exists, so that ids cannot be probed; 401 without a principal.
+ * Admits users to their own record, in person or by an application with `profile:write`, and holders of `users:admin` to
+ * every one. Throws 401 without a principal, else 403, whether or not the record exists: ids cannot be probed.
  */
 export function requireRecord(request: WithHeaders, userId: string): void {
   requirePrincipal(request)
   const { subject, client, scopes, session, method } = callerOf(request)
-  // Who calls in person, from a session that a password opened: the gateway names no client (it does for OAuth tokens, whose
-  // clients cannot be called `session`, see clients.ts), and the session is a UUID (grants are not). The client controls neither.
+  // Sessions that a password opened have a UUID, grants do not, and for OAuth tokens the gateway names a client.
   const inPerson = method === 'bearer' && client === undefined && session !== undefined && isId(session)
   const mayOwn = subject === userId && (inPerson || scopes.has(PROFILE_WRITE))
   if (!mayOwn && !scopes.has(USERS_ADMIN)) throw new Problem('forbidden')

@@ -14,10 +14,7 @@ const DEMO_USERS: readonly { readonly name: string; readonly email: string; read
   { name: 'Bob Novak', email: 'bob@example.com', role: 'user' },
 ]
 
-/**
- * Puts the demo users into the database, EUR 1,000.00 each. Those that exist already stay
- * as they are.
- */
+/** Adds the demo users that are missing, each with EUR 1,000.00. */
 export async function seedDemoUsers(database: Database, now: Date): Promise<void> {
   // One after the other, so that they are listed in this order.
   for (const user of DEMO_USERS) {

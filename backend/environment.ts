@@ -6,10 +6,7 @@ const GIBIBYTE = 1024 * MEBIBYTE
 /** The settings of the backend process. URLs have no slash at their end. */
 export type Environment = Readonly<ReturnType<typeof readSettings>>
 
-/**
- * Reads the settings from environment variables. Gives the settings, or a line for every fault that it found: the
- * variable, what it holds where that is no secret, and what it may be.
- */
+/** Reads the settings from environment variables, or gives a line for every fault. No line holds a secret. */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment | { readonly faults: string[] } {
   const faults: string[] = []
   const settings = readSettings(variables, faults)
@@ -48,7 +45,7 @@ function readSettings(variables: NodeJS.ProcessEnv, faults: string[]) {
   }
 }
 
-/** Whoever reaches this program can claim to be any caller, so beyond loopback the gateway must prove itself. */
+/** The address to listen at. Beyond loopback the gateway must prove itself: others could claim to be any caller. */
 function readHost(variables: NodeJS.ProcessEnv, faults: string[]): string {
   const host = variables.BACKEND_HOST || '127.0.0.1'
   const isLoopback = host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'))
@@ -83,7 +80,6 @@ function readPublicUrl(
     const allowed = schemes.map((scheme) => scheme.slice(0, -1)).join(' or ')
     faults.push(`${name} is "${text}"; it must be an ${allowed} URL without query, fragment and user`)
   } else if (/[^/]/.test(url.pathname)) {
-    // The pages, cookies and metadata of the authorization server are below the root of the address.
     faults.push(
       `${name} is "${text}"; it must have no path: the gateway serves the API at the root of an address`,
     )

@@ -3,9 +3,9 @@ import { readFile } from 'node:fs/promises'
 import { Problem } from './problems.ts'
 import type { App } from './services.ts'
 
-/** Long enough not to be guessed. The gateway reads the file by the same rule. */
+/** The rule by which the gateway reads the file, too. */
 const SECRET = /^[\x21-\x7e]{32,256}$/
-/** For the container's probes; they reveal nothing about users. */
+/** Paths for probes. */
 const OPEN_TO_ALL: ReadonlySet<string> = new Set(['/healthz', '/readyz'])
 
 /** Reads the secret by which the gateway proves itself. Throws an error that names the file, but not its content. */
@@ -20,10 +20,7 @@ export async function readGatewaySecret(file: string): Promise<string> {
   )
 }
 
-/**
- * Refuses every request whose X-Gateway-Secret is not the secret, before anything else: the caller is
- * read from fields that only the gateway may set.
- */
+/** Refuses every request whose X-Gateway-Secret is not the secret, before its other headers are trusted. */
 export function requireGateway(app: App, secret: string): void {
   const expected = digest(secret)
   app.addHook('onRequest', async ({ headers, routeOptions }) => {

@@ -8,15 +8,12 @@ const SWEEP_LOCK = 7_310_516
 
 const DAY_MS = 24 * 60 * 60 * 1000
 
-/** So many rows are deleted at once. */
+/** Rows that one statement deletes. */
 export const STEP_ROWS = 1_000
-/** Webhooks that are removed in one step; each has a body of up to 1 MiB. */
+/** Webhooks that one statement deletes; each has a body of up to 1 MiB. */
 const STEP_WEBHOOKS = 50
 
-/**
- * The time by the clock that is behind, ours or the database's. A backend whose clock is ahead must not delete what
- * the others still need.
- */
+/** The time by the clock that is behind, ours or the database's: no backend deletes what others still need. */
 export async function earlierTime(database: Queryable, now: Date): Promise<Date> {
   const [row] = await database.query<{ at: Date }>('SELECT least($1::timestamptz, now()) AS at', [now])
   return row?.at ?? now
@@ -56,11 +53,7 @@ function expiredAt(now: Date, webhooksKeptMs: number): readonly Expired[] {
   ]
 }
 
-/**
- * Deletes what has expired, in small steps, so that a large backlog neither takes longer than a statement may nor keeps
- * requests waiting. Of several backends on one database one does it at a time.
- * @returns false: another one is at it, and the rest was left to that one
- */
+/** Deletes expired rows in small steps, in one backend at a time. @returns false: the rest was left to another one */
 export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 * DAY_MS): Promise<boolean> {
   for (const expired of expiredAt(now, webhooksKeptMs)) {
     let deleted: number | undefined
@@ -72,7 +65,7 @@ export async function sweep(database: Database, now: Date, webhooksKeptMs = 30 *
   return true
 }
 
-/** @returns how many were deleted; `undefined` when another backend is at it */
+/** @returns how many were deleted; `undefined` while another backend does it */
 function deleteSome(
   database: Database,
   [table, where, values, stepRows = STEP_ROWS]: Expired,

@@ -70,12 +70,11 @@ async function start(settings: Environment): Promise<void> {
   }
   if (stop.aborted) void end()
   else stop.addEventListener('abort', () => void end())
-  // A parent with a channel waits for this before it lets requests in. The callback keeps a channel that broke, because
-  // the parent has ended, from ending this process.
+  // A parent waits for this before it lets requests in. The callback keeps a broken channel from ending this process.
   process.send?.('ready', () => {})
 }
 
-/** Opens the database and brings it up to date. May be repeated, also after a failure half-way. */
+/** Opens the database and brings it up to date. It may be repeated after a failure. */
 async function prepare(settings: Environment) {
   const { dataDirectory, demo, keyRotationDays, oauthClientsFile: file } = settings
   const database = await openDatabase(settings, (fault) =>
@@ -101,7 +100,7 @@ async function prepare(settings: Environment) {
   }
 }
 
-/** Earlier versions left the embedded database with the signing keys readable by every local user. */
+/** Closes an embedded database that every local user can read, and says so. */
 function keepPrivate(directory: string): void {
   const isStillOpen = endExposure(directory)
   if (isStillOpen)
@@ -110,7 +109,7 @@ function keepPrivate(directory: string): void {
   logger.warn({ directory }, 'others could read the database until now: its keys and secrets are replaced')
 }
 
-/** A fault of it is logged, and the next turn tries again: neither the start nor a request depends on it. */
+/** Starts the timers. A fault is logged, and the next turn tries again. */
 function startUpkeep(upkeep: KeyUpkeep, webhooksKeptMs: number): NodeJS.Timeout[] {
   const { database, dataDirectory } = upkeep
   const logged = (what: string, work: () => Promise<unknown>) => () => {

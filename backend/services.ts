@@ -7,7 +7,7 @@ import type { Environment } from './environment.ts'
 import type { SigningKeys } from './identity/keys.ts'
 import type { ServerSecrets } from './identity/secrets.ts'
 
-/** The services that all resources share; made once by the process. `publicUrl` is the issuer of the tokens and the base of links. */
+/** The services that all resources share. `publicUrl` is the issuer of the tokens and the base of links. */
 export interface Services extends Pick<Environment, 'publicUrl' | 'mtlsUrl' | 'webhookClientMaxBytes'> {
   readonly database: Database
   readonly keys: SigningKeys

@@ -63,18 +63,17 @@ interface UserChange {
   readonly passwordHash?: string | undefined
 }
 
-/** The user to change. */
 interface ChangeTarget {
   readonly id: string
   /** The session that goes on after a new password. */
   readonly keepSession?: string | undefined
-  /** The hash of the password given for this change, which is not made when the password has changed meanwhile. */
+  /** The hash of the present password. Nothing is changed when the user has another one by now. */
   readonly provenHash?: string | undefined
 }
 
 /**
- * Changes a user. A new password ends every session but `keepSession`. Gives the user and the ended sessions whose access
- * tokens may still be valid, `undefined` for an unknown user, and `'email_taken'` when another user signs in with the address.
+ * Changes a user. A new password ends every session but `keepSession`. @returns the user and the ended sessions whose access
+ * tokens may still be valid; `undefined` for an unknown user; `'email_taken'` when another user signs in with the address
  */
 export async function changeUser(
   database: Database,
@@ -97,16 +96,15 @@ export async function changeUser(
   try {
     return await database.transaction(change)
   } catch (fault) {
-    // The only unique column changed here. Checking first is not enough: another request may take it in between.
+    // The address: no other column that is changed here is unique.
     if (sqlState(fault) === UNIQUE_VIOLATION) return 'email_taken'
     throw fault
   }
 }
 
 /**
- * Deletes a user: the personal data is erased, the account closed, every session ended. The row and the ledger stay,
- * because ledger entries need their account. @returns the sessions whose access tokens may still be valid;
- * `undefined` for an unknown user
+ * Erases the personal data of a user, closes the account and ends every session. Row and ledger stay. @returns the sessions
+ * whose access tokens may still be valid; `undefined` for an unknown user
  */
 export function deleteUser(
   database: Database,

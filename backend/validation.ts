@@ -4,7 +4,6 @@ import type { FastifyInstance, FastifySchemaCompiler } from 'fastify'
 import { type FieldFault, invalidField } from './problems.ts'
 
 const OPTIONS = {
-  // Every fault at once; the sizes of strings, arrays and bodies are bounded by the schemas and the body limit.
   allErrors: true,
   // The error then holds the schema it comes from, whose description says what was wanted.
   verbose: true,
@@ -19,9 +18,8 @@ const OPTIONS = {
 const addFormats = formatsModule as unknown as typeof formatsModule.default
 
 /**
- * Compiles the schemas of the routes. Bodies are taken exactly as they are sent: no type is coerced and no unknown
- * field dropped, because 200 must mean that the request was understood. In query and path, which are text,
- * numbers are parsed.
+ * Compiles the schemas of the routes. In bodies no type is coerced and no unknown field dropped: 200 means that the request
+ * was understood. In query and path, which are text, numbers are parsed.
  */
 export function validatorCompiler(): FastifySchemaCompiler<unknown> {
   const exact = new Ajv2020(OPTIONS)
@@ -34,11 +32,11 @@ export function validatorCompiler(): FastifySchemaCompiler<unknown> {
   }
 }
 
-/** How many faults are reported: a response must not grow with the request. */
+/** Bounds the response, whatever the request has. */
 const MAX_FAULTS = 20
 const MAX_FIELD_CHARACTERS = 100
 
-/** The first faults that the validator found, by field, each only once. */
+/** The first fault of each field. */
 export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   const faults = new Map<string, FieldFault>()
   for (const error of errors) {
@@ -50,12 +48,12 @@ export function fieldFaults(errors: readonly ErrorObject[]): FieldFault[] {
   return [...faults.values()]
 }
 
-/** The branches of a failed choice always fail too; only the fault of the choice itself is reported. */
+/** True for a branch of a failed choice; only the fault of the choice itself is reported. */
 function isOfBranch({ schemaPath }: ErrorObject): boolean {
   return /\/(oneOf|anyOf)\/\d+\//.test(schemaPath)
 }
 
-/** These repeat another fault: that of the condition's part, or of the part for which no shape fits. */
+/** True for a fault that repeats the one of a part, of a condition or of a choice between shapes. */
 function followsFromOther(
   { keyword, instancePath, parentSchema }: ErrorObject,
   errors: readonly ErrorObject[],
@@ -65,7 +63,6 @@ function followsFromOther(
   return errors.some((other) => !isOfBranch(other) && other.instancePath.startsWith(`${instancePath}/`))
 }
 
-/** A name of a client's, as long as a response may hold it. */
 function shortened(name: string): string {
   return name.length <= MAX_FIELD_CHARACTERS ? name : `${name.slice(0, MAX_FIELD_CHARACTERS - 1)}…`
 }
@@ -101,8 +98,8 @@ function reason(error: ErrorObject): string {
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|[{}[\]]/g
 
 /**
- * Reads JSON bodies as fastify does, and refuses one in which an object has two members of one name: `JSON.parse` takes the
- * last of them, and whoever looked at the body on the way may have taken the first (RFC 8259 section 4).
+ * Reads JSON bodies as fastify does, and refuses two members of one name: `JSON.parse` takes the last of them, and a program
+ * on the way may have taken the first (RFC 8259 section 4).
  */
 export function readJsonBodies(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error')

@@ -3,10 +3,7 @@ export type Row = Record<string, unknown>
 
 /** Something that runs SQL: the database itself, or an open transaction. */
 export interface Queryable {
-  /**
-   * Runs one statement with `$1 …` parameters and returns its rows (`[]` without any). `bigint` columns
-   * arrive as `bigint`, `timestamptz` as `Date`, `uuid` as string, on both databases; arrays differ.
-   */
+  /** Runs one statement with `$1 …` parameters. `bigint` arrives as `bigint`, `timestamptz` as `Date`, `uuid` as string. */
   query<R extends Row>(sql: string, values?: readonly unknown[]): Promise<R[]>
 }
 
@@ -16,14 +13,14 @@ export interface Transaction extends Queryable {
 }
 
 /**
- * The database of the backend. `transaction` runs `work` in one SERIALIZABLE transaction and commits what it
- * returns; when `work` throws, nothing of it stays. A serialisation failure or a deadlock (SQLSTATE 40001, 40P01)
- * runs `work` again from its start, at most {@link MAX_ATTEMPTS} times, so `work` must have no effect outside the
- * transaction. Throws {@link DatabaseBusyError} when the attempts are used up, or a statement took too long. Every call
- * throws {@link DatabaseUnavailableError} while the database is away, {@link OutcomeUnknownError} when that was noticed only
- * after COMMIT had been sent; the next one after that tries anew.
+ * The database of the backend. Calls throw {@link DatabaseUnavailableError} while it is away, {@link OutcomeUnknownError} when
+ * it went away after COMMIT was sent, and {@link DatabaseBusyError} when a statement took too long.
  */
 export interface Database extends Queryable {
+  /**
+   * Runs `work` in one SERIALIZABLE transaction; when it throws, nothing of it stays. After a serialisation failure or a
+   * deadlock it runs again, at most {@link MAX_ATTEMPTS} times, so it must have no effect outside the transaction.
+   */
   transaction<T>(work: (transaction: Transaction) => Promise<T>, options?: TransactionOptions): Promise<T>
   /** Resolves when the database responds, also while every connection is in use. */
   probe(): Promise<void>
@@ -33,19 +30,18 @@ export interface Database extends Queryable {
 
 export interface TransactionOptions {
   /**
-   * What many transactions write at the same time, such as ids of accounts. Those with a common one wait for each other, on
-   * all backends, instead of making each other start again until one gives up. Correctness does not depend on it.
+   * Ids of what many transactions write, such as accounts. Transactions with a common one wait for each other, on all
+   * backends, instead of making each other start again. Correctness does not depend on it.
    */
   readonly queueBy?: readonly string[]
 }
 
-/** After so many attempts of a transaction the database is called too busy. */
 export const MAX_ATTEMPTS = 20
 
 const BACKOFF_STEP_MS = 4
 const BACKOFF_CAP_MS = 150
 
-/** Every attempt of a transaction failed because of concurrent ones, or there was no time or connection. Nothing was changed. */
+/** Every attempt failed because of concurrent ones, or there was no time or connection. Nothing was changed. */
 export class DatabaseBusyError extends Error {
   override name = 'DatabaseBusyError'
 }
@@ -61,7 +57,7 @@ export class DatabaseUnavailableError extends Error {
   }
 }
 
-/** The answer to COMMIT was lost: whether the whole transaction took effect is unknown, and work that it repeats happens twice. */
+/** The answer to COMMIT was lost: to repeat the work may do it twice. */
 export class OutcomeUnknownError extends DatabaseUnavailableError {
   override name = 'OutcomeUnknownError'
 }
@@ -72,7 +68,7 @@ export function sqlState(error: unknown): string | undefined {
   return typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Runs `attempt` until it does not fail by serialisation (40001) or deadlock (40P01), with a random pause between. */
+/** Repeats `attempt` after serialisation failures (SQLSTATE 40001) and deadlocks (40P01), with a random pause between. */
 export async function retrySerialization<T>(attempt: () => Promise<T>): Promise<T> {
   for (let tried = 1; ; tried++) {
     try {

@@ -16,9 +16,8 @@ const MIGRATIONS = [
 ]
 
 /**
- * Brings the schema to the newest version: each missing step in one transaction, together with the row that records
- * it, so that a crash leaves a step complete or absent. Returns the names of the steps that ran. Throws when the
- * database has a step that this version does not know: an older program must not write to a newer schema.
+ * Brings the schema to the newest version, each missing step in one transaction with the row that records it. Returns the names
+ * of the steps that ran. Throws when the database has an unknown step: an older program must not write to a newer schema.
  */
 export async function migrate(database: Database): Promise<string[]> {
   await database.transaction(async (transaction) => {

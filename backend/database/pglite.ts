@@ -14,11 +14,7 @@ import { type Database, type Queryable, type Row, retrySerialization } from './d
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
 
-/**
- * Opens the embedded PostgreSQL in `directory` (created when missing), else in memory. One process
- * at a time may have a directory open: throws {@link DirectoryInUseError} for the second. What a killed process left
- * is recovered from the write-ahead log.
- */
+/** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError when another process has it open */
 export async function openPglite(directory?: string): Promise<Database> {
   if (directory === undefined) return databaseOn(await startEngine(undefined), () => {})
   mkdirSync(directory, { recursive: true, mode: 0o700 })
@@ -31,10 +27,7 @@ export async function openPglite(directory?: string): Promise<Database> {
   }
 }
 
-/**
- * A process that is killed while it creates the cluster leaves an incomplete one, which cannot start. A marker tells it from a
- * cluster with data: only a marked one is ever deleted.
- */
+/** Opens or creates the cluster. A marker tells one whose creation was cut off: only a marked one is ever deleted. */
 async function openCluster(directory: string): Promise<PGlite> {
   const cluster = join(directory, 'cluster')
   const unfinished = join(directory, 'cluster.unfinished')
@@ -53,7 +46,7 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
     // Unpacking a prepared cluster takes a third of the time of initdb in WebAssembly.
     ...(isNew ? { loadDataDir: await preparedCluster() } : {}),
   })
-  // It copies its parsers at every statement: 300 for types of arrays, which we never read, are half of a statement's CPU.
+  // It copies its parsers at every statement: 300 for types of arrays, which are never read, cost half of the CPU.
   engine.parsers = PARSERS
   return engine
 }
@@ -91,11 +84,9 @@ export class DirectoryInUseError extends Error {
 }
 
 /**
- * Takes the directory for this process and returns the function that releases it. Throws {@link DirectoryInUseError}
- * when it is taken: two engines on the same files would destroy them. Any other fault names the file.
+ * Takes the directory for this process. @returns the function that releases it @throws DirectoryInUseError when it is taken
  *
- * The lock is SQLite's on a file of its own, because Node has no file lock. It is a lock of the kernel: it ends with the
- * process in any case, and works between containers that share a volume. A file with a process id does neither.
+ * The lock is SQLite's, because Node has none: a lock of the kernel ends with the process, and works between containers.
  */
 export function lockDirectory(directory: string): () => void {
   const path = join(directory, 'lock')

@@ -16,19 +16,16 @@ const INT8 = 20
 
 const CONNECT_TIMEOUT_MS = 5_000
 const STATEMENT_TIMEOUT_MS = 10_000
-/** So long after the server's own statement timeout, the server counts as unreachable. */
+/** After this time beyond its own statement timeout the server counts as unreachable. */
 const SILENCE_MS = 2_000
 export const MAX_CONNECTIONS = 10
 /** After this the pool closes a connection that nobody uses. */
 const IDLE_MS = 10_000
-/** A queue that has not moved on after this is one that somebody holds who hangs. */
+/** After this whoever is first in a queue counts as hanging. */
 const QUEUE_TIMEOUT_MS = 1_000
 const LOCK_NOT_AVAILABLE = '55P03'
 
-/**
- * By these the server ends the sessions of a backend that hangs (outside a transaction; within one there is a timeout of its
- * own) or whose host has gone: until then they keep their locks. Milliseconds, but of keepalives seconds.
- */
+/** Settings by which the server ends the sessions of a backend that hangs or is gone, which keep locks. Keepalives in seconds. */
 const SESSION_ENDS: Readonly<Record<string, number>> = {
   idle_session_timeout: 3 * IDLE_MS,
   tcp_user_timeout: 10_000,
@@ -41,8 +38,8 @@ const SESSION_ENDS: Readonly<Record<string, number>> = {
 const QUEUE_LOCK = "hashtextextended(current_schema() || '\n' || $1, 1)"
 
 /**
- * Opens a pool to a PostgreSQL server and tests it with one statement. Throws {@link DatabaseUnavailableError} when the
- * server is not there yet, and the driver's error when it refuses (password, name of the database).
+ * Opens a pool to a PostgreSQL server and tests it. @throws DatabaseUnavailableError when the server is not there yet, and the
+ * driver's error when it refuses (password, name of the database)
  */
 export async function openPostgres(options: {
   /** `postgres://…`, also with the driver's query parameters (sslmode, options …). */
@@ -88,7 +85,7 @@ export async function openPostgres(options: {
   }
 }
 
-/** Only what this server knows: `idle_session_timeout` is of PostgreSQL 14. */
+/** Sets what this server knows: `idle_session_timeout` is of PostgreSQL 14. */
 async function setSessionEnds(client: ClientBase): Promise<void> {
   await client.query(
     'SELECT set_config(name, ends.value, false) FROM pg_settings JOIN json_each_text($1) AS ends (name, value) USING (name)',
@@ -108,8 +105,7 @@ async function attempt<T>(
   const onFault = (fault: Error) => {
     broken = fault
   }
-  // A connection that breaks between two statements emits this, which without a listener would end the process. The next
-  // statement fails and handles it.
+  // Without a listener, a connection that breaks between two statements would end the process.
   client.on('error', onFault)
   try {
     // Before the transaction, whose snapshot must be younger than the commits that it waited for.
@@ -132,9 +128,8 @@ async function attempt<T>(
   }
 }
 
-/** Waits for its turn, but goes on without it when whoever has it hangs: that only costs attempts. */
+/** Waits for its turn, but goes on without it when whoever is first hangs: that only costs attempts. */
 async function queueUp(query: Queryable['query'], queue: string, timeoutMs: number): Promise<void> {
-  // The timeout is for this statement, which is a transaction of its own.
   const wait = `SELECT pg_advisory_lock(${QUEUE_LOCK}) FROM set_config('lock_timeout', $2, true)`
   await query(wait, [queue, String(timeoutMs)]).catch((fault: unknown) => {
     if (sqlState(fault) !== LOCK_NOT_AVAILABLE) throw fault
@@ -162,10 +157,7 @@ async function translated<T>(call: Promise<T>): Promise<T> {
   }
 }
 
-/**
- * SQLSTATEs of a server that cannot work now: connection exceptions, no resources (disk, memory, connections), stopping or
- * starting, a system error, a standby that accepts no writes.
- */
+/** SQLSTATEs of a server that cannot work now: connection, resources, stopping or starting, system error, standby. */
 const UNAVAILABLE = /^(?:08|53|57P|58)|^25006$/
 const STATEMENT_TIMEOUT = '57014'
 /** The pool's message when no connection became free in time. It has no code. */

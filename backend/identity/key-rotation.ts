@@ -6,24 +6,21 @@ import { exposedUntil, forgetExposure } from '../database/private-directory.ts'
 import { type SigningKeys, storeNewKey } from './keys.ts'
 import { ACCESS_TOKEN_SECONDS } from './session-tokens.ts'
 
-/**
- * A new key is published for this long before it signs. The gateway reads the key set every 5 minutes; this is
- * twice as long, for one failed reading and for clocks that differ by minutes.
- */
+/** A new key is published for this long before it signs: twice the 5 minutes after which the gateway reads the keys again. */
 export const PUBLISHED_AHEAD_MS = 10 * 60 * 1000
 
-/** An old key stays published until the last token it signed has expired, and 5 minutes more for clocks that differ. */
+/** An old key stays published for this long: the life of a token, and 5 minutes for clocks that differ. */
 export const PUBLISHED_AFTER_MS = (ACCESS_TOKEN_SECONDS + 300) * 1000
 
 /** How often a process checks for keys of another one, and whether a rotation is due. */
 export const LOOK_EVERY_MS = 30_000
-/** How often a process looks for a request to rotate: somebody waits for it. */
+/** How often a process looks for a request to rotate. */
 export const ASKED_EVERY_MS = 1000
 
 /** Any number that no other advisory lock in the database has. */
 const ROTATION_LOCK = 7_310_515
 
-/** Only one process can have an embedded database open: the command leaves a file there, and the backend rotates. */
+/** The command leaves it for the backend, the one process that can have an embedded database open. */
 const REQUEST_FILE = 'rotate-keys.request'
 
 /** `pending`: a new key is published already and does not sign yet. `early`: the newest is younger than `olderThanMs`. */
@@ -33,8 +30,9 @@ export type Rotation =
 
 /**
  * Starts a rotation: a new key is published at once, signs after {@link PUBLISHED_AHEAD_MS}, and the one it follows is
- * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows the times stored here, even when this one dies. Of
- * several that start at the same time one succeeds. With `olderThanMs` it starts only when the newest key is older than that.
+ * dropped {@link PUBLISHED_AFTER_MS} later. Every process follows these stored times. Of several that start together one succeeds.
+ *
+ * @param olderThanMs starts it only when the newest key is older
  */
 export function rotateSigningKeys(
   database: Database,
@@ -97,7 +95,6 @@ export function isRotationAsked(dataDirectory: string): boolean {
   return existsSync(join(dataDirectory, REQUEST_FILE))
 }
 
-/** One line for the log. */
 export function rotationText(rotation: Rotation): string {
   if (rotation.outcome === 'early') return 'nothing to do: the newest signing key is young enough'
   const { outcome, kid, signsFrom } = rotation

@@ -32,20 +32,14 @@ interface SigningKey {
   readonly publishedUntil: Date | null
 }
 
-/**
- * Loads the signing keys (P-256, ES256) from the database, and makes one when none may sign any more. Programs that
- * start together get the same key, because the transaction is serialisable.
- */
+/** Loads the signing keys (P-256, ES256), and makes one when none may sign. Programs that start together get the same one. */
 export async function loadSigningKeys(database: Database, clock: () => Date): Promise<SigningKeys> {
   const keys = new SigningKeys(database, clock)
   await keys.refresh()
   return keys
 }
 
-/**
- * The present keys of the issuer, and the times from which and until which each signs and is published. The times are
- * stored before a key signs, so every process changes over at the same time without communication.
- */
+/** The present keys of the issuer. All processes change over at the same time: the times are stored before a key signs. */
 export class SigningKeys {
   readonly #database: Database
   readonly #clock: () => Date
@@ -56,7 +50,7 @@ export class SigningKeys {
     this.#clock = clock
   }
 
-  /** The key that signs now. When our clock is behind, none may: then the oldest, which verifiers have known for longest. */
+  /** The key that signs now. When none may, because our clock is behind, it is the oldest. */
   get current(): Pick<SigningKey, 'kid' | 'privateKey'> {
     return this.#signer(this.#clock())
   }
@@ -108,7 +102,7 @@ type KeyRow = Omit<SigningKey, 'privateKey' | 'jwk'> & {
 }
 
 async function readKeys(database: Database, now: Date): Promise<KeyRow[]> {
-  // A key from the future counts too: another program made it, whose clock is ahead of ours, and both must sign with the same.
+  // A key from the future counts too: a program whose clock is ahead made it, and both must sign with the same.
   const maySign = (rows: readonly KeyRow[]) => rows.some(({ signsUntil }) => isBefore(now, signsUntil))
   const known = await storedKeys(database, now)
   if (maySign(known)) return known
@@ -139,7 +133,7 @@ export async function storeNewKey(
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const { d, ...publicJwk } = privateKey.export({ format: 'jwk' })
   const { crv, kty, x, y } = publicJwk
-  // RFC 7638: the id follows from the key, so two keys never share one.
+  // The thumbprint of RFC 7638.
   const kid = hash('sha256', JSON.stringify({ crv, kty, x, y }), 'base64url')
   await transaction.query(
     `INSERT INTO signing_keys (kid, algorithm, public_jwk, private_jwk, created_at, signs_from)

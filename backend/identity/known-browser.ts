@@ -2,9 +2,8 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { emailKey } from './user-credentials.ts'
 
 /**
- * A cookie that marks a browser in which somebody signed in, after OWASP's device cookies: attempts from it have a
- * throttle of their own, so that strangers who guess at an account cannot lock its owner out. It gives no
- * access by itself. `<16 random bytes>.<HMAC-SHA256 over them and the e-mail address>`, both base64url.
+ * A device cookie as OWASP describes it: a browser in which somebody signed in has a throttle of its own, so that strangers
+ * cannot lock the owner out. `<16 random bytes>.<HMAC-SHA256 over them and the e-mail address>`, both base64url.
  */
 export const KNOWN_BROWSER_COOKIE = 'known_browser'
 

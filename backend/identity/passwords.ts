@@ -11,14 +11,11 @@ const LANES = 1
 const SALT_BYTES = 16
 const HASH_BYTES = 32
 
-/**
- * Derivations at a time, and how many may wait. Each takes a thread of Node's pool of four and 19 MiB; further
- * logins must neither starve the process nor wait for minutes.
- */
+/** Derivations at a time, and how many may wait. Each takes one of the four threads of Node's pool, and 19 MiB. */
 const MAX_RUNNING = 2
 const MAX_WAITING = 200
 
-/** Compared when there is no user or no password: the same work, and no password has this hash. */
+/** Compared when there is no user or no password. */
 const NOBODY = phc(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES))
 
 let running = 0
@@ -33,10 +30,7 @@ export async function hashPassword(password: string): Promise<string> {
   )
 }
 
-/**
- * True when the password belongs to the stored PHC string. Without one (no such user, or no password) the
- * result is false after the same work, so that the time does not reveal who exists.
- */
+/** True when the password belongs to the stored PHC string. Without one it is false after the same time. */
 export async function verifyPassword(password: string, stored: string | undefined): Promise<boolean> {
   const { hash, ...parameters } = parsePhc(stored ?? NOBODY)
   const derived = await deriveBounded(password, parameters)
@@ -58,11 +52,10 @@ async function deriveBounded(password: string, { salt, ...cost }: Parameters): P
     running++
   }
   try {
-    // NIST SP 800-63B section 5.1.1.2: the same password typed on another keyboard must give the same bytes.
+    // NIST SP 800-63B section 5.1.1.2: another keyboard must give the same bytes.
     const message = Buffer.from(password.normalize('NFKC'))
     return await derive('argon2id', { ...cost, message, nonce: salt, tagLength: HASH_BYTES })
   } finally {
-    // The next in line takes the place; it becomes free only when nobody waits.
     const next = waiting.shift()
     if (next === undefined) running--
     else next()

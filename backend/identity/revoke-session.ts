@@ -7,9 +7,8 @@ export const REVOKE_SESSION = 'x-revoke-session'
 const MAX_NAMED = 200
 
 /**
- * Writes {@link REVOKE_SESSION} as one field with a comma-separated list: with a field for each session, the head could be
- * refused, and no session would be revoked. Sessions that do not fit, and those of a response that the gateway no longer
- * waits for, go into the next responses through the gateway.
+ * Writes {@link REVOKE_SESSION} as one comma-separated field: many fields could make the gateway refuse the head. Sessions that
+ * do not fit, and those of a response that the gateway no longer waits for, go into its next responses.
  */
 export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void {
   let waiting: string[] = []
@@ -22,7 +21,6 @@ export function packRevokedSessions(app: Pick<FastifyInstance, 'addHook'>): void
     const named = [reply.getHeader(REVOKE_SESSION) ?? []].flat().map(String)
     const sessions = forwarded.has(request) ? [...named, ...waiting] : named
     if (sessions.length === 0) return
-    // The gateway no longer waits, or its client has left: nobody reads this response.
     if (forwarded.has(request) && request.raw.socket.destroyed) {
       waiting = sessions
       return

@@ -5,7 +5,6 @@ import { DirectoryInUseError } from '../database/pglite.ts'
 import { type Environment, readEnvironment } from '../environment.ts'
 import { askForRotation, isRotationAsked, rotateSigningKeys, rotationText } from './key-rotation.ts'
 
-/** Far more than a backend needs that works. */
 const WAIT_MS = 60_000
 const ASK_EVERY_MS = 200
 

@@ -9,28 +9,22 @@ import type { Credentials } from './user-credentials.ts'
 const REFRESH_TOKEN_BYTES = 32
 const REFRESH_TOKEN_MS = 30 * 24 * 60 * 60 * 1000
 
-/** The form in which a token is stored. Without a salt: it has 256 random bits, so there is nothing to guess. */
+/** The stored form of a token. It needs no salt: a token has 256 random bits. */
 const sha256 = (token: string) => hash('sha256', token, 'hex')
 
-/** A session with the refresh token that continues it. The token is returned once, and only its SHA-256 is stored. */
+/** A session with the refresh token that continues it. */
 export interface OpenedSession {
   readonly subject: TokenSubject
   readonly refreshToken: string
 }
 
-/**
- * The result of presenting a refresh token. `reused`: it was exchanged before, so somebody has a copy, and the whole
- * family (the session) is now revoked (RFC 9700 section 4.14.2).
- */
+/** `reused`: the token was exchanged before, and its session is now revoked (RFC 9700 section 4.14.2). */
 type Exchange =
   | { readonly outcome: 'rotated'; readonly session: OpenedSession }
   | { readonly outcome: 'invalid' }
   | { readonly outcome: 'reused'; readonly sessionId: string }
 
-/**
- * Starts a session for a user who has just proved who it is; `undefined` when the password has changed meanwhile:
- * that change ended all sessions, and none may begin after it with the old password.
- */
+/** Starts a session for a user who has just signed in; `undefined` when the password has changed meanwhile. */
 export function openSession(
   database: Database,
   { id: userId, role, passwordHash }: Pick<Credentials, 'id' | 'role' | 'passwordHash'>,
@@ -50,8 +44,8 @@ export function openSession(
 }
 
 /**
- * Exchanges a refresh token for the next one. Of concurrent exchanges of one token exactly one is `rotated`; every
- * other is `reused`, also an honest repetition after a lost response: during a grace period a thief would not be noticed.
+ * Exchanges a refresh token for the next one. Of concurrent exchanges of one token exactly one is `rotated`. There is no grace
+ * period for a lost response: a thief would not be noticed in it.
  */
 export function exchangeRefreshToken(database: Database, token: string, now: Date): Promise<Exchange> {
   const tokenHash = sha256(token)
@@ -97,7 +91,7 @@ async function storeRefreshToken(transaction: Queryable, sessionId: string, now:
   return token
 }
 
-/** Ends the session; its refresh tokens are invalid from then on. Only the user's own session is touched. */
+/** Ends a session of this user; its refresh tokens are invalid from then on. */
 export async function revokeSession(
   database: Queryable,
   session: { readonly id: string; readonly userId: string },
@@ -109,10 +103,7 @@ export async function revokeSession(
   )
 }
 
-/**
- * Ends every session of the user but `exceptId`, grants to OAuth clients too. @returns the ids of those that may
- * still have a valid access token, for the gateway
- */
+/** Ends the sessions and grants of the user but `exceptId`. @returns the ids of those whose access tokens may still be valid */
 export async function revokeSessionsOf(
   transaction: Queryable,
   userId: string,

@@ -62,7 +62,7 @@ export function issueAccessToken(
   })
 }
 
-/** The claims of an access token that this server issued, also to an OAuth client, and that is in force; undefined for any other text. */
+/** The claims of a valid access token of this server, also of an OAuth client; undefined for any other text. */
 export function verifyAccessToken(
   { publicUrl, keys, clock }: Issuer<'published'>,
   token: string,

@@ -1,16 +1,16 @@
 import { hash } from 'node:crypto'
 import type { Database } from '../database/database.ts'
 
-/** So many failed attempts in a row need no wait, because people mistype. */
+/** Failed attempts in a row that need no wait, because people mistype. */
 const FREE_ATTEMPTS = 5
 
 const FIRST_DELAY_SECONDS = 1
 const MAX_DELAY_SECONDS = 15 * 60
 
-/** Failed attempts are forgotten so long after the last one. */
+/** Failed attempts are forgotten this long after the last one. */
 export const FORGOTTEN_AFTER_MS = 24 * 60 * 60 * 1000
 
-/** How long an origin is known for an account after a sign-in from there. */
+/** An origin is known for an account for this long after a sign-in from there. */
 export const KNOWN_FOR_MS = 30 * 24 * 60 * 60 * 1000
 
 /** `go`: an attempt may be made now. `wait`: not before so many seconds. */
@@ -19,14 +19,11 @@ export type Admission =
   | { readonly outcome: 'wait'; readonly retryAfterSeconds: number }
 
 /**
- * Admits one attempt to sign in, and counts it as failed until {@link noteSuccess} corrects that. It counts before the
- * password is checked, so that simultaneous attempts, on any instance, do not all pass. After
- * {@link FREE_ATTEMPTS} each failure doubles the wait for the next, from 1 s to 15 min: at most about a hundred guesses
- * a day from one origin. An attempt that has to wait is not counted, so
- * repeating it makes the wait no longer. A free attempt never makes another wait: the clock of the backend that counts the
- * next one may be a little behind.
+ * Admits one attempt to sign in, and counts it as failed until {@link noteSuccess} corrects that: simultaneous attempts, on any
+ * instance, must not all pass. After {@link FREE_ATTEMPTS} each failure doubles the wait for the next, from 1 s to 15 min. An
+ * attempt that has to wait is not counted.
  *
- * `key` names the account, whether or not it exists, and the origin; only its SHA-256 is stored.
+ * @param key names account and origin; only its SHA-256 is stored
  */
 export async function admitAttempt(database: Database, key: string, now: Date): Promise<Admission> {
   const [admitted] = await database.query(
@@ -67,10 +64,7 @@ export async function noteSuccess(database: Database, key: string, now: Date): P
   )
 }
 
-/**
- * The attempt that was admitted at `now` was not checked. Where another was admitted after it, the wait stays that of the
- * other.
- */
+/** Takes back the attempt that was admitted at `now`. The wait stays where another was admitted after it. */
 export async function takeBackAttempt(database: Database, key: string, now: Date): Promise<void> {
   await database.query(
     `UPDATE sign_in_attempts
@@ -90,16 +84,14 @@ export async function isKnown(database: Database, key: string, now: Date): Promi
   return known.length > 0
 }
 
-/** So many guesses at one account may come at once from all origins together that are not known for it … */
+/** Guesses at one account that may come at once from all origins together that are not known for it. */
 const BURST = 100
-
-/** … and after that one more each five minutes. */
+/** After the burst, one guess is admitted in this time. */
 const PER_GUESS_SECONDS = 5 * 60
 
 /**
  * Bounds what many strangers together guess at one account, by the generic cell rate algorithm: `next_at` may lie at most
- * {@link BURST} guesses ahead. A single origin is limited more strictly, so it alone can never use this up and lock
- * others out.
+ * {@link BURST} guesses ahead. A single origin is limited more strictly, so it cannot lock others out.
  */
 export async function admitStranger(database: Database, account: string, now: Date): Promise<Admission> {
   const [admitted] = await database.query(
@@ -115,7 +107,7 @@ export async function admitStranger(database: Database, account: string, now: Da
   return admitted === undefined ? strangersWait(database, account, now) : { outcome: 'go' }
 }
 
-/** The answer that a stranger would get now; counts none. */
+/** The answer that a stranger would get now; it counts none. */
 export async function strangersWait(database: Database, account: string, now: Date): Promise<Admission> {
   const [row] = await database.query<{ next_at: Date }>(
     'SELECT next_at FROM sign_in_attempts WHERE key = $1',

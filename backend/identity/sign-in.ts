@@ -20,16 +20,15 @@ interface PasswordAttempt {
   readonly knownBrowser?: string | undefined
 }
 
-/** `wrong`: the address, the password, or both. `throttled`: nothing was checked; try again later. */
+/** `throttled`: nothing was checked. */
 type SignIn =
   | { readonly outcome: 'signed_in'; readonly user: Credentials & { readonly passwordHash: string } }
   | { readonly outcome: 'wrong' }
   | { readonly outcome: 'throttled'; readonly retryAfterSeconds: number }
 
 /**
- * Checks an e-mail address and a password, for both POST /api/login and the sign-in page, so that guesses are counted
- * together. Neither the result nor the time reveals whether the user exists.
- * Throws the `busy` problem under load.
+ * Checks an e-mail address and a password. POST /api/login and the sign-in page count guesses together. Neither the result nor
+ * the time reveals whether the user exists. Throws the `busy` problem under load.
  */
 export async function signIn(
   database: Database,
@@ -52,7 +51,7 @@ export async function provePassword(
   return checkPassword(database, { ...attempt, account: user.emailKey, user }, now)
 }
 
-/** Counts one guess and checks it; one that could not be checked is not counted. Without a hash none is right. */
+/** Counts one guess and checks it. A guess that could not be checked is not counted. */
 async function checkPassword(
   database: Database,
   attempt: PasswordAttempt & { readonly account: string; readonly user: Credentials | undefined },
@@ -98,9 +97,8 @@ export async function guessAt(
 }
 
 /**
- * Counts by account and origin, so that guessing delays only those who share the origin. Guesses from origins that are not
- * known for the account are bounded together as well. When strangers have to wait, nothing is counted at the origin, so a
- * repeated attempt makes the wait no longer.
+ * Counts by account and origin, so that guessing delays only those who share the origin, and all strangers together. When
+ * strangers have to wait, nothing is counted.
  */
 export async function admitGuess(
   database: Database,

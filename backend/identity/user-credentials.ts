@@ -1,7 +1,7 @@
 import type { Queryable } from '../database/database.ts'
 import type { Role } from './session-tokens.ts'
 
-/** The form in which addresses are compared, without letter case: before the @ it matters in theory only. */
+/** The form in which addresses are compared, without letter case. */
 export function emailKey(email: string): string {
   return email.normalize('NFC').toLowerCase()
 }

@@ -1,13 +1,10 @@
 import type { Database, Transaction, TransactionOptions } from '../database/database.ts'
 import { invalidField, Problem } from '../problems.ts'
 
-/**
- * How long a response is kept, by the clock of the database, which all backends share: one with a wrong clock of its own
- * must not forget what the others keep. After that its key may be used for something else.
- */
+/** A response is kept for this long, by the clock of the database, which all backends share. */
 export const KEPT_MS = 24 * 60 * 60 * 1000
 
-/** A final response, kept as it was sent: status and body, success and refusal alike. */
+/** A final response as it was sent, success or refusal. */
 export interface StoredResponse {
   readonly status: number
   readonly body: string
@@ -22,17 +19,11 @@ export interface KeyedRequest {
   readonly fingerprint: string
 }
 
-/**
- * The forms of the header: a structured-field string (RFC 8941 section 3.3.3, printable ASCII in quotes, of which only quote and
- * backslash are escaped), or a token and a little more without quotes, which many clients send. 1 to 255 characters.
- */
+/** The forms of the header: a structured-field string (RFC 8941 section 3.3.3), or without quotes, as many clients send it. */
 export const KEY_PATTERN = '^("([ !#-\\[\\]-~]|\\\\["\\\\]){1,255}"|[A-Za-z0-9!#$%&\'*+.^_`|~:/=@-]{1,255})$'
 const KEY = new RegExp(KEY_PATTERN)
 
-/**
- * The key in an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header); `undefined` without the header. Throws the
- * 400 problem for anything else, also for two headers.
- */
+/** The key in an Idempotency-Key header (draft-ietf-httpapi-idempotency-key-header). Throws 400 for anything else. */
 export function idempotencyKey(header: string | string[] | undefined): string | undefined {
   if (header === undefined) return undefined
   const text = typeof header === 'string' ? header.trim() : ''
@@ -41,13 +32,12 @@ export function idempotencyKey(header: string | string[] | undefined): string | 
   return text.startsWith('"') ? text.slice(1, -1).replace(/\\(["\\])/g, '$1') : text
 }
 
-/** The keys this process is working on, `\0` between their parts because none of them can have one. */
+/** The keys that this process works on, with `\0` between their parts. */
 const inFlight = new Set<string>()
 
 /**
- * Responds to the request once. `work` runs in one transaction with the row that keeps its response, so a crash leaves
- * either both or neither, and no key stays taken after a crash. Returns the response and whether it is a replay.
- * Throws the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
+ * Responds to the request once. `work` runs in one transaction with the row that keeps its response: a crash leaves both or
+ * neither. Throws the problems `idempotency_key_in_flight` (409) and `idempotency_key_reused` (422).
  */
 export async function respondOnce(
   database: Database,
@@ -63,7 +53,7 @@ export async function respondOnce(
   const { caller, path, key, fingerprint } = request
   try {
     return await database.transaction(async (transaction) => {
-      // The lock belongs to the transaction: the database releases it at its end, also when this process dies.
+      // The lock ends with the transaction.
       const [lock] = await transaction.query<{ taken: boolean }>(
         'SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS taken',
         // A text in PostgreSQL cannot contain NUL. A collision of hashes only costs one repetition.

@@ -2,10 +2,9 @@ import { v7 as uuid } from 'uuid'
 import type { Queryable } from '../database/database.ts'
 
 /**
- * The double-entry ledger. Every movement is one row of `transfers` with two entries that sum to zero; the balance
- * kept in `accounts` is the sum of its entries. Opening balances come from the equity account of the currency and
- * closing balances return to it, so the sum over all entries is always zero. Every function that changes something runs
- * inside the caller's serialisable transaction.
+ * The double-entry ledger. A movement is a row of `transfers` with two entries that sum to zero; the balance in `accounts` is the
+ * sum of its entries. Opening balances come from the equity account of the currency, and closing balances return to it. Functions
+ * that change something run inside the caller's serialisable transaction.
  */
 
 /** An account of a user. */
@@ -85,10 +84,7 @@ type TransferRefusal =
   | 'currency_mismatch'
   | 'insufficient_funds'
 
-/**
- * Moves money from the account of the user, or returns why not, with nothing changed. An account never
- * goes below zero, whatever runs at the same time.
- */
+/** Moves money from the account of the user, or returns why not, with nothing changed. No account goes below zero. */
 export async function transfer(
   transaction: Queryable,
   { userId, ...order }: TransferOrder,

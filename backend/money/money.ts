@@ -1,9 +1,6 @@
 import currencies from './iso-4217.json' with { type: 'json' }
 
-/**
- * Money inside is a bigint of minor units (cents for EUR) and outside a decimal string. Never a float, in
- * which 0.1 + 0.2 is not 0.3.
- */
+/* Money inside is a bigint of minor units (cents for EUR) and outside a decimal string. */
 
 /** A currency or fund of ISO 4217. `minorUnits` is null where the standard has none ("N.A.": metals, test codes …). */
 interface Currency {
@@ -22,7 +19,7 @@ export function decimalsOf(code: string): number {
   return decimals.get(code) ?? 0
 }
 
-/** Above zero, with at most so many decimals. Up to twelve digits before the point: no sum comes near 64 bits. */
+/** The pattern of an amount above zero. Up to twelve digits before the point: no sum comes near 64 bits. */
 export function amountPattern(decimals: number): string {
   const whole = '[1-9][0-9]{0,11}'
   if (decimals === 0) return `^${whole}$`
@@ -33,10 +30,7 @@ export function amountPattern(decimals: number): string {
   return `^(${whole}(\\.[0-9]{1,${decimals}})?|0\\.(${fractions.join('|')}))$`
 }
 
-/**
- * The minor units of a decimal string of the form of {@link amountPattern}; `undefined` when it has more decimals than
- * the currency (`minorUnits`) has. `12.5` and `12.50` are the same amount of EUR.
- */
+/** The minor units of a decimal string of the form of {@link amountPattern}; `undefined` when it has more than `minorUnits` decimals. */
 export function toMinor(amount: string, minorUnits: number): bigint | undefined {
   const [whole = '', fraction = ''] = amount.split('.')
   if (fraction.length > minorUnits) return undefined

@@ -16,9 +16,9 @@ export const CurrentPassword = Type.String({
 })
 
 /**
- * For a change of the user `id` for which a stolen token must not suffice. @returns the hash of the present password when the
- * caller changes itself, so that the change can depend on it; `undefined` when it changes another user. Throws 403
- * without the password and for a wrong one, 429 after too many of them.
+ * Guards a change of the user `id` for which a stolen token must not suffice. @returns the hash of the present password when the
+ * caller changes itself; `undefined` when it changes another user. Throws 403 without the password and for a wrong one, 429
+ * after too many of them.
  */
 export async function requirePresentPassword(
   { database, clock }: Services,
@@ -27,7 +27,7 @@ export async function requirePresentPassword(
   password: string | undefined,
 ): Promise<string | undefined> {
   if (callerOf(request).subject !== id) return undefined
-  // Not 400: whether it is needed depends on the caller, so the request itself is well-formed.
+  // Not 400: the request is well-formed, and another caller needs no password.
   if (password === undefined) {
     const errors = [{ field: 'currentPassword', reason: 'is required for this change' }]
     throw new Problem('password_required', { errors })

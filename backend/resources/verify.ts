@@ -10,13 +10,10 @@ import { findUser } from '../user-store.ts'
 
 const SIZES = DOCUMENT_SIZES.map(({ lines, characters }) => `${lines} lines of ${characters}`).join(', ')
 
-/**
- * How long it is known that a document was checked. Records of such checks are kept for five years after the business with the
- * customer (Directive (EU) 2015/849, article 40): of a deleted user all from its end; of another the last that was verified, too.
- */
+/** Records of checks are kept for five years after the business with the customer (Directive (EU) 2015/849, article 40). */
 export const VERIFICATIONS_KEPT_MS = 5 * 366 * 24 * 60 * 60 * 1000
 
-/** Three lines need 140 bytes. Thousands of lines, each reported as a fault, would take long. */
+/** Three lines need 140 bytes. */
 const BODY_LIMIT_BYTES = 4096
 
 const VerifyBody = Type.Object(

@@ -1,10 +1,7 @@
 /** How far ahead the century of an expiry date is searched; no document is valid for longer. */
 const EXPIRY_WINDOW_YEARS = 50
 
-/**
- * True when a date of birth `YYMMDD` is a day of the calendar, as far as it is known (`<<` for unknown parts). The
- * century is the one that puts it in the past, so 29 February is judged in the right year.
- */
+/** True when a date of birth `YYMMDD`, with `<<` for unknown parts, is a day in the past. */
 export function isBirthDate(text: string, today: Date): boolean {
   if (text === '<<<<<<') return true
   const year = Number(text.slice(0, 2))
@@ -19,10 +16,7 @@ export function isBirthDate(text: string, today: Date): boolean {
   })
 }
 
-/**
- * The day after which a document is no longer valid, from `YYMMDD`: of the years with these two digits the one
- * nearest to `today`, fifty years to either side. `undefined` when there is no such day.
- */
+/** The last valid day of a document, from `YYMMDD`, in the year nearest to `today`; `undefined` when there is no such day. */
 export function expiryDay(text: string, today: Date): Date | undefined {
   const thisYear = today.getUTCFullYear()
   let year = Math.floor(thisYear / 100) * 100 + Number(text.slice(0, 2))
@@ -31,7 +25,7 @@ export function expiryDay(text: string, today: Date): Date | undefined {
   return calendarDay(year, Number(text.slice(2, 4)), Number(text.slice(4, 6)))
 }
 
-/** True when the last valid day is today or later. A document is valid through that whole day; days are those of UTC. */
+/** True when the last valid day, in UTC, is today or later. */
 export function isInForce(expiry: Date, today: Date): boolean {
   return expiry.getTime() + 24 * 60 * 60 * 1000 > today.getTime()
 }

@@ -1,7 +1,4 @@
-/**
- * The machine-readable zone of a travel document: ICAO Doc 9303 part 4 (TD3, passports), part 5 (TD1) and part 6
- * (TD2), with the check digits of part 3 section 4.9.
- */
+/* The machine-readable zone of a travel document: ICAO Doc 9303 part 4 (TD3, passports), part 5 (TD1) and part 6 (TD2). */
 
 /** The content of a machine-readable zone. `…Valid` means that the check digit of the field agrees with it. */
 export interface MachineReadableZone {
@@ -89,10 +86,7 @@ const LAYOUTS = [TD1, TD2, TD3]
 /** The kinds of document by their number of lines and of characters in a line. */
 export const DOCUMENT_SIZES = LAYOUTS.map(({ lines, characters }) => ({ lines, characters }))
 
-/**
- * Reads the lines of a machine-readable zone. Returns `undefined` when their number and length fit no travel
- * document. The lines must consist of `A-Z 0-9 <`.
- */
+/** Reads lines of `A-Z 0-9 <`. Returns `undefined` when their number and length fit no travel document. */
 export function readMrz(lines: readonly string[]): MachineReadableZone | undefined {
   const layout = LAYOUTS.find(
     (candidate) =>
@@ -142,10 +136,7 @@ function isWellFormed({ documentCode }: Layout, f: Fields): boolean {
   )
 }
 
-/**
- * Part 5 and 6, note on long document numbers: the first nine characters stand in the field, a filler in the place of
- * the check digit, the rest with the check digit and a filler at the start of the optional data.
- */
+/** Parts 5 and 6: a long number goes on in the optional data, with its check digit and a filler behind it. */
 function isDocumentNumberValid({ number: field, numberDigit: digit, longNumber }: Fields): boolean {
   if (digit !== '<' || longNumber === undefined) return agrees(field, digit)
   const [rest = ''] = longNumber.split('<')

@@ -1,12 +1,6 @@
-/**
- * Compares a name as people write it with the names in a machine-readable zone, which has only A-Z: ICAO Doc 9303
- * part 3 section 6 (transliteration) and part 4 section 4.2.3 (truncation).
- */
+/* ICAO Doc 9303 part 3 section 6 (transliteration) and part 4 section 4.2.3 (truncation). */
 
-/**
- * Section 6, table A: letters that are not a base letter with a mark, and letters for which the table allows more
- * than the base letter. Every recommended spelling is accepted, because issuers differ.
- */
+/** Letters that section 6, table A, does not spell as their base letter alone, with every spelling that it recommends. */
 const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
   Ä: ['AE', 'A'],
   Å: ['AA', 'A'],
@@ -33,10 +27,8 @@ const SPELLINGS: Readonly<Record<string, readonly string[]>> = {
 type Word = readonly (readonly string[])[]
 
 /**
- * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is the person called `name` (`Anna María
- * Eriksson`). The family name must be complete; of the given names only the first is required; the
- * family name may stand first or last. Names cut off to fit the field match as far as they go. A name in
- * another script than Latin matches nothing.
+ * True when the holder named in the zone (`ERIKSSON<<ANNA<MARIA<<<<`) is called `name` (`Anna María Eriksson`). The family name,
+ * first or last, must be complete; of the given names the first is required. Names that were cut off match as far as they go.
  */
 export function nameMatches(name: string, names: string): boolean {
   const words = wordsOf(name)
@@ -103,7 +95,7 @@ function spellings(letter: string): readonly string[] {
 
 /** True when a spelling of the word equals the printed name, or begins with it when that may be cut. */
 function spells(word: Word, printed: string, isCut: boolean): boolean {
-  // All positions in the printed name that the letters so far can reach; several ways may lead to each.
+  // The positions in the printed name that the letters so far can reach.
   let reached = new Set([0])
   for (const letters of word) {
     const next = new Set<number>()

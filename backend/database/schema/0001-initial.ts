@@ -1,8 +1,4 @@
-/**
- * Users, identity, the ledger and what idempotency and verification keep. Money is bigint minor units throughout.
- * The rules that must hold whatever the program does (no overdraft, entries of a transfer sum to zero, the ledger is
- * append-only) are constraints and triggers here.
- */
+/** Users, sessions, the ledger. Constraints and triggers forbid overdrafts, unbalanced transfers and changes of the ledger. */
 export const initialSchema = `
 CREATE TABLE users (
   id uuid PRIMARY KEY,

@@ -1,7 +1,4 @@
-/**
- * What the authorization server keeps (identity/oauth/artifacts.ts), the throttle of sign-ins, the secrets that
- * instances share, and the webhooks that arrived.
- */
+/** Artifacts of the authorization server, the throttle of sign-ins, secrets that instances share, and webhooks. */
 export const oauthSchema = `
 -- Codes, tokens, grants, sign-ins under way: one row each, found by the SHA-256 of the id, which is never stored.
 CREATE TABLE oauth_artifacts (

@@ -24,8 +24,8 @@ export async function findAccount(database: Queryable, id: string): Promise<User
 const PREFIX = 'pwd:'
 
 /**
- * How a user signed in, as oidc-provider keeps it (`amr`, RFC 8176) from the sign-in to the signed-in browser. The second
- * entry names the password, so that what is stored after the password has changed is worth nothing. No token has it.
+ * The `amr` (RFC 8176) that oidc-provider keeps of a sign-in. The second entry names the password, so that sign-ins by an old one
+ * are worth nothing. No token has it.
  */
 export function methodsOf(passwordHash: string): string[] {
   return ['pwd', PREFIX + digest(passwordHash)]
@@ -36,7 +36,6 @@ export function isOfOldPassword(methods: readonly string[], passwordHash: string
   return passwordHash === null || !methods.includes(PREFIX + digest(passwordHash))
 }
 
-/** Enough to tell two passwords of one user apart: their hashes have salts of their own. */
 function digest(passwordHash: string): string {
   return hash('sha256', passwordHash, 'base64url').slice(0, 22)
 }

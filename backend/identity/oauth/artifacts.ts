@@ -6,7 +6,7 @@ import { isOfOldPassword } from './account.ts'
 import { errors } from './library.ts'
 import { changeAtEnd, UsedTwice } from './provider-database.ts'
 
-/** Kinds with text of a client, or of anybody in its name: `state`, `nonce` and other parameters. */
+/** Kinds with text that anybody can send: `state`, `nonce` and other parameters. */
 const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
   'PushedAuthorizationRequest',
   'Interaction',
@@ -14,7 +14,7 @@ const HOLDS_PARAMETERS: ReadonlySet<string> = new Set([
 ])
 const MAX_STORED_CHARACTERS = 8 * 1024
 
-/** Kinds that end with the password of their user, also those that a request stores again after it has changed. */
+/** Kinds that end when their user gets another password. */
 const ENDS_WITH_PASSWORD: ReadonlySet<string> = new Set(['Session', 'Interaction'])
 
 type ArtifactRow = {
@@ -25,10 +25,8 @@ type ArtifactRow = {
 }
 
 /**
- * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …): rows of one table. The
- * ids are secrets (a code, a token, a cookie), so only their SHA-256 is stored. Expired rows are still returned, because
- * the provider checks the time itself; the housekeeping deletes them. Each change is one statement, so requests on any
- * instance see it done or not done; what a request to the token endpoint changes is stored together (provider-database.ts).
+ * Stores one kind of oidc-provider's objects (`Session`, `Grant`, `RefreshToken` …). Their ids are secrets (a code, a token, a
+ * cookie), so only the SHA-256 is stored. Expired rows are still returned: the provider checks the time itself.
  */
 export function artifactStore(model: string, database: Database): Adapter {
   const findBy = async (column: 'id_hash' | 'uid', value: string): Promise<AdapterPayload | undefined> => {
@@ -50,7 +48,7 @@ export function artifactStore(model: string, database: Database): Adapter {
       if (HOLDS_PARAMETERS.has(model) && text.length > MAX_STORED_CHARACTERS) {
         throw new errors.InvalidRequest('the parameters of the request are too long')
       }
-      // The provider reads the system clock too; with another clock here they could disagree on what has expired.
+      // The provider reads the system clock too.
       const now = Date.now()
       const row = [
         model,
@@ -72,7 +70,7 @@ export function artifactStore(model: string, database: Database): Adapter {
       const payload = await findBy('id_hash', hashed(id))
       return payload && { ...payload, jti: id }
     },
-    // Without the id, which must stay secret from those who know only the uid.
+    // The id stays secret from those who know only the uid.
     findByUid: (uid) => findBy('uid', uid),
     // The device flow is off.
     findByUserCode: async () => undefined,
@@ -88,10 +86,7 @@ export function artifactStore(model: string, database: Database): Adapter {
   }
 }
 
-/**
- * Marks it as used. Of simultaneous uses one succeeds; the others throw {@link UsedTwice}, and the grant ends as with a later
- * use (RFC 9700 section 4.14.2).
- */
+/** Marks it as used. Of simultaneous uses one succeeds; the others throw {@link UsedTwice} (RFC 9700 section 4.14.2). */
 async function consumeRow(database: Queryable, key: readonly [model: string, idHash: string]): Promise<void> {
   const consumed = await database.query(
     `UPDATE oauth_artifacts SET consumed_at = $3
@@ -106,12 +101,12 @@ async function consumeRow(database: Queryable, key: readonly [model: string, idH
   throw new UsedTwice(reused?.grantId ?? null)
 }
 
-/** Deletes all kinds at once and the grant itself, so that what is stored for it a moment later is invalid. */
+/** Deletes all kinds at once and the grant itself: what is stored for it later is invalid. */
 export async function deleteGrant(database: Queryable, grantId: string): Promise<void> {
   await database.query('DELETE FROM oauth_artifacts WHERE grant_id = $1', [grantId])
 }
 
-/** Refuses a known jti of `ReplayDetection`, in one statement: a check before storing would let two pass. */
+/** Stores or replaces it, but refuses a known jti of `ReplayDetection`. */
 async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<void> {
   const stored = await database.query(
     `INSERT INTO oauth_artifacts AS artifacts
@@ -126,10 +121,7 @@ async function upsertRow(database: Queryable, row: readonly unknown[]): Promise<
   if (stored.length === 0) throw new errors.InvalidGrant('the same proof or assertion came twice')
 }
 
-/**
- * Whose it is, and how that user signed in. A sign-in under way belongs to a user once the password was right, and must end with
- * the sessions of that user.
- */
+/** The user of an artifact, also of a sign-in under way, and how that user signed in. */
 function signInOf(payload: AdapterPayload): Pick<AdapterPayload, 'accountId' | 'amr'> | undefined {
   return payload.accountId === undefined ? (payload.result?.login ?? payload.session) : payload
 }
@@ -138,12 +130,12 @@ function secondsOf(date: Date): number {
   return Math.floor(date.getTime() / 1000)
 }
 
-/** Without a salt: ids have 256 random bits, so there is nothing to guess. */
+/** The stored form of an id. It needs no salt: ids have 256 random bits. */
 function hashed(id: string): string {
   return hash('sha256', id, 'hex')
 }
 
-/** Ends one grant of a user, and what was issued for it; whether there was one. */
+/** Ends one grant of a user, and what was issued for it. @returns false when there was none */
 export async function revokeGrant(
   database: Queryable,
   grant: { readonly id: string; readonly userId: string },
@@ -157,10 +149,7 @@ export async function revokeGrant(
   return deleted.length > 0
 }
 
-/**
- * Records that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended
- * meanwhile, because this token would not be revoked with it.
- */
+/** Records that an access token of the grant is about to be issued. Throws `invalid_grant` when the grant has ended meanwhile. */
 export async function noteAccessToken(
   database: Queryable,
   token: { readonly grantId: string; readonly expiresAtMs: number },
@@ -174,8 +163,8 @@ export async function noteAccessToken(
 }
 
 /**
- * Ends everything the authorization server keeps for a user, signed-in browsers too, but the grant `exceptId`.
- * @returns the ids of the ended grants with access tokens that are still valid, for the gateway
+ * Ends the grants, sign-ins and signed-in browsers of a user, but the grant `exceptId`. @returns the ids of the ended grants with
+ * access tokens that are still valid
  */
 export async function revokeGrantsOf(
   transaction: Queryable,

@@ -1,9 +1,8 @@
 import { X509Certificate } from 'node:crypto'
 
 /**
- * The client certificate in a `Client-Cert` header (RFC 9440 section 2.1: a byte sequence, `:base64:`). Only the gateway
- * sets it, after it has verified the chain, so it can be trusted. `undefined` without one, and for a
- * malformed one.
+ * The client certificate in a `Client-Cert` header (RFC 9440 section 2.1: `:base64:`), which only the gateway sets, after it has
+ * verified the chain. `undefined` when it is missing or malformed.
  */
 export function clientCertificate(header: string | string[] | undefined): X509Certificate | undefined {
   const encoded = typeof header === 'string' ? /^:([A-Za-z0-9+/]+={0,2}):$/.exec(header)?.[1] : undefined
@@ -18,10 +17,7 @@ export function clientCertificate(header: string | string[] | undefined): X509Ce
 /** The names that a client may be registered by (RFC 8705 section 2.1.2); others are not compared. */
 export const CERTIFICATE_NAMES = ['tls_client_auth_san_dns', 'tls_client_auth_san_uri'] as const
 
-/**
- * True when the certificate carries the registered name of a client (RFC 8705 section 2.1.2). A property that is none of
- * {@link CERTIFICATE_NAMES} never matches.
- */
+/** True when the certificate has the registered name of a client. Only {@link CERTIFICATE_NAMES} ever match. */
 export function certificateNames(certificate: X509Certificate, property: string, expected: string): boolean {
   const kind = { tls_client_auth_san_dns: 'DNS', tls_client_auth_san_uri: 'URI' }[property]
   // Node quotes a name that could be misread; such a name matches no client.
@@ -31,13 +27,10 @@ export function certificateNames(certificate: X509Certificate, property: string,
   return kind !== undefined && names.map(comparable).includes(comparable(`${kind}:${expected}`))
 }
 
-/** Metadata of a client, ours: which authorities issue its certificates. Default: any that the gateway accepts. */
+/** The key of a client's metadata for the authorities that issue its certificates. Default: any that the gateway accepts. */
 export const CERTIFICATE_ISSUERS = 'tls_client_auth_issuers'
 
-/**
- * Reads the authorities of a client: a list of certificates in base64 (DER, as in `x5c`), each of an authority that signs
- * the client's certificates itself. `undefined` when it is anything else.
- */
+/** Reads a list of certificates of authorities in base64 (DER, as in `x5c`); `undefined` when it is anything else. */
 export function readIssuers(listed: unknown): readonly X509Certificate[] | undefined {
   if (!Array.isArray(listed) || listed.length === 0) return undefined
   try {
@@ -48,7 +41,7 @@ export function readIssuers(listed: unknown): readonly X509Certificate[] | undef
   }
 }
 
-/** True when one of the client's authorities has issued the certificate. The gateway has checked its time, and that it is not revoked. */
+/** True when one of the client's authorities has issued the certificate, whose time and revocation the gateway has checked. */
 export function isIssuedByOneOf(listed: unknown, certificate: X509Certificate): boolean {
   if (listed === undefined) return true
   const issuers = readIssuers(listed) ?? []

@@ -10,10 +10,7 @@ import { DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const PORTAL_KEY_FILE = 'bank-portal.private.jwk.json'
 
-/**
- * The OAuth clients. Throws an error that names the file when it cannot be read or is not a list; the authorization
- * server checks the metadata (oauth/server.ts).
- */
+/** The OAuth clients. Throws when the file cannot be read or is not a list; the authorization server checks the metadata. */
 export async function loadClients({
   file,
   demo,
@@ -80,10 +77,7 @@ function demoClients(portalKey: webcrypto.JsonWebKey): ClientMetadata[] {
   ]
 }
 
-/**
- * The public half of the demo key. The first backend leaves its own in the database; each has it in a file, where whoever
- * tries the client reads it.
- */
+/** The public half of the demo key. The first backend leaves its own in the database, and each writes it into a file. */
 async function demoKey(database: Queryable, file: string): Promise<webcrypto.JsonWebKey> {
   const own = await readKey(file)
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })

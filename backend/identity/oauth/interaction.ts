@@ -35,11 +35,10 @@ type Step = (turn: Turn) => Promise<FastifyReply>
 
 /**
  * The pages on which a person signs in and consents: GET /oauth/interaction shows the one that is due. The form with the
- * password is posted to /api/login (sign-in-form.ts), the others to /consent and /deny below the page. No script, and no
- * state but that of oidc-provider.
+ * password is posted to /api/login (sign-in-form.ts), the others below the page.
  *
- * A form is accepted from our own page only: the id in it must be that in the browser's cookie, which is HttpOnly and
- * SameSite=Lax, and the browser must not say that another site sent it.
+ * A form is accepted from our own page only: its id must be that in the browser's cookie, which is HttpOnly and SameSite=Lax,
+ * and the browser must not say that another site sent it.
  */
 export async function registerInteraction(
   app: App,
@@ -132,7 +131,7 @@ async function signedIn({ services, details }: Turn): Promise<UserAccount | unde
   return findAccount(services.database, id)
 }
 
-/** The scopes that are asked for: those of OpenID Connect, and those of the API that the client may have and the user may grant. */
+/** The requested scopes: those of OpenID Connect, and those of the API that the client may have and the user may grant. */
 function askedScopes({ details, client }: Turn, { role }: UserAccount) {
   const requested = scopesOf(details)
   const ofClient = apiScopesOfClient(client.scope)
@@ -192,8 +191,7 @@ async function consentStep(turn: Turn): Promise<FastifyReply> {
   const granted = [...protocol, ...api]
   grant.addOIDCScope(granted.join(' '))
   if (api.length > 0) grant.addResourceScope(resource, api.join(' '))
-  // Scopes that were asked for and that the user cannot grant are rejected, or they would be asked for again and again. Scopes
-  // that were not asked for are left: the user is asked when a client asks for them.
+  // Scopes that the user cannot grant are rejected, or they would be asked for again and again.
   const asked = scopesOf(details)
   const refused = ALL_SCOPES.filter((one) => asked.includes(one) && !granted.includes(one)).join(' ')
   if (refused !== '') {

@@ -6,9 +6,9 @@ import { ALL_SCOPES, DEFAULT_CLIENT_SCOPE } from './scopes.ts'
 
 const CODE_SECONDS = 60
 const DAY_SECONDS = 24 * 60 * 60
-/** One of a public client, which gets another at each use: as long as the sessions of POST /api/login last. */
+/** The life of a public client's refresh token, which is replaced at each use. */
 const REFRESH_SECONDS = 30 * DAY_SECONDS
-/** How long a browser stays signed in after its last visit to the authorization or sign-out page; its cookie ends with the browser. */
+/** A browser stays signed in for this long after its last visit. */
 const BROWSER_SECONDS = 30 * 60
 /** From the first page to the last. */
 export const INTERACTION_SECONDS = 15 * 60
@@ -19,7 +19,7 @@ export const INTERACTION_COOKIE = 'oauth_interaction'
 /** FAPI 2.0 section 5.3.2.1: how far clocks of clients may be ahead. */
 const CLOCK_TOLERANCE_SECONDS = 10
 
-/** How far ahead an assertion of a client may expire. Until then it is remembered, so that it is good once. */
+/** How far ahead an assertion of a client may expire: it is remembered until then, so that it is good once. */
 const ASSERTION_SECONDS = 60 * 60
 
 const SIGNATURES = ['ES256', 'PS256', 'EdDSA', 'Ed25519'] as const
@@ -97,25 +97,20 @@ export function policyConfiguration(): Configuration {
 }
 
 /**
- * RFC 9700 section 4.14.2: a refresh token of a public client can be used once. One of a confidential client is useless without
- * its key or certificate (`tls_client_auth_issuers` says whose), and FAPI 2.0 section 5.3.2.1 advises against rotating it.
+ * RFC 9700 section 4.14.2: a refresh token of a public client is good once. FAPI 2.0 section 5.3.2.1 advises against rotating
+ * those of confidential clients, which are useless without a key or certificate.
  */
 function mustRotate(client: Client | undefined): boolean {
   return client?.clientAuthMethod === 'none'
 }
 
-/** One that is never replaced lasts as long as what the user allowed. */
+/** A refresh token that is never replaced lasts as long as the grant. */
 function refreshSeconds({ oidc }: KoaContextWithOIDC, _token: unknown, client: Client): number {
   const grant = oidc.entities.Grant
   return mustRotate(client) || grant === undefined ? REFRESH_SECONDS : Math.max(1, grant.remainingTTL)
 }
 
-/**
- * FAPI 2.0 section 5.3.2.1: the audience of an assertion is the issuer, as one text. One for several servers, or for an
- * endpoint whose address another server may claim, could be used by the wrong one.
- *
- * @throws InvalidClientAuth
- */
+/** FAPI 2.0 section 5.3.2.1: the audience of an assertion is the issuer, as one text. @throws InvalidClientAuth */
 async function checkAssertion(
   { oidc }: KoaContextWithOIDC,
   { aud, exp }: Record<string, unknown>,

@@ -21,17 +21,11 @@ const POST_PATHS = [
   `${OAUTH_PATHS.end_session}/confirm`,
 ]
 
-/**
- * For what oidc-provider renders by itself; our pages replace it. To script-src it adds the hash of the script that it
- * needs, and beside a hash there cannot be 'none': this one is of the empty script.
- */
+/** The policy of pages that oidc-provider renders. It adds a hash to script-src, which excludes 'none': this is of the empty script. */
 const CONTENT_SECURITY_POLICY =
   "default-src 'none'; script-src 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; base-uri 'none'; frame-ancestors 'none'"
 
-/**
- * The protocol endpoints: requests go to oidc-provider unchanged. They pass through fastify, so that the routes are
- * known (405 with Allow), the request id is set, and a stop waits for them.
- */
+/** Passes requests to the protocol endpoints on to oidc-provider, so that fastify knows their routes and a stop waits for them. */
 export async function registerOAuthProtocol(
   app: App,
   services: Services,
@@ -42,8 +36,8 @@ export async function registerOAuthProtocol(
   const hand = (request: FastifyRequest, reply: FastifyReply) => {
     reply.hijack()
     const { raw } = request
-    // The issuer has one name, whatever Host the request has: metadata and redirects depend on it. But the htu of a proof names the
-    // address that it was sent to (RFC 9449 section 4.2), and clients send proofs with POST only.
+    // The issuer has one name, whatever Host the request has. But the htu of a proof, which clients send with POST only, names the
+    // address that it was sent to (RFC 9449 section 4.2).
     const isAliased = raw.method === 'POST' && raw.headers['x-forwarded-host'] === forCertificates.host
     const { protocol, host } = isAliased ? forCertificates : ours
     raw.headers['x-forwarded-proto'] = protocol.slice(0, -1)

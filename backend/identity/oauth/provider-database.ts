@@ -12,10 +12,7 @@ import { errors, Provider } from './library.ts'
 /** After how many seconds a client should try again. */
 const RETRY_AFTER = '1'
 
-/**
- * The database for oidc-provider, which turns unknown errors into `server_error` with 500. So a database that is away or
- * too busy is reported to it as `temporarily_unavailable` (RFC 6749 section 4.1.2.1), with 503 and Retry-After.
- */
+/** The database for oidc-provider. While it is away or too busy, requests get `temporarily_unavailable` (RFC 6749 section 4.1.2.1). */
 export function providerDatabase(database: Database): Database {
   return {
     ...database,
@@ -34,7 +31,6 @@ function toProviderFault(fault: unknown): never {
   unavailable.error_description = isBusy
     ? 'There is too much to do at this moment. Try again.'
     : 'The database cannot be reached at this moment. Try again later.'
-  // Its message may go out, as that of a fault of the request may.
   unavailable.expose = true
   throw unavailable
 }
@@ -52,14 +48,14 @@ class RequestChanges {
 
 const underWay = new AsyncLocalStorage<RequestChanges>()
 
-/** Makes a change at the end of the request, with its others; at once when they are not collected (see {@link storeTogether}). */
+/** Makes a change at the end of a request of {@link storeTogether}, else at once. */
 export async function changeAtEnd(database: Queryable, condition: Condition, change: Change): Promise<void> {
   const request = underWay.getStore()
   if (request === undefined) await change(database)
   else request.changes.push({ condition, change })
 }
 
-/** Does it when the changes of the request are stored. */
+/** Calls `act` when the changes of the request are stored. */
 export function whenStored(act: () => void): void {
   const request = underWay.getStore()
   if (request === undefined) act()
@@ -77,9 +73,8 @@ export class UsedTwice extends errors.InvalidGrant {
 }
 
 /**
- * Stores what a request to one of these paths changes in one transaction, after oidc-provider has made the response and
- * before it is sent. By itself the library stores it step by step, and when a step failed the client was told to try again
- * (503), with a code or token that the steps before had used up: that looks like theft and ended the user's grant.
+ * Stores the changes of a request to one of these paths in one transaction, before the response is sent. By itself oidc-provider
+ * stores them step by step: a client that repeats a request that failed half-way (503) would look like a thief.
  *
  * @param options.endGrant ends a grant whose code or token was used twice at the same time
  */
@@ -124,7 +119,7 @@ async function store(
   for (const act of afterwards) act()
 }
 
-/** As the library does when it fails by itself. */
+/** Responds as the library does when it fails by itself. */
 function refuse(ctx: KoaContextWithOIDC, fault: unknown): void {
   const isKnown = fault instanceof errors.OIDCProviderError
   ctx.status = isKnown ? fault.statusCode : 500

@@ -28,10 +28,9 @@ export function apiScopesOfClient(clientScope: string | undefined): string[] {
 }
 
 /**
- * Names all that a token response grants (RFC 6749 section 5.1), where oidc-provider names the scopes of the access token:
- * `openid` is in the ID token, and `offline_access` is the refresh token, unless the client has one without asking.
+ * Names all scopes that a token response grants (RFC 6749 section 5.1); oidc-provider names those of the access token alone.
  *
- * @param allowed what the user allowed
+ * @param allowed the scopes that the user allowed
  */
 export function grantedScope(response: TokenResponse, allowed = ''): string {
   const mayRefresh = response.refresh_token !== undefined && allowed.split(' ').includes('offline_access')
@@ -43,7 +42,7 @@ export function grantedScope(response: TokenResponse, allowed = ''): string {
   return [...new Set(scopes)].filter(Boolean).join(' ')
 }
 
-/** The members of a successful token response that say what was granted (RFC 6749 section 5.1, OpenID Connect Core 3.1.3.3). */
+/** Members of a successful token response (RFC 6749 section 5.1, OpenID Connect Core 3.1.3.3). */
 export interface TokenResponse {
   readonly scope?: string
   readonly id_token?: string

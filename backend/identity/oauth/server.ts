@@ -24,19 +24,12 @@ import { apiScopesOfClient, grantable, grantedScope, type TokenResponse } from '
 /** Where users sign in and consent; the forms are posted to paths below it. */
 export const INTERACTION_PATH = '/oauth/interaction'
 
-/** The authorization server, whose instance changes with the signing keys. */
+/** The authorization server. oidc-provider takes its keys when it is made, so each request asks for the present instance. */
 export interface AuthorizationServer {
-  /** The instance for one request; a new one after the keys have changed. */
   instance(): Provider
 }
 
-/**
- * The authorization server over the project's database. Throws when the metadata of a client is not valid, naming the
- * client.
- *
- * oidc-provider takes its keys when it is made and has no other state of its own, so a new instance is made when the
- * keys change; requests under way finish with the old one.
- */
+/** The authorization server over the project's database. Throws when the metadata of a client is not valid. */
 export async function createAuthorizationServer(
   services: Services,
   logger: FastifyBaseLogger,
@@ -95,9 +88,8 @@ function createProvider(services: Services, logger: FastifyBaseLogger): Provider
     if (ctx.path === OAUTH_PATHS.revocation) await revokeAccessToken(ctx)
   })
   /**
-   * Lets a client revoke an access token (RFC 7009). oidc-provider stores no JWT and so refuses to revoke one, after it has
-   * authenticated the client: `unsupported_token_type`. Here the token is verified instead, and the grant that it came from
-   * ends, as with a refresh token. A token that is no good, or of another client, gets the 200 that section 2.2 asks for.
+   * Lets a client revoke an access token (RFC 7009). oidc-provider, which has authenticated the client, stores no JWT and says
+   * `unsupported_token_type`. Here the grant of the token ends, as with a refresh token. Any other token gets 200 (section 2.2).
    */
   const revokeAccessToken = async (ctx: KoaContextWithOIDC) => {
     if ((ctx.body as { error?: string } | undefined)?.error !== 'unsupported_token_type') return
@@ -205,7 +197,7 @@ function resourceServer(
   { api, clientScope }: { readonly api: string; readonly clientScope: string | undefined },
 ): ResourceServer {
   const scopes = apiScopesOfClient(clientScope)
-  // Checked whenever tokens are issued, so a removed role takes effect at the next refresh.
+  // A removed role takes effect at the next refresh.
   const account = oidc.account as UserAccount | undefined
   return {
     audience: api,

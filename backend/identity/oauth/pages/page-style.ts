@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** Inline in every page, which saves a request; the policy names it by its hash. Contrast is 7:1 or better. */
+/** The style of every page, inline. Contrast is 7:1 or better. */
 export const STYLE = `
 :root { color-scheme: light; }
 * { box-sizing: border-box; }

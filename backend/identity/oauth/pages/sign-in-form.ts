@@ -2,16 +2,13 @@ import type { App } from '../../../services.ts'
 
 export const FORM = 'application/x-www-form-urlencoded'
 
-/**
- * Where the sign-in page posts the password: to the path of POST /api/login, as a form instead of JSON, so that one row
- * of the gateway's limit table counts the guesses at both together.
- */
+/** The sign-in page posts the password to the path of POST /api/login: one row of the gateway's limits counts both. */
 export const SIGN_IN_FORM_PATH = '/api/login'
 
 type ConstraintStrategy = Parameters<App['addConstraintStrategy']>[0]
 type Handler = ReturnType<ReturnType<ConstraintStrategy['storage']>['get']>
 
-/** Lets a route have `{ body: 'form' }`; a route of the same path without it gets everything else. */
+/** Lets a route have the constraint `{ body: 'form' }`. */
 export const byBody: ConstraintStrategy = {
   name: 'body',
   storage: () => {
