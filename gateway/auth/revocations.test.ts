@@ -273,7 +273,7 @@ test('the longest session that a token of another issuer can name is revoked, al
     scopes: undefined,
   }
   const claims = goodClaims({ iss: issuer, sid: 's'.repeat(256) })
-  const session = readClaims(claims, rules, NOW_MS).principal?.session
+  const session = readClaims(claims, rules, NOW_MS).verification?.principal.session
   assert.equal(session?.length, 513)
   assert.deepEqual(revokedSessions([new Field('X-Revoke-Session', `other, ${session}`)]), ['other', session])
   open().revoke(session as string)

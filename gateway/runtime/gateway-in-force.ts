@@ -138,14 +138,13 @@ export class GatewayInForce {
 
   #verifier(settings: Settings, before: Gateway | undefined): TokenVerifier {
     const { clock, log, metrics, revocations } = this.#fixed
-    const nameSession = this.#nameSession
     const known = before !== undefined && acceptsTokens(before.settings) ? before.verifier : undefined
     const issuers = trustedIssuers(
       settings,
       {
         clock,
         onFault: (uri, cause) => log.warn({ uri, cause }, 'issuer'),
-        nameSession,
+        nameSession: this.#nameSession,
         countIntrospection: (issuer, outcome) =>
           metrics.gateway_introspection_requests_total.count(issuer, outcome),
         sources: () => ({ ...this.#gateway.settings, upstreamSecret: this.#gateway.upstreamSecret }),
@@ -154,7 +153,7 @@ export class GatewayInForce {
     )
     const isSame =
       known?.issuers.length === issuers.length && issuers.every((one) => known.issuers.includes(one))
-    return isSame ? known : new TokenVerifier({ issuers, revocations, clock, nameSession }, known)
+    return isSame ? known : new TokenVerifier({ issuers, revocations, clock }, known)
   }
 
   #proofs({ dpop }: Settings, before: Gateway | undefined): ProofVerifier {

@@ -3,7 +3,7 @@ import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import type { ClaimRules } from '../tokens/claims.ts'
-import { faultOfKind } from '../tokens/dialect.ts'
+import { faultOfKind, saysAccess } from '../tokens/dialect.ts'
 import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import { isSessionId } from '../visible-id.ts'
@@ -15,11 +15,14 @@ const FRESH_MS = 60_000
 /** RFC 6750 and RFC 9449: other tokens, such as refresh tokens, are not for resource servers. */
 const ACCESS_TYPES: ReadonlySet<string> = new Set(['bearer', 'dpop'])
 
+/** An issuer as its answers and tokens are checked. */
+export interface AskedIssuer extends ClaimRules {
+  readonly algorithms: ReadonlySet<Algorithm>
+  readonly keys: KeySet
+}
+
 interface Asked {
-  readonly issuer: Pick<ClaimRules, 'issuer' | 'clockToleranceMs'> & {
-    readonly keys: KeySet
-    readonly algorithms: ReadonlySet<Algorithm>
-  }
+  readonly issuer: AskedIssuer
   readonly clientId: string
   readonly nowMs: number
 }
@@ -76,8 +79,7 @@ export async function readSignedAnswer(
   const { iss, aud, iat, token_introspection: answer } = jws.payload
   if (iss !== issuer.issuer) throw new Error(`the signed response is of ${quote(iss)}`)
   if (![aud].flat().includes(clientId)) throw new Error(`the signed response is for ${quote(aud)}`)
-  const mostMs = FRESH_MS + (issuer.clockToleranceMs ?? 0)
-  if (typeof iat !== 'number' || Math.abs(iat * 1000 - nowMs) > mostMs)
+  if (typeof iat !== 'number' || Math.abs(iat * 1000 - nowMs) > FRESH_MS + issuer.clockToleranceMs)
     throw new Error(`the signed response was made at ${quote(iat)}, which is not now`)
   return activeOrNot(answer)
 }
@@ -115,7 +117,7 @@ export function faultOfAnswer(
     return `token_type ${quote(type)} is no access token`
   const required = faultOfKind('at+jwt', answer, { ...tokens, types: ['at+jwt'] })
   if (required !== undefined) return required
-  return type === undefined && tokens.require.length === 0
+  return type === undefined && !tokens.require.some(saysAccess)
     ? 'the answer has no token_type, so it may be about another kind of token'
     : undefined
 }

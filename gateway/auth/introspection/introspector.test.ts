@@ -272,6 +272,28 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.deepEqual([principal?.subject, principal?.acr], ['https://login.example#alice', undefined])
   })
 
+  it('reads an answer in which the letters of a very short token occur', async () => {
+    for (const token of ['a', 'er', 'app']) {
+      const { introspector } = harness({ ...ACTIVE, jti: token })
+      const { principal } = await introspector.verify(token, CALLER)
+      assert.deepEqual(
+        [principal?.subject, principal?.session],
+        ['https://login.example#alice', undefined],
+        token,
+      )
+    }
+  })
+
+  it('needs a token_type unless a required claim says that it is an access token', async () => {
+    const answer = { ...ACTIVE, token_type: undefined, kind: 'app', use: 'access' }
+    const of = async (require: Record<string, string>) => {
+      const { introspector } = harness(answer, { tokens: tokenDialect({ require }) })
+      return (await introspector.verify('opaque-1', CALLER)).fault?.cause
+    }
+    assert.equal(await of({ use: 'access' }), undefined)
+    assert.match((await of({ kind: 'app' })) ?? '', /^the answer has no token_type/)
+  })
+
   it('is asked at most 16 questions of one network at a time, and leaves room for the others', async () => {
     const gate = Promise.withResolvers<Answer>()
     const { introspector, state, outcomes } = harness(() => gate.promise)

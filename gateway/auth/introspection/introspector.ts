@@ -1,10 +1,8 @@
 import { LRUCache } from 'lru-cache'
 import type { IntrospectionSettings } from '../../config/settings.ts'
 import { networkOf } from '../../edge/rules/network.ts'
-import type { KeySet } from '../keys/jwks.ts'
-import type { Algorithm } from '../keys/signature.ts'
 import { sha256 } from '../keys/thumbprint.ts'
-import { type ClaimRules, readClaims, withSessionName } from '../tokens/claims.ts'
+import { type ClaimRules, readClaims } from '../tokens/claims.ts'
 import type { Caller } from '../tokens/fair-turns.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import {
@@ -14,14 +12,15 @@ import {
   type Verification,
   type VerifiedToken,
 } from '../tokens/verification.ts'
-import { claimsOfAnswer, faultOfAnswer, isOfUnsupportedType, readAnswer, readSignedAnswer } from './answer.ts'
+import {
+  type AskedIssuer,
+  claimsOfAnswer,
+  faultOfAnswer,
+  isOfUnsupportedType,
+  readAnswer,
+  readSignedAnswer,
+} from './answer.ts'
 import { introspectionRequest, MAX_CALLS } from './introspection-request.ts'
-
-/** An issuer as its answers are checked. */
-export interface AskedIssuer extends ClaimRules {
-  readonly algorithms: ReadonlySet<Algorithm>
-  readonly keys: KeySet
-}
 
 /** The outcome of one question. `breaker_open` and `too_many`: it was not asked. */
 export type IntrospectionOutcome = 'active' | 'inactive' | 'invalid' | 'failed' | 'breaker_open' | 'too_many'
@@ -30,7 +29,6 @@ export interface IntrospectorOptions {
   readonly settings: IntrospectionSettings
   readonly clock: () => number
   readonly steadyClock?: () => number
-  readonly nameSession?: ((session: string) => string) | undefined
   readonly count: (outcome: IntrospectionOutcome) => void
   /** Reports why the endpoint cannot be asked, once while it lasts. */
   readonly onFault: (cause: string) => void
@@ -55,6 +53,8 @@ const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 /** An endpoint may refuse one token, such as a very long one, by these. It is there, so it gets no pause. */
 const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
+/** The letters of a shorter token occur in other texts by chance. */
+const MIN_TOKEN_CHARS = 8
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
 /** It was asked about, so it is not counted as a guess again. */
@@ -215,11 +215,8 @@ export class Introspector {
     if (kind !== undefined) return { fault: invalid(kind) }
     const nowMs = this.#options.clock()
     const claims = claimsOfAnswer(answer, this.#rules, nowMs)
-    const { principal, binding, fault } = readClaims(claims, this.#rules, nowMs)
-    if (fault !== undefined) return { fault }
-    const named = withSessionName(principal, this.#options.nameSession)
-    const verification = { principal: named, binding, issuer: this.#issuer.issuer }
-    return { verification, expMs: Number(claims.exp) * 1000 }
+    const { verification, fault } = readClaims(claims, this.#rules, nowMs)
+    return fault === undefined ? { verification, expMs: Number(claims.exp) * 1000 } : { fault }
   }
 
   #refuse(name: string, outcome: 'inactive' | 'invalid', fault: TokenFault): Verification {
@@ -276,10 +273,9 @@ function rulesForAnswers(issuer: ClaimRules): ClaimRules {
 
 /** Some issuers repeat the token in an answer. It is a secret: neither a name nor a text for the log. */
 function withoutToken(answer: JsonObject, token: string): JsonObject {
-  const json = JSON.stringify(answer)
-  if (!json.includes(token)) return answer
-  return JSON.parse(json, (_name, value) =>
-    typeof value === 'string' && value.includes(token) ? ['the token itself'] : value,
+  const holds = (text: string) => text === token || (token.length >= MIN_TOKEN_CHARS && text.includes(token))
+  return JSON.parse(JSON.stringify(answer), (_name, value) =>
+    typeof value === 'string' && holds(value) ? ['the token itself'] : value,
   )
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { RFC9068 } from '../../config/issuers/token-dialects.ts'
-import { readClaims } from './claims.ts'
+import { readClaims as readVerification } from './claims.ts'
 import { AUDIENCE, goodClaims, ISSUER, type Members, NOW_MS, NOW_SECONDS } from './issuer.test-support.ts'
 
 const rules = {
@@ -15,6 +15,11 @@ const rules = {
   scopes: undefined,
 }
 const JKT = '0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I'
+
+function readClaims(...args: Parameters<typeof readVerification>) {
+  const reading = readVerification(...args)
+  return { ...reading, ...reading.verification }
+}
 
 function read(changes: Members = {}) {
   return readClaims(goodClaims(changes), rules, NOW_MS)

@@ -1,11 +1,11 @@
 import type { TokenDialect } from '../../config/issuers/token-dialects.ts'
 import { keysOf, type Principal } from '../../principal.ts'
-import { type Binding, readBinding } from '../possession/binding.ts'
+import { readBinding } from '../possession/binding.ts'
 import { isId, isSessionId, MAX_ID_CHARS, visibleId } from '../visible-id.ts'
 import { isMachine } from './dialect.ts'
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
-import { type OrFault, type TokenFault, tokenFault } from './verification.ts'
+import { type OrFault, type TokenFault, tokenFault, type VerifiedToken } from './verification.ts'
 
 export interface ClaimRules {
   readonly issuer: string
@@ -22,14 +22,11 @@ export interface ClaimRules {
   readonly boundOnly: boolean
   /** Scopes that it may grant. Undefined: any. */
   readonly scopes: ReadonlySet<string> | undefined
+  /** What the audit trail calls a session; undefined: nothing. */
+  readonly nameSession?: ((session: string) => string) | undefined
 }
 
-type ClaimsReading = OrFault<{
-  readonly principal: Principal
-  /** The caller must prove it with every use of the token. */
-  readonly binding: Binding | undefined
-  readonly expiresAtMs: number
-}>
+type ClaimsReading = OrFault<{ readonly verification: VerifiedToken; readonly expiresAtMs: number }>
 
 const HOUR_SECONDS = 3600
 /** RFC 6749 section 3.3, or nothing: what is between two spaces. */
@@ -93,23 +90,14 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     subject: isOfClient ? undefined : sub,
     client,
     session,
-    sessionName: undefined,
+    sessionName: session && rules.nameSession?.(session),
     expiresAtMs,
     scopes: granted,
     scope: [...granted].join(' '),
     ...authenticationOf(claims, nowMs, clockToleranceMs),
     ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
   } satisfies Principal)
-  return { principal, binding, expiresAtMs }
-}
-
-/** @param nameSession what the audit trail calls a session; undefined: nothing */
-export function withSessionName(
-  principal: Principal,
-  nameSession: ((session: string) => string) | undefined,
-): Principal {
-  if (principal.session === undefined || nameSession === undefined) return principal
-  return Object.freeze({ ...principal, sessionName: nameSession(principal.session) })
+  return { verification: { principal, binding, issuer: rules.issuer }, expiresAtMs }
 }
 
 function invalid(cause: string): ClaimsReading {
@@ -129,12 +117,16 @@ function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
 
 function faultOfOrigin(claims: JsonObject, { issuer, audiences, tokens }: ClaimRules): string | undefined {
   if (claims.iss !== issuer) return `iss ${quote(claims.iss)} is not ${issuer}`
-  const { audienceClaim: name } = tokens
-  const claim = claims[name]
-  const named: readonly unknown[] = Array.isArray(claim) ? claim : [claim]
-  if (!named.every((one) => typeof one === 'string')) return `${name} is neither a string nor a list of them`
-  if (audiences.some((audience) => named.includes(audience))) return undefined
-  return `${name} ${quote(claim)} does not name ${audiences.join(' or ')}`
+  // RFC 7519 section 4.1.3: an `aud` that names somebody else refuses the token, whatever claim is asked for.
+  const namesSomebody = [claims.aud ?? []].flat().length > 0
+  for (const name of new Set([tokens.audienceClaim, ...(namesSomebody ? ['aud'] : [])])) {
+    const named: readonly unknown[] = [claims[name]].flat()
+    if (!named.every((one) => typeof one === 'string'))
+      return `${name} is neither a string nor a list of them`
+    if (!audiences.some((audience) => named.includes(audience)))
+      return `${name} ${quote(claims[name])} does not name ${audiences.join(' or ')}`
+  }
+  return undefined
 }
 
 function faultOfNames(

@@ -117,6 +117,16 @@ describe('an access token as a provider writes it', () => {
   })
 })
 
+/** Claims that the provider puts into both tokens. */
+const COMMON: Readonly<Record<ProviderToken['preset'], Members>> = {
+  entra: { ver: ['1.0', '2.0'] },
+  okta: { ver: 1 },
+  auth0: {},
+  cognito: { sub: 'aaaa-bbbb' },
+  keycloak: { acr: '1' },
+  ping: { env: 'ENV', org: 'ORG' },
+}
+
 describe('a token that is no access token', () => {
   for (const token of ID_TOKENS) {
     it(`is refused: the ID token of ${token.what}`, () => {
@@ -128,12 +138,11 @@ describe('a token that is no access token', () => {
     })
 
     it(`is refused also where the operator requires what both tokens have: ${token.what}`, () => {
-      if (token.preset === 'ping') return
-      const tokens = { preset: token.preset, require: { iss: String(token.claims.iss) } } as const
-      assert.match(
-        causeOf(verifyOf(token, { tokens })),
-        /^(?:it may be an ID token: it has no |token_use |typ )/,
-      )
+      const types = ['JWT', '']
+      const require = { iss: String(token.claims.iss), ...COMMON[token.preset] }
+      const cause = /^(?:it may be an ID token: it has |token_use |typ )/
+      assert.match(causeOf(verifyOf(token, { tokens: { preset: token.preset, require } })), cause)
+      assert.match(causeOf(verifyOf(token, { tokens: { preset: token.preset, types, require } })), cause)
     })
   }
 
@@ -144,24 +153,36 @@ describe('a token that is no access token', () => {
     assert.equal(causeOf(verify(plain({}, null), 'rfc9068')), 'typ nothing is no access token')
   })
 
-  it('is told by nonce, at_hash and c_hash, unless a required claim tells more', () => {
+  it('is told by nonce, at_hash and c_hash, unless a required claim says that it is an access token', () => {
     for (const claim of ['nonce', 'at_hash', 'c_hash']) {
-      const token = plain({ [claim]: 'x', use: 'access' })
+      const token = plain({ [claim]: 'x', use: 'access', kind: 'app' })
       assert.equal(causeOf(verify(token, { types: ['JWT'] })), `it may be an ID token: it has ${claim}`)
       assert.equal(causeOf(verify(token, { types: ['JWT'], require: { use: 'access' } })), 'accepted')
+      for (const require of [{ kind: 'app' }, { iss: ISSUER }, { use: ['access', 'id'] }])
+        assert.equal(
+          causeOf(verify(token, { types: ['JWT'], require })),
+          `it may be an ID token: it has ${claim}`,
+        )
       assert.equal(causeOf(verify(plain({ [claim]: 'x' }, 'at+jwt'), 'rfc9068')), 'accepted')
     }
   })
 
   it('is one without scopes, unless a claim of require or machine tells', () => {
     const bare = plain({ scope: undefined, kind: 'app' })
+    for (const said of ['access', 'access_token', 'Access Token', 'Bearer', 'DPoP'])
+      assert.equal(
+        causeOf(
+          verify(plain({ scope: undefined, kind: said }), { types: ['JWT'], require: { kind: [said] } }),
+        ),
+        'accepted',
+      )
     assert.match(causeOf(verify(bare, { types: ['JWT'] })), /it has no scope$/)
     assert.match(
       causeOf(verify(bare, { types: ['JWT'], machine: { kind: 'service' } })),
       /no scope and no kind$/,
     )
     assert.equal(causeOf(verify(bare, { types: ['JWT'], machine: { kind: ['x', 'app'] } })), 'accepted')
-    assert.equal(causeOf(verify(bare, { types: ['JWT'], require: { kind: 'app' } })), 'accepted')
+    assert.match(causeOf(verify(bare, { types: ['JWT'], require: { kind: 'app' } })), /it has no scope$/)
   })
 })
 
@@ -183,6 +204,17 @@ describe('a dialect of the operator', () => {
     for (const aud of ['one', 'two', ['x', 'two']]) assert.equal(of(aud), 'accepted')
     for (const aud of ['three', [], undefined, 'one two']) assert.notEqual(of(aud), 'accepted')
     assert.match(of('three'), /^aud "three" does not name one or two$/)
+  })
+
+  it('takes no token whose aud names somebody else, whatever claim names the audience', () => {
+    const tokens = { audienceClaim: 'client_id' } as const
+    const of = (aud: unknown) =>
+      causeOf(verify(plain({ aud }, 'at+jwt'), tokens, { audiences: ['app', 'https://api.example'] }))
+    for (const aud of [undefined, null, [], 'app', 'https://api.example', ['x', 'https://api.example']])
+      assert.equal(of(aud), 'accepted')
+    assert.equal(of('account'), 'aud "account" does not name app or https://api.example')
+    for (const aud of [['x', 'y'], '']) assert.match(of(aud), /^aud .* does not name app or https/)
+    for (const aud of [7, {}, ['app', 7]]) assert.equal(of(aud), 'aud is neither a string nor a list of them')
   })
 
   it('refuses a machine that names no client', () => {

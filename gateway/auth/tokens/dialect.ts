@@ -4,12 +4,11 @@ import { quote } from './quote.ts'
 
 /** Access tokens hardly ever have them. */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
+const SAYS_ACCESS = /^(?:access(?:[ _-]?token)?|bearer|dpop)$/i
 
 /**
- * Why a token is no access token: its type must be one of the dialect, and the required claims there. Where the type does not
- * tell, claims must: ID tokens have the same type (RFC 8725 sections 3.11 and 3.12).
- *
- * @param type as `typeName` makes it; empty without one
+ * Why a token is no access token (RFC 8725 sections 3.11 and 3.12): its type is none of the dialect, a required claim is
+ * missing, or it has the type of ID tokens and its claims do not tell it from one. @param type as `typeName` makes it
  */
 export function faultOfKind(
   type: string,
@@ -24,11 +23,16 @@ export function faultOfKind(
   const has = (claim: string) => claims[claim] !== undefined && claims[claim] !== null
   if (accessClaims.length > 0 && !accessClaims.some(has))
     return `it may be an ID token: it has no ${accessClaims.join(' and no ')}`
-  if (require.length > 0) return undefined
+  if (require.some(saysAccess)) return undefined
   const strange = OF_ID_TOKENS.find(has)
   if (strange !== undefined) return `it may be an ID token: it has ${strange}`
   if (scopeClaims.some(has) || isMachine(claims, machine)) return undefined
   return `it may be an ID token: it has no ${[...scopeClaims, ...machine.map(({ claim }) => claim)].join(' and no ')}`
+}
+
+/** True for `token_use: access` and the like. ID tokens may meet any other term. */
+export function saysAccess({ values }: ClaimTerm): boolean {
+  return values.every((value) => SAYS_ACCESS.test(String(value)))
 }
 
 export function isMachine(claims: JsonObject, machine: readonly ClaimTerm[]): boolean {

@@ -1,15 +1,14 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { IntrospectionSettings, IssuerSettings, Settings } from '../../config/settings.ts'
 import type { Field } from '../../edge/syntax/field.ts'
+import type { AskedIssuer } from '../introspection/answer.ts'
 import { type IntrospectionOutcome, Introspector } from '../introspection/introspector.ts'
 import { KeySet } from '../keys/jwks.ts'
 import { fetchJwks } from '../keys/jwks-fetch.ts'
-import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import { algorithmNamed } from '../keys/signature.ts'
 import type { ClaimRules } from './claims.ts'
 
-export interface TrustedIssuer extends ClaimRules {
-  readonly algorithms: ReadonlySet<Algorithm>
-  readonly keys: KeySet
+export interface TrustedIssuer extends AskedIssuer {
   readonly introspection?: IntrospectionSettings | undefined
   /** Undefined: it has no opaque tokens. */
   readonly introspector?: Introspector | undefined
@@ -34,25 +33,34 @@ interface KeySources {
   readonly upstreamSecret: Field | undefined
 }
 
-/**
- * The issuers in the settings, our own first: it may grant any scope. An issuer keeps its keys if they come from where they
- * did in `before`, and one that has not changed is the same object.
- */
+/** The issuers in the settings, our own first. One that has not changed since `before` is the same object. */
 export function trustedIssuers(
   settings: IssuerSettings & Pick<Settings, 'issuers'>,
   options: TrustOptions,
   before: readonly TrustedIssuer[] = [],
 ): readonly TrustedIssuer[] {
   const others = settings.issuers.map(({ issuer }) => issuer)
-  const trusted = (one: IssuerSettings, scopes: ReadonlySet<string> | undefined) => {
-    const known = before.find(({ issuer }) => issuer === one.issuer)
-    const own = { scopes, others: scopes === undefined ? others : [] }
-    const made = withIntrospector(trust(one, own, keysFrom(one.jwksUri, options, known)), options)
-    return known !== undefined && isDeepStrictEqual(termsOf(known), termsOf(made)) ? known : made
+  const trust = (one: IssuerSettings, terms: Pick<ClaimRules, 'own' | 'others' | 'scopes'>) => {
+    const { issuer, introspection } = one
+    const known = before.find((trusted) => trusted.issuer === issuer)
+    const made = {
+      issuer,
+      audiences: [one.audience].flat(),
+      tokens: one.tokens,
+      clockToleranceMs: one.clockToleranceMs,
+      boundOnly: one.profile === 'fapi',
+      nameSession: options.nameSession,
+      algorithms: new Set(one.algorithms.flatMap((name) => algorithmNamed(name) ?? [])),
+      keys: keysFrom(one.jwksUri, options, known),
+      introspection,
+      ...terms,
+    }
+    if (known !== undefined && isDeepStrictEqual(termsOf(known), termsOf(made))) return known
+    return { ...made, introspector: introspection && introspectorOf(made, introspection, options) }
   }
   return [
-    trusted(settings, undefined),
-    ...settings.issuers.map((other) => trusted(other, new Set(other.scopes))),
+    trust(settings, { own: true, others, scopes: undefined }),
+    ...settings.issuers.map((other) => trust(other, { own: false, scopes: new Set(other.scopes) })),
   ]
 }
 
@@ -77,11 +85,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/**
- * An upstream gets its secret. The others of its group are asked after it, each up to 5 s: they are the same service.
- *
- * @throws the fault of the first URI when none has the keys
- */
+/** An upstream gets its secret. The rest of its group, the same service, is asked after it. @throws the first fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]
@@ -104,35 +108,15 @@ function originOf(url: string): string | undefined {
   return /^https?:/.test(url) ? new URL(url).origin : undefined
 }
 
-function trust(
-  { issuer, audience, algorithms, profile, tokens, clockToleranceMs, introspection }: IssuerSettings,
-  { scopes, others }: Pick<ClaimRules, 'scopes' | 'others'>,
-  keys: KeySet,
-): TrustedIssuer {
-  return {
-    issuer,
-    audiences: [audience].flat(),
-    tokens,
-    clockToleranceMs,
-    own: scopes === undefined,
-    others,
-    boundOnly: profile === 'fapi',
-    scopes,
-    algorithms: new Set(algorithms.flatMap((one) => algorithmNamed(one) ?? [])),
-    keys,
-    ...(introspection && { introspection }),
-  }
-}
-
-function withIntrospector(issuer: TrustedIssuer, options: TrustOptions): TrustedIssuer {
-  const { introspection: settings } = issuer
-  if (settings === undefined) return issuer
-  const introspector = new Introspector(issuer, {
+function introspectorOf(
+  issuer: AskedIssuer,
+  settings: IntrospectionSettings,
+  { clock, countIntrospection, onFault }: TrustOptions,
+): Introspector {
+  return new Introspector(issuer, {
     settings,
-    clock: options.clock,
-    nameSession: options.nameSession,
-    count: (outcome) => options.countIntrospection?.(issuer.issuer, outcome),
-    onFault: (cause) => options.onFault(settings.url, cause),
+    clock,
+    count: (outcome) => countIntrospection?.(issuer.issuer, outcome),
+    onFault: (cause) => onFault(settings.url, cause),
   })
-  return { ...issuer, introspector }
 }

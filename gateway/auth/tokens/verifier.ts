@@ -3,7 +3,7 @@ import type { Introspector } from '../introspection/introspector.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
 import type { Revocations } from '../revocations.ts'
-import { readClaims, withSessionName } from './claims.ts'
+import { readClaims } from './claims.ts'
 import { faultOfKind } from './dialect.ts'
 import { type Caller, FairTurns } from './fair-turns.ts'
 import type { TrustedIssuer } from './issuers.ts'
@@ -15,7 +15,6 @@ interface TokenVerifierOptions {
   readonly issuers: readonly TrustedIssuer[]
   readonly revocations: Revocations
   readonly clock: () => number
-  readonly nameSession?: ((session: string) => string) | undefined
   readonly turns?: FairTurns
   /** Together at most 16 Mi characters. */
   readonly cacheSize?: number
@@ -157,15 +156,8 @@ export class TokenVerifier {
       )
     // Only a token that could be valid may make us fetch keys.
     const reading = readClaims(claims, issuer, this.#options.clock())
-    if (reading.principal === undefined) return { fault: reading.fault }
-    const { principal, binding, expiresAtMs } = reading
-    const check = (key: VerificationKey) =>
-      this.#checkSignature(text, token, {
-        verification: { principal, binding, issuer: issuer.issuer },
-        issuer,
-        key,
-        expiresAtMs,
-      })
+    if (reading.fault !== undefined) return { fault: reading.fault }
+    const check = (key: VerificationKey) => this.#checkSignature(text, token, { ...reading, issuer, key })
     const key = findKey(issuer.keys, token)
     if (typeof key === 'string') return invalid(key)
     const verification = key && check(key)
@@ -181,11 +173,9 @@ export class TokenVerifier {
     if (isSigned === undefined)
       return invalid(`alg ${algorithm} is not what key ${quote(found.key.kid)} is for`)
     if (!isSigned(jws)) return BAD_SIGNATURE
-    const principal = withSessionName(found.verification.principal, this.#options.nameSession)
-    const verified = { ...found, verification: { ...found.verification, principal } }
-    this.#verified.set(text, verified)
+    this.#verified.set(text, found)
     // The token may have expired, or its session ended, while keys were fetched.
-    return this.#currentVerification(text, verified)
+    return this.#currentVerification(text, found)
   }
 
   #currentVerification(text: string, { verification, expiresAtMs }: Verified): Verification {

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import type { Fault } from '../faults.ts'
-import type { WrittenIntrospection } from '../keys/introspection-keys.ts'
+import type { WrittenIntrospection } from '../keys/issuer-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { isPrivateUrl, urlFault } from '../rules/value-rules.ts'
 import { windowToMs } from '../rules/window-rule.ts'

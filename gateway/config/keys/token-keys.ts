@@ -19,7 +19,7 @@ const DIALECT = keys({
   preset: choice(PRESETS, 'What applies where this object says nothing.', { default: 'rfc9068' }),
   types: list(
     Type.String({ maxLength: 100 }),
-    'Which `typ` its access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Where it is not `at+jwt`, a token must have what an ID token has not: a claim of `scopeClaims`, `require` or `machine`; and without `require` neither `nonce` nor `at_hash` nor `c_hash`.',
+    'Which `typ` its access tokens may have in the header. `application/` may be there or not, and letter case does not matter; `""` stands for none. Where it is not `at+jwt`, a token must have what an ID token has not: a claim of `scopeClaims` or `machine`, and neither `nonce` nor `at_hash` nor `c_hash`; or a claim of `require` whose value says so: `access`, `access_token`, `Bearer`, `DPoP`.',
     { ...AT_MOST, minItems: 1, examples: [['JWT', 'at+jwt']] },
   ),
   scopeClaims: list(
@@ -40,10 +40,12 @@ const DIALECT = keys({
     ...AT_MOST,
     examples: [['uti'], []],
   }),
-  audienceClaim: text('The claim that must name the audience.', { examples: ['client_id'] }),
+  audienceClaim: text('The claim that must name the audience. An `aud` beside it must name it, too.', {
+    examples: ['client_id'],
+  }),
   require: key(
     TERMS,
-    'Claims that must have exactly this value, or one of a list. A claim that the preset requires stays required, unless it is named here. Name claims that an ID token of the issuer does not have, or has with another value.',
+    'Claims that must have exactly this value, or one of a list. A claim that the preset requires stays required, unless it is named here.',
     { maxProperties: 16, examples: [{ token_use: 'access' }] },
   ),
   machine: key(
