@@ -14,7 +14,7 @@ const SERVICE_LINK =
   /^GATEWAY(?:_[A-Z0-9]+)*(?:_SERVICE_HOST|_SERVICE_PORT(?:_[A-Z0-9_]+)?|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)$/
 const SERVICE_LINK_VALUE = /^(?:tcp|udp|sctp):\/\//
 
-/** Variables that override no key, with what is wrong with a value of theirs, as far as `configFiles` and others do not say it. */
+/** Variables that override no key, each with the check that nothing else makes. */
 const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Map([
   ...['GATEWAY_CONFIG', 'GATEWAY_LIMITS', 'GATEWAY_CLIENTS', ...STORE_VARIABLES].map(
     (name) => [name, () => undefined] as const,
@@ -24,13 +24,7 @@ const OTHERS: ReadonlyMap<string, (text: string) => string | undefined> = new Ma
   ['GATEWAY_PROFILE', (text: string) => choiceFault(text, MEMORY_PROFILES)],
 ])
 
-interface ConfigFiles {
-  readonly configFile: string
-  readonly limitsFile: string
-  readonly clientsFile: string
-}
-
-/** What names each file, for faults. */
+/** The words by which faults say what names a file. */
 export const NAMES = {
   configFile: '--config, GATEWAY_CONFIG or by default',
   limitsFile: '--limits, GATEWAY_LIMITS or by default',
@@ -40,7 +34,7 @@ export const NAMES = {
 } as const
 
 /** The files that the environment names, or the default ones. Relative to the working directory. */
-export function configFiles(env: Environment): ConfigFiles {
+export function configFiles(env: Environment): Record<'configFile' | 'limitsFile' | 'clientsFile', string> {
   return {
     configFile: env.GATEWAY_CONFIG || 'config/gateway.json',
     limitsFile: env.GATEWAY_LIMITS || 'config/limits.json',
@@ -48,18 +42,14 @@ export function configFiles(env: Environment): ConfigFiles {
   }
 }
 
-/** What the environment says for keys of gateway.json. */
-interface ParsedEnvironment {
-  /** Each value has yet to be checked as one of gateway.json. */
+/**
+ * Reads the variables whose names begin with `GATEWAY_`. Values for keys have yet to be checked by the schema. An unknown name is
+ * a fault, because a typo would be ignored silently, unless Kubernetes sets it for a Service.
+ */
+export function parseEnvironment(env: Environment): {
   readonly overrides: Overrides
   readonly faults: readonly Fault[]
-}
-
-/**
- * Reads the variables whose names begin with `GATEWAY_`. Unknown ones are faults, because a typo would be ignored
- * silently; those that Kubernetes sets for a Service are not.
- */
-export function parseEnvironment(env: Environment): ParsedEnvironment {
+} {
   const overrides = new Map<string, { variable: string; value: unknown }>()
   const faults: Fault[] = []
   for (const [variable, text] of Object.entries(env)) {
@@ -72,7 +62,7 @@ export function parseEnvironment(env: Environment): ParsedEnvironment {
   return { overrides, faults }
 }
 
-/** What is wrong with a variable, whatever the schema says of its value. */
+/** Finds what the schema cannot say of a variable. */
 function variableFault(name: string, text: string): string | undefined {
   const otherFault = OTHERS.get(name)
   const isKnown = OVERRIDDEN_KEYS.has(name) || otherFault !== undefined

@@ -3,7 +3,7 @@ import { printable } from '../terminal/printable.ts'
 /** The `file` of a fault in the environment. */
 export const ENVIRONMENT = 'environment'
 
-/** One thing wrong in a configuration file or in the environment, in words an operator can act on. */
+/** A fault in a configuration file or in the environment, in words an operator can act on. */
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string
@@ -19,7 +19,7 @@ export interface FaultPlace {
   readonly line: number
   /** From 1, in UTF-16 code units. */
   readonly column: number
-  /** That line, or the part of it around the column; undefined when it might hold a secret. */
+  /** The line, or the part of it around the column; undefined when it might hold a secret. */
   readonly excerpt?: { readonly text: string /** From 0. */; readonly caret: number }
 }
 
@@ -29,10 +29,7 @@ export function describeFault({ file, path, reason, at }: Fault): string {
   return `${file}: ${path}: ${reason}${line}`
 }
 
-/**
- * `config/limits.json:17:7: $.limits[2].window: must be …` and below it the line with a caret: for a terminal, and for
- * editors, which open the place.
- */
+/** `config/limits.json:17:7: $.limits[2].window: must be …` and below it the line with a caret; editors open the place. */
 export function showFault(fault: Fault): string {
   const { file, path, reason, at } = fault
   if (at === undefined) return printable(describeFault(fault))
@@ -56,10 +53,7 @@ export type Parsed<T> =
   | { readonly value: T; readonly faults?: never }
   | { readonly faults: readonly Fault[]; readonly value?: never }
 
-/**
- * What is wrong with a key of each route. A key that a row of `openapi.rows` lays over several operations is named once,
- * with that row.
- */
+/** Finds faults in a key of each route. A key that a row of `openapi.rows` lays over several operations is named once. */
 export function keyFaults<R extends { readonly laidAt?: Readonly<Record<string, number>> | undefined }>(
   file: string,
   routes: readonly R[],

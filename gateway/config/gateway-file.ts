@@ -7,7 +7,7 @@ import { schemaCheck } from './json/schema-check.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
-import { auditSettings, checkAudit } from './rules/audit-rules.ts'
+import { checkAudit } from './rules/audit-rules.ts'
 import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
@@ -32,7 +32,7 @@ export type GatewayFile = ReturnType<typeof gatewayFile>
 /** A row of the file, or one that an operation of `openapi` stands for. */
 type WrittenRoute = WrittenGateway['routes'][number] & Partial<Pick<Route, 'documentedAt' | 'laidAt'>>
 
-/** What a row has that names no more than it must. */
+/** The defaults of a row. */
 const ROUTE_DEFAULTS = Object.fromEntries(
   Object.entries(schema.properties.routes.items.properties).flatMap(([key, property]) =>
     'default' in property ? [[key, property.default]] : [],
@@ -43,13 +43,7 @@ const checkSchema = schemaCheck(schema)
 const NEVER = Number.POSITIVE_INFINITY
 const MAX_WINDOW_MS = 86_400_000
 
-/**
- * Parses config/gateway.json.
- *
- * @param file its name, for the faults
- * @param readFile reads the API's description that it names
- * @param overrides of the environment
- */
+/** Parses config/gateway.json. @param file its name, for the faults @param readFile reads the API's description that it names */
 export function parseGatewayFile(
   file: string,
   text: string,
@@ -87,7 +81,6 @@ export function parseGatewayFile(
 }
 
 type Proxies = Pick<Settings, 'trustedProxies' | 'clientCertProxies'>
-/** What the text says besides the written values. */
 type Read = Proxies & Pick<Settings, 'issuerIsDefault'>
 
 function gatewayFile(written: WrittenGateway, read: Read, documented: DocumentedRoutes) {
@@ -96,7 +89,6 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     upstream,
     authThrottle,
     addressRate,
-    audit,
     maxBodyBytes: _maxBodyBytes,
     clockTolerance: _clockTolerance,
     introspection: _introspection,
@@ -121,7 +113,6 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
     addressRate: addressRate && { requests: addressRate.requests, windowMs: windowToMs(addressRate.window) },
     interactionId:
       written.interactionId ?? [written, ...written.issuers].some(({ profile }) => profile === 'fapi'),
-    audit: auditSettings(audit),
   }
 }
 

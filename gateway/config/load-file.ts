@@ -1,7 +1,10 @@
+import { isUtf8 } from 'node:buffer'
 import { readFileSync, type Stats, statSync } from 'node:fs'
-import type { Fault, Parsed } from './faults.ts'
-import { checkSize, utf8Text } from './file-text.ts'
+import { describeFault, type Fault, type Parsed } from './faults.ts'
 
+/** No configuration file needs more. Protects the memory from a wrong file. */
+const MAX_FILE_BYTES = 32 * 1024 * 1024
+const REPLACEMENT = Buffer.from('\uFFFD')
 /** Several lines, a secret of webhooks, or as long and random as a secret, without the look of a path. */
 const LIKE_SECRET = /[\r\n]|^whsec_|^-----BEGIN|^(?=.*\d)[^./\\][^.\s]{23,}$/
 /** `, open 'name'` */
@@ -40,6 +43,18 @@ export function loadFile<T>(
   return faults === undefined ? { value: { text, value } } : { faults }
 }
 
+/** Reads the file that a key names. The reason is for the key. */
+export function namedText(
+  file: string,
+  readFile: ReadFile = readText,
+): { readonly text?: string | undefined; readonly reason?: string | undefined } {
+  try {
+    return { text: readFile(file) }
+  } catch (error) {
+    return { reason: `names a file that is not usable: ${describeFault(unreadable(file, error))}` }
+  }
+}
+
 export function unreadable(file: string, error: unknown, namedBy?: string): Fault {
   const where = namedBy === undefined ? '' : `; the file is named by ${namedBy}`
   return { file: shownName(file), path: '$', reason: `cannot be read: ${whyUnreadable(error)}${where}` }
@@ -53,6 +68,11 @@ export function whyUnreadable(error: unknown): string {
 /** The name of a file that cannot be read, unless it looks like a secret that was written in the place of such a name. */
 export function shownName(file: string): string {
   return LIKE_SECRET.test(file) ? `${file.slice(0, 4)}… (not shown whole: it may be a secret itself)` : file
+}
+
+/** @throws Error for a file that is too large to be configuration */
+export function checkSize(bytes: number | bigint): void {
+  if (bytes > MAX_FILE_BYTES) throw new Error(`it has ${bytes} bytes, more than ${MAX_FILE_BYTES}`)
 }
 
 /** @throws Error for what may have no end, such as a pipe or a device, and for a file that is too large */
@@ -86,4 +106,19 @@ export function checkPrivate({ mode, uid }: Pick<Stats, 'mode' | 'uid'>): void {
 export function readText(file: string): string {
   checkFile(statSync(file))
   return utf8Text(readFileSync(file))
+}
+
+/** Decodes UTF-8. @throws Error that names the first invalid byte */
+export function utf8Text(bytes: Buffer): string {
+  const text = bytes.toString('utf8')
+  if (isUtf8(bytes)) return text
+  let offset = 0
+  for (const character of text) {
+    // The decoder puts U+FFFD in the place of what is invalid; the file may also have one of its own.
+    if (character === '\uFFFD' && !bytes.subarray(offset, offset + 3).equals(REPLACEMENT)) break
+    offset += Buffer.byteLength(character)
+  }
+  const line = bytes.subarray(0, offset).toString('latin1').split('\n').length
+  const octet = bytes[offset]?.toString(16).toUpperCase().padStart(2, '0')
+  throw new Error(`byte ${offset} (0x${octet}, in line ${line}) is not UTF-8`)
 }

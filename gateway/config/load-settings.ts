@@ -6,35 +6,34 @@ import { introspectionConflicts } from './issuers/introspection-settings.ts'
 import type { Overrides } from './json/json-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
-import { auditConflicts, type JudgedAudit } from './rules/audit-rules.ts'
+import { auditConflicts } from './rules/audit-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
 import { stepUpConflicts, webhookConflicts } from './rules/row-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
-import { completeTls, type TlsSources, tlsPlace } from './rules/tls-rules.ts'
+import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
 import { loadUpstreamSecret, maskKeyFaults } from './secret-line.ts'
-import type { Route, Settings, TlsSettings } from './settings.ts'
-import { loadTracing, type TracingSettings } from './tracing-settings.ts'
+import type { Route, Settings } from './settings.ts'
+import { loadTracing } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadVouching } from './witness-settings.ts'
 
-/** Settings of the file and the environment. */
-type Merged = Omit<GatewayFile, 'tls' | 'tracing' | 'audit'> & { readonly audit: JudgedAudit }
+/** Settings of the file and the environment, or those in force. */
+type Merged = Omit<GatewayFile, 'tracing' | 'audit'> & {
+  readonly audit: GatewayFile['audit'] | Settings['audit']
+}
 
-/** Which of two conflicting settings a fault names: the one set by the environment, else the first. */
+/** Tells which of two conflicting settings a fault names: the one set by the environment, else the first. */
 type Place = (...settings: readonly [Named, ...Named[]]) => Pick<Fault, 'file' | 'path'>
-type Named = keyof GatewayFile | `audit.${keyof JudgedAudit}`
+type Named = keyof GatewayFile | `audit.${keyof GatewayFile['audit']}` | 'tls.port'
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1'])
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 
-/**
- * Loads all settings: the environment overrides the file, the file overrides the defaults. Relative paths start at the
- * working directory. Faults of the environment and the file are reported together.
- */
+/** Loads all settings. Relative paths start at the working directory. Faults of environment and file are reported together. */
 export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Settings> {
   const { configFile, limitsFile, clientsFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)
@@ -48,8 +47,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     return { faults: [...faults, ...variableFaults(overrides, file.faults), ...(file.faults ?? []), ...more] }
   }
   const merged = file.value.value
-  const tlsSources = { configFile, merged: merged.tls, overrides }
-  const tls = completeTls(tlsSources)
+  const tls = completeTls({ configFile, merged: merged.tls, overrides })
   const others = readOthers({ env, configFile, file: merged, readFile })
   const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
   const { secret, store, tracing, vouching } = others
@@ -59,13 +57,9 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
     ...(upstreamTls.faults ?? []),
     ...maskKeyFaults({ ...merged, configFile }, hasStore, readFile),
     ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
-    ...tracingConflicts(endpointPlace(configFile, env), merged, tracing.value),
+    ...spanLoops(endpointPlace(configFile, env), merged, tracing.value?.receiver.endpoint),
     ...conflictsOf(merged, configFile, placeIn(configFile, overrides), readFile),
-    ...groupConflicts(configFile, { ...merged, tls: tls.value }),
-    ...(tls.faults ?? [
-      ...tlsConflicts({ ...merged, tls: tls.value }, tlsSources),
-      ...certificateConflicts(configFile, merged.routes, tls.value),
-    ]),
+    ...(tls.faults ?? []),
   ]
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
   const { jwksUri = defaultJwksUri(merged), audience = `${withoutClosingSlash(merged.issuer)}/api` } = merged
@@ -91,18 +85,9 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   }
 }
 
-/**
- * Conflicts of settings that are a mixture: of an edited file, and of keys that stay as they are until a restart. Each of
- * the two may be valid alone.
- */
+/** Finds conflicts between the keys of an edited file and those that stay as they are until a restart. */
 export function conflictsInForce(settings: Settings): Fault[] {
-  const { configFile } = settings
-  return [
-    ...conflictsOf(settings, configFile, placeIn(configFile, new Map())),
-    ...groupConflicts(configFile, settings),
-    ...tlsConflicts(settings, { configFile, merged: undefined, overrides: new Map() }),
-    ...certificateConflicts(configFile, settings.routes, settings.tls),
-  ]
+  return conflictsOf(settings, settings.configFile, placeIn(settings.configFile, new Map()))
 }
 
 interface OtherSources {
@@ -177,15 +162,22 @@ function placeIn(configFile: string, overrides: Overrides): Place {
 /** Faults between settings that are each valid alone. */
 function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?: ReadFile): Fault[] {
   const faults: Fault[] = []
-  const { host, port, adminHost, adminPort, audit } = merged
+  const { host, port, adminHost, adminPort, audit, tls } = merged
   if (port !== 0 && port === adminPort && addressesMeet(host, adminHost)) {
     const reason = `the public and the admin listener must not both have port ${port}`
     faults.push({ ...place('adminPort', 'port'), reason })
   }
+  if (tls?.port && tls.port === port) {
+    const reason = `must not be the port of the HTTP listener too (${port})`
+    faults.push({ ...place('tls.port'), reason })
+  }
+  if (tls?.port && tls.port === adminPort && addressesMeet(host, adminHost)) {
+    const reason = `must not be the port of the admin listener too (${adminPort})`
+    faults.push({ ...place('tls.port'), reason })
+  }
   for (const upstream of merged.upstream) {
-    if (!reaches(upstream, { protocol: 'http:', host, port })) continue
-    const reason = `the upstream ${upstream} is the gateway's own listener: requests would loop`
-    faults.push({ ...place('upstream', 'port'), reason })
+    const listener = ownListener(upstream, merged)
+    if (listener !== undefined) faults.push({ ...place('upstream', listener), reason: loopReason(upstream) })
   }
   const needsKeys = merged.routes.some((route) => route.auth.has('bearer'))
   if (needsKeys && merged.jwksUri === undefined && !merged.upstream.some(hasKeys)) {
@@ -206,6 +198,8 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
     ...faults,
     ...auditConflicts(configFile, audit, (key) => place(key).path),
     ...adminFaults(merged, place('adminHost')),
+    ...groupLoops(configFile, merged),
+    ...certificateConflicts(configFile, merged.routes, tls),
     ...issuerConflicts(merged, configFile, place),
     ...introspectionConflicts({ ...merged, configFile, issuers: [merged, ...merged.issuers], readFile }),
     ...webhookConflicts(configFile, merged.routes),
@@ -213,59 +207,28 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
   ]
 }
 
-/** Groups that lead back to a listener of the gateway. */
-function groupConflicts(
-  file: string,
-  { upstreams, host, port, tls }: Pick<Settings, 'upstreams' | 'host' | 'port' | 'tls'>,
-): Fault[] {
-  const listeners: Listener[] = [{ protocol: 'http:', host, port }]
-  if (tls !== undefined) listeners.push({ protocol: 'https:', host, port: tls.port })
-  const isOwn = (target: string) => listeners.some((listener) => reaches(target, listener))
-  return Object.entries(upstreams).flatMap(([name, { targets = [] }]) =>
+/** Finds groups that lead back to a listener of the gateway. */
+function groupLoops(file: string, merged: Pick<Merged, 'upstreams' | 'host' | 'port' | 'tls'>): Fault[] {
+  return Object.entries(merged.upstreams).flatMap(([name, { targets = [] }]) =>
     targets.flatMap((target, index) => {
       const path = `$.upstreams.${name}.targets[${index}]`
-      const reason = `the upstream ${target} is the gateway's own listener: requests would loop`
-      return isOwn(target) ? [{ file, path, reason }] : []
+      return ownListener(target, merged) === undefined ? [] : [{ file, path, reason: loopReason(target) }]
     }),
   )
 }
 
-/** Conflicts of the HTTPS listener with other listeners and with routes. */
-function tlsConflicts(
-  merged: Pick<GatewayFile, 'host' | 'port' | 'adminHost' | 'adminPort' | 'upstream'> & {
-    readonly tls: TlsSettings | undefined
-  },
-  sources: TlsSources,
-): Fault[] {
-  if (merged.tls === undefined || merged.tls.port === 0) return []
-  const { host, adminHost } = merged
-  const { port } = merged.tls
-  const place = tlsPlace(sources, 'port')
-  const reasons: string[] = []
-  if (port === merged.port) reasons.push(`must not be the port of the HTTP listener too (${port})`)
-  if (port === merged.adminPort && addressesMeet(host, adminHost)) {
-    reasons.push(`must not be the port of the admin listener too (${port})`)
-  }
-  for (const upstream of merged.upstream) {
-    if (!reaches(upstream, { protocol: 'https:', host, port })) continue
-    reasons.push(`the upstream ${upstream} is the gateway's own listener: requests would loop`)
-  }
-  return reasons.map((reason) => ({ ...place, reason }))
+function loopReason(upstream: string): string {
+  return `the upstream ${upstream} is the gateway's own listener: requests would loop`
 }
 
 /** Each batch of spans would make new spans. */
-function tracingConflicts(
+function spanLoops(
   place: Pick<Fault, 'file' | 'path'>,
-  { host, port, tls }: Pick<GatewayFile, 'host' | 'port' | 'tls'>,
-  tracing: TracingSettings | undefined,
+  merged: Pick<Merged, 'host' | 'port' | 'tls'>,
+  endpoint: string | undefined,
 ): Fault[] {
-  if (tracing === undefined) return []
-  const { endpoint } = tracing.receiver
-  const isOwn =
-    reaches(endpoint, { protocol: 'http:', host, port }) ||
-    (tls?.port !== undefined && reaches(endpoint, { protocol: 'https:', host, port: tls.port }))
-  const reason = `${endpoint} is the gateway's own listener: spans of spans would never end`
-  return isOwn ? [{ ...place, reason }] : []
+  if (endpoint === undefined || ownListener(endpoint, merged) === undefined) return []
+  return [{ ...place, reason: `${endpoint} is the gateway's own listener: spans of spans would never end` }]
 }
 
 function endpointPlace(configFile: string, env: Environment): Pick<Fault, 'file' | 'path'> {
@@ -276,7 +239,7 @@ function endpointPlace(configFile: string, env: Environment): Pick<Fault, 'file'
 }
 
 /** A route with `mtls` alone needs a listener that asks for certificates, or no client could use it. */
-function certificateConflicts(file: string, routes: readonly Route[], tls: TlsSettings | undefined): Fault[] {
+function certificateConflicts(file: string, routes: readonly Route[], tls: Merged['tls']): Fault[] {
   if (tls?.clientCaFile !== undefined) return []
   const reason =
     'accepts nothing but client certificates, and no HTTPS listener asks for any: set tls.clientCaFile'
@@ -322,13 +285,20 @@ function hasKeys(upstream: string): boolean {
   return /^https?:/.test(upstream)
 }
 
-interface Listener {
-  readonly protocol: 'http:' | 'https:'
-  readonly host: string
-  readonly port: number
+/** The key of the listener of the gateway that a URL leads to. */
+function ownListener(
+  url: string,
+  { host, port, tls }: Pick<Merged, 'host' | 'port' | 'tls'>,
+): 'port' | 'tls.port' | undefined {
+  if (reaches(url, 'http:', { host, port })) return 'port'
+  return tls?.port && reaches(url, 'https:', { host, port: tls.port }) ? 'tls.port' : undefined
 }
 
-function reaches(upstream: string, { protocol, host, port }: Listener): boolean {
+function reaches(
+  upstream: string,
+  protocol: 'http:' | 'https:',
+  { host, port }: Pick<Merged, 'host' | 'port'>,
+): boolean {
   const text = httpUrlOf(upstream)
   if (!text.startsWith(protocol)) return false
   const url = new URL(text)

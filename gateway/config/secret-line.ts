@@ -11,7 +11,7 @@ const SECRET = /^[\x21-\x7e]{32,256}$/
 
 /** The secret that the gateway proves itself with to the upstreams. */
 export const parseUpstreamSecret = secretLine('the secret of gateway and service')
-/** What the keys of TLS session tickets are made of. */
+/** The secret from which the keys of TLS session tickets are made. */
 export const parseTicketSecret = secretLine('the secret of the session tickets')
 /** The bearer token of the admin listener. */
 export const parseAdminToken = secretLine('the token of the admin listener')
@@ -32,11 +32,7 @@ export function maskKeyFaults(
   return [{ file: configFile, path: '$.maskKeyFile', reason }]
 }
 
-/**
- * Reads the key of masked parameters; made in the data directory if no file is named.
- *
- * @throws Error when it can neither be read nor made, or is none
- */
+/** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */
 export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>): string {
   const file = maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key'))
   const { value, faults } = loadFile(file, parseMaskKey)
@@ -67,7 +63,7 @@ function secretLine(what: string): ParseFile<string> {
   }
 }
 
-/** Enough to tell secrets apart, and nothing to find one by: a secret is too long to guess. */
+/** Tells secrets apart. Nobody finds one by it: a secret is too long to guess. */
 export function fingerprint(secret: string): { readonly sha256: string } {
   return { sha256: hash('sha256', secret).slice(0, 16) }
 }

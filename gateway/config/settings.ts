@@ -15,10 +15,10 @@ import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { VouchingSettings } from './witness-settings.ts'
 
-/** How a route identifies the caller. With `none` anyone is admitted, also where other kinds are listed. */
+/** A credential that a route accepts. `none` admits anyone, also where other kinds are listed. */
 export type RouteAuth = 'none' | CredentialKind
 
-/** What is decided about a request of a route before anybody is authenticated. Immutable. */
+/** Rules of a route that are applied before authentication. Immutable. */
 export interface Screening {
   readonly addresses: AddressList | undefined
   /** The answer to preflights. */
@@ -26,22 +26,22 @@ export interface Screening {
   readonly maintenance: Maintenance | undefined
 }
 
-/** A route is closed for the time being. */
+/** The terms of a route that is closed for the time being. */
 export interface Maintenance {
   readonly refusal: Refusal
   /** Addresses that are served all the same; undefined: none. */
   readonly passes: BlockList | undefined
 }
 
-/** How and when a user must have been authenticated. */
+/** Terms of step-up authentication (RFC 9470). */
 export interface StepUp {
-  /** One of these must be `acr` of the token; undefined: any, or none. */
+  /** `acr` of the token must be one of these; undefined: any, or none. */
   readonly acr: readonly string[] | undefined
-  /** How long ago `auth_time` may be; undefined: at any time. */
+  /** The greatest age of `auth_time`; undefined: at any time. */
   readonly maxAgeMs: number | undefined
 }
 
-/** One row of config/gateway.json's `routes`, with every default filled in. Immutable. */
+/** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */
 export interface Route {
   /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
   readonly path: string
@@ -50,7 +50,7 @@ export interface Route {
   readonly auth: ReadonlySet<RouteAuth>
   /** Sets of which the caller must hold one whole (RFC 6750 section 3.1, `insufficient_scope`). Empty: none is asked for. */
   readonly scopes: readonly (readonly string[])[]
-  /** How the user must have been authenticated (RFC 9470); undefined: in any way, at any time. */
+  /** Undefined: the user may have been authenticated in any way, at any time. */
   readonly stepUp: StepUp | undefined
   /** Parameters of its path that are masked in records and spans; undefined: none. */
   readonly mask: readonly string[] | undefined
@@ -74,9 +74,9 @@ export interface Route {
   /** Undefined: the edge rules hold as they are. */
   readonly leniency: Leniency | undefined
   readonly cors: Cors | undefined
-  /** What changes of its requests; undefined: nothing but what changes everywhere. */
+  /** Changes to its requests; undefined: only those of every route. */
   readonly sending: SendingPolicy | undefined
-  /** What changes in the service's responses; undefined: nothing but what changes everywhere. */
+  /** Changes to the service's responses; undefined: only those of every route. */
   readonly forwarded: ForwardedPolicy | undefined
   /** Header lines of every response: the mandatory ones and what the route adds. */
   readonly responseLines: string
@@ -97,7 +97,7 @@ export interface OpenApiSettings {
   readonly hash: string
   /** With schemas of JSON Schema 2020-12; undefined: requests are not validated. */
   readonly document: object | undefined
-  /** Why patterns of its schemas are not checked: one sentence for each. */
+  /** A sentence for each pattern of its schemas that is not checked. */
   readonly skippedPatterns: readonly string[]
 }
 
@@ -112,13 +112,12 @@ export interface FurtherIssuer
   > {
   readonly algorithms: readonly TokenAlgorithm[]
   readonly tokens: TokenDialect
-  /** How far its clock and ours may be apart. */
   readonly clockToleranceMs: number
   /** Undefined: none of its tokens is opaque. */
   readonly introspection?: IntrospectionSettings | undefined
 }
 
-/** How an issuer is asked about its tokens (RFC 7662). Files are relative to the working directory. Immutable. */
+/** Introspection of an issuer's tokens (RFC 7662). Files are relative to the working directory. Immutable. */
 export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache' | 'negativeCache'> {
   /** 0: not cached. */
   readonly cacheMs: number
@@ -128,7 +127,7 @@ export interface IntrospectionSettings extends Omit<WrittenIntrospection, 'cache
 /** An issuer whose tokens are accepted, with every default filled in. Immutable. */
 export type IssuerSettings = Omit<FurtherIssuer, 'scopes'>
 
-/** What DPoP proofs must have (RFC 9449). */
+/** Terms of DPoP proofs (RFC 9449). */
 interface DpopSettings extends Omit<WrittenGateway['dpop'], 'publicUrls'> {
   /** With the path of a request they must give the `htu` of its proof. */
   readonly publicUrls: readonly string[]
@@ -147,42 +146,17 @@ export interface TlsSettings extends TlsKeys {
 
 type WrittenAudit = WrittenGateway['audit']
 
-/** How durable an audit record must be before its request continues. */
+/** The durability that an audit record must have before its request continues. */
 export type Durability = WrittenAudit['durability']
 
-/** When the gateway closes the audit file and begins a new one; undefined members: never. */
-export interface AuditRotation extends Omit<NonNullable<WrittenAudit['rotation']>, 'maxAge'> {
-  readonly maxAgeMs: number | undefined
-}
-
-/** When closed audit files are removed. */
-export interface AuditRetention extends Omit<NonNullable<WrittenAudit['retention']>, 'keep'> {
-  /** After they were closed. */
-  readonly keepMs: number
-}
-
-type WrittenShip = NonNullable<WrittenAudit['ship']>
+/** Terms on which closed audit files are removed. */
+export type AuditRetention = NonNullable<WrittenAudit['retention']>
 
 /** A bucket of a server that speaks the S3 protocol. */
-export interface AuditBucket extends Omit<NonNullable<WrittenShip['s3']>, 'objectLock'> {
-  /** Undefined: objects are not locked. */
-  readonly objectLock: { readonly mode: 'GOVERNANCE' | 'COMPLIANCE'; readonly retainMs: number } | undefined
-}
+export type AuditBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
-/** Where closed audit files are copied to: one of the two. */
-interface AuditShip {
-  readonly directory: string | undefined
-  readonly s3: AuditBucket | undefined
-}
-
-/** `audit` of the file, with times in milliseconds. Undefined parts: not asked for. Immutable. */
-export interface AuditSettings
-  extends Omit<WrittenAudit, 'rotation' | 'retention' | 'ship' | keyof VouchingSettings>,
-    VouchingSettings {
-  readonly rotation: AuditRotation | undefined
-  readonly retention: AuditRetention | undefined
-  readonly ship: AuditShip | undefined
-}
+/** `audit` of the file, with the keys and certificates that it names. Immutable. */
+export interface AuditSettings extends Omit<WrittenAudit, keyof VouchingSettings>, VouchingSettings {}
 
 /** Settings that the file does not have, or has in another form. */
 interface OwnSettings extends IssuerSettings {
@@ -194,18 +168,18 @@ interface OwnSettings extends IssuerSettings {
   readonly tls: TlsSettings | undefined
   /** At least one: `http://host:port`, `https://host:port`, `unix:/path.sock`; or all of `h2c://host:port`, `h2://host:port`. */
   readonly upstream: readonly string[]
-  /** What the files of TLS with upstreams hold. Never shown. */
+  /** The contents of the files of TLS with upstreams. Never shown. */
   readonly upstreamTls: UpstreamTlsFiles
   /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
-  /** Nobody named `issuer`: it is that of the demo. */
+  /** True when nobody set `issuer`, so that it is that of the demo. */
   readonly issuerIsDefault: boolean
   readonly dpop: DpopSettings
   /** After so many bad credentials in the window an address is blocked; 0: never. */
   readonly authThrottle: { readonly failures: number; readonly windowMs: number }
-  /** How many requests of any kind one address may send. Undefined: any number. */
+  /** The requests that one address may send. Undefined: any number. */
   readonly addressRate: { readonly requests: number; readonly windowMs: number } | undefined
   /** True when every exchange has an `x-fapi-interaction-id`. */
   readonly interactionId: boolean
@@ -223,9 +197,9 @@ interface OwnSettings extends IssuerSettings {
   readonly memoryProfile: MemoryProfile
   /** True when other gateways of this machine listen on the public ports too. */
   readonly reusePort: boolean
-  /** Who may send requests at all; undefined: everybody. */
+  /** The addresses that may send requests; undefined: all. */
   readonly addresses: AddressList | undefined
-  /** What at least one route lets through; undefined: the edge rules hold everywhere. */
+  /** Exceptions that at least one route makes; undefined: the edge rules hold everywhere. */
   readonly leniency: Leniency | undefined
   /** Header lines of responses to requests without a route. */
   readonly responseLines: string

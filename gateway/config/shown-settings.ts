@@ -2,10 +2,7 @@ import { BlockList } from 'node:net'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { Settings } from './settings.ts'
 
-/**
- * Whether a setting is shown as it is: `false` where it may hold a secret, or is shown in another place or form. Keys of gateway.json
- * are shown unless this says otherwise: they name files of secrets, and never hold one.
- */
+/** Settings to show as they are. `false`: it may hold a secret, or stands elsewhere. Keys of gateway.json hold no secrets. */
 const SHOWN: Readonly<
   Record<Exclude<keyof Settings, keyof WrittenGateway>, boolean> &
     Partial<Record<keyof WrittenGateway, boolean>>

@@ -20,7 +20,7 @@ export interface TlogPolicy {
   readonly quorum: Quorum
 }
 
-/** What is wrong with a policy, with the number of its line. */
+/** A fault in a policy, with the number of its line. */
 export class PolicyFault extends Error {}
 
 const NOBODY: Quorum = { least: 0, members: [] }
@@ -46,7 +46,7 @@ export function isReached({ least, members }: Quorum, hasSigned: (key: string) =
   return reached.length >= least
 }
 
-/** What is wrong with the verifier key of a witness, or undefined. */
+/** Finds what is wrong with the verifier key of a witness. */
 export function witnessKeyFault(text: string): string | undefined {
   return keyFault(text, WITNESS_KEYS, 'of a witness, of signature type 4 or 6')
 }

@@ -1,13 +1,13 @@
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import { isText, isToken } from '../edge/syntax/characters.ts'
-import { describeFault, type Fault, type Parsed } from './faults.ts'
+import { ENVIRONMENT, type Fault, type Parsed } from './faults.ts'
 import { schemaCheck } from './json/schema-check.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
-import { loadFile, type ReadFile } from './load-file.ts'
+import { namedText, type ReadFile } from './load-file.ts'
 import { endpointVariable, parseTracingVariables, type TracingVariables } from './rules/tracing-variables.ts'
 import { urlFault } from './rules/value-rules.ts'
 
-/** Where spans go. Immutable. */
+/** The endpoint that spans go to. Immutable. */
 export interface ReceiverSettings {
   /** The URL that batches are posted to. */
   readonly endpoint: string
@@ -20,7 +20,7 @@ export interface ReceiverSettings {
   readonly timeoutMs: number
 }
 
-/** Which requests get spans. Immutable. */
+/** The choice of requests that get spans. Immutable. */
 export interface Sampling {
   /** Sampled share of the requests that no parent decides, 0 to 1. */
   readonly ratio: number
@@ -32,9 +32,9 @@ export interface Sampling {
 export interface TracingSettings {
   readonly receiver: ReceiverSettings
   readonly sampling: Sampling
-  /** How long a span waits for others. */
+  /** Time that a span waits for others. */
   readonly delayMs: number
-  /** How many spans may wait. */
+  /** Spans that may wait. */
   readonly maxQueue: number
   /** Attributes of the resource, `service.name` among them. */
   readonly resource: Readonly<Record<string, string>>
@@ -44,11 +44,11 @@ export interface TracingSettings {
 
 type WrittenTracing = NonNullable<WrittenGateway['tracing']>
 
-/** What is in force without the key in gateway.json. */
+/** The settings without the key in gateway.json. */
 const NOTHING_WRITTEN = {} as WrittenTracing
 schemaCheck(schema.properties.tracing)(NOTHING_WRITTEN)
 
-const NO_NAME = 'must have the name of a header field'
+const LINE_END = /\r?\n$/
 const SERVICE_NAME = 'countersign'
 /** RFC 9110, PATCH, and QUERY: those of the HTTP semantic conventions. */
 const KNOWN_METHODS = [
@@ -84,8 +84,7 @@ interface TracingSources {
 }
 
 /**
- * Reads how requests are traced: `tracing` of gateway.json, and the variables of OpenTelemetry, which override it. Faults name
- * a place and never a header's value.
+ * Reads `tracing` of gateway.json and the variables of OpenTelemetry, which override it. No fault repeats the value of a header.
  *
  * @returns undefined when no endpoint is named, or the environment switches tracing off
  */
@@ -119,7 +118,7 @@ export function loadTracing(sources: TracingSources): Parsed<TracingSettings | u
   }
 }
 
-/** Each source overrides the one before. Names of services are text; half a surrogate pair has no UTF-8 form. */
+/** Merges the sources; each overrides the one before. Half a surrogate pair has no UTF-8 form. */
 function resourceOf(
   written: WrittenTracing,
   { resource, serviceName }: TracingVariables,
@@ -136,14 +135,14 @@ function resourceOf(
   )
 }
 
-/** The environment cannot say that only trusted proxies are believed: where the file does, that stays. */
+/** `parents: trusted` of the file stays: the environment has no word for it. */
 function samplingOf(written: WrittenTracing, { sampler }: TracingVariables): Sampling {
   if (sampler === undefined) return { ratio: written.ratio, parents: written.parents }
   const { ratio, isParentBased } = sampler
   return { ratio, parents: !isParentBased ? 'none' : written.parents === 'none' ? 'all' : written.parents }
 }
 
-/** The environment's values take the place of the file's. */
+/** Reads the headers; the environment's values take the place of the file's. */
 function headersOf(
   { configFile, written, env, readFile }: TracingSources,
   variables: TracingVariables,
@@ -152,37 +151,38 @@ function headersOf(
   const found = new Map<string, readonly [string, string]>()
   for (const [name, place] of Object.entries(written?.headers ?? {})) {
     const path = `$.tracing.headers[${JSON.stringify(name)}]`
-    const value = 'env' in place ? env[place.env] : readLine(place.file, readFile)
-    const reason =
-      typeof value === 'object'
-        ? value.reason
-        : value === undefined
-          ? `the environment variable ${(place as { env: string }).env} is not set`
-          : headerFault(name, value)
-    if (reason !== undefined) faults.push({ file: configFile, path, reason })
-    else found.set(name.toLowerCase(), [name, value as string])
+    const { text = '', reason = headerFault(name, text) } = headerText(place, env, readFile)
+    if (reason === undefined) found.set(name.toLowerCase(), [name, text])
+    else faults.push({ file: configFile, path, reason })
   }
   for (const [name, value] of variables.headers ?? []) {
     const reason = headerFault(name, value)
     if (reason === undefined) found.set(name.toLowerCase(), [name, value])
     else {
       const shown = isToken(name) ? `${name}: ` : ''
-      faults.push({ file: 'environment', path: variables.headersVariable, reason: `${shown}${reason}` })
+      faults.push({ file: ENVIRONMENT, path: variables.headersVariable, reason: `${shown}${reason}` })
     }
   }
   return [...found.values()]
 }
 
-function headerFault(name: string, value: string): string | undefined {
-  if (!isToken(name)) return NO_NAME
-  if (OWN_HEADERS.has(name.toLowerCase())) return 'must not be set: the gateway writes this header itself'
-  return value !== '' && isText(value) ? undefined : 'must hold one line of text, the value of a header field'
+function headerText(
+  place: NonNullable<WrittenTracing['headers']>[string],
+  env: TracingSources['env'],
+  readFile: ReadFile | undefined,
+): ReturnType<typeof namedText> {
+  if ('file' in place) {
+    const { text, reason } = namedText(place.file, readFile)
+    return text === undefined ? { reason } : { text: text.replace(LINE_END, '') }
+  }
+  const text = env[place.env]
+  return text === undefined ? { reason: `the environment variable ${place.env} is not set` } : { text }
 }
 
-function readLine(file: string, readFile: ReadFile | undefined): string | { readonly reason: string } {
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text.replace(/\r?\n$/, '') }), { readFile })
-  if (faults === undefined) return value.value
-  return { reason: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
+function headerFault(name: string, value: string): string | undefined {
+  if (!isToken(name)) return 'must have the name of a header field'
+  if (OWN_HEADERS.has(name.toLowerCase())) return 'must not be set: the gateway writes this header itself'
+  return value !== '' && isText(value) ? undefined : 'must hold one line of text, the value of a header field'
 }
 
 function readCa(
@@ -192,18 +192,18 @@ function readCa(
 ): string | undefined {
   const file = caFile ?? written?.caFile
   if (file === undefined) return undefined
-  const pem = readLine(file, readFile)
-  const reason =
-    typeof pem === 'object'
-      ? pem.reason
-      : pem.includes('-----BEGIN CERTIFICATE-----')
-        ? undefined
-        : 'must name a file that holds a certificate in PEM'
-  if (reason === undefined) return pem as string
+  const { text = '', reason = pemFault(text) } = namedText(file, readFile)
+  if (reason === undefined) return text.replace(LINE_END, '')
   const place =
     caFile === undefined
       ? { file: configFile, path: '$.tracing.caFile' }
-      : { file: 'environment', path: caVariable }
+      : { file: ENVIRONMENT, path: caVariable }
   faults.push({ ...place, reason })
   return undefined
+}
+
+function pemFault(text: string): string | undefined {
+  return text.includes('-----BEGIN CERTIFICATE-----')
+    ? undefined
+    : 'must name a file that holds a certificate in PEM'
 }

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
-import { describeFault, type Fault, type Parsed } from './faults.ts'
+import type { Fault, Parsed } from './faults.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
-import { loadFile, type ReadFile } from './load-file.ts'
+import { namedText, type ReadFile } from './load-file.ts'
 import { urlFault } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
 import {
@@ -13,14 +13,14 @@ import {
   witnessKeyFault,
 } from './tlog-policy.ts'
 
-/** Who cosigns checkpoints of the log, as plain data. Immutable. */
+/** Witnesses that cosign checkpoints of the log. Immutable, plain data. */
 export interface WitnessesSettings {
-  /** Who of them must have cosigned a checkpoint. */
+  /** The cosignatures that a checkpoint needs. */
   readonly quorum: Quorum
-  /** Between two checkpoints that they are asked to cosign, at least. */
+  /** The least time between two checkpoints that they are asked to cosign. */
   readonly everyMs: number
   readonly members: readonly {
-    /** Where `add-checkpoint` stands, without a closing slash. */
+    /** The URL above `add-checkpoint`, without a closing slash. */
     readonly url: string
     /** `<name>+<key id>+<base64>`. */
     readonly key: string
@@ -29,10 +29,10 @@ export interface WitnessesSettings {
   }[]
 }
 
-/** Who time-stamps checkpoints of the log, as plain data. Immutable. */
+/** An authority that time-stamps checkpoints of the log. Immutable, plain data. */
 export interface StampsSettings {
   readonly url: string
-  /** Between two stamps, at least. */
+  /** The least time between two stamps. */
   readonly everyMs: number
   /** PEM: whose stamps are accepted. */
   readonly authorities: readonly string[]
@@ -51,7 +51,7 @@ export interface VouchingSettings {
   readonly stamps: StampsSettings | undefined
 }
 
-/** One whose end is missing counts too, and is none when it is read: a file may be half written. */
+/** A certificate, also one without its end: a file may be half written, and such a certificate is then refused. */
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE-----)?/g
 
 interface Sources {
@@ -67,20 +67,19 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
     if (reason !== undefined) faults.push({ file: configFile, path: `$.audit.${path}`, reason })
   }
   const certificates = (path: string, file: string): readonly string[] => {
-    const { value, reason } = readCertificates(file, readFile)
-    check(path, reason)
-    return value
+    const { text = '', reason } = namedText(file, readFile)
+    const found = certificatesIn(text)
+    const isSound = found.length > 0 && found.every(isCertificate)
+    check(path, reason ?? (isSound ? undefined : 'must name a file that holds certificates in PEM'))
+    return found
   }
   const ca = (path: string, file: string | undefined) =>
     file === undefined ? undefined : certificates(`${path}.caFile`, file).join('\n')
   const { witnesses, stamps } = written
-  const named = witnesses?.policyFile === undefined ? witnesses : fromPolicy(witnesses.policyFile, readFile)
-  if (named !== undefined && 'fault' in named) check('witnesses.policyFile', named.fault)
-  const {
-    quorum,
-    members = [],
-  }: { members?: WrittenWitnesses['members']; quorum?: number | Quorum | undefined } =
-    named === undefined || 'fault' in named ? {} : named
+  const policy = witnesses?.policyFile === undefined ? {} : fromPolicy(witnesses.policyFile, readFile)
+  check('witnesses.policyFile', policy.fault)
+  const { quorum: least = 0 } = witnesses ?? {}
+  const members = policy.members ?? witnesses?.members ?? []
   const asked = members.map(({ url, key, caFile }, index) => {
     const path = `witnesses.members[${index}]`
     check(`${path}.url`, urlFault(url))
@@ -88,12 +87,11 @@ export function loadVouching({ configFile, written, readFile }: Sources): Parsed
     return { url: url.replace(/\/$/, ''), key, ca: ca(path, caFile) }
   })
   check('witnesses', witnesses && alternativesFault(witnesses))
-  if (typeof quorum === 'number' && quorum > members.length && members.length > 0) {
+  if (least > members.length && members.length > 0) {
     check('witnesses.quorum', `must be at most the number of witnesses, ${members.length}`)
   }
   const witnessesInForce = witnesses && {
-    quorum:
-      typeof quorum === 'object' ? quorum : { least: quorum ?? 0, members: asked.map(({ key }) => key) },
+    quorum: policy.quorum ?? { least, members: asked.map(({ key }) => key) },
     everyMs: windowToMs(witnesses.every),
     members: asked,
   }
@@ -124,57 +122,40 @@ function alternativesFault({ policyFile, quorum, members }: WrittenWitnesses): s
     : 'must have "quorum" and "members", or "policyFile"'
 }
 
-/** The witnesses of a policy; its logs are for those who verify. */
+/** Reads the witnesses of a policy; its logs are for those who verify. */
 function fromPolicy(
   file: string,
   readFile: ReadFile | undefined,
-): { readonly quorum: Quorum; readonly members: readonly WrittenWitness[] } | { readonly fault: string } {
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile })
-  if (faults !== undefined) {
-    return { fault: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
-  }
+): { readonly quorum?: Quorum; readonly members?: readonly WrittenWitness[]; readonly fault?: string } {
+  const { text = '', reason } = namedText(file, readFile)
+  if (reason !== undefined) return { fault: reason }
   let policy: TlogPolicy
   try {
-    policy = parseTlogPolicy(value.value)
+    policy = parseTlogPolicy(text)
   } catch (error) {
     if (!(error instanceof PolicyFault)) throw error
     return { fault: `names ${file}, and that is no policy: ${error.message}` }
   }
-  if (policy.quorum.least === 0)
-    return { fault: `names ${file}, whose quorum is none: leave "witnesses" out` }
-  const members: WrittenWitness[] = []
-  for (const { name, key, url } of policy.witnesses) {
+  const { quorum, witnesses } = policy
+  if (quorum.least === 0) return { fault: `names ${file}, whose quorum is none: leave "witnesses" out` }
+  for (const { name, url } of witnesses) {
     const fault = url === undefined ? 'is missing, so that it cannot be asked' : urlFault(url)
-    if (url === undefined || fault !== undefined)
-      return { fault: `names ${file}: the URL of the witness ${name} ${fault}` }
-    members.push({ url, key })
+    if (fault !== undefined) return { fault: `names ${file}: the URL of the witness ${name} ${fault}` }
   }
-  return { quorum: policy.quorum, members }
+  return { quorum, members: witnesses.map(({ key, url = '' }) => ({ key, url })) }
 }
 
-/** One key under two names would count twice. */
+/** Refuses one key under two names, which would count twice. */
 function sameKeyFault(members: readonly WrittenWitness[], index: number): string | undefined {
   const material = keyMaterial(members[index]?.key ?? '')
   const first = members.findIndex(({ key }) => keyMaterial(key) === material)
   return first < index ? `must not be the key of $.audit.witnesses.members[${first}] too` : undefined
 }
 
-function readCertificates(
-  file: string,
-  readFile: ReadFile | undefined,
-): { readonly value: readonly string[]; readonly reason?: string } {
-  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile })
-  if (faults !== undefined) {
-    return { value: [], reason: `names a file that is not usable: ${faults.map(describeFault).join(', ')}` }
+function isCertificate(pem: string): boolean {
+  try {
+    return new X509Certificate(pem).serialNumber !== ''
+  } catch {
+    return false
   }
-  const found = certificatesIn(value.value)
-  const areSound = found.every((pem) => {
-    try {
-      return new X509Certificate(pem).serialNumber !== ''
-    } catch {
-      return false
-    }
-  })
-  if (found.length > 0 && areSound) return { value: found }
-  return { value: [], reason: 'must name a file that holds certificates in PEM' }
 }

@@ -5,12 +5,12 @@ export type AuditRecord = Readonly<Record<string, unknown>> & {
   readonly requestId?: string
 }
 
-/** What was read of each trail: tests look often, and to parse it all each time took half of their CPU. */
+/** The records of each trail so far: to parse all of them at each look took half of the CPU of the tests. */
 const parsed = new Map<string, { readonly bytes: Buffer; readonly records: readonly AuditRecord[] }>()
 const NEWLINE = 10
 const MOMENT = new Int32Array(new SharedArrayBuffer(4))
 
-/** The last line of a trail that is being written may be incomplete: reads again, and fails if it stays so. */
+/** Reads a trail, again while its last line is incomplete. @throws SyntaxError when it stays so */
 export function readAudit(file: string): AuditRecord[] {
   const known = parsed.get(file)
   let bytes = readFileSync(file)

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
 export interface Configuration {
-  /** What gateway.json says, or the path of such a file. */
+  /** The content of gateway.json, or the path of such a file. */
   readonly config?: object | string
   /** Rows of limits.json, or the path of such a file; no limits when left out. */
   readonly limits?: readonly object[] | string

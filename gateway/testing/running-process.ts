@@ -19,7 +19,7 @@ export interface RunningProcess {
 
 interface ProgramOptions {
   readonly cwd?: string
-  /** All of it: nothing is inherited. */
+  /** The whole environment: nothing is inherited. */
   readonly env: Readonly<Record<string, string | undefined>>
 }
 

@@ -35,7 +35,7 @@ async function closedSegment(t: Parameters<typeof sealedDisk>[0]) {
   ) =>
     pruneSegments({
       auditFile: file,
-      retention: { keepMs: 1, unsealed },
+      retention: { keep: '1s', unsealed },
       isSealed,
       nowMs: Date.UTC(2027, 0),
       wallMs: Date.UTC(2027, 0),

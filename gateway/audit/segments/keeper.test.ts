@@ -22,10 +22,10 @@ import { segmentsOfTrail } from './trail-segments.ts'
 const DAY_MS = 86_400_000
 const BEGIN_MS = Date.UTC(2026, 0, 1)
 const COMPRESS: Partial<AuditKeeping> = {
-  rotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
+  rotation: { maxBytes: undefined, maxAge: undefined, compress: 'zstd' },
 }
 const keepDays = (days: number, unsealed = false): Partial<AuditKeeping> => ({
-  retention: { keepMs: days * DAY_MS, unsealed },
+  retention: { keep: `${days}d`, unsealed },
 })
 
 const keepingOf = (file: string): AuditKeeping => ({
@@ -48,7 +48,7 @@ async function trailOfDays(
   const trail = openTrail({ file, now, onFault: () => {}, onRecord: () => {} })
   t.after(() => trail.close('test'))
   const rotation = new Rotation({ file, trail, now, onFault: assert.fail })
-  const daily = { maxBytes: undefined, maxAgeMs: DAY_MS }
+  const daily = { maxBytes: undefined, maxAge: '1d' }
   rotation.maintain(daily)
   for (let day = 0; day < days; day++) {
     let last: Parameters<typeof endOf>[0]

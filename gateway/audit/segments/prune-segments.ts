@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditRetention } from '../../config/settings.ts'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
 import { pruneRecord } from '../audit-records.ts'
@@ -60,7 +61,7 @@ async function dueSegments(
   const due: Due[] = []
   const closed = closedSegments(auditFile)
   for (const [i, segment] of closed.entries()) {
-    if (segment.closedMs + retention.keepMs > nowMs) break
+    if (segment.closedMs + windowToMs(retention.keep) > nowMs) break
     try {
       const range = await mayGo(segment, closed[i + 1], options)
       if (typeof range === 'string') return { due, kept: { segment: basename(segment.path), why: range } }

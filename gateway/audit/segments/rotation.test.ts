@@ -31,8 +31,8 @@ async function namesOf(file: string): Promise<string[]> {
   return (await segmentsOfTrail(file)).map(({ path }) => basename(path))
 }
 
-const SMALL = { maxBytes: 1000, maxAgeMs: undefined }
-const HOURLY = { maxBytes: undefined, maxAgeMs: HOUR_MS }
+const SMALL = { maxBytes: 1000, maxAge: undefined }
+const HOURLY = { maxBytes: undefined, maxAge: '1h' }
 
 for (const durability of ['written', 'synced'] as const) {
   test(`${durability}: a file that is large enough is closed, and its records are in order over the segments`, async (t) => {
@@ -82,7 +82,7 @@ test('without limits, of what somebody else has renamed, and while another proce
   const { file, clock, trail, rotation } = rotatedTrail(t)
   clock.ms += HOUR_MS
   rotation.maintain(undefined)
-  rotation.maintain({ maxBytes: undefined, maxAgeMs: undefined })
+  rotation.maintain({ maxBytes: undefined, maxAge: undefined })
   assert.deepEqual(await namesOf(file), ['audit.ndjson'])
   fs.renameSync(file, `${file}.1`)
   fs.writeFileSync(file, 'not ours yet\n')

@@ -1,12 +1,13 @@
 import { fstatSync, readdirSync, readSync, renameSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import type { AuditRotation } from '../../config/settings.ts'
+import { windowToMs } from '../../config/rules/window-rule.ts'
+import type { AuditSettings } from '../../config/settings.ts'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
 import { HEAD_BYTES, linesIn, timeOf } from './read-segment.ts'
 import { stampedPath, stampOf } from './segment.ts'
 
-type RotationLimits = Pick<AuditRotation, 'maxBytes' | 'maxAgeMs'>
+type RotationLimits = Pick<NonNullable<AuditSettings['rotation']>, 'maxBytes' | 'maxAge'>
 
 interface RotationOptions {
   readonly file: string
@@ -79,10 +80,10 @@ export class Rotation {
     return true
   }
 
-  #isDue({ maxBytes = Infinity, maxAgeMs = Infinity }: RotationLimits): boolean {
+  #isDue({ maxBytes = Infinity, maxAge }: RotationLimits): boolean {
     const now = this.#options.now()
     this.#sinceMs = Math.min(this.#sinceMs, now)
-    const isOld = now - this.#sinceMs >= maxAgeMs
+    const isOld = maxAge !== undefined && now - this.#sinceMs >= windowToMs(maxAge)
     const bytes = this.#sizeBytes
     return bytes > 0 && (isOld || bytes >= maxBytes)
   }

@@ -12,6 +12,7 @@ import {
   type S3ServiceException,
 } from '@aws-sdk/client-s3'
 import { Upload } from '@aws-sdk/lib-storage'
+import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditBucket } from '../../config/settings.ts'
 import { credentialsIn } from './bucket-credentials.ts'
 import { type CutRule, type Digest, joinedDigest, type ShipSource, type ShipTarget } from './ship-target.ts'
@@ -147,7 +148,8 @@ export class ShipBucket implements ShipTarget {
 
   #lock(): { readonly mode: 'GOVERNANCE' | 'COMPLIANCE'; readonly until: Date } | undefined {
     const { objectLock } = this.#bucket
-    return objectLock && { mode: objectLock.mode, until: new Date(Date.now() + objectLock.retainMs) }
+    if (objectLock === undefined) return undefined
+    return { mode: objectLock.mode, until: new Date(Date.now() + windowToMs(objectLock.retain)) }
   }
 
   #place(name: string): { readonly Bucket: string; readonly Key: string } {

@@ -108,7 +108,7 @@ test('nothing is removed before its copy is there, also when somebody removed th
   const { file, paths } = closedTrail(t)
   const target = temporaryDirectory(t)
   const [first = '', second = ''] = paths.map((path) => basename(path))
-  const retention = { keepMs: DAY_MS, unsealed: false }
+  const retention = { keep: '1d', unsealed: false }
   const missing = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await missing.round({
     retention,
@@ -151,7 +151,7 @@ test('of an audit file that is a link the log is shipped too, under the name tha
   fs.renameSync(join(directory, 'audit-log'), join(link, '..', 'audit-log'))
   const ship = { directory: target, s3: undefined }
   const { told, round } = keeperOf(link, BEGIN_MS + 99 * DAY_MS)
-  await round({ ship, retention: { keepMs: DAY_MS, unsealed: false } })
+  await round({ ship, retention: { keep: '1d', unsealed: false } })
   assert.deepEqual(told, ['ship', 'ship', 'prune', 'prune'])
   assert.ok(fs.existsSync(join(target, 'far-log/checkpoint')))
 })
@@ -177,7 +177,7 @@ function closeAnother(file: string): string {
 test('of a log that was begun anew nothing is mixed with the copy of the one before, and nothing is removed', async (t) => {
   const { directory, file } = closedTrail(t)
   const target = temporaryDirectory(t)
-  const retention = { keepMs: DAY_MS, unsealed: false }
+  const retention = { keep: '1d', unsealed: false }
   const keeping = { retention, ship: { directory: target, s3: undefined } }
   const before = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await before.round(keeping)
@@ -229,7 +229,7 @@ test('a segment that is compressed after it was copied is not copied again, and 
   const { file } = closedTrail(t)
   const target = temporaryDirectory(t)
   const ship = { directory: target, s3: undefined }
-  const rotation = { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' as const }
+  const rotation = { maxBytes: undefined, maxAge: undefined, compress: 'zstd' as const }
   await keeperOf(file).round({ ship })
   const copies = filesIn(target)
   const live = keeperOf(file)
@@ -241,7 +241,7 @@ test('a segment that is compressed after it was copied is not copied again, and 
     ['zstd', 'zstd'],
   )
   const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
-  await later.round({ ship, rotation, retention: { keepMs: DAY_MS, unsealed: false } })
+  await later.round({ ship, rotation, retention: { keep: '1d', unsealed: false } })
   assert.deepEqual(later.told, ['prune', 'prune'])
 })
 
@@ -280,7 +280,7 @@ test('where copies go is an edit away: nothing is removed that only the place be
   await round({ ship: { directory: first, s3: undefined } })
   fs.renameSync(`${first}-away`, first)
   assert.match(told.splice(0).join(), /^ship failed: ENOENT/)
-  const retention = { keepMs: DAY_MS, unsealed: false }
+  const retention = { keep: '1d', unsealed: false }
   await round({ retention, ship: { directory: second, s3: undefined } })
   assert.deepEqual(told.slice(0, 5), ['ship', 'ship', 'ship', 'prune', 'prune'])
   assert.deepEqual(
@@ -295,7 +295,7 @@ test('the age of what waits to be shipped is that of the oldest, also when a lat
   // The first has an open request, so it is not compressed, and only what is compressed is shipped.
   const { unshipped, oldest, round } = keeperOf(file, BEGIN_MS, async () => new Set([first]))
   await round({
-    rotation: { maxBytes: undefined, maxAgeMs: undefined, compress: 'zstd' },
+    rotation: { maxBytes: undefined, maxAge: undefined, compress: 'zstd' },
     ship: { directory: temporaryDirectory(t), s3: undefined },
   })
   const closedMs = BEGIN_MS + DAY_MS
@@ -350,7 +350,7 @@ describe('a bucket of a real server', { skip: NO_S3 }, () => {
   })
 
   test('locks each object if asked', async (t) => {
-    const objectLock = { mode: 'COMPLIANCE', retainMs: 400 * DAY_MS } as const
+    const objectLock = { mode: 'COMPLIANCE', retain: '400d' } as const
     const target = new ShipBucket({
       ...BUCKET,
       endpoint,
@@ -362,7 +362,7 @@ describe('a bucket of a real server', { skip: NO_S3 }, () => {
     const { headers } = await asOwner(`${endpoint}/locked/gateway-1/a%20segment.zst`, { method: 'HEAD' })
     assert.equal(headers.get('x-amz-object-lock-mode'), 'COMPLIANCE')
     const until = Date.parse(headers.get('x-amz-object-lock-retain-until-date') ?? '')
-    assert.ok(Math.abs(until - Date.now() - objectLock.retainMs) < DAY_MS, String(until))
+    assert.ok(Math.abs(until - Date.now() - 400 * DAY_MS) < DAY_MS, String(until))
   })
 
   test('that does not exist is named with the reason of the server', async (t) => {
@@ -499,7 +499,7 @@ test('keys that may not list the bucket are enough, and what is there is not wri
   )
   // Somebody has removed it there: the copy is made again before the segment may go.
   objects.delete(segment)
-  const keeping = { ship, retention: { keepMs: DAY_MS, unsealed: false } }
+  const keeping = { ship, retention: { keep: '1d', unsealed: false } }
   const later = keeperOf(file, BEGIN_MS + 99 * DAY_MS)
   await later.round(keeping)
   assert.match(later.told.join(), /^prune failed: .* it is not shipped$/)
@@ -515,7 +515,7 @@ test('an edit of the lock is followed from the next object on', async (t) => {
   const { told, round } = keeperOf(file)
   await round({ ship: { directory: undefined, s3 } })
   const another = closeAnother(file)
-  const objectLock = { mode: 'COMPLIANCE', retainMs: DAY_MS } as const
+  const objectLock = { mode: 'COMPLIANCE', retain: '1d' } as const
   await round({ ship: { directory: undefined, s3: { ...s3, objectLock } } })
   assert.deepEqual(told, ['ship', 'ship'])
   assert.deepEqual(

@@ -1,6 +1,6 @@
 import { isToken } from '../../edge/syntax/characters.ts'
 
-/** What people write into a file where it does not belong; what is hidden follows the look-behind. */
+/** Secrets that people write into a file where they do not belong. The part after the look-behind is hidden. */
 const SECRETS: readonly RegExp[] = [
   // A secret of webhooks; user and password of an address; a key in its query.
   /(?<=whsec_)[^"\s]*/g,
@@ -19,7 +19,7 @@ const BETWEEN = /[\s,:]*/y
 /** Parts of a text. */
 export type Spans = readonly (readonly [from: number, until: number])[]
 
-/** All but the names in what is called `headers` in a text that need not be JSON: those of `tracing` may hold keys. */
+/** Finds everything but the names below `headers`, which may hold keys in `tracing`. The text need not be JSON. */
 export function headerValues(text: string): Spans {
   return Array.from(text.matchAll(HEADERS)).flatMap(({ index, 0: begin }) => [
     ...valuesFrom(text, index + begin.length),

@@ -9,7 +9,7 @@ import type { Problem, SchemaCheck } from './schema-check.ts'
 const MAX_LENGTH = 4 * 1024 * 1024
 /** Longer paths are cut in faults: a key may be as long as the file. */
 const MAX_PATH_LENGTH = 200
-/** One mistake in a generated file can be in each of thousands of rows. */
+/** A generated file can have one mistake in each of thousands of rows. */
 const MAX_FAULTS = 100
 /** Characters of a line that are shown on each side of a fault. */
 const MAX_AROUND = 60
@@ -25,22 +25,19 @@ interface JsonFileOptions {
   readonly overrides?: Overrides
 }
 
-/**
- * A JSON file that has been read and compared with its schema: its value with the schema's defaults, and the faults
- * found so far, to which its reader adds its own.
- */
+/** A JSON file compared with its schema: its value with the defaults, and the faults so far, to which its reader adds others. */
 export class JsonFile<T> {
   /** Undefined when the text is not a JSON object. A part of it has its type only where `sound` says so. */
   readonly value: T | undefined
   readonly #file: string
-  readonly #offsets: ReadonlyMap<string, number>
+  readonly #offsets: ReadonlyMap<string, number> = new Map()
   readonly #index: LineIndex
   readonly #text: string
   /** True when lines may be shown: not of what may be a file of another kind, or have a secret in it. */
   readonly #shown: boolean
-  readonly #unsound: ReadonlySet<string>
+  readonly #unsound: ReadonlySet<string> = new Set(['$'])
   /** Paths that contain an unsound one. */
-  readonly #spoilt: ReadonlySet<string>
+  readonly #spoilt: ReadonlySet<string> = new Set()
   #overrides: Overrides = new Map()
   /** Found when a line is shown. */
   #headers: Spans | undefined
@@ -57,9 +54,6 @@ export class JsonFile<T> {
    */
   constructor(file: string, text: string, check: SchemaCheck, options: JsonFileOptions = {}) {
     this.#file = file
-    this.#offsets = new Map()
-    this.#unsound = new Set(['$'])
-    this.#spoilt = new Set()
     const json = withoutMark(text)
     this.#shown = options.secret !== true && /^[ \t]*\{|^openapi:/m.test(json)
     this.#text = text.length > MAX_LENGTH ? '' : json

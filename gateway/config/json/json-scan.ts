@@ -1,7 +1,7 @@
 import { type ParseErrorCode, printParseErrorCode, visit } from 'jsonc-parser'
 import { childPath } from './json-path.ts'
 
-/** What parsing loses: the place of each value, and repeated keys. */
+/** The place of each value, and repeated keys, which parsing loses. */
 export interface JsonScan {
   /** JSON path → offset of its key or, in an array, of its value. Of a key that is written twice, that of the last. */
   readonly offsets: ReadonlyMap<string, number>
@@ -9,7 +9,6 @@ export interface JsonScan {
   readonly repeated: readonly { readonly path: string; readonly first: number }[]
 }
 
-/** What is known of a text that is JSON, with its value. */
 export interface ScannedJson extends JsonScan {
   readonly value: unknown
 }
@@ -23,7 +22,7 @@ export interface JsonSyntaxFault {
 
 /** Deeper than any configuration; shallower than the stack. */
 export const MAX_DEPTH = 64
-/** More than the longest lists that the schemas allow, with every key in every row. */
+/** The longest lists that the schemas allow, with every key in every row, have fewer. */
 export const MAX_VALUES = 250_000
 /** Characters of what stands at a fault. What is longer is not shown: it may be a secret, or as long as the file. */
 const MAX_SHOWN = 7
@@ -93,7 +92,7 @@ interface Open {
   readonly keys: Map<string, number> | undefined
   /** Path of the last key; for an object. */
   child: string
-  /** How many values have begun; for an array. */
+  /** Number of values that have begun; for an array. */
   count: number
 }
 

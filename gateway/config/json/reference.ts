@@ -4,7 +4,7 @@ import { RESTART } from './schema-text.ts'
 
 /* docs/reference/keys.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
 
-/** What the schemas use of JSON Schema 2020-12, as far as the reference shows it. */
+/** The part of JSON Schema 2020-12 that the reference shows. */
 interface Schema {
   readonly description?: string
   readonly type?: string | readonly string[]

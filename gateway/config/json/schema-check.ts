@@ -1,7 +1,7 @@
 import { closestTo } from './did-you-mean.ts'
 import { childPath } from './json-path.ts'
 
-/** One thing wrong in a value. */
+/** A fault in a value. */
 export interface Problem {
   /** JSON path. */
   readonly path: string
@@ -10,7 +10,7 @@ export interface Problem {
 
 /** The faults that a schema finds in a value. */
 export interface SchemaReport {
-  /** One per cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
+  /** A problem for each cause: a misspelt key is not also a missing one, an empty text does not also break its pattern. */
   readonly problems: readonly Problem[]
   /** JSON paths where the value is not what its type promises; only `$` when there are very many. */
   readonly unsound: readonly string[]
@@ -18,7 +18,7 @@ export interface SchemaReport {
   readonly more: number
 }
 
-/** What a schema may say: JSON Schema 2020-12 as far as our schemas use it. */
+/** The part of JSON Schema 2020-12 that our schemas use. */
 export interface Schema {
   readonly type?: string | readonly string[]
   readonly enum?: readonly unknown[]
@@ -52,7 +52,7 @@ export type SchemaCheck = (value: unknown) => SchemaReport
 
 /** Finding the words for a fault is slow, and a file may have one in each of 250,000 values. */
 const MAX_PROBLEMS = 10_000
-/** What takes the place of worker threads. */
+/** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
   'start several gateways on one port, each with GATEWAY_REUSE_PORT=true and a data directory of its own, and all with one GATEWAY_STORE'
 /** By JSON path: keys of earlier versions, with what to do instead. */
@@ -267,7 +267,7 @@ function enumHint(allowed: readonly unknown[], value: unknown): string {
   return meant === undefined ? '' : `; did you mean "${meant}"?`
 }
 
-/** What a number with a unit that is missing or written otherwise was meant to be. */
+/** Guesses the span that a number with a missing or misspelt unit was meant to be. */
 function unitHint({ type, pattern }: Schema, value: unknown): string {
   const [, digits = '', unit = ''] = /^\s*([0-9]{1,15})\s*(?:([smhd])[a-z]*)?\s*$/i.exec(String(value)) ?? []
   if (digits === '' || typeof value === 'object' || /ms|milli/i.test(String(value))) return ''

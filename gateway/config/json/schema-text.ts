@@ -16,7 +16,7 @@ interface Declaration {
   readonly additionalProperties?: boolean | Declaration
 }
 
-/** What a description says of a key that a running gateway does not change. */
+/** The sentence about a key that a running gateway does not change. */
 export const RESTART = ' An edit is in force after a restart.'
 
 /** The text of a JSON Schema 2020-12. */
@@ -26,19 +26,27 @@ export function schemaText(file: TSchema): string {
 }
 
 function published(declaration: Declaration): object {
-  const { description, env, restart, properties, required, items, additionalProperties, ...words } =
-    declaration
+  const {
+    description,
+    env,
+    restart,
+    properties,
+    required: _,
+    items,
+    additionalProperties,
+    ...words
+  } = declaration
   const late = restart === undefined ? '' : RESTART
   const commas = items === undefined ? '' : ', separated by commas'
   const variable = env === undefined ? '' : ` Environment: ${env}${commas}.`
-  const needed = required?.filter((name) => properties?.[name]?.default === undefined)
+  const needed = neededOf(declaration)
   return {
     ...(description !== undefined && { description: description + late + variable }),
     ...(env !== undefined && { environment: env }),
     ...(restart !== undefined && { restart }),
     ...words,
-    examples: words.examples ?? examplesOf(declaration),
-    ...(needed !== undefined && needed.length > 0 && { required: needed }),
+    examples: description === undefined ? words.examples : examplesOf(declaration),
+    ...(needed.length > 0 && { required: needed }),
     properties:
       properties &&
       Object.fromEntries(Object.entries(properties).map(([name, part]) => [name, published(part)])),
@@ -48,9 +56,25 @@ function published(declaration: Declaration): object {
   }
 }
 
-/** Examples of a key that has none of its own. */
-function examplesOf({ default: preset, enum: choices }: Declaration): readonly unknown[] | undefined {
+/** The examples of a key, or those that its type gives. */
+function examplesOf(declaration: Declaration): readonly unknown[] | undefined {
+  const { default: preset, enum: choices, examples, items } = declaration
+  if (examples !== undefined) return examples
   if (typeof preset === 'boolean' && choices === undefined) return [!preset]
   if (choices !== undefined) return choices
+  if (neededOf(declaration).length > 0) return [leastOf(declaration)]
+  if (items !== undefined && neededOf(items).length > 0) return [[leastOf(items)]]
   return preset === undefined ? undefined : [preset]
+}
+
+/** Builds an object of the first examples of its required keys. */
+function leastOf(declaration: Declaration): object {
+  const { properties = {} } = declaration
+  return Object.fromEntries(
+    neededOf(declaration).map((name) => [name, examplesOf(properties[name] ?? {})?.[0]]),
+  )
+}
+
+function neededOf({ required = [], properties = {} }: Declaration): readonly string[] {
+  return required.filter((name) => properties[name]?.default === undefined)
 }

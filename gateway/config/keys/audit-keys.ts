@@ -27,7 +27,7 @@ const OBJECT_LOCK = keys({
   mode: choice(
     ['GOVERNANCE', 'COMPLIANCE'],
     'COMPLIANCE: nobody can shorten it. GOVERNANCE: whoever has the right to.',
-    { required: true },
+    { required: true, examples: ['COMPLIANCE', 'GOVERNANCE'] },
   ),
   retain: span('smhd', 'From the copy on: a whole number followed by s, m, h or d.', {
     required: true,
@@ -55,9 +55,7 @@ const S3 = keys({
     'File with lines such as `aws_access_key_id = …`; read again for each request. Default: the AWS SDK finds the keys, in the environment, a profile, a web identity, the container or the instance.',
     { examples: ['/run/secrets/evidence'] },
   ),
-  objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.', {
-    examples: [{ mode: 'COMPLIANCE', retain: '2190d' }],
-  }),
+  objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.'),
 })
 
 const SHIP = keys({
@@ -65,11 +63,6 @@ const SHIP = keys({
   s3: key(
     S3,
     'A bucket of a server that speaks the S3 protocol. It needs the packages @aws-sdk/client-s3 and @aws-sdk/lib-storage, which the image has. The keys need s3:PutObject and s3:GetObject, with a lock s3:PutObjectRetention.',
-    {
-      examples: [
-        { endpoint: 'https://s3.eu-central-1.amazonaws.com', bucket: 'evidence', region: 'eu-central-1' },
-      ],
-    },
   ),
 })
 
@@ -102,18 +95,7 @@ const WITNESSES = keys({
     'Between two checkpoints that they are asked to sign, at least: a whole number followed by s, m, h or d.',
     { default: '1m' },
   ),
-  members: list(MEMBER, 'The witnesses, each with another key.', {
-    minItems: 1,
-    maxItems: 32,
-    examples: [
-      [
-        {
-          url: 'https://witness.example.com',
-          key: 'witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb',
-        },
-      ],
-    ],
-  }),
+  members: list(MEMBER, 'The witnesses, each with another key.', { minItems: 1, maxItems: 32 }),
 })
 
 const STAMPS = keys({
@@ -182,7 +164,6 @@ const AUDIT = keys({
   retention: key(
     RETENTION,
     'When the gateway removes closed audit files, oldest first, and tiles that only they needed. It removes nothing that is not sealed, nor with `ship` not shipped. Default: never. More in docs/verify/audit.md.',
-    { examples: [{ keep: '400d' }] },
   ),
   ship: key(
     SHIP,
@@ -192,28 +173,12 @@ const AUDIT = keys({
   witnesses: key(
     WITNESSES,
     'Who else signs the checkpoints of the seals, after a proof that the log only grew (C2SP tlog-witness). Default: nobody.',
-    {
-      restart: true,
-      examples: [
-        {
-          quorum: 1,
-          members: [
-            {
-              url: 'https://witness.example.com',
-              key: 'witness.example.com/w1+8d66cf3f+BIyXLjtJRVy7WMNNeEMsOGHRcVS4C0y2S0Wf1mCbHXCb',
-            },
-          ],
-        },
-      ],
-    },
+    { restart: true, examples: [{ policyFile: '/etc/countersign/witnesses.policy' }] },
   ),
   stamps: key(
     STAMPS,
     'An authority that says when a checkpoint of the seals was there at the latest (RFC 3161). Default: nobody.',
-    {
-      restart: true,
-      examples: [{ url: 'http://tsa.example.com/', authorityFile: '/etc/countersign/tsa-ca.pem' }],
-    },
+    { restart: true },
   ),
 })
 

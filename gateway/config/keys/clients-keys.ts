@@ -104,7 +104,7 @@ const DESCRIBED = keys({
   ),
 })
 
-/** How a sender signs: a scheme that is known by name, or a described one. */
+/** The scheme of a sender's signatures: a name, or a description. */
 export const HMAC_SCHEME = Type.Unsafe<string | Static<typeof DESCRIBED>>({
   ...DESCRIBED,
   type: ['string', 'object'],

@@ -180,21 +180,7 @@ export const ISSUER_KEYS = {
   issuers: list(
     ISSUER,
     'Further issuers. The keys of one never verify the token of another. Their users, clients and sessions are known as `<issuer>#<name>`.',
-    {
-      maxItems: 64,
-      default: [],
-      examples: [
-        [
-          {
-            issuer: 'https://partner.example',
-            jwksUri: 'https://partner.example/jwks.json',
-            audience: 'https://bank.example/api',
-            profile: 'fapi',
-            scopes: ['accounts:read'],
-          },
-        ],
-      ],
-    },
+    { maxItems: 64, default: [] },
   ),
   jwksMaxStaleMs: integer(
     "How long an issuer's keys are believed that could not be fetched again, in milliseconds. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",

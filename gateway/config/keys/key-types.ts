@@ -2,14 +2,12 @@ import { type Static, type TOptional, type TProperties, type TSchema, Type } fro
 
 /* How keys of the configuration files are declared. `npm run schemas` makes the schemas and the reference of the declarations. */
 
-/** What is said of a key beside its type and its description. */
 interface KeyOptions {
   /** The environment variable that overrides the key. */
   readonly env?: string
   /** A running gateway cannot change it. Whoever uses the key reads it once, at the start. */
   readonly restart?: true
   readonly required?: true
-  /** What a file without the key has. */
   readonly default?: unknown
   /** For editors and the reference. Left out where the default, the choices or the other of two values show enough. */
   readonly examples?: readonly unknown[]
@@ -35,7 +33,7 @@ type Frozen<T> = T extends object
   ? { readonly [Key in keyof T]: Frozen<T[Key]> | (object extends Pick<T, Key> ? undefined : never) }
   : T
 
-/** What is read from a file, with its defaults. Immutable. */
+/** The value of a file or key as it is read, with its defaults. Immutable. */
 export type Written<T extends TSchema> = Frozen<Static<T>>
 
 /** Declares a key of a type that has no function of its own here. */
@@ -77,7 +75,6 @@ export function integer<const O extends Bounded>(
   return key(type, description, options as KeyOptions) as Declared<typeof type, O>
 }
 
-/** One of a few values. */
 export function choice<const V extends string | boolean, const O extends KeyOptions>(
   values: readonly V[],
   description: string,

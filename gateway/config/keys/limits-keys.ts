@@ -15,7 +15,7 @@ export const LIMIT_KEYS = keys({
   window: span(
     'smhd',
     'A whole number followed by s, m, h or d: seconds, minutes, hours or days. At most 366d. It slides: it does not begin anew at the full minute or hour.',
-    { required: true, examples: ['30s', '1m', '1h', '1d'] },
+    { required: true, examples: ['1m', '1h', '1d'] },
   ),
   purpose: text('Why the limit is there, in words for the caller: a refused caller reads it in the answer.', {
     required: true,
@@ -61,13 +61,7 @@ export const LIMITS_FILE = file(
     limits: list(
       LIMIT_KEYS,
       'One row per limit. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one. An empty list limits nothing.',
-      {
-        required: true,
-        maxItems: 10_000,
-        examples: [
-          [{ path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }],
-        ],
-      },
+      { required: true, maxItems: 10_000 },
     ),
   },
 )

@@ -49,14 +49,7 @@ export const LISTENER_KEYS = {
     'A second public listener, for TLS 1.2 and 1.3, on the host of the first. The files are PEM, relative to the working directory, and are read anew when they change. Default: there is none.',
     {
       restart: true,
-      examples: [
-        {
-          port: 8443,
-          certFile: '/run/tls/tls.crt',
-          keyFile: '/run/tls/tls.key',
-          clientCaFile: '/run/tls/clients.pem',
-        },
-      ],
+      examples: [{ port: 8443, certFile: '/run/tls/tls.crt', keyFile: '/run/tls/tls.key' }],
     },
   ),
   adminHost: text(

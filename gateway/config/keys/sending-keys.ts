@@ -50,7 +50,7 @@ const DATE = {
   patternErrorMessage: 'must be a date such as "2027-01-31", or with a time in UTC "2027-01-31T12:00:00Z"',
 } as const
 
-/** What a row changes of requests on their way to the service, and what clients are told of its end. */
+/** Keys of a row for the way of requests to the service, and for its end. */
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,

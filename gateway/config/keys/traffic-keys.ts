@@ -99,7 +99,6 @@ export const TRAFFIC_KEYS = {
   addressRate: key(
     ADDRESS_RATE,
     'How many requests one address may send in the window; more get 429 and the connection is closed. Counted before a route is looked up. Default: any number.',
-    { examples: [{ requests: 1000, window: '10s' }] },
   ),
   limits: key(LIMITS, 'How the limits of limits.json are kept.', {
     default: {},

@@ -38,9 +38,9 @@ export interface ReloadOptions<T> {
   readonly files: readonly WatchedFile[]
   readonly value: T
   readonly parse: (texts: readonly string[], inForce: ParsedTexts<T>) => Outcome<T> | Promise<Outcome<T>>
-  /** What can be put in force of faulty texts, without the rest. */
+  /** Finds the part of faulty texts that can be put in force. */
   readonly salvage?: (texts: readonly string[], inForce: ParsedTexts<T>) => ParsedTexts<T> | undefined
-  /** How often faulty texts are read before they are reported: they may be half written. Default: 2. */
+  /** Number of reads before faulty texts are reported: they may be half written. Default: 2. */
   readonly looks?: number
   /** Default: deep equality. */
   readonly isSame?: (before: T, after: T) => boolean
@@ -61,13 +61,13 @@ export function oneFile<T>(
 }
 
 /**
- * Reloads files while the gateway serves. Texts that do not parse change nothing: the last good value stays in force. They are
- * parsed again from time to time, because the fault may be mended elsewhere: in a file that they name, or in one that must fit.
+ * Reloads files while the gateway serves. Texts that do not parse change nothing. They are parsed again from time to time, because
+ * the fault may be mended in another file, which they name or which must fit.
  */
 export class Reloader<T> {
   readonly #options: ReloadOptions<T>
   readonly #watches: readonly FileWatch[]
-  /** Further files that the value depends on. */
+  /** Watches of further files that the value depends on. */
   readonly #dependencies = new Map<string, FileWatch>()
   /** Indices of files that cannot be read. */
   readonly #gone = new Set<number>()
@@ -75,7 +75,7 @@ export class Reloader<T> {
   #inForce: ParsedTexts<T>
   /** Texts that did not parse, and how often they were read. */
   #doubtful: { readonly texts: readonly string[]; readonly looks: number } | undefined
-  /** What was reported as faulty last; undefined: nothing since the last success. */
+  /** The last report of faults; undefined: none since the last success. */
   #failed: { readonly texts: readonly string[]; readonly faults: readonly Fault[] } | undefined
   /** The next result is reported even when it is the last one again. */
   #isNews = false
@@ -99,11 +99,7 @@ export class Reloader<T> {
     await this.#checkFiles()
   }
 
-  /**
-   * Watches these files too, and no other dependencies: when one changes, the value is parsed and reported as if it were edited.
-   *
-   * @param texts by file; undefined: it cannot be read
-   */
+  /** Replaces the dependencies. When one changes, the value is parsed and reported as if it were edited. */
   follow(texts: ReadonlyMap<string, string | undefined>): void {
     if (this.#stopped) return
     for (const [file, watch] of this.#dependencies) {

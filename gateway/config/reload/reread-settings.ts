@@ -8,7 +8,7 @@ import type { Settings } from '../settings.ts'
 import { upstreamCertificates } from '../upstreams/upstream-tls-files.ts'
 import { keysThatWait, withoutRestart } from './settings-change.ts'
 
-/** What an edited config/gateway.json asks of a running gateway. Plain data. */
+/** An edit of config/gateway.json, for a running gateway. Plain data. */
 export interface EditedSettings {
   /** To be put in force. */
   readonly settings: Settings
@@ -16,7 +16,7 @@ export interface EditedSettings {
   readonly clients: LoadedFile<ClientTable> | undefined
   /** Names of the keys that stay as they are until a restart. */
   readonly needsRestart: readonly string[]
-  /** What the next start would begin with. */
+  /** The settings of the next start. */
   readonly wanted: Settings
 }
 
@@ -54,8 +54,8 @@ export interface RereadOptions {
 }
 
 /**
- * Reads the settings again, as at the start. The file must be valid as a whole, also what needs a restart: otherwise the next
- * start would fail. Certificates of upstreams that are valid are not replaced by others that are not.
+ * Reads the settings again. What needs a restart must be valid too, or the next start would fail. A valid certificate of an upstream
+ * is not replaced by one that is not.
  */
 export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   const texts = new Map<string, string | undefined>([[running.configFile, text]])

@@ -41,7 +41,7 @@ function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T
   return keys.filter((key) => needsRestart(at + key))
 }
 
-/** What differs between two settings, for the audit trail. */
+/** The difference between two settings, for the audit trail. */
 interface SettingsChange {
   readonly keys: readonly string[]
   /** Their values. Of a list only the rows that the other has not. */

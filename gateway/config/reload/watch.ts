@@ -1,7 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { readFile, stat } from 'node:fs/promises'
-import { checkSize, utf8Text } from '../file-text.ts'
-import { checkPrivate } from '../load-file.ts'
+import { checkPrivate, checkSize, utf8Text } from '../load-file.ts'
 
 /** The file system, as a watch needs it. */
 export interface Disk {
@@ -17,27 +16,21 @@ export interface WatchOptions {
   readonly known?: string
   /** The caller knows that the file cannot be read: only that it can be read again is reported. */
   readonly isGone?: boolean
-  /**
-   * The content has changed; it may be half written, see `FileWatch.again`. The next check waits for what it returns. When it
-   * throws, that is as good as a file that cannot be read.
-   */
+  /** Takes changed content, which may be half written. The next check waits for it. A throw counts as a file that cannot be read. */
   readonly onChange: (text: string) => unknown
-  /** The file could not be read twice in a row. Called once; when it can be read again, `onChange` is called. */
+  /** Called once when the file could not be read twice in a row. When it can be read again, `onChange` is called. */
   readonly onGone: (error: Error) => void
   readonly disk?: Disk
 }
 
-/**
- * Number of checks that read the file after its identity changed. File times may have a resolution of two seconds, so a second
- * write of the same length could go unnoticed.
- */
+/** Checks that read the file after its identity changed: where file times have a resolution of two seconds, a second write hides. */
 const SUSPICIOUS_CHECKS = 8
 
 /** A second at the usual interval. */
 const LATER_CHECKS = 4
 /** `againLater` waits so many times as long as the content took to use. */
 const LATER_FACTOR = 20
-/** So many failures in a row are reported. */
+/** Failures in a row before they are reported. */
 const REPORTED_FAILURES = 2
 
 const DISK: Disk = {
@@ -61,10 +54,9 @@ export const PRIVATE_DISK: Disk = {
 }
 
 /**
- * Watches one file by polling. `fs.watch` misses changes when a file is replaced by rename, when a symlink in its path is
- * swapped (`..data` of a Kubernetes ConfigMap), when a symlink's target in another directory is edited, and on network file
- * systems. A check is one `stat`, and a read only when its result differs. Only changed content counts, not a changed time.
- * Does not keep the process alive.
+ * Watches one file by polling. `fs.watch` misses a rename over the file, a swapped symlink (`..data` of a Kubernetes ConfigMap), an
+ * edit behind a symlink, and network file systems. A check is one `stat`, and a read only when its result differs. Only changed
+ * content counts. Does not keep the process alive.
  */
 export class FileWatch {
   readonly #file: string
@@ -94,7 +86,7 @@ export class FileWatch {
 
   /** Checks the file now; resolves after the callback. Does not reject when the file cannot be read. */
   check(): Promise<void> {
-    // One after another: two checks at once could report older content after newer.
+    // Checks run one after another: two at once could report older content after newer.
     this.#check = this.#check.then(() => this.#checkOnce())
     return this.#check
   }
@@ -155,7 +147,7 @@ export class FileWatch {
     return this.#disk.read(this.#file)
   }
 
-  /** One failure is ignored: some editors remove a file before they write it again. */
+  /** Ignores one failure: some editors remove a file before they write it again. */
   #failed(error: Error): void {
     this.#failures += 1
     this.#identity = undefined

@@ -23,10 +23,6 @@ test('without any of its keys there is no HTTPS listener', () => {
 
 test('file and environment make one HTTPS listener, the environment first', () => {
   const none = {
-    clientCaFile: undefined,
-    clientCrlFile: undefined,
-    ticketKeyFile: undefined,
-    ocspFile: undefined,
     ocspFetch: false,
   }
   assert.deepEqual(load({}, TLS_ENV).value?.tls, { port: 8443, ...PAIR, ...none })
@@ -37,8 +33,6 @@ test('file and environment make one HTTPS listener, the environment first', () =
     ...PAIR,
     clientCaFile: 'ca.pem',
     clientCrlFile: 'crl.pem',
-    ticketKeyFile: undefined,
-    ocspFile: undefined,
     ocspFetch: false,
   })
   const ticketKeyFile = load({}, { ...TLS_ENV, GATEWAY_TLS_TICKET_KEY: 't' }).value?.tls?.ticketKeyFile

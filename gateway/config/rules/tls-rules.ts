@@ -4,7 +4,7 @@ import { variableOf } from '../json/key-names.ts'
 import type { TlsKeys, TlsSettings } from '../settings.ts'
 
 /** The keys, and which of them are variables. */
-export interface TlsSources {
+interface TlsSources {
   readonly configFile: string
   readonly merged: TlsKeys | undefined
   readonly overrides: Overrides
@@ -14,16 +14,7 @@ export interface TlsSources {
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const { merged = {} } = sources
   if (Object.keys(merged).length === 0) return { value: undefined }
-  const {
-    port,
-    certFile,
-    keyFile,
-    clientCaFile,
-    clientCrlFile,
-    ticketKeyFile,
-    ocspFile,
-    ocspFetch = false,
-  } = merged
+  const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFetch = false } = merged
   const faults: Fault[] = []
   for (const key of ['port', 'certFile', 'keyFile'] as const) {
     if (merged[key] !== undefined) continue
@@ -39,20 +30,18 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
       'has no effect with a client CA: sessions of clients with certificates are not resumed; remove one of the two'
     faults.push({ ...tlsPlace(sources, 'ticketKeyFile'), reason })
   }
-  if (ocspFetch && ocspFile !== undefined) {
+  if (ocspFetch && merged.ocspFile !== undefined) {
     const reason = 'must not be true with an OCSP file: choose one of the two'
     faults.push({ ...tlsPlace(sources, 'ocspFetch'), reason })
   }
   if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
     return { faults }
   }
-  return {
-    value: { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFile, ocspFetch },
-  }
+  return { value: { ...merged, port, certFile, keyFile, ocspFetch } }
 }
 
 /** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */
-export function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
+function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
   const { configFile, merged, overrides } = sources
   const path = `$.tls.${key}`
   const isMissing = merged?.[key] === undefined
