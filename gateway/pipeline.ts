@@ -10,7 +10,6 @@ import { receive } from './stages/body/receive.ts'
 import { validate } from './stages/body/validate-request.ts'
 import { forward } from './stages/forward.ts'
 import { limit } from './stages/limit.ts'
-import { limitAddress } from './stages/limit-address.ts'
 import { closeAbandoned, open } from './stages/open.ts'
 import { record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
@@ -28,7 +27,6 @@ type Stage = (
 
 const STAGES: readonly Stage[] = [
   screenAddress,
-  limitAddress,
   admit,
   route,
   screenRoute,
@@ -50,12 +48,8 @@ const STAGES: readonly Stage[] = [
 export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   if (refused === undefined) proceed(gateway, exchange, 0)
-  else refuse(gateway, exchange, firstRefusal(gateway, exchange) ?? refused)
+  else refuse(gateway, exchange, screenAddress(gateway, exchange) ?? admit(gateway, exchange) ?? refused)
   return exchange
-}
-
-function firstRefusal(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  return screenAddress(gateway, exchange) ?? limitAddress(gateway, exchange) ?? admit(gateway, exchange)
 }
 
 /** For a head that is malformed or late. */

@@ -47,26 +47,17 @@ function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): stri
 /** The most exact name counts first. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
-  const isAlone = gateway.tls.trust?.independent !== true
+  const alone = gateway.tls.trust?.independent !== true
   const pinned = table.byThumbprint.get(peer.thumbprintHex)
   if (pinned !== undefined && isFromItsIssuer(gateway, peer, { principal: pinned, alone: true }))
     return pinned
-  for (const [names, known] of [
-    [peer.sanUri, table.bySanUri],
-    [peer.sanDns, table.bySanDns],
-  ] as const) {
-    for (const name of names) {
-      const principal = known.get(name)
-      if (principal !== undefined && isFromItsIssuer(gateway, peer, { principal, alone: isAlone }))
-        return principal
-    }
-  }
-  if (table.bySubject.size === 0) return undefined
-  const subject = canonicalName(peer.subject)
-  const named = subject === undefined ? undefined : table.bySubject.get(subject)
-  return named !== undefined && isFromItsIssuer(gateway, peer, { principal: named, alone: isAlone })
-    ? named
-    : undefined
+  const subject = table.bySubject.size === 0 ? undefined : canonicalName(peer.subject)
+  const named = [
+    ...peer.sanUri.map((name) => table.bySanUri.get(name)),
+    ...peer.sanDns.map((name) => table.bySanDns.get(name)),
+    subject === undefined ? undefined : table.bySubject.get(subject),
+  ]
+  return named.find((principal) => principal && isFromItsIssuer(gateway, peer, { principal, alone }))
 }
 
 /** @param alone no other authority can issue such a certificate, so the entry need not name one */

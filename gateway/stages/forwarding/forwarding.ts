@@ -55,12 +55,6 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   cause: 'the end of a session cannot be written',
 })
 
-/** Remains after the client has disconnected. */
-interface Orphaned {
-  readonly permitHolder: string
-  readonly timer: NodeJS.Timeout
-}
-
 export class Forwarding implements UpstreamResponse, OngoingForwarding {
   readonly #gateway: Gateway
   readonly #exchange: Exchange
@@ -75,8 +69,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   /** The response must be delivered even if it ends its caller's session. */
   #endsSessions = false
   #nextLapseCheckMs: number
-  /** Only the response head is awaited. */
-  #orphaned: Orphaned | undefined = undefined
+  /** The client has disconnected, and only the response head is awaited. */
+  #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout } | undefined = undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
@@ -105,7 +99,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       this.#exchange.grpcStatus = grpcStatusIn(fields) ?? grpcStatusOfHttp(status)
     this.#gateway.metrics.gateway_upstream_request_duration_seconds.observe(
       (this.#gateway.steadyClock() - this.#sentSteadyMs) / 1000,
-      this.#upstream(),
+      this.call?.upstream ?? '',
     )
     const safe = this.#revoke(fields)
     if (this.#orphaned !== undefined) {
@@ -124,12 +118,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
     writeHead(this.#gateway, this.#exchange, status, head)
     // A stream may send its first byte late. A body that is there already goes out together with the head.
-    if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this)
-  }
-
-  flush(): void {
-    const { res } = this.#exchange
-    if (!this.#bodyBegan && !this.#exchange.closed) res.flushHead()
+    if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this.#exchange)
   }
 
   data(chunk: Buffer): boolean {
@@ -186,7 +175,11 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   abort(): void {
     this.call?.abort()
-    this.#endOrphaned()
+    if (this.#orphaned === undefined) return
+    clearTimeout(this.#orphaned.timer)
+    this.#gateway.load.orphans.delete(this)
+    releasePermit(this.#gateway, this.#exchange, this.#orphaned.permitHolder)
+    this.#orphaned = undefined
   }
 
   /**
@@ -221,14 +214,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     else giveUp(this.#gateway, this.#exchange, refused)
   }
 
-  #endOrphaned(): void {
-    if (this.#orphaned === undefined) return
-    clearTimeout(this.#orphaned.timer)
-    this.#gateway.load.orphans.delete(this)
-    releasePermit(this.#gateway, this.#exchange, this.#orphaned.permitHolder)
-    this.#orphaned = undefined
-  }
-
   #lapse(): Lapse | undefined {
     const { principal, needsCertificate } = this.#exchange
     if (principal === undefined || this.#endsSessions) return undefined
@@ -249,12 +234,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     }
     return safe
   }
-
-  #upstream(): string {
-    return this.call?.upstream ?? ''
-  }
 }
 
-function flushHead(forwarding: Forwarding): void {
-  forwarding.flush()
+/** Does nothing once the body has begun. */
+function flushHead({ res, closed }: Exchange): void {
+  if (!closed) res.flushHead()
 }

@@ -17,56 +17,56 @@ export function upstreamFields(
   gateway: Gateway,
   exchange: Exchange,
 ): { readonly common: CommonFields; readonly fields: Field[] } {
-  const { common, kept } = repeatedFields(gateway, exchange)
+  const { headers } = exchange
+  const last = headers.made
+  const repeated =
+    last instanceof RepeatedFields && last.fit(gateway, exchange)
+      ? last
+      : new RepeatedFields(gateway, exchange)
+  headers.made = repeated
+  const { common, trace, certificates, removed } = repeated
   const fields = [new Field('X-Request-ID', exchange.requestId)]
   if (exchange.interactionId !== undefined) fields.push(new Field(INTERACTION_ID, exchange.interactionId))
-  if (exchange.trace === undefined) exchange.traceparent = addTrace(fields, kept)
+  if (exchange.trace === undefined) exchange.traceparent = addTrace(fields, trace)
   else exchange.trace.addTo(fields)
-  const passesOn = exchange.route?.clientCert === true && addCertificate(gateway, exchange, { fields, kept })
-  if (kept.removed.size > 0) tellRemoved(gateway, exchange, kept.removed)
-  if (kept.certificates.length > 0 && !passesOn) tellRemoved(gateway, exchange, CERTIFICATE)
+  const passesOn =
+    exchange.route?.clientCert === true && addCertificate(gateway, exchange, fields, certificates)
+  if (removed.length > 0) tellRemoved(gateway, exchange, removed)
+  if (certificates.length > 0 && !passesOn) tellRemoved(gateway, exchange, ['client-cert'])
   return { common, fields }
 }
 
-function repeatedFields(gateway: Gateway, exchange: Exchange): RepeatedFields {
-  const { headers } = exchange
-  const last = headers.made
-  if (last instanceof RepeatedFields && last.fit(gateway, exchange)) return last
-  const made = new RepeatedFields(gateway, exchange)
-  headers.made = made
-  return made
-}
-
-/** The fields that requests of a connection with the same received fields share. `fit` compares the rest. */
+/**
+ * What requests of a connection with the same received fields share. `fit` compares what else it is made of; the client's
+ * address follows from the connection, the fields and the configuration.
+ */
 class RepeatedFields {
   readonly common: CommonFields
-  readonly kept: Readonly<SetAside>
-  readonly #settings: Gateway['settings']
-  readonly #secret: Field | undefined
-  readonly #loopMark: string
+  /** A good traceparent with its tracestate, else empty. */
+  readonly trace: readonly Field[]
+  /** Client-Cert, not yet checked for who sent it. */
+  readonly certificates: readonly Field[]
+  /** For the log: names that neither go upstream nor are written again. */
+  readonly removed: string[] = []
+  readonly #gateway: Gateway
   readonly #principal: Principal | undefined
   readonly #host: string
-  readonly #viaTrustedProxy: boolean
-  readonly #address: string
-  readonly #hasInteractionId: boolean
   readonly #isOptions: boolean
   readonly #sending: SendingPolicy | undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
-    this.#settings = gateway.settings
-    this.#secret = gateway.upstreamSecret
-    this.#loopMark = gateway.loopMark
+    this.#gateway = gateway
     this.#principal = exchange.principal
     this.#host = exchange.host
-    this.#viaTrustedProxy = exchange.viaTrustedProxy
-    this.#address = exchange.address
-    this.#hasInteractionId = exchange.interactionId !== undefined
     this.#isOptions = exchange.method === 'OPTIONS'
     this.#sending = exchange.route?.sending
-    const received = [HOST.of(this.#sending?.host ?? exchange.host)]
-    this.kept = copyEndToEnd(exchange, received)
+    const received = [sameField('host', this.#sending?.host ?? exchange.host)]
+    const kept: Field[] = []
+    copyEndToEnd(exchange, received, { kept, removed: this.removed })
+    this.trace = goodTrace(kept)
+    this.certificates = kept.filter(({ lower }) => lower === 'client-cert')
     const fields = this.#sending === undefined ? received : changed(this.#sending, received)
-    addForwarded(gateway, exchange, { fields, kept: this.kept })
+    addForwarded(gateway, exchange, fields, kept)
     if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
     if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
     this.common = new CommonFields(fields)
@@ -74,75 +74,51 @@ class RepeatedFields {
 
   fit(gateway: Gateway, exchange: Exchange): boolean {
     return (
-      this.#settings === gateway.settings &&
-      this.#secret === gateway.upstreamSecret &&
-      this.#loopMark === gateway.loopMark &&
+      this.#gateway === gateway &&
       this.#principal === exchange.principal &&
       this.#host === exchange.host &&
-      this.#viaTrustedProxy === exchange.viaTrustedProxy &&
-      this.#address === exchange.address &&
-      this.#hasInteractionId === (exchange.interactionId !== undefined) &&
       this.#isOptions === (exchange.method === 'OPTIONS') &&
       this.#sending === exchange.route?.sending
     )
   }
 }
 
-/** The gateway writes these again. */
-interface SetAside {
-  via: string | undefined
-  traceparent: Field | undefined
-  traceparentRepeated: boolean
-  readonly tracestates: Field[]
-  /** By name in lower case. */
-  readonly forwarded: Map<string, string>
-  /** Client-Cert, not yet checked for who sent it. */
-  readonly certificates: Field[]
-  /** For the log: neither go upstream nor are written again. */
-  readonly removed: Set<string>
-}
-
-const NOTHING_SET_ASIDE: Readonly<SetAside> = newSetAside()
-const CERTIFICATE: ReadonlySet<string> = new Set(['client-cert'])
 const NOMINATED = 'named by Connection'
-
 const REWRITTEN_FORWARDED: ReadonlySet<string> = new Set([
   'x-forwarded-for',
   'x-forwarded-proto',
   'x-forwarded-host',
 ])
 
-function copyEndToEnd(exchange: Exchange, fields: Field[]): Readonly<SetAside> {
-  const received = exchange.req.fields
-  const nominated = nominatedBy(received)
-  let kept: SetAside | undefined
-  for (const field of received) {
+interface SetAside {
+  /** The gateway writes these again, or passes them on. */
+  readonly kept: Field[]
+  readonly removed: string[]
+}
+
+function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed }: SetAside): void {
+  const { req, method, headers, interactionId, viaTrustedProxy } = exchange
+  const nominated = nominatedBy(req.fields)
+  for (const field of req.fields) {
     const { lower } = field
     const { upstream: part, removedAs } = ruleOf(lower)
     const isNamed = nominated !== undefined && isNominated(lower, nominated)
     if (part === 'dropped' || isNamed) {
       const name = part === 'dropped' ? removedAs : NOMINATED
       if (!isNamed && isAllowed(exchange, lower)) fields.push(field)
-      else if (name !== undefined) {
-        kept ??= newSetAside()
-        kept.removed.add(name)
-      }
+      else if (name !== undefined) removed.push(name)
     } else if (part === 'copied') fields.push(field)
-    else if (part === 'hops') fields.push(exchange.method === 'OPTIONS' ? oneHopLess(field) : field)
+    else if (part === 'hops') fields.push(method === 'OPTIONS' ? oneHopLess(field) : field)
     else if (part === 'length') {
-      if (exchange.headers.hasBody) fields.push(field)
+      if (headers.hasBody) fields.push(field)
     } else if (part === 'interaction') {
-      if (exchange.interactionId === undefined) fields.push(field)
+      if (interactionId === undefined) fields.push(field)
     } else if (isAllowed(exchange, lower)) fields.push(field)
-    else {
-      kept ??= newSetAside()
-      if (part === 'continued') setAside(kept, field)
-      else if (part === 'certificate') kept.certificates.push(field)
-      else if (exchange.viaTrustedProxy) setAsideForwarded(fields, kept, field)
-      else kept.removed.add(removedAs ?? lower)
-    }
+    else if (part === 'continued' || part === 'certificate') kept.push(field)
+    else if (!viaTrustedProxy) removed.push(removedAs ?? lower)
+    else if (REWRITTEN_FORWARDED.has(lower)) kept.push(field)
+    else fields.push(field)
   }
-  return kept ?? NOTHING_SET_ASIDE
 }
 
 function isAllowed({ route }: Exchange, lower: string): boolean {
@@ -153,100 +129,57 @@ function changed({ removed, added }: SendingPolicy, fields: readonly Field[]): F
   return [...fields.filter(({ lower }) => !removed.has(foldedName(lower))), ...added]
 }
 
-function newSetAside(): SetAside {
-  return {
-    via: undefined,
-    traceparent: undefined,
-    traceparentRepeated: false,
-    tracestates: [],
-    forwarded: new Map(),
-    certificates: [],
-    removed: new Set(),
-  }
+const LAST = new Map<string, Field>()
+
+/** Reuses the field of a name while its value stays the same. @param value read from a connection, or checked */
+function sameField(name: string, value: string): Field {
+  const last = LAST.get(name)
+  if (last?.value === value) return last
+  const field = new Field(name, value)
+  LAST.set(name, field)
+  return field
 }
 
-function setAside(kept: SetAside, field: Field): void {
-  const { lower, value } = field
-  if (lower === 'via') kept.via = kept.via === undefined ? value : `${kept.via}, ${value}`
-  else if (lower === 'tracestate') kept.tracestates.push(field)
-  else if (lower === 'traceparent') {
-    kept.traceparentRepeated = kept.traceparent !== undefined
-    kept.traceparent ??= field
-  }
+/** Every value of a field, joined by commas. */
+function joined(fields: readonly Field[], name: string): string | undefined {
+  let all: string | undefined
+  for (const { lower, value } of fields)
+    if (lower === name) all = all === undefined ? value : `${all}, ${value}`
+  return all
 }
 
-function setAsideForwarded(fields: Field[], kept: SetAside, field: Field): void {
-  const { lower, value } = field
-  if (!REWRITTEN_FORWARDED.has(lower)) {
-    fields.push(field)
-    return
-  }
-  const earlier = kept.forwarded.get(lower)
-  kept.forwarded.set(lower, earlier === undefined ? value : `${earlier}, ${value}`)
-}
-
-/** Reuses the field object while its value stays the same. */
-class RepeatedField {
-  readonly #name: string
-  #last: Field
-
-  constructor(name: string) {
-    this.#name = name
-    this.#last = new Field(name, '')
-  }
-
-  /** @param value read from a connection, or checked */
-  of(value: string): Field {
-    if (this.#last.value !== value) this.#last = new Field(this.#name, value)
-    return this.#last
-  }
-}
-
-const HOST = new RepeatedField('host')
-const FORWARDED_FOR = new RepeatedField('X-Forwarded-For')
-const REAL_IP = new RepeatedField('X-Real-IP')
-const FORWARDED_PROTO = new RepeatedField('X-Forwarded-Proto')
-const FORWARDED_HOST = new RepeatedField('X-Forwarded-Host')
-const LOOP = new RepeatedField('CDN-Loop')
-
-interface Addition {
-  readonly fields: Field[]
-  readonly kept: Readonly<SetAside>
-}
-
-function addForwarded(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): void {
-  const { forwarded } = kept
+function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kept: readonly Field[]): void {
+  const { peer, address, secure } = exchange
   const { loop } = exchange.headers
-  const peer = exchange.peer
   // A proxy that wrote Forwarded alone named this client.
-  const named = exchange.address === peer ? undefined : exchange.address
-  const chain = forwarded.get('x-forwarded-for') ?? named
-  const proto = forwarded.get('x-forwarded-proto') ?? (exchange.secure === undefined ? 'http' : 'https')
+  const chain = joined(kept, 'x-forwarded-for') ?? (address === peer ? undefined : address)
+  const proto = joined(kept, 'x-forwarded-proto') ?? (secure === undefined ? 'http' : 'https')
   fields.push(
-    FORWARDED_FOR.of(chain === undefined ? peer : `${chain}, ${peer}`),
-    FORWARDED_PROTO.of(proto),
-    FORWARDED_HOST.of(forwarded.get('x-forwarded-host') ?? exchange.host),
-    LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
+    sameField('X-Forwarded-For', chain === undefined ? peer : `${chain}, ${peer}`),
+    sameField('X-Forwarded-Proto', proto),
+    sameField('X-Forwarded-Host', joined(kept, 'x-forwarded-host') ?? exchange.host),
+    sameField('CDN-Loop', loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
   // The client can write the front of X-Forwarded-For.
-  if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(exchange.address))
+  if (exchange.viaTrustedProxy) fields.push(sameField('X-Real-IP', address))
+  const via = joined(kept, 'via')
   const hop = `${exchange.req.version} countersign`
-  if (gateway.settings.via)
-    fields.push(new Field('Via', kept.via === undefined ? hop : `${kept.via}, ${hop}`))
-  else if (kept.via !== undefined) fields.push(new Field('Via', kept.via))
+  if (gateway.settings.via) fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
+  else if (via !== undefined) fields.push(new Field('Via', via))
 }
 
-/** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). @returns the traceparent */
-function addTrace(
-  fields: Field[],
-  { traceparent, traceparentRepeated, tracestates }: Readonly<SetAside>,
-): string {
-  if (traceparent === undefined || traceparentRepeated || !isTraceparent(traceparent.value)) {
-    const begun = newTraceparent()
-    fields.push(new Field('traceparent', begun))
-    return begun
-  }
-  fields.push(traceparent, ...tracestates)
+/** tracestate goes on only with its traceparent (W3C Trace Context section 3.3). */
+function goodTrace(kept: readonly Field[]): readonly Field[] {
+  const [traceparent, another] = kept.filter(({ lower }) => lower === 'traceparent')
+  if (traceparent === undefined || another !== undefined || !isTraceparent(traceparent.value)) return []
+  return [traceparent, ...kept.filter(({ lower }) => lower === 'tracestate')]
+}
+
+/** @returns the traceparent */
+function addTrace(fields: Field[], trace: readonly Field[]): string {
+  const traceparent = trace[0] ?? new Field('traceparent', newTraceparent())
+  fields.push(traceparent)
+  for (let i = 1; i < trace.length; i++) fields.push(trace[i] as Field)
   return traceparent.value
 }
 
@@ -271,10 +204,14 @@ function callerFields({ subject, client, session, method, scope }: Principal): F
 }
 
 /** Adds the client's certificate (RFC 9440), from a proxy the one that it names. @returns whether a received field went on */
-function addCertificate(gateway: Gateway, exchange: Exchange, { fields, kept }: Addition): boolean {
+function addCertificate(
+  gateway: Gateway,
+  exchange: Exchange,
+  fields: Field[],
+  [passedOn, another]: readonly Field[],
+): boolean {
   const { clientCertProxies } = gateway.settings
   if (clientCertProxies !== undefined && isTrusted(exchange.peer, clientCertProxies)) {
-    const [passedOn, another] = kept.certificates
     const isGood = passedOn !== undefined && another === undefined && isClientCertHeader(passedOn.value)
     if (isGood) fields.push(passedOn)
     return isGood
@@ -291,7 +228,7 @@ const TOLD = new WeakMap<object, Set<string>>()
 function tellRemoved(
   { log }: Pick<Gateway, 'log'>,
   { requestId, route }: Pick<Exchange, 'requestId' | 'route'>,
-  removed: ReadonlySet<string>,
+  removed: readonly string[],
 ): void {
   if (route === undefined) return
   let told = TOLD.get(route)

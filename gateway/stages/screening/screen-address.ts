@@ -1,15 +1,27 @@
 import { isKeptOut } from '../../edge/rules/client-address.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { limitKey } from '../../limits/limit-key.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
 import { readPath } from '../admit.ts'
 
 export const ADDRESS_REFUSED = refusal('address_refused')
 
-/** Refuses addresses that the whole gateway is closed to. It comes first, so that they cost least. */
+/**
+ * Refuses addresses that the whole gateway is closed to, and those that send more than `addressRate` allows. It comes first,
+ * so that they cost least and bad requests count too. Unreadable ones end their connection and do not tell which client
+ * behind a proxy sent them, so they do not count.
+ */
 export function screenAddress(gateway: Gateway, exchange: Exchange): Refusal | undefined {
-  const { addresses } = gateway.settings
-  if (addresses === undefined || !isKeptOut(exchange.address, addresses)) return undefined
-  readPath(gateway, exchange)
-  return ADDRESS_REFUSED
+  const refused = refuseAddress(gateway, exchange.address)
+  if (refused !== undefined) readPath(gateway, exchange)
+  return refused
+}
+
+function refuseAddress(gateway: Gateway, address: string): Refusal | undefined {
+  const { settings, addressRate, steadyClock } = gateway
+  if (settings.addresses !== undefined && isKeptOut(address, settings.addresses)) return ADDRESS_REFUSED
+  const take = addressRate?.take(limitKey('address', undefined, address), steadyClock())
+  if (take === undefined || take.allowed) return undefined
+  return refusal('address_rate_exceeded', { headers: ['Retry-After', String(take.resetSeconds)] })
 }

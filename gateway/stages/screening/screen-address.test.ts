@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { limitAddress } from './limit-address.ts'
-import { makeExchange, makeGateway, NOW_MS, PEER } from './stage.test-support.ts'
+import { makeExchange, makeGateway, NOW_MS, PEER } from '../stage.test-support.ts'
+import { screenAddress } from './screen-address.ts'
 
 const REFUSED = { allowed: false, remaining: 0, resetSeconds: 7 }
 
-describe('limitAddress', () => {
+describe('screenAddress', () => {
   it('does nothing unless it is configured', () => {
-    assert.equal(limitAddress(makeGateway().gateway, makeExchange().exchange), undefined)
+    assert.equal(screenAddress(makeGateway().gateway, makeExchange().exchange), undefined)
   })
 
   it('counts the address on the steady clock, whatever is asked for', () => {
@@ -17,14 +17,14 @@ describe('limitAddress', () => {
       return { ...REFUSED, allowed: true }
     }
     const { gateway } = makeGateway({ addressRate: { take } })
-    assert.equal(limitAddress(gateway, makeExchange({ target: 'no target' }).exchange), undefined)
+    assert.equal(screenAddress(gateway, makeExchange({ target: 'no target' }).exchange), undefined)
     assert.deepEqual(taken, [[`a:${PEER}`, NOW_MS]])
   })
 
   it('refuses with the time to wait, and names the path for the record', () => {
     const { gateway } = makeGateway({ addressRate: { take: () => REFUSED } })
     const { exchange } = makeExchange({ target: '/api/x?y' })
-    const refused = limitAddress(gateway, exchange)
+    const refused = screenAddress(gateway, exchange)
     assert.equal(refused?.code, 'address_rate_exceeded')
     assert.deepEqual(refused.headers, ['Retry-After', '7'])
     assert.equal(exchange.path, '/api/x')
