@@ -1,5 +1,5 @@
 import { addAbortListener } from 'node:events'
-import type { Client, Pool } from 'undici'
+import type { Pool } from 'undici'
 
 const TIMEOUT_MS = 10_000
 const MAX_RESPONSE_BYTES = 64 * 1024
@@ -53,15 +53,15 @@ export function createSender(receiver: Receiver): Send {
   const { url, ca, cert, key, connections = 1 } = receiver
   const { timeoutMs = TIMEOUT_MS, maxResponseBytes = MAX_RESPONSE_BYTES } = receiver
   const { origin, pathname, search } = new URL(url)
-  let client: Client | Pool | undefined
+  let pool: Pool | undefined
   return async ({ method, headers, body, signal }) => {
     const timeout = AbortSignal.timeout(timeoutMs)
     const given = signal === undefined ? timeout : AbortSignal.any([signal, timeout])
     const ended = Promise.withResolvers<never>()
     let statusCode: number | undefined
     try {
-      const { Client, request } = await loadUndici()
-      client ??= new (connections === 1 ? Client : await loadPool())(origin, {
+      const { Pool, request } = await loadUndici()
+      pool ??= new Pool(origin, {
         allowH2: false,
         connect: {
           timeout: timeoutMs,
@@ -71,11 +71,11 @@ export function createSender(receiver: Receiver): Send {
         headersTimeout: 0,
         bodyTimeout: 0,
         maxResponseSize: maxResponseBytes,
-        ...(connections > 1 && { connections }),
+        connections,
       })
       // undici looks at the signal only once it is connected.
       addAbortListener(given, () => ended.reject(given.reason))
-      const requested = request.call(client, {
+      const requested = request.call(pool, {
         path: pathname + search,
         method,
         headers,
@@ -104,14 +104,7 @@ export function createSender(receiver: Receiver): Send {
 
 /** Loaded late, and only what is needed: the whole package takes 16 MB and 0.1 s, these parts a third of that. */
 async function loadUndici() {
-  const [{ default: Client }, { default: request }] = await Promise.all([
-    import('undici/lib/dispatcher/client.js'),
-    import('undici/lib/api/api-request.js'),
-  ])
-  return { Client, request }
-}
-
-async function loadPool() {
   const { default: Pool } = await import('undici/lib/dispatcher/pool.js')
-  return Pool
+  const { default: request } = await import('undici/lib/api/api-request.js')
+  return { Pool, request }
 }

@@ -1,7 +1,3 @@
-declare module 'undici/lib/dispatcher/client.js' {
-  export { Client as default } from 'undici'
-}
-
 declare module 'undici/lib/dispatcher/pool.js' {
   export { Pool as default } from 'undici'
 }
