@@ -26,7 +26,7 @@ function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
 
-/** Only outgoing-head.ts writes these. */
+/** Only http1-exchange.ts writes these. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',

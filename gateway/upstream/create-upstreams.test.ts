@@ -13,7 +13,7 @@ import {
   send,
   until,
 } from './contract/scripted.test-support.ts'
-import { UpgradedStream } from './http1/upgraded-stream.ts'
+import { UpgradedStream } from './http1/http1-connection.ts'
 
 const RESPONSE: ScriptedOptions = { onRequest: ({ socket }) => socket.write(ok('x')) }
 const named: ScriptedOptions = {

@@ -1,61 +1,50 @@
 import { Deadlines, type Timed } from '../edge/syntax/deadlines.ts'
 import { Choice } from './balancing/choice.ts'
-import { createOrigins, type UpstreamsOptions } from './balancing/origin.ts'
+import { createOrigins, type Origin, type UpstreamsOptions } from './balancing/origin.ts'
 import { RetryBudget } from './balancing/retry-budget.ts'
 import { ConnectionPool } from './http1/http1-connection.ts'
 import { Http1Exchange } from './http1/http1-exchange.ts'
 import { Http2Exchange } from './http2/http2-exchange.ts'
 import { SessionPool } from './http2/upstream-session.ts'
-import type { Pool, PoolBounds, PoolOptions } from './pool.ts'
+import type { Pool, PoolBounds } from './pool.ts'
 import type { ClientState } from './pooled-exchange.ts'
-import { type Address, parseAddress } from './upstream-address.ts'
-import type { UpstreamCall, UpstreamRequest, UpstreamResponse, UpstreamTarget } from './upstream-client.ts'
-
-type Exchange = UpstreamCall & { begin(): void }
+import { parseAddress } from './upstream-address.ts'
+import type { UpstreamCall, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 export class UpstreamClient {
   readonly state: ClientState<Pool<Timed>>
   /** Trailers and calls that last can pass. */
   readonly speaksHttp2: boolean
-  readonly #exchangeOf: (request: UpstreamRequest, response: UpstreamResponse) => Exchange
   #closing: Promise<void> | undefined = undefined
 
-  constructor(
-    state: ClientState<Pool<Timed>>,
-    speaksHttp2: boolean,
-    exchangeOf: (request: UpstreamRequest, response: UpstreamResponse) => Exchange,
-  ) {
+  constructor(state: ClientState<Pool<Timed>>, speaksHttp2: boolean) {
     this.state = state
     this.speaksHttp2 = speaksHttp2
-    this.#exchangeOf = exchangeOf
   }
 
-  get targets(): readonly UpstreamTarget[] {
+  get targets(): readonly Origin[] {
     return this.state.choice.origins
   }
 
   /** Never throws. Calls the response only after it has returned. */
   send(request: UpstreamRequest, response: UpstreamResponse): UpstreamCall {
-    const exchange = this.#exchangeOf(request, response)
+    const exchange = this.speaksHttp2
+      ? new Http2Exchange(this.state as ClientState<SessionPool>, request, response)
+      : new Http1Exchange(this.state as ClientState<ConnectionPool>, request, response)
     exchange.begin()
     return exchange
   }
 
   /**
-   * New requests go to the successor, which `createUpstreams` made from this client. Other connections are closed: idle ones
-   * at once, the rest when their exchange ends. Earlier requests still go through this client.
+   * New requests go to the successor, if there is one: `createUpstreams` made it from this client. Other connections are
+   * closed: idle ones at once, the rest when their exchange ends. Earlier requests still go through this client.
    */
-  handOver(successor: UpstreamClient, bounds: PoolBounds): void {
-    const kept = new Set(successor.state.choice.origins.map(({ pool }) => pool))
+  handOver(successor: UpstreamClient | undefined, bounds: PoolBounds): void {
+    const kept = new Set(successor?.state.choice.origins.map(({ pool }) => pool))
     for (const { pool } of this.state.choice.origins) {
       if (kept.has(pool)) pool.bound(bounds)
       else void pool.close()
     }
-  }
-
-  /** Earlier requests still go through this client. */
-  retire(): void {
-    for (const { pool } of this.state.choice.origins) void pool.close()
   }
 
   /** Closes idle connections at once and the others when their exchange ends. */
@@ -78,36 +67,17 @@ export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClie
   const isHttp2 = addresses[0]?.isHttp2 === true
   if (addresses.some((address) => address.isHttp2 !== isHttp2))
     throw new TypeError('upstreams of HTTP/1.1 and of HTTP/2 in one group')
+  const OwnPool = isHttp2 ? SessionPool : ConnectionPool
   const known = before?.speaksHttp2 === isHttp2 ? before.state : undefined
-  if (isHttp2) {
-    const state = stateOf(addresses, options, { known, Pool: SessionPool })
-    return new UpstreamClient(state, true, (request, response) => new Http2Exchange(state, request, response))
-  }
-  const state = stateOf(addresses, options, { known, Pool: ConnectionPool })
-  return new UpstreamClient(state, false, (request, response) => new Http1Exchange(state, request, response))
-}
-
-interface StateSources<OwnPool> {
-  /** With pools of the same kind. */
-  readonly known: ClientState<unknown> | undefined
-  readonly Pool: new (options: PoolOptions) => OwnPool
-}
-
-function stateOf<OwnPool>(
-  addresses: readonly Address[],
-  options: UpstreamsOptions,
-  { known, Pool }: StateSources<OwnPool>,
-): ClientState<OwnPool> {
   const { clock, headersMs, policy, onRetry = () => undefined } = options
-  const before = known as ClientState<OwnPool> | undefined
-  const deadlines = before?.deadlines ?? new Deadlines(clock)
-  const origins = createOrigins(addresses, options, {
-    known: before?.choice.origins,
-    createPool: (address, health) => new Pool({ ...options, address, health, deadlines }),
+  const deadlines = known?.deadlines ?? new Deadlines(clock)
+  const origins = createOrigins<Pool<Timed>>(addresses, options, {
+    known: known?.choice.origins,
+    createPool: (address, health) => new OwnPool({ ...options, address, health, deadlines }),
   })
   const retry = policy?.retry
-  const budget = before?.retries
-  return {
+  const budget = known?.retries
+  const state: ClientState<Pool<Timed>> = {
     clock,
     headersMs,
     choice: new Choice(origins),
@@ -115,4 +85,5 @@ function stateOf<OwnPool>(
     deadlines,
     closed: false,
   }
+  return new UpstreamClient(state, isHttp2)
 }

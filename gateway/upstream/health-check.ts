@@ -2,6 +2,7 @@ import type { HealthCheckSettings } from '../config/upstreams/upstream-group.ts'
 import { Field } from '../edge/syntax/field.ts'
 import type { Health } from './balancing/health.ts'
 import type { UpstreamClient } from './create-upstreams.ts'
+import { hostOf } from './upstream-address.ts'
 import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 /** A longer body is not read to its end, so its connection is not used again. */
@@ -126,7 +127,7 @@ export class HealthCheck {
 }
 
 function checkRequest({ url, settings, upstreamSecret }: HealthCheckOptions): UpstreamRequest {
-  const host = settings.host ?? (url.startsWith('unix:') ? 'localhost' : new URL(url).host)
+  const host = settings.host ?? hostOf(url)
   const fields = [new Field('Host', host), new Field('User-Agent', 'countersign-health-check')]
   return {
     method: 'GET',

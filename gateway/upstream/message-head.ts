@@ -1,5 +1,4 @@
-import { isToken, withoutSpaceAround } from '../edge/syntax/characters.ts'
-import type { Field } from '../edge/syntax/field.ts'
+import { isToken } from '../edge/syntax/characters.ts'
 
 /** RFC 9110 section 15. */
 export function isStatus(status: number): boolean {
@@ -10,17 +9,6 @@ export function isStatus(status: number): boolean {
 export const MAX_RESPONSE_HEAD_BYTES = 64 * 1024
 
 export const MAX_INTERIM = 32
-
-/** True for a 101 that switches to this protocol and no other (RFC 9110 section 7.8). */
-export function switchesTo(protocol: string, fields: readonly Field[]): boolean {
-  let switched: string | undefined
-  for (const { lower, value } of fields) {
-    if (lower !== 'upgrade') continue
-    if (switched !== undefined) return false
-    switched = withoutSpaceAround(value).toLowerCase()
-  }
-  return switched === protocol.toLowerCase()
-}
 
 /** White space would let two readers see two targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/

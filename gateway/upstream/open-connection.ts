@@ -1,18 +1,9 @@
 import { connect, type OnReadOpts, type Socket } from 'node:net'
 import type { Address } from './upstream-address.ts'
+import type { UpstreamFault } from './upstream-client.ts'
 import type { UpstreamTls } from './upstream-tls.ts'
 
 const TCP_KEEP_ALIVE_MS = 60_000
-
-/** Nothing was sent. */
-export class ConnectError extends Error {
-  readonly code: 'UPSTREAM_CONNECT' | 'UPSTREAM_CONNECT_TIMEOUT'
-
-  constructor(code: ConnectError['code'], message: string) {
-    super(message)
-    this.code = code
-  }
-}
 
 export interface ConnectionTarget {
   readonly address: Address
@@ -26,7 +17,8 @@ interface ConnectionOpening {
   /** Reads into this buffer instead of a stream. */
   readonly onread?: OnReadOpts
   connected(socket: Socket): void
-  failed(error: ConnectError): void
+  /** Nothing was sent. */
+  failed(fault: UpstreamFault): void
 }
 
 /** Opens a connection; with TLS until the handshake is done. Destroy the returned socket to give up. */
@@ -44,29 +36,28 @@ export function openConnection(target: ConnectionTarget, opening: ConnectionOpen
   socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS)
 
   let settled = false
-  const settle = (error: ConnectError | undefined): void => {
+  const settle = (fault: UpstreamFault | undefined): void => {
     if (settled) return
     settled = true
     clearTimeout(timer)
-    if (error === undefined) {
+    if (fault === undefined) {
       opening.connected(socket)
     } else {
       tls?.forget()
       socket.destroy()
-      opening.failed(error)
+      opening.failed(fault)
     }
   }
   const timer = setTimeout(
-    () => settle(new ConnectError('UPSTREAM_CONNECT_TIMEOUT', `no connection within ${connectMs} ms`)),
+    () => settle({ kind: 'timeout', cause: `no connection within ${connectMs} ms` }),
     connectMs,
   )
   socket.once(tls === undefined ? 'connect' : 'secureConnect', () => settle(undefined))
   // Never removed: an upgraded socket has no other listener until its receiver takes it.
   socket.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-    const kind = code === 'ETIMEDOUT' ? 'UPSTREAM_CONNECT_TIMEOUT' : 'UPSTREAM_CONNECT'
     // When a name has several addresses the message is empty.
-    settle(new ConnectError(kind, message || String(code)))
+    settle({ kind: code === 'ETIMEDOUT' ? 'timeout' : 'unreachable', cause: message || String(code) })
   })
-  socket.once('close', () => settle(new ConnectError('UPSTREAM_CONNECT', 'the attempt was given up')))
+  socket.once('close', () => settle({ kind: 'unreachable', cause: 'the attempt was given up' }))
   return socket
 }

@@ -24,7 +24,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   readonly clock: () => number
   connectMs: number
   protected maxConnections: number
-  protected readonly health: Health
+  readonly health: Health
   protected readonly deadlines: Deadlines
   /** Not closed. */
   #sockets = 0
@@ -59,10 +59,6 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
       this.retireAll()
       this.#settleClose()
     })
-  }
-
-  connectFailed(): void {
-    this.health.connectFailed()
   }
 
   closed(): void {

@@ -6,7 +6,6 @@ import type { Choice } from './balancing/choice.ts'
 import { CountedAttempts } from './balancing/counted-attempts.ts'
 import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, type RetryBudget } from './balancing/retry-budget.ts'
-import type { ConnectError } from './open-connection.ts'
 import type { Pool } from './pool.ts'
 import { type BodySender, contentLength, type StreamedBody, takeWhole } from './request-body.ts'
 import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
@@ -39,7 +38,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   slot = -1
   sent = false
   protected readonly state: ClientState<OwnPool>
-  protected readonly request: UpstreamRequest
+  readonly request: UpstreamRequest
   protected readonly response: UpstreamResponse
   protected connection: Connection | undefined = undefined
   /** All of the downstream body had arrived; else `body` streams it. */
@@ -211,11 +210,10 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   }
 
   /** Nothing was sent: tries another upstream. */
-  connectFailed({ code, message }: ConnectError): void {
+  connectFailed(fault: UpstreamFault): void {
     const { retries, choice } = this.state
-    const kind = code === 'UPSTREAM_CONNECT_TIMEOUT' ? 'timeout' : 'unreachable'
     this.attemptRefused()
-    this.request.attempts?.failed(kind)
+    this.request.attempts?.failed(fault.kind)
     this.#tried = [...this.#tried, this.chosenOrigin]
     this.detach()
     if (retries !== undefined && !choice.hasAny(this.#tried)) {
@@ -223,7 +221,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
       if (this.#mayResend(retries, NONE_TRIED)) this.#tried = NONE_TRIED
     }
     this.nowMs = this.state.clock()
-    this.attempt({ kind, cause: `${code}: ${message}` })
+    this.attempt(fault)
   }
 
   /**
@@ -285,7 +283,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
 
   #isSentAgain(retries: RetryBudget, status: number, fields: readonly Field[]): boolean {
     // The end of a session must not be lost with its response.
-    const isUnwanted = retries.covers(status) && revokedSessions(fields).length === 0
+    const isUnwanted = retries.statuses.has(status) && revokedSessions(fields).length === 0
     this.#resendOver(isUnwanted ? 'failed' : 'succeeded')
     if (!isUnwanted || !isRepeatable(this.request) || !this.#mayResend(retries, this.#tried)) return false
     this.request.attempts?.failed(String(status), status)
@@ -306,7 +304,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   #resendOver(outcome: 'succeeded' | 'failed'): void {
     if (!this.#awaitsResend) return
     this.#awaitsResend = false
-    this.state.retries?.over(outcome)
+    this.state.retries?.onOutcome(outcome)
   }
 
   data(piece: Buffer, nowMs: number): boolean {

@@ -27,19 +27,6 @@ export function contentLength({ common, fields }: UpstreamRequest): number | und
   return length === undefined ? undefined : Number(length)
 }
 
-/**
- * True when a service may leave the body unread, because it has no meaning for this method (RFC 9110 sections 9.3.1, 9.3.2,
- * 9.3.5). A careless service would parse the rest as the next request, and respond to another caller.
- */
-export function mayLeaveBody(method: string, hasBody: boolean): boolean {
-  return hasBody && !METHODS_WITH_BODY.has(method)
-}
-
-/** A service may refuse a request after its head alone. */
-export function hasReadBody(method: string, status: number): boolean {
-  return METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
-}
-
 /** Unless the body is stopped, either `bodySent` or `bodyFailed` is called, once. */
 export interface BodySender {
   bodyPassed(): void

@@ -1,7 +1,5 @@
 import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../edge/syntax/field.ts'
-import type { CircuitBreaker } from './balancing/circuit-breaker.ts'
-import type { Health } from './balancing/health.ts'
 import type { CommonFields } from './common-fields.ts'
 
 /** Already checked: method, target and fields can be written as they are. */
@@ -91,10 +89,4 @@ export interface UpstreamCall {
   readonly sent: boolean
   /** As configured: a metric label. */
   readonly upstream: string
-}
-
-export interface UpstreamTarget {
-  readonly url: string
-  readonly health: Health
-  readonly breaker: CircuitBreaker | undefined
 }

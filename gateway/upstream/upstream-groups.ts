@@ -42,8 +42,10 @@ export interface GroupTarget {
   readonly breaker: Pick<CircuitBreaker, 'state'> | undefined
 }
 
-interface Checked {
-  readonly check: HealthCheck
+/** How a target is checked. */
+interface CheckTerms {
+  readonly group: string
+  readonly url: string
   readonly settings: HealthCheckSettings
   readonly tls: UpstreamTlsTerms | undefined
   readonly upstreamSecret: Field | undefined
@@ -63,7 +65,7 @@ export class UpstreamGroups {
   readonly #clients: ReadonlyMap<string, UpstreamClient>
   readonly #permits = new Map<string, FairPermits>()
   /** By what they judge. */
-  readonly #checks = new Map<Health, Checked>()
+  readonly #checks = new Map<Health, { readonly check: HealthCheck; readonly terms: CheckTerms }>()
 
   /**
    * @param before targets that a group of the same name has too keep connections, health and checks. It is not changed until
@@ -100,39 +102,38 @@ export class UpstreamGroups {
     )
   }
 
+  /** Undefined: the target is not checked. */
+  get #terms(): ReadonlyMap<Health, CheckTerms | undefined> {
+    const { groups, upstreamSecret } = this.#options
+    const terms = groups.flatMap((group) =>
+      this.of(group.name).targets.map(({ url, health }) => {
+        const { name, healthCheck: settings } = group
+        const tls = termsOf(group, this.#options)
+        return [health, settings && { group: name, url, settings, tls, upstreamSecret }] as const
+      }),
+    )
+    return new Map(terms)
+  }
+
   start(): void {
-    for (const group of this.#options.groups) {
-      for (const { url, health } of this.of(group.name).targets) {
-        if (group.healthCheck !== undefined) this.#startCheck(group, group.healthCheck, { url, health })
-      }
-    }
+    for (const [health, terms] of this.#terms)
+      if (terms !== undefined && !this.#checks.has(health)) this.#startCheck(health, terms)
   }
 
   /** The successor was made from these. */
   handOver(successor: UpstreamGroups): void {
-    for (const [name, client] of this.#clients) {
-      const next = successor.#clients.get(name)
-      if (next === undefined) client.retire()
-      else client.handOver(next, successor.#options)
-    }
+    for (const [name, client] of this.#clients)
+      client.handOver(successor.#clients.get(name), successor.#options)
     for (const { name, maxInFlight } of successor.#options.groups) {
       if (maxInFlight !== undefined) successor.permitsOf(name)?.bound(maxInFlight)
     }
-    const checked = new Map(
-      successor.#options.groups.flatMap((group) => {
-        const { healthCheck } = group
-        const terms = healthCheck && { settings: healthCheck, tls: termsOf(group, successor.#options) }
-        return successor.of(group.name).targets.map(({ health }) => [health, terms] as const)
-      }),
-    )
+    const next = successor.#terms
     for (const [health, known] of this.#checks) {
-      const isKept =
-        isDeepStrictEqual({ settings: known.settings, tls: known.tls }, checked.get(health)) &&
-        known.upstreamSecret?.value === successor.#options.upstreamSecret?.value
-      if (isKept) successor.#checks.set(health, known)
+      const terms = next.get(health)
+      if (isDeepStrictEqual(known.terms, terms)) successor.#checks.set(health, known)
       else void known.check.stop()
       // Nothing else would say that it is up.
-      if (checked.has(health) && checked.get(health) === undefined) health.checked(true)
+      if (next.has(health) && terms === undefined) health.checked(true)
     }
     this.#checks.clear()
     successor.start()
@@ -144,33 +145,25 @@ export class UpstreamGroups {
     await Promise.all([...checks, ...[...this.#clients.values()].map((client) => client.close())])
   }
 
-  #startCheck(
-    group: UpstreamGroup,
-    settings: HealthCheckSettings,
-    { url, health }: { readonly url: string; readonly health: Health },
-  ): void {
-    if (this.#checks.has(health)) return
-    const { clock, observer, upstreamSecret, timers = TIMERS } = this.#options
-    const { timeoutMs } = settings
-    const tls = termsOf(group, this.#options)
+  #startCheck(health: Health, terms: CheckTerms): void {
+    const { clock, observer, timers = TIMERS } = this.#options
+    const { group, url, tls, settings } = terms
     const check = new HealthCheck({
-      url,
-      settings,
-      upstreamSecret,
+      ...terms,
       health,
       client: createUpstreams({
         urls: [url],
-        connectMs: timeoutMs,
-        headersMs: timeoutMs,
+        connectMs: settings.timeoutMs,
+        headersMs: settings.timeoutMs,
         maxConnections: 2,
         tls,
         clock,
         onHealth: () => undefined,
       }),
       timers,
-      onChange: (isUp, cause) => observer.onCheck(group.name, url, { isUp, cause }),
+      onChange: (isUp, cause) => observer.onCheck(group, url, { isUp, cause }),
     })
-    this.#checks.set(health, { check, settings, tls, upstreamSecret })
+    this.#checks.set(health, { check, terms })
     check.start()
   }
 }

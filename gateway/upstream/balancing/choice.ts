@@ -12,8 +12,6 @@ export class Choice<Kind extends Origin> {
   readonly origins: readonly Kind[]
   /** Named by a call that has no connection yet. */
   readonly first: Kind
-  /** There is nothing to choose. */
-  readonly #only: Kind | undefined
   #turn = 0
 
   constructor(origins: readonly Kind[]) {
@@ -21,7 +19,6 @@ export class Choice<Kind extends Origin> {
     if (first === undefined) throw new TypeError('upstreams: at least one is needed')
     this.origins = origins
     this.first = first
-    this.#only = origins.length === 1 && first.breaker === undefined ? first : undefined
   }
 
   /**
@@ -31,8 +28,7 @@ export class Choice<Kind extends Origin> {
    * @returns undefined when all are in `tried`
    */
   next(tried: readonly Kind[]): Kind | undefined {
-    const only = this.#only
-    const chosen = only === undefined ? this.#best(tried) : tried.length === 0 ? only : undefined
+    const chosen = this.#best(tried)
     chosen?.health.chosen()
     return chosen
   }

@@ -43,55 +43,46 @@ export interface Origin<Pool = unknown> {
 }
 
 /** Known origins with the same URL keep health, connections if TLS is the same, and their guards if the policy does. */
-interface OriginSources<Pool> {
-  readonly known: readonly Origin<Pool>[] | undefined
-  createPool(address: Address, health: Health): Pool
-}
-
 export function createOrigins<Pool>(
   addresses: readonly Address[],
   options: UpstreamsOptions,
-  { known, createPool }: OriginSources<Pool>,
+  {
+    known,
+    createPool,
+  }: {
+    readonly known: readonly Origin<Pool>[] | undefined
+    createPool(address: Address, health: Health): Pool
+  },
 ): readonly Origin<Pool>[] {
   return addresses.map((address) => {
     const { url } = address
     const before = known?.find((origin) => origin.url === url)
-    const isReached = before !== undefined && isDeepStrictEqual(before.tls, options.tls)
-    if (isReached && isGuardedAlike(before.policy, options.policy)) return before
-    const health = before?.health ?? new Health(options.clock, (healthy) => options.onHealth(url, healthy))
+    const { policy, tls, clock, onBreaker } = options
+    const { breaker, slowStartMs = 0 } = policy ?? {}
+    const isReached = before !== undefined && isDeepStrictEqual(before.tls, tls)
+    const isGuardedAlike =
+      isDeepStrictEqual(before?.policy?.breaker, breaker) &&
+      (before?.policy?.slowStartMs ?? 0) === slowStartMs
+    if (isReached && isGuardedAlike) return before
+    const health = before?.health ?? new Health(clock, (healthy) => options.onHealth(url, healthy))
     // One that is new beside others has no connections yet.
     if (before === undefined && known !== undefined) health.recovered()
-    const pool = isReached ? before.pool : createPool(address, health)
-    return guardedOrigin({ url, health, pool }, options)
+    return {
+      url,
+      health,
+      pool: isReached ? before.pool : createPool(address, health),
+      tls,
+      inFlight: 0,
+      policy,
+      breaker:
+        breaker &&
+        new CircuitBreaker(breaker, clock, (state) => {
+          if (state === 'closed') health.recovered()
+          onBreaker?.(url, state)
+        }),
+      slowStart: slowStartMs === 0 ? undefined : new SlowStart(slowStartMs, clock),
+    }
   })
-}
-
-function guardedOrigin<Pool>(
-  { url, health, pool }: Pick<Origin<Pool>, 'url' | 'health' | 'pool'>,
-  { policy, tls, clock, onBreaker }: UpstreamsOptions,
-): Origin<Pool> {
-  const { breaker, slowStartMs = 0 } = policy ?? {}
-  return {
-    url,
-    health,
-    pool,
-    tls,
-    inFlight: 0,
-    policy,
-    breaker:
-      breaker &&
-      new CircuitBreaker(breaker, clock, (state) => {
-        if (state === 'closed') health.recovered()
-        onBreaker?.(url, state)
-      }),
-    slowStart: slowStartMs === 0 ? undefined : new SlowStart(slowStartMs, clock),
-  }
-}
-
-function isGuardedAlike(one: UpstreamsOptions['policy'], other: UpstreamsOptions['policy']): boolean {
-  return (
-    isDeepStrictEqual(one?.breaker, other?.breaker) && (one?.slowStartMs ?? 0) === (other?.slowStartMs ?? 0)
-  )
 }
 
 /** Gives a recovered target less than its share for a time: from a tenth, growing steadily. */

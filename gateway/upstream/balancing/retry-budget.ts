@@ -16,12 +16,12 @@ export type RetryOutcome = 'succeeded' | 'failed' | 'denied'
 export class RetryBudget {
   readonly attempts: number
   readonly #settings: RetrySettings
-  readonly #statuses: ReadonlySet<number>
+  readonly statuses: ReadonlySet<number>
   readonly #share: number
   readonly #perMs: number
   readonly #most: number
   readonly #clock: () => number
-  readonly #onOutcome: (outcome: RetryOutcome) => void
+  readonly onOutcome: (outcome: RetryOutcome) => void
   #left: number
   #atMs: number
 
@@ -29,22 +29,18 @@ export class RetryBudget {
   constructor(settings: RetrySettings, clock: () => number, onOutcome: (outcome: RetryOutcome) => void) {
     this.attempts = settings.attempts
     this.#settings = settings
-    this.#statuses = new Set(settings.statuses)
+    this.statuses = new Set(settings.statuses)
     this.#share = settings.budgetPercent / 100
     this.#perMs = settings.minPerSecond / 1000
     this.#most = Math.max(SAVED_RETRIES, settings.minPerSecond * SAVED_SECONDS)
     this.#left = settings.minPerSecond
     this.#clock = clock
     this.#atMs = clock()
-    this.#onOutcome = onOutcome
+    this.onOutcome = onOutcome
   }
 
   isOf(settings: RetrySettings): boolean {
     return isDeepStrictEqual(this.#settings, settings)
-  }
-
-  covers(status: number): boolean {
-    return this.#statuses.has(status)
   }
 
   deposit(): void {
@@ -56,15 +52,11 @@ export class RetryBudget {
     this.#left = Math.min(this.#most, this.#left + (nowMs - this.#atMs) * this.#perMs)
     this.#atMs = nowMs
     if (this.#left < 1) {
-      this.#onOutcome('denied')
+      this.onOutcome('denied')
       return false
     }
     this.#left -= 1
     return true
-  }
-
-  over(outcome: 'succeeded' | 'failed'): void {
-    this.#onOutcome(outcome)
   }
 }
 

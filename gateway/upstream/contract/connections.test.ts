@@ -113,7 +113,7 @@ describe('an opening that takes too long', () => {
     const socket = openConnection(target, {
       onread: { buffer: Buffer.alloc(1), callback: () => true },
       connected: () => failed.reject(new Error('connected')),
-      failed: (error) => failed.resolve(error.code === 'UPSTREAM_CONNECT_TIMEOUT' && socket.destroyed),
+      failed: (error) => failed.resolve(error.kind === 'timeout' && socket.destroyed),
     })
     assert.equal(await failed.promise, true)
     silent.close()

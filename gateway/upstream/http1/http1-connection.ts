@@ -1,13 +1,13 @@
 import type { Socket } from 'node:net'
+import { Duplex } from 'node:stream'
 import { type BodyReceiver, copyOf, ReadBuffer } from '../../edge/bodies/read-buffers.ts'
 import type { Timed } from '../../edge/syntax/deadlines.ts'
 import type { Field } from '../../edge/syntax/field.ts'
-import { type ConnectError, openConnection } from '../open-connection.ts'
+import { openConnection } from '../open-connection.ts'
 import { Pool } from '../pool.ts'
-import { hasReadBody } from '../request-body.ts'
-import type { UpstreamFaultKind } from '../upstream-client.ts'
-import { type PendingRequest, ResponseParser, type ResponseReader } from './response-parser.ts'
-import { UpgradedStream } from './upgraded-stream.ts'
+import { METHODS_WITH_BODY } from '../request-body.ts'
+import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
+import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
 /** Less than the 5 s after which a Node server closes an idle connection. */
 const KEEP_ALIVE_MS = 4000
@@ -16,16 +16,16 @@ const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
 /** `nowMs`: the clock, read once for each piece received. */
-export interface ConnectionUser extends PendingRequest, BodyReceiver {
-  readonly hasBody: boolean
+export interface ConnectionUser extends BodyReceiver {
+  readonly request: Pick<UpstreamRequest, 'method' | 'upgrade' | 'body'>
   connected(): void
   /** Nothing was sent. */
-  connectFailed(error: ConnectError): void
+  connectFailed(fault: UpstreamFault): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
   /** The connection no longer belongs to this exchange. */
   ended(): void
-  switched(fields: readonly Field[], socket: UpgradedStream): void
+  switched(fields: readonly Field[], socket: Duplex): void
   failed(kind: UpstreamFaultKind, cause: string): void
 }
 
@@ -59,10 +59,10 @@ export class Http1Connection implements Timed, ResponseReader {
       onread: { buffer: () => this.#buffer.next(), callback: (length) => this.#received(length) },
       connected: () => {
         this.#connected = true
-        pool.connected()
+        pool.health.connected()
         this.#user?.connected()
       },
-      failed: (error) => this.#connectFailed(error),
+      failed: (fault) => this.#connectFailed(fault),
     })
     this.socket.on('error', (error) => {
       this.#error = error
@@ -91,7 +91,7 @@ export class Http1Connection implements Timed, ResponseReader {
   write(head: string, body: Buffer | undefined): void {
     const user = this.#user
     if (user === undefined) return
-    this.#parser.expect(user)
+    this.#parser.expect(user.request)
     this.#sending = true
     if (body === undefined) this.socket.write(head, 'latin1')
     else if (body.length <= 4096) this.socket.write(head + body.toString('latin1'), 'latin1')
@@ -134,13 +134,15 @@ export class Http1Connection implements Timed, ResponseReader {
 
   head(status: number, fields: readonly Field[]): void {
     const user = this.#user
-    if (user?.hasBody === true) this.#leftUnread = this.#isLeftUnread(user.method, status)
-    user?.head(status, fields, this.#nowMs)
+    if (user === undefined) return
+    if (user.request.body !== null) this.#leftUnread = this.#isLeftUnread(user.request.method, status)
+    user.head(status, fields, this.#nowMs)
   }
 
-  /** A response that comes before the whole request was written responds to its head only. */
+  /** A response before the whole request was written, or a refusal, may respond to its head alone. */
   #isLeftUnread(method: string, status: number): boolean {
-    return this.#sending || this.socket.writableLength > 0 || !hasReadBody(method, status)
+    const isRead = METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
+    return this.#sending || this.socket.writableLength > 0 || !isRead
   }
 
   data(bytes: Buffer, from: number, to: number): boolean {
@@ -250,12 +252,12 @@ export class Http1Connection implements Timed, ResponseReader {
     this.#fail('broken', cause)
   }
 
-  #connectFailed(error: ConnectError): void {
+  #connectFailed(fault: UpstreamFault): void {
     const user = this.#user
     // An attempt that we gave up says nothing about the upstream.
-    if (!this.#retired) this.#pool.connectFailed()
+    if (!this.#retired) this.#pool.health.connectFailed()
     this.destroy()
-    user?.connectFailed(error)
+    user?.connectFailed(fault)
   }
 
   #fail(kind: UpstreamFaultKind, cause: string): void {
@@ -273,6 +275,49 @@ export class Http1Connection implements Timed, ResponseReader {
   }
 }
 
+/** Both directions of a connection after a 101. The socket itself reads into our buffer instead of its own stream. */
+export class UpgradedStream extends Duplex {
+  readonly #socket: Socket
+  #inputEnded = false
+
+  constructor(socket: Socket) {
+    super({ allowHalfOpen: false })
+    this.#socket = socket
+    socket.on('end', () => this.#endInput())
+    socket.on('error', (error) => this.destroy(error))
+    socket.on('close', () => this.#endInput())
+  }
+
+  /** @returns `false` to pause the socket until `_read` */
+  receive(bytes: Buffer, from: number, to: number): boolean {
+    return this.push(copyOf(bytes, from, to))
+  }
+
+  override _read(): void {
+    this.#socket.resume()
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#socket.write(chunk, done)
+  }
+
+  override _final(done: () => void): void {
+    if (this.#socket.destroyed) done()
+    else this.#socket.end(() => done())
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#socket.destroy()
+    done(error)
+  }
+
+  #endInput(): void {
+    if (this.#inputEnded || this.destroyed) return
+    this.#inputEnded = true
+    this.push(null)
+  }
+}
+
 export class ConnectionPool extends Pool<Http1Connection> {
   /** The last used is used first, so that the others reach their idle timeout. */
   readonly #idle: Http1Connection[] = []
@@ -287,10 +332,6 @@ export class ConnectionPool extends Pool<Http1Connection> {
       connection.destroy()
     }
     return this.#open < this.maxConnections ? this.#connect() : this.#idle.pop()
-  }
-
-  connected(): void {
-    this.health.connected()
   }
 
   free(connection: Http1Connection): void {

@@ -2,29 +2,19 @@ import type { Socket } from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import { BoundedBody } from '../../edge/bodies/bounded-body.ts'
 import type { BodyReceiver } from '../../edge/bodies/read-buffers.ts'
+import { isToken, withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
-import { switchesTo } from '../message-head.ts'
+import { theOnly, type WrittenFields, writtenFields } from '../common-fields.ts'
+import { checkRequestLine } from '../message-head.ts'
 import { PooledExchange } from '../pooled-exchange.ts'
-import { StreamedBody } from '../request-body.ts'
-import type { UpstreamFaultKind } from '../upstream-client.ts'
+import { METHODS_WITH_BODY, StreamedBody } from '../request-body.ts'
+import { hostOf } from '../upstream-address.ts'
+import type { UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 import type { ConnectionPool, ConnectionUser, Http1Connection } from './http1-connection.ts'
-import { requestHead } from './outgoing-head.ts'
 
 /** On an open connection the request is written before `send` returns. */
 export class Http1Exchange extends PooledExchange<Http1Connection, ConnectionPool> implements ConnectionUser {
   #requestHead = ''
-
-  get method(): string {
-    return this.request.method
-  }
-
-  get hasBody(): boolean {
-    return this.request.body !== null
-  }
-
-  get upgrade(): string | undefined {
-    return this.request.upgrade
-  }
 
   override continueReading(): boolean {
     const mayRead = super.continueReading()
@@ -120,4 +110,60 @@ class RequestBody extends StreamedBody<Socket> implements BodyReceiver {
     if (this.source instanceof BoundedBody) this.source.passTo(undefined)
     super.detach()
   }
+}
+
+/** True for a 101 that switches to this protocol and no other (RFC 9110 section 7.8). */
+function switchesTo(protocol: string, fields: readonly Field[]): boolean {
+  let switched: string | undefined
+  for (const { lower, value } of fields) {
+    if (lower !== 'upgrade') continue
+    if (switched !== undefined) return false
+    switched = withoutSpaceAround(value).toLowerCase()
+  }
+  return switched === protocol.toLowerCase()
+}
+
+const NO_FIELDS: WrittenFields = { lines: '', host: undefined, contentLength: undefined }
+
+/**
+ * The head of a request, latin1, with the empty line after it (RFC 9112 sections 3, 6 and 9).
+ *
+ * @param upstream as configured
+ * @throws TypeError when the request cannot be sent
+ */
+function requestHead(request: UpstreamRequest, upstream: string): string {
+  const { method, target, fields, common } = request
+  checkRequestLine(method, target)
+  const own = writtenFields(fields)
+  const shared = common?.written ?? NO_FIELDS
+  const host = request.namesTarget === true ? hostOf(upstream) : theOnly('Host', shared.host, own.host)
+  const length = theOnly('Content-Length', shared.contentLength, own.contentLength)
+  const framing = length === undefined ? framingWithoutLength(request) : lengthField(request, length)
+  const start = `${method} ${target} HTTP/1.1\r\nhost: ${host ?? ''}\r\n`
+  return `${start}${connectionFields(request)}${shared.lines}${own.lines}${framing}\r\n`
+}
+
+function connectionFields({ method, body, upgrade }: UpstreamRequest): string {
+  // A body without meaning for its method (RFC 9110 sections 9.3.1, 9.3.2, 9.3.5) may be left unread: a careless service would
+  // parse the rest as the next request, and respond to another caller.
+  const mayLeaveBody = body !== null && !METHODS_WITH_BODY.has(method)
+  if (upgrade === undefined) return mayLeaveBody ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
+  const [protocol = '', version] = upgrade.split('/', 2)
+  if (!isToken(protocol) || (version !== undefined && !isToken(version)))
+    throw new TypeError('an upgrade to a malformed protocol name')
+  return `connection: upgrade\r\nupgrade: ${upgrade}\r\n`
+}
+
+function lengthField({ body }: UpstreamRequest, value: string): string {
+  const bytes = /^\d{1,16}$/.test(value) ? Number(value) : Number.NaN
+  if (!Number.isSafeInteger(bytes)) throw new TypeError('a Content-Length that is not a number of bytes')
+  if (bytes > 0 && body === null) throw new TypeError('a Content-Length without a body')
+  // Some recipients take leading zeros for octal.
+  return `content-length: ${bytes}\r\n`
+}
+
+function framingWithoutLength({ method, body }: UpstreamRequest): string {
+  if (body !== null) return 'transfer-encoding: chunked\r\n'
+  // RFC 9110 section 8.6.
+  return METHODS_WITH_BODY.has(method) ? 'content-length: 0\r\n' : ''
 }

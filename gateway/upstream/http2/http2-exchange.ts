@@ -6,7 +6,7 @@ import { ALL_IN_USE, PooledExchange } from '../pooled-exchange.ts'
 import { StreamedBody } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind } from '../upstream-client.ts'
 import { requestHead } from './stream-heads.ts'
-import type { OpenOptions, SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
+import type { SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
 /** Each may have opened a connection. */
@@ -43,14 +43,16 @@ export class Http2Exchange
     const { body } = this.request
     const isStreamed = body !== null && whole === undefined
     const scheme = this.chosenOrigin.pool.address.secure ? 'https' : 'http'
-    const opened = this.#openStream([':scheme', scheme, ...this.#head], {
-      endStream: body === null,
-      // Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
-      waitForTrailers: isStreamed,
-    })
-    if (opened instanceof Error) {
+    let opened: UpstreamStream | undefined
+    try {
+      opened = this.connection?.open([':scheme', scheme, ...this.#head], this, {
+        endStream: body === null,
+        // Node ends a body that is cancelled with END_STREAM before it resets the stream, unless trailers follow.
+        waitForTrailers: isStreamed,
+      })
+    } catch (error) {
       this.dropConnection()
-      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${opened.message}` })
+      this.failLater({ kind: 'unreachable', cause: `the call cannot be sent: ${(error as Error).message}` })
       return false
     }
     if (opened === undefined) {
@@ -72,15 +74,6 @@ export class Http2Exchange
     const { stream } = this.#stream as UpstreamStream
     if (this.request.isDuplex === true) this.idleDeadlineMs = this.state.clock() + this.request.idleMs
     return new SentBody(source, bytes, { stream, sender: this })
-  }
-
-  /** @returns what Node finds wrong with the head */
-  #openStream(head: readonly string[], options: OpenOptions): UpstreamStream | Error | undefined {
-    try {
-      return this.connection?.open(head, this, options)
-    } catch (error) {
-      return error as Error
-    }
   }
 
   #sendTrailers(): void {

@@ -1,9 +1,10 @@
-import type { ClientHttp2Session } from 'node:http2'
+import type { ClientHttp2Session, ClientSessionRequestOptions } from 'node:http2'
 import type { Socket } from 'node:net'
 import type { Timed } from '../../edge/syntax/deadlines.ts'
 import { MAX_RESPONSE_HEAD_BYTES } from '../message-head.ts'
-import { ConnectError, openConnection } from '../open-connection.ts'
+import { openConnection } from '../open-connection.ts'
 import { Pool } from '../pool.ts'
+import type { UpstreamFault } from '../upstream-client.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
 /** Even if the upstream allows more: the next gets a connection of its own. */
@@ -21,19 +22,13 @@ const CLOSE_MS = 1000
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 
-export interface OpenOptions {
-  readonly endStream: boolean
-  /** Trailers, perhaps none, tell the end of the body. */
-  readonly waitForTrailers: boolean
-}
-
 /** Each of these is called at most once. */
 export interface SessionUser {
   connected(): void
   /** Nothing was sent. */
   turnedAway(): void
   /** Nothing was sent. */
-  connectFailed(error: ConnectError): void
+  connectFailed(fault: UpstreamFault): void
 }
 
 /**
@@ -60,7 +55,7 @@ export class UpstreamSession implements Timed {
     this.#pool = pool
     this.#socket = openConnection(pool, {
       connected: (socket) => this.#begin(socket),
-      failed: (error) => this.#connectFailed(error),
+      failed: (fault) => this.#connectFailed(fault),
     })
     this.#socket.on('close', () => this.#closed())
   }
@@ -91,7 +86,11 @@ export class UpstreamSession implements Timed {
   }
 
   /** @returns undefined when no stream can begin any more @throws Error when Node does not take the head */
-  open(head: readonly string[], user: StreamUser, options: OpenOptions): UpstreamStream | undefined {
+  open(
+    head: readonly string[],
+    user: StreamUser,
+    options: ClientSessionRequestOptions,
+  ): UpstreamStream | undefined {
     const session = this.#session
     if (session === undefined || session.closed || session.destroyed) return undefined
     const stream = session.request(head, options)
@@ -125,7 +124,7 @@ export class UpstreamSession implements Timed {
 
   #begin(socket: Socket): void {
     if ('alpnProtocol' in socket && socket.alpnProtocol !== 'h2') {
-      this.#connectFailed(new ConnectError('UPSTREAM_CONNECT', 'the upstream does not offer h2 by ALPN'))
+      this.#connectFailed({ kind: 'unreachable', cause: 'the upstream does not offer h2 by ALPN' })
       return
     }
     // Loaded only when there is such an upstream.
@@ -154,10 +153,7 @@ export class UpstreamSession implements Timed {
     session.on('close', () => this.#failed('the connection was closed'))
     const { connectMs } = this.#pool
     this.#settingsTimer = setTimeout(
-      () =>
-        this.#connectFailed(
-          new ConnectError('UPSTREAM_CONNECT_TIMEOUT', `no SETTINGS within ${connectMs} ms`),
-        ),
+      () => this.#connectFailed({ kind: 'timeout', cause: `no SETTINGS within ${connectMs} ms` }),
       connectMs,
     )
   }
@@ -183,18 +179,18 @@ export class UpstreamSession implements Timed {
 
   #failed(cause: string): void {
     if (this.#isConnected) this.retire()
-    else this.#connectFailed(new ConnectError('UPSTREAM_CONNECT', cause))
+    else this.#connectFailed({ kind: 'unreachable', cause })
   }
 
-  #connectFailed(error: ConnectError): void {
+  #connectFailed(fault: UpstreamFault): void {
     clearTimeout(this.#settingsTimer)
     const waiting = [...this.#waiting]
     this.#waiting.clear()
     // An attempt that we gave up says nothing about the upstream.
-    if (!this.#isRetired) this.#pool.connectFailed()
+    if (!this.#isRetired) this.#pool.health.connectFailed()
     this.retire()
     this.#socket.destroy()
-    for (const user of waiting) user.connectFailed(error)
+    for (const user of waiting) user.connectFailed(fault)
   }
 
   #end(): void {

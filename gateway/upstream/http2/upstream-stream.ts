@@ -4,25 +4,15 @@ import { MAX_INTERIM } from '../message-head.ts'
 import type { UpstreamFaultKind } from '../upstream-client.ts'
 import { readFields, readResponseHead } from './stream-heads.ts'
 
-/** RFC 9113 section 7. */
-const PROTOCOL_ERROR = 1
+/** Codes of RFC 9113 section 7. */
 const INTERNAL_ERROR = 2
-const FLOW_CONTROL_ERROR = 3
-const FRAME_SIZE_ERROR = 6
 const REFUSED_STREAM = 7
 const CANCEL = 8
-const COMPRESSION_ERROR = 9
-const ENHANCE_YOUR_CALM = 11
-const HTTP_1_1_REQUIRED = 13
-/** Node resets a stream so for a response that it does not accept, or the upstream for our request. */
-const MALFORMED: ReadonlySet<number> = new Set([
-  PROTOCOL_ERROR,
-  FLOW_CONTROL_ERROR,
-  FRAME_SIZE_ERROR,
-  COMPRESSION_ERROR,
-  ENHANCE_YOUR_CALM,
-  HTTP_1_1_REQUIRED,
-])
+/**
+ * PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, COMPRESSION_ERROR, ENHANCE_YOUR_CALM and HTTP_1_1_REQUIRED: Node
+ * resets a stream so for a response that it does not accept, or the upstream for our request.
+ */
+const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
 /** After so many short pieces, what comes in one turn of the event loop is joined. */
 const SHORT_BYTES = 64
