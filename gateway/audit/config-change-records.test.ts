@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
-import { configChangeRecords, MAX_LINE_BYTES } from './config-change-records.ts'
+import { configChangeRecords } from './config-change-records.ts'
+import { LEAF_MAX_BYTES } from './seals/hashes.ts'
 
 const timestamp = '2026-01-02T03:04:05.678Z'
 const file = 'config/x.json'
@@ -10,7 +11,7 @@ const writer = { owner: { uid: 1000, name: 'ops' }, modified: '2026-01-02T03:04:
 /** The parsed lines, each short enough and whole. */
 function parsed(lines: readonly string[]) {
   for (const line of lines) {
-    assert.ok(Buffer.byteLength(line) <= MAX_LINE_BYTES)
+    assert.ok(Buffer.byteLength(line) <= LEAF_MAX_BYTES)
     assert.equal(line.indexOf('\n'), line.length - 1)
   }
   return lines.map((line) => JSON.parse(line))

@@ -1,4 +1,5 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
+import { LEAF_MAX_BYTES } from './seals/hashes.ts'
 
 interface ConfigChangeFacts {
   readonly timestamp: string
@@ -16,9 +17,6 @@ export interface FileWriter {
   readonly modified: string
 }
 
-/** The longest entry of a log in C2SP tlog-tiles, which every line of the trail becomes. */
-export const MAX_LINE_BYTES = 65_535
-
 type Side = 'before' | 'after'
 
 /** The numbers of a part take no more. */
@@ -33,9 +31,9 @@ export function configChangeRecords(facts: ConfigChangeFacts): readonly string[]
   const { timestamp, file, writer, before, after } = facts
   const head = { type: 'CONFIG_CHANGE', timestamp, file, ...writer }
   const whole = `${JSON.stringify({ ...head, before, after })}\n`
-  if (Buffer.byteLength(whole) <= MAX_LINE_BYTES) return [whole]
+  if (Buffer.byteLength(whole) <= LEAF_MAX_BYTES) return [whole]
   const start = JSON.stringify(head).slice(0, -1)
-  const roomBytes = MAX_LINE_BYTES - Buffer.byteLength(`${start},"before":[],"after":[]}\n`) - ROOM_FOR_PARTS
+  const roomBytes = LEAF_MAX_BYTES - Buffer.byteLength(`${start},"before":[],"after":[]}\n`) - ROOM_FOR_PARTS
   const parts = packed(
     [...shown('before', before, roomBytes), ...shown('after', after, roomBytes)],
     roomBytes,
@@ -65,8 +63,7 @@ function divided(row: object, json: string): object[] {
     const half = value.length >> 1
     return [{ [key]: value.slice(0, half) }, { [key]: value.slice(half) }]
   }
-  const omitted = { bytes: Buffer.byteLength(json), sha256: createHash('sha256').update(json).digest('hex') }
-  return [{ omitted }]
+  return [{ omitted: { bytes: Buffer.byteLength(json), sha256: hash('sha256', json) } }]
 }
 
 function packed(rows: readonly ShownRow[], roomBytes: number): readonly ShownRow[][] {

@@ -32,7 +32,7 @@ export interface TrailSeals {
  * is written between `startCommit` and `endCommit` can be rolled back.
  */
 export class TrailFile {
-  #sink: TrailSink
+  sink: TrailSink
   #end: number
   open = 0
   /** Lines of the last failed `put` that are in the file whole. */
@@ -44,7 +44,6 @@ export class TrailFile {
   /** Lines that the seals do not have: they may be rolled back, or there are no seals yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
-  #isOwn: boolean
   #first: readonly string[] = []
   /** Others may have left a line without its end. */
   #isEndForeign = false
@@ -57,19 +56,14 @@ export class TrailFile {
 
   /** @param isFollowed `follow` will be called: lines are kept for it */
   constructor(sink: TrailSink, isFollowed = false) {
-    this.#sink = sink
+    this.sink = sink
     this.#end = sink.stats.size
     this.#isFollowed = isFollowed
-    this.#isOwn = sink.isOwn
   }
 
   /** A partial line could not be cut off: the next `put` must begin with the same line. */
   get torn(): boolean {
-    return this.#sink.tornBytes > 0
-  }
-
-  get sink(): TrailSink {
-    return this.#sink
+    return this.sink.tornBytes > 0
   }
 
   /** Hands lines to the operating system by one write: all or none, unless `torn` (see `wholeLines`). */
@@ -84,7 +78,7 @@ export class TrailFile {
    * where `onForeign` began none, in a new line. @returns why that cannot be begun
    */
   check(): Error | undefined {
-    const stats = this.#isOwn ? this.#sink.stats : undefined
+    const stats = this.sink.isOwn ? this.sink.stats : undefined
     const found = stats?.size ?? this.#end
     const isChanged = stats !== undefined && this.#isChanged(stats.mtimeMs)
     if (found !== this.#end || isChanged) {
@@ -96,9 +90,9 @@ export class TrailFile {
       this.onForeign(at, found)
     }
     if (this.#isEndForeign && !this.torn) {
-      this.#sink.load('\n')
+      this.sink.load('\n')
       this.#changedAtMs = undefined
-      const error = this.#sink.write()
+      const error = this.sink.write()
       if (error !== undefined) return error
       this.#end++
       this.#isEndForeign = false
@@ -121,10 +115,10 @@ export class TrailFile {
   /** Notes the time of change, so that the next `check` notices foreign bytes of the same length. */
   note(): void {
     const mends = this.#seals?.mends() ?? 0
-    if (!this.#isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
+    if (!this.sink.isOwn || this.#changedAtMs !== undefined || mends % 2 === 1) return
     this.#mendsSeen = mends
     try {
-      this.#changedAtMs = this.#sink.stats.mtimeMs
+      this.#changedAtMs = this.sink.stats.mtimeMs
     } catch {
       // A disk that has gone is reported by the next write.
     }
@@ -134,7 +128,7 @@ export class TrailFile {
     if (this.#distrusted) return new Error('the disk has refused to commit this file: rotate it')
     if (this.#isUncommitted && (this.#isEndForeign || this.#first.length > 0))
       return new Error('a new file or line has not begun yet')
-    const sink = this.#sink
+    const sink = this.sink
     const tornBefore = sink.tornBytes
     const bytes = sink.load(lines.join(''))
     this.#changedAtMs = undefined
@@ -177,7 +171,7 @@ export class TrailFile {
     this.endCommit()
     this.check()
     this.#isUncommitted = true
-    return { end: this.#end, open: this.open, tornBytes: this.#sink.tornBytes }
+    return { end: this.#end, open: this.open, tornBytes: this.sink.tornBytes }
   }
 
   endCommit(): void {
@@ -188,31 +182,30 @@ export class TrailFile {
   /** Cuts off what was written since `start`. If that fails, nothing more is written to this file: the disk may have dropped a part. */
   rollBackTo(start: CommitStart): void {
     this.#changedAtMs = undefined
-    if (!this.#sink.cutOff(this.#end - start.end)) {
+    if (!this.sink.cutOff(this.#end - start.end)) {
       this.#distrusted = true
       return
     }
     this.#end = start.end
     this.open = start.open
-    this.#sink.tornBytes = start.tornBytes
+    this.sink.tornBytes = start.tornBytes
     this.#isUncommitted = false
     this.#untold = []
   }
 
   present(): FileEnd & FilePlace {
-    return { end: this.#end, open: this.open, inode: this.#sink.inode }
+    return { end: this.#end, open: this.open, inode: this.sink.inode }
   }
 
   /** Continues in this file. @param first its first lines @returns the one before, to be closed */
   moveTo(next: TrailSink, first: readonly string[] = []): TrailSink {
-    const old = this.#sink
+    const old = this.sink
     this.endCommit()
-    this.#sink = next
+    this.sink = next
     this.#changedAtMs = undefined
     this.#first = first
     this.#isEndForeign = false
     this.#end = next.stats.size
-    this.#isOwn = next.isOwn
     this.#distrusted = false
     this.#seals?.moved(next.inode)
     return old
@@ -220,7 +213,7 @@ export class TrailFile {
 
   close(): void {
     clearTimeout(this.#idle)
-    this.#sink.close()
+    this.sink.close()
   }
 
   follow(seals: TrailSeals): void {
@@ -238,7 +231,7 @@ export class TrailFile {
 
   get told(): FilePlace {
     const untold = this.#untold.reduce((sum, { length }) => sum + length, 0)
-    return { inode: this.#sink.inode, end: this.#end - this.#sink.tornBytes - untold }
+    return { inode: this.sink.inode, end: this.#end - this.sink.tornBytes - untold }
   }
 
   #tell(lines: Buffer): void {

@@ -1,8 +1,8 @@
 import {
-  createHash,
   createPrivateKey,
   createPublicKey,
   generateKeyPairSync,
+  hash,
   type KeyObject,
   sign,
 } from 'node:crypto'
@@ -34,7 +34,7 @@ const ORIGIN_DIGITS = 16
 
 /** Default name of a log. @param publicKey its 32 bytes */
 export function originOf(publicKey: Uint8Array): string {
-  return `countersign/${createHash('sha256').update(publicKey).digest('hex').slice(0, ORIGIN_DIGITS)}`
+  return `countersign/${hash('sha256', publicKey).slice(0, ORIGIN_DIGITS)}`
 }
 
 /** Makes the file of an Ed25519 key, mode 0600. @returns false when the file exists @throws Error that names the file */

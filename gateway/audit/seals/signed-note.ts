@@ -1,4 +1,4 @@
-import { createHash, createPublicKey, verify } from 'node:crypto'
+import { createPublicKey, hash, verify } from 'node:crypto'
 
 /** C2SP signed-note: a text with signatures. */
 export interface Note {
@@ -9,7 +9,7 @@ export interface Note {
 
 export interface NoteSignature {
   readonly name: string
-  /** Eight hexadecimal digits. */
+  /** First bytes of SHA-256(name ‖ `\n` ‖ type ‖ public key), as eight hexadecimal digits. */
   readonly keyId: string
   /** Without the key id. */
   readonly signature: Buffer
@@ -33,18 +33,8 @@ const SIGNATURE_LINE = /^\u2014 ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u
 const CONTROL = /[\u0000-\u0009\u000b-\u001f]/
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-export function isKeyName(name: string): boolean {
+function isKeyName(name: string): boolean {
   return /^[^\s+]+$/u.test(name) && !CONTROL.test(name)
-}
-
-/** First bytes of SHA-256(name ‖ `\n` ‖ type ‖ public key), as hexadecimal digits. */
-export function keyIdOf(name: string, type: number, publicKey: Uint8Array): string {
-  return createHash('sha256')
-    .update(`${name}\n`)
-    .update(Buffer.of(type))
-    .update(publicKey)
-    .digest()
-    .toString('hex', 0, KEY_ID_BYTES)
 }
 
 export function formatNote({ text, signatures }: Note): string {
@@ -82,11 +72,7 @@ function parseSignature(line: string): NoteSignature {
   if (bytes.toString('base64') !== base64 || bytes.length <= KEY_ID_BYTES) {
     throw new NoteFault('has a signature that is not base64')
   }
-  return {
-    name,
-    keyId: bytes.toString('hex', 0, KEY_ID_BYTES),
-    signature: bytes.subarray(KEY_ID_BYTES),
-  }
+  return { name, keyId: bytes.toString('hex', 0, KEY_ID_BYTES), signature: bytes.subarray(KEY_ID_BYTES) }
 }
 
 /** The keys that have signed the note; others are ignored. @throws NoteFault when one of these signatures is wrong */
@@ -126,7 +112,12 @@ export const ED25519 = 0x01
 const ED25519_KEY_BYTES = 32
 
 export function verifierKey(name: string, type: number, publicKey: Buffer): VerifierKey {
-  return { name, keyId: keyIdOf(name, type, publicKey), type, publicKey }
+  const digest = hash(
+    'sha256',
+    Buffer.concat([Buffer.from(`${name}\n`), Buffer.of(type), publicKey]),
+    'buffer',
+  )
+  return { name, keyId: digest.toString('hex', 0, KEY_ID_BYTES), type, publicKey }
 }
 
 export function formatVerifierKey({ name, keyId, type, publicKey }: VerifierKey): string {
