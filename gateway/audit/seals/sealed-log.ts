@@ -1,16 +1,17 @@
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { makeDirectory, replaceFile } from '../../storage/line-file.ts'
 import { readIfThere } from '../../storage/regular-file.ts'
 import { giveWay } from '../give-way.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
-import type { HashText } from './hashes.ts'
+import { HASH_BYTES, type HashText } from './hashes.ts'
 import { LateTiles } from './late-tiles.ts'
 import { rangeHash } from './proofs.ts'
 import type { SealKey } from './seal-key.ts'
 import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { TileFiles } from './tile-files.ts'
-import { TileWriter } from './tile-writer.ts'
-import { checkpointFile, TILE_WIDTH, TileReader } from './tiles.ts'
+import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { subtreeHeights, TreeEdge } from './tree-edge.ts'
 
 /** Such a batch takes some 0.1 ms. */
@@ -48,29 +49,43 @@ function ofAnotherKey(file: string, why: string, cause?: unknown): Error {
   return new Error(message, { cause })
 }
 
-/** The log of a trail in its gateway: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. */
+/** The last tile of a level. */
+interface EdgeTile {
+  readonly bytes: Buffer
+  index: number
+  width: number
+  /** Width in which it is on the disk. */
+  writtenWidth: number
+}
+
+type FullTile = { readonly level: number; readonly index: number; readonly bytes: Buffer }
+
+/**
+ * The log of a trail in its gateway: a tree that grows leaf by leaf, and becomes a checkpoint by `seal`. Tiles that could not be
+ * written stay in memory for the next `seal`.
+ */
 export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
   readonly #edge: TreeEdge
   /** After an error of its `sync` open the log again, and `recover`. */
   readonly late: LateTiles
-  readonly #tiles: TileWriter
+  readonly #files: TileFiles
+  readonly #edgeTiles: EdgeTile[] = []
+  #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
   /** The last one that was to be written: after a failure it may be there all the same. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
-    const reader = new TileReader(directory, checkpoint?.size ?? 0)
-    const files = new TileFiles(directory)
-    const late = new LateTiles(files)
-    const tiles = TileWriter.from(reader, files, late)
+    const tiles = new TileReader(directory, checkpoint?.size ?? 0)
     this.#directory = directory
-    this.late = late
+    this.#files = new TileFiles(directory)
+    this.late = new LateTiles(this.#files)
     this.#key = key
     this.#checkpoint = checkpoint
-    this.#tiles = tiles
-    this.#edge = TreeEdge.from(reader.size, subtreesOf(reader), (level, hash) => tiles.add(level, hash))
+    this.#readEdgeTiles(tiles)
+    this.#edge = TreeEdge.from(tiles.size, subtreesOf(tiles), (level, hash) => this.#addToTile(level, hash))
   }
 
   /** Continues a log, or begins one. @throws Error that names the file, when its key is another or its last tiles are damaged */
@@ -123,17 +138,81 @@ export class SealedLog {
     if (!this.#hasOwnCheckpoint()) {
       onRemoved(`${checkpointFile(this.#directory)} was ${this.#whatHappened()}`)
       this.late.forget()
-      this.#tiles.writeEdgeAgain()
+      this.#files.forget()
+      for (const tile of this.#edgeTiles) tile.writtenWidth = 0
     }
     makeDirectory(this.#directory)
-    const full = await this.#tiles.write(nowMs)
+    const full = await this.#writeTiles(nowMs)
     const { size } = this.#edge
     const checkpoint = { origin: this.#key.origin, size, root: this.#edge.root() }
     this.#attempted = checkpoint
     replaceFile(checkpointFile(this.#directory), [this.#key.seal(checkpoint)])
     this.#checkpoint = checkpoint
-    this.#tiles.removePartial(full)
+    this.#removePartial(full)
     return checkpoint
+  }
+
+  /** @throws TileFault when the last tiles are not there */
+  #readEdgeTiles(tiles: TileReader): void {
+    for (const { level, index, width } of partialTiles(tiles.size)) {
+      const tile = this.#edgeTile(level)
+      tiles.tile(level, index).copy(tile.bytes)
+      tile.width = width
+      tile.writtenWidth = width
+    }
+    for (const [level, tile] of this.#edgeTiles.entries())
+      tile.index = Math.floor(hashesOnLevel(tiles.size, level) / TILE_WIDTH)
+  }
+
+  #addToTile(level: number, hash: HashText): void {
+    const tile = this.#edgeTile(level)
+    tile.bytes.write(hash, tile.width * HASH_BYTES, 'latin1')
+    tile.width++
+    if (tile.width < TILE_WIDTH) return
+    this.#full.push({ level, index: tile.index, bytes: Buffer.from(tile.bytes) })
+    tile.index++
+    tile.width = 0
+    tile.writtenWidth = 0
+  }
+
+  #edgeTile(level: number): EdgeTile {
+    while (this.#edgeTiles.length <= level) {
+      const bytes = Buffer.alloc(TILE_WIDTH * HASH_BYTES)
+      this.#edgeTiles.push({ bytes, index: 0, width: 0, writtenWidth: 0 })
+    }
+    return this.#edgeTiles[level] as EdgeTile
+  }
+
+  /** Writes and syncs tiles, except full ones of leaves (`LateTiles`). @returns the full ones */
+  async #writeTiles(nowMs: number): Promise<readonly FullTile[]> {
+    const leaves = this.#full.filter(({ level }) => level === 0)
+    const above = this.#full.filter(({ level }) => level > 0)
+    const partial = [...this.#edgeTiles.entries()].filter(([, tile]) => tile.width !== tile.writtenWidth)
+    this.late.write(leaves, nowMs)
+    await this.#files.writeSynced([
+      ...above.map(({ level, index, bytes }) => ({ name: tilePath(level, index), bytes })),
+      ...partial.map(([level, { index, width, bytes }]) => ({
+        name: tilePath(level, index, width),
+        bytes: bytes.subarray(0, width * HASH_BYTES),
+      })),
+    ])
+    for (const tile of this.#edgeTiles) tile.writtenWidth = tile.width
+    const full = this.#full
+    this.#full = []
+    return full
+  }
+
+  /** Removes the partial tiles of full ones, which a checkpoint covers now. */
+  #removePartial(full: readonly FullTile[]): void {
+    for (const { level, index } of full) {
+      const partial = join(this.#directory, `${tilePath(level, index)}.p`)
+      this.#files.forget(partial)
+      try {
+        rmSync(partial, { recursive: true, force: true })
+      } catch {
+        // They only take room.
+      }
+    }
   }
 
   #whatHappened(): string {
