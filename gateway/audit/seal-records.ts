@@ -1,23 +1,16 @@
-/** Name of the log, and when a record was made, ISO 8601. */
-type LogFacts = { readonly timestamp: string; readonly origin: string }
-type SealFacts = LogFacts & { readonly size: number; readonly root: string }
-/** `found`: lines up to the last one that was found; undefined: none was */
-type SealGapFacts = LogFacts & { readonly size: number; readonly found: number | undefined }
-type ReadBackFacts = LogFacts & { readonly records: number }
+/** What the sealing thread records in the trail. */
+export type SealNews =
+  /** The tree over the first `size` lines of the trail stands in a signed checkpoint. `root` is base64. */
+  | { readonly type: 'AUDIT_SEAL'; readonly size: number; readonly root: string }
+  /** Sealed lines are no longer in the trail. `found`: lines up to the last one that was found; undefined: none was. */
+  | { readonly type: 'AUDIT_SEAL_GAP'; readonly size: number; readonly found: number | undefined }
+  /** These records were sealed as the files had them; the process that wrote them was gone. */
+  | { readonly type: 'AUDIT_READ_BACK'; readonly records: number }
 
-/** AUDIT_SEAL: the tree over the first `size` lines of the trail stands in a signed checkpoint. @param root base64 */
-export function sealRecord({ timestamp, origin, size, root }: SealFacts): string {
-  return `${JSON.stringify({ type: 'AUDIT_SEAL', timestamp, origin, size, root, format: 1 })}\n`
-}
-
-/** AUDIT_SEAL_GAP: sealed lines are no longer in the trail, and sealing continues behind them. */
-export function sealGapRecord({ timestamp, origin, size, found }: SealGapFacts): string {
-  return `${JSON.stringify({ type: 'AUDIT_SEAL_GAP', timestamp, origin, size, found })}\n`
-}
-
-/** AUDIT_READ_BACK: these records were sealed as the files had them; the process that wrote them was gone. */
-export function readBackRecord({ timestamp, origin, records }: ReadBackFacts): string {
-  return `${JSON.stringify({ type: 'AUDIT_READ_BACK', timestamp, origin, records })}\n`
+/** @param timestamp ISO 8601 @param origin name of the log */
+export function sealRecord(timestamp: string, origin: string, { type, ...facts }: SealNews): string {
+  const format = type === 'AUDIT_SEAL' ? 1 : undefined
+  return `${JSON.stringify({ type, timestamp, origin, ...facts, format })}\n`
 }
 
 export interface ForeignWrite {

@@ -5,7 +5,7 @@ import type { TestContext } from 'node:test'
 import type { Durability } from '../config/settings.ts'
 import { PowerDisk } from './commit/power.test-support.ts'
 import { type Chance, survivors, writeSurvivors } from './commit/survivors.test-support.ts'
-import { SealProgress } from './seals/seal-progress.ts'
+import { sealProgress } from './seals/seal-progress.ts'
 import { checkSeal, newSealKey, sealsFor } from './seals/sealed-trail.test-support.ts'
 import { Sealer } from './seals/sealer.ts'
 import { endOf, requestLine, temporaryDirectory, trailIn } from './trail.test-support.ts'
@@ -26,7 +26,7 @@ export function sealedDisk(t: TestContext, onFault: (message: string) => void = 
   const startIn = (where: string, durability: Durability) => {
     const { trail, file } = trailIn(where, { durability })
     let nowMs = 0
-    const progress = new SealProgress()
+    const progress = sealProgress()
     const sealer = new Sealer({
       file,
       directory: join(where, 'audit-log'),

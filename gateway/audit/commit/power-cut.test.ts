@@ -11,7 +11,7 @@ import { openTrail } from '../open-trail.ts'
 import { recover } from '../recovery/recovery.ts'
 import { sealRecord } from '../seal-records.ts'
 import type { SealKey } from '../seals/seal-key.ts'
-import { SealProgress } from '../seals/seal-progress.ts'
+import { sealProgress } from '../seals/seal-progress.ts'
 import { checkSeal, newSealKey, sealsFor } from '../seals/sealed-trail.test-support.ts'
 import { Sealer } from '../seals/sealer.ts'
 import { checkpointFile, logDirectory } from '../seals/tiles.ts'
@@ -102,7 +102,7 @@ const silent = { onFault: () => {}, onRecord: () => {} }
 function sealerOf(trail: Trail, key: SealKey): Sealer {
   let nowMs = 0
   const { file } = trail
-  const progress = new SealProgress()
+  const progress = sealProgress()
   const sealer = new Sealer({
     file,
     directory: logDirectory(file),
@@ -111,7 +111,7 @@ function sealerOf(trail: Trail, key: SealKey): Sealer {
     now: () => (nowMs += 1000),
     onSealed: ({ origin, size, root }) => {
       const timestamp = '2026-01-02T03:04:05.678Z'
-      trail.settle(sealRecord({ timestamp, origin, size, root: root.toString('base64') }))
+      trail.settle(sealRecord(timestamp, origin, { type: 'AUDIT_SEAL', size, root: root.toString('base64') }))
     },
     onGap: (gap) => assert.fail(`a gap: ${JSON.stringify(gap)}`),
     onReadBack: () => {},

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { recoveredRecord, responseTo, startRecord, stopRecord } from '../audit-records.ts'
-import { sealGapRecord, sealRecord } from '../seal-records.ts'
+import { sealRecord } from '../seal-records.ts'
 import {
   endOf,
   linesOf,
@@ -191,8 +191,8 @@ test('after a clean stop nothing before the last line is read', (t) => {
 })
 
 test('seals behind the last line, or anywhere, are read past', (t) => {
-  const seal = sealRecord({ timestamp: '', origin: 'o', size: 3, root: '' })
-  const gap = sealGapRecord({ timestamp: '', origin: 'o', size: 3, found: undefined })
+  const seal = sealRecord('', 'o', { type: 'AUDIT_SEAL', size: 3, root: '' })
+  const gap = sealRecord('', 'o', { type: 'AUDIT_SEAL_GAP', size: 3, found: undefined })
   const directory = temporaryDirectory(t)
   const clean = recovered(directory, 'garbage\n', a, stop(0), seal)
   assert.deepEqual(clean.recovery, { records: [], cutBytes: 0, damagedLines: 0, unresolved: 0 })

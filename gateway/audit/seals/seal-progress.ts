@@ -1,70 +1,37 @@
-// Places in the memory that both threads share.
-const SIZE = 0
-const UNSEALED = 1
-const OLDEST_AT = 2
-const TAKEN = 3
-const MENDS = 4
-const FLOATS = 5
-
 /** Steady milliseconds, equal in all threads. */
 export function steadyMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n)
 }
 
-/** How far the trail is sealed: written by the sealing thread, initialised by the main thread. */
-export class SealProgress {
+/** How far the trail is sealed, in memory that both threads share. The sealing thread writes it, the main thread initialises it. */
+export interface SealProgress {
   readonly buffer: SharedArrayBuffer
-  readonly #floats: Float64Array
-
-  constructor(buffer?: SharedArrayBuffer) {
-    this.buffer = buffer ?? new SharedArrayBuffer(FLOATS * 8)
-    this.#floats = new Float64Array(this.buffer)
-    if (buffer === undefined) this.oldestAtMs = Number.POSITIVE_INFINITY
-    // A dead thread rewrites nothing.
-    this.mends += this.mends % 2
-  }
-
-  get sealedSize(): number {
-    return this.#floats[SIZE] as number
-  }
-
-  set sealedSize(leaves: number) {
-    this.#floats[SIZE] = leaves
-  }
-
+  sealedSize: number
   /** Lines in the thread that are not sealed, without AUDIT_SEAL lines. */
-  get unsealedRecords(): number {
-    return this.#floats[UNSEALED] as number
-  }
-
-  set unsealedRecords(lines: number) {
-    this.#floats[UNSEALED] = lines
-  }
-
+  unsealedRecords: number
   /** No unsealed record in the thread is older: `steadyMs`. Infinite: all are sealed. */
-  get oldestAtMs(): number {
-    return this.#floats[OLDEST_AT] as number
-  }
-
-  set oldestAtMs(ms: number) {
-    this.#floats[OLDEST_AT] = ms
-  }
-
+  oldestAtMs: number
   /** Bytes of lines that the thread has taken of those it was sent. */
-  get takenBytes(): number {
-    return this.#floats[TAKEN] as number
-  }
-
-  set takenBytes(bytes: number) {
-    this.#floats[TAKEN] = bytes
-  }
-
+  takenBytes: number
   /** As `TrailSeals.mends`. */
-  get mends(): number {
-    return this.#floats[MENDS] as number
-  }
+  mends: number
+}
 
-  set mends(count: number) {
-    this.#floats[MENDS] = count
+const NUMBERS = ['sealedSize', 'unsealedRecords', 'oldestAtMs', 'takenBytes', 'mends'] as const
+
+/** @param shared memory of the other thread; undefined: new memory */
+export function sealProgress(shared?: SharedArrayBuffer): SealProgress {
+  const buffer = shared ?? new SharedArrayBuffer(NUMBERS.length * Float64Array.BYTES_PER_ELEMENT)
+  const floats = new Float64Array(buffer)
+  const progress = { buffer } as SealProgress
+  for (const [place, name] of NUMBERS.entries()) {
+    const set = (value: number) => {
+      floats[place] = value
+    }
+    Object.defineProperty(progress, name, { get: () => floats[place], set })
   }
+  if (shared === undefined) progress.oldestAtMs = Number.POSITIVE_INFINITY
+  // A dead thread rewrites nothing.
+  progress.mends += progress.mends % 2
+  return progress
 }

@@ -1,9 +1,9 @@
 import { setPriority } from 'node:os'
 import { setImmediate as turn } from 'node:timers/promises'
 import { parentPort, workerData } from 'node:worker_threads'
-import type { SealGap } from './find-sealed.ts'
+import type { SealNews } from '../seal-records.ts'
 import { type PrivateSealKeys, sealKeyOf } from './seal-key.ts'
-import { SealProgress, steadyMs } from './seal-progress.ts'
+import { sealProgress, steadyMs } from './seal-progress.ts'
 import { Sealer, type TrailNews } from './sealer.ts'
 
 export interface SealJob {
@@ -16,11 +16,7 @@ export interface SealJob {
 
 export type ToSealer = TrailNews | 'finish'
 
-export type SealNews =
-  | { readonly type: 'sealed'; readonly size: number; readonly root: string }
-  | ({ readonly type: 'gap' } & SealGap)
-  | { readonly type: 'read back'; readonly records: number }
-  | { readonly type: 'fault'; readonly cause: string }
+export type FromSealer = SealNews | { readonly type: 'fault'; readonly cause: string }
 
 const RETRY_MS = 1000
 /** Between two steps, for requests that share the processor. */
@@ -50,11 +46,11 @@ function makeSealer(): Sealer {
     file: job.file,
     directory: job.directory,
     key: sealKeyOf(job.keys, job.origin),
-    progress: new SealProgress(job.progress),
+    progress: sealProgress(job.progress),
     now: steadyMs,
-    onSealed: ({ size, root }) => tell({ type: 'sealed', size, root: root.toString('base64') }),
-    onGap: (gap) => tell({ type: 'gap', ...gap }),
-    onReadBack: (records) => tell({ type: 'read back', records }),
+    onSealed: ({ size, root }) => tell({ type: 'AUDIT_SEAL', size, root: root.toString('base64') }),
+    onGap: (gap) => tell({ type: 'AUDIT_SEAL_GAP', ...gap }),
+    onReadBack: (records) => tell({ type: 'AUDIT_READ_BACK', records }),
     onFault: (cause) => tell({ type: 'fault', cause }),
   })
   for (const news of inbox.splice(0)) made.hear(news)
@@ -108,6 +104,6 @@ function rest(ms: number, isWoken: boolean): Promise<void> {
   })
 }
 
-function tell(news: SealNews): void {
+function tell(news: FromSealer): void {
   parentPort?.postMessage(news)
 }

@@ -10,7 +10,7 @@ import { type Checkpoint, parseCheckpoint } from './checkpoint.ts'
 import { leafHash, leafOf } from './hashes.ts'
 import { rangeHash } from './proofs.ts'
 import { makeSealKey, readSealKey, type SealKey } from './seal-key.ts'
-import { SealProgress } from './seal-progress.ts'
+import { sealProgress } from './seal-progress.ts'
 import type { Sealer } from './sealer.ts'
 import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { checkpointFile, logDirectory, TileReader } from './tiles.ts'
@@ -67,7 +67,7 @@ export function sealsFor(
   sealer: Pick<Sealer, 'hear'>,
   trail: Pick<Trail, 'told'>,
   now: () => number,
-  progress = new SealProgress(),
+  progress = sealProgress(),
 ): TrailSeals {
   return {
     begin: () => sealer.hear({ type: 'begin', ...trail.told }),

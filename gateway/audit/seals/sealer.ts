@@ -7,22 +7,18 @@ import type { Segment } from '../segments/segment.ts'
 import { segmentsOfTrail } from '../segments/trail-segments.ts'
 import type { Checkpoint } from './checkpoint.ts'
 import { placeToGoOn, type SealGap } from './find-sealed.ts'
-import { type HashText, isSeal } from './hashes.ts'
+import { isSeal } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 import type { SealKey } from './seal-key.ts'
 import type { SealProgress } from './seal-progress.ts'
 import { SealedFile } from './sealed-file.ts'
 import { SealedLog } from './sealed-log.ts'
-import { TILE_WIDTH } from './tiles.ts'
 
-/** A checkpoint is made when so many lines wait, or one has waited for so long. */
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
 /** For late tiles at the end. The next start does the rest. */
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
-
-type Leaf = { readonly hash: HashText; readonly isRecord: boolean }
 
 export type TrailNews =
   /** The lines that follow come after this place; those before it are read from the files. */
@@ -46,9 +42,9 @@ interface SealerOptions {
 }
 
 /**
- * Seals the trail while it is written: takes its lines from the writer, and makes a checkpoint when one has waited for a second
- * or 32,768 wait (at the next full tile of leaves), at the end of each segment, and at the end.
- * Files are read only for lines that a process or thread before has not sealed; the last leaf of the tree is sought in them.
+ * Seals the trail while it is written: takes its lines from the writer. It makes a checkpoint when a line has waited for a
+ * second, when 32,768 lines wait, at the end of each segment, and at the end.
+ * Files are read only for lines that a process or thread before has not sealed.
  * A checkpoint covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. AUDIT_SEAL lines
  * are leaves too, but no reason for another checkpoint.
  * Every step may fail and be called again.
@@ -65,12 +61,8 @@ export class Sealer {
   /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first was taken. */
   #unsealed = 0
   #sinceMs = 0
-  /** The tree ends with a full tile, and is to be sealed: later leaves wait. */
-  #isFull = false
-  #later: Leaf[] = []
   /** When the lines that are being taken were written; steady. */
   #atMs = 0
-  #laterAtMs = 0
   /** A sync has failed in this process. */
   #hasFailed = false
   readonly #isContinued: boolean
@@ -81,7 +73,8 @@ export class Sealer {
     this.#options = options
     this.#log = SealedLog.open(options.directory, options.key)
     this.#hasher = new LineHasher((hash, bytes, start, end) => {
-      this.#take({ hash, isRecord: !isSeal(bytes, start, end) })
+      if (!isSeal(bytes, start, end)) this.#countRecord()
+      this.#log.append(hash)
     })
     options.progress.sealedSize = this.#log.sealedSize
     options.progress.takenBytes = 0
@@ -110,7 +103,7 @@ export class Sealer {
 
   async finish(): Promise<void> {
     while (await this.poll());
-    while (this.#unsealed > 0) await this.#seal()
+    if (this.#unsealed > 0) await this.#seal()
     const endMs = this.#options.now() + LAST_SYNCS_MS
     while (this.#log.late.sync(Number.POSITIVE_INFINITY) && this.#options.now() < endMs);
   }
@@ -119,21 +112,16 @@ export class Sealer {
     this.#file?.close()
   }
 
-  #take(leaf: Leaf): void {
-    if (leaf.isRecord) {
-      if (this.#reading !== undefined) this.#readRecords++
-      if (this.#unsealed++ === 0) {
-        this.#sinceMs = this.#options.now()
-        this.#options.progress.oldestAtMs = Math.min(this.#options.progress.oldestAtMs, this.#atMs)
-      }
-    }
-    if (this.#isFull) {
-      if (this.#later.length === 0) this.#laterAtMs = this.#atMs
-      this.#later.push(leaf)
-      return
-    }
-    this.#log.append(leaf.hash)
-    this.#isFull = this.#unsealed >= MAX_LINES && this.#log.size % TILE_WIDTH === 0
+  #countRecord(): void {
+    const { progress, now } = this.#options
+    if (this.#reading !== undefined) this.#readRecords++
+    if (this.#unsealed++ > 0) return
+    this.#sinceMs = now()
+    progress.oldestAtMs = Math.min(progress.oldestAtMs, this.#atMs)
+  }
+
+  get #isFull(): boolean {
+    return this.#unsealed >= MAX_LINES
   }
 
   async #advance(): Promise<boolean> {
@@ -235,7 +223,7 @@ export class Sealer {
     const { file, progress, onFault } = this.#options
     // Sealing may wait for the room of a removed file.
     if (this.#file?.isRemoved) this.#file.close()
-    while (this.#log.size > this.#log.sealedSize) await this.#seal()
+    if (this.#log.size > this.#log.sealedSize) await this.#seal()
     // The name must survive a power failure as the lines do.
     syncDirectoryOf(file)
     const onLasting = (fault: string) => this.#hasFailed && onFault(fault)
@@ -265,12 +253,9 @@ export class Sealer {
       onFault(`${what}, while the gateway ran; the tree goes on, older tiles may be missing`),
     )
     this.#unsealed = 0
-    this.#isFull = false
     if (this.#reading === undefined) progress.oldestAtMs = Number.POSITIVE_INFINITY
-    this.#atMs = this.#laterAtMs
-    for (const leaf of this.#later.splice(0)) this.#take(leaf)
     progress.sealedSize = checkpoint.size
-    progress.unsealedRecords = this.#unsealed
+    progress.unsealedRecords = 0
     onSealed(checkpoint)
   }
 }

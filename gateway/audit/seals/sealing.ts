@@ -1,12 +1,12 @@
 import { typeOf } from '../audit-records.ts'
 import { BackgroundThread, THREAD_LIMITS } from '../background-thread.ts'
 import type { TrailSeals } from '../file/trail-file.ts'
-import { readBackRecord, sealGapRecord, sealRecord } from '../seal-records.ts'
+import { sealRecord } from '../seal-records.ts'
 import type { Trail } from '../trail.ts'
 import type { SealGap } from './find-sealed.ts'
 import type { PrivateSealKeys } from './seal-key.ts'
-import { SealProgress, steadyMs } from './seal-progress.ts'
-import type { SealJob, SealNews, ToSealer } from './seal-thread.ts'
+import { sealProgress, steadyMs } from './seal-progress.ts'
+import type { FromSealer, SealJob, ToSealer } from './seal-thread.ts'
 
 interface SealingOptions {
   readonly trail: Pick<Trail, 'file' | 'settle' | 'told'>
@@ -43,7 +43,7 @@ interface Sent {
  */
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
-  readonly #progress = new SealProgress()
+  readonly #progress = sealProgress()
   readonly #stage = Buffer.allocUnsafeSlow(STAGE_BYTES)
   #staged = 0
   #stagedAtMs = 0
@@ -52,7 +52,7 @@ export class Sealing implements TrailSeals {
   #sent: Sent[] = []
   /** Since when nothing is handed over. */
   #skippedAtMs: number | undefined
-  readonly #thread: BackgroundThread<ToSealer, SealNews>
+  readonly #thread: BackgroundThread<ToSealer, FromSealer>
   /** Lines that only the caller of `finish` can still append. */
   #lastLines: string[] | undefined
 
@@ -180,25 +180,17 @@ export class Sealing implements TrailSeals {
     return Math.max(0, nowMs - Math.min(nowMs, this.#progress.oldestAtMs, sent, staged, skipped))
   }
 
-  #receive(news: SealNews): void {
-    const { origin, now, onSealed, onGap, onReadBack, onFault } = this.#options
-    const timestamp = new Date(now()).toISOString()
+  #receive(news: FromSealer): void {
+    const { trail, origin, now, onSealed, onGap, onReadBack, onFault } = this.#options
     if (news.type === 'fault') {
       onFault(news.cause)
-    } else if (news.type === 'gap') {
-      onGap(news)
-      this.#append(sealGapRecord({ timestamp, origin, size: news.size, found: news.found }))
-    } else if (news.type === 'read back') {
-      onReadBack(news.records)
-      this.#append(readBackRecord({ timestamp, origin, records: news.records }))
-    } else {
-      onSealed(news.size)
-      this.#append(sealRecord({ timestamp, origin, size: news.size, root: news.root }))
+      return
     }
-  }
-
-  #append(line: string): void {
-    if (this.#lastLines === undefined) this.#options.trail.settle(line)
+    if (news.type === 'AUDIT_SEAL') onSealed(news.size)
+    else if (news.type === 'AUDIT_SEAL_GAP') onGap(news)
+    else onReadBack(news.records)
+    const line = sealRecord(new Date(now()).toISOString(), origin, news)
+    if (this.#lastLines === undefined) trail.settle(line)
     else this.#lastLines.push(line)
   }
 

@@ -7,9 +7,9 @@ import { setImmediate as turn } from 'node:timers/promises'
 import { responseTo } from '../../audit/audit-records.ts'
 import { continueTrail, openTrail } from '../../audit/open-trail.ts'
 import { recover } from '../../audit/recovery/recovery.ts'
-import { type ForeignWrite, readBackRecord, sealRecord } from '../../audit/seal-records.ts'
+import { type ForeignWrite, sealRecord } from '../../audit/seal-records.ts'
 import type { SealKey } from '../../audit/seals/seal-key.ts'
-import { SealProgress } from '../../audit/seals/seal-progress.ts'
+import { sealProgress } from '../../audit/seals/seal-progress.ts'
 import { newSealKey, sealsFor } from '../../audit/seals/sealed-trail.test-support.ts'
 import { Sealer } from '../../audit/seals/sealer.ts'
 import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
@@ -91,7 +91,7 @@ class Run {
     }
     this.#last = undefined
     const { trail } = this
-    const progress = new SealProgress()
+    const progress = sealProgress()
     const sealer = new Sealer({
       file: this.file,
       directory: logDirectory(this.file),
@@ -101,13 +101,17 @@ class Run {
       onSealed: ({ origin, size, root }) =>
         this.#settle(
           trail,
-          sealRecord({ timestamp: new Date().toISOString(), origin, size, root: root.toString('base64') }),
+          sealRecord(new Date().toISOString(), origin, {
+            type: 'AUDIT_SEAL',
+            size,
+            root: root.toString('base64'),
+          }),
         ),
       onGap: () => {},
       onReadBack: (records) =>
         this.#settle(
           trail,
-          readBackRecord({ timestamp: new Date().toISOString(), origin: this.key.origin, records }),
+          sealRecord(new Date().toISOString(), this.key.origin, { type: 'AUDIT_READ_BACK', records }),
         ),
       onFault: () => {},
     })
