@@ -340,9 +340,9 @@ describe('an issuer that is asked about opaque tokens', () => {
     await Promise.all(all)
   })
 
-  it('does not ask for a client that has gone, or that has waited as long as a question may take', async () => {
+  it('does not ask for a client that has gone, which is not counted, or that has waited as long as a question may take', async () => {
     const gate = Promise.withResolvers<Answer>()
-    const { introspector, state } = harness(() => gate.promise)
+    const { introspector, state, outcomes } = harness(() => gate.promise)
     const gone = { address: CALLER.address, closed: false }
     const first = Array.from({ length: 16 }, (_, n) => introspector.verify(`first-${n}`, CALLER))
     const left = introspector.verify('left', gone)
@@ -354,5 +354,6 @@ describe('an issuer that is asked about opaque tokens', () => {
     assert.equal((await left).fault?.reason, 'introspection_unavailable')
     assert.equal((await late).fault?.reason, 'introspection_unavailable')
     assert.equal(state.asked.length, 16)
+    assert.equal(outcomes.filter((one) => one === 'too_many').length, 1, 'the one that is late')
   })
 })

@@ -144,8 +144,11 @@ export class Introspector {
     if (waiting !== undefined && waiting.length >= MAX_WAITING_OF_NETWORK) return this.#tooMany()
     const { promise, resolve } = Promise.withResolvers<Verification>()
     const untilMs = this.#steadyClock() + this.#options.settings.timeoutMs
-    const ask = () =>
-      resolve(this.#steadyClock() < untilMs && !caller.closed ? this.verify(token, caller) : this.#tooMany())
+    const ask = () => {
+      if (caller.closed) resolve(this.#unasked('its client has gone'))
+      else if (this.#steadyClock() < untilMs) resolve(this.verify(token, caller))
+      else resolve(this.#tooMany())
+    }
     if (waiting === undefined) this.#waiting.set(network, [ask])
     else waiting.push(ask)
     return promise
@@ -170,6 +173,10 @@ export class Introspector {
 
   #notAsked(outcome: 'breaker_open' | 'too_many', cause: string): Verification {
     this.#options.count(outcome)
+    return this.#unasked(cause)
+  }
+
+  #unasked(cause: string): Verification {
     return unavailable(`${this.#options.settings.url} was not asked: ${cause}`)
   }
 
