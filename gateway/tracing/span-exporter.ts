@@ -25,10 +25,18 @@ const LAST_RETRY_MS = 30_000
 /** A batch that cannot be sent for so long is dropped: it may be what the receiver fails at. */
 const GIVE_UP_MS = 5 * 60_000
 
-/** Sends spans in batches, one at a time, and again when that may help. What does not fit into the queue is dropped. */
+/**
+ * Sends spans in batches, one at a time, and again when that may help. Spans wait as text in buffers of one size: bounded memory, and
+ * nothing of a request is kept alive. What does not fit is dropped.
+ */
 export class SpanExporter {
   readonly #options: ExporterOptions
-  readonly #queue: SpanQueue
+  /** The last one is being filled. */
+  readonly #batches: SpanBatch[] = []
+  readonly #maxBatches: number
+  #waiting = 0
+  /** Memory of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
+  #spare: Buffer | undefined = undefined
   readonly #aborted = new AbortController()
   #timer: NodeJS.Timeout | undefined = undefined
   #exporting: Promise<void> | undefined = undefined
@@ -37,17 +45,34 @@ export class SpanExporter {
 
   constructor(options: ExporterOptions) {
     this.#options = options
-    this.#queue = new SpanQueue(options.envelope, options.maxQueue)
+    this.#maxBatches = Math.max(2, Math.ceil(options.maxQueue / USUAL_SPANS))
   }
 
+  /** True when a span may still find room: worth making its text. */
   get hasRoom(): boolean {
-    return this.#queue.hasRoom
+    return this.#waiting < this.#options.maxQueue
   }
 
   add(text: string, spans: number): void {
-    if (this.#closing || !this.#queue.add(text, spans)) this.drop(spans)
-    else if (this.#queue.hasFullBatch) this.#export()
+    if (this.#closing || !this.hasRoom || !this.#keep(text, spans)) {
+      this.drop(spans)
+      return
+    }
+    this.#waiting += spans
+    if (this.#batches.length > 1) this.#export()
     else this.#exportLater()
+  }
+
+  #keep(text: string, spans: number): boolean {
+    if (this.#batches.at(-1)?.add(text, spans) === true) return true
+    if (this.#batches.length === this.#maxBatches) return false
+    const { envelope, maxQueue } = this.#options
+    const memory = this.#spare ?? Buffer.allocUnsafeSlow(BATCH_BYTES)
+    this.#spare = undefined
+    const batch = new SpanBatch(envelope, Math.min(MAX_BATCH_SPANS, maxQueue / 2), memory)
+    if (!batch.add(text, spans)) return false
+    this.#batches.push(batch)
+    return true
   }
 
   drop(spans: number): void {
@@ -61,7 +86,7 @@ export class SpanExporter {
     const deadline = setTimeout(() => this.#aborted.abort(), withinMs)
     void hurry.then(() => this.#aborted.abort())
     this.#wake?.()
-    while (this.#exporting !== undefined || this.#queue.spans > 0) {
+    while (this.#exporting !== undefined || this.#waiting > 0) {
       this.#export()
       await this.#exporting
     }
@@ -78,16 +103,17 @@ export class SpanExporter {
   #export(): void {
     this.#exporting ??= this.#exportAll().finally(() => {
       this.#exporting = undefined
-      if (this.#queue.spans > 0 && !this.#closing) this.#exportLater()
+      if (this.#waiting > 0 && !this.#closing) this.#exportLater()
     })
   }
 
   async #exportAll(): Promise<void> {
-    let batch = this.#queue.take()
-    while (batch !== undefined) {
+    do {
+      const batch = this.#batches.shift()
+      if (batch === undefined) return
+      this.#waiting -= batch.spans
       await this.#deliver(batch)
-      batch = this.#closing ? this.#queue.take() : this.#queue.takeFull()
-    }
+    } while (this.#closing || this.#batches.length > 1)
   }
 
   async #deliver(batch: SpanBatch): Promise<void> {
@@ -100,7 +126,7 @@ export class SpanExporter {
       const posted = await post(body, this.#aborted.signal)
       if (posted.delivered) {
         // Only now: a post that failed may still be sending what was under way.
-        this.#queue.giveBack(batch)
+        this.#spare = batch.memory
         const rejected = Math.min(posted.rejected, spans)
         reports.exported(spans - rejected)
         if (rejected > 0) reports.dropped('refused', rejected)
@@ -144,7 +170,6 @@ const MAX_BYTES_OF_CHARACTER = 3
 
 class SpanBatch {
   spans = 0
-  /** Memory of the batch, used again when the batch is over. */
   readonly memory: Buffer
   readonly #tail: string
   readonly #maxSpans: number
@@ -171,75 +196,5 @@ class SpanBatch {
   body(): Buffer {
     const end = this.#used + this.memory.write(this.#tail, this.#used)
     return this.memory.subarray(0, end)
-  }
-}
-
-/** Spans that wait, as text in buffers of one size: bounded memory, and nothing of a request is kept alive. */
-class SpanQueue {
-  readonly #envelope: Envelope
-  readonly #maxSpans: number
-  readonly #maxBatches: number
-  readonly #full: SpanBatch[] = []
-  #last: SpanBatch | undefined = undefined
-  #waiting = 0
-  /** Memory of a batch that is over. Fresh memory for each batch would start a garbage collection of everything several times a second. */
-  #spare: Buffer | undefined = undefined
-
-  constructor(envelope: Envelope, maxSpans: number) {
-    this.#envelope = envelope
-    this.#maxSpans = maxSpans
-    this.#maxBatches = Math.max(2, Math.ceil(maxSpans / USUAL_SPANS))
-  }
-
-  get spans(): number {
-    return this.#waiting
-  }
-
-  get hasFullBatch(): boolean {
-    return this.#full.length > 0
-  }
-
-  /** True when a span may still find room: worth making its text. */
-  get hasRoom(): boolean {
-    return this.#waiting < this.#maxSpans
-  }
-
-  add(text: string, spans: number): boolean {
-    if (!this.hasRoom) return false
-    if (this.#last?.add(text, spans) !== true) {
-      if (this.#last !== undefined && this.#full.length + 1 === this.#maxBatches) return false
-      const batch = this.#newBatch()
-      if (!batch.add(text, spans)) return false
-      if (this.#last !== undefined) this.#full.push(this.#last)
-      this.#last = batch
-    }
-    this.#waiting += spans
-    return true
-  }
-
-  /** Takes the memory of a batch back. Its body must not be read any more. */
-  giveBack(batch: SpanBatch): void {
-    this.#spare = batch.memory
-  }
-
-  takeFull(): SpanBatch | undefined {
-    const batch = this.#full.shift()
-    if (batch !== undefined) this.#waiting -= batch.spans
-    return batch
-  }
-
-  take(): SpanBatch | undefined {
-    const batch = this.takeFull() ?? this.#last
-    if (batch !== undefined && batch === this.#last) {
-      this.#last = undefined
-      this.#waiting -= batch.spans
-    }
-    return batch
-  }
-
-  #newBatch(): SpanBatch {
-    const memory = this.#spare ?? Buffer.allocUnsafeSlow(BATCH_BYTES)
-    this.#spare = undefined
-    return new SpanBatch(this.#envelope, Math.min(MAX_BATCH_SPANS, this.#maxSpans / 2), memory)
   }
 }

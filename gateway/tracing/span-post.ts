@@ -5,7 +5,8 @@ import { createSender, type IncomingResponse, type SendFault } from '../outgoing
 
 export type Posted =
   | {
-      readonly delivered: true /** Spans that the receiver did not take, and why. */
+      readonly delivered: true
+      /** Spans that the receiver did not take. */
       readonly rejected: number
       readonly reason: string
     }

@@ -58,7 +58,8 @@ const MAX_STATE_CHARS = 512
 /** The spans of an exchange, separated by commas. Their number is one more than that of the attempts. */
 export function spansOf(trace: Trace, exchange: TracedExchange, end: TracedEnd): string {
   let text = serverSpan(trace, exchange, end)
-  for (const [index] of trace.attempts.entries()) text += `,${clientSpan(trace, index, exchange, end)}`
+  for (let index = 0; index < trace.attempts.length; index++)
+    text += `,${clientSpan(trace, index, exchange, end)}`
   return text
 }
 
@@ -78,8 +79,14 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
     : statusCode >= 500 || brokenOff || isFailedCall
       ? (refusalCode ?? grpcError ?? String(statusCode))
       : undefined
-  const common = commonOf(exchange, end)
+  const { method, route } = exchange
+  const { name, attributes: ofMethod } = methodOf(method, end.knownMethods)
   const attributes =
+    ofMethod +
+    plain('url.scheme', exchange.secure === undefined ? 'http' : 'https') +
+    text('http.route', route?.path) +
+    authorityOf(exchange.host) +
+    plain('network.protocol.version', exchange.req.version) +
     text('url.path', shownPath(exchange)) +
     plain('client.address', exchange.address) +
     plain('network.peer.address', exchange.peer) +
@@ -94,8 +101,8 @@ function serverSpan(trace: Trace, exchange: TracedExchange, end: TracedEnd): str
   return span(trace, {
     spanId: trace.spanId,
     parentId: trace.parentId,
-    isParentRemote: true,
-    common: common.server,
+    name: route === undefined ? name : `${name} ${route.path}`,
+    kind: SERVER,
     startMs: exchange.startedSteadyMs + end.epochOffsetMs,
     endMs: end.endMs + end.epochOffsetMs,
     attributes,
@@ -107,72 +114,16 @@ function shownPath({ recordedPath: path }: TracedExchange): string {
   return path === '-' ? '/' : path.slice(0, MAX_PATH_CHARS)
 }
 
-/** What the spans of a route have in common. */
-interface Common {
-  readonly method: string
-  readonly host: string
-  readonly version: string
-  readonly isSecure: boolean
-  readonly knownMethods: ReadonlySet<string>
-  readonly server: CommonText
-  readonly client: CommonText
-}
-
-interface CommonText {
-  readonly before: string
-  readonly behind: string
-}
-
-/** By route, what came last. */
-const commons = new WeakMap<object, Common>()
-
-function commonOf(exchange: TracedExchange, { knownMethods }: TracedEnd): Common {
-  const { route, method, host, req, secure } = exchange
-  const known = route && commons.get(route)
-  const isSame =
-    known !== undefined &&
-    known.method === method &&
-    known.host === host &&
-    known.version === req.version &&
-    known.isSecure === (secure !== undefined) &&
-    known.knownMethods === knownMethods
-  if (isSame) return known
-  const { name, attributes } = methodOf(method, knownMethods)
-  const isSecure = secure !== undefined
-  const ofServer =
-    text('url.scheme', isSecure ? 'https' : 'http') +
-    text('http.route', route?.path) +
-    authorityOf(host) +
-    text('network.protocol.version', req.version)
-  const common = {
-    method,
-    host,
-    version: req.version,
-    isSecure,
-    knownMethods,
-    server: commonText(SERVER, route === undefined ? name : `${name} ${route.path}`, attributes + ofServer),
-    client: commonText(CLIENT, name, attributes),
-  }
-  if (route !== undefined) commons.set(route, common)
-  return common
-}
-
-function commonText(kind: number, name: string, attributes: string): CommonText {
-  return {
-    before: `,"name":${JSON.stringify(name)},"kind":${kind},"startTimeUnixNano":"`,
-    behind: `","attributes":[${attributes.slice(1)}`,
-  }
-}
-
 function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: TracedEnd): string {
   const attempt = trace.attempts[index] as Attempt
-  const common = commonOf(exchange, end)
+  const { name, attributes: ofMethod } = methodOf(exchange.method, end.knownMethods)
   const origin = originOf(attempt.upstream)
   const error = errorOf(trace, attempt, exchange, end)
   // The gateway itself ended what was refused.
   const isAnswered =
     attempt.error === undefined && exchange.refusalCode === undefined && error !== CLIENT_GONE_ERROR
   const attributes =
+    ofMethod +
     text('url.full', (origin.url ?? `http://${exchange.host}`) + shownPath(exchange)) +
     origin.attributes +
     number('http.request.resend_count', index || undefined) +
@@ -181,8 +132,8 @@ function clientSpan(trace: Trace, index: number, exchange: TracedExchange, end: 
   return span(trace, {
     spanId: attempt.spanId,
     parentId: trace.spanId,
-    isParentRemote: false,
-    common: common.client,
+    name,
+    kind: CLIENT,
     startMs: attempt.startMs + end.epochOffsetMs,
     endMs: (attempt.endMs ?? end.endMs) + end.epochOffsetMs,
     attributes,
@@ -229,8 +180,8 @@ function isClientGone(trace: Trace, { statusCode }: TracedEnd): boolean {
 interface SpanFacts {
   readonly spanId: string
   readonly parentId: string | undefined
-  readonly isParentRemote: boolean
-  readonly common: CommonText
+  readonly name: string
+  readonly kind: number
   readonly startMs: number
   readonly endMs: number
   readonly attributes: string
@@ -238,13 +189,13 @@ interface SpanFacts {
 }
 
 function span(trace: Trace, facts: SpanFacts): string {
-  const { parentId, error } = facts
-  const parentFlags = parentId === undefined ? 0 : HAS_IS_REMOTE | (facts.isParentRemote ? IS_REMOTE : 0)
+  const { parentId, name, kind, error } = facts
+  const parentFlags = parentId === undefined ? 0 : HAS_IS_REMOTE | (kind === SERVER ? IS_REMOTE : 0)
   const parent = parentId === undefined ? '"' : `","parentSpanId":"${parentId}"`
-  const { before, behind } = facts.common
   return (
     `{"traceId":"${trace.traceId}","spanId":"${facts.spanId}${parent}${stateOf(trace)},"flags":${trace.flags | parentFlags}` +
-    `${before}${nanoseconds(facts.startMs)}","endTimeUnixNano":"${nanoseconds(facts.endMs)}${behind}${facts.attributes}` +
+    `,"name":${JSON.stringify(name)},"kind":${kind},"startTimeUnixNano":"${nanoseconds(facts.startMs)}"` +
+    `,"endTimeUnixNano":"${nanoseconds(facts.endMs)}","attributes":[${facts.attributes}` +
     (error === undefined ? ']}' : `${text('error.type', error)}],"status":{"code":${ERROR}}}`)
   )
 }
@@ -265,10 +216,11 @@ export function nanoseconds(epochMs: number): string {
 
 /** Callers make methods up, and each would be one more name of spans. */
 function methodOf(method: string, knownMethods: ReadonlySet<string>) {
-  if (knownMethods.has(method)) return { name: method, attributes: text('http.request.method', method) }
+  if (knownMethods.has(method))
+    return { name: method, attributes: plain('http.request.method', method).slice(1) }
   const original =
     method === '-' ? '' : text('http.request.method_original', method.slice(0, MAX_METHOD_CHARS))
-  return { name: 'HTTP', attributes: text('http.request.method', '_OTHER') + original }
+  return { name: 'HTTP', attributes: plain('http.request.method', '_OTHER').slice(1) + original }
 }
 
 const AUTHORITY = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/
@@ -286,14 +238,16 @@ export function number(key: string, value: number | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"intValue":"${value}"}}`
 }
 
-/** Host, which says what server the caller meant. */
+let authority = { host: '', attributes: '' }
+
+/** Host, which says what server the caller meant. Most requests name the same one. */
 function authorityOf(host: string): string {
+  if (host === authority.host) return authority.attributes
   const [, address = '', port] = AUTHORITY.exec(host) ?? []
-  if (address === '') return ''
-  return (
-    text('server.address', withoutBrackets(address)) +
-    number('server.port', port === undefined ? undefined : Number(port))
-  )
+  const ofPort = number('server.port', port === undefined ? undefined : Number(port))
+  const attributes = address === '' ? '' : text('server.address', withoutBrackets(address)) + ofPort
+  authority = { host, attributes }
+  return attributes
 }
 
 interface Origin {

@@ -1,11 +1,8 @@
 import { withoutNominated } from '../edge/rules/hop-by-hop.ts'
 import { Field } from '../edge/syntax/field.ts'
-import { HexText, randomness } from '../edge/syntax/hex-text.ts'
+import { randomness } from '../edge/syntax/hex-text.ts'
 import { isTraceparent, receivedTraceparent, traceIdIn } from '../edge/syntax/traceparent.ts'
 
-const TRACE_ID = new HexText('##'.repeat(16))
-const SPAN_ID = new HexText('##'.repeat(8))
-const TWO_SPAN_IDS = new HexText('##'.repeat(16))
 const PARENT_ID_AT = 36
 const FLAGS_AT = 53
 export const SAMPLED = 1
@@ -46,9 +43,8 @@ export class Trace {
   /** @param origin the id of a new trace, or the traceparent of the caller whose trace it is part of */
   constructor(steadyClock: () => number, origin: { readonly traceId: string } | RemoteParent) {
     this.#steadyClock = steadyClock
-    const ids = TWO_SPAN_IDS.of(randomness(16))
-    this.spanId = ids.slice(0, 16)
-    this.#nextSpanId = ids.slice(16)
+    this.spanId = newSpanId()
+    this.#nextSpanId = newSpanId()
     if ('traceId' in origin) {
       this.traceId = origin.traceId
       this.parentId = undefined
@@ -109,12 +105,12 @@ export class Trace {
 }
 
 export function newTraceId(): string {
-  return TRACE_ID.of(randomness(16))
+  return randomness(16).toString('hex')
 }
 
 /** An id of zeros is invalid; its chance is 2^-64. */
 function newSpanId(): string {
-  return SPAN_ID.of(randomness(8))
+  return randomness(8).toString('hex')
 }
 
 export function flagsIn(traceparent: string): number {
