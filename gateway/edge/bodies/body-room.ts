@@ -13,10 +13,7 @@ export interface WaitingBody {
   bytes: number
 }
 
-/**
- * Room in memory for bodies whose signature can be checked only when they are complete. Key ids are not secret, so anyone
- * can send such a body: only received bytes count, not announced ones, and nobody gets more than a fair share.
- */
+/** Room for bodies that wait for their signature check. Anyone may send one, so only received bytes count, in fair shares. */
 export class BodyRoom {
   #bytes = 0
   readonly #ofKey = new Map<string, number>()
@@ -35,7 +32,6 @@ export class BodyRoom {
     return true
   }
 
-  /** The body is no longer in memory. */
   release(body: WaitingBody): void {
     this.#change(body, -body.bytes)
     body.bytes = 0

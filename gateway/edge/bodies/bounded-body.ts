@@ -16,10 +16,7 @@ export abstract class BoundedBody extends Readable {
   #gathered: Buffer | undefined = undefined
   #gatheredBytes = 0
 
-  /**
-   * Passes on nothing beyond so many bytes. `onExceeded` is called once when more come, and the body never ends.
-   * @returns false when more have come already: then it is not called
-   */
+  /** Passes on at most `maxBytes`. When more come, calls `onExceeded` once. @returns false, without a call, when they have come already */
   bound(maxBytes: number, onExceeded: () => void): boolean {
     this.#maxBytes = maxBytes
     this.#onExceeded = onExceeded
@@ -62,7 +59,6 @@ export abstract class BoundedBody extends Readable {
     return this.readableLength + this.#gatheredBytes < this.readableHighWaterMark
   }
 
-  /** Short pieces wait behind the stream. */
   protected get isGathering(): boolean {
     return this.#gatheredBytes > 0
   }

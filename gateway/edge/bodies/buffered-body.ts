@@ -14,10 +14,7 @@ export type BufferFault = 'too_large' | 'no_room' | 'broken'
 
 const LEAST_BYTES = 1024
 
-/**
- * Buffers a complete body in memory, in at most twice the bytes that have come (three times while it grows). Beyond the bound or
- * without room, reading stops and the rest stays unread. The connection has the time-out. Never rejects.
- */
+/** Buffers a complete body in at most three times its bytes. Beyond the bound or without room the rest stays unread. Never rejects. */
 export function bufferBody(body: Readable, options: BufferOptions): Promise<Buffer | BufferFault> {
   const { maxBytes, contentLength, hasRoom = () => true } = options
   if (contentLength !== undefined && contentLength > maxBytes) return Promise.resolve('too_large')

@@ -13,10 +13,7 @@ const END_ARRAY = 93
 const BEGIN_OBJECT = 123
 const END_OBJECT = 125
 
-/**
- * Parses a body as JSON (RFC 8259) of at most 64 levels. A key that is written twice in one object is a fault: the service may
- * take the other value than the one that was checked.
- */
+/** Parses JSON (RFC 8259) of at most 64 levels. A key twice in one object is a fault: the service may take the value not checked. */
 export function parseCheckedJson(body: Buffer): CheckedJson {
   if (!isUtf8(body)) return { fault: 'is not UTF-8' }
   const text = body.toString('utf8')

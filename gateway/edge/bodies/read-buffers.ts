@@ -15,20 +15,11 @@ export class BufferPool {
   /** So many spare ones were not needed since the last {@link trim}. */
   #unused = 0
 
-  /**
-   * @param kept so many are kept while they are spare, and so many while they are lent; beyond that a buffer is left to the
-   * garbage collector
-   * @param most so many may exist, at most `kept` unless there is no bound
-   */
+  /** @param kept how many are kept while spare, and how many while lent @param most how many may exist, at most `kept` if bounded */
   constructor({ bytes, kept, most }: { bytes: number; kept: number; most: number }) {
     this.#bytes = bytes
     this.#kept = kept
     this.#most = most
-  }
-
-  /** How many exist: those that were taken and given to nobody included. */
-  get size(): number {
-    return this.#made
   }
 
   /** So many may exist from now on. Those that exist are kept until they are spare. */
@@ -103,8 +94,8 @@ export interface Piece {
 }
 
 /**
- * All connections of a side read into one buffer between large bodies: an idle connection holds none, and a read allocates none.
- * What must outlive a read is copied. A write to one side may make TLS read there while a piece of the other is handled: so two.
+ * The buffers that all connections of a side read into between large bodies. What must outlive a read is copied. They are two because a
+ * write to one side may make TLS read there while a piece of the other is handled.
  */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
@@ -116,7 +107,6 @@ export type Side = 'clients' | 'upstreams'
 const buffers = new BufferPool({ bytes: BUFFER_BYTES, kept: MAX_KEPT, most: Number.POSITIVE_INFINITY })
 const largeBuffers = new BufferPool({ bytes: LARGE_BYTES, kept: MAX_LARGE, most: MAX_LARGE })
 
-/** Bounds how many large buffers there are. */
 export function boundLargeBuffers(most: number): void {
   largeBuffers.bound(most)
 }
@@ -126,21 +116,17 @@ export function trimBuffers(): void {
   largeBuffers.trim()
 }
 
-/** A buffer that nobody else reads into. */
 function takeBuffer(): Buffer {
   return buffers.take() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES)
 }
 
-/** Gives back a buffer that `holder`, if there is one, still needs for a while. */
-function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void {
-  const pool = buffer.length === LARGE_BYTES ? largeBuffers : buffers
+/** Gives back a buffer that `holder`, if there is one, still needs for a while. One of another size belongs to no pool. */
+export function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void {
+  const isLarge = buffer.length === LARGE_BYTES
+  if (!isLarge && buffer.length !== BUFFER_BYTES) return
+  const pool = isLarge ? largeBuffers : buffers
   if (holder === undefined) pool.give(buffer)
   else pool.lend(buffer, holder)
-}
-
-/** Gives back a copy that `holder` still needs for a while. */
-export function lendBuffer(copy: Buffer, holder: PieceHolder): void {
-  if (copy.length === BUFFER_BYTES) buffers.lend(copy, holder)
 }
 
 export class ReadBuffer {

@@ -1,28 +1,29 @@
 import type { Socket } from 'node:net'
 import type { Timed } from '../syntax/deadlines.ts'
-import type { ClientNetwork } from './client-networks.ts'
+import type { AcceptedConnection, ClientNetwork } from './client-networks.ts'
 import { ClientResponse, type DetachedSocket, type ResponseConnection } from './client-response.ts'
 import type { ConnectionPhase, ConnectionTerms } from './connection-terms.ts'
 import { BODY_LATE, CLIENT_GONE, HEAD_LATE, NOT_TAKEN, type RequestFault } from './handler.ts'
-import type { IncomingRequest, Origin } from './incoming-request.ts'
+import type { IncomingRequest } from './incoming-request.ts'
 import { Lingering, watchHalfClosed } from './lingering.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
 import { RequestReader, skipEmptyLines } from './request-reader.ts'
 import { type ClientReader, readClient } from './sockets/client-socket.ts'
 import { WriteWatch } from './sockets/write-watch.ts'
 
-/**
- * One client connection. Its requests are handled one after the other: side by side, two transfers could be carried out in
- * the wrong order (RFC 9112 section 9.3.2). `ConnectionPhase` has its phases.
- */
+/** Only HTTP/2 begins like this (RFC 9113 section 3.4): what is wrong behind it is a fault of HTTP/2. */
+const HTTP2_BEGIN = 'PRI * HTTP/2.0\r\n'
+
+/** One client connection. It handles one request after the other: two transfers must not change places (RFC 9112 section 9.3.2). */
 export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   slot = -1
   readonly socket: Socket
+  readonly accepted: AcceptedConnection
   readonly peer: string
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>
   isLast = false
-  /** Nothing of a request has come. */
+  /** No request and no empty line has come: the client may still turn out to speak HTTP/2. */
   isFresh = true
   readonly #reader: RequestReader
   readonly pipelined: PipelinedBytes
@@ -36,15 +37,13 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   #res: ClientResponse | undefined = undefined
   #exchange: E | undefined = undefined
 
-  /** @param origin read at accept: a closed socket no longer knows it. */
-  constructor(
-    socket: Socket,
-    origin: Pick<Origin, 'peer' | 'network'>,
-    terms: ConnectionTerms<E, Connection<E>>,
-  ) {
+  /** @param socket the accepted one, or the TLS socket over it */
+  constructor(socket: Socket, accepted: AcceptedConnection, terms: ConnectionTerms<E, Connection<E>>) {
     this.socket = socket
-    this.peer = origin.peer
-    this.network = origin.network
+    this.accepted = accepted
+    // Read at accept: a closed socket no longer knows it.
+    this.peer = accepted.peer
+    this.network = accepted.network
     this.terms = terms
     this.#reader = new RequestReader(this, terms)
     this.pipelined = new PipelinedBytes(socket)
@@ -212,9 +211,9 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     let at = 0
     if (this.#phase === 'idle') {
       at = skipEmptyLines(bytes, length)
+      if (at > 0) this.isFresh = false
       if (at === length) return
       reader.begin()
-      this.isFresh = false
       this.#enter('head')
     }
     if (this.#isIn('head')) this.#readHead(bytes, at, length)
@@ -229,8 +228,12 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   #readHead(bytes: Buffer, from: number, to: number): void {
     const reader = this.#reader
     const at = reader.readHead(bytes, from, to)
-    if (reader.fault !== undefined) this.#refuseHead(reader.fault)
+    if (reader.fault !== undefined) {
+      if (this.#beginsHttp2()) this.terms.toHttp2?.(this)
+      else this.#refuseHead(reader.fault)
+    }
     if (!reader.isHeadComplete) return
+    this.isFresh = false
     const req = reader.request()
     const res = new ClientResponse(this, req, reader.allowsReuse && !this.isLast)
     this.#req = req
@@ -243,6 +246,12 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
       this.#readBody(bytes, at, to)
     }
     this.#begin(reader.fault)
+  }
+
+  #beginsHttp2(): boolean {
+    if (this.terms.toHttp2 === undefined || !this.isFresh || this.isLast) return false
+    const begin = this.#reader.partialHead?.toString('latin1', 0, HTTP2_BEGIN.length)
+    return begin === HTTP2_BEGIN && !('encrypted' in this.socket)
   }
 
   #readBody(bytes: Buffer, from: number, to: number): void {

@@ -105,9 +105,9 @@ describe('the networks of clients', () => {
           else if (kind === 'close') networks.remove(open.splice(which % open.length, 1)[0] as TestConnection)
           else if (kind === 'stream') {
             streams.push(any.network)
-            networks.addStream(any.network)
+            networks.countStream(any.network, 1)
           } else if (streams.length > 0)
-            networks.removeStream(streams.splice(which % streams.length, 1)[0] as ClientNetwork)
+            networks.countStream(streams.splice(which % streams.length, 1)[0] as ClientNetwork, -1)
           const parts = new Map<ClientNetwork, number>()
           for (const { network } of open) parts.set(network, (parts.get(network) ?? 0) + 1)
           for (const network of streams)

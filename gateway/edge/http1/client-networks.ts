@@ -49,10 +49,7 @@ export class ClientNetwork implements Slotted {
   }
 }
 
-/**
- * The common room of all connections and streams, with the networks that use it. Each operation takes constant time: networks
- * stand in rows by their part, and the search for an idle connection looks at a bounded number.
- */
+/** The common room of all connections and streams. Each operation takes constant time: networks stand in rows by their part. */
 export class ClientNetworks {
   /** How many connections and streams have a place, at most. */
   max: number
@@ -60,7 +57,8 @@ export class ClientNetworks {
   /** By part. */
   readonly #rows: Slots<ClientNetwork>[] = []
   readonly #proxies = new Slots<ClientNetwork>()
-  #largest = 0
+  /** The largest part that one network has, proxies aside. */
+  largest = 0
   #size = 0
   #streams = 0
   #refusedStreams = 0
@@ -78,11 +76,6 @@ export class ClientNetworks {
   /** The places of all connections and streams. */
   get taken(): number {
     return this.#size + this.#streams
-  }
-
-  /** The largest part that one network has, proxies aside. */
-  get largest(): number {
-    return this.#largest
   }
 
   /** Kept only while it has connections: use it at once. */
@@ -126,7 +119,7 @@ export class ClientNetworks {
     if (this.hasRoom(network)) return true
     const own = network.isProxy ? 0 : network.part
     const isFull = this.taken >= this.max
-    const leaving = !isFull || own >= this.#largest ? this.idleOf(network) : this.#leavingFor(own)
+    const leaving = !isFull || own >= this.largest ? this.idleOf(network) : this.#leavingFor(own)
     if (leaving === undefined) return false
     this.remove(leaving)
     leaving.socket.destroy()
@@ -135,16 +128,8 @@ export class ClientNetworks {
 
   /** The connection that is closed for a new one of an address that has `own` already. */
   #leavingFor(own: number): AcceptedConnection | undefined {
-    const isExcess = this.#largest > own + 1 && this.#largest > this.max * EXCESS
+    const isExcess = this.largest > own + 1 && this.largest > this.max * EXCESS
     return this.idleOfLargest() ?? (isExcess ? this.anyOfLargest() : undefined)
-  }
-
-  addStream(network: ClientNetwork): void {
-    this.#changeStreams(network, 1)
-  }
-
-  removeStream(network: ClientNetwork): void {
-    this.#changeStreams(network, -1)
   }
 
   /** Counts a stream without a place until it has its response. @returns false when too many of those wait */
@@ -158,7 +143,8 @@ export class ClientNetworks {
     this.#refusedStreams--
   }
 
-  #changeStreams(network: ClientNetwork, by: 1 | -1): void {
+  /** Counts a stream that has begun or ended. */
+  countStream(network: ClientNetwork, by: 1 | -1): void {
     this.#streams += by
     const hasConnections = network.connections.size > 0
     if (hasConnections) this.#leaveRow(network)
@@ -177,7 +163,7 @@ export class ClientNetworks {
   /** The longest idle connection that is found: networks with the largest part first, proxies last. */
   idleOfLargest(): AcceptedConnection | undefined {
     let looks = MAX_LOOKS
-    for (let size = this.#largest; size > 0 && looks > 0; size--) {
+    for (let size = this.largest; size > 0 && looks > 0; size--) {
       const row = this.#rows[size]
       if (row === undefined || row.size === 0) continue
       const longest = this.#idleOfRow(row, looks)
@@ -189,7 +175,7 @@ export class ClientNetworks {
 
   /** Any connection, idle or not, of the network with the largest part, proxies aside. */
   anyOfLargest(): AcceptedConnection | undefined {
-    const [network] = this.#some(this.#rows[this.#largest] ?? this.#proxies, 1)
+    const [network] = this.#some(this.#rows[this.largest] ?? this.#proxies, 1)
     return network && this.#some(network.connections, 1)[0]
   }
 
@@ -218,9 +204,9 @@ export class ClientNetworks {
     const { part } = network
     if (part > 0) this.#rowOf(network).add(network)
     if (network.isProxy) return
-    if (part > this.#largest) this.#largest = part
+    if (part > this.largest) this.largest = part
     // One step, but when the last connection of a network ends before its streams.
-    while (this.#largest > 0 && (this.#rows[this.#largest]?.size ?? 0) === 0) this.#largest--
+    while (this.largest > 0 && (this.#rows[this.largest]?.size ?? 0) === 0) this.largest--
   }
 
   #rowOf(network: ClientNetwork): Slots<ClientNetwork> {

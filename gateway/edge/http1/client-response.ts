@@ -24,10 +24,7 @@ export interface ResponseConnection {
   detach(): DetachedSocket
 }
 
-/**
- * The response to one request (RFC 9112 sections 6 to 9). The head waits for the first piece of the body and goes out with
- * it in one write when both are short; `flushHead` sends it alone. Writes to a closed connection are ignored.
- */
+/** The response to one request (RFC 9112 sections 6 to 9). A short head and the first short piece of the body go out in one write. */
 export class ClientResponse implements OutgoingResponse {
   keepAlive: boolean
   idleMs: number | undefined = undefined

@@ -36,10 +36,8 @@ export interface DeadlineTerms {
 }
 
 /**
- * By when one client must send more. All times are those of the monotonic clock.
- *
- * A body has a bucket of time: it begins with the full grace and runs down. Each byte adds the time that it may take at the
- * minimum rate, up to the full grace.
+ * The time by which one client must send more. A body has a bucket of time that begins with the full grace and runs down. Each byte adds
+ * the time that it may take at the minimum rate, up to the full grace.
  */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */

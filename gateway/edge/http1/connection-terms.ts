@@ -36,25 +36,22 @@ export interface ConnectionTerms<E, C = never> extends DeadlineTerms {
   readonly left: (connection: Timed) => void
   /** Set while another process takes the connections over: called between two requests, before the next one is read. */
   between?: ((connection: C) => void) | undefined
+  /** Set where clients without TLS may speak HTTP/2: called when one begins with its preface. */
+  readonly toHttp2?: ((connection: C) => void) | undefined
   /** For tests of the transitions. */
   readonly onPhase?: (from: ConnectionPhase, to: ConnectionPhase) => void
 }
 
-/** A connection of HTTP/2, or one that may become one, as its listener sees it. */
+/** A connection of HTTP/2, as its listener sees it. */
 export interface ServedConnection extends Timed, Activity {
   readonly socket: Socket
   /** Begins no more requests, and closes when those that have begun are finished. */
   retire(): void
 }
 
-/** Serves HTTP/2. Set only where a client may speak it: nothing of it is loaded otherwise. */
-export interface Http2Protocol {
-  /** On a connection that has agreed on it. */
-  serve<E>(socket: Socket, origin: Omit<Origin, 'socket'>, terms: ConnectionTerms<E>): ServedConnection
-  /** Finds out by its first bytes whether a client speaks it, and then calls `found` once with nothing read. */
-  recognise(
-    socket: Socket,
-    terms: DeadlineTerms & Pick<ConnectionTerms<unknown>, 'left'>,
-    found: (isHttp2: boolean) => void,
-  ): ServedConnection
-}
+/** Serves HTTP/2 on a connection. Loaded only where a client may speak it. */
+export type Http2Protocol = <E>(
+  socket: Socket,
+  origin: Omit<Origin, 'socket'>,
+  terms: ConnectionTerms<E>,
+) => ServedConnection

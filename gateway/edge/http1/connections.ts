@@ -10,7 +10,8 @@ import type { ConnectionTerms, Http2Protocol, ServedConnection } from './connect
 
 type Terms<E> = ConnectionTerms<E, Connection<E>>
 
-export interface ServerTerms<E> extends Omit<Terms<E>, 'networks' | 'isLeaving' | 'left' | 'between'> {
+export interface ServerTerms<E>
+  extends Omit<Terms<E>, 'networks' | 'isLeaving' | 'left' | 'between' | 'toHttp2'> {
   /** Most open connections, TLS handshakes and tunnels included. */
   readonly maxConnections: number
   readonly handshakeMs: number
@@ -20,7 +21,6 @@ export interface ServerTerms<E> extends Omit<Terms<E>, 'networks' | 'isLeaving' 
   readonly http2?: Http2Protocol | undefined
   /** Clients without TLS may speak it, too. */
   readonly isPlainHttp2?: boolean
-  /** The gateway is stopping. */
   readonly isLeaving?: () => boolean
 }
 
@@ -39,7 +39,6 @@ export class Connections<E> {
   readonly #handshakeMs: number
   readonly #isProxy: (address: string) => boolean
   readonly #http2: Http2Protocol | undefined
-  readonly #isPlainHttp2: boolean
   readonly #open: Deadlines<Connection<E> | ServedConnection>
   readonly #networks: ClientNetworks
   readonly #whenClosed: (() => void)[] = []
@@ -57,10 +56,11 @@ export class Connections<E> {
     this.#handshakeMs = handshakeMs
     this.#isProxy = isProxy
     this.#http2 = http2
-    this.#isPlainHttp2 = isPlainHttp2
     this.#open = new Deadlines(terms.steadyClock)
     const left: Terms<E>['left'] = (connection) => this.#open.remove(connection)
-    this.#terms = { ...terms, networks: this.#networks, isLeaving, left }
+    const toHttp2: Terms<E>['toHttp2'] =
+      isPlainHttp2 && http2 ? (connection) => this.#toHttp2(http2, connection) : undefined
+    this.#terms = { ...terms, networks: this.#networks, isLeaving, left, toHttp2 }
   }
 
   /** Puts other bounds in force, for the next requests and connections. */
@@ -98,18 +98,9 @@ export class Connections<E> {
 
   /** @param socket the accepted one, or the TLS socket over it */
   serve(accepted: AcceptedConnection, socket: Socket, isLast = false): void {
-    const http2 = isLast ? undefined : this.#http2
-    if (http2 === undefined) this.#serveHttp1(accepted, socket, isLast)
-    else if ((socket as TLSSocket).alpnProtocol === 'h2') this.#serveHttp2(http2, accepted, socket)
-    else if (!this.#isPlainHttp2 || 'encrypted' in socket) this.#serveHttp1(accepted, socket, false)
-    else
-      this.#watch(
-        accepted,
-        http2.recognise(socket, this.#terms, (isHttp2) => {
-          if (isHttp2) this.#serveHttp2(http2, accepted, socket)
-          else this.#serveHttp1(accepted, socket, false)
-        }),
-      )
+    const isHttp2 = !isLast && (socket as TLSSocket).alpnProtocol === 'h2'
+    if (isHttp2 && this.#http2 !== undefined) this.#serveHttp2(this.#http2, accepted, socket)
+    else this.#serveHttp1(accepted, socket, isLast)
   }
 
   #serveHttp1(accepted: AcceptedConnection, socket: Socket, isLast: boolean): Connection<E> {
@@ -123,13 +114,17 @@ export class Connections<E> {
   }
 
   #serveHttp2(http2: Http2Protocol, accepted: AcceptedConnection, socket: Socket): void {
-    this.#watch(accepted, http2.serve(socket, accepted, this.#terms))
-  }
-
-  #watch(accepted: AcceptedConnection, connection: ServedConnection): void {
+    const connection = http2(socket, accepted, this.#terms)
     accepted.activity = connection
     this.#open.add(connection)
     if (this.#terms.between !== undefined) connection.retire()
+  }
+
+  /** A client without TLS speaks HTTP/2 (RFC 9113 section 3.3). */
+  #toHttp2(http2: Http2Protocol, before: Connection<E>): void {
+    const { socket } = before.detach()
+    this.#serveHttp2(http2, before.accepted, socket)
+    socket.resume()
   }
 
   /** Begins no more requests: gives each connection to `take`, now or when its present response is written. */
@@ -149,20 +144,14 @@ export class Connections<E> {
     this.#terms.between = undefined
   }
 
-  #goOn(before: Connection<E>, unread: Buffer | undefined): void {
-    const { socket } = before
+  #goOn({ socket, accepted, isFresh, isLast }: Connection<E>, unread: Buffer | undefined): void {
     // Nothing will tell any more that it has closed.
     if (socket.destroyed) return
-    let again: Connection<E> | undefined
-    before.network.connections.visitAll((accepted) => {
-      if (accepted.activity !== before) return
-      // Its client may still say that it speaks HTTP/2.
-      if (before.isFresh && !socket.readableEnded) this.serve(accepted, socket, before.isLast)
-      else again = this.#serveHttp1(accepted, socket, before.isLast)
-    })
+    const again = this.#serveHttp1(accepted, socket, isLast)
+    again.isFresh = isFresh
     socket.resume()
-    if (unread !== undefined) again?.received(unread, unread.length)
-    if (socket.readableEnded) again?.clientEnded()
+    if (unread !== undefined) again.received(unread, unread.length)
+    if (socket.readableEnded) again.clientEnded()
   }
 
   /** Resolves when no connection is left. */

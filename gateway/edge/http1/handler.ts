@@ -37,14 +37,11 @@ export interface OutgoingResponse {
   /**
    * Ends the response with the switch to another protocol that `head` announces.
    *
-   * @param onSwitched called once, when nothing is held any more, with the socket, which the caller owns from then on, and with
-   * what has come if the client has closed its half, otherwise the socket has it; without a socket when the client went before
+   * @param onSwitched called once, when nothing is held any more. The caller owns the socket from then on; undefined: the client has gone.
+   * `unread` is what has come if the client has closed its half, otherwise the socket has it.
    */
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
-  /**
-   * Takes no more requests over this connection than have come: the client should use another one. Has an effect until the
-   * head is written.
-   */
+  /** Takes no more requests over this connection than have come. Has an effect until the head is written. */
   retireConnection(): void
   /** Lets no client take a partial response for a complete one. @param isLate the client was: HTTP/2 has a code for it */
   breakOff(isLate?: boolean): void
@@ -94,8 +91,7 @@ export const CLIENT_GONE: RequestFault = {
 export type Upgrade = 'websocket' | 'other version'
 
 /**
- * Reads what a GET without a body asks for (RFC 6455 section 4.2.1); `Content-Length: 0` is no body. HTTP/1.0 cannot ask for
- * another protocol (RFC 9110 section 7.8).
+ * Reads what a GET without a body asks for (RFC 6455 section 4.2.1). HTTP/1.0 cannot ask for another protocol (RFC 9110 section 7.8).
  *
  * @param request whose Connection field names Upgrade
  * @returns undefined where it does not ask for WebSocket alone

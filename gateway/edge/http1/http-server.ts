@@ -41,7 +41,6 @@ export function createSecureHttpServer<E>(
   connections: Connections<E>,
   options: TlsOptions,
 ): SecureHttpServer {
-  /** Connections in their TLS handshake. */
   const handshakes = new Map<string, { readonly accepted: AcceptedConnection; readonly sinceMs: number }>()
   const tls = createSecureServer(options, (socket) => {
     const name = nameOf(socket)

@@ -4,7 +4,7 @@ import {
   type BodyReceiver,
   BULK_BYTES,
   copyOf,
-  lendBuffer,
+  giveBack,
   type Piece,
   pooledCopyOf,
   type ReadBuffer,
@@ -12,21 +12,30 @@ import {
 import type { ConnectionDeadline } from './connection-deadline.ts'
 import { ClientSocket } from './sockets/client-socket.ts'
 
-/** The body of a request, whatever its version of HTTP. */
-export interface IncomingBody extends BoundedBody {
-  complete(): void
+/** The body of a request, whatever its version of HTTP. Destroyed without an end: the client broke off. */
+export abstract class IncomingBody extends BoundedBody {
+  protected readonly deadline: ConnectionDeadline
+
+  constructor(deadline: ConnectionDeadline, highWaterMark: number) {
+    super({ highWaterMark, autoDestroy: false })
+    this.deadline = deadline
+  }
+
+  abstract complete(): void
+
   /** The client may take any time for the rest: the reader has another bound. */
-  endPace(): void
+  endPace(): void {
+    this.deadline.endPace()
+  }
 }
 
 const HIGH_WATER_BYTES = 64 * 1024
 /** A shorter piece would leave a pooled buffer mostly empty. */
 const POOLED_BYTES = 40 * 1024
 
-/** A body of HTTP/1. Destroyed without an end: the client broke off. A slow reader pauses the socket and the client's deadline. */
-export class RequestBody extends BoundedBody implements IncomingBody {
+/** A body of HTTP/1. A slow reader pauses the socket and the client's deadline. */
+export class RequestBody extends IncomingBody {
   readonly #socket: Socket
-  readonly #deadline: ConnectionDeadline
   /** The buffer that the socket reads into; undefined: each piece has memory of its own. */
   readonly #buffer: ReadBuffer | undefined
   #receiver: BodyReceiver | undefined = undefined
@@ -36,15 +45,14 @@ export class RequestBody extends BoundedBody implements IncomingBody {
   #mayBePassed = true
 
   constructor(socket: Socket, deadline: ConnectionDeadline, buffer: ReadBuffer | undefined) {
-    super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
+    super(deadline, HIGH_WATER_BYTES)
     this.#socket = socket
-    this.#deadline = deadline
     this.#buffer = buffer
   }
 
   override _read(): void {
-    if (!this.#deadline.isBodyHeldBack) return
-    this.#deadline.resumeBody()
+    if (!this.deadline.isBodyHeldBack) return
+    this.deadline.resumeBody()
     this.#socket.resume()
   }
 
@@ -75,16 +83,12 @@ export class RequestBody extends BoundedBody implements IncomingBody {
     // Most wait for a moment only: reading ahead would cost a copy.
     if (this.#socket instanceof ClientSocket) this.#socket.holdBack()
     else this.#socket.pause()
-    this.#deadline.holdBodyBack()
-  }
-
-  endPace(): void {
-    this.#deadline.endPace()
+    this.deadline.holdBodyBack()
   }
 
   /** To be called now and then: only a read tells that the client of a body that is held back has gone. */
   readAhead(): void {
-    if (this.#deadline.isBodyHeldBack && this.#socket instanceof ClientSocket) this.#socket.readAhead()
+    if (this.deadline.isBodyHeldBack && this.#socket instanceof ClientSocket) this.#socket.readAhead()
   }
 
   #pass(piece: Piece): boolean {
@@ -95,7 +99,7 @@ export class RequestBody extends BoundedBody implements IncomingBody {
       return this.#keep(piece, buffer !== undefined)
     // The receiver has got what came before.
     for (let early = this.#early.pop(); early !== undefined; early = this.#early.pop())
-      lendBuffer(early, receiver)
+      giveBack(early, receiver)
     return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)
   }
 

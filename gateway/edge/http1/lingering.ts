@@ -7,8 +7,8 @@ const TOTAL_MS = 10_000
 const MAX_BYTES = 64 * 1024 * 1024
 
 /**
- * The lingering close after the last response (RFC 9112 section 9.6): our half is closed, and what still comes is thrown away for
- * a while. A plain close with unread bytes makes the kernel send a reset, which can destroy the response on its way.
+ * The lingering close after the last response (RFC 9112 section 9.6): a close with unread bytes sends a reset, which can destroy the
+ * response on its way. So our half is closed, and what still comes is thrown away for a while.
  */
 export class Lingering {
   readonly #socket: Socket
@@ -59,9 +59,8 @@ const LOOK_MS = 500
 const SILENT_LOOKS = 20
 
 /**
- * Finds out whether a client that has closed its half still waits for its response: one that is gone replies with a reset to
- * whatever is sent. Until the response begins, the client is sent 100 (Continue), which it ignores (RFC 9110 section 15.2): after
- * half a second, and each next time after twice as long.
+ * Finds out whether a client that has closed its half still waits: one that is gone resets whatever is sent. Before the response begins it
+ * is sent 100 (Continue), which clients ignore (RFC 9110 section 15.2): after half a second, and then each time after twice as long.
  *
  * @param responseOf gives the response under way; undefined between two requests
  */

@@ -115,8 +115,8 @@ function bytesOf(socket: Socket): number {
 const LAST_BYTES_MS = 10_000
 
 /**
- * Copies bytes both ways until both sides have ended or one has failed. What a side sent before its end still reaches the other,
- * within a time limit. @param onEnd called once, when both sides are closed
+ * Copies bytes both ways until both sides have ended or one has failed. What a side sent before its end still reaches the other, within
+ * a time limit. @param onEnd called once, when both sides are closed
  */
 export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void): void {
   let open = 2

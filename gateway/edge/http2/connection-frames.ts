@@ -1,7 +1,6 @@
 import type { HeadBounds } from '../http1/connection-deadline.ts'
 import type { RequestFault } from '../http1/handler.ts'
-import type { ClientStream } from './client-stream.ts'
-import { type FrameHeader, type FrameSink, HeaderBlock, withoutPadding } from './frame-reader.ts'
+import type { ClientStream, StreamCarrier } from './client-stream.ts'
 import {
   ACK,
   acknowledgement,
@@ -13,10 +12,12 @@ import {
   ENHANCE_YOUR_CALM,
   FLOW_CONTROL_ERROR,
   FRAME_SIZE_ERROR,
+  type FrameHeader,
   frameOfNumbers,
   GOAWAY,
   HEADERS,
   MAX_WINDOW,
+  PADDED,
   PING,
   PRIORITY,
   PRIORITY_FLAG,
@@ -29,10 +30,9 @@ import {
 } from './frames.ts'
 import { HeadDecoder, type HeadSink } from './hpack/head-decoder.ts'
 import { StreamHead, Trailers } from './stream-head.ts'
-import type { ResponseCarrier } from './stream-response.ts'
 import type { StreamTable } from './stream-table.ts'
 
-export interface FrameUser<E> extends ResponseCarrier {
+export interface FrameUser<E> extends StreamCarrier<E> {
   readonly isOver: boolean
   readonly isSecure: boolean
   readonly head: HeadBounds
@@ -50,14 +50,26 @@ export interface FrameUser<E> extends ResponseCarrier {
 /** Bytes that a client may send on all streams together before it gets credit. */
 export const CONNECTION_WINDOW = 1024 * 1024
 const TABLE_BYTES = 4096
+/** An honest head has fewer. */
+const MAX_HEAD_FRAMES = 16
 const IGNORED: HeadSink = { take: () => {} }
 const DEPENDS_ON_ITSELF: RequestFault = {
   code: 'malformed_request',
   cause: 'a stream that depends on itself',
 }
 
+/** The compressed fields of HEADERS and the CONTINUATION behind it (RFC 9113 section 4.3). */
+interface HeaderBlock {
+  readonly id: number
+  readonly endsStream: boolean
+  /** The stream that it depends on (RFC 7540 section 5.3.1); undefined: it has no priority. */
+  readonly dependency: number | undefined
+  bytes: Buffer
+  frames: number
+}
+
 /** The meaning and order of the frames of one connection (RFC 9113 sections 5 and 6). */
-export class ConnectionFrames<E> implements FrameSink {
+export class ConnectionFrames<E> {
   readonly #user: FrameUser<E>
   readonly #decoder = new HeadDecoder(TABLE_BYTES)
   /** Set until its last CONTINUATION has come: no other frame may. */
@@ -70,6 +82,7 @@ export class ConnectionFrames<E> implements FrameSink {
     this.#user = user
   }
 
+  /** No more frames are taken. */
   get isOver(): boolean {
     return this.#user.isOver
   }
@@ -83,16 +96,19 @@ export class ConnectionFrames<E> implements FrameSink {
     this.#user.fail(FRAME_SIZE_ERROR)
   }
 
+  /** A frame begins whose payload comes in pieces, as `data`. */
   beginData(header: FrameHeader): void {
     this.#settle(this.#outOfOrder(header) ?? this.#takeData(header))
   }
 
+  /** A piece of DATA. @param isLast of its frame */
   data({ id, flags }: FrameHeader, piece: Buffer, isLast: boolean): void {
     const endsStream = isLast && (flags & END_STREAM) !== 0
     this.#receiving(id)?.receive(piece, endsStream)
     if (endsStream) this.#receiving(id)?.complete()
   }
 
+  /** A whole frame: of any other type, or DATA with padding or without content. */
   frame(header: FrameHeader, payload: Buffer): void {
     this.#settle(this.#outOfOrder(header) ?? this.#take(header, payload))
   }
@@ -191,18 +207,25 @@ export class ConnectionFrames<E> implements FrameSink {
     if (content === undefined || header.id % 2 === 0) return PROTOCOL_ERROR
     const hasPriority = (header.flags & PRIORITY_FLAG) !== 0
     if (hasPriority && content.length < 5) return PROTOCOL_ERROR
-    const block = hasPriority
-      ? new HeaderBlock(header, content.subarray(5), content.readUInt32BE(0) & 0x7fffffff)
-      : new HeaderBlock(header, content, undefined)
+    const block: HeaderBlock = {
+      id: header.id,
+      endsStream: (header.flags & END_STREAM) !== 0,
+      dependency: hasPriority ? content.readUInt32BE(0) & 0x7fffffff : undefined,
+      bytes: hasPriority ? content.subarray(5) : content,
+      frames: 1,
+    }
     if (header.flags & END_HEADERS) return this.#endBlock(block)
-    block.keep()
+    block.bytes = Buffer.from(block.bytes)
     this.#block = block
     return undefined
   }
 
   #continuation({ flags }: FrameHeader, payload: Buffer): number | undefined {
     const block = this.#block as HeaderBlock
-    if (!block.add(payload, 2 * this.#user.head.maxBytes)) return ENHANCE_YOUR_CALM
+    block.bytes = Buffer.concat([block.bytes, payload])
+    block.frames++
+    const isTooLong = block.bytes.length > 2 * this.#user.head.maxBytes
+    if (isTooLong || block.frames > MAX_HEAD_FRAMES) return ENHANCE_YOUR_CALM
     if (!(flags & END_HEADERS)) return undefined
     this.#block = undefined
     return this.#endBlock(block)
@@ -228,7 +251,7 @@ export class ConnectionFrames<E> implements FrameSink {
     const code = this.#decode(block, head)
     if (code !== undefined) return code
     head.complete()
-    if (block.dependsOnItself) head.fault ??= DEPENDS_ON_ITSELF
+    if (block.dependency === id) head.fault ??= DEPENDS_ON_ITSELF
     if (head.fault !== undefined && this.#noise() !== undefined) return ENHANCE_YOUR_CALM
     this.#user.open(id, head, block.endsStream)
     return undefined
@@ -330,4 +353,11 @@ export class ConnectionFrames<E> implements FrameSink {
     stream.res.pump()
     return undefined
   }
+}
+
+/** RFC 9113 section 6.1. @returns undefined when there is more padding than frame */
+function withoutPadding({ flags }: FrameHeader, payload: Buffer): Buffer | undefined {
+  if (!(flags & PADDED)) return payload
+  const end = payload.length - (payload[0] ?? 0)
+  return end < 1 ? undefined : payload.subarray(1, end)
 }

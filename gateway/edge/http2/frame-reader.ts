@@ -1,29 +1,10 @@
-import { DATA, END_STREAM, HEADER_BYTES, MAX_PAYLOAD_BYTES, PADDED } from './frames.ts'
-
-export interface FrameHeader {
-  readonly type: number
-  readonly flags: number
-  /** Without the reserved bit. */
-  readonly id: number
-  readonly length: number
-}
-
-/** Takes the frames of one connection. After a fault it says that it `isOver`, and gets no more. */
-export interface FrameSink {
-  readonly isOver: boolean
-  tooLong(header: FrameHeader): void
-  /** A frame begins whose payload comes in pieces, as `data`. */
-  beginData(header: FrameHeader): void
-  /** A piece of DATA. @param isLast of its frame */
-  data(header: FrameHeader, piece: Buffer, isLast: boolean): void
-  /** A whole frame: of any other type, or DATA with padding or without content. */
-  frame(header: FrameHeader, payload: Buffer): void
-}
+import type { ConnectionFrames } from './connection-frames.ts'
+import { DATA, type FrameHeader, HEADER_BYTES, MAX_PAYLOAD_BYTES, PADDED } from './frames.ts'
 
 /** Cuts what a client sends into frames (RFC 9113 section 4.1), in pieces of any size. Keeps at most one payload. */
 export class FrameReader {
   begun = 0
-  readonly #sink: FrameSink
+  readonly #sink: ConnectionFrames<unknown>
   readonly #start = Buffer.alloc(HEADER_BYTES)
   #startBytes = 0
   #header: FrameHeader | undefined = undefined
@@ -32,7 +13,7 @@ export class FrameReader {
   #payload: Buffer | undefined = undefined
   #payloadBytes = 0
 
-  constructor(sink: FrameSink) {
+  constructor(sink: ConnectionFrames<unknown>) {
     this.#sink = sink
   }
 
@@ -68,7 +49,7 @@ export class FrameReader {
     const sink = this.#sink
     const { type, flags, length } = header
     this.begun++
-    if (length > MAX_PAYLOAD_BYTES) sink.tooLong(header)
+    if (length > MAX_PAYLOAD_BYTES) sink.tooLong()
     else if (type === DATA && length > 0 && !(flags & PADDED)) {
       this.#header = header
       this.#dataLeft = length
@@ -109,48 +90,4 @@ function headerAt(bytes: Buffer, at: number): FrameHeader {
     flags: bytes[at + 4] as number,
     id: bytes.readUInt32BE(at + 5) & 0x7fffffff,
   }
-}
-
-/** An honest block has fewer. */
-const MAX_FRAMES = 16
-
-/** The compressed fields of HEADERS and the CONTINUATION behind it (RFC 9113 section 4.3). */
-export class HeaderBlock {
-  readonly id: number
-  readonly endsStream: boolean
-  /** It says that its stream depends on itself (RFC 7540 section 5.3.1). */
-  readonly dependsOnItself: boolean
-  readonly #pieces: Buffer[]
-  #length: number
-
-  /** @param dependency undefined: it has no priority */
-  constructor({ id, flags }: FrameHeader, fields: Buffer, dependency: number | undefined) {
-    this.id = id
-    this.endsStream = (flags & END_STREAM) !== 0
-    this.dependsOnItself = dependency === id
-    this.#pieces = [fields]
-    this.#length = fields.length
-  }
-
-  keep(): void {
-    this.#pieces[0] = Buffer.from(this.bytes)
-  }
-
-  /** @returns false when it is more than we take */
-  add(fields: Buffer, maxBytes: number): boolean {
-    this.#pieces.push(Buffer.from(fields))
-    this.#length += fields.length
-    return this.#length <= maxBytes && this.#pieces.length <= MAX_FRAMES
-  }
-
-  get bytes(): Buffer {
-    return this.#pieces.length === 1 ? (this.#pieces[0] as Buffer) : Buffer.concat(this.#pieces)
-  }
-}
-
-/** RFC 9113 section 6.1. @returns undefined when there is more padding than frame */
-export function withoutPadding({ flags }: FrameHeader, payload: Buffer): Buffer | undefined {
-  if (!(flags & PADDED)) return payload
-  const end = payload.length - (payload[0] ?? 0)
-  return end < 1 ? undefined : payload.subarray(1, end)
 }

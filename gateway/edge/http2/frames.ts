@@ -74,11 +74,16 @@ export class ClientSettings {
   }
 }
 
-export function writeFrameHeader(
-  to: Buffer,
-  at: number,
-  { type, flags, id, length }: { type: number; flags: number; id: number; length: number },
-): number {
+export interface FrameHeader {
+  readonly type: number
+  readonly flags: number
+  /** Without the reserved bit. */
+  readonly id: number
+  readonly length: number
+}
+
+/** @returns where the payload begins */
+export function writeFrameHeader(to: Buffer, at: number, { type, flags, id, length }: FrameHeader): number {
   to.writeUIntBE(length, at, 3)
   to[at + 3] = type
   to[at + 4] = flags
@@ -114,10 +119,7 @@ export function acknowledgement(type: typeof SETTINGS | typeof PING, payload: Bu
 /** Longer pieces do not wait for the end of the turn: a writer must see in time that the client takes no more. */
 const MAX_HELD_BYTES = 16 * 1024
 
-/**
- * Writes frames to a connection. The frames of one turn of the loop go to the socket as one piece: one system call and one record
- * of TLS for many streams. Copying costs less than `cork` with its lists.
- */
+/** Writes the frames of one turn of the loop as one piece: one system call, one record of TLS. Copying costs less than `cork`. */
 export class FrameWriter {
   readonly #socket: Socket
   readonly #onWritten: () => void

@@ -563,6 +563,12 @@ describe('a connection of HTTP/2 that ends', () => {
     const half = wireTo(http)
     half.send('PRI * HTTP/2.1\r\n\r\nSM\r\n\r\n')
     await until(() => half.received.startsWith('HTTP/1.1 400'))
+    for (const before of ['\r\n', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n']) {
+      const later = wireTo(http)
+      later.send(before)
+      later.send('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')
+      await until(() => later.received.includes('HTTP/1.1 400'))
+    }
   })
 
   it('with a fault of HTTP/2 when only the first line of its preface is right (RFC 9113 section 3.4)', async () => {

@@ -7,10 +7,9 @@ import type { Origin } from '../http1/incoming-request.ts'
 import { Lingering } from '../http1/lingering.ts'
 import { WriteWatch } from '../http1/sockets/write-watch.ts'
 import { Arrivals } from './arrivals.ts'
-import { ClientStream, type StreamCarrier } from './client-stream.ts'
+import { ClientStream } from './client-stream.ts'
 import { CONNECTION_WINDOW, ConnectionFrames, type FrameUser } from './connection-frames.ts'
 import { ConnectionGuard } from './connection-guard.ts'
-import { FirstBytes } from './first-bytes.ts'
 import { FrameReader } from './frame-reader.ts'
 import {
   ClientSettings,
@@ -50,7 +49,7 @@ const MAX_UNREAD_BYTES = 256 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 
 /** One connection of HTTP/2 (RFC 9113). Its streams are handled side by side, each by the same rules as a request of HTTP/1.1. */
-export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, FrameUser<E> {
+class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   slot = -1
   readonly socket: Socket
   readonly peer: string
@@ -295,7 +294,4 @@ export class Http2Connection<E> implements ServedConnection, StreamCarrier<E>, F
   }
 }
 
-export const http2: Http2Protocol = {
-  serve: (socket, origin, terms) => new Http2Connection(socket, origin, terms),
-  recognise: (socket, terms, found) => new FirstBytes(socket, terms, found),
-}
+export const http2: Http2Protocol = (socket, origin, terms) => new Http2Connection(socket, origin, terms)

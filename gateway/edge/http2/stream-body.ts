@@ -1,6 +1,5 @@
-import { BoundedBody } from '../bodies/bounded-body.ts'
 import type { ConnectionDeadline } from '../http1/connection-deadline.ts'
-import type { IncomingBody } from '../http1/incoming-body.ts'
+import { IncomingBody } from '../http1/incoming-body.ts'
 import { DEFAULT_WINDOW } from './frames.ts'
 
 const HIGH_WATER_BYTES = 32 * 1024
@@ -9,12 +8,8 @@ const CREDIT_BYTES = DEFAULT_WINDOW >> 1
 /** A longer piece is passed on by itself: copying it would cost more. */
 const MAX_JOINED_BYTES = 4096
 
-/**
- * A body of HTTP/2. Destroyed without an end: the client broke off. The client may send more only as this is read, and its deadline
- * waits while nobody reads.
- */
-export class StreamBody extends BoundedBody implements IncomingBody {
-  readonly #deadline: ConnectionDeadline
+/** A body of HTTP/2. While nobody reads it, the client may send no more and has time. */
+export class StreamBody extends IncomingBody {
   readonly #credit: (bytes: number) => void
   readonly #joining: StreamBody[]
   /** A short piece that waits for others of its read. */
@@ -22,20 +17,16 @@ export class StreamBody extends BoundedBody implements IncomingBody {
   /** Received, and not given back to the client's window. */
   #uncredited = 0
 
-  /**
-   * @param credit lets the client send so many bytes more
-   * @param joining bodies whose `passJoined` is called when all that has come is read
-   */
+  /** @param joining bodies whose `passJoined` is called when all that has come is read */
   constructor(deadline: ConnectionDeadline, credit: (bytes: number) => void, joining: StreamBody[]) {
-    super({ highWaterMark: HIGH_WATER_BYTES, autoDestroy: false })
-    this.#deadline = deadline
+    super(deadline, HIGH_WATER_BYTES)
     this.#credit = credit
     this.#joining = joining
   }
 
   override _read(): void {
-    if (!this.#deadline.isBodyHeldBack) return
-    this.#deadline.resumeBody()
+    if (!this.deadline.isBodyHeldBack) return
+    this.deadline.resumeBody()
     this.#giveBack()
   }
 
@@ -49,7 +40,7 @@ export class StreamBody extends BoundedBody implements IncomingBody {
 
   #holdBackUnless(takesMore: boolean): void {
     if (!takesMore) {
-      if (!this.#deadline.isBodyHeldBack) this.#deadline.holdBodyBack()
+      if (!this.deadline.isBodyHeldBack) this.deadline.holdBodyBack()
     } else if (this.#uncredited >= CREDIT_BYTES) this.#giveBack()
   }
 
@@ -79,10 +70,6 @@ export class StreamBody extends BoundedBody implements IncomingBody {
     const first = this.#first
     this.#first = undefined
     if (!this.destroyed) this.#holdBackUnless(first === undefined ? this.pushGathered() : this.enter(first))
-  }
-
-  endPace(): void {
-    this.#deadline.endPace()
   }
 
   complete(): void {

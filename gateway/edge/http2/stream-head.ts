@@ -18,10 +18,7 @@ const LINE_BYTES = 4
 
 const PSEUDO: ReadonlySet<string> = new Set([':method', ':scheme', ':authority', ':path', ':protocol'])
 
-/**
- * The head of a request (RFC 9113 section 8.3), in the form that one of HTTP/1.1 has. Everything that is wrong with it is a
- * fault of its stream alone; the first one counts.
- */
+/** The head of a request (RFC 9113 section 8.3) in the form of HTTP/1.1. The first fault counts, and is one of its stream alone. */
 export class StreamHead implements HeadSink {
   /** `-` until it is known. */
   method = '-'
@@ -37,7 +34,6 @@ export class StreamHead implements HeadSink {
   #cookie: string | undefined = undefined
   readonly #maxBytes: number
 
-  /** @param isSecure the connection uses TLS */
   constructor(isSecure: boolean, maxBytes: number) {
     this.#isSecure = isSecure
     this.#maxBytes = maxBytes

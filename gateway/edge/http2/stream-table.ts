@@ -64,8 +64,8 @@ export class StreamTable<S extends { readonly id: number }> {
 export const MAX_STREAMS = 100
 
 /**
- * The place of a stream: `first` has the place of its connection, `further` one of the common room. The others have none, and
- * only get a response: `beyond share` of their address, or `beyond settings`, which the client was told.
+ * The place of a stream: `first` has that of its connection, `further` one of the common room. The others have none and only get a
+ * response: `beyond share` of their address, or `beyond settings`, which the client was told.
  */
 export type StreamPlace = 'first' | 'further' | 'beyond share' | 'beyond settings'
 
@@ -88,7 +88,7 @@ export class StreamPlaces {
   take(): StreamPlace | undefined {
     const isWithinSettings = this.#held < MAX_STREAMS
     if (isWithinSettings && (this.#held === 0 || this.#networks.hasRoom(this.#network))) {
-      if (this.#held > 0) this.#networks.addStream(this.#network)
+      if (this.#held > 0) this.#networks.countStream(this.#network, 1)
       return this.#held++ === 0 ? 'first' : 'further'
     }
     if (!this.#networks.refuseStream()) return undefined
@@ -98,6 +98,6 @@ export class StreamPlaces {
   leave(place: StreamPlace): void {
     if (isWithoutPlace(place)) this.#networks.endRefusedStream()
     // The place of the connection stays with those that remain.
-    else if (--this.#held > 0) this.#networks.removeStream(this.#network)
+    else if (--this.#held > 0) this.#networks.countStream(this.#network, -1)
   }
 }

@@ -11,8 +11,8 @@ interface Downstream {
 }
 
 /**
- * The address a request comes from: the peer's, or, when the peer is a trusted proxy, the rightmost entry of X-Forwarded-For (of
- * Forwarded where that came alone) that is not itself one. Anyone could have written what is left of it. @param peer without mapping
+ * The address that a request comes from: the peer's, or behind a trusted proxy the rightmost entry of X-Forwarded-For (else Forwarded)
+ * that is no trusted proxy. Anyone could have written what is left of it. @param peer without mapping
  */
 export function downstreamOf(
   peer: string,
@@ -55,8 +55,8 @@ function withoutPort(entry: string): string {
 const PARAMETER = /[ \t]*(?:([^\s=;,"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))[ \t]*)?(;|$)/y
 
 /**
- * The `for` of each element of Forwarded (RFC 7239 section 4); empty where it has none, or is malformed. The elements are found
- * from the right, so that a quotation mark of whoever wrote on the left cannot hide what a proxy added.
+ * The `for` of each element of Forwarded (RFC 7239 section 4); empty where it has none or is malformed. Elements are found from the
+ * right, so that a quotation mark of whoever wrote on the left cannot hide what a proxy added.
  */
 function forwardedNodes(value: string): readonly string[] {
   const nodes: string[] = []

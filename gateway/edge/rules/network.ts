@@ -1,9 +1,8 @@
 import { isIPv4, isIPv6 } from 'node:net'
 
 /**
- * The network that a client counts as: IPv4 by address, also when mapped into IPv6 (RFC 4291 section 2.5.5.2); IPv6 by /64,
- * the smallest network that one subscriber gets (RFC 6177), all addresses of which it can use. `203.0.113.9` for any form of
- * ::ffff:203.0.113.9, `2001:db8:0:1::/64` for any address in it. Other text is returned unchanged.
+ * The network that a client counts as: its IPv4 address, also when mapped into IPv6 (RFC 4291 section 2.5.5.2), or the /64 of its IPv6
+ * address, which one subscriber has alone (RFC 6177): `2001:db8:0:1::/64`. Other text is returned unchanged.
  */
 export function networkOf(address: string): string {
   if (!address.includes(':')) return address

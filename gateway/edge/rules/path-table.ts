@@ -21,7 +21,6 @@ class PathIndex<Row> {
   readonly exact = new Map<string, PathEntry<Row>>()
   /** With their closing slash. */
   readonly prefixes = new Map<string, PathEntry<Row>>()
-  /** Undefined: there is none. */
   templates: TemplateTree<PathEntry<Row>> | undefined = undefined
 
   /** @param closing what stands behind the path where a prefix is looked for */
@@ -36,8 +35,8 @@ class PathIndex<Row> {
 }
 
 /**
- * Finds rows by path. An exact path is more specific than a template, and a longer prefix than a shorter one. A template is
- * more specific than a prefix that ends before its first parameter. Immutable; made at load.
+ * Finds rows by path. An exact path is more specific than a template, a longer prefix than a shorter one, and a template than a prefix
+ * that ends before its first parameter. Immutable; made at load.
  */
 export class PathTable<Row extends PathRow> {
   readonly #written = new PathIndex<Row>()
@@ -93,10 +92,7 @@ export class PathTable<Row extends PathRow> {
     return this.#written.find(path, '')
   }
 
-  /**
-   * The rows of a path without regard to letter case and a closing slash, as many upstreams read it: those of `/api/login` also
-   * apply to `/API/Login/`, and those of `/admin/*` also to `/admin`.
-   */
+  /** The rows of a path as many upstreams read it: `/API/Login/` has those of `/api/login`, and `/admin` those of `/admin/*`. */
   findFolded(path: string): PathEntry<Row> | undefined {
     return this.#folded.find(withoutClosingSlash(path.toLowerCase()), '/')
   }

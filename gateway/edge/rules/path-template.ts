@@ -102,10 +102,7 @@ interface Node<Entry> {
   entry: Entry | undefined
 }
 
-/**
- * Finds entries by templates: of several, the one that is fixed for longer at the first segment in which they differ. A look-up
- * visits each segment of the templates once at most.
- */
+/** Finds entries by templates. Of several, it finds the one that is fixed for longer at the first segment in which they differ. */
 export class TemplateTree<Entry> {
   readonly #root: Node<Entry> = node()
 

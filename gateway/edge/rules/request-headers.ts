@@ -148,10 +148,7 @@ function repeated(name: string): HeaderFault {
   return { code: 'invalid_header', detail: `The ${name} header is repeated.` }
 }
 
-/**
- * RFC 9112 section 6.1: with both framings, a coding other than chunked, or any coding in HTTP/1.0, two readers can
- * disagree on where the next request begins (request smuggling).
- */
+/** Refuses what two readers could frame differently: they would not agree on where the next request begins (RFC 9112 section 6.1). */
 function framingFault({ length, coding }: Framing, version: HttpVersion): HeaderFault | undefined {
   if (coding !== undefined) {
     if (length !== undefined)

@@ -23,10 +23,7 @@ const OF_HEADS: ReadonlySet<string> = new Set([
   'www-authenticate',
 ])
 
-/**
- * The request trailers that go upstream: none that the gateway reads in a head, or keeps from the service.
- * @param removed names that the row sets or removes
- */
+/** The request trailers that go upstream: none that the gateway reads in a head or keeps from the service. @param removed by the row */
 export function filterRequestTrailers(fields: readonly Field[], removed?: ReadonlySet<string>): Field[] {
   return fields.filter(
     ({ lower }) =>

@@ -32,15 +32,12 @@ const QUOTED = 11
 const ESCAPED = 12
 const UNQUOTED = 13
 
-/**
- * How a body is framed (RFC 9112 section 6): by a number of bytes (0: no body, infinite: until the connection closes) or
- * in chunks.
- */
+/** The framing of a body (RFC 9112 section 6): a number of bytes (0: no body, infinite: until the connection closes), or chunks. */
 export type Framing = number | 'chunks'
 
 /**
- * Finds the data of a body between its frames. Chunks (RFC 9112 section 7.1) are read byte by byte and strictly: CR LF and
- * nothing else ends a line, no white space around a size. Extensions are skipped, and bounded over the whole body.
+ * Finds the data of a body between its frames. Chunks (RFC 9112 section 7.1) are read strictly: CR LF alone ends a line, and no white
+ * space stands around a size. Extensions are skipped, and bounded over the whole body.
  */
 export class BodyFrames {
   /** Why the frames are refused; undefined while they are valid. */
@@ -89,8 +86,8 @@ export class BodyFrames {
   }
 
   /**
-   * Takes the data that is next, up to `dataEnd`. Short chunks behind it are moved there, over the frames between them: so one
-   * read is one piece. @returns where it stopped: at longer data, or where `read` does
+   * Takes the data that is next, up to `dataEnd`, and moves short chunks behind it there: so one read is one piece. @returns where it
+   * stopped: at longer data, or where `read` does
    */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)

@@ -6,10 +6,7 @@ export interface Timed extends Slotted {
   checkTime(nowMs: number): void
 }
 
-/**
- * Objects whose deadlines are checked every 50 ms. A deadline is never early and at most 50 ms late (plus the delay of the event
- * loop). It costs a request two writes to an array instead of a timer.
- */
+/** Objects whose deadlines are checked every 50 ms, never early. A request costs two writes to an array instead of a timer. */
 export class Deadlines<T extends Timed = Timed> extends Slots<T> {
   readonly #clock: () => number
   #timer: NodeJS.Timeout | undefined = undefined

@@ -8,7 +8,6 @@ const lowerNames = new Map<string, string>()
 export class Field {
   /** As written. */
   readonly name: string
-  /** The name in lower case. */
   readonly lower: string
   readonly value: string
   /** `name: value` with its CR LF. */

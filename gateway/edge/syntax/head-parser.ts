@@ -24,12 +24,11 @@ export interface HeadReader {
 }
 
 /**
- * Reads the head of a message, or the trailers after its last chunk, piece by piece (RFC 9112 sections 2 to 5). Strict:
- * lines end with CR LF and nothing else, a folded line is refused, a field name is a token with its colon right behind
- * it, no control character stands anywhere. A faulty line is refused when it is complete, a byte that is valid nowhere at once.
+ * Reads the head of a message, or the trailers after its last chunk, in pieces (RFC 9112 sections 2 to 5). Strict: lines end with CR LF
+ * alone, a folded line is refused, a field name is a token with its colon right behind it, and no control character stands anywhere.
  *
- * Fields that equal all those of the connection's previous head, to the byte, are not parsed again: the head gets the same list,
- * so that what was made of it can be used again. Where some differ, a line that equals the one at the same place gives the same `Field`.
+ * Fields that are all those of the connection's previous head, to the byte, are not parsed again: the head gets the same list, for what
+ * was made of it. Where some differ, a line that equals the one at the same place gives the same `Field`.
  */
 export class HeadParser {
   /** Why the head is refused; undefined while it is valid. */
@@ -88,7 +87,6 @@ export class HeadParser {
     this.#carried = ''
   }
 
-  /** @returns as `read` does. */
   readBytes(bytes: Buffer, from: number, to: number): number {
     return this.read(bytes.toString('latin1', from, Math.min(to, from + PIECE_BYTES)))
   }
@@ -108,10 +106,7 @@ export class HeadParser {
     return this.#knownLines !== ''
   }
 
-  /**
-   * @param text the next bytes, latin1.
-   * @returns how many of them belong to the head; all of them while it is neither `whole` nor has a `fault`.
-   */
+  /** @param text latin1 @returns how many bytes belong to the head; all of them while it is neither `whole` nor has a `fault` */
   read(text: string): number {
     const carried = this.#carried.length
     const all = carried === 0 ? text : this.#carried + text

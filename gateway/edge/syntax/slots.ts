@@ -4,10 +4,7 @@ export interface Slotted {
   slot: number
 }
 
-/**
- * A set for objects that come and go all the time. A V8 Set leaves a chain of outgrown tables, which keep former members alive
- * until a full collection: here a third of all garbage.
- */
+/** A set for objects that come and go all the time. A V8 Set keeps outgrown tables, and members in them, until a full collection. */
 export class Slots<T extends Slotted> {
   readonly #all: T[] = []
 

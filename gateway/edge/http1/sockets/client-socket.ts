@@ -33,10 +33,7 @@ class ClientInput {
   }
 }
 
-/**
- * The socket of a client that reads into a buffer of ours. While it has a reader, that gets what comes; otherwise it is a
- * stream like every socket.
- */
+/** A client's socket that reads into a buffer of ours. Its reader gets what comes; without a reader it is a stream like every socket. */
 export class ClientSocket extends Socket {
   readonly #input: ClientInput
 
@@ -75,8 +72,9 @@ export class ClientSocket extends Socket {
 }
 
 /**
- * Gives what comes to a reader. @returns stops that, pauses the socket and puts back what was read too much. It returns that
- * instead where the client has closed its half: nothing can be put back into a stream that has ended.
+ * Gives what comes to a reader.
+ *
+ * @returns a function that stops it, pauses the socket and puts unread bytes back. It returns them instead where the stream has ended.
  */
 export function readClient(
   socket: Socket,
@@ -96,8 +94,8 @@ export function readClient(
 }
 
 /**
- * Makes the sockets of a server `ClientSocket`s. Node lets only who opens a connection read into a buffer; for accepted ones
- * this needs its callback. Where Node has none there, connections are those of `node:net`, which read into fresh memory.
+ * Makes the sockets of a server `ClientSocket`s. For accepted ones this needs an undocumented callback of Node; without it connections are
+ * those of `node:net`, which read into fresh memory.
  */
 export function acceptClientSockets(server: Server): void {
   server.on('listening', () => {

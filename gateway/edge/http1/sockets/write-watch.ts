@@ -62,10 +62,7 @@ interface Counts {
   readonly _parent?: Counts
 }
 
-/**
- * How many bytes the system has taken from a socket, those of TLS included. The number grows while a client takes anything; Node's
- * own numbers change only when a whole write is done.
- */
+/** How many bytes the system has taken from a socket, with TLS too. Node's own numbers change only when a whole write is done. */
 export function takenBytes(socket: Socket): number {
   const handle = (socket as unknown as { readonly _handle?: Counts | null })._handle
   const { bytesWritten, writeQueueSize } = handle?._parent ?? handle ?? {}

@@ -14,7 +14,6 @@ const LOWER_PSEUDO = /^:[a-z]+$/
 /** One decoded field. Immutable: the table may hold it for many heads. */
 export class HeadField {
   readonly field: Field
-  /** Its name begins with a colon. */
   readonly isPseudo: boolean
   /** White space stood around its value, which `field` has without. */
   readonly isPadded: boolean

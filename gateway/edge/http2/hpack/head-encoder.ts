@@ -17,8 +17,7 @@ const INDEX_OF_STATUS: ReadonlyMap<number, number> = new Map(
 )
 
 /**
- * The head of a response as one block (RFC 7541), as latin1 text. Nothing is added to the client's table and no Huffman code
- * is used, so that heads are independent of one another.
+ * The head of a response as one block (RFC 7541), in latin1. It uses neither the client's table nor Huffman codes.
  *
  * @param lines `Name: value`, each with its CR LF
  */

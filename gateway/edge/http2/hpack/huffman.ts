@@ -1,7 +1,4 @@
-/**
- * The length in bits of the code of each byte and of EOS, in base 36 (RFC 7541 appendix B). The code is canonical: lengths
- * and order decide all codes.
- */
+/** The length in bits of the code of each byte and of EOS, in base 36 (RFC 7541 appendix B). Lengths and order decide all codes. */
 const LENGTHS =
   'dnsssssssoussussssssssusssssssss6aacd68baa8b8666555666666678f6cad67777777777777777777777878djde6f565' +
   '65666577666567655677777fbedskmkkmmmnmnnnnnonoomnonnnnlmnmnnomlkmmnnlnmmolmnnllmlnmnnkmmmnmmnqqkjmnmp' +

@@ -8,10 +8,7 @@ export function pseudonym(value: string, key: string): string {
   return createHmac('sha256', key).update(value).digest('hex').slice(0, PSEUDONYM_CHARS)
 }
 
-/**
- * Makes a function that replaces the masked parameters of paths by `{name:<pseudonym>}`. The pseudonym is that of the decoded text,
- * so that a value has one in every encoding. @param template matches every path
- */
+/** Makes a function that replaces masked parameters by `{name:<pseudonym of the decoded text>}`. @param template matches every path */
 export function pathMask(template: string, masked: readonly string[], key: string): (path: string) => string {
   const parts = segmentsOf(template).map(partsOf)
   return (path) => {

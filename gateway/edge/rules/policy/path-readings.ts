@@ -17,8 +17,8 @@ export function isAmbiguous(path: string): boolean {
 }
 
 /**
- * Every path that a service may take a canonical path for: with encoded slashes decoded, with parameters removed, or both
- * in either order. Repeated slashes are merged, as in canonical paths.
+ * Every path that a service may take a canonical path for: with encoded slashes decoded, parameters removed, or both in either order.
+ *
  * @returns undefined when one of them has a dot segment: no reader agrees with another on where it leads
  */
 export function readingsOf(path: string): readonly string[] | undefined {
@@ -57,12 +57,12 @@ const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
 /**
- * Every path that a service may take a written path for, decoded not at all, once or twice, with each other step taken or not, in any
- * order. They are spelled as paths of rows are.
+ * Every path that a service may take a written path for, decoded up to twice, with each other step taken or not, in any order. They are
+ * spelled as paths of rows are.
  *
  * @param written as it stands in a request, without the query
- * @returns undefined when no reader agrees with another on where it leads: it names a host, is no text once decoded, has too many
- * readings, or is too long to look at them
+ * @returns undefined when readers do not agree on where it leads: it names a host, is no text once decoded, has too many readings, or
+ * is too long to look at them
  */
 export function rawReadingsOf(written: string): ReadonlySet<string> | undefined {
   if (isPlainPath(written)) return new Set([written])

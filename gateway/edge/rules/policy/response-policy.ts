@@ -1,9 +1,8 @@
 import { CORS_RESPONSE_FIELDS } from './cors.ts'
 
 /**
- * The headers of every response, as a flat list, without `X-Request-ID`, which differs by exchange.
- * `X-XSS-Protection` is asked for by the contract although browsers have dropped it; over plain HTTP a browser
- * ignores HSTS (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
+ * The headers of every response but `X-Request-ID`, names and values in turn. The contract asks for `X-XSS-Protection`. Browsers ignore
+ * HSTS over plain HTTP (RFC 6797 section 8.1), but a TLS terminator in front passes it on.
  */
 export const MANDATORY_HEADERS: readonly string[] = [
   'Strict-Transport-Security',
@@ -18,10 +17,7 @@ export const MANDATORY_HEADERS: readonly string[] = [
   'no-store',
 ]
 
-/**
- * Names, in lower case, that an upstream's response may not set: ours, those that some cache obeys before ours, and those that
- * reveal its software.
- */
+/** Names, in lower case, that an upstream may not set: ours, those that a cache obeys before ours, and those that tell its software. */
 export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'strict-transport-security',
   'x-content-type-options',

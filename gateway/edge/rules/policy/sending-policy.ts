@@ -43,8 +43,8 @@ export function rewrittenPath(rewrite: Rewrite, path: string): string {
 }
 
 /**
- * Tells whether the rewritten path leads where the rewrite says, for services too that drop what follows `;` in a segment. A
- * parameter that is a part of a segment may be a dot, or half an octet: then what it makes of another segment is not canonical.
+ * Tells whether the rewritten path leads where the rewrite says, for services too that drop what follows `;` in a segment. A parameter
+ * that is a part of a segment may be a dot or half an octet, which would change another segment.
  */
 export function isRewritable(rewrite: Rewrite | undefined, path: string): boolean {
   if (rewrite === undefined) return true
