@@ -136,7 +136,7 @@ async function beginCallers(limit: number, hits: number): Promise<Begun> {
         limiter.take(row, key)
       }
     },
-    held: () => limiter.keys,
+    held: () => limiter.inForce().rows[0]?.[1].size ?? 0,
   }
 }
 

@@ -19,7 +19,7 @@ import { loadUpstreamSecret, maskKeyFaults } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
 import { loadTracing } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
-import { loadVouching } from './witness-settings.ts'
+import { loadAttestation } from './witness-settings.ts'
 
 /** Settings of the file and the environment, or those in force. */
 type Merged = Omit<GatewayFile, 'tracing' | 'audit'> & {
@@ -50,7 +50,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const tls = completeTls({ configFile, merged: merged.tls, overrides })
   const others = readOthers({ env, configFile, file: merged, readFile })
   const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
-  const { secret, store, tracing, vouching } = others
+  const { secret, store, tracing, attestation } = others
   const hasStore = env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory'
   const conflicts = [
     ...faultsOf(others),
@@ -75,7 +75,11 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       store: store.value,
       reusePort: reusesPort(env),
       tracing: tracing.value,
-      audit: { ...merged.audit, witnesses: vouching?.value?.witnesses, stamps: vouching?.value?.stamps },
+      audit: {
+        ...merged.audit,
+        witnesses: attestation?.value?.witnesses,
+        stamps: attestation?.value?.stamps,
+      },
       upstreamTls: upstreamTls.value ?? {},
       upstreamSecret: secret.value,
       jwksUri,
@@ -104,7 +108,7 @@ function readOthers({ env, configFile, file, readFile }: OtherSources) {
   return {
     secret: loadUpstreamSecret({ upstreamSecretFile }, readFile),
     store: parseStoreSettings(env, readFile),
-    vouching: file && loadVouching({ configFile, written: file.audit, readFile }),
+    attestation: file && loadAttestation({ configFile, written: file.audit, readFile }),
     tracing: loadTracing({ configFile, written: file?.tracing, env, readFile }),
   }
 }

@@ -13,7 +13,7 @@ import type { MemoryProfile } from './rules/memory-profiles.ts'
 import type { StoreSettings } from './rules/store-address.ts'
 import type { TracingSettings } from './tracing-settings.ts'
 import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
-import type { VouchingSettings } from './witness-settings.ts'
+import type { AttestationSettings } from './witness-settings.ts'
 
 /** A credential that a route accepts. `none` admits anyone, also where other kinds are listed. */
 export type RouteAuth = 'none' | CredentialKind
@@ -156,7 +156,7 @@ export type AuditRetention = NonNullable<WrittenAudit['retention']>
 export type AuditBucket = NonNullable<NonNullable<WrittenAudit['ship']>['s3']>
 
 /** `audit` of the file, with the keys and certificates that it names. Immutable. */
-export interface AuditSettings extends Omit<WrittenAudit, keyof VouchingSettings>, VouchingSettings {}
+export interface AuditSettings extends Omit<WrittenAudit, keyof AttestationSettings>, AttestationSettings {}
 
 /** Settings that the file does not have, or has in another form. */
 interface OwnSettings extends IssuerSettings {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
 import { describeFault } from './faults.ts'
-import { loadVouching } from './witness-settings.ts'
+import { loadAttestation } from './witness-settings.ts'
 
 /** Of the public key that has the byte 1 thirty-two times. */
 const KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
@@ -10,7 +10,7 @@ const { certPem } = await makeAuthority({ subject: 'CN=Stamps' })
 const FILES: Record<string, string> = { 'ca.pem': `Two:\n${certPem}${certPem}`, 'none.pem': 'none' }
 FILES['cut.pem'] = `${certPem}${certPem.slice(0, 200)}`
 
-type Written = Parameters<typeof loadVouching>[0]['written']
+type Written = Parameters<typeof loadAttestation>[0]['written']
 
 function load(written: Partial<Written>) {
   const readFile = (name: string) => {
@@ -19,7 +19,7 @@ function load(written: Partial<Written>) {
     return text
   }
   const sources = { witnesses: undefined, stamps: undefined, ...written }
-  return loadVouching({ configFile: 'gateway.json', written: sources, readFile })
+  return loadAttestation({ configFile: 'gateway.json', written: sources, readFile })
 }
 
 describe('who vouches for the trail', () => {

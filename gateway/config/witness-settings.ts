@@ -46,7 +46,7 @@ type WrittenAudit = WrittenGateway['audit']
 type WrittenWitnesses = NonNullable<WrittenAudit['witnesses']>
 type WrittenWitness = NonNullable<WrittenWitnesses['members']>[number]
 
-export interface VouchingSettings {
+export interface AttestationSettings {
   readonly witnesses: WitnessesSettings | undefined
   readonly stamps: StampsSettings | undefined
 }
@@ -56,12 +56,12 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*(?:-----END CERTIFICATE----
 
 interface Sources {
   readonly configFile: string
-  readonly written: Pick<WrittenAudit, keyof VouchingSettings>
+  readonly written: Pick<WrittenAudit, keyof AttestationSettings>
   readonly readFile: ReadFile | undefined
 }
 
 /** Reads who vouches for the audit trail besides the gateway itself. */
-export function loadVouching({ configFile, written, readFile }: Sources): Parsed<VouchingSettings> {
+export function loadAttestation({ configFile, written, readFile }: Sources): Parsed<AttestationSettings> {
   const faults: Fault[] = []
   const check = (path: string, reason: string | undefined) => {
     if (reason !== undefined) faults.push({ file: configFile, path: `$.audit.${path}`, reason })

@@ -1,7 +1,7 @@
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable, type Journal } from './journal/limit-journal.ts'
 import { type LimitPolicy, type LimitRow, LimitTable } from './table/limit-table.ts'
-import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-matching.ts'
+import { editedRecord, matchRows, recordOf } from './table/row-matching.ts'
 import { Counters, KeyBudget } from './windows/counters.ts'
 import type { Take } from './windows/window.ts'
 
@@ -93,32 +93,10 @@ export class Limiter {
     return take
   }
 
-  copy(): { readonly records: readonly RowRecord[]; readonly hits: Iterable<Hit> } {
-    const records = this.#counters.map((counters) => counters.record)
-    return { records, hits: hitsOf(this.#counters, this.#clock()) }
-  }
-
   /** The rows in force with their counters, for readers. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
-    const rows = this.#rows.flatMap((row, i) => {
-      const counters = this.#counters[i]
-      return counters === undefined ? [] : [[row, counters] as const]
-    })
+    const rows = this.#rows.map((row) => [row, this.#countersOf.get(row) as Counters] as const)
     return { nowMs: this.#clock(), rows }
-  }
-
-  /** Includes idle keys that are not dropped yet. */
-  get keys(): number {
-    return this.#counters.reduce((keys, counters) => keys + counters.size, 0)
-  }
-
-  get nowMs(): number {
-    return this.#clock()
-  }
-
-  /** Hits with new keys for which there was no memory. */
-  get refusedForCapacity(): number {
-    return this.#counters.reduce((hits, counters) => hits + counters.refusedForCapacity, 0)
   }
 
   /** To be called once a second. */

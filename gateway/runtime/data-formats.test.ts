@@ -98,6 +98,12 @@ describe('the files of the data directory', () => {
     limiter.replace([TRANSFER, LOGIN, BULK])
     return limiter
   }
+  const hitsOf = (limiter: Limiter) => {
+    const { rows, nowMs } = limiter.inForce()
+    return rows.flatMap(([, counters]) =>
+      [...counters.entries(nowMs)].map(([key, [, count]]) => [counters.record.id, key, count]),
+    )
+  }
   const openRevocations = () => new Revocations({ dataDir, clock, onFault })
   const openDeliveries = () =>
     new ReplayMemory({ lifetimeMs: 601_000, clock, store: { dataDir, name: 'webhooks', onFault } })
@@ -109,17 +115,14 @@ describe('the files of the data directory', () => {
     write(OLDER)
     for (let start = 0; start < 2; start++) {
       const limiter = openLimiter()
-      assert.deepEqual(
-        [...limiter.copy().hits].map(({ id, key, count }) => [id, key, count]),
-        [
-          [1, 'p:alice', 1],
-          [1, 'p:alice', 1],
-          [1, 'p:é"', 1],
-          [2, 'a:10.0.0.1', 1],
-          [2, 'a:10.0.0.1', 1],
-          [3, 'p:alice', 3],
-        ],
-      )
+      assert.deepEqual(hitsOf(limiter), [
+        [1, 'p:alice', 1],
+        [1, 'p:alice', 1],
+        [1, 'p:é"', 1],
+        [2, 'a:10.0.0.1', 1],
+        [2, 'a:10.0.0.1', 1],
+        [3, 'p:alice', 3],
+      ])
       limiter.close()
       close = () => {}
       const revocations = openRevocations()
@@ -134,7 +137,7 @@ describe('the files of the data directory', () => {
     write(OF_WORKERS)
     const limiter = openLimiter()
     assert.deepEqual(
-      [...limiter.copy().hits].map(({ key }) => key),
+      hitsOf(limiter).map(([, key]) => key),
       ['a:127.0.0.1', 'a:127.0.0.1'],
     )
     assert.equal(limiter.take(TRANSFER, 'a:127.0.0.1').allowed, true)

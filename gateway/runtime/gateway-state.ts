@@ -208,22 +208,19 @@ export function whyDegraded({
 }
 
 export function takeState(
-  { proofs, failures, throttle, limiter }: GatewayState,
+  { proofs, failures, throttle, clock }: GatewayState,
   keys: readonly LastGoodKeys[],
 ): PassedState {
   return {
     proofs: [...proofs.entries()],
-    failures: [...failures.entries(limiter.nowMs)],
+    failures: [...failures.entries(clock())],
     blocked: throttle.blocked(),
     keys,
   }
 }
 
-export function restoreState(
-  passed: PassedState,
-  { proofs, failures, throttle, limiter }: GatewayState,
-): void {
+export function restoreState(passed: PassedState, { proofs, failures, throttle, clock }: GatewayState): void {
   for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
-  for (const [key, entry] of passed.failures) failures.restore(key, entry, limiter.nowMs)
+  for (const [key, entry] of passed.failures) failures.restore(key, entry, clock())
   throttle.block(passed.blocked)
 }

@@ -9,6 +9,7 @@ import { Rotation } from '../audit/segments/rotation.ts'
 import { SegmentThread } from '../audit/segments/segment-thread.ts'
 import { describeFault, type Fault, showFault } from '../config/faults.ts'
 import { isTerminal, operationalLog } from '../terminal/operational-log.ts'
+import { attestTrail } from './attest-trail.ts'
 import { certificateWarnings, fileWarnings, reusePortWarnings, settingsWarnings } from './config-warnings.ts'
 import { segmentReports } from './data-files.ts'
 import { listen, startFailure } from './public-listeners.ts'
@@ -28,7 +29,6 @@ import {
 } from './startup/read-configuration.ts'
 import { notifyServiceManager } from './startup/service-manager.ts'
 import { startBanner } from './startup/start-banner.ts'
-import { vouchTrail } from './vouch-trail.ts'
 
 const UNUSABLE = 1
 /** Under npm one Ctrl-C arrives twice: from the terminal and from npm. */
@@ -45,7 +45,7 @@ export async function runGateway(): Promise<void> {
   const stop = listenForStop(predecessor)
   const startup = await readStartupConfiguration(predecessor)
   const { settings, log } = startup
-  const { serving, admin, vouching } = await start(startup, predecessor)
+  const { serving, admin, attestation } = await start(startup, predecessor)
   const tellSystemd = (...states: string[]) =>
     notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
   // After a restart the main process is another one.
@@ -69,7 +69,7 @@ export async function runGateway(): Promise<void> {
   // Only SIGTERM implies a load balancer that needs time to notice; after Ctrl-C or a lost parent there is none.
   const graceMs = reason === 'SIGTERM' ? serving.settings.timeouts.drainGraceMs : 0
   await serving.drain({ reason, graceMs, hurry: stop.hurry })
-  await vouching?.finish(stop.hurry)
+  await attestation?.finish(stop.hurry)
   admin.close()
   admin.closeAllConnections()
   log.info({ reason }, 'stopped')
@@ -102,12 +102,12 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   const ports = await begin(startup, serving, { admin, socket: adminSocket })
   feed.start()
   maintainTrail(startup, serving)
-  const vouching = vouchTrail(startup, serving.reports.metrics)
+  const attestation = attestTrail(startup, serving.reports.metrics)
   const { host, adminHost, upstream } = settings
   const { port, tlsPort, adminPort } = ports
   log.info({ host, port, tlsPort, adminHost, adminPort, upstreams: upstream }, 'listening')
   if (isTerminal()) process.stderr.write(startBanner(startup, ports))
-  return { serving, admin, vouching }
+  return { serving, admin, attestation }
 }
 
 /** Writes pending records without waiting for a request once the disk has room again, begins new segments, and keeps closed ones. */

@@ -70,6 +70,18 @@ describe('an append log', () => {
     log.close()
   })
 
+  test('lets eight mebibytes wait, and counts the lines beyond as lost', () => {
+    const { log } = fillingLog({ bytes: 0 })
+    log.moveTo(newFile().fd, '', 0)
+    const line = `${'k'.repeat(1024 * 1024)}\n`
+    for (let i = 0; i < 10; i++) log.put(line, 0)
+    assert.equal(log.lostLines, 2)
+    assert.ok(log.waitingBytes < 10 * 1024 * 1024)
+    log.put('a\nb\n', 0)
+    assert.equal(log.lostLines, 4)
+    log.close()
+  })
+
   test('counts what went out in bytes, not in characters', () => {
     const { file, fd } = newFile()
     const room = { bytes: 1000 }

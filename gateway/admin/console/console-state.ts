@@ -4,6 +4,7 @@ import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
 import type {
+  AttestationState,
   AuditState,
   CertificateState,
   ConfigState,
@@ -15,7 +16,6 @@ import type {
   SharedStoreState,
   Shown,
   UpstreamState,
-  VouchState,
 } from './wire.ts'
 
 /** Rows of one table; what an operator has to see comes first. */
@@ -176,11 +176,11 @@ function auditOf(
     pending: metrics.gateway_audit_records_pending.value ?? 0,
     writeErrors: metrics.gateway_audit_write_errors_total.value ?? 0,
     seals: sealsOf(metrics),
-    witnesses: vouchOf(
+    witnesses: attestationOf(
       metrics.gateway_audit_witness_lag_seconds.value,
       metrics.gateway_audit_witness_interval_seconds.value,
     ),
-    stamps: vouchOf(
+    stamps: attestationOf(
       metrics.gateway_audit_stamp_lag_seconds.value,
       metrics.gateway_audit_stamp_interval_seconds.value,
     ),
@@ -200,7 +200,10 @@ function sealsOf(metrics: Metrics): AuditState['seals'] {
       }
 }
 
-function vouchOf(lagSeconds: number | undefined, everySeconds: number | undefined): VouchState | undefined {
+function attestationOf(
+  lagSeconds: number | undefined,
+  everySeconds: number | undefined,
+): AttestationState | undefined {
   return lagSeconds === undefined || everySeconds === undefined ? undefined : { lagSeconds, everySeconds }
 }
 

@@ -112,14 +112,14 @@ export interface AuditState {
   readonly pending: number
   readonly writeErrors: number
   readonly seals: SealsState | undefined
-  readonly witnesses: VouchState | undefined
-  readonly stamps: VouchState | undefined
+  readonly witnesses: AttestationState | undefined
+  readonly stamps: AttestationState | undefined
   /** Closed segments that are not where they are copied to. */
   readonly unshipped: number
 }
 
-export interface VouchState {
-  /** For how long there has been a checkpoint that nobody has vouched for yet. */
+export interface AttestationState {
+  /** For how long there has been a checkpoint that nobody has attested yet. */
   readonly lagSeconds: number
   readonly everySeconds: number
 }

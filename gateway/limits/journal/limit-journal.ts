@@ -76,7 +76,6 @@ export class Journal {
   #nextId = 1
   #rotateAtMs = Number.NEGATIVE_INFINITY
   #reopenAtMs = Number.NEGATIVE_INFINITY
-  #failures = 0
   #conservativeClock = new ConservativeClock(0)
   /** Hits of the snapshot that have expired only by the clock of this run. */
   #doubted: Hit[] = []
@@ -96,19 +95,6 @@ export class Journal {
 
   get isWritable(): boolean {
     return this.#log.isWritable && !this.#isIncomplete
-  }
-
-  get failures(): number {
-    return this.#failures
-  }
-
-  /** Not written yet: a crash would lose them. */
-  get waitingBytes(): number {
-    return this.#log.waitingBytes
-  }
-
-  get lostHits(): number {
-    return this.#log.lostLines
   }
 
   newId(): number {
@@ -283,7 +269,6 @@ export class Journal {
   }
 
   #fail(error: unknown): void {
-    this.#failures++
     this.#reports.failed(error instanceof Error ? error : new Error(String(error)))
   }
 }

@@ -2,14 +2,11 @@ import type { RowRecord } from '../table/row-matching.ts'
 import {
   type Entry,
   isExpired,
-  isSliced,
-  MAX_LOGGED,
-  openWindow,
   refusedForCapacity,
-  SliceWindow,
   type Take,
-  type Window,
+  Window,
   type WindowRule,
+  windowRule,
 } from './window.ts'
 
 /** For all rows together: 250 MB at about 250 bytes each. */
@@ -77,12 +74,11 @@ export class Counters {
   #cursor: MapIterator<[string, Window]>
   #record: RowRecord
   #rule: WindowRule
-  #refusedForCapacity = 0
 
   constructor(record: RowRecord, budget: KeyBudget) {
     this.#budget = budget
     this.#record = record
-    this.#rule = windowRuleOf(record)
+    this.#rule = windowRule(record.limit, record.windowMs, record.horizonMs)
     this.#cursor = this.#windows.entries()
   }
 
@@ -93,7 +89,7 @@ export class Counters {
   /** Each window is converted at its next take. */
   edit(record: RowRecord): void {
     this.#record = record
-    this.#rule = windowRuleOf(record)
+    this.#rule = windowRule(record.limit, record.windowMs, record.horizonMs)
   }
 
   /** Changes a limit outside the table. Hits that have expired never count again. */
@@ -118,10 +114,6 @@ export class Counters {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
 
-  get refusedForCapacity(): number {
-    return this.#refusedForCapacity
-  }
-
   /**
    * Counts one hit of `key` if the limit allows it. Without memory a new key is refused: to drop a counted one would let a flood
    * erase counts.
@@ -130,14 +122,9 @@ export class Counters {
     this.dropIdle(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
-      if (!this.#claimKey(nowMs)) {
-        this.#refusedForCapacity++
-        return refusedForCapacity(this.#rule)
-      }
-      window = openWindow(this.#rule)
+      if (!this.#claimKey(nowMs)) return refusedForCapacity(this.#rule)
+      window = new Window()
       this.#windows.set(key, window)
-    } else if (window.sliced !== isSliced(this.#rule.limit)) {
-      window = this.#convert(key, window, nowMs)
     }
     return window.take(nowMs, this.#rule)
   }
@@ -148,18 +135,11 @@ export class Counters {
   }
 
   /** Counts hits of an earlier run, oldest first, whatever the budget. */
-  restore(key: string, entry: Entry, nowMs: number): void {
-    if (isExpired(entry[0], nowMs, this.#rule)) return
-    let window = this.#windows.get(key)
-    if (window === undefined) {
-      window = openWindow(this.#rule)
-      this.#windows.set(key, window)
-    }
-    if (!window.sliced && window.hitsAt(nowMs, this.#rule) + entry[1] > MAX_LOGGED) {
-      window = copyInto(window, new SliceWindow(), this.#rule)
-      this.#windows.set(key, window)
-    }
-    window.add(entry, this.#rule)
+  restore(key: string, [atMs, count]: Entry, nowMs: number): void {
+    if (isExpired(atMs, nowMs, this.#rule)) return
+    const window = this.#windows.get(key) ?? new Window()
+    this.#windows.set(key, window)
+    window.add(atMs, count, this.#rule)
   }
 
   /** For each key oldest first. */
@@ -167,18 +147,6 @@ export class Counters {
     for (const [key, window] of this.#windows) {
       for (const entry of window.entries()) if (!isExpired(entry[0], nowMs, this.#rule)) yield [key, entry]
     }
-  }
-
-  /**
-   * Converts a window between log and slices. Slices with as many hits as the limit stay: they refuse everything, and a log could take any
-   * amount of memory.
-   */
-  #convert(key: string, window: Window, nowMs: number): Window {
-    const held = window.hitsAt(nowMs, this.#rule)
-    if (window.sliced && held >= this.#rule.limit) return window
-    const converted = copyInto(window, openWindow(this.#rule), this.#rule)
-    this.#windows.set(key, converted)
-    return converted
   }
 
   #claimKey(nowMs: number): boolean {
@@ -203,16 +171,6 @@ export class Counters {
       }
     }
   }
-}
-
-function copyInto(from: Window, to: Window, rule: WindowRule): Window {
-  for (const entry of from.entries()) to.add(entry, rule)
-  return to
-}
-
-function windowRuleOf(record: RowRecord): WindowRule {
-  const { limit, windowMs, horizonMs } = record
-  return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY }
 }
 
 /** Counters outside the limit table, which are not kept on disk. */

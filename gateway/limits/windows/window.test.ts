@@ -2,13 +2,18 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
-import { isExpired, LogWindow, openWindow, SliceWindow, type Window, type WindowRule } from './window.ts'
+import { isExpired, Window, type WindowRule, windowRule } from './window.ts'
 
 const START = 1_763_692_800_000
 
-function rule(limit: number, windowMs: number, horizonMs = Number.NEGATIVE_INFINITY): WindowRule {
-  return { limit, windowMs, horizonMs }
-}
+type Rule = (limit: number, windowMs: number, horizonMs?: number) => WindowRule
+
+const logged: Rule = windowRule
+/** Slices under a small limit, too. */
+const sliced: Rule = (limit, windowMs, horizonMs) => ({
+  ...windowRule(limit, windowMs, horizonMs),
+  sliceMs: windowMs / 100,
+})
 
 /** Pauses in quarters of a millisecond, often exactly on the edges of a window of 60 s and of its slices. */
 const pause = fc.oneof(
@@ -38,17 +43,17 @@ function densest(hits: readonly number[], windowMs: number): number {
   return most
 }
 
-const forms: [string, () => Window][] = [
-  ['a log', () => new LogWindow()],
-  ['slices', () => new SliceWindow()],
+const forms: [string, Rule][] = [
+  ['a log', logged],
+  ['slices', sliced],
 ]
 
-for (const [form, open] of forms) {
+for (const [form, rule] of forms) {
   describe(`a window kept as ${form}`, () => {
     test('never lets more than the limit through in any half-open interval of its length', () => {
       fc.assert(
         fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
-          const window = open()
+          const window = new Window()
           const allowed = timesOf(pauses).filter((at) => window.take(at, rule(limit, 60_000)).allowed)
           assert.ok(densest(allowed, 60_000) <= limit)
         }),
@@ -59,7 +64,7 @@ for (const [form, open] of forms) {
     test('consumes nothing on refusal: without the refused takes the same ones are let through', () => {
       fc.assert(
         fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
-          const [all, alone] = [open(), open()]
+          const [all, alone] = [new Window(), new Window()]
           const allowed = timesOf(pauses).filter((at) => all.take(at, rule(limit, 60_000)).allowed)
           assert.deepEqual(
             allowed.filter((at) => alone.take(at, rule(limit, 60_000)).allowed),
@@ -78,7 +83,7 @@ for (const [form, open] of forms) {
           fc.integer({ min: 1, max: 6 }),
           fc.integer({ min: 1, max: 6 }),
           (pauses, before, limit) => {
-            const window = open()
+            const window = new Window()
             const times = timesOf(pauses)
             for (const at of times) window.take(at, rule(before, 60_000))
             // Under another limit from here on, as after an edit.
@@ -99,7 +104,7 @@ for (const [form, open] of forms) {
     })
 
     test('counts down what remains, and lets exactly the limit of many simultaneous takes through', () => {
-      const window = open()
+      const window = new Window()
       const takes = Array.from({ length: 20 }, () => window.take(START, rule(3, 60_000)))
       assert.deepEqual(
         takes.map(({ allowed, remaining }) => [allowed, remaining]),
@@ -109,7 +114,7 @@ for (const [form, open] of forms) {
     })
 
     test('is half open: a hit of exactly one window ago no longer counts, one a quarter millisecond younger does', () => {
-      const window = open()
+      const window = new Window()
       window.take(START, rule(1, 60_000))
       assert.deepEqual(window.take(START + 59_999.75, rule(1, 60_000)), {
         allowed: false,
@@ -120,15 +125,15 @@ for (const [form, open] of forms) {
     })
 
     test('forgets what lies at or before the horizon of its rule', () => {
-      const window = open()
+      const window = new Window()
       window.take(START, rule(2, 60_000))
       window.take(START + 1000, rule(2, 60_000))
-      assert.equal(window.hitsAt(START + 2000, rule(2, 60_000, START)), 1)
-      assert.equal(window.hitsAt(START + 2000, rule(2, 60_000, START + 1000)), 0)
+      assert.equal(window.countAt(START + 2000, rule(2, 60_000, START)), 1)
+      assert.equal(window.countAt(START + 2000, rule(2, 60_000, START + 1000)), 0)
     })
 
     test('is idle when nothing counts, and only then', () => {
-      const window = open()
+      const window = new Window()
       assert.equal(window.isIdle(START, rule(2, 60_000)), true)
       window.take(START, rule(2, 60_000))
       window.take(START + 1000, rule(2, 60_000))
@@ -138,7 +143,7 @@ for (const [form, open] of forms) {
     })
 
     test('lets nothing through under a limit of zero', () => {
-      assert.deepEqual(open().take(START, rule(0, 60_000)), {
+      assert.deepEqual(new Window().take(START, rule(0, 60_000)), {
         allowed: false,
         remaining: 0,
         resetSeconds: 60,
@@ -146,15 +151,15 @@ for (const [form, open] of forms) {
     })
 
     test('stays in order when the clock is not: a late hit counts as long as the one before it', () => {
-      const window = open()
-      window.add([START + 1000, 1], rule(3, 60_000))
-      window.add([START, 1], rule(3, 60_000))
-      assert.equal(window.hitsAt(START + 60_500, rule(3, 60_000)), 2)
+      const window = new Window()
+      window.add(START + 1000, 1, rule(3, 60_000))
+      window.add(START, 1, rule(3, 60_000))
+      assert.equal(window.countAt(START + 60_500, rule(3, 60_000)), 2)
       assert.equal(window.isIdle(START + 60_500, rule(3, 60_000)), false)
     })
 
     test('gives all hits that count as entries, oldest first', () => {
-      const window = open()
+      const window = new Window()
       for (const at of [0, 10_000, 20_000]) window.take(START + at, rule(5, 60_000))
       assert.deepEqual(
         [...window.entries()],
@@ -168,12 +173,12 @@ test('a log agrees with a plain list of times in every answer, whatever the rule
   const step = fc.tuple(pause, fc.integer({ min: 1, max: 5 }))
   fc.assert(
     fc.property(fc.array(step, { maxLength: 150, size: 'max' }), (steps) => {
-      const window = new LogWindow()
+      const window = new Window()
       let list: number[] = []
       let now = START
       for (const [ms, limit] of steps) {
         now += ms
-        const current = rule(limit, 60_000)
+        const current = logged(limit, 60_000)
         list = list.filter((at) => !isExpired(at, now, current))
         const allowed = list.length < limit
         const blocking = allowed ? (list[0] ?? now) : (list[list.length - limit] ?? now)
@@ -194,13 +199,15 @@ test('a log agrees with a plain list of times in every answer, whatever the rule
 })
 
 test('a log of a thousand hits gives its memory back as they leave, and keeps their order', () => {
-  const window = new LogWindow()
-  for (let i = 0; i < 1000; i++) window.take(START + i, rule(1000, 60_000))
+  const window = new Window()
+  for (let i = 0; i < 1000; i++) window.take(START + i, logged(1000, 60_000))
   for (const left of [999, 300, 250, 249, 100, 10, 1]) {
-    assert.equal(window.hitsAt(START + 60_000 + 999 - left, rule(1000, 60_000)), left)
+    const nowMs = START + 60_000 + 999 - left
+    assert.equal(window.countAt(nowMs, logged(1000, 60_000)), left)
+    assert.equal(window.take(nowMs, logged(left, 60_000)).allowed, false)
     assert.deepEqual([...window.entries()][0], [START + 1000 - left, 1])
   }
-  assert.equal(window.take(START + 60_998, rule(2, 60_000)).allowed, true)
+  assert.equal(window.take(START + 60_998, logged(2, 60_000)).allowed, true)
   assert.deepEqual(
     [...window.entries()],
     [
@@ -213,10 +220,10 @@ test('a log of a thousand hits gives its memory back as they leave, and keeps th
 test('slices refuse at most a hundredth of the window early', () => {
   fc.assert(
     fc.property(schedule, fc.integer({ min: 1, max: 6 }), (pauses, limit) => {
-      const window = new SliceWindow()
+      const window = new Window()
       const allowed: number[] = []
       for (const now of timesOf(pauses)) {
-        if (window.take(now, rule(limit, 60_000)).allowed) allowed.push(now)
+        if (window.take(now, sliced(limit, 60_000)).allowed) allowed.push(now)
         else assert.ok(allowed.filter((at) => now - at < 60_600).length >= limit)
       }
     }),
@@ -225,42 +232,42 @@ test('slices refuse at most a hundredth of the window early', () => {
 })
 
 test('slices hold no more than 102 entries however many hits they count', () => {
-  const window = new SliceWindow()
-  for (let i = 0; i < 200_000; i++) window.take(START + i, rule(1_000_000, 60_000))
+  const window = new Window()
+  for (let i = 0; i < 200_000; i++) window.take(START + i, sliced(1_000_000, 60_000))
   assert.equal(
     [...window.entries()].reduce((sum, [, count]) => sum + count, 0),
-    window.hitsAt(START + 200_000, rule(1, 60_000)),
+    window.countAt(START + 200_000, sliced(1, 60_000)),
   )
   assert.ok([...window.entries()].length <= 102)
-  assert.ok(window.hitsAt(START + 200_000, rule(1, 60_000)) >= 60_000)
+  assert.ok(window.countAt(START + 200_000, sliced(1, 60_000)) >= 60_000)
 })
 
-for (const [form, open] of forms) {
+for (const [form, rule] of forms) {
   test(`a hit that is given back is gone, and what comes after it counts as long as ever (${form})`, () => {
-    const window = open()
+    const window = new Window()
     const minute = rule(10, 60_000)
     window.take(START, minute)
     window.take(START + 1000, minute)
     window.giveBack()
     assert.deepEqual([...window.entries()], [[START, 1]])
     window.take(START + 2000, minute)
-    assert.equal(window.hitsAt(START + 60_000, minute), 1)
-    assert.equal(window.hitsAt(START + 62_000, minute), 0)
+    assert.equal(window.countAt(START + 60_000, minute), 1)
+    assert.equal(window.countAt(START + 62_000, minute), 0)
   })
 
   test(`the only hit of a window that is given back leaves it idle (${form})`, () => {
-    const window = open()
+    const window = new Window()
     const minute = rule(1, 60_000)
     window.take(START, minute)
     assert.equal(window.isIdle(START, minute), false)
     window.giveBack()
     assert.equal(window.isIdle(START, minute), true)
-    assert.deepEqual([window.hitsAt(START, minute), [...window.entries()]], [0, []])
+    assert.deepEqual([window.countAt(START, minute), [...window.entries()]], [0, []])
     assert.equal(window.take(START, minute).allowed, true)
   })
 }
 
 test('limits up to a thousand are logged, above that sliced', () => {
-  assert.equal(openWindow(rule(1000, 60_000)).sliced, false)
-  assert.equal(openWindow(rule(1001, 60_000)).sliced, true)
+  assert.equal(windowRule(1000, 60_000).sliceMs, 0)
+  assert.equal(windowRule(1001, 60_000).sliceMs, 600)
 })

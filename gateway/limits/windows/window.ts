@@ -15,41 +15,20 @@ export interface WindowRule {
   readonly windowMs: number
   /** Hits at or before this epoch time never count. */
   readonly horizonMs: number
-}
-
-/**
- * The hits of one key; times are epoch milliseconds in ascending order. At `nowMs` a hit of exactly `nowMs - windowMs` no longer
- * counts.
- */
-export interface Window {
-  /** True: in slices; false: hit by hit. */
-  readonly sliced: boolean
-  /** A refused hit is not counted. */
-  take(nowMs: number, rule: WindowRule): Take
-  /** Counts hits even above the limit. */
-  add(hits: Entry, rule: WindowRule): void
-  giveBack(): void
-  hitsAt(nowMs: number, rule: WindowRule): number
-  /** Drops nothing: for readers. */
-  countAt(nowMs: number, rule: WindowRule): number
-  isIdle(nowMs: number, rule: WindowRule): boolean
-  /** Oldest first, expired ones too. */
-  entries(): Iterable<Entry>
+  /** Hits of one slice of the time are one entry; 0: each hit is an entry of its own. */
+  readonly sliceMs: number
 }
 
 /** For a slice the time of its newest hit. */
 export type Entry = readonly [atMs: number, count: number]
 
 /** Larger limits are counted in slices. */
-export const MAX_LOGGED = 1_000
+const MAX_LOGGED = 1_000
 const SLICES = 100
 
-export function isSliced(limit: number): boolean {
-  return limit > MAX_LOGGED
-}
-
-export function openWindow(rule: WindowRule): Window {
-  return isSliced(rule.limit) ? new SliceWindow() : new LogWindow()
+export function windowRule(limit: number, windowMs: number, horizonMs: number | null = null): WindowRule {
+  const sliceMs = limit > MAX_LOGGED ? windowMs / SLICES : 0
+  return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY, sliceMs }
 }
 
 /** Subtracts, because adding would round. */
@@ -68,194 +47,146 @@ export function refusedForCapacity(rule: WindowRule): Take {
   return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
 
-/** Keeps the time of every hit in a ring buffer that grows and shrinks. */
-export class LogWindow implements Window {
-  #ring: number[] = []
+/**
+ * The hits of one key; times are epoch milliseconds in ascending order. At `nowMs` a hit of exactly `nowMs - windowMs` no longer
+ * counts.
+ *
+ * A limit up to 1,000 has a log: the time of each hit. A larger one has slices of a hundredth of the window, whose hits expire with
+ * the newest of them, so late but never early; their memory does not grow with the limit. An edit of the limit converts them.
+ */
+export class Window {
+  /** Times of the entries, in a ring that grows and shrinks. */
+  #times: number[] = []
+  /** Hits of the entries, in the same places; undefined: a log, with one each. */
+  #counts: number[] | undefined
   #head = 0
-  #count = 0
+  #entries = 0
+  #hits = 0
 
-  get sliced(): boolean {
-    return false
-  }
-
+  /** A refused hit is not counted. */
   take(nowMs: number, rule: WindowRule): Take {
     this.#expire(nowMs, rule)
-    if (this.#count >= rule.limit) {
-      // More hits than the limit may count after it was lowered: all but limit - 1 must expire.
-      const blocking = this.#at(this.#count - rule.limit)
+    if (this.#hits >= rule.limit) {
+      const blocking = this.#blocking(rule.limit)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    this.#push(nowMs, rule.limit)
+    // Not before fewer hits count than the limit: as a log, more could take any amount of memory.
+    if (this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
+    this.add(nowMs, 1, rule)
     return {
       allowed: true,
-      remaining: rule.limit - this.#count,
-      resetSeconds: secondsUntilExpired(this.#at(0), nowMs, rule),
+      remaining: rule.limit - this.#hits,
+      resetSeconds: secondsUntilExpired(this.#timeOf(0), nowMs, rule),
     }
   }
 
-  add([atMs, count]: Entry, rule: WindowRule): void {
-    for (let i = 0; i < count; i++) this.#push(atMs, rule.limit)
-  }
-
-  giveBack(): void {
-    this.#count--
-  }
-
-  hitsAt(nowMs: number, rule: WindowRule): number {
-    this.#expire(nowMs, rule)
-    return this.#count
-  }
-
-  countAt(nowMs: number, rule: WindowRule): number {
-    let expired = 0
-    let end = this.#count
-    while (expired < end) {
-      const middle = (expired + end) >> 1
-      if (isExpired(this.#at(middle) ?? 0, nowMs, rule)) expired = middle + 1
-      else end = middle
-    }
-    return this.#count - expired
-  }
-
-  isIdle(nowMs: number, rule: WindowRule): boolean {
-    const newest = this.#at(this.#count - 1)
-    return newest === undefined || isExpired(newest, nowMs, rule)
-  }
-
-  *entries(): Iterable<Entry> {
-    for (let i = 0; i < this.#count; i++) yield [this.#at(i) ?? 0, 1]
-  }
-
-  #at(n: number): number | undefined {
-    if (n >= this.#count) return undefined
-    const index = this.#head + n
-    return this.#ring[index < this.#ring.length ? index : index - this.#ring.length]
-  }
-
-  #expire(nowMs: number, rule: WindowRule): void {
-    while (this.#count > 0 && isExpired(this.#ring[this.#head] ?? 0, nowMs, rule)) {
-      this.#head = this.#head + 1 === this.#ring.length ? 0 : this.#head + 1
-      this.#count--
-    }
-    if (this.#count * 4 < this.#ring.length && this.#ring.length > 4) this.#resize(this.#ring.length >> 1)
-  }
-
-  #push(atMs: number, limit: number): void {
-    const capacity = this.#ring.length
-    if (capacity === 0) {
-      this.#ring = [atMs]
-      this.#count = 1
+  /** Counts hits even above the limit. */
+  add(atMs: number, count: number, rule: WindowRule): void {
+    const isTooLong = rule.sliceMs > 0 || this.#hits + count > MAX_LOGGED
+    if (this.#counts === undefined && isTooLong) this.#convert([], rule)
+    const newestMs = this.#timeOf(this.#entries - 1)
+    const at = Math.max(atMs, newestMs ?? atMs)
+    this.#hits += count
+    if (this.#counts === undefined) {
+      for (let i = 0; i < count; i++) this.#push(at, 1, rule.limit)
       return
     }
-    const at = Math.max(atMs, this.#at(this.#count - 1) ?? atMs)
-    if (this.#count === capacity) this.#resize(Math.min(capacity * 2, Math.max(limit, capacity + 1)))
-    const index = this.#head + this.#count
-    this.#ring[index < this.#ring.length ? index : index - this.#ring.length] = at
-    this.#count++
-  }
-
-  #resize(capacity: number): void {
-    const ring = new Array<number>(capacity).fill(Number.NaN)
-    for (let i = 0; i < this.#count; i++) ring[i] = this.#at(i) ?? 0
-    this.#ring = ring
-    this.#head = 0
-  }
-}
-
-/**
- * Hits in one hundredth of the window expire together, with the newest: up to a hundredth of the window late, never early. Memory does
- * not grow with the limit.
- */
-export class SliceWindow implements Window {
-  /** The newest hit of each slice, oldest first. */
-  readonly #newestMs: number[] = []
-  readonly #counts: number[] = []
-  #total = 0
-
-  get sliced(): boolean {
-    return true
-  }
-
-  take(nowMs: number, rule: WindowRule): Take {
-    this.#expire(nowMs, rule)
-    if (this.#total >= rule.limit) {
-      return {
-        allowed: false,
-        remaining: 0,
-        resetSeconds: secondsUntilExpired(this.#blocking(rule.limit), nowMs, rule),
-      }
+    const sliceMs = rule.sliceMs || rule.windowMs / SLICES
+    if (newestMs === undefined || Math.floor(newestMs / sliceMs) !== Math.floor(at / sliceMs)) {
+      this.#push(at, count, rule.limit)
+      return
     }
-    this.add([nowMs, 1], rule)
-    return {
-      allowed: true,
-      remaining: rule.limit - this.#total,
-      resetSeconds: secondsUntilExpired(this.#newestMs[0], nowMs, rule),
-    }
+    const last = this.#placeOf(this.#entries - 1)
+    this.#times[last] = at
+    this.#counts[last] = (this.#counts[last] ?? 0) + count
   }
 
-  add([atMs, count]: Entry, rule: WindowRule): void {
-    const last = this.#newestMs.length - 1
-    const newestMs = this.#newestMs[last]
-    const sliceMs = rule.windowMs / SLICES
-    const at = newestMs === undefined ? atMs : Math.max(atMs, newestMs)
-    if (newestMs !== undefined && Math.floor(newestMs / sliceMs) === Math.floor(at / sliceMs)) {
-      this.#newestMs[last] = at
-      this.#counts[last] = (this.#counts[last] ?? 0) + count
-    } else {
-      this.#newestMs.push(at)
-      this.#counts.push(count)
-    }
-    this.#total += count
-  }
-
+  /** Undoes the last allowed take. */
   giveBack(): void {
-    const last = this.#counts.length - 1
-    this.#total--
-    this.#counts[last] = (this.#counts[last] ?? 1) - 1
-    if (this.#counts[last] > 0) return
-    this.#counts.pop()
-    this.#newestMs.pop()
+    const last = this.#placeOf(this.#entries - 1)
+    const left = this.#countIn(last) - 1
+    this.#hits--
+    if (left === 0) this.#entries--
+    else if (this.#counts !== undefined) this.#counts[last] = left
   }
 
-  hitsAt(nowMs: number, rule: WindowRule): number {
-    this.#expire(nowMs, rule)
-    return this.#total
-  }
-
+  /** Hits that count. Drops nothing: for readers. */
   countAt(nowMs: number, rule: WindowRule): number {
-    let held = this.#total
-    for (const [i, newestMs] of this.#newestMs.entries()) {
-      if (!isExpired(newestMs, nowMs, rule)) break
-      held -= this.#counts[i] ?? 0
-    }
-    return held
+    if (this.isIdle(nowMs, rule)) return 0
+    let hits = this.#hits
+    for (let i = 0; isExpired(this.#timeOf(i) ?? nowMs, nowMs, rule); i++)
+      hits -= this.#countIn(this.#placeOf(i))
+    return hits
   }
 
   isIdle(nowMs: number, rule: WindowRule): boolean {
-    const newestMs = this.#newestMs.at(-1)
+    const newestMs = this.#timeOf(this.#entries - 1)
     return newestMs === undefined || isExpired(newestMs, nowMs, rule)
   }
 
+  /** Oldest first, expired ones too. */
   *entries(): Iterable<Entry> {
-    for (const [i, newestMs] of this.#newestMs.entries()) yield [newestMs, this.#counts[i] ?? 0]
+    for (let i = 0; i < this.#entries; i++) yield [this.#timeOf(i) ?? 0, this.#countIn(this.#placeOf(i))]
+  }
+
+  #timeOf(entry: number): number | undefined {
+    return entry < 0 || entry >= this.#entries ? undefined : this.#times[this.#placeOf(entry)]
+  }
+
+  #placeOf(entry: number): number {
+    const place = this.#head + entry
+    return place < this.#times.length ? place : place - this.#times.length
+  }
+
+  #countIn(place: number): number {
+    return this.#counts?.[place] ?? 1
+  }
+
+  /** The time of the entry that must expire before fewer than `limit` hits count. */
+  #blocking(limit: number): number | undefined {
+    let left = this.#hits
+    for (let i = 0; i < this.#entries; i++) {
+      left -= this.#countIn(this.#placeOf(i))
+      if (left < limit) return this.#timeOf(i)
+    }
+    return undefined
   }
 
   #expire(nowMs: number, rule: WindowRule): void {
-    let oldestMs = this.#newestMs[0]
-    while (oldestMs !== undefined && isExpired(oldestMs, nowMs, rule)) {
-      this.#newestMs.shift()
-      this.#total -= this.#counts.shift() ?? 0
-      oldestMs = this.#newestMs[0]
+    while (this.#entries > 0 && isExpired(this.#times[this.#head] ?? 0, nowMs, rule)) {
+      this.#hits -= this.#countIn(this.#head)
+      this.#head = this.#head + 1 === this.#times.length ? 0 : this.#head + 1
+      this.#entries--
     }
+    const capacity = this.#times.length
+    if (this.#entries * 4 < capacity && capacity > 4) this.#resize(capacity >> 1)
   }
 
-  /** The slice that must expire before fewer than `limit` hits count. */
-  #blocking(limit: number): number | undefined {
-    let left = this.#total
-    for (const [i, newestMs] of this.#newestMs.entries()) {
-      left -= this.#counts[i] ?? 0
-      if (left < limit) return newestMs
+  /** @param counts undefined: into a log */
+  #convert(counts: number[] | undefined, rule: WindowRule): void {
+    const entries = [...this.entries()]
+    this.#times = []
+    this.#counts = counts
+    this.#head = this.#entries = this.#hits = 0
+    for (const [atMs, count] of entries) this.add(atMs, count, rule)
+  }
+
+  #push(atMs: number, count: number, limit: number): void {
+    const capacity = this.#times.length
+    if (this.#entries === capacity) this.#resize(Math.min(capacity * 2, Math.max(limit, capacity + 1)) || 1)
+    const place = this.#placeOf(this.#entries++)
+    this.#times[place] = atMs
+    if (this.#counts !== undefined) this.#counts[place] = count
+  }
+
+  #resize(capacity: number): void {
+    const resized = (ring: readonly number[]) => {
+      const copy = new Array<number>(capacity).fill(Number.NaN)
+      for (let i = 0; i < this.#entries; i++) copy[i] = ring[this.#placeOf(i)] ?? 0
+      return copy
     }
-    return undefined
+    this.#counts = this.#counts && resized(this.#counts)
+    this.#times = resized(this.#times)
+    this.#head = 0
   }
 }

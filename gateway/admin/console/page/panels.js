@@ -1,4 +1,4 @@
-/** @import { ConsoleState, Count, LimitState, PartState, VouchState } from '../wire.ts' */
+/** @import { ConsoleState, Count, LimitState, PartState, AttestationState } from '../wire.ts' */
 /** @import { Fact } from './elements.js' */
 import { byId, number, setText, showFacts, showTable } from './elements.js'
 import { duration, megabytes, milliseconds, rate, time, whole } from './words.js'
@@ -10,7 +10,7 @@ const MUCH_LAG = 1000
 /** A seal is made each second. */
 const MUCH_SEAL_LAG_SECONDS = 10
 /** After the time when witnesses, or an authority for time stamps, are asked again. */
-const MUCH_VOUCH_DELAY_SECONDS = 600
+const MUCH_ATTESTATION_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
@@ -147,15 +147,15 @@ export function sealFacts({ seals, witnesses, stamps, unshipped }) {
     )
     if (seals.gaps > 0) facts.push(['Gaps', { text: whole(seals.gaps), is: 'bad' }])
   }
-  if (witnesses !== undefined) facts.push(['Witnesses behind', vouchWaitOf(witnesses)])
-  if (stamps !== undefined) facts.push(['Time stamp behind', vouchWaitOf(stamps)])
+  if (witnesses !== undefined) facts.push(['Witnesses behind', attestationWaitOf(witnesses)])
+  if (stamps !== undefined) facts.push(['Time stamp behind', attestationWaitOf(stamps)])
   if (unshipped > 0) facts.push(['Segments to copy', whole(unshipped)])
   return facts
 }
 
-/** @param {VouchState} vouch */
-function vouchWaitOf({ lagSeconds, everySeconds }) {
-  return waitOf(lagSeconds, everySeconds + MUCH_VOUCH_DELAY_SECONDS)
+/** @param {AttestationState} attestation */
+function attestationWaitOf({ lagSeconds, everySeconds }) {
+  return waitOf(lagSeconds, everySeconds + MUCH_ATTESTATION_DELAY_SECONDS)
 }
 
 /** @param {number} seconds @param {number} muchSeconds @returns {string | { text: string, is: 'warn' }} */

@@ -12,7 +12,7 @@ import type { StartupConfiguration } from './startup/read-configuration.ts'
 const REPEAT_MS = 600_000
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
-export function vouchTrail(
+export function attestTrail(
   { settings, log }: StartupConfiguration,
   metrics: Metrics,
 ): Attestation | undefined {
@@ -22,15 +22,15 @@ export function vouchTrail(
     ...(witnesses && hearWitnesses(log, metrics, witnesses)),
     ...(stamps && hearStamps(log, metrics, stamps.everyMs)),
   }
-  const vouching = new Attestation({
+  const attestation = new Attestation({
     directory: logDirectory(file),
     witnesses,
     stamps,
     onNews: (news) => (hear[news.type] as ((news: AttestNews) => void) | undefined)?.(news),
     onFault: (cause) => log.error({ cause }, 'a fault with witnesses or time stamps of the audit log'),
   })
-  vouching.begin()
-  return vouching
+  attestation.begin()
+  return attestation
 }
 
 type Hear = { readonly [Type in AttestNews['type']]?: (news: Extract<AttestNews, { type: Type }>) => void }
@@ -101,7 +101,7 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
 interface FollowedBy {
   readonly interval: Gauge<readonly []>
   readonly lag: Gauge<readonly []>
-  /** Records that nobody has vouched for yet. */
+  /** Records that nobody has attested yet. */
   readonly behind: Gauge<readonly []>
 }
 
