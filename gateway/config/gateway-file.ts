@@ -20,11 +20,10 @@ import {
   TEXT_RULES,
   tidyUpstream,
   upstreamFault,
-  versionFault,
 } from './rules/value-rules.ts'
 import { windowToMs } from './rules/window-rule.ts'
 import type { Route, Settings, StepUp } from './settings.ts'
-import { checkGroups } from './upstreams/group-rules.ts'
+import { checkGroups, checkTargets } from './upstreams/group-rules.ts'
 
 /** The settings of config/gateway.json and its variables, with every default that depends on nothing else. Immutable. */
 export type GatewayFile = ReturnType<typeof gatewayFile>
@@ -173,20 +172,8 @@ function windowFault(window: string): string | undefined {
 }
 
 function checkUpstreams(json: JsonFile<unknown>, { upstream }: WrittenGateway): void {
-  if (typeof upstream === 'string') {
-    json.check('$.upstream', upstream, upstreamFault)
-    return
-  }
-  if (!json.sound('$.upstream')) return
-  const tidy = upstream.map(tidyUpstream)
-  json.checkEach(
-    '$.upstream',
-    tidy,
-    (one, index) =>
-      upstreamFault(one) ??
-      versionFault(one, tidy[0]) ??
-      (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined),
-  )
+  if (typeof upstream === 'string') json.check('$.upstream', upstream, upstreamFault)
+  else if (json.sound('$.upstream')) checkTargets(json, '$.upstream', upstream)
 }
 
 function checkTimeouts(json: JsonFile<unknown>, { timeouts }: WrittenGateway): void {

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { readFileSync, type Stats, statSync } from 'node:fs'
-import { describeFault, type Fault, type Parsed } from './faults.ts'
+import type { Fault, Parsed } from './faults.ts'
 
 /** No configuration file needs more. Protects the memory from a wrong file. */
 const MAX_FILE_BYTES = 32 * 1024 * 1024
@@ -43,16 +43,25 @@ export function loadFile<T>(
   return faults === undefined ? { value: { text, value } } : { faults }
 }
 
-/** Reads the file that a key names. The reason is for the key. */
-export function namedText(
+type LoadedText = { readonly text?: string | undefined; readonly reason?: string | undefined }
+
+/** The text of a file, or why it cannot be used. @param faultOf what is wrong with a text, without repeating it */
+export function loadText(
   file: string,
-  readFile: ReadFile = readText,
-): { readonly text?: string | undefined; readonly reason?: string | undefined } {
-  try {
-    return { text: readFile(file) }
-  } catch (error) {
-    return { reason: `names a file that is not usable: ${describeFault(unreadable(file, error))}` }
-  }
+  faultOf: (text: string) => string | undefined,
+  readFile?: ReadFile,
+): LoadedText {
+  const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile })
+  if (faults !== undefined) return { reason: faults[0]?.reason }
+  const reason = faultOf(value.text)
+  return reason === undefined ? { text: value.text } : { reason }
+}
+
+/** Reads the file that a key names. The reason is for the key. */
+export function namedText(file: string, readFile?: ReadFile): LoadedText {
+  const { text, reason } = loadText(file, () => undefined, readFile)
+  if (reason === undefined) return { text }
+  return { reason: `names a file that is not usable: ${shownName(file)}: $: ${reason}` }
 }
 
 export function unreadable(file: string, error: unknown, namedBy?: string): Fault {

@@ -1,5 +1,5 @@
 import { createSecretKey, type KeyObject } from 'node:crypto'
-import { readFileSync, statSync } from 'node:fs'
+import { type ReadFile, readLenient, whyUnreadable } from '../load-file.ts'
 import type { SecretForm } from './webhook-schemes.ts'
 
 /** Where a secret is. */
@@ -8,15 +8,14 @@ type SecretPlace = { readonly env: string } | { readonly file: string }
 /** The environment and the files that secrets are read from. */
 export interface SecretSources {
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Returns the text of a file. Throws like `node:fs`. */
-  readonly readFile: (file: string) => string
+  readonly readFile: ReadFile
 }
 
 type SecretReading =
   | { readonly secret: KeyObject; readonly reason?: never }
   | { readonly reason: string; readonly secret?: never }
 
-export const THIS_MACHINE: SecretSources = { env: process.env, readFile: readSmallFile }
+export const THIS_MACHINE: SecretSources = { env: process.env, readFile: readLenient }
 
 const PREFIX = 'whsec_'
 /** Standard Webhooks 1.0, "Signature scheme". */
@@ -26,7 +25,6 @@ const MAX_BYTES = 64
 const MIN_DIFFERENT_BYTES = 8
 /** Secrets of other senders, who choose them themselves. */
 const VISIBLE = /^[\x21-\x7e]{16,256}$/
-const MAX_FILE_BYTES = 4096
 
 /**
  * Reads one secret: of the form `whsec`, `whsec_` and the base64 of 24 to 64 bytes (Standard Webhooks 1.0); of the others 16 to 256
@@ -35,24 +33,19 @@ const MAX_FILE_BYTES = 4096
  * @returns the key, or what is wrong, without the secret itself
  */
 export function readSecret(place: SecretPlace, form: SecretForm, sources: SecretSources): SecretReading {
-  const parseSecret =
-    form === 'whsec' ? parseWhsec : (text: string, name: string) => parseVisible(text, form, name)
-  if ('env' in place) {
-    const text = sources.env[place.env]
-    const name = `the environment variable ${place.env}`
-    if (text === undefined) return { reason: `${name} is not set` }
-    return parseSecret(text, name)
-  }
-  const name = `the file ${JSON.stringify(place.file)}`
+  const name =
+    'env' in place ? `the environment variable ${place.env}` : `the file ${JSON.stringify(place.file)}`
   try {
-    return parseSecret(sources.readFile(place.file).replace(/\r?\n$/, ''), name)
+    const text = 'env' in place ? sources.env[place.env] : sources.readFile(place.file).replace(/\r?\n$/, '')
+    if (text === undefined) return { reason: `${name} is not set` }
+    if (text === '') return { reason: `${name} is empty` }
+    return form === 'whsec' ? parseWhsec(text, name) : parseVisible(text, form, name)
   } catch (error) {
     return { reason: `${name} cannot be read: ${whyUnreadable(error)}` }
   }
 }
 
 function parseWhsec(text: string, name: string): SecretReading {
-  if (text === '') return { reason: `${name} is empty` }
   const must = `${name} must hold a secret: "${PREFIX}" and the base64 of ${MIN_BYTES} to ${MAX_BYTES} random bytes`
   if (!text.startsWith(PREFIX)) return { reason: `${must}, but does not begin with "${PREFIX}"` }
   const encoded = text.slice(PREFIX.length)
@@ -67,7 +60,6 @@ function parseWhsec(text: string, name: string): SecretReading {
 }
 
 function parseVisible(text: string, form: Exclude<SecretForm, 'whsec'>, name: string): SecretReading {
-  if (text === '') return { reason: `${name} is empty` }
   if (!VISIBLE.test(text)) {
     return { reason: `${name} must hold a secret: 16 to 256 visible ASCII characters without a space` }
   }
@@ -77,18 +69,4 @@ function parseVisible(text: string, form: Exclude<SecretForm, 'whsec'>, name: st
     return { reason: `${name} must hold a secret in ${form}, as "secretEncoding" says` }
   }
   return { secret: createSecretKey(bytes) }
-}
-
-/** Reads regular files only: a pipe or a device could block a reload for ever. */
-function readSmallFile(file: string): string {
-  const at = statSync(file)
-  if (!at.isFile()) throw new Error('it is not a regular file')
-  if (at.size > MAX_FILE_BYTES) throw new Error(`it has more than ${MAX_FILE_BYTES} bytes`)
-  return readFileSync(file, 'utf8')
-}
-
-/** The error code alone, because the system's messages repeat the path. */
-function whyUnreadable(error: unknown): string {
-  const { code, message } = error as NodeJS.ErrnoException
-  return code ?? message
 }

@@ -312,7 +312,10 @@ describe('a secret', () => {
   it('that is not there or no good is a fault that names its place', () => {
     const at = '$.clients[0].hmac.secrets[0]:'
     assert.equal(only(hmac('a', 'k', { env: 'NONE' })), `${at} the environment variable NONE is not set`)
-    assert.equal(only(hmac('a', 'k', { file: './none' })), `${at} the file "./none" cannot be read: ENOENT`)
+    assert.equal(
+      only(hmac('a', 'k', { file: './none' })),
+      `${at} the file "./none" cannot be read: ENOENT: no such file or directory`,
+    )
   })
 
   it('in the file itself is refused with a sentence that says where it belongs, and is not repeated', () => {

@@ -111,7 +111,7 @@ export function webhookClientFaults(
 /** Adds a valid client to the table. Also reports conflicts of the valid parts of an invalid one. */
 function addClient(draft: Draft, at: string, row: ClientRow): void {
   const { json } = draft
-  if (json.sound(`${at}.id`)) claim(draft, { path: `${at}.id`, kind: 'id', value: row.id })
+  if (json.sound(`${at}.id`)) claim(draft, `${at}.id`, 'id', row.id)
   const [identity, table] = identityOf(draft, `${at}.mtls`, row.mtls)
   const secrets = secretsOf(draft, `${at}.hmac`, row.hmac)
   if (!json.sound(at)) return
@@ -134,13 +134,13 @@ const THUMBPRINT = /^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$/
 
 function readIssuers({ json, tables }: Draft, at: string, { id, mtls }: ClientRow): void {
   if (mtls?.issuer === undefined) return
-  const written = [mtls.issuer].flat()
+  const issuers = [mtls.issuer].flat().map(canonicalIssuer)
   tables.issuers.set(
     id,
-    written.map(canonicalIssuer).filter((issuer) => issuer !== undefined),
+    issuers.filter((issuer) => issuer !== undefined),
   )
-  for (const [index, issuer] of written.entries()) {
-    if (canonicalIssuer(issuer) !== undefined) continue
+  for (const [index, issuer] of issuers.entries()) {
+    if (issuer !== undefined) continue
     const path = Array.isArray(mtls.issuer) ? `${at}.issuer[${index}]` : `${at}.issuer`
     const reason =
       'must be the subject of an authority, such as "CN=Bank B CA,O=Bank B", or its SHA-256 thumbprint'
@@ -176,7 +176,7 @@ function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity
     return [undefined, tables.bySubject]
   }
   const own = (kind: string, value: string, table: Map<string, Principal>): Identity => {
-    claim(draft, { path: `${at}.${kind}`, kind, value })
+    claim(draft, `${at}.${kind}`, kind, value)
     return [value, table]
   }
   const { thumbprint, sanDns, sanUri, subject: name = '' } = mtls
@@ -195,8 +195,7 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   const secrets: KeyObject[] = []
   if (!json.sound(`${at}.secrets`) || hmac === undefined) return secrets
   const { keyId, scheme } = hmac
-  if (keyId !== undefined && json.sound(`${at}.keyId`))
-    claim(draft, { path: `${at}.keyId`, kind: 'keyId', value: keyId })
+  if (keyId !== undefined && json.sound(`${at}.keyId`)) claim(draft, `${at}.keyId`, 'keyId', keyId)
   if (!json.sound(`${at}.scheme`)) return secrets
   if (typeof scheme === 'object') {
     const fault = schemeFault(scheme)
@@ -211,26 +210,18 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
       continue
     }
     // Standard Webhooks, "Additional considerations": with a common secret each client could sign as the other.
-    claim(draft, { path, kind: 'secret', value: secret.export().toString('base64') })
+    claim(draft, path, 'secret', secret.export().toString('base64'))
     secrets.push(secret)
   }
   return secrets
 }
 
-interface Claim {
-  readonly path: string
-  readonly kind: string
-  readonly value: string
-}
-
 /** Adds a fault when another client already uses the value. */
-function claim({ json, owners }: Draft, { path, kind, value }: Claim): void {
+function claim({ json, owners }: Draft, path: string, kind: string, value: string): void {
   const key = `${kind}\0${value}`
   const owner = owners.get(key)
-  if (owner === undefined) {
-    owners.set(key, path)
-    return
-  }
+  owners.set(key, owner ?? path)
+  if (owner === undefined) return
   const reason =
     kind === 'secret' ? `holds the secret of ${owner} once more` : `is the same ${kind} as ${owner}`
   json.refuse({ path, reason })

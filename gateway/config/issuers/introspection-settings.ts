@@ -1,7 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import type { Fault } from '../faults.ts'
 import type { WrittenIntrospection } from '../keys/issuer-keys.ts'
-import { loadFile, type ReadFile } from '../load-file.ts'
+import { loadText, type ReadFile, shownName } from '../load-file.ts'
 import { isPrivateUrl, urlFault } from '../rules/value-rules.ts'
 import { windowToMs } from '../rules/window-rule.ts'
 import type { IntrospectionSettings, IssuerSettings, Route } from '../settings.ts'
@@ -70,31 +70,25 @@ export function introspectionConflicts({ configFile, issuers, routes, readFile }
   return faults
 }
 
-type KeyFault = { readonly key: keyof WrittenIntrospection; readonly reason: string }
-
-function fileFaults(settings: IntrospectionSettings, readFile: ReadFile | undefined): readonly KeyFault[] {
-  const faults: KeyFault[] = []
-  const text = (
+function fileFaults(settings: IntrospectionSettings, readFile: ReadFile | undefined) {
+  const faults: { readonly key: keyof WrittenIntrospection; readonly reason: string }[] = []
+  const textOf = (
     key: 'clientSecretFile' | 'keyFile' | 'certFile',
-    check: (text: string) => string | undefined,
+    faultOf: (text: string) => string | undefined,
   ) => {
     const file = settings[key]
     if (file === undefined) return undefined
-    const parse = (name: string, found: string) => {
-      const reason = check(found)
-      return reason === undefined ? { value: found } : { faults: [{ file: name, path: '$', reason }] }
-    }
-    const loaded = loadFile(file, parse, { readFile })
-    for (const fault of loaded.faults ?? []) faults.push({ key, reason: `${fault.file}: ${fault.reason}` })
-    return loaded.value?.value
+    const { text, reason } = loadText(file, faultOf, readFile)
+    if (reason !== undefined) faults.push({ key, reason: `${shownName(file)}: ${reason}` })
+    return text
   }
-  text('clientSecretFile', (secret) =>
+  textOf('clientSecretFile', (secret) =>
     CLIENT_SECRET.test(secret.replace(/\r?\n$/, ''))
       ? undefined
       : 'must hold one line, the secret of the client',
   )
-  const pem = text('keyFile', assertionKeyFault)
-  text('certFile', (cert) => certificateFault(cert, pem))
+  const pem = textOf('keyFile', assertionKeyFault)
+  textOf('certFile', (cert) => certificateFault(cert, pem))
   return faults
 }
 

@@ -167,6 +167,7 @@ export const UPSTREAM_KEYS = {
     byName(UPSTREAM_GROUP),
     'Further services, each a group of equal targets by a name that routes give as `upstream`. The group `default` has the targets of `upstream`, and may be given here for the other keys.',
     {
+      maxProperties: 256,
       default: {},
       examples: [{ payments: { targets: ['http://10.0.0.3:3000'], healthCheck: { path: '/healthz' } } }],
     },

@@ -1,5 +1,5 @@
 import type { Fault, Parsed } from '../faults.ts'
-import { loadFile, type ReadFile } from '../load-file.ts'
+import { loadText, type ReadFile } from '../load-file.ts'
 
 /** One server: a data node, or a Sentinel. */
 interface StoreAddress {
@@ -39,7 +39,6 @@ type StoreEnvironment = Readonly<Partial<Record<string, string>>>
 
 const DEFAULT_PORT = 6379
 const DEFAULT_SENTINEL_PORT = 26379
-const DEFAULT_PREFIX = 'countersign'
 const SCHEME = /^(redis|rediss|redis\+sentinel|rediss\+sentinel):\/\/(.*)$/s
 const ADDRESS = /^(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})))(?::(\d{1,5}))?$/
 const SERVICE = /^[A-Za-z0-9._-]{1,64}$/
@@ -48,6 +47,8 @@ const PREFIX = /^[A-Za-z0-9._-]{1,64}$/
 const USER = /^[\x21-\x7e]{1,128}$/
 const PASSWORD = /^[\x20-\x7e]{1,512}$/
 const HASH_KEY = /^[\x21-\x7e]{32,256}$/
+/** The line end of a secret's last line does not belong to it. */
+const LINE_END = /\r?\n$/
 const FORMS =
   'must be memory, redis://host:port, rediss://host:port, several of these with commas for a cluster, or redis+sentinel://host:port,host:port/service'
 
@@ -65,22 +66,23 @@ export function parseStoreSettings(
   const faults: Fault[] = []
   if (typeof place === 'string') return { faults: [fault('GATEWAY_STORE', place)] }
   if (place === undefined) return parseMemory(env)
-  const check = (name: StoreVariable, pattern: RegExp, reason: string): string | undefined => {
-    const text = env[name]
-    if (text !== undefined && !pattern.test(text)) faults.push(fault(name, reason))
-    return text
+  const user = env.GATEWAY_STORE_USER
+  if (user !== undefined && !USER.test(user))
+    faults.push(fault('GATEWAY_STORE_USER', 'must be 1 to 128 visible ASCII characters'))
+  const prefix = env.GATEWAY_STORE_PREFIX ?? 'countersign'
+  if (!PREFIX.test(prefix)) {
+    const reason = 'must be 1 to 64 letters, digits, dots, dashes or underscores'
+    faults.push(fault('GATEWAY_STORE_PREFIX', reason))
   }
-  const read = (name: StoreVariable, pattern: RegExp, reason: string): string | undefined => {
-    const loaded = readLine(name, env[name], { pattern, reason }, readFile)
-    faults.push(...(loaded.faults ?? []))
-    return loaded.value
+  const read = (name: StoreVariable, pattern: RegExp, must: string): string | undefined => {
+    const file = env[name]
+    if (file === undefined) return undefined
+    const faultOf = (text: string) => (pattern.test(text.replace(LINE_END, '')) ? undefined : must)
+    const { text, reason } = loadText(file, faultOf, readFile)
+    // Without the file's name: what stands there may be the password itself.
+    if (reason !== undefined) faults.push(fault(name, `names a file that is not usable: ${reason}`))
+    return text?.replace(LINE_END, '')
   }
-  const user = check('GATEWAY_STORE_USER', USER, 'must be 1 to 128 visible ASCII characters')
-  const prefix = check(
-    'GATEWAY_STORE_PREFIX',
-    PREFIX,
-    'must be 1 to 64 letters, digits, dots, dashes or underscores',
-  )
   const password = read(
     'GATEWAY_STORE_PASSWORD_FILE',
     PASSWORD,
@@ -101,14 +103,7 @@ export function parseStoreSettings(
   if (faults.length > 0) return { faults }
   const { secure, ...rest } = place
   return {
-    value: {
-      ...rest,
-      tls: secure ? { ca } : undefined,
-      user,
-      password,
-      prefix: prefix ?? DEFAULT_PREFIX,
-      hashKey,
-    },
+    value: { ...rest, tls: secure ? { ca } : undefined, user, password, prefix, hashKey },
   }
 }
 
@@ -127,34 +122,28 @@ function parseAddresses(text: string): Place | string | undefined {
   if (text.includes('@')) {
     return 'must not hold a user or a password: set GATEWAY_STORE_USER and GATEWAY_STORE_PASSWORD_FILE'
   }
-  const [, scheme, rest] = SCHEME.exec(text) ?? []
-  if (scheme === undefined || rest === undefined) return FORMS
-  const secure = scheme.startsWith('rediss')
-  if (scheme.endsWith('+sentinel')) return parseSentinels(rest, secure)
-  const hosts: string[] = []
-  for (const [index, part] of rest.split(',').entries()) {
-    const [, again, host = part] = SCHEME.exec(part.trim()) ?? []
-    if (index > 0 && again !== undefined && again !== scheme)
-      return 'must have the same scheme in every address'
-    hosts.push(host.trim().replace(/\/$/, ''))
-  }
-  const addresses = hosts.map((host) => parseAddress(host, DEFAULT_PORT))
-  const wrong = addresses.find((address) => typeof address === 'string')
-  if (typeof wrong === 'string') return wrong
-  const kind = addresses.length === 1 ? 'single' : 'cluster'
-  return { kind, addresses: addresses as StoreAddress[], service: undefined, secure }
-}
-
-function parseSentinels(rest: string, secure: boolean): Place | string {
-  const slash = rest.indexOf('/')
-  const service = slash < 0 ? '' : rest.slice(slash + 1)
-  if (!SERVICE.test(service))
+  const [, scheme, rest = ''] = SCHEME.exec(text) ?? []
+  if (scheme === undefined) return FORMS
+  const isSentinel = scheme.endsWith('+sentinel')
+  const [, hosts = rest, service] = (isSentinel && /^([^/]*)\/(.*)$/s.exec(rest)) || []
+  if (isSentinel && !SERVICE.test(service ?? ''))
     return 'must end with the name of the service that the Sentinels watch: /service'
-  const hosts = rest.slice(0, slash).split(',')
-  const addresses = hosts.map((host) => parseAddress(host.trim(), DEFAULT_SENTINEL_PORT))
-  const wrong = addresses.find((address) => typeof address === 'string')
-  if (typeof wrong === 'string') return wrong
-  return { kind: 'sentinel', addresses: addresses as StoreAddress[], service, secure }
+  const addresses: StoreAddress[] = []
+  for (const part of hosts.split(',')) {
+    const [, again, host = part] = SCHEME.exec(part.trim()) ?? []
+    if (again !== undefined && again !== scheme) return 'must have the same scheme in every address'
+    const defaultPort = isSentinel ? DEFAULT_SENTINEL_PORT : DEFAULT_PORT
+    const address = parseAddress(host.trim().replace(/\/$/, ''), defaultPort)
+    if (typeof address === 'string') return address
+    addresses.push(address)
+  }
+  const kind = addresses.length === 1 ? 'single' : 'cluster'
+  return {
+    kind: isSentinel ? 'sentinel' : kind,
+    addresses,
+    service,
+    secure: scheme.startsWith('rediss'),
+  }
 }
 
 function parseAddress(text: string, defaultPort: number): StoreAddress | string {
@@ -165,29 +154,6 @@ function parseAddress(text: string, defaultPort: number): StoreAddress | string 
   const port = digits === undefined ? defaultPort : Number(digits)
   if (host === undefined) return FORMS
   return port >= 1 && port <= 65_535 ? { host, port } : 'must have ports between 1 and 65535'
-}
-
-/** Reads a secret or a certificate; the line end of a secret's last line does not belong to it. */
-function readLine(
-  name: StoreVariable,
-  file: string | undefined,
-  { pattern, reason }: { readonly pattern: RegExp; readonly reason: string },
-  readFile?: ReadFile,
-): Parsed<string | undefined> {
-  if (file === undefined) return { value: undefined }
-  const { value, faults } = loadFile(
-    file,
-    (_, text): Parsed<string> => {
-      const line = text.replace(/\r?\n$/, '')
-      return pattern.test(line) ? { value: line } : { faults: [{ file, path: '$', reason }] }
-    },
-    { readFile },
-  )
-  if (faults === undefined) return { value: value.value }
-  return {
-    // Without its name: what stands there may be the password itself.
-    faults: faults.map((each) => fault(name, `names a file that is not usable: ${each.reason}`)),
-  }
 }
 
 function fault(path: StoreVariable, reason: string): Fault {

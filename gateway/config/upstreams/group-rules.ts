@@ -9,36 +9,38 @@ import { hostFault, tidyUpstream, upstreamFault, versionFault } from '../rules/v
 import type { Settings } from '../settings.ts'
 import { DEFAULT_GROUP, type UpstreamGroup } from './upstream-group.ts'
 
-type WrittenGroup = WrittenGateway['upstreams'][string]
 type Written = Pick<WrittenGateway, 'upstreams' | 'routes' | 'openapi'>
 
 const NAME = /^[A-Za-z][A-Za-z0-9_-]{0,63}$/
-const MAX_GROUPS = 256
 
 /** Reports every fault of the named groups, and every route that names none of them. */
 export function checkGroups(json: JsonFile<unknown>, written: Written): void {
   const { upstreams } = written
   if (typeof upstreams !== 'object' || upstreams === null || Array.isArray(upstreams)) return
-  const names = Object.keys(upstreams)
-  if (names.length > MAX_GROUPS) {
-    json.refuse({
-      path: '$.upstreams',
-      reason: `must have at most ${MAX_GROUPS} groups, but has ${names.length}`,
-    })
-    return
-  }
   for (const [name, group] of Object.entries(upstreams)) {
     const path = childPath('$.upstreams', name)
     if (!json.sound(path)) continue
     if (!NAME.test(name)) {
       json.refuse({ path, reason: 'must have a name of at most 64 letters, digits, - and _, a letter first' })
     }
-    checkTargets(json, path, { name, group })
-    checkHealthCheck(json, `${path}.healthCheck`, group.healthCheck)
-    checkBreaker(json, `${path}.breaker`, group.breaker)
+    checkGroupTargets(json, `${path}.targets`, name, group.targets)
+    json.check(`${path}.healthCheck.path`, group.healthCheck?.path, checkPathFault)
+    json.check(`${path}.healthCheck.host`, group.healthCheck?.host, authorityFault)
+    json.check(`${path}.breaker`, group.breaker, ({ failures, failurePercent }) =>
+      failures > 0 || failurePercent !== undefined
+        ? undefined
+        : 'never opens: give "failures" above 0, or "failurePercent"',
+    )
     checkTls(json, `${path}.tls`, group.tls)
   }
-  checkNames(json, written, new Set([...names, DEFAULT_GROUP]))
+  const names = new Set([...Object.keys(upstreams), DEFAULT_GROUP])
+  for (const { at, row } of writtenRows(written)) {
+    json.check(`${at}.upstream`, row.upstream, (name: string) =>
+      names.has(name)
+        ? undefined
+        : `must name a group of "upstreams" or be "${DEFAULT_GROUP}", but is ${describeValue(name)}`,
+    )
+  }
 }
 
 /** The groups that routes name. The targets of the default group are those of `upstream`. */
@@ -68,48 +70,32 @@ export function groupWarnings(
     .map((name) => `the upstream group "${name}" has no effect: no route names it`)
 }
 
-function checkTargets(
+function checkGroupTargets(
   json: JsonFile<unknown>,
   path: string,
-  { name, group: { targets } }: { readonly name: string; readonly group: WrittenGroup },
+  name: string,
+  targets?: readonly string[],
 ): void {
-  if (name === DEFAULT_GROUP) {
-    if (targets === undefined) return
+  if (name !== DEFAULT_GROUP) {
+    if (targets === undefined) json.refuse({ path, reason: 'is missing' })
+    else checkTargets(json, path, targets)
+  } else if (targets !== undefined) {
     const reason = 'must not be given: the targets of the group "default" are those of "upstream"'
-    json.refuse({ path: `${path}.targets`, reason })
-  } else if (targets === undefined) json.refuse({ path: `${path}.targets`, reason: 'is missing' })
-  else {
-    const tidy = targets.map(tidyUpstream)
-    json.checkEach(
-      `${path}.targets`,
-      tidy,
-      (one, index) =>
-        upstreamFault(one) ??
-        versionFault(one, tidy[0]) ??
-        (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined),
-    )
+    json.refuse({ path, reason })
   }
 }
 
-function checkHealthCheck(json: JsonFile<unknown>, path: string, check: WrittenGroup['healthCheck']): void {
-  if (check === undefined) return
-  json.check(`${path}.path`, check.path, checkPathFault)
-  json.check(`${path}.host`, check.host, authorityFault)
-}
-
-function checkBreaker(json: JsonFile<unknown>, path: string, breaker: WrittenGroup['breaker']): void {
-  if (breaker === undefined || breaker.failures > 0 || breaker.failurePercent !== undefined) return
-  json.refuse({ path, reason: 'never opens: give "failures" above 0, or "failurePercent"' })
-}
-
-function checkNames(json: JsonFile<unknown>, written: Written, names: ReadonlySet<string>): void {
-  for (const { at, row } of writtenRows(written)) {
-    json.check(`${at}.upstream`, row.upstream, (name: string) =>
-      names.has(name)
-        ? undefined
-        : `must name a group of "upstreams" or be "${DEFAULT_GROUP}", but is ${describeValue(name)}`,
-    )
-  }
+/** Refuses what is no upstream, speaks another version of HTTP than the first, or is there twice. */
+export function checkTargets(json: JsonFile<unknown>, path: string, targets: readonly string[]): void {
+  const tidy = targets.map(tidyUpstream)
+  json.checkEach(
+    path,
+    tidy,
+    (one, index) =>
+      upstreamFault(one) ??
+      versionFault(one, tidy[0]) ??
+      (tidy.indexOf(one) < index ? `must not be "${one}" a second time` : undefined),
+  )
 }
 
 /** A path without a query, in the form in which paths are compared. */
@@ -125,7 +111,11 @@ function authorityFault(host: string): string | undefined {
   return `must be a host name or an address, with or without a port, but is ${describeValue(host)}`
 }
 
-function checkTls(json: JsonFile<unknown>, path: string, tls: WrittenGroup['tls']): void {
+function checkTls(
+  json: JsonFile<unknown>,
+  path: string,
+  tls: WrittenGateway['upstreams'][string]['tls'],
+): void {
   if (tls === undefined) return
   json.check(`${path}.serverName`, tls.serverName, (name) =>
     isIP(name) === 0

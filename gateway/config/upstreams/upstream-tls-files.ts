@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { createSecureContext } from 'node:tls'
 import type { Fault, Parsed } from '../faults.ts'
 import { childPath } from '../json/json-path.ts'
-import { loadFile, type ReadFile, shownName } from '../load-file.ts'
+import { loadText, type ReadFile, shownName } from '../load-file.ts'
 import { type Dated, timeFault } from '../rules/certificate-times.ts'
 import type { Settings } from '../settings.ts'
 import { certificatesIn } from '../witness-settings.ts'
@@ -33,14 +33,11 @@ export function loadUpstreamTls({
     if (plain !== undefined) {
       faults.push({ file: configFile, path, reason: `must not be given: no TLS is spoken with ${plain}` })
     }
-    const reader = new Reader(readFile)
-    const texts = reader.read(tls)
-    if (reader.faults.length === 0) reader.checkPair(tls, texts)
-    if (reader.faults.length === 0) reader.checkContext(tls, texts)
+    const read = readTls(tls, readFile)
     faults.push(
-      ...reader.faults.map(({ key, reason }) => ({ file: configFile, path: `${path}.${key}`, reason })),
+      ...read.faults.map(({ key, reason }) => ({ file: configFile, path: `${path}.${key}`, reason })),
     )
-    files[name] = texts
+    files[name] = read.texts
   }
   return faults.length > 0 ? { faults } : { value: files }
 }
@@ -76,59 +73,43 @@ export function upstreamCertificates({
 
 type Key = 'caFile' | 'certFile' | 'keyFile'
 
-class Reader {
-  readonly faults: { readonly key: Key; readonly reason: string }[] = []
-  readonly #readFile: ReadFile | undefined
-
-  constructor(readFile: ReadFile | undefined) {
-    this.#readFile = readFile
-  }
-
-  read({ caFile, certFile, keyFile }: UpstreamTlsSettings): UpstreamTlsTexts {
-    if ((certFile === undefined) !== (keyFile === undefined)) {
-      const key = certFile === undefined ? 'certFile' : 'keyFile'
-      this.faults.push({ key, reason: 'is missing: certFile and keyFile belong together' })
-    }
-    return {
-      ca: this.#text('caFile', caFile, certificatesFault),
-      cert: this.#text('certFile', certFile, certificatesFault),
-      key: this.#text('keyFile', keyFile, keyFault),
-    }
-  }
-
-  checkPair({ certFile, keyFile }: UpstreamTlsSettings, { cert, key }: UpstreamTlsTexts): void {
-    if (cert === undefined || key === undefined) return
-    const [leaf = ''] = certificatesIn(cert)
-    if (new X509Certificate(leaf).checkPrivateKey(createPrivateKey(key))) return
-    this.#refuse('keyFile', keyFile, `is not the key of the certificate in ${certFile}`)
-  }
-
-  /** What OpenSSL alone knows, such as a key that is too short. */
-  checkContext({ certFile, caFile }: UpstreamTlsSettings, texts: UpstreamTlsTexts): void {
-    try {
-      createSecureContext({ ...texts })
-    } catch (error) {
-      const reason = `OpenSSL does not take it: ${error instanceof Error ? error.message : String(error)}`
-      if (certFile === undefined) this.#refuse('caFile', caFile, reason)
-      else this.#refuse('certFile', certFile, reason)
-    }
-  }
-
-  #text(
-    key: Key,
-    file: string | undefined,
-    faultOf: (text: string) => string | undefined,
-  ): string | undefined {
+function readTls(tls: UpstreamTlsSettings, readFile: ReadFile | undefined) {
+  const faults: { readonly key: Key; readonly reason: string }[] = []
+  const refuse = (key: Key, reason: string) =>
+    faults.push({ key, reason: `${shownName(tls[key] ?? '')}: ${reason}` })
+  const textOf = (key: Key, faultOf: (text: string) => string | undefined) => {
+    const file = tls[key]
     if (file === undefined) return undefined
-    const { value, faults } = loadFile(file, (_, text) => ({ value: text }), { readFile: this.#readFile })
-    const reason = faults === undefined ? faultOf(value.value) : faults.map((one) => one.reason).join(', ')
-    if (reason !== undefined) this.#refuse(key, file, reason)
-    return value?.value
+    const { text, reason } = loadText(file, faultOf, readFile)
+    if (reason !== undefined) refuse(key, reason)
+    return text
   }
+  const { certFile, keyFile } = tls
+  if ((certFile === undefined) !== (keyFile === undefined)) {
+    const key = certFile === undefined ? 'certFile' : 'keyFile'
+    faults.push({ key, reason: 'is missing: certFile and keyFile belong together' })
+  }
+  const texts: UpstreamTlsTexts = {
+    ca: textOf('caFile', certificatesFault),
+    cert: textOf('certFile', certificatesFault),
+    key: textOf('keyFile', keyFault),
+  }
+  if (faults.length > 0) return { texts, faults }
+  try {
+    if (texts.cert !== undefined && texts.key !== undefined && !belongTogether(texts.cert, texts.key))
+      refuse('keyFile', `is not the key of the certificate in ${certFile}`)
+    // OpenSSL alone knows the rest, such as a key that is too short.
+    else createSecureContext({ ...texts })
+  } catch (error) {
+    const reason = `OpenSSL does not take it: ${error instanceof Error ? error.message : String(error)}`
+    refuse(certFile === undefined ? 'caFile' : 'certFile', reason)
+  }
+  return { texts, faults }
+}
 
-  #refuse(key: Key, file: string | undefined, reason: string): void {
-    this.faults.push({ key, reason: `${shownName(file ?? '')}: ${reason}` })
-  }
+function belongTogether(cert: string, key: string): boolean {
+  const [leaf = ''] = certificatesIn(cert)
+  return new X509Certificate(leaf).checkPrivateKey(createPrivateKey(key))
 }
 
 function certificatesFault(text: string): string | undefined {
