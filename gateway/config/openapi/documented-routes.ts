@@ -5,7 +5,7 @@ import { pathOfPointer } from '../json/json-path.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import { loadFile, type ReadFile } from '../load-file.ts'
 import { methodSet, methodsMeet } from '../rules/method-rules.ts'
-import { foldedPattern, operationRows } from '../rules/row-rules.ts'
+import { foldedPattern, type OperationRow, operationRows } from '../rules/row-rules.ts'
 import type { OpenApiSettings, RouteAuth } from '../settings.ts'
 import { type OperationPlace, OperationRules, Unusable } from './compiled-operations.ts'
 import { type ApiDescription, type ApiOperation, type OpenApiFile, parseOpenApi } from './openapi-document.ts'
@@ -58,47 +58,37 @@ export function documentedRoutes(
 function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[]): DocumentedRoutes {
   const { file, validateRequests } = options
   const laid = laidOver(options.rows ?? [], api.operations)
-  const validated = own.map(() => ({}) as Record<string, OperationPlace>)
+  const validated: ValidatedOperations[] = own.map(() => ({}))
   const patterns = Map.groupBy(own.keys(), (index) => foldedPattern(own[index]?.path ?? ''))
   const rows: DocumentedRow[] = []
   const operations: ValidatedOperations[] = []
   const faults: Fault[] = []
-  const seen = new Map<string, ApiOperation>()
-  const shared = new Set<string>()
-  for (const operation of api.operations) {
-    const { path, method, auth, scopes, pointer } = operation
-    const request = requestOf(path, method)
-    const first = seen.get(request)
-    seen.set(request, first ?? operation)
-    if (first !== undefined && isSameRequest(operation, first)) {
-      shared.add(request)
-      continue
-    }
-    const validatedBy = (written: OperationRow['validateRequests']): ValidatedOperations =>
-      written === false
-        ? {}
-        : { [method]: { path, pointer, skipsPatterns: (written ?? validateRequests) === 'skip-patterns' } }
-    const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
-      methodsMeet(methodSet(own[index]?.methods), new Set([method])),
-    )
-    const reason = sameElsewhere(first) ?? nearlySame(path, own, covering)
-    if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
-    if (covering === undefined) {
-      const { keys, laidAt } = laid.keysOf(operation)
-      const documentedAt = `${file}#${pointer}`
-      rows.push({ ...keys, path, methods: [method], auth, scopes, documentedAt, laidAt })
-      operations.push(validatedBy(keys.validateRequests))
-    } else {
-      validated[covering] = { ...validated[covering], ...validatedBy(own[covering]?.validateRequests) }
+  for (const same of Map.groupBy(api.operations, requestOf).values()) {
+    const [first] = same as [ApiOperation, ...ApiOperation[]]
+    const different = same.filter((one) => one === first || !isSameRequest(one, first))
+    for (const operation of different) {
+      const { path, method, auth, scopes, pointer } = operation
+      // Which of several operations for one request is meant is not known.
+      const validatedBy = (written: OperationRow['validateRequests']): ValidatedOperations =>
+        written === false || different.length < same.length
+          ? {}
+          : { [method]: { path, pointer, skipsPatterns: (written ?? validateRequests) === 'skip-patterns' } }
+      const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
+        methodsMeet(methodSet(own[index]?.methods), new Set([method])),
+      )
+      const reason = operation === first ? nearlySame(path, own, covering) : sameElsewhere(first)
+      if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
+      if (covering === undefined) {
+        const { keys, laidAt } = laid.keysOf(operation)
+        const documentedAt = `${file}#${pointer}`
+        rows.push({ ...keys, path, methods: [method], auth, scopes, documentedAt, laidAt })
+        operations.push(validatedBy(keys.validateRequests))
+      } else {
+        validated[covering] = { ...validated[covering], ...validatedBy(own[covering]?.validateRequests) }
+      }
     }
   }
   const unfit = laid.unfit()
-  // Which of several operations is meant is not known.
-  for (const [index, row] of rows.entries())
-    if (shared.has(requestOf(row.path, row.methods[0] ?? ''))) operations[index] = {}
-  for (const [index, one] of validated.entries())
-    for (const method of Object.keys(one))
-      if (shared.has(requestOf(own[index]?.path ?? '', method))) delete one[method]
   if (validateRequests === false || faults.length > 0) {
     const openapi = { file, hash: api.hash, document: undefined, skippedPatterns: [] }
     return { openapi, rows, operations: [], faults, unfit }
@@ -115,7 +105,7 @@ export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'pa
   return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
 }
 
-function requestOf(path: string, method: string): string {
+function requestOf({ path, method }: Operation): string {
   return `${method} ${foldedPattern(path)}`
 }
 
@@ -130,8 +120,8 @@ function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
 }
 
 /** Two paths that an upstream may take for one, or one operation twice. */
-function sameElsewhere(other: ApiOperation | undefined): string | undefined {
-  return other && `has a path that may be taken for ${JSON.stringify(other.path)}, which has this method too`
+function sameElsewhere({ path }: ApiOperation): string {
+  return `has a path that may be taken for ${JSON.stringify(path)}, which has this method too`
 }
 
 /** A row that would take the operation's place but does not let its path through. */
@@ -165,10 +155,8 @@ export function placesOf(operations: Iterable<ValidatedOperations | undefined>):
   return [...operations].flatMap((one) => (one === undefined ? [] : Object.values(one)))
 }
 
-export type OperationRow = ReturnType<typeof operationRows>[number]
-
 type Keys = Partial<Omit<OperationRow, 'path' | 'methods'>>
-export interface UnfitKey {
+interface UnfitKey {
   /** Its place in `openapi.rows`: `[2].path`. */
   readonly at: string
   readonly reason: string
@@ -176,7 +164,7 @@ export interface UnfitKey {
 
 type Operation = Pick<ApiOperation, 'path' | 'method'>
 
-export function laidOver(rows: readonly OperationRow[], operations: readonly Operation[]) {
+function laidOver(rows: readonly OperationRow[], operations: readonly Operation[]) {
   const used = new Set<OperationRow>()
   // The more specific ones come last: their keys count.
   const ordered = rows.toSorted((one, other) => rankOf(one.path) - rankOf(other.path))

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
-import type { Fault, Parsed } from '../faults.ts'
+import type { Parsed } from '../faults.ts'
 import { JsonFile } from '../json/json-file.ts'
 import { pathOfPointer } from '../json/json-path.ts'
-import type { SchemaCheck } from '../json/schema-check.ts'
+import { schemaCheck } from '../json/schema-check.ts'
 import type { Written as Declared } from '../keys/key-types.ts'
 import type { OPENAPI } from '../keys/route-keys.ts'
 import { methodFault } from '../rules/method-rules.ts'
@@ -35,10 +35,7 @@ export interface ApiDescription {
 
 /** HEAD first: a row for GET covers it too, and the first row that does counts. */
 const METHODS = ['head', 'get', 'put', 'post', 'delete', 'options', 'patch', 'query'] as const
-const anyObject: SchemaCheck = (value) =>
-  typeof value === 'object' && value !== null
-    ? { problems: [], unsound: [], more: 0 }
-    : { problems: [{ path: '$', reason: 'must be an object' }], unsound: ['$'], more: 0 }
+const anyObject = schemaCheck({ type: 'object' })
 const MAX_OPERATIONS = 10_000
 
 type Servers = readonly { readonly url?: unknown; readonly variables?: unknown }[]
@@ -69,7 +66,7 @@ export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDesc
   const reading = new Reading(options, document)
   const operations = reading.operations()
   for (const { pointer, reason } of reading.faults) json.refuse({ path: pathOfPointer(pointer), reason })
-  const faults: readonly Fault[] = json.faults()
+  const faults = json.faults()
   if (faults.length > 0) return { faults }
   return { value: { document: asJsonSchemas(document), hash: hash('sha256', text), operations } }
 }
@@ -80,13 +77,8 @@ function versionFault({ openapi, swagger }: Written): string | undefined {
   return `must be a version 3.0, 3.1 or 3.2 of OpenAPI, but is ${found ?? 'missing'}`
 }
 
-interface Finding {
-  readonly pointer: string
-  readonly reason: string
-}
-
 class Reading {
-  readonly faults: Finding[] = []
+  readonly faults: { readonly pointer: string; readonly reason: string }[] = []
   readonly #options: OpenApiFile
   readonly #document: Written
 
@@ -102,8 +94,7 @@ class Reading {
     if (paths.length === 0) this.#refuse('/paths', 'must name a path: nothing would be let through')
     for (const [path, item] of paths) {
       if (path.startsWith('x-')) continue
-      const found = this.#operationsOf(base, path, item)
-      operations.push(...found)
+      operations.push(...this.#operationsOf(base, path, item))
       if (operations.length > MAX_OPERATIONS) {
         this.#refuse('/paths', `must not have more than ${MAX_OPERATIONS} operations`)
         return operations
@@ -112,16 +103,17 @@ class Reading {
     return operations
   }
 
-  #operationsOf(base: string, written: string, value: unknown): ApiOperation[] {
-    const place = childPointer('/paths', written)
+  #operationsOf(base: string, key: string, value: unknown): ApiOperation[] {
+    const place = childPointer('/paths', key)
     const item = followed(this.#document, { value, pointer: place })
     if (typeof item === 'string') return this.#refuse(place, item)
     const methods = Object(item.value) as Readonly<Record<string, unknown>>
     const own = this.#basePathOf(methods, item.pointer) ?? base
-    const [path = '', fragment] = written.split('#')
+    const [path = '', fragment] = key.split('#')
     const fault = pathFaultOf(joined(own, path))
     if (fault !== undefined) return this.#refuse(place, fault)
-    return writtenOperations(item).flatMap(({ method, operation, pointer }) => {
+    return writtenOperations(item).flatMap(([method, written, pointer]) => {
+      const operation = Object(written) as { security?: unknown; servers?: Servers }
       const full = joined(this.#basePathOf(operation, pointer) ?? own, path)
       const security = this.#securityOf(operation)
       const reason =
@@ -169,17 +161,13 @@ function joined(base: string, path: string): string {
 
 function writtenOperations({ value, pointer }: Located) {
   const item = Object(value)
-  const inCapitals = METHODS.filter((key) => item[key] !== undefined)
-  const own = inCapitals.map((key) => [key.toUpperCase(), item[key], childPointer(pointer, key)] as const)
+  const named = METHODS.map((key) => [key.toUpperCase(), item[key], childPointer(pointer, key)] as const)
   const below = childPointer(pointer, 'additionalOperations')
   const more = Object.entries(Object(item.additionalOperations) as object)
-  return [...own, ...more.map(([key, operation]) => [key, operation, childPointer(below, key)] as const)].map(
-    ([method, operation, at]) => ({
-      method,
-      operation: Object(operation) as { security?: unknown; servers?: Servers },
-      pointer: at,
-    }),
-  )
+  return [
+    ...named.filter(([, operation]) => operation !== undefined),
+    ...more.map(([key, operation]) => [key, operation, childPointer(below, key)] as const),
+  ]
 }
 
 function pathFaultOf(path: string): string | undefined {

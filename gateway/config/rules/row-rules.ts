@@ -6,7 +6,7 @@ import type { Route } from '../settings.ts'
 import { methodFault, methodSet, methodsMeet } from './method-rules.ts'
 import { foldPath, pathFault } from './path-rules.ts'
 
-type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string | undefined>['rows']>[number]
+export type OperationRow = NonNullable<Exclude<WrittenGateway['openapi'], string | undefined>['rows']>[number]
 /** A row of `routes`, or one of `openapi.rows`, in which all but its path may be missing. */
 export type AnyRow = WrittenGateway['routes'][number] | OperationRow
 
@@ -32,10 +32,8 @@ export function operationRows(openapi: WrittenGateway['openapi']): readonly Oper
 }
 
 /** The keys that routes and limits have in common. */
-interface WrittenRow {
-  readonly path: string
-  readonly methods?: readonly string[] | undefined
-}
+type WrittenRow = Pick<WrittenGateway['routes'][number], 'path' | 'methods'>
+type Seen = { readonly row: WrittenRow; readonly at: string }
 
 /**
  * Reports every fault in the paths and methods of a list of rows, and every conflict between two rows.
@@ -55,7 +53,7 @@ export function checkRows(
     if (!file.check(`${at}.path`, row?.path, faultOf)) continue
     if (!file.checkEach(`${at}.methods`, row?.methods, methodFault)) continue
     const others = seen.get(foldedPattern(row.path)) ?? []
-    const reason = firstConflict(row, others)
+    const [reason] = others.flatMap((other) => conflict(row, other) ?? [])
     if (reason !== undefined) {
       file.refuse({ path: `${at}.path`, reason })
       continue
@@ -71,19 +69,6 @@ export function checkRows(
 /** Equal for rows that an upstream may take for one: two templates may differ in the names of their parameters. */
 export function foldedPattern(path: string): string {
   return foldPath(withoutNames(path))
-}
-
-interface Seen {
-  readonly row: WrittenRow
-  readonly at: string
-}
-
-function firstConflict(row: WrittenRow, others: readonly Seen[]): string | undefined {
-  for (const other of others) {
-    const reason = conflict(row, other)
-    if (reason !== undefined) return reason
-  }
-  return undefined
 }
 
 function conflict(row: WrittenRow, other: Seen): string | undefined {
