@@ -59,10 +59,7 @@ export function issuerTerms({
   tokens,
   clockTolerance,
   introspection,
-}: WrittenTerms): Pick<
-  IssuerSettings,
-  'algorithms' | 'profile' | 'tokens' | 'clockToleranceMs' | 'introspection'
-> {
+}: WrittenTerms): Omit<IssuerSettings, 'issuer' | 'jwksUri' | 'audience'> {
   return {
     algorithms: algorithms ?? (profile === 'fapi' ? FAPI_ALGORITHMS : ALGORITHMS),
     profile,

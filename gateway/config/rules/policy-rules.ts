@@ -10,7 +10,7 @@ import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 import { refusal } from '../../refusals.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
-import type { Maintenance, Route, Screening, Settings } from '../settings.ts'
+import type { Maintenance, Screening } from '../settings.ts'
 import { methodFault, methodSet } from './method-rules.ts'
 import { type AnyRow, writtenRows } from './row-rules.ts'
 import { checkResponseFields, checkSending, lifecycleLines, sendingPolicy } from './sending-rules.ts'
@@ -98,10 +98,8 @@ function nameFault(name: string): string | undefined {
   return isToken(name) ? undefined : `must be the name of a header, but is ${JSON.stringify(name)}`
 }
 
-type FilePolicy = Pick<Settings, 'addresses' | 'leniency' | 'responseLines'>
-
 /** @param written without faults */
-export function filePolicy({ addresses, responseHeaders, routes }: Written): FilePolicy {
+export function filePolicy({ addresses, responseHeaders, routes }: Written) {
   return {
     addresses: addressList(addresses),
     leniency: leniencyOf({
@@ -115,13 +113,8 @@ export function filePolicy({ addresses, responseHeaders, routes }: Written): Fil
   }
 }
 
-type RoutePolicy = Pick<
-  Route,
-  'screening' | 'isShadow' | 'leniency' | 'cors' | 'sending' | 'forwarded' | 'responseLines'
->
-
 /** @param file without faults; its maintenance and headers hold where the route has none of its own */
-export function routePolicy(route: WrittenRoute, file: Written): RoutePolicy {
+export function routePolicy(route: WrittenRoute, file: Written) {
   const headers = { ...file.responseHeaders, ...route.responseHeaders }
   const cors = route.cors && corsOf({ ...route.cors, methods: corsMethods(route) })
   const lifecycle = lifecycleLines(route)

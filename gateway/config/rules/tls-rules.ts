@@ -16,24 +16,19 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
   if (Object.keys(merged).length === 0) return { value: undefined }
   const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFetch = false } = merged
   const faults: Fault[] = []
-  for (const key of ['port', 'certFile', 'keyFile'] as const) {
-    if (merged[key] !== undefined) continue
-    const reason = 'is missing: an HTTPS listener needs a port, a certificate and a key'
+  const refuse = (key: keyof TlsSettings, reason: string) =>
     faults.push({ ...tlsPlace(sources, key), reason })
-  }
-  if (clientCrlFile !== undefined && clientCaFile === undefined) {
-    const reason = 'has no effect without a client CA: set one, or remove the list'
-    faults.push({ ...tlsPlace(sources, 'clientCrlFile'), reason })
-  }
+  for (const key of ['port', 'certFile', 'keyFile'] as const)
+    if (merged[key] === undefined)
+      refuse(key, 'is missing: an HTTPS listener needs a port, a certificate and a key')
+  if (clientCrlFile !== undefined && clientCaFile === undefined)
+    refuse('clientCrlFile', 'has no effect without a client CA: set one, or remove the list')
   if (ticketKeyFile !== undefined && clientCaFile !== undefined) {
-    const reason =
-      'has no effect with a client CA: sessions of clients with certificates are not resumed; remove one of the two'
-    faults.push({ ...tlsPlace(sources, 'ticketKeyFile'), reason })
+    const reason = 'sessions of clients with certificates are not resumed; remove one of the two'
+    refuse('ticketKeyFile', `has no effect with a client CA: ${reason}`)
   }
-  if (ocspFetch && merged.ocspFile !== undefined) {
-    const reason = 'must not be true with an OCSP file: choose one of the two'
-    faults.push({ ...tlsPlace(sources, 'ocspFetch'), reason })
-  }
+  if (ocspFetch && merged.ocspFile !== undefined)
+    refuse('ocspFetch', 'must not be true with an OCSP file: choose one of the two')
   if (faults.length > 0 || port === undefined || certFile === undefined || keyFile === undefined) {
     return { faults }
   }

@@ -26,18 +26,12 @@ export interface TracingVariables {
 /** The shape of `process.env`. */
 type Environment = Readonly<Partial<Record<string, string>>>
 
-const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT']
+const TRACES_ENDPOINT = 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'
 const MAX_MS = 600_000
 const MIN_QUEUE = 128
 const MAX_QUEUE = 65_536
 const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
 const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
-
-/** One of several names for a setting, the first that is set. An empty variable counts as not set (OpenTelemetry says so). */
-type Take = (...names: readonly [string, ...string[]]) => {
-  readonly name: string
-  readonly text: string | undefined
-}
 
 /**
  * Reads the variables that OpenTelemetry defines for SDKs and exporters, as far as the gateway has what they set. Other
@@ -45,62 +39,54 @@ type Take = (...names: readonly [string, ...string[]]) => {
  */
 export function parseTracingVariables(env: Environment): Parsed<TracingVariables> {
   const faults: Fault[] = []
-  const refuse = (path: string, reason: string) => {
-    faults.push({ file: 'environment', path, reason })
-    return undefined
-  }
-  const take: Take = (...names) => {
-    const name = names.find((each) => (env[each] ?? '') !== '') ?? names[0]
-    return { name, text: env[name] || undefined }
-  }
-  /** @param read throws words for the operator */
-  const value = <T>({ name, text }: ReturnType<Take>, read: (text: string) => T): T | undefined => {
-    if (text === undefined) return undefined
+  /** An empty variable counts as not set (OpenTelemetry says so). @param parse throws words for the operator */
+  const read = <T>(name: string, parse: (text: string) => T): T | undefined => {
+    const text = env[name] || undefined
     try {
-      return read(text)
+      return text === undefined ? undefined : parse(text)
     } catch (error) {
-      return refuse(name, (error as Error).message)
+      faults.push({ file: 'environment', path: name, reason: (error as Error).message })
+      return undefined
     }
   }
-  const headers = take('OTEL_EXPORTER_OTLP_TRACES_HEADERS', 'OTEL_EXPORTER_OTLP_HEADERS')
-  const ca = take('OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE', 'OTEL_EXPORTER_OTLP_CERTIFICATE')
-  const own = take('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT')
+  const headersVariable = exporterVariable(env, 'HEADERS')
+  const caVariable = exporterVariable(env, 'CERTIFICATE')
+  const endpoint = exporterVariable(env, 'ENDPOINT')
   const variables: TracingVariables = {
     isOff: env.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER === 'none',
-    endpoint:
-      own.text === undefined
-        ? value(take('OTEL_EXPORTER_OTLP_ENDPOINT'), (text) => `${url(text).replace(/\/$/, '')}/v1/traces`)
-        : value(own, url),
-    headers: value(headers, (text) => Object.entries(pairs(text))),
-    headersVariable: headers.name,
-    caFile: ca.text,
-    caVariable: ca.name,
-    compression: value(
-      take('OTEL_EXPORTER_OTLP_TRACES_COMPRESSION', 'OTEL_EXPORTER_OTLP_COMPRESSION'),
-      (text) => choice(text, ['gzip', 'none'] as const),
+    endpoint: read(endpoint, (text) =>
+      endpoint === TRACES_ENDPOINT ? url(text) : `${url(text).replace(/\/$/, '')}/v1/traces`,
     ),
-    timeoutMs: value(take('OTEL_EXPORTER_OTLP_TRACES_TIMEOUT', 'OTEL_EXPORTER_OTLP_TIMEOUT'), (text) =>
-      whole(text, 1, MAX_MS),
-    ),
-    delayMs: value(take('OTEL_BSP_SCHEDULE_DELAY'), (text) => whole(text, 1, MAX_MS)),
-    maxQueue: value(take('OTEL_BSP_MAX_QUEUE_SIZE'), (text) => whole(text, MIN_QUEUE, MAX_QUEUE)),
-    serviceName: take('OTEL_SERVICE_NAME').text,
-    resource: value(take('OTEL_RESOURCE_ATTRIBUTES'), pairs),
-    sampler: value(take('OTEL_TRACES_SAMPLER'), (text) => samplerOf(text, env.OTEL_TRACES_SAMPLER_ARG)),
-    knownMethods: value(take('OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS'), (text) =>
+    headers: read(headersVariable, (text) => Object.entries(pairs(text))),
+    headersVariable,
+    caFile: env[caVariable] || undefined,
+    caVariable,
+    compression: read(exporterVariable(env, 'COMPRESSION'), (text) => choice(text, ['gzip', 'none'])),
+    timeoutMs: read(exporterVariable(env, 'TIMEOUT'), (text) => whole(text, 1, MAX_MS)),
+    delayMs: read('OTEL_BSP_SCHEDULE_DELAY', (text) => whole(text, 1, MAX_MS)),
+    maxQueue: read('OTEL_BSP_MAX_QUEUE_SIZE', (text) => whole(text, MIN_QUEUE, MAX_QUEUE)),
+    serviceName: env.OTEL_SERVICE_NAME || undefined,
+    resource: read('OTEL_RESOURCE_ATTRIBUTES', pairs),
+    sampler: read('OTEL_TRACES_SAMPLER', (text) => samplerOf(text, env.OTEL_TRACES_SAMPLER_ARG)),
+    knownMethods: read('OTEL_INSTRUMENTATION_HTTP_KNOWN_METHODS', (text) =>
       text.split(',').map((method) => method.trim()),
     ),
   }
-  value(take('OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'), (text) =>
-    choice(text, ['http/json', 'http/protobuf']),
-  )
-  value(take('OTEL_TRACES_EXPORTER'), (text) => choice(text, ['otlp', 'none']))
+  read(exporterVariable(env, 'PROTOCOL'), (text) => choice(text, ['http/json', 'http/protobuf']))
+  read('OTEL_TRACES_EXPORTER', (text) => choice(text, ['otlp', 'none']))
   return faults.length > 0 && !variables.isOff ? { faults } : { value: variables }
+}
+
+/** The variable for traces if it is set, else the one for all signals. */
+function exporterVariable(env: Environment, end: string): string {
+  const ofTraces = `OTEL_EXPORTER_OTLP_TRACES_${end}`
+  return env[ofTraces] ? ofTraces : `OTEL_EXPORTER_OTLP_${end}`
 }
 
 /** The variable that names the endpoint; undefined: none. */
 export function endpointVariable(env: Environment): string | undefined {
-  return ENDPOINTS.find((name) => (env[name] ?? '') !== '')
+  const name = exporterVariable(env, 'ENDPOINT')
+  return env[name] ? name : undefined
 }
 
 function url(text: string): string {
@@ -109,7 +95,7 @@ function url(text: string): string {
   return text
 }
 
-function choice<T extends string>(text: string, choices: readonly T[]): T {
+function choice<const T extends string>(text: string, choices: readonly T[]): T {
   const found = choices.find((each) => each === text)
   if (found !== undefined) return found
   throw new Error(
