@@ -1,133 +1,71 @@
-/** Where one value of DER stands in its bytes (X.690 section 8.1). Makes no copy: a list may have 100,000 entries. */
-export interface DerSpan {
-  /** The identifier byte, such as 0x30 for a SEQUENCE. */
-  readonly tag: number
-  readonly at: number
-  readonly contentAt: number
-  /** Exclusive. */
-  readonly end: number
-}
-
-export const SEQUENCE = 0x30
-export const BOOLEAN = 0x01
-export const INTEGER = 0x02
-export const BIT_STRING = 0x03
-export const OBJECT_IDENTIFIER = 0x06
-export const UTC_TIME = 0x17
-export const GENERALIZED_TIME = 0x18
-export const EXPLICIT_0 = 0xa0
-
-/** The value at `at`, within what ends at `limit`. @throws Error when it is not DER, or cut off */
-export function derAt(bytes: Buffer, at: number, limit: number): DerSpan {
-  if (at + 2 > limit) throw new Error('not DER: cut off')
-  const tag = bytes.readUInt8(at)
-  const first = bytes.readUInt8(at + 1)
-  const lengthBytes = first < 0x80 ? 0 : first - 0x80
-  const contentAt = at + 2 + lengthBytes
-  // Tags of more than one byte and lengths beyond 4 GiB do not occur in what is read here.
-  if ((tag & 0x1f) === 0x1f || first === 0x80 || lengthBytes > 4 || contentAt > limit)
-    throw new Error('not DER')
-  const end = contentAt + (lengthBytes === 0 ? first : bytes.readUIntBE(at + 2, lengthBytes))
-  if (end > limit) throw new Error('not DER: cut off')
-  return { tag, at, contentAt, end }
-}
-
-/** The values in a SEQUENCE. @throws Error when it is none, or holds what is not DER */
-export function* derIn(bytes: Buffer, { tag, contentAt, end }: DerSpan): Iterable<DerSpan> {
-  if (tag !== SEQUENCE) throw new Error('not a SEQUENCE')
-  for (let at = contentAt; at < end; ) {
-    const value = derAt(bytes, at, end)
-    yield value
-    at = value.end
-  }
-}
-
-/** An OID as people write it (X.690 section 8.19). */
-export function dotted(oid: Buffer): string {
-  const arcs: number[] = []
-  let arc = 0
-  for (const byte of oid) {
-    arc = arc * 128 + (byte & 0x7f)
-    if (byte < 0x80) {
-      // The first two share a number.
-      if (arcs.length === 0)
-        arcs.push(Math.min(Math.floor(arc / 40), 2), arc - 40 * Math.min(Math.floor(arc / 40), 2))
-      else arcs.push(arc)
-      arc = 0
-    }
-  }
-  return arcs.join('.')
-}
-
-/** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time, or there is no such day */
-export function timeOf(bytes: Buffer, { tag, contentAt, end }: DerSpan): number {
-  const yearDigits = tag === UTC_TIME ? 2 : 4
-  if (tag !== UTC_TIME && tag !== GENERALIZED_TIME) throw new Error('not a time')
-  if (end - contentAt !== yearDigits + 11 || bytes[end - 1] !== 0x5a) throw new Error('not a time')
-  const at = contentAt + yearDigits
-  const inCentury = pairAt(bytes, at - 2)
-  const century = tag === GENERALIZED_TIME ? pairAt(bytes, contentAt) : inCentury < 50 ? 20 : 19
-  const month = pairAt(bytes, at)
-  const day = pairAt(bytes, at + 2)
-  const hour = pairAt(bytes, at + 4)
-  const minute = pairAt(bytes, at + 6)
-  const second = pairAt(bytes, at + 8)
-  // `Date` carries what is too much over to the next month, day or minute, and takes the years 0 to 99 for others.
-  if (hour > 23 || minute > 59 || second > 59 || century < 1) throw new Error('no such time')
-  const date = new Date(Date.UTC(century * 100 + inCentury, month - 1, day, hour, minute, second))
-  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) throw new Error('no such day')
-  return date.getTime()
-}
-
-function pairAt(bytes: Buffer, at: number): number {
-  const tens = bytes.readUInt8(at) - 0x30
-  const ones = bytes.readUInt8(at + 1) - 0x30
-  if (tens < 0 || tens > 9 || ones < 0 || ones > 9) throw new Error('not a time')
-  return tens * 10 + ones
-}
-
-/** One element of DER (X.690): its tag byte, its content, and all its bytes. */
-export interface Der {
-  readonly tag: number
-  readonly content: Buffer
-  readonly bytes: Buffer
-}
-
 export const TAG = {
-  boolean: BOOLEAN,
-  integer: INTEGER,
+  boolean: 0x01,
+  integer: 0x02,
+  bits: 0x03,
   octets: 0x04,
   null: 0x05,
-  oid: OBJECT_IDENTIFIER,
-  time: GENERALIZED_TIME,
-  sequence: SEQUENCE,
+  oid: 0x06,
+  utcTime: 0x17,
+  time: 0x18,
+  sequence: 0x30,
   set: 0x31,
-  explicit0: EXPLICIT_0,
+  explicit0: 0xa0,
 } as const
 
-/** More elements than a response of a time-stamping authority ever has in one. */
-const MAX_MEMBERS = 1000
+/** One element of DER (X.690 section 8.1). It copies no bytes: a list may have 100,000 of them. */
+export class Der {
+  /** The identifier byte. */
+  readonly tag: number
+  readonly #source: Buffer
+  readonly #at: number
+  readonly #contentAt: number
+  readonly #end: number
+
+  /** The element at `at`, within what ends at `limit`. @throws Error when it is not DER, or cut off */
+  constructor(source: Buffer, at: number, limit: number) {
+    if (at + 2 > limit) throw new Error('not DER: cut off')
+    this.tag = source.readUInt8(at)
+    const first = source.readUInt8(at + 1)
+    const lengthBytes = first < 0x80 ? 0 : first - 0x80
+    this.#source = source
+    this.#at = at
+    this.#contentAt = at + 2 + lengthBytes
+    // Tags of more than one byte and lengths beyond 4 GiB do not occur in what is read here.
+    if ((this.tag & 0x1f) === 0x1f || first === 0x80 || lengthBytes > 4 || this.#contentAt > limit)
+      throw new Error('not DER')
+    this.#end = this.#contentAt + (lengthBytes === 0 ? first : source.readUIntBE(at + 2, lengthBytes))
+    if (this.#end > limit) throw new Error('not DER: cut off')
+  }
+
+  get bytes(): Buffer {
+    return this.#source.subarray(this.#at, this.#end)
+  }
+
+  get content(): Buffer {
+    return this.#source.subarray(this.#contentAt, this.#end)
+  }
+
+  /** The elements in the content. @throws Error when it holds what is not DER */
+  members(): readonly Der[] {
+    const members: Der[] = []
+    for (let at = this.#contentAt; at < this.#end; ) {
+      const member = new Der(this.#source, at, this.#end)
+      members.push(member)
+      at = member.#end
+    }
+    return members
+  }
+}
 
 /** Reads bytes that are exactly one element. @throws Error when they are not */
 export function readDer(bytes: Buffer): Der {
-  const one = readElement(bytes, 0)
+  const one = new Der(bytes, 0, bytes.length)
   if (one.bytes.length !== bytes.length) throw new Error('not DER: it goes on after its end')
   return one
 }
 
-export function membersOf({ content }: Der): readonly Der[] {
-  const members: Der[] = []
-  for (let at = 0; at < content.length; ) {
-    const member = readElement(content, at)
-    members.push(member)
-    at += member.bytes.length
-    if (members.length > MAX_MEMBERS) throw new Error('not DER: too many members')
-  }
-  return members
-}
-
 export function membersIn(der: Der | undefined, tag: number): readonly Der[] {
-  return membersOf(expectTag(der, tag))
+  return expectTag(der, tag).members()
 }
 
 export function expectTag(der: Der | undefined, tag: number): Der {
@@ -135,9 +73,36 @@ export function expectTag(der: Der | undefined, tag: number): Der {
   throw new Error(`not the DER that was expected: ${der?.tag ?? 'nothing'} where ${tag} belongs`)
 }
 
-/** An object identifier in dotted decimals. */
+/** An object identifier in dotted decimals (X.690 section 8.19). */
 export function oidOf(element: Der | undefined): string {
-  return dotted(expectTag(element, TAG.oid).content)
+  const arcs: number[] = []
+  let arc = 0
+  for (const byte of expectTag(element, TAG.oid).content) {
+    arc = arc * 128 + (byte & 0x7f)
+    if (byte >= 0x80) continue
+    // The first two share a number.
+    const first = Math.min(Math.floor(arc / 40), 2)
+    if (arcs.length === 0) arcs.push(first, arc - 40 * first)
+    else arcs.push(arc)
+    arc = 0
+  }
+  return arcs.join('.')
+}
+
+/** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time, or there is no such day */
+export function timeOf({ tag, content }: Der): number {
+  const text = content.toString('latin1')
+  const isTime = tag === TAG.utcTime ? /^\d{12}Z$/.test(text) : tag === TAG.time && /^\d{14}Z$/.test(text)
+  if (!isTime) throw new Error('not a time')
+  const pairAt = (fromEnd: number) => Number(text.slice(-fromEnd, 2 - fromEnd))
+  const inCentury = pairAt(13)
+  const century = tag === TAG.time ? pairAt(15) : inCentury < 50 ? 20 : 19
+  const [month, day, hour, minute, second] = [pairAt(11), pairAt(9), pairAt(7), pairAt(5), pairAt(3)]
+  // `Date` carries what is too much over to the next month, day or minute, and takes the years 0 to 99 for others.
+  if (hour > 23 || minute > 59 || second > 59 || century < 1) throw new Error('no such time')
+  const date = new Date(Date.UTC(century * 100 + inCentury, month - 1, day, hour, minute, second))
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) throw new Error('no such day')
+  return date.getTime()
 }
 
 export function der(tag: number, ...content: readonly Uint8Array[]): Buffer {
@@ -165,9 +130,4 @@ export function derInteger(bytes: Uint8Array): Buffer {
   const from = bytes.findIndex((byte) => byte !== 0)
   const digits = from < 0 ? Buffer.from([0]) : bytes.subarray(from)
   return der(TAG.integer, (digits[0] as number) >= 0x80 ? Buffer.concat([Buffer.from([0]), digits]) : digits)
-}
-
-function readElement(bytes: Buffer, at: number): Der {
-  const { tag, contentAt, end } = derAt(bytes, at, bytes.length)
-  return { tag, content: bytes.subarray(contentAt, end), bytes: bytes.subarray(at, end) }
 }

@@ -1,25 +1,6 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
-import {
-  BIT_STRING,
-  BOOLEAN,
-  type DerSpan,
-  derAt,
-  derIn,
-  dotted,
-  EXPLICIT_0,
-  expectTag,
-  GENERALIZED_TIME,
-  INTEGER,
-  membersIn,
-  membersOf,
-  OBJECT_IDENTIFIER,
-  readDer,
-  SEQUENCE,
-  TAG,
-  timeOf,
-  UTC_TIME,
-} from '../../asn1/der.ts'
-import { readSignatureAlgorithm, type SignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
+import { type Der, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../../asn1/der.ts'
+import { readSignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
 
 /** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
@@ -33,16 +14,16 @@ export interface RevocationList {
   readonly checkSignature: (key: KeyObject) => 'good' | 'bad' | 'unknown algorithm'
 }
 
-/** By the OID of an extension (DER, in hex): why a list with it must not be used (RFC 5280 section 5.2). */
+/** By the OID of an extension: why a list with it must not be used (RFC 5280 section 5.2). */
 const UNUSABLE: ReadonlyMap<string, string> = new Map([
-  ['551d1b', 'is a delta list: complete lists are needed'],
+  ['2.5.29.27', 'is a delta list: complete lists are needed'],
   [
-    '551d1c',
+    '2.5.29.28',
     'has an issuing distribution point: lists that cover all certificates of their authority are needed',
   ],
 ])
 /** May be critical: OpenSSL knows it. */
-const AUTHORITY_KEY_IDENTIFIER = '551d23'
+const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 
 /** A list that must not be used; its message is the rest of a sentence about the list. */
 export class UnusableList extends Error {}
@@ -53,101 +34,78 @@ export class UnusableList extends Error {}
  * authority, or has an unknown critical extension @throws Error when it is not a list
  */
 export function readRevocationList(der: Buffer): RevocationList {
-  const whole = derAt(der, 0, der.length)
-  const [signed, algorithm, signature, ...rest] = derIn(der, whole)
-  if (signature?.tag !== BIT_STRING || signed === undefined || algorithm === undefined || rest.length > 0) {
-    throw new Error('not a revocation list')
-  }
-  const fields = [...derIn(der, signed)]
-  if (fields[0]?.tag === INTEGER) fields.shift()
+  const [signed, algorithm, signature, ...rest] = membersIn(readDer(der), TAG.sequence)
+  const fields = [...membersIn(signed, TAG.sequence)]
+  if (fields[0]?.tag === TAG.integer) fields.shift()
   const [, issuer, thisUpdate, ...more] = fields
-  const nextUpdate = isTime(more[0]) ? more.shift() : undefined
-  const revoked = more[0]?.tag === SEQUENCE ? more.shift() : undefined
-  const extensions = more[0]?.tag === EXPLICIT_0 ? more.shift() : undefined
-  if (whole.end !== der.length || issuer === undefined || thisUpdate === undefined || more.length > 0)
+  const hasEnd = more[0]?.tag === TAG.utcTime || more[0]?.tag === TAG.time
+  const nextUpdate = hasEnd ? more.shift() : undefined
+  const revoked = more[0]?.tag === TAG.sequence ? more.shift() : undefined
+  const extensions = more[0]?.tag === TAG.explicit0 ? more.shift() : undefined
+  if (issuer === undefined || thisUpdate === undefined || more.length > 0 || rest.length > 0)
     throw new Error('not a revocation list')
-  if (extensions !== undefined) checkExtensions(der, extensions)
+  if (extensions !== undefined) checkExtensions(extensions)
   return {
-    issuer: der.toString('hex', issuer.contentAt, issuer.end),
-    thisUpdateMs: timeOf(der, thisUpdate),
-    nextUpdateMs: nextUpdate === undefined ? undefined : timeOf(der, nextUpdate),
-    serials: revoked === undefined ? new Set() : serialsOf(der, revoked),
-    checkSignature: signatureCheck(der, signed, algorithm, signature),
+    issuer: issuer.content.toString('hex'),
+    thisUpdateMs: timeOf(thisUpdate),
+    nextUpdateMs: nextUpdate && timeOf(nextUpdate),
+    serials: new Set(revoked?.members().map(serialOf)),
+    checkSignature: signatureCheck(expectTag(signed, TAG.sequence), algorithm, signature),
   }
 }
 
-function isTime(value: DerSpan | undefined): boolean {
-  return value?.tag === UTC_TIME || value?.tag === GENERALIZED_TIME
-}
-
-function checkExtensions(der: Buffer, { contentAt, end }: DerSpan): void {
-  for (const extension of derIn(der, derAt(der, contentAt, end))) {
-    const oid = oidOf(der, extension)
-    const name = der.toString('hex', oid.contentAt, oid.end)
+function checkExtensions(extensions: Der): void {
+  const [list] = extensions.members()
+  for (const extension of membersIn(list, TAG.sequence)) {
+    const { name, isCritical } = nameOf(extension)
     const reason = UNUSABLE.get(name)
     if (reason !== undefined) throw new UnusableList(reason)
-    if (isCritical(der, extension) && name !== AUTHORITY_KEY_IDENTIFIER)
-      throw new UnusableList(
-        `has a critical extension that is not known: ${dotted(der.subarray(oid.contentAt, oid.end))}`,
-      )
+    if (isCritical && name !== AUTHORITY_KEY_IDENTIFIER)
+      throw new UnusableList(`has a critical extension that is not known: ${name}`)
   }
 }
 
-function serialsOf(der: Buffer, revoked: DerSpan): Set<string> {
-  const serials = new Set<string>()
-  for (const entry of derIn(der, revoked)) {
-    const serial = derAt(der, entry.contentAt, entry.end)
-    const date = derAt(der, serial.end, entry.end)
-    if (entry.tag !== SEQUENCE || serial.tag !== INTEGER) throw new Error('not a revocation list')
-    timeOf(der, date)
-    if (date.end < entry.end) checkEntryExtensions(der, derAt(der, date.end, entry.end))
-    const hex = der.toString('hex', serial.contentAt, serial.end).toUpperCase()
-    // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
-    serials.add(hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex)
-  }
-  return serials
+function serialOf(entry: Der): string {
+  const [serial, date, extensions] = membersIn(entry, TAG.sequence)
+  if (date === undefined) throw new Error('not a revocation list')
+  timeOf(date)
+  if (extensions !== undefined) checkEntryExtensions(extensions)
+  const hex = expectTag(serial, TAG.integer).content.toString('hex').toUpperCase()
+  // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
+  return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
 }
 
 /** Critical ones say that an entry means something else: a certificate of another issuer, or what nobody knows. */
-function checkEntryExtensions(der: Buffer, extensions: DerSpan): void {
-  for (const extension of derIn(der, extensions)) {
-    if (!isCritical(der, extension)) continue
-    const { contentAt, end } = oidOf(der, extension)
-    throw new UnusableList(
-      `has an entry with a critical extension that is not known: ${dotted(der.subarray(contentAt, end))}`,
-    )
+function checkEntryExtensions(extensions: Der): void {
+  for (const extension of membersIn(extensions, TAG.sequence)) {
+    const { name, isCritical } = nameOf(extension)
+    if (isCritical)
+      throw new UnusableList(`has an entry with a critical extension that is not known: ${name}`)
   }
 }
 
-function oidOf(der: Buffer, { contentAt, end }: DerSpan): DerSpan {
-  const oid = derAt(der, contentAt, end)
-  if (oid.tag !== OBJECT_IDENTIFIER) throw new Error('not an extension')
-  return oid
-}
-
-function isCritical(der: Buffer, extension: DerSpan): boolean {
-  const { tag, contentAt } = derAt(der, oidOf(der, extension).end, extension.end)
-  return tag === BOOLEAN && der[contentAt] !== 0
+function nameOf(extension: Der): { readonly name: string; readonly isCritical: boolean } {
+  const [oid, critical] = extension.members()
+  return { name: oidOf(oid), isCritical: critical?.tag === TAG.boolean && critical.content[0] !== 0 }
 }
 
 function signatureCheck(
-  der: Buffer,
-  signed: DerSpan,
-  algorithm: DerSpan,
-  signature: DerSpan,
+  signed: Der,
+  algorithm: Der | undefined,
+  signature: Der | undefined,
 ): RevocationList['checkSignature'] {
-  const { verifies } = algorithmIn(der, algorithm)
-  if (verifies === undefined) return () => 'unknown algorithm'
-  const data = Buffer.from(der.subarray(signed.at, signed.end))
   // The first byte of a BIT STRING is the number of unused bits: 0.
-  const bits = Buffer.from(der.subarray(signature.contentAt + 1, signature.end))
+  const bits = Buffer.from(expectTag(signature, TAG.bits).content.subarray(1))
+  const { verifies } = algorithmIn(algorithm)
+  if (verifies === undefined) return () => 'unknown algorithm'
+  const data = Buffer.from(signed.bytes)
   return (key) => (verifies(key, data, bits) ? 'good' : 'bad')
 }
 
-function algorithmIn(der: Buffer, { at, end }: DerSpan): SignatureAlgorithm {
-  const algorithm = readDer(der.subarray(at, end))
+function algorithmIn(algorithm: Der | undefined): ReturnType<typeof readSignatureAlgorithm> {
+  const one = expectTag(algorithm, TAG.sequence)
   try {
-    return readSignatureAlgorithm(algorithm)
+    return readSignatureAlgorithm(one)
   } catch (error) {
     throw new UnusableList((error as Error).message.replace(/^it /, ''))
   }
@@ -196,7 +154,7 @@ function findTie(list: RevocationList, authority: X509Certificate): Tie {
 
 /** In hex, without its own tag and length, like `RevocationList.issuer`. */
 function subjectDerOf({ raw }: X509Certificate): string {
-  const [signed] = membersOf(readDer(raw))
+  const [signed] = readDer(raw).members()
   const members = membersIn(signed, TAG.sequence)
   // Before the subject: version, which may be left out, serial number, algorithm, issuer and time.
   const subject = members[members[0]?.tag === TAG.explicit0 ? 5 : 4]

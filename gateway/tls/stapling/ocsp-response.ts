@@ -1,18 +1,5 @@
 import { hash, type KeyObject, X509Certificate } from 'node:crypto'
-import {
-  BIT_STRING,
-  type Der,
-  der,
-  derAt,
-  derOid,
-  expectTag,
-  membersIn,
-  membersOf,
-  oidOf,
-  readDer,
-  TAG,
-  timeOf,
-} from '../../asn1/der.ts'
+import { type Der, der, derOid, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../../asn1/der.ts'
 import { HASHES, readSignatureAlgorithm, SHA_1 } from '../../asn1/signature-algorithm.ts'
 
 export interface IssuedCertificate {
@@ -67,7 +54,10 @@ export function checkOcspResponse(
   if (status?.tag !== GOOD) throw new Error('the authority does not know the certificate')
   const nextUpdate = rest.find(({ tag }) => tag === NEXT_UPDATE)
   if (nextUpdate === undefined) throw new Error('it does not say until when it holds')
-  const times = { thisUpdateMs: timeIn(thisUpdate), nextUpdateMs: timeIn(membersOf(nextUpdate)[0]) }
+  const times = {
+    thisUpdateMs: timeOf(expectTag(thisUpdate, TAG.time)),
+    nextUpdateMs: timeOf(expectTag(nextUpdate.members()[0], TAG.time)),
+  }
   if (nowMs >= times.nextUpdateMs)
     throw new Error(`it has expired at ${new Date(times.nextUpdateMs).toISOString()}`)
   if (nowMs < times.thisUpdateMs - MAX_SKEW_MS)
@@ -85,7 +75,7 @@ function basicResponse(response: Buffer): Der {
 }
 
 function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der[] {
-  const members = membersOf(data)
+  const members = data.members()
   // Before the responses: version, which may be left out, the responder's name or key, and the time.
   const responses = members[members[0]?.tag === VERSION ? 3 : 2]
   for (const response of membersIn(responses, TAG.sequence)) {
@@ -105,7 +95,7 @@ function isOf([algorithm, name, key, serial]: readonly Der[], { leaf, issuer }: 
 }
 
 export function namesOf({ raw }: X509Certificate): { readonly serial: Buffer; readonly issuer: Buffer } {
-  const [signed] = membersOf(readDer(raw))
+  const [signed] = readDer(raw).members()
   const members = membersIn(signed, TAG.sequence)
   const at = members[0]?.tag === VERSION ? 1 : 0
   const serial = expectTag(members[at], TAG.integer).bytes
@@ -114,13 +104,13 @@ export function namesOf({ raw }: X509Certificate): { readonly serial: Buffer; re
 
 /** The bits of the key alone, as authorities hash them. */
 function keyBytes(key: KeyObject): Buffer {
-  const [, bits] = membersOf(readDer(key.export({ type: 'spki', format: 'der' })))
+  const [, bits] = readDer(key.export({ type: 'spki', format: 'der' })).members()
   return bitsOf(bits)
 }
 
 /** Content of a BIT STRING of whole bytes, whose first byte says so. */
 function bitsOf(bits: Der | undefined): Buffer {
-  const { content } = expectTag(bits, BIT_STRING)
+  const { content } = expectTag(bits, TAG.bits)
   if (content[0] !== 0) throw new Error('not the DER that was expected: bits that are no whole bytes')
   return content.subarray(1)
 }
@@ -158,11 +148,6 @@ function delegates(certificates: Der | undefined, issuer: X509Certificate, nowMs
         one.checkIssued(issuer) &&
         one.verify(issuer.publicKey),
     )
-}
-
-function timeIn(time: Der | undefined): number {
-  const { bytes } = expectTag(time, TAG.time)
-  return timeOf(bytes, derAt(bytes, 0, bytes.length))
 }
 
 const RESPONDER = /^OCSP - URI:(.+)$/m

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { type Der, der, derInteger, derOid, membersOf, readDer, TAG } from '../../../asn1/der.ts'
+import { type Der, der, derInteger, derOid, readDer, TAG } from '../../../asn1/der.ts'
 import { SHA_256 } from '../../../asn1/signature-algorithm.ts'
 import { makeStampAuthority, type StampAuthority } from './stamp-authority.test-support.ts'
 import { checkStamp, type ExpectedStamp } from './stamp-response.ts'
@@ -135,12 +135,12 @@ function certificateIn(file: string): X509Certificate {
 function signedAgain(response: Buffer, key: Buffer, parameters: Buffer): Buffer {
   const algorithm = der(TAG.sequence, derOid('1.2.840.113549.1.1.10'), parameters)
   const lastOf = (one: Der, change: (last: Der) => Buffer): Buffer => {
-    const members = membersOf(one)
+    const members = one.members()
     const before = members.slice(0, -1).map(({ bytes }) => bytes)
     return der(one.tag, ...before, change(members.at(-1) as Der))
   }
   const resign = (signerInfo: Der) => {
-    const members = membersOf(signerInfo)
+    const members = signerInfo.members()
     const attributes = members[3] as Der
     const data = Buffer.concat([Buffer.from([TAG.set]), attributes.bytes.subarray(1)])
     const padding = constants.RSA_PKCS1_PSS_PADDING

@@ -1,14 +1,5 @@
 import { hash, X509Certificate } from 'node:crypto'
-import {
-  type Der,
-  derInteger,
-  expectTag,
-  membersIn,
-  membersOf,
-  oidOf,
-  readDer,
-  TAG,
-} from '../../../asn1/der.ts'
+import { type Der, derInteger, expectTag, membersIn, oidOf, readDer, TAG } from '../../../asn1/der.ts'
 import { HASHES, readSignatureAlgorithm, SHA_256 } from '../../../asn1/signature-algorithm.ts'
 
 interface Stamp {
@@ -128,7 +119,7 @@ function verifySigned(signedData: readonly Der[], signed: SignedContent): void {
   const [, , digestAlgorithm, attributes, signatureAlgorithm, signature] = membersIn(signerInfo, TAG.sequence)
   const attributeSet = expectTag(attributes, IMPLICIT_0)
   const byType = new Map(
-    membersOf(attributeSet).map((attribute) => {
+    attributeSet.members().map((attribute) => {
       const [type, values] = membersIn(attribute, TAG.sequence)
       return [oidOf(type), membersIn(values, TAG.set)[0]] as const
     }),
@@ -161,7 +152,7 @@ function digestOf(algorithm: Der | undefined): string {
 
 function certificatesIn(signedData: readonly Der[]): readonly X509Certificate[] {
   const set = signedData.find(({ tag }) => tag === IMPLICIT_0)
-  const found = set === undefined ? [] : membersOf(set)
+  const found = set?.members() ?? []
   if (found.length > MAX_CERTIFICATES) throw new Error('the time stamp has too many certificates')
   return found.map(({ bytes }) => new X509Certificate(bytes))
 }
