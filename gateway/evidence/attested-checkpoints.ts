@@ -12,11 +12,6 @@ import { readRegularFile } from '../storage/regular-file.ts'
 import { type Finding, plural } from './verify/finding.ts'
 import { openCheckpoint, type TrustedKey } from './verify/trusted-key.ts'
 
-/** A checkpoint that others attest. The signature of the log is not checked. */
-interface AttestedCheckpoint extends KeptCheckpoint {
-  readonly checkpoint: Checkpoint
-}
-
 /** A fault of an attestation; the message names the file. */
 export class AttestationFault extends Error {}
 
@@ -47,8 +42,11 @@ export function witnessesOf({ witnesses, quorum }: TlogPolicy): Witnesses {
   return { verifiers: witnesses.map(({ key }) => cosignatureVerifier(parseVerifierKey(key))), quorum }
 }
 
-/** Reads a checkpoint that witnesses have signed. @throws AttestationFault when too few of these have */
-export function openWitnessed(file: string, witnesses: Witnesses): AttestedCheckpoint {
+/** Reads a checkpoint that witnesses have signed, not the log. @throws AttestationFault when too few of these have */
+export function openWitnessed(
+  file: string,
+  witnesses: Witnesses,
+): KeptCheckpoint & { readonly checkpoint: Checkpoint } {
   const bytes = readRegularFile(file)
   try {
     const { checkpoint, signers } = readWitnessed(bytes, witnesses.verifiers)
@@ -80,15 +78,15 @@ export function readAuthorities(file: string): readonly X509Certificate[] {
 export function openStamps(
   directory: string,
   authorities: readonly X509Certificate[],
-): readonly AttestedCheckpoint[] {
+): readonly KeptCheckpoint[] {
   return stampedSizes(directory).map((size) => {
     const file = join(directory, `${size}.checkpoint`)
     const bytes = readRegularFile(file)
     try {
-      const checkpoint = parseCheckpoint(parseNote(bytes).text)
+      parseCheckpoint(parseNote(bytes).text)
       const response = readRegularFile(join(directory, `${size}.tsr`))
       const { timeMs } = checkStamp(response, { hash: hash('sha256', bytes, 'buffer'), authorities })
-      return { file, bytes, checkpoint, says: `there at ${new Date(timeMs).toISOString()}` }
+      return { file, bytes, says: `there at ${new Date(timeMs).toISOString()}` }
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw error
       throw new AttestationFault(`${file} ${(error as Error).message}`)
@@ -110,18 +108,12 @@ export interface ProvenLog {
   provenRootAt(size: number): Buffer | 'unproven' | undefined
 }
 
-/** Not known: what the checkpoint covers has been pruned. */
-interface Shown {
-  readonly isKnown: boolean
-  readonly text: string
-}
-
-/** Tells whether the log continues a kept checkpoint, or was written anew. */
+/** Tells whether the log continues a kept checkpoint. It is not known where the lines under it have been pruned. */
 export function compareKept(
   { file, bytes, says }: KeptCheckpoint,
   key: TrustedKey,
   log: ProvenLog,
-): Finding | Shown {
+): Finding | { readonly isKnown: boolean; readonly text: string } {
   let kept: Checkpoint
   try {
     // It may be from before the second key was made.

@@ -22,23 +22,12 @@ interface TlogProof {
   readonly checkpoint: string
 }
 
-const HEAD = 'c2sp.org/tlog-proof@v1'
 const PROOF =
   /^c2sp\.org\/tlog-proof@v1\nextra ([A-Za-z0-9+/=]+)\nindex (0|[1-9]\d*)\n((?:[A-Za-z0-9+/]{43}=\n)*)\n([\s\S]+)$/
 /** A proof of a tree of 2^63 leaves has 63 hashes. */
 const HASHES_MAX = 63
 
-function formatProof({ extra, index, hashes, checkpoint }: TlogProof): string {
-  const path = hashes.map((hash) => `${hash.toString('base64')}\n`).join('')
-  return `${HEAD}\nextra ${extra.toString('base64')}\nindex ${index}\n${path}\n${checkpoint}`
-}
-
-/** @throws Error when one is no proof */
-function parseProofs(text: string): TlogProof[] {
-  const parts = text.split(new RegExp(`^(?=${HEAD.replaceAll('.', '\\.')}$)`, 'm'))
-  return parts.map(parseProof)
-}
-
+/** @throws Error when it is none */
 function parseProof(text: string): TlogProof {
   const [, extra, index, path, checkpoint] = PROOF.exec(text) ?? []
   if (extra === undefined || path === undefined || checkpoint === undefined) {
@@ -72,7 +61,6 @@ export function proveLines(directory: string, lines: readonly Buffer[]): string[
   const used = existsSync(witnessed) && indices.every((index) => index < sizeIn(witnessed)) ? witnessed : file
   const { note, checkpoint } = readCheckpoint(used)
   const { size, root } = checkpoint
-  const text = note.toString()
   const tiles = new TileReader(directory, size)
   return leaves.map(({ line, hash }, i) => {
     const index = indices[i] as number
@@ -82,7 +70,8 @@ export function proveLines(directory: string, lines: readonly Buffer[]): string[
         `the tiles in ${directory} do not lead to the root of ${used}: run "audit verify"`,
       )
     }
-    return formatProof({ extra: line, index, hashes: proof, checkpoint: text })
+    const path = proof.map((one) => `${one.toString('base64')}\n`).join('')
+    return `c2sp.org/tlog-proof@v1\nextra ${line.toString('base64')}\nindex ${index}\n${path}\n${note}`
   })
 }
 
@@ -136,7 +125,8 @@ export function checkProofs(
   const proven: ProvenLine[] = []
   const faults: string[] = []
   try {
-    for (const proof of parseProofs(text)) {
+    const parts = text.split(/^(?=c2sp\.org\/tlog-proof@v1$)/m)
+    for (const proof of parts.map(parseProof)) {
       const checked = check(proof, key, witnesses)
       if (typeof checked === 'string') faults.push(checked)
       else proven.push(checked)

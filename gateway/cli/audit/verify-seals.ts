@@ -8,8 +8,7 @@ import { segmentsSince } from '../../evidence/records/scan-trail.ts'
 import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
 import { keyOfPolicy, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
-import type { Verdict } from '../../evidence/verify/verdict.ts'
-import { verifyTrail } from '../../evidence/verify/verify-trail.ts'
+import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, complain, EXIT, type Given, print, UsageFault } from '../command.ts'
@@ -59,7 +58,7 @@ export const command: Command = {
     if (proof !== undefined) return verifyProofs(proof, key, witnesses)
     let isProven = true
     for (const trail of await trailsNamed(words)) {
-      const verdict = await verify(trail, { key, witnesses }, flags)
+      const verdict = await verify(trail, key, witnesses, flags)
       show(trail, verdict)
       isProven &&= verdict.findings.length === 0
     }
@@ -77,14 +76,10 @@ function keyOf(flags: Given['flags'], policy: TlogPolicy | undefined): TrustedKe
   )
 }
 
-interface Trusted {
-  readonly key: TrustedKey
-  readonly witnesses: Witnesses | undefined
-}
-
 async function verify(
   trail: TrailFiles,
-  { key, witnesses }: Trusted,
+  key: TrustedKey,
+  witnesses: Witnesses | undefined,
   flags: Given['flags'],
 ): Promise<Verdict> {
   const sinceMs = whenOf(flags, 'since')

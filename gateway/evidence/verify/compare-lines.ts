@@ -3,19 +3,13 @@ import { HASH_BYTES, type HashText } from '../../audit/seals/hashes.ts'
 import { rangeHash } from '../../audit/seals/proofs.ts'
 import { TILE_WIDTH, tilePath, tileWidth } from '../../audit/seals/tiles.ts'
 import { subtreeHeights, TreeEdge } from '../../audit/seals/tree-edge.ts'
-import { differenceAt, LOOK_AHEAD } from './difference.ts'
 import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
+/** How far lines that were moved, added or removed are followed. */
+const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
-
-/** A tile that differs from the lines and is not proven: either may have been changed. */
-interface DoubtfulTile {
-  readonly path: string
-  readonly isMissing: boolean
-  readonly line: number
-}
 
 /**
  * Compares lines with a sealed tree as they are read. The tree made from the lines proves them; the tiles on the disk tell where the
@@ -33,7 +27,8 @@ export class LineComparison {
   #made: MadeTiles
   /** The state at the beginning of the last tile of leaves. */
   #saved: { readonly edge: TreeEdge; readonly made: MadeTiles }
-  readonly #doubtful: DoubtfulTile[] = []
+  /** Tiles that differ from the lines and are not proven: either may have been changed. */
+  readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
   /** One of so many lines from there on differs: more than one where the tiles over them were changed too. */
@@ -64,11 +59,6 @@ export class LineComparison {
 
   get addedLines(): number {
     return this.#begin - (this.#firsts.at(-1)?.first ?? this.#begin)
-  }
-
-  /** Includes leaves before the first line. */
-  get size(): number {
-    return this.#edge.size
   }
 
   /** The lines end before the tree, and are proven. */
@@ -200,16 +190,56 @@ export class LineComparison {
     }
   }
 
+  /** Says what was done at the first difference: the line at this leaf is not that of its place. */
   #difference(leaf: number): Finding {
-    const sealed = (index: number) => this.#tiles.leaf(index)?.toString('latin1')
     const at = this.#lineOf(leaf)
     const { size } = this.#checkpoint
+    const ownPlace = this.#lines.place(at)
     if (this.#brokenLines > 1) {
       const text = `one or more of the ${plural(this.#brokenLines, 'line')} from here on were changed, and the tiles with them`
-      return { what: 'changed', place: this.#lines.place(at), text }
+      return { what: 'changed', place: ownPlace, text }
     }
-    return differenceAt(this.#lines, sealed, { at, leaf, size })
+    const read = range((k) => this.#lines.hash(at + k))
+    // Undefined: the leaf is not proven.
+    const sealed = (k: number) => this.#tiles.leaf(leaf + k)?.toString('latin1')
+    const tree = range((k) => (leaf + k < size ? sealed(k) : undefined))
+    const place = ownPlace ?? this.#lines.place(at - 1)
+    const [line] = read
+    if (line === undefined) {
+      const text = `the trail ends behind this line, and ${plural(size - leaf, 'sealed line')} more stood there`
+      return { what: 'truncated', place, text }
+    }
+    const missing = tree.indexOf(line)
+    const added = tree[0] === undefined ? -1 : read.indexOf(tree[0])
+    if (missing > 0 && added > 0)
+      return { what: 'reordered', place, text: `this line stood ${plural(missing, 'line')} further on` }
+    if (missing > 0) {
+      const before = this.#lines.fileBefore(at)
+      const here = before === undefined ? 'before this line' : `before this line, or at the end of ${before}`
+      return { what: 'removed', place, text: `${plural(missing, 'line')} stood ${here}` }
+    }
+    if (added > 0) {
+      const text = `${plural(added, 'line')} from here on were not there when it was sealed`
+      return { what: 'added', place, lines: added, text }
+    }
+    const same = tree.findIndex((hash, k) => hash === read[k])
+    const count = same === -1 ? Math.min(read.length, size - leaf) : same
+    const isMore = same === -1 && count > 1
+    const text = isMore
+      ? 'this line and those after it are not those that were sealed'
+      : `${plural(count, 'line')} from here on ${count === 1 ? 'is not the one' : 'are not those'} that was sealed`
+    return { what: 'changed', place, text }
   }
+}
+
+function range(hashAt: (k: number) => string | undefined): string[] {
+  const hashes: string[] = []
+  for (let k = 0; k < LOOK_AHEAD; k++) {
+    const hash = hashAt(k)
+    if (hash === undefined) break
+    hashes.push(hash)
+  }
+  return hashes
 }
 
 /** The complete subtrees before the first line, whose leaves may be gone. */

@@ -35,13 +35,3 @@ export function showPlace({ file, line, byte }: Place): string {
 export function plural(count: number, noun: string): string {
   return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`
 }
-
-/** @param named size that an AUDIT_SEAL names, larger than the checkpoint */
-export function rolledBack(named: number, size: number, place: Place | undefined): Finding {
-  const there = `the one that is there is over ${size.toLocaleString('en')}`
-  return {
-    what: 'rolled back',
-    place,
-    text: `this AUDIT_SEAL names a checkpoint over ${plural(named, 'line')}, and ${there}`,
-  }
-}

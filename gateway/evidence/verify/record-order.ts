@@ -16,9 +16,8 @@ const OPEN_MAX = 1_000_000
  */
 export class RecordOrder {
   readonly #warnings: Warnings
-  readonly #open = new Set<string>()
-  /** Further open requests by key: clients repeat their ids. */
-  readonly #repeated = new Map<string, number>()
+  /** Open requests by key: clients repeat their ids. */
+  readonly #open = new Map<string, number>()
   readonly #openMax: number
   /** Open requests beyond `OPEN_MAX`. */
   #uncertain = 0
@@ -36,8 +35,8 @@ export class RecordOrder {
   }
 
   get open(): number {
-    let open = this.#open.size + this.#uncertain
-    for (const count of this.#repeated.values()) open += count
+    let open = this.#uncertain
+    for (const count of this.#open.values()) open += count
     return open
   }
 
@@ -54,27 +53,21 @@ export class RecordOrder {
   #readRequest(line: string): void {
     const key = pairKeyOf(line)
     if (key === undefined) return
-    const { size } = this.#open
-    if (size < this.#openMax) this.#open.add(key)
-    else if (!this.#open.has(key)) this.#countOnly()
-    const isRepeated = this.#open.size === size && this.#open.has(key)
-    if (isRepeated) this.#repeated.set(key, (this.#repeated.get(key) ?? 0) + 1)
+    const count = this.#open.get(key)
+    if (count !== undefined || this.#open.size < this.#openMax) this.#open.set(key, (count ?? 0) + 1)
+    else this.#countOnly()
     if (this.#isStopped) this.#warnings.add('a request was recorded between AUDIT_STOP and AUDIT_START')
   }
 
   #readResponse(line: string): void {
     const key = pairKeyOf(line)
     if (key === undefined) return
-    const more = this.#repeated.size === 0 ? undefined : this.#repeated.get(key)
-    if (more !== undefined && more > 1) this.#repeated.set(key, more - 1)
-    else if (more !== undefined) this.#repeated.delete(key)
-    else if (!this.#open.delete(key)) this.#readUnexpected()
-    this.#pairs++
-  }
-
-  #readUnexpected(): void {
-    if (this.#uncertain > 0) this.#uncertain--
+    const count = this.#open.get(key)
+    if (count !== undefined && count > 1) this.#open.set(key, count - 1)
+    else if (count !== undefined) this.#open.delete(key)
+    else if (this.#uncertain > 0) this.#uncertain--
     else this.#warnings.addDoubtful('a response without its request')
+    this.#pairs++
   }
 
   #readReadBack(line: string): void {

@@ -27,8 +27,7 @@ import { SealedTrail } from '../sealed-trail.test-support.ts'
 import { trailsOf } from '../trail-files.ts'
 import { ReadLines } from './read-lines.ts'
 import { trustedKey } from './trusted-key.ts'
-import type { Evidence } from './verdict.ts'
-import { verifyTrail } from './verify-trail.ts'
+import { type Evidence, verifyTrail } from './verify-trail.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'verify-trail-'))
 after(() => rmSync(home, { recursive: true }))

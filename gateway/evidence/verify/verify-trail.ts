@@ -3,16 +3,55 @@ import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
-import { compareKept } from '../attested-checkpoints.ts'
+import { compareKept, type KeptCheckpoint } from '../attested-checkpoints.ts'
 import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
+import type { OnRead } from '../records/scan-trail.ts'
 import { LineComparison } from './compare-lines.ts'
-import { type Finding, type Place, plural, rolledBack } from './finding.ts'
+import { type Finding, type Place, plural } from './finding.ts'
 import { firstLeafOf, ProvenTiles } from './proven-tiles.ts'
 import { feed, ReadLines } from './read-lines.ts'
 import { RecordOrder, Warnings } from './record-order.ts'
-import { openLog } from './trusted-key.ts'
+import { openLog, type TrustedKey } from './trusted-key.ts'
 import { judgeUnsealed } from './unsealed-lines.ts'
-import { type Evidence, tailOf, type Verdict } from './verdict.ts'
+
+export interface Evidence {
+  /** Oldest first. A function is called after the checkpoint was read, so that a segment begun later is not called missing. */
+  readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
+  /** The log may begin before them. */
+  readonly isPart: boolean
+  /** The log may go on behind them. */
+  readonly endsEarly?: boolean | undefined
+  readonly directory: string
+  readonly key: TrustedKey
+  /** Kept outside the log, or attested by others. */
+  readonly kept?: readonly KeptCheckpoint[]
+  readonly isUnsealedAllowed?: boolean | undefined
+  /** Milliseconds since the epoch; another clock in tests. */
+  readonly now?: () => number
+  readonly onRead?: OnRead | undefined
+}
+
+export interface Verdict {
+  /** Undefined: the key has signed none. */
+  readonly checkpoint: Checkpoint | undefined
+  /** Number of the first line in the log. */
+  readonly firstLeaf: number
+  readonly lines: number
+  /** How many lines from the first on are as they were sealed. */
+  readonly provenLines: number
+  readonly pairs: number
+  /** Requests without a response. */
+  readonly open: number
+  /** The leaves that were given, from 0, where these are not all. */
+  readonly part: { readonly first: number; readonly last: number } | undefined
+  readonly tail: string
+  /** Empty: proven. */
+  readonly findings: readonly Finding[]
+  /** Contradictions between records, at most 20. */
+  readonly warnings: readonly string[]
+  /** Who attests the log, and up to where. */
+  readonly attested: readonly string[]
+}
 
 interface Seal {
   readonly origin: unknown
@@ -104,18 +143,7 @@ class Verification {
       provenLines: comparison.provenLines,
       pairs: this.#order.pairs,
       open: this.#order.open,
-      tail: tailOf({
-        size: this.#checkpoint.size,
-        firstLeaf: this.#firstLeaf,
-        lines: this.#lines.count - comparison.addedLines,
-        provenLines: comparison.provenLines,
-        isPart: comparison.isPart,
-        tornBytes: this.#tornBytes,
-        lastSeal: this.#lastSeal && {
-          size: this.#lastSeal.size,
-          line: this.#lastSeal.line - comparison.addedLines,
-        },
-      }),
+      tail: this.#tailOf(comparison),
       findings: this.#findings,
       warnings: this.#warnings.all(this.#evidence.isPart || this.#firstLeaf > 0),
       part: this.#partOf(comparison),
@@ -128,6 +156,23 @@ class Verification {
     const first = this.#firstLeaf
     const beginsLate = this.#evidence.isPart && first > 0
     return isPart || beginsLate ? { first, last: first + provenLines - 1 } : undefined
+  }
+
+  #tailOf({ addedLines, provenLines, isPart }: LineComparison): string {
+    const { size } = this.#checkpoint
+    const lines = this.#lines.count - addedLines
+    const rest = this.#firstLeaf + lines - size
+    if (isPart) return `${plural(-rest, 'sealed line')} behind these were not given, and are not judged`
+    if (rest < 0) return `cut: ${plural(-rest, 'sealed line')} are missing`
+    if (provenLines < lines - rest) return 'not judged'
+    const torn =
+      this.#tornBytes > 0 ? `, and ${plural(this.#tornBytes, 'byte')} of a line that is not whole` : ''
+    if (rest === 0)
+      return `sealed to the last line; its AUDIT_SEAL is missing: a crash, or a cut behind the checkpoint${torn}`
+    const seal = this.#lastSeal
+    const isLast = seal?.line === this.#lines.count - 1 && seal.size === size
+    if (rest === 1 && isLast && torn === '') return 'sealed to the end'
+    return `unsealed: ${plural(rest, 'line')} behind the checkpoint${torn}, as a gateway that runs or crashed leaves them`
   }
 
   async #readAll(): Promise<void> {
@@ -229,7 +274,8 @@ class Verification {
       if (seal.size > size) {
         if (!this.#isRolledBack && !this.#hasGrownTo(seal.size)) {
           this.#isRolledBack = true
-          this.#findings.push(rolledBack(seal.size, size, place))
+          const text = `this AUDIT_SEAL names a checkpoint over ${plural(seal.size, 'line')}, and the one that is there is over ${size.toLocaleString('en')}`
+          this.#findings.push({ what: 'rolled back', place, text })
         }
         return
       }
