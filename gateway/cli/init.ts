@@ -59,9 +59,7 @@ export const command: Command = {
     if (upstream === undefined) throw new UsageFault('needs --upstream URL, your service')
     const reason = upstreamFault(tidyUpstream(upstream))
     if (reason !== undefined) throw new UsageFault(`--upstream ${reason}`)
-    const directory = flags.dir ?? 'config'
-    const issuer = flags.issuer
-    const audience = flags.audience
+    const { dir: directory = 'config', issuer, audience } = flags
     if (issuer === undefined && audience !== undefined) throw new UsageFault('--audience needs --issuer URL')
     const { routing, notes: open } = routingFor(flags.openapi, issuer !== undefined)
     const provider = issuer === undefined ? undefined : await discoverIssuer(issuer, audience)
@@ -92,13 +90,8 @@ export const command: Command = {
   },
 }
 
-interface Routing {
-  readonly routing: object
-  readonly notes: readonly string[]
-}
-
 /** What gateway.json says of routes, with a note on each thing that the document leaves open. */
-function routingFor(file: string | undefined, hasIssuer: boolean): Routing {
+function routingFor(file: string | undefined, hasIssuer: boolean): { routing: object; notes: string[] } {
   if (file === undefined)
     return { routing: { routes: [{ path: '/*', auth: [hasIssuer ? 'bearer' : 'none'] }] }, notes: [] }
   const { value, faults } = loadFile(file, (_, text) => {
@@ -147,9 +140,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
   const written: string[] = []
   try {
     mkdirSync(join(directory, 'schemas'), { recursive: true })
-    for (const [file, text] of files) {
-      writeOne(file, text, written)
-    }
+    for (const [file, text] of files) writeOne(file, text, written)
     for (const name of SCHEMA_FILES) {
       const schema = join(directory, 'schemas', name)
       if (!existsSync(schema)) writeOne(schema, readFileSync(new URL(name, SCHEMAS)), written)

@@ -4,21 +4,6 @@ import { UNSET_AUDIENCE } from '../../config/rules/issuer-rules.ts'
 import { isPrivateUrl, issuerFault, urlFault } from '../../config/rules/value-rules.ts'
 import { CommandFault, UsageFault } from '../command.ts'
 
-interface IssuerKeys {
-  readonly issuer: string
-  readonly jwksUri?: string
-  readonly audience: string
-  readonly tokens: DialectPreset
-  readonly introspection?: object
-}
-
-interface Discovered {
-  readonly keys: IssuerKeys
-  /** How the provider was recognised, and where its keys were found. */
-  readonly found: string
-  readonly notes: readonly string[]
-}
-
 interface Provider {
   readonly name: string
   readonly preset: DialectPreset
@@ -95,11 +80,7 @@ const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
  *
  * @throws UsageFault when it is no issuer, CommandFault when its document is of another or cannot be used
  */
-export async function discoverIssuer(
-  issuer: string,
-  audience: string | undefined,
-  fetch = fetchJson,
-): Promise<Discovered> {
+export async function discoverIssuer(issuer: string, audience: string | undefined, fetch = fetchJson) {
   const fault = issuerFault(issuer)
   if (fault !== undefined) throw new UsageFault(`--issuer ${fault}`)
   if (!isPrivateUrl(issuer))
@@ -122,6 +103,7 @@ export async function discoverIssuer(
   const way = isOpaque ? 'no keys, so it is asked about each token' : `keys from ${jwksUri}`
   return {
     keys,
+    /** How the provider was recognised, and where its keys were found. */
     found: `${provider.name}, "tokens": "${provider.preset}"; ${way}, ${source}`,
     notes: [
       ...(cause === undefined ? [] : [`check "jwksUri": no discovery document could be read (${cause})`]),

@@ -12,26 +12,7 @@ interface Span {
   readonly reason: string
 }
 
-export interface DayReport {
-  readonly day: string
-  readonly requests: number
-  readonly responses: number
-  readonly unpaired: number
-  /** Responses that a start wrote after a crash. */
-  readonly recovered: number
-  readonly byStatus: Readonly<Record<string, number>>
-  readonly byGrpcStatus: Readonly<Record<string, number>>
-  readonly starts: number
-  /** From AUDIT_STOP to AUDIT_START, rotations excluded; or up to a start without a stop. */
-  readonly gaps: readonly Span[]
-  readonly degraded: readonly Span[]
-  readonly configChanges: readonly { readonly at: string; readonly file: string }[]
-  readonly seals: number
-  /** Milliseconds; undefined without seals. */
-  readonly longestUnsealedMs: number | undefined
-  readonly pruned: readonly string[]
-  readonly attention: readonly string[]
-}
+export type DayReport = ReturnType<DayCount['report']>
 
 const DAY_MS = 86_400_000
 /** The gateway seals each second; a restart takes longer. */
@@ -68,22 +49,23 @@ async function beginOf(segments: readonly Segment[]): Promise<string | undefined
   return undefined
 }
 
-type Counts = Record<number, number>
-
 class DayCount {
   readonly #period: Period
   readonly #found = {
     requests: 0,
     responses: 0,
     unpaired: 0,
+    /** Responses that a start wrote after a crash. */
     recovered: 0,
-    byStatus: {} as Counts,
-    byGrpcStatus: {} as Counts,
+    byStatus: {} as Record<number, number>,
+    byGrpcStatus: {} as Record<number, number>,
     starts: 0,
+    /** From AUDIT_STOP to AUDIT_START, rotations excluded; or up to a start without a stop. */
     gaps: [] as Span[],
     degraded: [] as Span[],
     configChanges: [] as { at: string; file: string }[],
     seals: 0,
+    /** Milliseconds; undefined without seals. */
     longestUnsealedMs: undefined as number | undefined,
     pruned: [] as string[],
   }
@@ -125,7 +107,7 @@ class DayCount {
     if (type !== 'AUDIT_SEAL') this.#unsealedSinceMs ??= ms
   }
 
-  report(): DayReport {
+  report() {
     const degraded = [...this.#ended, ...this.#degraded.values()].filter((span) => this.#overlaps(span))
     const unpaired = this.open
     const attention = [...this.#attention]
@@ -163,7 +145,7 @@ class DayCount {
   #readExchange(record: AuditLine): void {
     if (!this.#has(timestampMs(record))) return
     const { byStatus, byGrpcStatus } = this.#found
-    const countIn = (counts: Counts, status: number) => {
+    const countIn = (counts: Record<number, number>, status: number) => {
       counts[status] = (counts[status] ?? 0) + 1
     }
     if (record.type === 'API_REQUEST') this.#found.requests++
