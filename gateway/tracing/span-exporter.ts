@@ -25,10 +25,7 @@ const LAST_RETRY_MS = 30_000
 /** A batch that cannot be sent for so long is dropped: it may be what the receiver fails at. */
 const GIVE_UP_MS = 5 * 60_000
 
-/**
- * Sends spans in batches, one at a time, and again when that may help. Spans wait as text in buffers of one size: bounded memory, and
- * nothing of a request is kept alive. What does not fit is dropped.
- */
+/** Sends spans in batches, one at a time, and again when that may help. Spans wait as text in bounded memory; others are dropped. */
 export class SpanExporter {
   readonly #options: ExporterOptions
   /** The last one is being filled. */

@@ -93,10 +93,7 @@ export interface Piece {
   readonly to: number
 }
 
-/**
- * The buffers that all connections of a side read into between large bodies. What must outlive a read is copied. They are two because a
- * write to one side may make TLS read there while a piece of the other is handled.
- */
+/** The buffers that connections read into between large bodies. TLS may read on one side while a piece of the other is handled: so two. */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),

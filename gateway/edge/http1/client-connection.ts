@@ -229,8 +229,10 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     const reader = this.#reader
     const at = reader.readHead(bytes, from, to)
     if (reader.fault !== undefined) {
-      if (this.#beginsHttp2()) this.terms.toHttp2?.(this)
-      else this.#refuseHead(reader.fault)
+      if (this.#beginsHttp2(bytes, from)) {
+        reader.keepPartial(bytes, from, to)
+        this.terms.toHttp2?.(this)
+      } else this.#refuseHead(reader.fault)
     }
     if (!reader.isHeadComplete) return
     this.isFresh = false
@@ -248,10 +250,13 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#begin(reader.fault)
   }
 
-  #beginsHttp2(): boolean {
-    if (this.terms.toHttp2 === undefined || !this.isFresh || this.isLast) return false
-    const begin = this.#reader.partialHead?.toString('latin1', 0, HTTP2_BEGIN.length)
-    return begin === HTTP2_BEGIN && !('encrypted' in this.socket)
+  /** @param bytes stand behind those that the reader has kept */
+  #beginsHttp2(bytes: Buffer, from: number): boolean {
+    const isPossible = this.terms.toHttp2 !== undefined && this.isFresh && !this.isLast
+    if (!isPossible || 'encrypted' in this.socket) return false
+    const { length } = HTTP2_BEGIN
+    const before = this.#reader.partialHead?.toString('latin1', 0, length) ?? ''
+    return (before + bytes.toString('latin1', from, from + length)).startsWith(HTTP2_BEGIN)
   }
 
   #readBody(bytes: Buffer, from: number, to: number): void {

@@ -35,10 +35,7 @@ export interface DeadlineTerms {
   readonly steadyClock: () => number
 }
 
-/**
- * The time by which one client must send more. A body has a bucket of time that begins with the full grace and runs down. Each byte adds
- * the time that it may take at the minimum rate, up to the full grace.
- */
+/** The time by which a client must send more. A body's time runs down from the full grace, and each byte adds what it may take. */
 export class ConnectionDeadline {
   /** Infinite while nothing is expected of the client. */
   atMs: number

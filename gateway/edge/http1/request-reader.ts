@@ -27,7 +27,7 @@ export class RequestReader {
   readonly deadline: ConnectionDeadline
   /** Why the current request will never be complete. */
   fault: RequestFault | undefined = undefined
-  /** All bytes of a head that is not complete yet, or has a fault. */
+  /** Bytes of a head that is not complete yet. */
   partialHead: Buffer | undefined = undefined
   readonly #origin: Origin
   /** The buffer that the socket reads into, if it is ours. */
@@ -97,12 +97,16 @@ export class RequestReader {
   readHead(bytes: Buffer, from: number, to: number): number {
     let at = from
     while (at < to && this.#phase === 'head') at += this.#readFields(bytes, at, to)
-    if (this.#phase === 'head') this.deadline.awaitHead()
-    if (this.#phase !== 'framing') {
-      const piece = copyOf(bytes, from, to)
-      this.partialHead = this.partialHead === undefined ? piece : Buffer.concat([this.partialHead, piece])
+    if (this.#phase === 'head') {
+      this.keepPartial(bytes, from, to)
+      this.deadline.awaitHead()
     }
     return at
+  }
+
+  keepPartial(bytes: Buffer, from: number, to: number): void {
+    const piece = copyOf(bytes, from, to)
+    this.partialHead = this.partialHead === undefined ? piece : Buffer.concat([this.partialHead, piece])
   }
 
   /** The request as far as its head has been read. Fields that are all those of the one before are not read again. */

@@ -114,10 +114,7 @@ function bytesOf(socket: Socket): number {
 /** How long the last bytes may take after one side has ended. */
 const LAST_BYTES_MS = 10_000
 
-/**
- * Copies bytes both ways until both sides have ended or one has failed. What a side sent before its end still reaches the other, within
- * a time limit. @param onEnd called once, when both sides are closed
- */
+/** Copies bytes both ways until both sides have ended or one has failed. @param onEnd called once, when both sides are closed */
 export function tunnel(downstream: Duplex, upstream: Duplex, onEnd: () => void): void {
   let open = 2
   let lastBytes: NodeJS.Timeout | undefined

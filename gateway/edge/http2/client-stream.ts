@@ -248,7 +248,6 @@ class StreamResponse implements OutgoingResponse {
   readonly #stream: ClientStream<unknown>
   /** Encoded, until it is sent. */
   #head = ''
-  #flushes = false
   /** Encoded, until they are sent. */
   #trailers = ''
   #bodiless = false
@@ -300,7 +299,6 @@ class StreamResponse implements OutgoingResponse {
   flushHead(): void {
     if (this.#head === '') return
     this.headersSent = true
-    this.#flushes = true
     this.pump()
   }
 
@@ -370,7 +368,7 @@ class StreamResponse implements OutgoingResponse {
   }
 
   #pumpRest(): void {
-    if (this.#head !== '' && (this.#flushes || this.#queue.length > 0 || this.#ended)) this.#pumpHead()
+    if (this.#head !== '' && this.headersSent) this.#pumpHead()
     this.#pumpBody()
     if (this.#ended && this.#queue.length === 0 && !this.#whole) this.#sendEnd()
   }

@@ -34,10 +34,7 @@ class PathIndex<Row> {
   }
 }
 
-/**
- * Finds rows by path. An exact path is more specific than a template, a longer prefix than a shorter one, and a template than a prefix
- * that ends before its first parameter. Immutable; made at load.
- */
+/** Finds rows by path: an exact path, else the template or the longest prefix, whichever is fixed for longer. Immutable; made at load. */
 export class PathTable<Row extends PathRow> {
   readonly #written = new PathIndex<Row>()
   readonly #folded = new PathIndex<Row>()

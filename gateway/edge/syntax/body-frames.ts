@@ -85,10 +85,7 @@ export class BodyFrames {
     return this.#state === DATA
   }
 
-  /**
-   * Takes the data that is next, up to `dataEnd`, and moves short chunks behind it there: so one read is one piece. @returns where it
-   * stopped: at longer data, or where `read` does
-   */
+  /** Takes the next data, up to `dataEnd`, and moves short chunks behind it there: one read is one piece. @returns where it stopped */
   takeData(bytes: Uint8Array, from: number, to: number): number {
     let at = Math.min(to, from + this.#left)
     this.#taken(at - from)

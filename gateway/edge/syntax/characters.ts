@@ -5,10 +5,7 @@ export const TEXT = 2
 const NOT_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/
 const NOT_TEXT = /[^\t\x20-\x7e\x80-\xff]/
 
-/**
- * The kinds of text that each byte may be in: a token (RFC 9110 section 5.6.2), or a field value, reason phrase or chunk extension (RFC
- * 9110 section 5.5, RFC 9112 section 4).
- */
+/** The kinds of text that each byte may be in: a token (RFC 9110 section 5.6.2), or the text of a field value (RFC 9110 section 5.5). */
 export const CHARACTERS = Uint8Array.from({ length: 256 }, (_, code) => {
   const character = String.fromCharCode(code)
   return (NOT_TOKEN.test(character) ? 0 : TOKEN) | (NOT_TEXT.test(character) ? 0 : TEXT)

@@ -71,11 +71,7 @@ export class ClientSocket extends Socket {
   }
 }
 
-/**
- * Gives what comes to a reader.
- *
- * @returns a function that stops it, pauses the socket and puts unread bytes back. It returns them instead where the stream has ended.
- */
+/** Gives what comes to a reader. @returns stops that, pauses the socket and puts unread bytes back, or returns them if it has ended */
 export function readClient(
   socket: Socket,
   reader: ClientReader,
@@ -93,10 +89,7 @@ export function readClient(
   }
 }
 
-/**
- * Makes the sockets of a server `ClientSocket`s. For accepted ones this needs an undocumented callback of Node; without it connections are
- * those of `node:net`, which read into fresh memory.
- */
+/** Makes the sockets of a server `ClientSocket`s by an undocumented callback of Node. Without it they are those of `node:net`. */
 export function acceptClientSockets(server: Server): void {
   server.on('listening', () => {
     const handle = (server as unknown as WithHandle)._handle

@@ -16,11 +16,7 @@ const INDEX_OF_STATUS: ReadonlyMap<number, number> = new Map(
   ),
 )
 
-/**
- * The head of a response as one block (RFC 7541), in latin1. It uses neither the client's table nor Huffman codes.
- *
- * @param lines `Name: value`, each with its CR LF
- */
+/** A response's head as a block in latin1 (RFC 7541), without table and Huffman codes. @param lines `Name: value`, each with its CR LF */
 export function encodeHead(status: number, lines: string): string {
   const indexed = INDEX_OF_STATUS.get(status)
   const block =
