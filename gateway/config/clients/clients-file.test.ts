@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { isDeepStrictEqual } from 'node:util'
+import { Ajv2020 } from 'ajv/dist/2020.js'
 import { loadFile } from '../load-file.ts'
 import { oneFile, type Reload, Reloader } from '../reload/reloader.ts'
 import { type ClientTable, parseClients } from './clients-file.ts'
@@ -50,6 +51,16 @@ const certificate = (id: string, mtls: unknown) => ({ id, mtls })
 const hmac = (id: string, keyId: string, ...secrets: unknown[]) => ({ id, hmac: { keyId, secrets } })
 
 const SCHEME = { header: 'X-Sig', algorithm: 'sha256', encoding: 'hex', signed: '{body}' }
+
+it('without or with too many names of its certificate is a fault for editors too', () => {
+  const file = new URL('../../../config/schemas/clients.schema.json', import.meta.url)
+  const ajv = new Ajv2020({ strict: false })
+  const validate = ajv.compile(JSON.parse(readFileSync(file, 'utf8')))
+  const isGood = (mtls: object) => validate({ clients: [{ id: 'a', mtls }] })
+  assert.equal(isGood({ subject: 'CN=a', issuer: 'CN=b' }), true)
+  assert.equal(isGood({}), false)
+  assert.equal(isGood({ subject: 'CN=a', sanDns: 'a.example', issuer: 'CN=b' }), false)
+})
 
 describe('a client', () => {
   it('is found by its certificate and by its key, as one caller', () => {
@@ -159,9 +170,9 @@ describe('a fault in clients.json', () => {
       ],
       [
         certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example', issuer: 'CN=x' }),
-        /^\$\.clients\[0\]\.mtls: must have exactly one of /,
+        /^\$\.clients\[0\]\.mtls: must have at most 2 keys, but has 3$/,
       ],
-      [certificate('a', {}), /^\$\.clients\[0\]\.mtls: must have exactly one of "thumbprint", /],
+      [certificate('a', {}), /^\$\.clients\[0\]\.mtls: must not be empty$/],
       [
         certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example' }),
         /^\$\.clients\[0\]\.mtls: must have exactly one of /,

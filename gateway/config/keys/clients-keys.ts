@@ -168,7 +168,7 @@ export const CLIENT_KEYS = keys({
   mtls: key(
     MTLS,
     "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
-    { examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
+    { minProperties: 1, maxProperties: 2, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],
