@@ -83,8 +83,8 @@ describe('handle', () => {
         limiter: {
           find: table.find.bind(table),
           close: () => {},
-          ask: (policy) => {
-            const pending = new PendingTake(policy)
+          ask: (row) => {
+            const pending = new PendingTake(row)
             asked.push(pending)
             return pending
           },
@@ -102,8 +102,8 @@ describe('handle', () => {
   it('lets go of a request whose client leaves while the shared store is asked', () => {
     const table = new LimitTable([LIMIT])
     const asked: PendingTake[] = []
-    const ask = (policy: ConstructorParameters<typeof PendingTake>[0]) => {
-      asked.push(new PendingTake(policy))
+    const ask = (row: ConstructorParameters<typeof PendingTake>[0]) => {
+      asked.push(new PendingTake(row))
       return asked[0] as PendingTake
     }
     const { gateway, arrival, res, sent, types } = pipeline({

@@ -1,6 +1,6 @@
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable, type Journal } from './journal/limit-journal.ts'
-import { type LimitPolicy, type LimitRow, LimitTable } from './table/limit-table.ts'
+import { type LimitRow, LimitTable } from './table/limit-table.ts'
 import { editedRecord, matchRows, recordOf } from './table/row-matching.ts'
 import { Counters, KeyBudget } from './windows/counters.ts'
 import type { Take } from './windows/window.ts'
@@ -39,14 +39,9 @@ export class Limiter {
     this.#restore()
   }
 
-  /**
-   * Puts a new table in force. A row keeps the counts of the old row with its path and methods, else of that with its name.
-   *
-   * @throws TypeError for a row whose name no RateLimit field can hold; the old table stays in force
-   */
+  /** Puts a new table in force. A row keeps the counts of the old row with its path and methods, else of that with its name. */
   replace(rows: readonly LimitRow[]): void {
     const nowMs = this.#clock()
-    const table = new LimitTable(rows)
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
     const matched = matchRows([...olds.keys()], rows)
     this.#counters = rows.map((row) => {
@@ -59,14 +54,14 @@ export class Limiter {
       this.#countersOf.set(row, current)
       return current
     })
-    this.#table = table
+    this.#table = new LimitTable(rows)
     this.#rows = rows
     this.#budget.divide(this.#counters)
     if (!this.#closed) this.#putTable(nowMs)
   }
 
   /** Undefined: nothing limits the request. */
-  find(path: string, method: string): LimitPolicy | undefined {
+  find(path: string, method: string): LimitRow | undefined {
     return this.#table.find(path, method)
   }
 
@@ -179,12 +174,12 @@ export function steadyClock(): () => number {
 
 /** A take that the shared store has yet to answer. */
 export class PendingTake {
-  readonly policy: LimitPolicy
+  readonly row: LimitRow
   #outcome: Take | Error | undefined
   #run: (() => void) | undefined
 
-  constructor(policy: LimitPolicy) {
-    this.policy = policy
+  constructor(row: LimitRow) {
+    this.row = row
   }
 
   /** Undefined: not known yet. @throws Error when nobody could decide */

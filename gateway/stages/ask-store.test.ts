@@ -26,9 +26,9 @@ function asked({ scopes = [], complete = true, path = '/api/x', alone = false, o
   const keys: string[] = []
   const table = new LimitTable([ROW])
   const limiter = { find: table.find.bind(table), take: () => assert.fail(), close: () => {} }
-  const ask = (policy: ConstructorParameters<typeof PendingTake>[0], key: string) => {
+  const ask = (row: ConstructorParameters<typeof PendingTake>[0], key: string) => {
     keys.push(key)
-    return new PendingTake(policy)
+    return new PendingTake(row)
   }
   const { gateway } = makeGateway({ limiter: alone ? limiter : { ...limiter, ask } })
   const { exchange } = makeExchange({ complete })
@@ -42,7 +42,7 @@ function asked({ scopes = [], complete = true, path = '/api/x', alone = false, o
 describe('askStore', () => {
   it('asks for the caller under the row of the request', () => {
     const { keys, pending } = asked({ scopes: ['read'] })
-    assert.deepEqual([keys, pending?.policy.row.name], [['p:user-1'], 'x'])
+    assert.deepEqual([keys, pending?.row.name], [['p:user-1'], 'x'])
   })
 
   it('asks nothing without a shared store, without a row, while the body is missing, or before a validation', () => {
@@ -62,9 +62,9 @@ describe('askStore', () => {
       limiter: {
         find: table.find.bind(table),
         close: () => {},
-        ask: (policy, key) => {
+        ask: (row, key) => {
           keys.push(key)
-          return new PendingTake(policy)
+          return new PendingTake(row)
         },
       },
     })

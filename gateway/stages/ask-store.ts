@@ -10,7 +10,7 @@ import { missingScope } from '../principal.ts'
 export function askStore({ limiter }: Gateway, exchange: Exchange): undefined {
   if (limiter.ask === undefined || !exchange.req.complete || exchange.route?.operations !== undefined) return
   if (missingScope(exchange.principal, exchange.route?.scopes) !== undefined) return
-  const policy = limiter.find(exchange.path, exchange.method)
-  if (policy === undefined) return
-  exchange.pendingTake = limiter.ask(policy, limitKey(policy.row.per, exchange.principal, exchange.address))
+  const row = limiter.find(exchange.path, exchange.method)
+  if (row === undefined) return
+  exchange.pendingTake = limiter.ask(row, limitKey(row.per, exchange.principal, exchange.address))
 }

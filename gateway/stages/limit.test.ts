@@ -100,8 +100,8 @@ function asking(row: Partial<LimitRow> = {}) {
     limiter: {
       find: table.find.bind(table),
       close: () => {},
-      ask: (policy) => {
-        const pending = new PendingTake(policy)
+      ask: (row) => {
+        const pending = new PendingTake(row)
         asked.push(pending)
         return pending
       },

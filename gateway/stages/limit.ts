@@ -2,7 +2,7 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import type { PendingTake, Take } from '../limits/limiter.ts'
-import { type LimitPolicy, rateLimit } from '../limits/table/limit-table.ts'
+import { type LimitRow, rateLimit, rateLimitPolicy } from '../limits/table/limit-table.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
@@ -12,11 +12,11 @@ export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   const { limiter } = gateway
   const pending = exchange.pendingTake
   if (pending !== undefined) return whenTaken(gateway, exchange, pending)
-  const policy = limiter.find(exchange.path, exchange.method)
-  if (policy === undefined) return undefined
-  const key = limitKey(policy.row.per, exchange.principal, exchange.address)
-  if (limiter.ask !== undefined) return whenTaken(gateway, exchange, limiter.ask(policy, key))
-  return decide(gateway, exchange, policy, limiter.take(policy.row, key))
+  const row = limiter.find(exchange.path, exchange.method)
+  if (row === undefined) return undefined
+  const key = limitKey(row.per, exchange.principal, exchange.address)
+  if (limiter.ask !== undefined) return whenTaken(gateway, exchange, limiter.ask(row, key))
+  return decide(gateway, exchange, row, limiter.take(row, key))
 }
 
 function whenTaken(
@@ -24,22 +24,21 @@ function whenTaken(
   exchange: Exchange,
   pending: PendingTake,
 ): Refusal | undefined | PendingRefusal {
-  const { policy, take } = pending
-  if (take !== undefined) return decide(gateway, exchange, policy, take)
+  const { row, take } = pending
+  if (take !== undefined) return decide(gateway, exchange, row, take)
   return { whenKnown: (run) => pending.whenKnown(() => run(decideLate(gateway, exchange, pending))) }
 }
 
 /** Returns what `decide` throws: other requests wait for the same reply. */
 function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake): Refusal | Error | undefined {
   try {
-    return decide(gateway, exchange, pending.policy, pending.take as Take)
+    return decide(gateway, exchange, pending.row, pending.take as Take)
   } catch (fault) {
     return fault instanceof Error ? fault : new Error(String(fault))
   }
 }
 
-function decide(gateway: Gateway, exchange: Exchange, policy: LimitPolicy, take: Take): Refusal | undefined {
-  const { row, policyField } = policy
+function decide(gateway: Gateway, exchange: Exchange, row: LimitRow, take: Take): Refusal | undefined {
   const isShadow = row.mode === 'shadow'
   if (take.unrecorded) {
     gateway.metrics.gateway_rate_limit_decisions_total.count(row.name, 'unavailable')
@@ -54,7 +53,7 @@ function decide(gateway: Gateway, exchange: Exchange, policy: LimitPolicy, take:
     take.allowed ? 'allowed' : isShadow ? 'shadow_refused' : 'refused',
   )
   if (isShadow) return undefined
-  exchange.limitHeaders = ['RateLimit-Policy', policyField, 'RateLimit', rateLimit(row, take)]
+  exchange.limitHeaders = ['RateLimit-Policy', rateLimitPolicy(row), 'RateLimit', rateLimit(row, take)]
   if (take.allowed) return undefined
   return refusal('limit_exceeded', {
     detail: `At most ${row.limit} requests in ${row.window}: ${row.purpose}`,

@@ -19,9 +19,9 @@ test('a fault of the counts here is thrown to the request alone, not to others t
     { find: table.find.bind(table), take: () => assert.fail('no counters'), close: () => undefined },
     { take: (_row, _key, done) => void dones.push(done) },
   )
-  const policy = table.find('/api/x', 'GET') ?? assert.fail()
+  const row = table.find('/api/x', 'GET') ?? assert.fail()
   for (const reply of [undefined, { allowed: true, remaining: 1, resetSeconds: 1 }]) {
-    const pending = limits.ask(policy, 'caller')
+    const pending = limits.ask(row, 'caller')
     assert.equal(pending.take, undefined)
     let told = 0
     pending.whenKnown(() => told++)

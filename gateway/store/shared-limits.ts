@@ -1,5 +1,5 @@
 import { type Limiter, PendingTake } from '../limits/limiter.ts'
-import type { LimitPolicy, LimitRow } from '../limits/table/limit-table.ts'
+import type { LimitRow } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
 
@@ -22,14 +22,13 @@ export class SharedLimits {
     this.#takes = takes
   }
 
-  find(path: string, method: string): LimitPolicy | undefined {
+  find(path: string, method: string): LimitRow | undefined {
     return this.#local.find(path, method)
   }
 
   /** Counts one hit of `key` at all gateways together. Known at once while the store is away. */
-  ask(policy: LimitPolicy, key: string): PendingTake {
-    const { row } = policy
-    const pending = new PendingTake(policy)
+  ask(row: LimitRow, key: string): PendingTake {
+    const pending = new PendingTake(row)
     this.#takes.take(this.#sharedRow(row), key, (take) => {
       pending.settle(this.#decide(row, key, take))
     })

@@ -27,7 +27,7 @@ export const command: Command = {
   run({ words, flags }) {
     const { settings, rows } = readTables(environmentOf(flags))
     const { method, path } = readRequest(words, settings)
-    const row = new LimitTable(rows).find(path, method)?.row
+    const row = new LimitTable(rows).find(path, method)
     if (row === undefined) print(`${method} ${path}: nothing limits it`)
     else {
       print(`${method} ${path}: row ${rows.indexOf(row) + 1} of ${settings.limitsFile}, ${row.path}`)

@@ -59,7 +59,7 @@ export const command: Command = {
       const why = refused === undefined ? 'by no row' : `${refused.status} ${refused.code}: ${refused.detail}`
       print(`${method} ${path}: refused, ${why}`)
     } else {
-      const limit = limiter.find(path, method)?.row.name
+      const limit = limiter.find(path, method)?.name
       print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
       print(describeRoute(winner, settings, path))
       for (const warning of issuerWarnings({ ...settings, routes: [winner] })) print(`  warning   ${warning}`)
