@@ -79,8 +79,7 @@ export function parseGatewayFile(
   return faults.length > 0 ? { faults } : { value: gatewayFile(written, read, documented) }
 }
 
-type Proxies = Pick<Settings, 'trustedProxies' | 'clientCertProxies'>
-type Read = Proxies & Pick<Settings, 'issuerIsDefault'>
+type Read = Pick<Settings, 'trustedProxies' | 'clientCertProxies' | 'issuerIsDefault'>
 
 function gatewayFile(written: WrittenGateway, read: Read, documented: DocumentedRoutes) {
   const {
@@ -117,7 +116,8 @@ function gatewayFile(written: WrittenGateway, read: Read, documented: Documented
 
 /** Every route has its keys in one order: look-ups in the path of requests are then faster. */
 function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readonly Route[] {
-  return allRows(written, documented).map((route, index) => ({
+  const described = documented.rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)
+  return [...written.routes, ...described].map((route: WrittenRoute, index) => ({
     path: route.path,
     methods: methodSet(route.methods),
     auth: new Set(route.auth),
@@ -136,10 +136,6 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
     documentedAt: route.documentedAt,
     laidAt: route.laidAt,
   }))
-}
-
-function allRows({ routes }: WrittenGateway, { rows }: DocumentedRoutes): readonly WrittenRoute[] {
-  return [...routes, ...rows.map((row) => ({ ...ROUTE_DEFAULTS, ...row }) as WrittenRoute)]
 }
 
 /** A list of scopes is one set. */
@@ -209,7 +205,10 @@ function checkRoutes(json: JsonFile<unknown>, { routes, openapi }: WrittenGatewa
   }
 }
 
-function readNetworks(json: JsonFile<WrittenGateway>, key: keyof Proxies): BlockList | undefined {
+function readNetworks(
+  json: JsonFile<WrittenGateway>,
+  key: 'trustedProxies' | 'clientCertProxies',
+): BlockList | undefined {
   const networks = json.value?.[key]
   const list = new BlockList()
   json.checkEach(`$.${key}`, networks, (network) => addNetwork(list, network))

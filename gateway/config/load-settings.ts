@@ -15,7 +15,7 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { loadUpstreamSecret, maskKeyFaults } from './secret-line.ts'
+import { maskKeyFaults, parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
 import { loadTracing } from './tracing-settings.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
@@ -81,7 +81,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
         stamps: attestation?.value?.stamps,
       },
       upstreamTls: upstreamTls.value ?? {},
-      upstreamSecret: secret.value,
+      upstreamSecret: secret?.value?.value,
       jwksUri,
       audience,
       dpop,
@@ -106,7 +106,9 @@ interface OtherSources {
 function readOthers({ env, configFile, file, readFile }: OtherSources) {
   const upstreamSecretFile = env.GATEWAY_UPSTREAM_SECRET_FILE || file?.upstreamSecretFile
   return {
-    secret: loadUpstreamSecret({ upstreamSecretFile }, readFile),
+    secret: upstreamSecretFile
+      ? loadFile(upstreamSecretFile, parseUpstreamSecret, { readFile, namedBy: NAMES.upstreamSecretFile })
+      : undefined,
     store: parseStoreSettings(env, readFile),
     attestation: file && loadAttestation({ configFile, written: file.audit, readFile }),
     tracing: loadTracing({ configFile, written: file?.tracing, env, readFile }),

@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto'
 import { join } from 'node:path'
 import { existingOrNew } from '../storage/secret-file.ts'
-import { NAMES } from './environment.ts'
 import type { Fault } from './faults.ts'
 import { loadFile, type ParseFile, type ReadFile } from './load-file.ts'
 import type { Settings } from './settings.ts'
@@ -38,19 +37,6 @@ export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFil
   const { value, faults } = loadFile(file, parseMaskKey)
   if (faults !== undefined) throw new Error(faults.map(({ reason }) => `${file} ${reason}`).join())
   return value.value
-}
-
-/** The secret of the upstream, if its file is named. */
-export function loadUpstreamSecret(
-  { upstreamSecretFile: file }: { readonly upstreamSecretFile?: string | undefined },
-  readFile?: ReadFile,
-): { readonly value?: string; readonly faults?: readonly Fault[] } {
-  if (file === undefined) return {}
-  const { value, faults } = loadFile(file, parseUpstreamSecret, {
-    readFile,
-    namedBy: NAMES.upstreamSecretFile,
-  })
-  return faults === undefined ? { value: value.value } : { faults }
 }
 
 /** Parses the file of a secret: one line, which may end with a line end. The fault does not repeat it. */

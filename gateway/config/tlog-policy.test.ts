@@ -82,6 +82,7 @@ describe('a policy of C2SP tlog-policy', () => {
       [`${two}group g all`, /^line 3 must be: group/],
       [`${two}group g all a a`, /^line 3 names "a", which is a member already/],
       [`${two}group g any a\ngroup h any a b`, /^line 4 names "a", which is a member already/],
+      [`${two}group g any none`, /^line 3 names "none", which no line before defines/],
       [`${two}group g any g`, /^line 3 names "g", which no line before defines/],
       ['quorum none\r\n', /^line 1 has a control character/],
       [

@@ -58,92 +58,75 @@ export function keyMaterial(verifierKey: string): string {
 
 /** Reads a policy file. @throws PolicyFault */
 export function parseTlogPolicy(text: string): TlogPolicy {
-  const policy = new Reading()
+  const logs: string[] = []
+  const witnesses: TlogPolicy['witnesses'][number][] = []
+  const defined = new Map<string, Quorum | string>()
+  /** Names that are members of a group already. */
+  const used = new Set<string>()
+  let quorum: Quorum | undefined
+
+  const define = (name: string, what: Quorum | string) => {
+    if (name === 'none' || defined.has(name))
+      throw new PolicyFault(`defines ${describeValue(name)}, which is defined already`)
+    defined.set(name, what)
+  }
+  const find = (name: string) => {
+    const found = defined.get(name)
+    if (found !== undefined) return found
+    throw new PolicyFault(`names ${describeValue(name)}, which no line before defines`)
+  }
+  const lines: Record<string, (items: string[]) => void> = {
+    log: ([key = '', , ...more]) => {
+      if (more.length > 0) throw new PolicyFault('must be: log <vkey> [<url>]')
+      refuse(keyFault(key, LOG_KEYS, 'of a log, of signature type 1 or 6'))
+      if (isAmong(key, logs)) throw new PolicyFault('has a key that another log has')
+      logs.push(key)
+    },
+    witness: ([name = '', key = '', url, ...more]) => {
+      if (more.length > 0) throw new PolicyFault('must be: witness <name> <vkey> [<url>]')
+      refuse(witnessKeyFault(key))
+      const others = witnesses.map((one) => one.key)
+      if (isAmong(key, others)) throw new PolicyFault('has a key that another witness has')
+      if (others.length === WITNESSES_MAX) throw new PolicyFault(`is the ${WITNESSES_MAX + 1}th witness`)
+      define(name, key)
+      witnesses.push({ name, key, url })
+    },
+    group: ([name = '', threshold = '', ...names]) => {
+      const members = names.map((member) => {
+        if (used.has(member))
+          throw new PolicyFault(`names ${describeValue(member)}, which is a member already`)
+        used.add(member)
+        return find(member)
+      })
+      const least = { any: 1, all: members.length }[threshold] ?? Number(/^[1-9]\d*$/.exec(threshold)?.[0])
+      if (!(least >= 1 && least <= members.length)) {
+        throw new PolicyFault('must be: group <name> all|any|<1 to the number of members> <member>…')
+      }
+      define(name, { least, members })
+    },
+    quorum: ([name = '', ...more]) => {
+      if (more.length > 0) throw new PolicyFault('must be: quorum <name>')
+      if (quorum !== undefined) throw new PolicyFault('is a second quorum')
+      const found = name === 'none' ? NOBODY : find(name)
+      quorum = typeof found === 'string' ? { least: 1, members: [found] } : found
+    },
+  }
   for (const [index, line] of text.split('\n').entries()) {
     try {
-      policy.read(line)
+      if (CONTROL.test(line)) throw new PolicyFault('has a control character')
+      const [word, ...items] = line.split(/[ \t]+/).filter((item) => item !== '')
+      if (word === undefined || word.startsWith('#')) continue
+      const read = Object.hasOwn(lines, word) ? lines[word] : undefined
+      if (read === undefined)
+        throw new PolicyFault(`must begin with log, witness, group or quorum, not ${describeValue(word)}`)
+      read(items)
     } catch (error) {
       if (!(error instanceof PolicyFault)) throw error
       throw new PolicyFault(`line ${index + 1} ${error.message}`)
     }
   }
-  return policy.end()
-}
-
-class Reading {
-  readonly #logs: string[] = []
-  readonly #witnesses: TlogPolicy['witnesses'][number][] = []
-  readonly #defined = new Map<string, Quorum | string>()
-  /** Names that are members of a group already. */
-  readonly #used = new Set<string>()
-  #quorum: Quorum | undefined
-
-  read(line: string): void {
-    if (CONTROL.test(line)) throw new PolicyFault('has a control character')
-    const [word, ...items] = line.split(/[ \t]+/).filter((item) => item !== '')
-    if (word === undefined || word.startsWith('#')) return
-    if (word === 'log') this.#log(items)
-    else if (word === 'witness') this.#witness(items)
-    else if (word === 'group') this.#group(items)
-    else if (word === 'quorum') this.#setQuorum(items)
-    else throw new PolicyFault(`must begin with log, witness, group or quorum, not ${describeValue(word)}`)
-  }
-
-  end(): TlogPolicy {
-    if (this.#quorum === undefined) throw new PolicyFault('has no line with a quorum')
-    return { logs: this.#logs, witnesses: this.#witnesses, quorum: this.#quorum }
-  }
-
-  #log([key = '', , ...more]: string[]): void {
-    if (more.length > 0) throw new PolicyFault('must be: log <vkey> [<url>]')
-    refuse(keyFault(key, LOG_KEYS, 'of a log, of signature type 1 or 6'))
-    if (isAmong(key, this.#logs)) throw new PolicyFault('has a key that another log has')
-    this.#logs.push(key)
-  }
-
-  #witness([name = '', key = '', url, ...more]: string[]): void {
-    if (more.length > 0) throw new PolicyFault('must be: witness <name> <vkey> [<url>]')
-    refuse(witnessKeyFault(key))
-    const others = this.#witnesses.map((one) => one.key)
-    if (isAmong(key, others)) throw new PolicyFault('has a key that another witness has')
-    if (others.length === WITNESSES_MAX) throw new PolicyFault(`is the ${WITNESSES_MAX + 1}th witness`)
-    this.#define(name, key)
-    this.#witnesses.push({ name, key, url })
-  }
-
-  #group([name = '', threshold = '', ...names]: string[]): void {
-    const members = names.map((member) => this.#member(member))
-    const least = { any: 1, all: members.length }[threshold] ?? Number(/^[1-9]\d*$/.exec(threshold)?.[0])
-    if (!(least >= 1 && least <= members.length)) {
-      throw new PolicyFault('must be: group <name> all|any|<1 to the number of members> <member>…')
-    }
-    this.#define(name, { least, members })
-  }
-
-  #member(name: string): Quorum | string {
-    const found = this.#defined.get(name)
-    if (found === undefined)
-      throw new PolicyFault(`names ${describeValue(name)}, which no line before defines`)
-    if (this.#used.has(name)) throw new PolicyFault(`names ${describeValue(name)}, which is a member already`)
-    this.#used.add(name)
-    return found
-  }
-
-  #setQuorum([name = '', ...more]: string[]): void {
-    if (more.length > 0) throw new PolicyFault('must be: quorum <name>')
-    if (this.#quorum !== undefined) throw new PolicyFault('is a second quorum')
-    const found = name === 'none' ? NOBODY : this.#defined.get(name)
-    if (found === undefined)
-      throw new PolicyFault(`names ${describeValue(name)}, which no line before defines`)
-    this.#quorum = typeof found === 'string' ? { least: 1, members: [found] } : found
-  }
-
-  #define(name: string, what: Quorum | string): void {
-    if (name === 'none' || this.#defined.has(name)) {
-      throw new PolicyFault(`defines ${describeValue(name)}, which is defined already`)
-    }
-    this.#defined.set(name, what)
-  }
+  if (quorum === undefined) throw new PolicyFault('has no line with a quorum')
+  return { logs, witnesses, quorum }
 }
 
 function isAmong(key: string, others: readonly string[]): boolean {

@@ -80,9 +80,9 @@ async function startIn(dir: string, options: GatewayOptions): Promise<TestGatewa
   const issuer = await createIssuer()
   const keys = await serveKeys(issuer)
   const authority = options.https === true ? await makeAuthority(dir) : undefined
-  const env = environmentOf(dir, options, { keys, authority })
+  const env = environmentOf(dir, options, keys, authority)
   const program = startProgram([COMMAND, 'run'], { env })
-  const end = async () => {
+  const stop = async () => {
     keys.close()
     const code = await program.end('SIGTERM')
     rmSync(dir, { recursive: true, force: true })
@@ -111,7 +111,7 @@ async function startIn(dir: string, options: GatewayOptions): Promise<TestGatewa
     webhook: webhookHeaders,
     audit: (requestId) =>
       readAudit(GATEWAY_AUDIT_FILE).filter((one) => requestId === undefined || one.requestId === requestId),
-    stop: end,
+    stop,
   }
 }
 
@@ -124,26 +124,22 @@ async function makeAuthority(dir: string): Promise<AuthorityFiles> {
   return makeAuthorityFiles(dir)
 }
 
-interface Surroundings {
-  readonly keys: Server
-  readonly authority: AuthorityFiles | undefined
-}
-
 function environmentOf(
   dir: string,
   options: GatewayOptions,
-  { keys, authority }: Surroundings,
+  keys: Server,
+  authority: AuthorityFiles | undefined,
 ): Record<string, string> {
   const { PATH = '', HOME = '', NODE_COMPILE_CACHE, NODE_V8_COVERAGE } = process.env
   return {
     PATH,
     HOME,
-    ...(NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }),
-    ...(NODE_V8_COVERAGE === undefined ? {} : { NODE_V8_COVERAGE }),
+    ...(NODE_COMPILE_CACHE !== undefined && { NODE_COMPILE_CACHE }),
+    ...(NODE_V8_COVERAGE !== undefined && { NODE_V8_COVERAGE }),
     ...writeConfiguration(dir, options),
     GATEWAY_DRAIN_GRACE_MS: '0',
     GATEWAY_JWKS_URI: `http://127.0.0.1:${(keys.address() as AddressInfo).port}/jwks.json`,
-    ...(options.upstream === undefined ? {} : { GATEWAY_UPSTREAM: options.upstream }),
+    ...(options.upstream !== undefined && { GATEWAY_UPSTREAM: options.upstream }),
     ...authority?.env,
     ...options.env,
   }

@@ -65,6 +65,17 @@ test('a key that is written twice in one object is named with the place of the f
   assert.deepEqual(repeated, [{ path: '$.a', first: 2 }])
 })
 
+test('keys below a key that is written twice are not named too', () => {
+  const { repeated } = good(
+    '{"a": {"b": 1}, "a": {"b": [{"c": 2}]}, "ab": 1, "a": {"b": [{"c": 2}]}, "ab": 2}',
+  )
+  assert.deepEqual(repeated, [
+    { path: '$.a', first: 1 },
+    { path: '$.a', first: 16 },
+    { path: '$.ab', first: 40 },
+  ])
+})
+
 test('the same key in two objects is no repetition', () => {
   assert.deepEqual(good('[{"a":1},{"a":2}]').repeated, [])
 })

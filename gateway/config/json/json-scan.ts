@@ -1,4 +1,10 @@
-import { type ParseErrorCode, printParseErrorCode, visit } from 'jsonc-parser'
+import {
+  type JSONPath,
+  type JSONVisitor,
+  type ParseErrorCode,
+  printParseErrorCode,
+  visit,
+} from 'jsonc-parser'
 import { childPath } from './json-path.ts'
 
 /** The place of each value, and repeated keys, which parsing loses. */
@@ -54,88 +60,47 @@ class Unexpected extends Error {}
  * repeated keys, of which `JSON.parse` uses only the last.
  */
 export function scanJson(text: string): JsonScan | JsonSyntaxFault {
-  const notes = new Notes()
+  const offsets = new Map<string, number>()
+  const repeated: { path: string; first: number }[] = []
+  let values = 0
   let last = 0
-  // An exception is what ends the parser's visit.
-  const at = (offset: number): number => {
+  const pathOf = (steps: JSONPath) => steps.reduce<string>(childPath, '$')
+  const begin = (offset: number, steps: JSONPath) => {
     last = offset
-    return offset
+    values += 1
+    if (values > MAX_VALUES)
+      throw new Unexpected(`there must not be more than ${MAX_VALUES} values in a file`)
+    if (steps.length >= MAX_DEPTH)
+      throw new Unexpected(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
+    const path = pathOf(steps)
+    if (!offsets.has(path)) offsets.set(path, offset)
+  }
+  const visitor: JSONVisitor = {
+    onObjectBegin: (offset, _length, _line, _character, steps) => begin(offset, steps()),
+    onArrayBegin: (offset, _length, _line, _character, steps) => begin(offset, steps()),
+    onLiteralValue: (_value, offset, _length, _line, _character, steps) => begin(offset, steps()),
+    onObjectProperty: (key, offset, _length, _line, _character, steps) => {
+      last = offset
+      const path = childPath(pathOf(steps()), key)
+      const first = offsets.get(path)
+      const again = repeated.at(-1)?.path
+      const isBelow =
+        again !== undefined && [`${again}.`, `${again}[`].some((above) => path.startsWith(above))
+      if (first !== undefined && !isBelow) repeated.push({ path, first })
+      offsets.set(path, offset)
+    },
+    onError: (code, offset, length) => {
+      last = offset
+      throw new Unexpected(reasonOf(code, { text, offset, length }))
+    },
   }
   try {
-    visit(
-      text,
-      {
-        onObjectBegin: (offset) => notes.begin(at(offset), new Map()),
-        onObjectProperty: (key, offset) => notes.key(at(offset), key),
-        onObjectEnd: () => notes.end(),
-        onArrayBegin: (offset) => notes.begin(at(offset), undefined),
-        onArrayEnd: () => notes.end(),
-        onLiteralValue: (_value, offset) => notes.value(at(offset)),
-        onError: (code, offset, length) => {
-          at(offset)
-          throw new Unexpected(reasonOf(code, { text, offset, length }))
-        },
-      },
-      { disallowComments: true },
-    )
-    return notes
+    visit(text, visitor, { disallowComments: true })
+    return { offsets, repeated }
   } catch (error) {
+    // An exception is what ends the visit of the parser.
     if (!(error instanceof Unexpected)) throw error
     return { offset: last, reason: error.message }
-  }
-}
-
-/** An object or array that has begun and not ended. */
-interface Open {
-  readonly path: string
-  /** Path of each key so far → its offset; for an object. */
-  readonly keys: Map<string, number> | undefined
-  /** Path of the last key; for an object. */
-  child: string
-  /** Number of values that have begun; for an array. */
-  count: number
-}
-
-class Notes implements JsonScan {
-  readonly offsets = new Map<string, number>()
-  readonly repeated: { path: string; first: number }[] = []
-  readonly #open: Open[] = []
-  #values = 0
-
-  begin(offset: number, keys: Open['keys']): void {
-    this.#open.push({ path: this.value(offset), keys, child: '', count: 0 })
-  }
-
-  end(): void {
-    this.#open.pop()
-  }
-
-  key(offset: number, key: string): void {
-    const inside = this.#open.at(-1)
-    if (inside?.keys === undefined) return
-    inside.child = childPath(inside.path, key)
-    const first = inside.keys.get(inside.child)
-    if (first === undefined) inside.keys.set(inside.child, offset)
-    else this.repeated.push({ path: inside.child, first })
-    this.offsets.set(inside.child, offset)
-  }
-
-  /** Notes that a value begins; returns its path. */
-  value(offset: number): string {
-    this.#values += 1
-    if (this.#values > MAX_VALUES)
-      throw new Unexpected(`there must not be more than ${MAX_VALUES} values in a file`)
-    if (this.#open.length >= MAX_DEPTH)
-      throw new Unexpected(`nothing may be nested deeper than ${MAX_DEPTH} levels`)
-    const path = this.#nextPath()
-    if (!this.offsets.has(path)) this.offsets.set(path, offset)
-    return path
-  }
-
-  #nextPath(): string {
-    const inside = this.#open.at(-1)
-    if (inside === undefined) return '$'
-    return inside.keys === undefined ? childPath(inside.path, inside.count++) : inside.child
   }
 }
 

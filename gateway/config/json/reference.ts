@@ -1,23 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { REMOVED_HEADERS } from '../../edge/rules/field-rules.ts'
-import { RESTART } from './schema-text.ts'
+import { type Declaration, RESTART } from './schema-text.ts'
 
 /* docs/reference/keys.md, made from config/schemas by `npm run schemas`. Not part of the gateway. */
-
-/** The part of JSON Schema 2020-12 that the reference shows. */
-interface Schema {
-  readonly description?: string
-  readonly type?: string | readonly string[]
-  readonly properties?: Readonly<Record<string, Schema>>
-  readonly additionalProperties?: boolean | Schema
-  readonly required?: readonly string[]
-  readonly items?: Schema
-  readonly enum?: readonly unknown[]
-  readonly minimum?: number
-  readonly maximum?: number
-  readonly default?: unknown
-  readonly examples?: readonly unknown[]
-}
 
 const FILES = ['gateway', 'limits', 'clients']
 const INTRODUCTION = `# Configuration reference
@@ -48,8 +33,8 @@ ${rows.join('')}`
 
 function chapterOf(name: string): string {
   const file = new URL(`../../../config/schemas/${name}.schema.json`, import.meta.url)
-  const root: Schema = JSON.parse(readFileSync(file, 'utf8'))
-  const tables = new Map<string, Schema>()
+  const root: Declaration = JSON.parse(readFileSync(file, 'utf8'))
+  const tables = new Map<string, Declaration>()
   collect(root, '', tables)
   const shown = new Map<string, string>()
   const explained = new Map<string, string>()
@@ -67,7 +52,7 @@ function chapterOf(name: string): string {
 const EXPLAINED_ELSEWHERE = 'openapi.rows[]'
 
 /** Finds every object with keys of its own, in the order of the file. */
-function collect(schema: Schema, path: string, tables: Map<string, Schema>): void {
+function collect(schema: Declaration, path: string, tables: Map<string, Declaration>): void {
   if (path === EXPLAINED_ELSEWHERE) return
   const { properties = {}, items, additionalProperties: values } = schema
   if (schema.properties !== undefined) tables.set(path, schema)
@@ -83,7 +68,7 @@ function join(path: string, key: string): string {
 /** @param explained keys that were listed, with the object that they were listed for first */
 function listOf(
   path: string,
-  { properties = {}, required = [] }: Schema,
+  { properties = {}, required = [] }: Declaration,
   explained: Map<string, string>,
 ): string {
   const keys = Object.entries(properties).map(([key, schema]) => {
@@ -101,7 +86,7 @@ function listOf(
   return `${heading}\n${keys.join('')}`
 }
 
-function shapeOf(schema: Schema): string {
+function shapeOf(schema: Declaration): string {
   if (schema.enum !== undefined) return schema.enum.map(codeOf).join(' ')
   return [schema.type ?? 'object']
     .flat()
@@ -109,12 +94,12 @@ function shapeOf(schema: Schema): string {
     .join(' or ')
 }
 
-function namedType(schema: Schema, type: string): string {
+function namedType(schema: Declaration, type: string): string {
   if (type === 'array') return schema.items === undefined ? 'list' : `list of ${shapeOf(schema.items)}`
   return type === 'integer' || type === 'number' ? type + boundsOf(schema) : type
 }
 
-function boundsOf({ minimum, maximum }: Schema): string {
+function boundsOf({ minimum, maximum }: Declaration): string {
   if (maximum !== undefined) return ` ${format(minimum ?? 0)} to ${format(maximum)}`
   return minimum === undefined ? '' : ` from ${format(minimum)}`
 }
@@ -128,7 +113,7 @@ function textOf({
   enum: choices,
   examples: [example] = [],
   default: preset,
-}: Schema): string {
+}: Declaration): string {
   const isShown = choices !== undefined || example === undefined || codeOf(example) === codeOf(preset)
   return isShown ? description : `${description} Example: ${codeOf(example)}`
 }

@@ -1,17 +1,15 @@
 import type { TSchema } from 'typebox'
+import type { Schema } from './schema-check.ts'
 
 /* The schemas in config/schemas, made from the declarations in config/keys by `npm run schemas`. Not part of the gateway. */
 
-/** A declaration, as far as its schema says something else. */
-interface Declaration {
+/** A declaration, or a schema made of it. */
+export interface Declaration extends Schema {
   readonly description?: string
   readonly env?: string
   readonly restart?: true
-  readonly default?: unknown
-  readonly enum?: readonly unknown[]
   readonly examples?: readonly unknown[]
   readonly properties?: Readonly<Record<string, Declaration>>
-  readonly required?: readonly string[]
   readonly items?: Declaration
   readonly additionalProperties?: boolean | Declaration
 }

@@ -68,15 +68,10 @@ export function rereadSettings({ env, running, text }: RereadOptions): Reread {
   if (conflicts.length > 0) return { parsed: { faults: conflicts }, texts }
   const late = lapses(upstreamCertificates(settings), upstreamCertificates(running), Date.now())
   if (late.length > 0) return { parsed: { faults: late }, texts }
-  const { value: clients, faults: bad } = newClients(running, settings)
+  const isFirst = settings.clientsFile !== undefined && running.clientsFile === undefined
+  const { value: clients, faults: bad } = isFirst
+    ? loadFile(settings.clientsFile, parseClients, { namedBy: NAMES.clientsFile })
+    : {}
   if (bad !== undefined) return { parsed: { faults: bad }, texts }
   return { parsed: { value: { settings, clients, needsRestart: later, wanted } }, texts }
-}
-
-function newClients(
-  { clientsFile: known }: Settings,
-  { clientsFile }: Settings,
-): Parsed<LoadedFile<ClientTable> | undefined> {
-  if (clientsFile === undefined || known !== undefined) return { value: undefined }
-  return loadFile(clientsFile, parseClients, { namedBy: NAMES.clientsFile })
 }
