@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { importJWK } from 'jose'
 import * as client from 'openid-client'
-import { FormBrowser } from './form-browser.ts'
+import { FormBrowser } from '../../backend/testing/form-browser.ts'
 import type { TestService } from './running-service.ts'
 
 export const ALICE = { email: 'alice@example.com', password: 'demo-password' }
@@ -71,9 +71,9 @@ export async function authorize(
 /** The steps of the user in the browser. @returns where the browser was sent */
 async function signInAndAllow(browser: FormBrowser, start: URL): Promise<URL> {
   const signIn = await browser.open(start)
-  const consent = await browser.press(signIn, 'Sign in', ALICE)
+  const consent = await browser.submit(signIn, '/login', ALICE)
   assert.match(consent.page, /<h1>Allow/)
-  return (await browser.press(consent, 'Allow')).url
+  return (await browser.submit(consent, '/consent')).url
 }
 
 /** The whole flow, up to the tokens. */

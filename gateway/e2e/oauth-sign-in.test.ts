@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import * as client from 'openid-client'
+import { FormBrowser, type Landing } from '../../backend/testing/form-browser.ts'
 import { call } from './client.ts'
-import { FormBrowser, type Landing } from './form-browser.ts'
 import { ALICE, discover, REDIRECTS } from './oauth-client.ts'
 import { startService, type TestService } from './running-service.ts'
 
@@ -60,7 +60,7 @@ describe('the sign-in page behind the gateway', () => {
 
   it('leaves no password, no code and no query in the audit trail', async () => {
     const page = await browser.open(start)
-    const wrong = await browser.press(page, 'Sign in', { ...ALICE, password: 'a-wrong-guess' })
+    const wrong = await browser.submit(page, '/login', { ...ALICE, password: 'a-wrong-guess' })
     assert.equal(wrong.status, 422)
     const [request] = await service.gateway.pair(String(wrong.headers.get('x-request-id')))
     assert.deepEqual([request.method, request.path], ['POST', '/api/login'])
@@ -70,7 +70,7 @@ describe('the sign-in page behind the gateway', () => {
   it('and POST /api/login are bounded by one row: guesses at the two doors are counted together', async () => {
     const page = await browser.open(start)
     const guessAtPage = (password: string): Promise<Landing> =>
-      browser.press(page, 'Sign in', { email: 'nobody@example.com', password })
+      browser.submit(page, '/login', { email: 'nobody@example.com', password })
     const guessAtApi = (password: string) =>
       call(`${service.url}/api/login`, { method: 'POST', body: { email: 'nobody@example.com', password } })
     const statuses: number[] = []

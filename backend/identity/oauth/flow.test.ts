@@ -3,9 +3,9 @@ import { after, before, it } from 'node:test'
 import { createRemoteJWKSet, decodeJwt, jwtVerify } from 'jose'
 import * as client from 'openid-client'
 import { onEachDatabase } from '../../testing/databases.ts'
+import { FormBrowser } from '../../testing/form-browser.ts'
 import {
   allow,
-  FormBrowser,
   NATIVE_REDIRECT,
   type OAuthService,
   PASSWORD,

@@ -4,14 +4,8 @@ import { decodeJwt } from 'jose'
 import * as client from 'openid-client'
 import { sweep } from '../../housekeeping.ts'
 import { onEachDatabase } from '../../testing/databases.ts'
-import {
-  FormBrowser,
-  type OAuthService,
-  pkce,
-  startOAuthService,
-  tokensFor,
-  WEB_REDIRECT,
-} from '../../testing/oauth.ts'
+import { FormBrowser } from '../../testing/form-browser.ts'
+import { type OAuthService, pkce, startOAuthService, tokensFor, WEB_REDIRECT } from '../../testing/oauth.ts'
 import { cheapHash } from '../../testing/password-hash.ts'
 import { issueAccessToken } from '../session-tokens.ts'
 import { noteAccessToken, revokeGrant } from './artifacts.ts'

@@ -4,10 +4,9 @@ import { after, before, describe, it } from 'node:test'
 import * as client from 'openid-client'
 import { migrate } from '../../../database/migrations.ts'
 import { openTestPglite } from '../../../testing/databases.ts'
+import { FormBrowser, type Landing } from '../../../testing/form-browser.ts'
 import {
   allow,
-  FormBrowser,
-  type Landing,
   type OAuthService,
   PASSWORD,
   pkce,
