@@ -6,7 +6,7 @@ import { printable } from '../terminal/printable.ts'
 export const EXIT = { good: 0, fault: 1, usage: 2 } as const
 
 export interface Flag {
-  /** What stands behind it: `FILE`; undefined: nothing, it is on or off. */
+  /** The name of its value, such as `FILE`; undefined: it is on or off. */
   readonly value?: string
   readonly about: string
 }
@@ -95,7 +95,7 @@ export function complain(text: string): void {
   process.stderr.write(`${lines(text)}\n`)
 }
 
-/** What stands in files and in responses of others cannot steer the terminal. */
+/** Escapes each line: texts of files and responses cannot steer the terminal. */
 function lines(text: string): string {
   return text.split('\n').map(printable).join('\n')
 }

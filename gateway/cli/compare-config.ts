@@ -4,16 +4,14 @@ import { needsRestart } from '../config/json/key-names.ts'
 
 type Row = Readonly<Record<string, unknown>>
 
-/** What identifies a row of each part, so that an edited row is not one removed and one added. */
+/** The name of a row of each part, so that an edited row is not one removed and one added. */
 const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
   gateway: ({ path, methods }) => `route ${path}${methods === undefined ? '' : ` ${String(methods)}`}`,
   limits: ({ name }) => `limit ${name}`,
   clients: ({ id }) => `client ${id}`,
 }
 
-/**
- * What differs in `ours`: `+` added, `-` removed, `~` changed, below the name of its file. The order of rows makes no difference.
- */
+/** The differences of `ours`, below the names of files: `+` added, `-` removed, `~` changed. The order of rows makes none. */
 export function compareConfig(inForce: ConfigReport, ours: ConfigReport): string[] {
   const parts = Object.keys({ ...inForce.parts, ...ours.parts }) as ConfigPart[]
   return parts.flatMap((part) => {

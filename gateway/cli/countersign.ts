@@ -15,7 +15,7 @@ process.stderr.on('error', (error) => loseOutput(error, 'what goes to standard e
 const code = await main(process.argv.slice(2))
 process.exitCode ||= code
 
-/** Whoever reads the output may stop early, as `head` does; what a full disk cuts off must not look like a result. */
+/** Says that output was lost, as on a full disk. A reader that stops early, as `head` does, is no fault. */
 function loseOutput({ code: cause, message }: NodeJS.ErrnoException, what: string): void {
   if (cause === 'EPIPE' || isOutputLost) return
   isOutputLost = true

@@ -90,7 +90,7 @@ export const command: Command = {
   },
 }
 
-/** What gateway.json says of routes, with a note on each thing that the document leaves open. */
+/** The keys of gateway.json for routes, with a note on each thing that the document leaves open. */
 function routingFor(file: string | undefined, hasIssuer: boolean): { routing: object; notes: string[] } {
   if (file === undefined)
     return { routing: { routes: [{ path: '/*', auth: [hasIssuer ? 'bearer' : 'none'] }] }, notes: [] }
@@ -151,7 +151,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
   }
 }
 
-/** @param written gets the file as soon as it is there, with whatever in it */
+/** Writes a new file. @param written gets its name as soon as it exists */
 function writeOne(file: string, text: string | Buffer, written: string[]): void {
   // When two run at once, one fails here and leaves the other's file.
   const fd = openSync(file, 'wx')

@@ -29,11 +29,7 @@ export const command: Command = {
   },
 }
 
-/** @param result that of a gateway of an earlier version does not say what needs a restart */
-export function resultWords({
-  result,
-  needsRestart = [],
-}: Pick<ReloadResult, 'result'> & Partial<ReloadResult>): string {
+export function resultWords({ result, needsRestart }: Pick<ReloadResult, 'result' | 'needsRestart'>): string {
   return needsRestart.length === 0
     ? WORDS[result]
     : `in force, but after a restart: ${needsRestart.join(', ')}`

@@ -44,10 +44,7 @@ interface TileName {
   readonly path: string
 }
 
-/**
- * The tiles that lead to the signed root; those of pruned lines may be missing. @param first leaf of the first line that is there
- * @throws EvidenceFault that names a tile over later lines which is missing or does not lead there
- */
+/** The tiles that lead to the signed root. @param first leaf whose line is there @throws EvidenceFault when one over later lines does not */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)

@@ -27,7 +27,7 @@ const PROOF =
 /** A proof of a tree of 2^63 leaves has 63 hashes. */
 const HASHES_MAX = 63
 
-/** @throws Error when it is none */
+/** Reads one C2SP tlog-proof. @throws Error when it is none */
 function parseProof(text: string): TlogProof {
   const [, extra, index, path, checkpoint] = PROOF.exec(text) ?? []
   if (extra === undefined || path === undefined || checkpoint === undefined) {

@@ -36,7 +36,7 @@ export const ATTESTATION_FLAGS: Flags = {
   stamps: { value: 'DIR', about: 'where the time stamps are; default: stamps in the log' },
 }
 
-/** What --policy names. @throws UsageFault; Error when the file cannot be read or is none */
+/** The policy of --policy. @throws UsageFault; Error when the file cannot be read or is none */
 export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
   const file = flags.policy
   if (file === undefined) return undefined
@@ -51,7 +51,7 @@ export function policyOf(flags: Given['flags']): TlogPolicy | undefined {
   }
 }
 
-/** Who must have signed by a policy or the flags; undefined: nobody is named. */
+/** The witnesses of a policy or of the flags; undefined: nobody is named. */
 export function witnessesNamed(flags: Given['flags'], policy: TlogPolicy | undefined): Witnesses | undefined {
   if (policy !== undefined) return policy.quorum.least === 0 ? undefined : witnessesOf(policy)
   const keys = flags.witness

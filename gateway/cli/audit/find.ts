@@ -112,7 +112,7 @@ function formatOf(flags: Given['flags']): string {
   return format
 }
 
-/** Byte for byte into files and pipes. */
+/** The line byte for byte, but escaped for a terminal. */
 function ndjson(line: Buffer): Buffer | string {
   return process.stdout.isTTY ? `${printable(line.toString().trimEnd())}\n` : line
 }

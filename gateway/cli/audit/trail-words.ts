@@ -25,7 +25,7 @@ export const PERIOD_FLAGS: Flags = {
   until: { value: 'WHEN', about: 'before then' },
 }
 
-/** @throws UsageFault when a file cannot be read. */
+/** The trails that the words of a command name. @throws UsageFault when a file cannot be read */
 export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> {
   const trails = await ableTo(() => trailsOf(words.length === 0 ? [defaultFile()] : words))
   for (const { path, remark } of trails.flatMap(({ segments }) => segments)) {
@@ -34,10 +34,7 @@ export async function trailsNamed(words: Given['words']): Promise<TrailFiles[]> 
   return trails
 }
 
-/**
- * Runs what reads evidence. What cannot be read is no evidence against anybody: exit code 2. @throws UsageFault; CommandFault for what
- * speaks against the evidence
- */
+/** Runs `work` on evidence. @throws UsageFault when something cannot be read; CommandFault when the evidence is wrong */
 export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   try {
     return await work()
@@ -83,7 +80,7 @@ export class Progress {
 
 const AGO = /^(\d+)([smhd])$/
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-/** RFC 3339, or its date alone, which is midnight in UTC. Without a zone a time would be that of this machine. */
+/** RFC 3339, or its date alone, which is midnight in UTC. A time needs its zone. */
 const TIME = /^\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d))?$/
 
 /** A flag's point in time, milliseconds since the epoch; undefined when it is not given. @throws UsageFault */

@@ -138,7 +138,7 @@ function show({ auditFile, segments }: TrailFiles, verdict: Verdict): void {
     )
 }
 
-/** A proof stands for itself: to take these and not use them would claim a check that nobody made. */
+/** Refuses flags and words that a proof does not use: they would claim a check that nobody made. */
 function refuseBesideProof(words: readonly string[], flags: Given['flags']): void {
   const unused = ['part', 'allow-unsealed', 'since', 'log', 'checkpoint', 'stamp-authority', 'stamps'].find(
     (name) => flags[name] !== undefined,

@@ -75,8 +75,8 @@ const TIMEOUT_MS = 5_000
 const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 
 /**
- * What gateway.json must say of an identity provider, by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or by the
- * form of its issuer.
+ * Finds the keys of gateway.json for an identity provider by its discovery document (OpenID Connect Discovery 1.0, else RFC 8414), or
+ * by the form of its issuer.
  *
  * @throws UsageFault when it is no issuer, CommandFault when its document is of another or cannot be used
  */
@@ -136,7 +136,7 @@ function notesOn(provider: Provider, { hostname, pathname }: URL): readonly stri
   return []
 }
 
-/** What a discovery document says. It names one of `jwksUri` and `endpoint` at least. */
+/** The contents of a discovery document. It names one of `jwksUri` and `endpoint` at least. */
 interface Published {
   readonly uri?: string
   readonly jwksUri?: string | undefined

@@ -55,9 +55,9 @@ export function methodsOf({ methods }: Row): string {
 }
 
 /**
- * Says of each row that covers the path, or nearly, why it is not the one that applies; and counts those for other paths.
+ * Says of each row that covers the path, or nearly, why it does not apply; and counts those for other paths.
  *
- * @param winner the row that applies; undefined: none does
+ * @param winner the row that applies, if any
  * @param asked.folded true where letter case and a closing slash make no difference, as for limits
  */
 export function whyNot<R extends Row>(

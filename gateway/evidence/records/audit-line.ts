@@ -4,7 +4,7 @@ import { timeOf } from '../../audit/segments/read-segment.ts'
 /** A parsed line of the trail; in a damaged one any member may be missing or of another type. */
 export type AuditLine = Readonly<Record<string, unknown>>
 
-/** Undefined: it is no record. */
+/** Parses a line; undefined when it is no record. */
 export function parseLine(line: Buffer): AuditLine | undefined {
   if (line.length > RECORD_MAX_BYTES) return undefined
   try {
@@ -38,10 +38,7 @@ const LAST_MS = 8_640_000_000_000_000
 /** No value can hold these keys: its quotes are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
-/**
- * When a line was written, milliseconds since the epoch: for a response start plus duration; undefined for a request and a
- * recovered response. @param line with or without its `\n`
- */
+/** The time at which a line was written, milliseconds since the epoch; undefined for requests and recovered responses, which tell none. */
 export function writtenMs(line: Buffer): number | undefined {
   if (startsWith(line, REQUEST_HEAD)) return undefined
   const text = line.toString('latin1')
@@ -68,7 +65,7 @@ export function latestWrittenMs(block: Buffer): number | undefined {
   return latestMs
 }
 
-/** When the last line of a block that tells it was written. @param responsesTell false: responses are passed over */
+/** The time of the last line of a block that tells one. @param responsesTell false: responses are passed over */
 export function lastWrittenMs(block: Buffer, responsesTell: boolean): number | undefined {
   for (let end = block.lastIndexOf(NEWLINE); end > 0; ) {
     const newline = block.lastIndexOf(NEWLINE, end - 1)

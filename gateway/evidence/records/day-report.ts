@@ -4,7 +4,7 @@ import { plural } from '../verify/finding.ts'
 import { type AuditLine, numberOf, parseLine, textOf, timestampMs, writtenMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
-/** Times are ISO 8601. */
+/** A time from and until which something held, in ISO 8601. */
 interface Span {
   readonly from: string
   /** Undefined: it lasts. */
@@ -18,7 +18,7 @@ const DAY_MS = 86_400_000
 /** The gateway seals each second; a restart takes longer. */
 const SEALED_WITHIN_MS = 60_000
 
-/** @param dayMs its beginning in UTC. @throws Error when a file cannot be read. */
+/** Counts a day of the trail. @param dayMs its beginning in UTC @throws Error when a file cannot be read */
 export async function reportDay(
   segments: readonly Segment[],
   dayMs: number,

@@ -15,7 +15,7 @@ export interface RecordFilter {
   readonly grpcStatus?: number | undefined
 }
 
-/** Tells whether a record fits all that a request has: neither session nor status. */
+/** Tells whether a record fits all but session and status, which requests do not have. */
 export function concerns({ request, user, client, path }: RecordFilter, record: AuditLine): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&
@@ -77,9 +77,7 @@ interface FindResult {
 
 const NEWLINE = 10
 
-/**
- * Finds records in the order of the trail. For an id that tells its time only the lines around it are read; if none has it, all.
- */
+/** Finds records in the order of the trail. For an id that tells its time the lines around it are read first, and all if none has it. */
 export async function findRecords(
   segments: readonly Segment[],
   search: Search,

@@ -9,7 +9,7 @@ export interface Period {
   readonly toMs: number
 }
 
-/** Bytes as they are on the disk, compressed ones too. */
+/** Told how many bytes of the files have been read, compressed ones as they are. */
 export type OnRead = (readBytes: number, totalBytes: number) => void
 
 interface Scan {
@@ -20,7 +20,7 @@ interface Scan {
   readonly onRead?: OnRead | undefined
 }
 
-/** The clock of a gateway may have been set back by as much as this. */
+/** A clock may be set back by this without notice. */
 const CLOCK_SLACK_MS = 5 * 60_000
 /** Longer than head and credentials of a request may take, after which it has its record. */
 const RECORDED_WITHIN_MS = 10 * 60_000
@@ -36,11 +36,10 @@ interface Head {
 }
 
 /**
- * Reads blocks of whole lines that may hold records of requests that began in the period. Lines stand in the order of writing, and a
- * timestamp is the start of a request: so reading ends `RECORDED_WITHIN_MS` after the period, and when no wanted request is open.
- * Earlier segments are skipped by the first line of the next; the first one is bisected.
- *
- * Reading does not end before the last segment at which the clock was set back. Where segments are not in the order of time, all are read.
+ * Reads blocks of whole lines that may hold records of requests that began in the period. Segments before it are skipped, and the
+ * first one is bisected. Lines stand in the order of writing, so reading ends `RECORDED_WITHIN_MS` after the period, once no wanted
+ * request is open, but not before the last segment at which the clock was set back. Segments that are not in the order of time are
+ * all read.
  */
 export async function* blocksWritten(
   segments: readonly Segment[],
@@ -116,7 +115,7 @@ async function headsOf(segments: readonly Segment[]): Promise<Head[]> {
 
 async function headOf(segment: Segment, before: Segment | undefined): Promise<Head> {
   const line = await firstLineOf(segment)
-  // Other first lines, after a rotation of others, tell less.
+  // After a rotation by another program, the first line may tell no time.
   const beginMs = line && writtenMs(line)
   const saysMs = Number(SET_BACK.exec(line?.toString('latin1') ?? '')?.[1] ?? 0)
   if (saysMs > 0 || before === undefined || beginMs === undefined) return { beginMs, setBackMs: saysMs }

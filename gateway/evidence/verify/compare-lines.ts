@@ -11,10 +11,7 @@ import type { ReadLines } from './read-lines.ts'
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
-/**
- * Compares lines with a sealed tree as they are read. The tree made from the lines proves them; the tiles on the disk tell where the
- * first difference is.
- */
+/** Compares lines with a sealed tree as they are read. The tree made from them proves them; tiles tell where the first difference is. */
 export class LineComparison {
   readonly findings: Finding[] = []
   readonly #lines: ReadLines
@@ -31,7 +28,7 @@ export class LineComparison {
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
-  /** One of so many lines from there on differs: more than one where the tiles over them were changed too. */
+  /** One of this many lines from `#broken` on differs: more than one where the tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */

@@ -48,9 +48,7 @@ export class ProvenTiles {
     return unlessFaulty(() => rangeHash(this.reader, 0, size))
   }
 
-  /**
-   * The root of an earlier tree by proven tiles; undefined: some are missing; 'unproven': one does not lead to the signed root.
-   */
+  /** The root of an earlier tree by proven tiles; undefined: some are missing; 'unproven': one does not lead to the signed root. */
   provenRootAt(size: number): Buffer | 'unproven' | undefined {
     let isProven = true
     const subtree = (height: number, index: number): Buffer => {
@@ -85,7 +83,7 @@ export class ProvenTiles {
   }
 }
 
-/** @returns undefined when a tile is missing or has another length */
+/** Gives undefined when a tile is missing or has another length. */
 export function unlessFaulty<T>(read: () => T): T | undefined {
   try {
     return read()
@@ -95,7 +93,7 @@ export function unlessFaulty<T>(read: () => T): T | undefined {
   }
 }
 
-/** The first lines are looked for within so many leaves of one another. */
+/** The first lines are sought within this many leaves of one another. */
 const SPREAD_LEAVES = 8192
 
 /**

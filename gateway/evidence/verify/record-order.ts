@@ -10,10 +10,7 @@ const READ_BACK_HEAD = '{"type":"AUDIT_READ_BACK",'
 /** Bounds memory: no gateway leaves so many requests open. */
 const OPEN_MAX = 1_000_000
 
-/**
- * Compares records with one another: pairs, starts and stops. Seals prove that nobody changed lines; this tells whether the gateway
- * wrote what it should.
- */
+/** Compares records with one another. Seals prove that nobody changed them; this tells whether the gateway wrote what it should. */
 export class RecordOrder {
   readonly #warnings: Warnings
   /** Open requests by key: clients repeat their ids. */

@@ -27,9 +27,8 @@ export interface TrustedKey {
 }
 
 /**
- * @param given verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM.
- * With PEM, an ML-DSA-44 key beside it counts where it has signed.
- * @throws Error when it is none of these
+ * Reads verifier keys (C2SP signed-note), separated by commas or white space, or a file with them or with a key in PEM. With PEM, an
+ * ML-DSA-44 key beside it counts where it has signed. @throws Error when it is none of these
  */
 export function trustedKey(given: string): TrustedKey {
   try {
@@ -85,7 +84,7 @@ function isVerifierKeys(text: string): boolean {
   }
 }
 
-/** @throws NoteFault when it is no checkpoint that the keys have signed. */
+/** Opens a checkpoint. @throws NoteFault when it is none that the keys have signed */
 export function openCheckpoint(bytes: Uint8Array, key: TrustedKey): Checkpoint {
   const note = parseNote(bytes)
   const checkpoint = parseCheckpoint(note.text)
@@ -120,9 +119,7 @@ export function openLog(directory: string, key: TrustedKey): Checkpoint | Findin
 /** Evidence is wrong, as opposed to unreadable. */
 export class EvidenceFault extends Error {}
 
-/**
- * Reads a checkpoint without checking its signatures. @throws EvidenceFault when it is none; Error when the file cannot be read
- */
+/** Reads a checkpoint, not its signatures. @throws EvidenceFault when it is none; Error when the file cannot be read */
 export function readCheckpoint(file: string): { readonly note: Buffer; readonly checkpoint: Checkpoint } {
   const note = readRegularFile(file)
   try {

@@ -23,8 +23,8 @@ interface UnsealedLines {
 }
 
 /**
- * Judges the lines behind the last sealed one. A running or crashed gateway leaves some, but not behind an orderly end, not for long,
- * and only records. @throws Error that names a file, when it cannot be read
+ * Judges the lines behind the last sealed one. A gateway leaves only records there, not for long, and none behind an orderly end.
+ * @throws Error when a file cannot be read
  */
 export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly Finding[]> {
   const { segments, isAllowed, nowMs } = unsealed
