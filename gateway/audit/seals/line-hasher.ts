@@ -11,9 +11,8 @@ const NEWLINE = 10
 const BUFFER_BYTES = 256 * 1024
 
 /**
- * Turns the bytes of a trail into leaf hashes in bounded memory.
- * Give it bytes by `push`, or without a copy: read some into `space`, then `take` their number. The byte before a line, the
- * `\n` of the line before, becomes the prefix that is hashed with it.
+ * Turns the bytes of a trail into leaf hashes in bounded memory. The byte before a line, the `\n` of the line before, becomes the
+ * prefix that is hashed with it.
  */
 export class LineHasher {
   readonly #onLeaf: OnLeaf
@@ -33,21 +32,16 @@ export class LineHasher {
     return this.#oversizeBytes + this.#end - 1
   }
 
-  get space(): Buffer {
-    return this.#buffer.subarray(this.#end)
-  }
-
   push(chunk: Uint8Array): void {
     for (let at = 0; at < chunk.length; ) {
-      const { space } = this
-      const part = chunk.subarray(at, at + space.length)
-      space.set(part)
-      this.take(part.length)
+      const part = chunk.subarray(at, at + this.#buffer.length - this.#end)
+      this.#buffer.set(part, this.#end)
+      this.#take(part.length)
       at += part.length
     }
   }
 
-  take(count: number): void {
+  #take(count: number): void {
     const filled = this.#buffer.subarray(0, this.#end + count)
     let newline = filled.indexOf(NEWLINE, this.#end)
     this.#end += count

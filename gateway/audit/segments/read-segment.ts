@@ -143,7 +143,8 @@ function firstBytes(fd: number, count: number): Buffer {
   return bytes.subarray(0, readSync(fd, bytes, 0, count, 0))
 }
 
-async function* chunksOf(segment: Source, fromByte: number): AsyncGenerator<Buffer> {
+/** The decompressed bytes of a segment, as they come. @throws Error as `blocksOf` */
+export async function* chunksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer> {
   try {
     const { fd, compression } = openSegment(segment)
     if (compression === 'none') {

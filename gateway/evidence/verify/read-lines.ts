@@ -1,8 +1,4 @@
-import { closeSync, readSync } from 'node:fs'
 import type { HashText } from '../../audit/seals/hashes.ts'
-import type { LineHasher } from '../../audit/seals/line-hasher.ts'
-import { blocksOf, openPlain } from '../../audit/segments/read-segment.ts'
-import type { Segment } from '../../audit/segments/segment.ts'
 import type { Place } from './finding.ts'
 
 /** Kept behind the last compared line: a difference is found at the end of its tile. */
@@ -74,22 +70,5 @@ export class ReadLines {
   fileBefore(line: number): string | undefined {
     const at = this.#files.findLastIndex(({ first }) => first <= line)
     return this.#files[at]?.first === line ? this.#files[at - 1]?.path : undefined
-  }
-}
-
-/** Gives a segment to the hasher, part by part, also when it was renamed or compressed since it was listed. */
-export async function* feed(segment: Segment, hasher: LineHasher): AsyncGenerator<void, void, undefined> {
-  const fd = openPlain(segment)
-  if (fd === undefined) {
-    for await (const block of blocksOf(segment)) yield hasher.push(block)
-    return
-  }
-  try {
-    for (let count = -1; count !== 0; ) {
-      count = readSync(fd, hasher.space)
-      yield hasher.take(count)
-    }
-  } finally {
-    closeSync(fd)
   }
 }

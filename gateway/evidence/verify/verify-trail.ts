@@ -2,6 +2,7 @@ import type { Checkpoint } from '../../audit/seals/checkpoint.ts'
 import type { HashText } from '../../audit/seals/hashes.ts'
 import { LineHasher } from '../../audit/seals/line-hasher.ts'
 import { TileFault } from '../../audit/seals/tiles.ts'
+import { chunksOf } from '../../audit/segments/read-segment.ts'
 import type { Segment } from '../../audit/segments/segment.ts'
 import { compareKept, type KeptCheckpoint } from '../attested-checkpoints.ts'
 import { numberOf, parseLine, textOf } from '../records/audit-line.ts'
@@ -9,7 +10,7 @@ import type { OnRead } from '../records/scan-trail.ts'
 import { LineComparison } from './compare-lines.ts'
 import { type Finding, type Place, plural } from './finding.ts'
 import { firstLeafOf, ProvenTiles } from './proven-tiles.ts'
-import { feed, ReadLines } from './read-lines.ts'
+import { ReadLines } from './read-lines.ts'
 import { RecordOrder, Warnings } from './record-order.ts'
 import { openLog, type TrustedKey } from './trusted-key.ts'
 import { judgeUnsealed } from './unsealed-lines.ts'
@@ -188,7 +189,8 @@ class Verification {
         this.#read(hash, bytes, start, end, byte)
         byte += lineBytes
       })
-      for await (const _ of feed(segment, hasher)) {
+      for await (const chunk of chunksOf(segment)) {
+        hasher.push(chunk)
         this.#advance()
         if (this.#comparison?.isDecided === true) return
         onRead?.(doneBytes + Math.min(byte, segment.sizeBytes), totalBytes)
