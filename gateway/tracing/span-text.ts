@@ -225,16 +225,16 @@ function methodOf(method: string, knownMethods: ReadonlySet<string>) {
 
 const AUTHORITY = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/
 
-export function text(key: string, value: string | undefined): string {
+function text(key: string, value: string | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"stringValue":${JSON.stringify(value)}}}`
 }
 
 /** For a value without a character to escape, such as an address. */
-export function plain(key: string, value: string): string {
+function plain(key: string, value: string): string {
   return `,{"key":"${key}","value":{"stringValue":"${value}"}}`
 }
 
-export function number(key: string, value: number | undefined): string {
+function number(key: string, value: number | undefined): string {
   return value === undefined ? '' : `,{"key":"${key}","value":{"intValue":"${value}"}}`
 }
 
@@ -259,7 +259,7 @@ interface Origin {
 /** By upstream, of which there are as many as the configuration names. */
 const origins = new Map<string, Origin>()
 
-export function originOf(upstream: string): Origin {
+function originOf(upstream: string): Origin {
   let origin = origins.get(upstream)
   if (origin === undefined) {
     origin = describeOrigin(upstream)

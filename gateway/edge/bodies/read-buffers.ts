@@ -1,10 +1,10 @@
-export interface PieceHolder {
+interface PieceHolder {
   /** Pieces have not been written yet: their buffers must stay as they are. */
   readonly isHolding: boolean
 }
 
 /** Buffers of one size that are used again: allocating one for each read would keep V8 busy with garbage collection. */
-export class BufferPool {
+class BufferPool {
   readonly #bytes: number
   readonly #kept: number
   #most: number
@@ -99,7 +99,7 @@ const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),
 }
 
-export type Side = 'clients' | 'upstreams'
+type Side = 'clients' | 'upstreams'
 
 const buffers = new BufferPool({ bytes: BUFFER_BYTES, kept: MAX_KEPT, most: Number.POSITIVE_INFINITY })
 const largeBuffers = new BufferPool({ bytes: LARGE_BYTES, kept: MAX_LARGE, most: MAX_LARGE })

@@ -27,11 +27,11 @@ export const END_HEADERS = 0x4
 export const PADDED = 0x8
 export const PRIORITY_FLAG = 0x20
 
-export const SETTINGS_HEADER_TABLE_SIZE = 1
-export const SETTINGS_ENABLE_PUSH = 2
+const SETTINGS_HEADER_TABLE_SIZE = 1
+const SETTINGS_ENABLE_PUSH = 2
 export const SETTINGS_MAX_CONCURRENT_STREAMS = 3
 export const SETTINGS_INITIAL_WINDOW_SIZE = 4
-export const SETTINGS_MAX_FRAME_SIZE = 5
+const SETTINGS_MAX_FRAME_SIZE = 5
 export const SETTINGS_MAX_HEADER_LIST_SIZE = 6
 
 /** Error codes, RFC 9113 section 7. */

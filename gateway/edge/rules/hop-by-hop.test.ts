@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { Field, fieldsOf } from '../syntax/field.ts'
+import { fieldsOf } from '../syntax/field.test-support.ts'
+import { Field } from '../syntax/field.ts'
 import { endsHere, isNominated, nominatedBy, oneHopLess, withoutNominated } from './hop-by-hop.ts'
 
 describe('hop-by-hop headers', () => {

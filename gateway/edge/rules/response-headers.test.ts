@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { fieldsOf } from '../syntax/field.ts'
+import { fieldsOf } from '../syntax/field.test-support.ts'
 import { forwardedPolicy } from './policy/response-policy.ts'
 import { filterResponseHead, revokedSessions } from './response-headers.ts'
 import { filterResponseTrailers } from './trailers.ts'

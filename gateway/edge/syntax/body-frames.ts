@@ -33,7 +33,7 @@ const ESCAPED = 12
 const UNQUOTED = 13
 
 /** The framing of a body (RFC 9112 section 6): a number of bytes (0: no body, infinite: until the connection closes), or chunks. */
-export type Framing = number | 'chunks'
+type Framing = number | 'chunks'
 
 /**
  * Finds the data of a body between its frames. Chunks (RFC 9112 section 7.1) are read strictly: CR LF alone ends a line, and no white

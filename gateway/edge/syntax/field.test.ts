@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { checkedField, Field, fieldsOf, valueIn } from './field.ts'
+import { fieldsOf } from './field.test-support.ts'
+import { checkedField, Field, valueIn } from './field.ts'
 
 describe('a field', () => {
   it('is its name in both spellings, its value, and the line that goes on the wire', () => {

@@ -36,14 +36,6 @@ export function checkedField(name: string, value: string): Field {
   return new Field(name, value)
 }
 
-/** Fields from a flat list of names and values. */
-export function fieldsOf(flat: readonly string[]): Field[] {
-  const fields: Field[] = []
-  for (let i = 0; i + 1 < flat.length; i += 2)
-    fields.push(new Field(flat[i] as string, flat[i + 1] as string))
-  return fields
-}
-
 /** The first value of a field. @param lower its name in lower case */
 export function valueIn(fields: readonly Field[], lower: string): string | undefined {
   for (const field of fields) if (field.lower === lower) return field.value

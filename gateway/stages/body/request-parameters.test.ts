@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { OperationRules } from '../../config/openapi/compiled-operations.ts'
 import { asJsonSchemas } from '../../config/openapi/openapi-schemas.ts'
-import { fieldsOf } from '../../edge/syntax/field.ts'
+import { fieldsOf } from '../../edge/syntax/field.test-support.ts'
 import { parameterMisfit } from './request-parameters.ts'
 
 /** What is wrong with a request of `GET /a/{p}`, as `pointer reason`, by a parameter `p`. */

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { PassThrough, Readable } from 'node:stream'
 import { describe, it } from 'node:test'
-import { fieldsOf } from '../../edge/syntax/field.ts'
+import { fieldsOf } from '../../edge/syntax/field.test-support.ts'
 import { CommonFields } from '../common-fields.ts'
 import type { UpstreamClient } from '../create-upstreams.ts'
 import {

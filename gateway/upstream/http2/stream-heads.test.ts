@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fieldsOf } from '../../edge/syntax/field.ts'
+import { fieldsOf } from '../../edge/syntax/field.test-support.ts'
 import { CommonFields } from '../common-fields.ts'
 import { requestHead } from './stream-heads.ts'
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { fieldsOf } from '../../syntax/field.ts'
+import { fieldsOf } from '../../syntax/field.test-support.ts'
 import {
   allowsOrigin,
   type CorsTerms,
