@@ -93,8 +93,6 @@ export class OperationRules {
   }
 
   check(): Unusable[] {
-    for (const compiler of [this.#compiler, this.#skipping])
-      if (compiler !== undefined) compiler.triesSchemas = true
     const faults: Unusable[] = []
     for (const place of this.#places.values()) {
       try {
@@ -117,7 +115,6 @@ class Compiler {
   readonly #document: object
   readonly #ajv: Ajv2020
   readonly patterns: DocumentPatterns
-  triesSchemas = false
 
   constructor(document: object, skipsPatterns: boolean) {
     this.#document = document
@@ -269,9 +266,8 @@ class Compiler {
       throw new Unusable(pointer, `is not a valid schema: ${this.#ajv.errorsText(this.#ajv.errors)}`)
     }
     const validate = asUnusable(pointer, () => this.#ajv.compile({ $ref: `api#${fragment}` }))
-    if (this.triesSchemas && appliesItselfEndlessly(validate)) {
+    if (appliesItselfEndlessly(validate))
       throw new Unusable(pointer, 'applies itself to the same value without end')
-    }
     return validate
   }
 }

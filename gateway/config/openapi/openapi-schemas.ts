@@ -4,30 +4,11 @@ const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
 /** Data that says nothing of requests. An `$id` in it, as some serializers write it, would be taken for the name of a schema. */
 const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
 /** Below them are names, of which one may be `example`. */
-const NAMES: ReadonlySet<string> = new Set(
-  ['properties', 'patternProperties', 'dependentSchemas', 'dependentRequired', '$defs', 'definitions'].concat(
-    ['paths', 'schemas', 'parameters', 'requestBodies', 'pathItems', 'mediaTypes'],
-  ),
-)
-
+const NAMES =
+  /^(?:properties|patternProperties|dependentSchemas|dependentRequired|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
 /** Keywords that apply further schemas: one that applies itself again does so by one of them. */
-const APPLYING = [
-  'properties',
-  'patternProperties',
-  'additionalProperties',
-  'items',
-  'prefixItems',
-  'contains',
-].concat([
-  'allOf',
-  'anyOf',
-  'oneOf',
-  'not',
-  'if',
-  'dependentSchemas',
-  'unevaluatedProperties',
-  'unevaluatedItems',
-])
+const APPLYING =
+  /^(?:properties|patternProperties|additionalProperties|items|prefixItems|contains|allOf|anyOf|oneOf|not|if|dependentSchemas|unevaluatedProperties|unevaluatedItems)$/
 
 /** Counts each application of such a schema: alternatives that apply themselves again double the work at each level of a value. */
 export const COUNTED = 'x-countersign-counted'
@@ -39,14 +20,6 @@ const VALUE_STEPS = 2
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
 /** How deep schemas are followed for what they say of the members of one value. */
 const MAX_DEPTH = 8
-
-interface Schema {
-  readonly properties?: Readonly<Record<string, unknown>>
-  readonly required?: unknown
-  readonly nullable?: unknown
-  readonly type?: unknown
-  readonly enum?: unknown
-}
 
 /**
  * The document with its schemas as JSON Schema 2020-12, for requests: `nullable` and exclusive bounds of OpenAPI 3.0 are translated,
@@ -62,7 +35,7 @@ function converted(document: object, value: unknown, areNames: boolean): unknown
   const written = Object.entries(value).filter(([key]) => areNames || !LEFT_OUT.has(key))
   const parts = written.map(([key, part]) => [
     key,
-    !areNames && DATA.has(key) ? part : converted(document, part, !areNames && NAMES.has(key)),
+    !areNames && DATA.has(key) ? part : converted(document, part, !areNames && NAMES.test(key)),
   ])
   const copy: Record<string, unknown> = Object.fromEntries(parts)
   return areNames ? copy : schemaFixed(document, copy)
@@ -92,15 +65,15 @@ function schemaFixed(document: object, schema: Record<string, unknown>): Record<
 function stepsOf(schema: Record<string, unknown>): number {
   const lengthOf = (keyword: string) => (Array.isArray(schema[keyword]) ? schema[keyword].length : 0)
   const branches = lengthOf('allOf') + lengthOf('anyOf') + lengthOf('oneOf')
-  const applied = APPLYING.some((keyword) => Object.hasOwn(schema, keyword)) ? APPLIED_STEPS : 0
+  const applied = Object.keys(schema).some((keyword) => APPLYING.test(keyword)) ? APPLIED_STEPS : 0
   const values = lengthOf('enum') > FEW_VALUES ? lengthOf('enum') * VALUE_STEPS : 0
   return applied * (1 + branches) + values
 }
 
 /** Leaves out of `required` what only responses have, also where another of the schemas for the same value says so. */
-function requireOfRequests(document: object, schema: Schema & Record<string, unknown>): void {
-  const branches = Array.isArray(schema.allOf) ? (schema.allOf as unknown[]) : []
-  const places = [schema, ...branches.map((branch) => Object(branch) as Record<string, unknown>)]
+function requireOfRequests(document: object, schema: Record<string, unknown>): void {
+  const branches = Array.isArray(schema.allOf) ? schema.allOf : []
+  const places: Record<string, unknown>[] = [schema, ...branches.map(Object)]
   if (!places.some(({ required }) => Array.isArray(required))) return
   const names = new Set<string>()
   addReadOnlyNames(document, schema, names)

@@ -22,33 +22,32 @@ export function takeSteps(count: number): void {
 
 export type Fits = (value: unknown) => Misfit | undefined
 
+/** Undefined: it is too complex. A stack has an end where a schema applies itself to the same value again and again. */
+function tried(validate: ValidateFunction, value: unknown): boolean | undefined {
+  try {
+    return validate(value) as boolean
+  } catch (error) {
+    if (error instanceof TooComplex || error instanceof RangeError) return undefined
+    throw error
+  }
+}
+
 /** Tells whether a schema applies itself to its own value without end. */
 export function appliesItselfEndlessly(validate: ValidateFunction): boolean {
-  for (const value of [{}, [], '', 0, null]) {
+  return [{}, [], '', 0, null].some((value) => {
     beginSteps()
-    try {
-      validate(value)
-    } catch (error) {
-      if (error instanceof RangeError || error instanceof TooComplex) return true
-      throw error
-    }
-  }
-  return false
+    return tried(validate, value) === undefined
+  })
 }
 
 export function fitsBy(validate: ValidateFunction): Fits {
   return (value) => {
     beginSteps()
-    try {
-      return validate(value) ? undefined : misfitOf(validate.errors ?? [])
-    } catch (error) {
-      // A stack has an end where a schema applies itself to the same value again and again.
-      if (error instanceof TooComplex || error instanceof RangeError)
-        return { pointer: '', reason: 'is too complex to be checked' }
-      throw error
-    } finally {
-      validate.errors = null
-    }
+    const fits = tried(validate, value)
+    const errors = validate.errors ?? []
+    validate.errors = null
+    if (fits === undefined) return { pointer: '', reason: 'is too complex to be checked' }
+    return fits ? undefined : misfitOf(errors)
   }
 }
 
@@ -60,13 +59,9 @@ export function eachFitsBy(validate: ValidateFunction): EachFits {
     beginSteps()
     let isTooComplex = false
     return values.map((value) => {
-      try {
-        return !isTooComplex && validate(value)
-      } catch (error) {
-        if (!(error instanceof TooComplex || error instanceof RangeError)) throw error
-        isTooComplex = true
-        return false
-      }
+      const fits = isTooComplex ? undefined : tried(validate, value)
+      isTooComplex = fits === undefined
+      return fits === true
     })
   }
 }

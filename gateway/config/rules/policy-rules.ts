@@ -116,7 +116,8 @@ export function filePolicy({ addresses, responseHeaders, routes }: Written) {
 /** @param file without faults; its maintenance and headers hold where the route has none of its own */
 export function routePolicy(route: WrittenRoute, file: Written) {
   const headers = { ...file.responseHeaders, ...route.responseHeaders }
-  const cors = route.cors && corsOf({ ...route.cors, methods: corsMethods(route) })
+  const methods = route.cors?.methods ?? [...(methodSet(route.methods) ?? COMMON_METHODS)]
+  const cors = route.cors && corsOf({ ...route.cors, methods })
   const lifecycle = lifecycleLines(route)
   const screening: Screening = {
     addresses: addressList(route.addresses),
@@ -136,10 +137,6 @@ export function routePolicy(route: WrittenRoute, file: Written) {
     ),
     responseLines: responseLines(headers) + lifecycle,
   }
-}
-
-function corsMethods({ cors, methods }: WrittenRoute): readonly string[] {
-  return cors?.methods ?? [...(methodSet(methods) ?? COMMON_METHODS)]
 }
 
 function leniencyOf(leniency: Leniency): Leniency | undefined {

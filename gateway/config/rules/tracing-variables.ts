@@ -1,27 +1,9 @@
-import type { Fault, Parsed } from '../faults.ts'
+import type { Fault } from '../faults.ts'
 import { describeValue } from '../json/schema-check.ts'
 import { urlFault } from './value-rules.ts'
 
-/** What the variables of OpenTelemetry say; undefined: nothing. */
-export interface TracingVariables {
-  /** Tracing is switched off. */
-  readonly isOff: boolean
-  readonly endpoint: string | undefined
-  readonly headers: readonly (readonly [name: string, value: string])[] | undefined
-  /** The variable that the headers come from. */
-  readonly headersVariable: string
-  readonly caFile: string | undefined
-  /** The variable that it comes from. */
-  readonly caVariable: string
-  readonly compression: 'gzip' | 'none' | undefined
-  readonly timeoutMs: number | undefined
-  readonly delayMs: number | undefined
-  readonly maxQueue: number | undefined
-  readonly serviceName: string | undefined
-  readonly resource: Readonly<Record<string, string>> | undefined
-  readonly sampler: { readonly ratio: number; readonly isParentBased: boolean } | undefined
-  readonly knownMethods: readonly string[] | undefined
-}
+/** The values of the variables of OpenTelemetry. Undefined: not set. */
+export type TracingVariables = NonNullable<ReturnType<typeof parseTracingVariables>['value']>
 
 /** The shape of `process.env`. */
 type Environment = Readonly<Partial<Record<string, string>>>
@@ -37,7 +19,7 @@ const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
  * Reads the variables that OpenTelemetry defines for SDKs and exporters, as far as the gateway has what they set. Other
  * programs share them, so those that it does not know are no faults; values that it cannot follow are.
  */
-export function parseTracingVariables(env: Environment): Parsed<TracingVariables> {
+export function parseTracingVariables(env: Environment) {
   const faults: Fault[] = []
   /** An empty variable counts as not set (OpenTelemetry says so). @param parse throws words for the operator */
   const read = <T>(name: string, parse: (text: string) => T): T | undefined => {
@@ -52,7 +34,8 @@ export function parseTracingVariables(env: Environment): Parsed<TracingVariables
   const headersVariable = exporterVariable(env, 'HEADERS')
   const caVariable = exporterVariable(env, 'CERTIFICATE')
   const endpoint = exporterVariable(env, 'ENDPOINT')
-  const variables: TracingVariables = {
+  const variables = {
+    /** Tracing is switched off. */
     isOff: env.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || env.OTEL_TRACES_EXPORTER === 'none',
     endpoint: read(endpoint, (text) =>
       endpoint === TRACES_ENDPOINT ? url(text) : `${url(text).replace(/\/$/, '')}/v1/traces`,
@@ -125,7 +108,7 @@ function pairs(text: string): Record<string, string> {
   return found
 }
 
-function samplerOf(text: string, argument: string | undefined): TracingVariables['sampler'] {
+function samplerOf(text: string, argument: string | undefined) {
   const [, parent, own] = SAMPLER.exec(text) ?? []
   if (own === undefined) {
     const known = 'always_on, always_off or traceidratio, alone or after parentbased_'
