@@ -11,7 +11,7 @@ const INTEGER = /^-?(?:0|[1-9]\d*)$/
 /** As JSON has it: services may read others, such as `0x10`, otherwise. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 
-export interface ParameterMisfit extends Misfit {
+interface ParameterMisfit extends Misfit {
   readonly parameter: RequestParameter
 }
 

@@ -12,7 +12,7 @@ import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../ed
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { type ParameterMisfit, parameterMisfit } from './request-parameters.ts'
+import { parameterMisfit } from './request-parameters.ts'
 import { firstByteOrEnd, mayEndEmpty, readWholeBody } from './whole-body.ts'
 
 const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
@@ -36,8 +36,13 @@ export function validate(
   if (rules === undefined) return undefined
   const fields = withoutNominated(exchange.req.fields)
   const misfit = parameterMisfit(rules, exchange, fields)
-  if (misfit !== undefined) return refuseParameter(misfit)
-  return checkBody(gateway, exchange, { rules, fields })
+  if (misfit !== undefined) {
+    const { parameter } = misfit
+    return refuseMisfit(`${parameter.in} parameter ${JSON.stringify(parameter.name)}`, misfit)
+  }
+  if (rules.content === undefined) return undefined
+  const check = () => (exchange.closed ? undefined : checkBody(gateway, exchange, rules, fields))
+  return mayEndEmpty(exchange) ? firstByteOrEnd(exchange.req).then(check) : check()
 }
 
 /** Over HTTP/2 an empty frame may end a request, over HTTP/1.1 an empty chunk. */
@@ -46,28 +51,12 @@ function isEmpty({ req, headers }: Exchange): boolean {
   return req.complete && req.body?.isEmpty === true
 }
 
-interface CheckedBy {
-  readonly rules: RequestRules
-  /** As the service gets them. */
-  readonly fields: readonly Field[]
-}
-
+/** @param fields as the service gets them */
 function checkBody(
   gateway: Gateway,
   exchange: Exchange,
-  by: CheckedBy,
-): Refusal | undefined | Promise<Refusal | undefined> {
-  if (by.rules.content === undefined) return undefined
-  if (!mayEndEmpty(exchange)) return checkSent(gateway, exchange, by)
-  return firstByteOrEnd(exchange.req).then(() =>
-    exchange.closed ? undefined : checkSent(gateway, exchange, by),
-  )
-}
-
-function checkSent(
-  gateway: Gateway,
-  exchange: Exchange,
-  { rules: { content = [], bodyRequired }, fields }: CheckedBy,
+  { content = [], bodyRequired }: RequestRules,
+  fields: readonly Field[],
 ): Refusal | undefined | Promise<Refusal | undefined> {
   const { req, bufferedBody } = exchange
   if (isEmpty(exchange)) return bodyRequired ? BODY_MISSING : undefined
@@ -78,7 +67,9 @@ function checkSent(
   if (fits === undefined || contentType === undefined || !JSON_TYPE.test(bareMediaType(contentType)))
     return undefined
   if (!isInUtf8(contentType)) return CHARSET
-  if (fields.some(isEncoding)) return ENCODED
+  // Each line counts: a service may read another than the first.
+  if (fields.some(({ lower, value }) => lower === 'content-encoding' && value.toLowerCase() !== 'identity'))
+    return ENCODED
   if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
   if (req.body === null) return undefined
   const owner = exchange.principal?.key ?? networkOf(exchange.address)
@@ -129,25 +120,14 @@ function isInUtf8(contentType: string): boolean {
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
 }
 
-/** Each line counts: a service may read another than the first. */
-function isEncoding({ lower, value }: { readonly lower: string; readonly value: string }): boolean {
-  return lower === 'content-encoding' && value.toLowerCase() !== 'identity'
-}
-
 function bodyMisfit(body: Buffer, fits: NonNullable<RequestContent['fits']>): Refusal | undefined {
   const json = parseCheckedJson(body)
-  const misfit: Misfit | undefined = 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
-  if (misfit === undefined) return undefined
-  return refusal('schema_violation', { detail: `The request body ${placed(misfit)}.` })
+  const misfit = 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
+  return misfit && refuseMisfit('request body', misfit)
 }
 
-function refuseParameter(misfit: ParameterMisfit): Refusal {
-  const { parameter } = misfit
-  const detail = `The ${parameter.in} parameter ${JSON.stringify(parameter.name)} ${placed(misfit)}.`
-  return refusal('schema_violation', { detail })
-}
-
-/** `at "/amount": must be string`. */
-function placed({ pointer, reason }: Misfit): string {
-  return pointer === '' ? reason : `at ${JSON.stringify(pointer)}: ${reason}`
+/** `The request body at "/amount": must be string.` */
+function refuseMisfit(what: string, { pointer, reason }: Misfit): Refusal {
+  const place = pointer === '' ? '' : `at ${JSON.stringify(pointer)}: `
+  return refusal('schema_violation', { detail: `The ${what} ${place}${reason}.` })
 }

@@ -18,7 +18,6 @@ const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'ended sessions cannot be written',
 })
-
 const SESSIONS_UNKNOWN = refusal('sessions_unavailable', {
   headers: ['Retry-After', '5'],
   cause: 'the shared store is away, and with it the sessions that ended elsewhere',
@@ -45,43 +44,32 @@ export function proveBearer(
   if (blocked !== undefined) {
     const verification = gateway.verifier.verifyKnown(credential.token, exchange.route?.trustIssuers)
     if (verification === undefined) return decided(gateway, 'throttled', blocked)
-    return accept(gateway, exchange, { credential, verification })
+    return accept(gateway, exchange, credential, verification)
   }
   const verification = gateway.verifier.verify(credential.token, exchange, exchange.route?.trustIssuers)
   return verification instanceof Promise
-    ? verification.then((settled) => accept(gateway, exchange, { credential, verification: settled }))
-    : accept(gateway, exchange, { credential, verification })
+    ? verification.then((settled) => accept(gateway, exchange, credential, settled))
+    : accept(gateway, exchange, credential, verification)
 }
 
 function refuseMalformed(
-  { verifier }: Gateway,
-  exchange: Exchange,
+  { verifier: { maxChars } }: Gateway,
+  { headers: { authorization } }: Exchange,
   fault: 'malformed' | 'too long',
 ): Refusal {
-  const tooLong = `The access token is longer than ${verifier.maxChars} characters`
+  const tooLong = `The access token is longer than ${maxChars} characters`
   const description = fault === 'too long' ? tooLong : 'The Authorization header is not well-formed'
-  return refusal('invalid_credentials', {
-    detail: `${description}.`,
-    headers: challenges({
-      error: 'invalid_request',
-      description,
-      scheme: schemeOf(exchange.headers.authorization),
-    }),
-    cause: fault === 'too long' ? tooLong : 'Authorization is not one scheme and one token',
-  })
-}
-
-interface Verified {
-  readonly credential: Credential
-  readonly verification: Verification
+  const cause = fault === 'too long' ? tooLong : 'Authorization is not one scheme and one token'
+  const headers = challenges({ error: 'invalid_request', description, scheme: schemeOf(authorization) })
+  return refusal('invalid_credentials', { detail: `${description}.`, headers, cause })
 }
 
 function accept(
   gateway: Gateway,
   exchange: Exchange,
-  { credential, verification }: Verified,
+  { scheme, token }: Credential,
+  verification: Verification,
 ): Refusal | undefined | Promise<Refusal | undefined> {
-  const { scheme, token } = credential
   if (verification.fault !== undefined) {
     const { reason } = verification.fault
     if (mayBeGuess(reason)) countGuess(gateway, exchange)

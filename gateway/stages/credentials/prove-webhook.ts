@@ -42,7 +42,7 @@ export function presentsWebhook(gateway: Gateway, { route, req }: Exchange): boo
 
 /**
  * Verifies a webhook: its headers, its body, then that it was not accepted before. The response does not tell which check
- * failed. Writes `principal` and `bufferedBody`.
+ * failed. Writes `principal`, `bufferedBody` and `delivery`.
  */
 export function proveWebhook(
   gateway: Gateway,
@@ -101,16 +101,14 @@ function urlsOf({ settings }: Gateway, { req }: Exchange, { signed }: WebhookSch
 
 const NO_URL: readonly string[] = ['']
 
-interface SignedWebhook {
-  readonly key: WebhookKey
-  readonly message: WebhookMessage
-  readonly body: Buffer
-}
-
 function accept(
   gateway: Gateway,
   exchange: Exchange,
-  { key, message, body }: SignedWebhook,
+  {
+    key,
+    message,
+    body,
+  }: { readonly key: WebhookKey; readonly message: WebhookMessage; readonly body: Buffer },
 ): Refusal | undefined | Promise<Refusal | undefined> {
   // Accepted now, the client's next attempt would be refused as a replay.
   if (exchange.closed) return undefined
@@ -123,42 +121,32 @@ function accept(
   }
   // A replay is signed too, so its sender is known.
   exchange.principal = key.principal
-  const accepted: Accepted = { name, id: message.id }
-  if (scheme.replays === 'delivery') {
-    const keys = [contentKey(name, message, content)]
-    if (message.id !== '') keys.push(`${name}\0id ${message.id}`)
-    return begin(gateway, exchange, { keys, sender: name }, accepted)
+  const answer = (seen: Seen) => settle(gateway, seen, name, message.id)
+  if (scheme.replays !== 'delivery') {
+    const id = scheme.replays === 'attempt' ? replayKey(name, message) : contentKey(name, message, content)
+    return whenSeen(gateway.acceptedWebhooks.take(id, name), answer)
   }
-  const id = scheme.replays === 'attempt' ? replayKey(name, message) : contentKey(name, message, content)
-  const seen = gateway.acceptedWebhooks.take(id, name)
-  return seen instanceof Promise
-    ? seen.then((known) => settle(gateway, known, accepted))
-    : settle(gateway, seen, accepted)
-}
-
-/** Writes `delivery`, whose end `close` reports. */
-function begin(
-  gateway: Gateway,
-  exchange: Exchange,
-  delivery: Delivery,
-  accepted: Accepted,
-): Refusal | undefined | Promise<Refusal | undefined> {
-  const go = (seen: ReplayFault | undefined) => {
+  const keys = [contentKey(name, message, content)]
+  if (message.id !== '') keys.push(`${name}\0id ${message.id}`)
+  const delivery: Delivery = { keys, sender: name }
+  return whenSeen(gateway.deliveries.begin(delivery), (seen) => {
     if (seen === undefined && exchange.closed) gateway.deliveries.end(delivery, false)
+    // Its end is reported by `close`.
     else if (seen === undefined) exchange.delivery = delivery
-    return settle(gateway, seen, accepted)
-  }
-  const seen = gateway.deliveries.begin(delivery)
-  return seen instanceof Promise ? seen.then(go) : go(seen)
+    return answer(seen)
+  })
 }
 
-type Accepted = { readonly name: string; readonly id: string }
+type Seen = ReplayFault | undefined
 
-function settle(
-  gateway: Gateway,
-  seen: ReplayFault | undefined,
-  { name, id }: Accepted,
-): Refusal | undefined {
+function whenSeen(
+  seen: Seen | Promise<Seen>,
+  answer: (seen: Seen) => Refusal | undefined,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  return seen instanceof Promise ? seen.then(answer) : answer(seen)
+}
+
+function settle(gateway: Gateway, seen: Seen, name: string, id: string): Refusal | undefined {
   if (seen === 'replayed') {
     const cause = `webhook ${quote(id)} of key ${quote(name)} was accepted before`
     return decided(gateway, 'replayed', refusal('webhook_replayed', { cause }))

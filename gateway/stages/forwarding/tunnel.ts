@@ -20,10 +20,8 @@ export const NO_TUNNEL_FREE = refusal('overloaded', {
 })
 
 /**
- * Opens a tunnel after a 101. It lasts until either side ends it or the caller's credential is no longer valid, and begins
- * when the record is committed.
- *
- * @returns a refusal when too many are open
+ * Opens a tunnel after a 101, unless too many are open. It begins when the record is committed, and lasts until either side
+ * ends it or the caller's credential is no longer valid.
  */
 export function openTunnel(
   gateway: Gateway,

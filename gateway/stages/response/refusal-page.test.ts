@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import { Field } from '../../edge/syntax/field.ts'
+import { refusal } from '../../refusals.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
 
 const accepts = (...values: string[]) => prefersHtml(values.map((value) => new Field('Accept', value)))
@@ -41,14 +42,9 @@ test('a program gets JSON, also one that takes HTML as well', () => {
 })
 
 test('a page shows what the problem says, and runs nothing of it', () => {
-  const page = refusalPage({
-    title: 'Too Many Requests',
-    status: 429,
-    detail: `At most 5 requests in 1m: <script>alert("'&'")</script>`,
-    code: 'limit_exceeded',
-    requestId: 'a-1',
-    retryAfter: '34',
-  }).toString()
+  const detail = `At most 5 requests in 1m: <script>alert("'&'")</script>`
+  const limited = refusal('limit_exceeded', { detail, headers: ['Retry-After', '34'] })
+  const page = refusalPage(limited, 'Too Many Requests', 'a-1').toString()
   assert.match(page, /<h1>Too Many Requests<\/h1>/)
   assert.ok(page.includes('&lt;script&gt;alert(&quot;&#39;&amp;&#39;&quot;)&lt;/script&gt;'))
   assert.doesNotMatch(page, /<script/)

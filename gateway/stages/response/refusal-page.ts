@@ -1,19 +1,9 @@
 import { createHash } from 'node:crypto'
 import { withoutSpaceAround } from '../../edge/syntax/characters.ts'
 import type { Field } from '../../edge/syntax/field.ts'
+import type { Refusal } from '../../refusals.ts'
 
 const MAX_ACCEPT_CHARACTERS = 1024
-
-/** RFC 9457. */
-interface ShownProblem {
-  readonly title: string
-  readonly status: number
-  readonly detail: string
-  readonly code: string
-  readonly requestId: string
-  /** Seconds. */
-  readonly retryAfter: string | undefined
-}
 
 /** Browsers prefer HTML for navigation and forms (RFC 9110 section 12.5.1). Clients that accept anything get JSON. */
 export function prefersHtml(fields: readonly Field[]): boolean {
@@ -55,8 +45,9 @@ export const PAGE_POLICY =
   `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; ` +
   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-export function refusalPage(problem: ShownProblem): Buffer {
-  const { title, status, detail, code, requestId, retryAfter } = problem
+export function refusalPage(refusal: Refusal, title: string, requestId: string): Buffer {
+  const { status, detail, code, headers } = refusal
+  const retryAfter = headers.find((_, index) => index % 2 === 1 && headers[index - 1] === 'Retry-After')
   const wait = retryAfter === undefined ? '' : `\n<p>Go back and try again in ${seconds(retryAfter)}.</p>`
   return Buffer.from(`<!DOCTYPE html>
 <html lang="en">

@@ -18,20 +18,21 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
     refuseCall(gateway, exchange, final)
     return
   }
+  const { requestId } = exchange
+  const { status, detail, code } = final
+  const title = STATUS_CODES[status] ?? 'Refused'
   const isPage = prefersHtml(exchange.req.fields)
-  const body = isPage
-    ? pageOf(exchange, final)
-    : Buffer.from(
-        JSON.stringify({ type: `urn:countersign:problem:${final.code}`, ...membersOf(exchange, final) }),
-      )
+  // RFC 9457.
+  const problem = { type: `urn:countersign:problem:${code}`, title, status, detail, code, requestId }
+  const body = isPage ? refusalPage(final, title, requestId) : Buffer.from(JSON.stringify(problem))
   const contentLength = body.length
   const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(final.headers)}`
   // The rest of an unread body would be parsed as the next request.
   if (final.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
     exchange.res.keepAlive = false
   logRefusal(gateway, exchange, final)
-  close(gateway, exchange, final.status)
-  writeHead(gateway, exchange, final.status, { lines, contentLength, dated: false })
+  close(gateway, exchange, status)
+  writeHead(gateway, exchange, status, { lines, contentLength, dated: false })
   exchange.res.write(body)
   exchange.res.end()
 }
@@ -56,17 +57,6 @@ const PAGE_LINES = linesOf([
   'Content-Security-Policy',
   PAGE_POLICY,
 ])
-
-/** For browsers that navigate or post a form. */
-function pageOf(exchange: Exchange, refusal: Refusal): Buffer {
-  const { headers } = refusal
-  const retryAfter = headers.find((_, index) => index % 2 === 1 && headers[index - 1] === 'Retry-After')
-  return refusalPage({ ...membersOf(exchange, refusal), retryAfter })
-}
-
-function membersOf({ requestId }: Exchange, { status, detail, code }: Refusal) {
-  return { title: STATUS_CODES[status] ?? 'Refused', status, detail, code, requestId }
-}
 
 /**
  * Cancels the upstream side and refuses. A response that has begun is broken off, so that no client takes it for complete; a

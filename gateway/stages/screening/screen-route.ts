@@ -41,12 +41,7 @@ function screen(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   return passes !== undefined && isTrusted(address, passes) ? undefined : closed
 }
 
-/**
- * Ends an exchange with a 204.
- *
- * @param lines each with its CR LF
- * @returns a refusal when it cannot be recorded; nothing has been sent then
- */
+/** Ends an exchange with a 204, unless it cannot be recorded. @param lines each with its CR LF */
 function answer(gateway: Gateway, exchange: Exchange, lines: string): Refusal | undefined {
   const refused = recordAtEnd(gateway, exchange)
   if (refused !== undefined) return refused
