@@ -57,9 +57,9 @@ export class UpstreamClient {
 }
 
 /**
- * Makes the client for all upstreams of a group. A request that finds every connection in use fails at once as `unreachable`.
+ * Makes the client for all upstreams of a group. Those that `before` has too keep connections and health; it is not changed
+ * until it hands over.
  *
- * @param before upstreams that it has too keep connections and health. It is not changed until it hands over.
  * @throws TypeError for a URL that is not valid, for none, or for both versions of HTTP
  */
 export function createUpstreams(options: UpstreamsOptions, before?: UpstreamClient): UpstreamClient {

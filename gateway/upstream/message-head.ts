@@ -13,11 +13,7 @@ export const MAX_INTERIM = 32
 /** White space would let two readers see two targets. Bytes above ASCII are sent unchanged. */
 const NOT_VISIBLE = /[^\x21-\x7e\x80-\xff]/
 
-/**
- * Checks method and target for both versions of HTTP: a token, and origin form (RFC 9112 section 3.2.1).
- *
- * @throws TypeError that says what is wrong
- */
+/** @throws TypeError unless the method is a token and the target in origin form (RFC 9112 section 3.2.1) */
 export function checkRequestLine(method: string, target: string): void {
   if (!isToken(method)) throw new TypeError('a method that is not a token')
   if (!target.startsWith('/') || NOT_VISIBLE.test(target)) throw new TypeError('a target that is not a path')

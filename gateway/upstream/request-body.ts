@@ -6,11 +6,8 @@ import type { UpstreamRequest } from './upstream-client.ts'
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
- * Reads a body at once when all of it has arrived: a buffer costs less than a stream. The source still emits `end` and
- * `close`.
- *
- * @param bytes its announced length
- * @returns undefined when not all has arrived; the source is untouched
+ * Reads a body of announced length at once when all of it has arrived: a buffer costs less than a stream. Otherwise the source
+ * is untouched.
  */
 export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
   if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined

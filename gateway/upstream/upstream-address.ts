@@ -10,11 +10,7 @@ export interface Address {
   readonly socketPath: string | undefined
 }
 
-/**
- * Reads `http://host[:port]`, `https://…`, `h2c://…`, `h2://…` or `unix:/path.sock`.
- *
- * @throws TypeError that names the URL and the fault
- */
+/** Reads `http://host[:port]`, `https://…`, `h2c://…`, `h2://…` or `unix:/path.sock`. @throws TypeError that names the fault */
 export function parseAddress(url: string): Address {
   if (url.startsWith('unix:')) {
     const socketPath = url.slice('unix:'.length)
@@ -33,14 +29,8 @@ export function parseAddress(url: string): Address {
   if (username !== '' || password !== '') throw faulty(url, 'must not hold credentials')
   const secure = protocol === 'https:'
   const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname
-  return {
-    url,
-    secure,
-    isHttp2,
-    host,
-    port: port === '' ? (secure ? 443 : 80) : Number(port),
-    socketPath: undefined,
-  }
+  const usualPort = secure ? 443 : 80
+  return { url, secure, isHttp2, host, port: Number(port || usualPort), socketPath: undefined }
 }
 
 /** With its port unless that is the default. */

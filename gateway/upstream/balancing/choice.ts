@@ -22,10 +22,8 @@ export class Choice<Kind extends Origin> {
   }
 
   /**
-   * The least busy of the upstreams that are best off, in turn among equals; else the one whose back-off ends first. Never
-   * one whose circuit breaker is open.
-   *
-   * @returns undefined when all are in `tried`
+   * The least busy of the upstreams that are best off, in turn among equals; else the one whose back-off ends first. Undefined
+   * when all are in `tried` or have an open circuit breaker.
    */
   next(tried: readonly Kind[]): Kind | undefined {
     const chosen = this.#best(tried)

@@ -15,9 +15,11 @@ export class Health {
   readonly #onChange: (healthy: boolean) => void
   #healthy = true
   #passesChecks = true
-  #recoveredAtMs = Number.NEGATIVE_INFINITY
+  /** In the remote past when it never had to recover. Written here alone. */
+  recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
-  #retryAtMs = 0
+  /** End of the back-off. Written here alone. */
+  retryAtMs = 0
   #connectProbed = false
   #failures = 0
   #avoidedMs = FIRST_AVOIDED_MS
@@ -26,22 +28,14 @@ export class Health {
   /** A good head has come since the probe began. */
   #isPromising = false
 
-  /**
-   * @param clock monotonic milliseconds
-   * @param onChange called when it can be connected to and passes its checks, or no longer; it starts healthy
-   */
+  /** It starts healthy. @param clock monotonic milliseconds */
   constructor(clock: () => number, onChange: (healthy: boolean) => void) {
     this.#clock = clock
     this.#onChange = onChange
   }
 
-  /** In the remote past when it never had to recover. */
-  get recoveredAtMs(): number {
-    return this.#recoveredAtMs
-  }
-
   recovered(): void {
-    this.#recoveredAtMs = this.#clock()
+    this.recoveredAtMs = this.#clock()
   }
 
   get isHealthy(): boolean {
@@ -59,7 +53,7 @@ export class Health {
   }
 
   usable(): boolean {
-    return this.#healthy || this.#clock() >= this.#retryAtMs
+    return this.#healthy || this.#clock() >= this.retryAtMs
   }
 
   /** Any other upstream is preferred, however busy. */
@@ -103,11 +97,6 @@ export class Health {
     this.#avoidedMs = Math.min(this.#avoidedMs * 2, LONGEST_BACK_OFF_MS)
   }
 
-  /** End of the back-off. */
-  get retryAtMs(): number {
-    return this.#retryAtMs
-  }
-
   chosen(): void {
     if (this.#failures >= MAX_FAILURES && !this.avoided()) {
       // The response to the probe may go on for hours.
@@ -119,7 +108,7 @@ export class Health {
     }
     if (this.#healthy) return
     this.#connectProbed = true
-    this.#retryAtMs = this.#clock() + this.#backOffMs
+    this.retryAtMs = this.#clock() + this.#backOffMs
   }
 
   connectFailed(): void {
@@ -127,7 +116,7 @@ export class Health {
     if (!this.#healthy && !this.#connectProbed) return
     this.#connectProbed = false
     this.#backOffMs = this.#healthy ? FIRST_BACK_OFF_MS : Math.min(this.#backOffMs * 2, LONGEST_BACK_OFF_MS)
-    this.#retryAtMs = this.#clock() + this.#backOffMs
+    this.retryAtMs = this.#clock() + this.#backOffMs
     this.#become(false, this.#passesChecks)
   }
 

@@ -110,7 +110,7 @@ export class Http1Connection implements Timed, ResponseReader {
   resume(): void {
     const unread = this.#unread
     this.#unread = undefined
-    this.#parser.release()
+    this.#parser.held = false
     if (unread !== undefined) this.#read(unread, unread.length)
     if (this.#parser.held) return
     if (this.#hasEnded) this.#ended()

@@ -65,10 +65,6 @@ export class ResponseParser {
     this.phase = 'stopped'
   }
 
-  release(): void {
-    this.held = false
-  }
-
   /** RFC 9112 section 9.3. */
   get keepsConnection(): boolean {
     return this.#lines.minor === 1 && !this.#lines.closes && !this.#mayHaveStrays
