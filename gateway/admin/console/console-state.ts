@@ -1,22 +1,9 @@
 import type { Settings } from '../../config/settings.ts'
-import type { NearestCallers, RowUse } from '../../limits/nearest-callers.ts'
+import type { NearestCallers } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
-import type {
-  AttestationState,
-  AuditState,
-  CertificateState,
-  ConfigState,
-  ConsoleState,
-  Count,
-  LimitState,
-  ProcessState,
-  RouteState,
-  SharedStoreState,
-  Shown,
-  UpstreamState,
-} from './wire.ts'
+import type { CertificateState, ConsoleState, Count, LimitState, Shown } from './wire.ts'
 
 /** Rows of one table; what an operator has to see comes first. */
 const MAX_ROWS = 50
@@ -37,15 +24,19 @@ interface Look {
   readonly past: Totals
 }
 
-/** Per second, since `past`. */
-type Rate = (before: number | undefined, after: number | undefined) => number
+interface View extends Look {
+  readonly metrics: Metrics
+  /** Per second, since `past`. */
+  readonly rate: (before: number | undefined, after: number | undefined) => number
+}
 
 /** Everything but the plots. A metric that is not in use is left out. */
 export function consoleState(look: Look): ConsoleState {
-  const { sources, callers, totals, past } = look
+  const { sources, totals, past } = look
   const { metrics } = sources
   const config = sources.config()
-  const rate: Rate = (before, after) => perSecond(before, after, totals.atMs - past.atMs)
+  const ms = totals.atMs - past.atMs
+  const view: View = { ...look, metrics, rate: (before, after) => perSecond(before, after, ms) }
   return {
     version: config.version,
     node: process.version,
@@ -54,17 +45,17 @@ export function consoleState(look: Look): ConsoleState {
     degraded: sources.degradation(),
     inFlight: metrics.gateway_http_requests_in_flight.value ?? 0,
     tunnels: metrics.gateway_tunnels_open.value ?? 0,
-    statuses: countsOf(past.statuses, totals.statuses, rate),
-    refusals: countsOf(past.refusals, totals.refusals, rate),
-    routes: routesOf(look, rate),
-    limits: limitsOf(callers.look(), look, rate),
-    upstreams: upstreamsOf(look, rate),
+    statuses: countsOf(past.statuses, totals.statuses, view),
+    refusals: countsOf(past.refusals, totals.refusals, view),
+    routes: routesOf(view),
+    limits: limitsOf(view),
+    upstreams: upstreamsOf(view),
     stores: metrics.gateway_store_writable.samples().map(({ labels, value }) => ({
       store: String(labels.store),
       writable: value === 1,
     })),
-    sharedStore: sharedStoreOf(look, rate),
-    audit: auditOf(config, look, rate),
+    sharedStore: sharedStoreOf(view),
+    audit: auditOf(config, view),
     config: configOf(config),
     certificate: certificateOf(config.parts.certificates),
     clientTrust: metrics.gateway_tls_client_trust_expiry_timestamp_seconds
@@ -76,14 +67,18 @@ export function consoleState(look: Look): ConsoleState {
       issuer: String(labels.issuer),
       keysAgeSeconds: value,
     })),
-    process: processOf(look, rate),
+    process: {
+      loopLagP99Ms: quantileMs(0.99, past.loopLag, totals.loopLag),
+      cpuCores: view.rate(past.cpuSeconds, totals.cpuSeconds),
+      memoryBytes: process.memoryUsage.rss(),
+    },
   }
 }
 
 type Counts = ReadonlyMap<string, number>
 
 /** The most frequent first; what has never happened is left out. */
-function countsOf(before: Counts, after: Counts, rate: Rate): Count[] {
+function countsOf(before: Counts, after: Counts, { rate }: View): Count[] {
   return [...after]
     .filter(([, total]) => total > 0)
     .map(([name, total]) => ({ name, total, perSecond: rate(before.get(name), total) }))
@@ -95,7 +90,7 @@ function shown<Row>(rows: readonly Row[]): Shown<Row> {
   return { rows: rows.slice(0, MAX_ROWS), more: Math.max(0, rows.length - MAX_ROWS) }
 }
 
-function routesOf({ totals, past }: Look, rate: Rate): Shown<RouteState> {
+function routesOf({ totals, past, rate }: View) {
   const rows = [...totals.routes].map(([route, { requests, errors, latency }]) => {
     const before = past.routes.get(route)
     return {
@@ -108,8 +103,8 @@ function routesOf({ totals, past }: Look, rate: Rate): Shown<RouteState> {
   return shown(rows.sort((one, other) => other.perSecond - one.perSecond))
 }
 
-function limitsOf(uses: readonly RowUse[], { totals, past }: Look, rate: Rate): Shown<LimitState> {
-  const rows = uses.map(({ row, callers, nearest }) => {
+function limitsOf({ callers: nearestCallers, totals, past, rate }: View) {
+  const rows = nearestCallers.look().map(({ row, callers, nearest }) => {
     const before = past.decisions.get(row.name)
     const after = totals.decisions.get(row.name)
     const rateOf = (decision: string) => rate(before?.get(decision), after?.get(decision))
@@ -123,13 +118,13 @@ function limitsOf(uses: readonly RowUse[], { totals, past }: Look, rate: Rate): 
   return shown(rows.sort((one, other) => nearness(other) - nearness(one)))
 }
 
-function nearness({ limit, nearest }: LimitState): number {
+function nearness({ limit, nearest }: Pick<LimitState, 'limit' | 'nearest'>): number {
   return (nearest[0]?.hits ?? 0) / Math.max(1, limit)
 }
 
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
-function upstreamsOf({ sources: { metrics }, totals, past }: Look, rate: Rate): UpstreamState[] {
+function upstreamsOf({ metrics, totals, past, rate }: View) {
   const breakers = new Map(
     metrics.gateway_upstream_breaker_state.samples().map(({ labels, value }) => [labels.upstream, value]),
   )
@@ -147,10 +142,7 @@ function upstreamsOf({ sources: { metrics }, totals, past }: Look, rate: Rate): 
   })
 }
 
-function sharedStoreOf(
-  { sources: { metrics }, totals, past }: Look,
-  rate: Rate,
-): SharedStoreState | undefined {
+function sharedStoreOf({ metrics, totals, past, rate }: View): ConsoleState['sharedStore'] {
   const open = metrics.gateway_store_breaker_open.value
   if (open === undefined) return undefined
   return {
@@ -162,12 +154,9 @@ function sharedStoreOf(
   }
 }
 
-function auditOf(
-  { parts }: ConfigReport,
-  { sources: { metrics }, totals, past }: Look,
-  rate: Rate,
-): AuditState {
+function auditOf({ parts }: ConfigReport, { metrics, totals, past, rate }: View): ConsoleState['audit'] {
   const { audit } = { ...parts.gateway?.settings } as Partial<Pick<Settings, 'audit'>>
+  const records = metrics.gateway_audit_tree_size.value
   return {
     file: audit?.file ?? '',
     durability: audit?.durability ?? '',
@@ -175,7 +164,15 @@ function auditOf(
     recordsPerSecond: rate(past.auditRecords, totals.auditRecords),
     pending: metrics.gateway_audit_records_pending.value ?? 0,
     writeErrors: metrics.gateway_audit_write_errors_total.value ?? 0,
-    seals: sealsOf(metrics),
+    seals:
+      records === undefined
+        ? undefined
+        : {
+            records,
+            lastAtSeconds: metrics.gateway_audit_last_seal_timestamp_seconds.value ?? 0,
+            lagSeconds: metrics.gateway_audit_seal_lag_seconds.value ?? 0,
+            gaps: metrics.gateway_audit_seal_gaps_total.value ?? 0,
+          },
     witnesses: attestationOf(
       metrics.gateway_audit_witness_lag_seconds.value,
       metrics.gateway_audit_witness_interval_seconds.value,
@@ -188,26 +185,11 @@ function auditOf(
   }
 }
 
-function sealsOf(metrics: Metrics): AuditState['seals'] {
-  const records = metrics.gateway_audit_tree_size.value
-  return records === undefined
-    ? undefined
-    : {
-        records,
-        lastAtSeconds: metrics.gateway_audit_last_seal_timestamp_seconds.value ?? 0,
-        lagSeconds: metrics.gateway_audit_seal_lag_seconds.value ?? 0,
-        gaps: metrics.gateway_audit_seal_gaps_total.value ?? 0,
-      }
-}
-
-function attestationOf(
-  lagSeconds: number | undefined,
-  everySeconds: number | undefined,
-): AttestationState | undefined {
+function attestationOf(lagSeconds: number | undefined, everySeconds: number | undefined) {
   return lagSeconds === undefined || everySeconds === undefined ? undefined : { lagSeconds, everySeconds }
 }
 
-function configOf({ hash, parts }: ConfigReport): ConfigState {
+function configOf({ hash, parts }: ConfigReport): ConsoleState['config'] {
   return {
     hash,
     parts: Object.entries(parts).map(([part, { file, hash: own, sinceMs, lastReload }]) => ({
@@ -224,12 +206,4 @@ function certificateOf(part: PartInForce | undefined): CertificateState | undefi
     readonly certificate: Omit<CertificateState, 'clientAuthorities'>
   }
   return { ...certificate, clientAuthorities }
-}
-
-function processOf({ totals, past }: Look, rate: Rate): ProcessState {
-  return {
-    loopLagP99Ms: quantileMs(0.99, past.loopLag, totals.loopLag),
-    cpuCores: rate(past.cpuSeconds, totals.cpuSeconds),
-    memoryBytes: process.memoryUsage.rss(),
-  }
 }

@@ -21,6 +21,11 @@ export interface Moment {
   readonly state: ConsoleState
 }
 
+/** Event `fault`: in place of a moment that could not be made. */
+export interface FeedFault {
+  readonly reason: string
+}
+
 /** Rates are per second over the last minute. */
 export interface ConsoleState {
   readonly version: string
@@ -32,23 +37,42 @@ export interface ConsoleState {
   readonly tunnels: number
   readonly statuses: readonly Count[]
   readonly refusals: readonly Count[]
-  readonly routes: Shown<RouteState>
+  readonly routes: Shown<{
+    readonly route: string
+    readonly perSecond: number
+    readonly errorsPerSecond: number
+    readonly p95Ms: number | null
+  }>
   readonly limits: Shown<LimitState>
-  readonly upstreams: readonly UpstreamState[]
-  readonly stores: readonly StoreState[]
-  readonly sharedStore: SharedStoreState | undefined
+  readonly upstreams: readonly {
+    readonly upstream: string
+    readonly healthy: boolean
+    readonly breaker: 'closed' | 'half open' | 'open' | undefined
+    readonly perSecond: number
+    readonly p95Ms: number | null
+  }[]
+  readonly stores: readonly { readonly store: string; readonly writable: boolean }[]
+  readonly sharedStore:
+    | {
+        readonly away: boolean
+        readonly roundTripsPerSecond: number
+        readonly p95Ms: number | null
+        readonly outages: number
+        readonly unsentSessions: number
+      }
+    | undefined
   readonly audit: AuditState
-  readonly config: ConfigState
+  readonly config: { readonly hash: string; readonly parts: readonly PartState[] }
   readonly certificate: CertificateState | undefined
   /** Client authorities and revocation lists that expire. */
   readonly clientTrust: readonly { readonly what: string; readonly untilSeconds: number }[]
-  readonly issuers: readonly IssuerState[]
-  readonly process: ProcessState
-}
-
-/** Event `fault`: in place of a moment that could not be made. */
-export interface FeedFault {
-  readonly reason: string
+  /** `keysAgeSeconds`: since the keys were last fetched, or since the start. */
+  readonly issuers: readonly { readonly issuer: string; readonly keysAgeSeconds: number }[]
+  readonly process: {
+    readonly loopLagP99Ms: number | null
+    readonly cpuCores: number
+    readonly memoryBytes: number
+  }
 }
 
 /** The first of some rows, and how many more there are. */
@@ -61,13 +85,6 @@ export interface Count {
   readonly name: string
   readonly perSecond: number
   readonly total: number
-}
-
-export interface RouteState {
-  readonly route: string
-  readonly perSecond: number
-  readonly errorsPerSecond: number
-  readonly p95Ms: number | null
 }
 
 export interface LimitState {
@@ -83,27 +100,6 @@ export interface LimitState {
   readonly nearest: readonly { readonly caller: string; readonly hits: number }[]
 }
 
-export interface UpstreamState {
-  readonly upstream: string
-  readonly healthy: boolean
-  readonly breaker: 'closed' | 'half open' | 'open' | undefined
-  readonly perSecond: number
-  readonly p95Ms: number | null
-}
-
-interface StoreState {
-  readonly store: string
-  readonly writable: boolean
-}
-
-export interface SharedStoreState {
-  readonly away: boolean
-  readonly roundTripsPerSecond: number
-  readonly p95Ms: number | null
-  readonly outages: number
-  readonly unsentSessions: number
-}
-
 export interface AuditState {
   readonly file: string
   readonly durability: string
@@ -111,7 +107,17 @@ export interface AuditState {
   readonly recordsPerSecond: number
   readonly pending: number
   readonly writeErrors: number
-  readonly seals: SealsState | undefined
+  readonly seals:
+    | {
+        readonly records: number
+        /** When it was made, epoch seconds; 0: none since the start. */
+        readonly lastAtSeconds: number
+        /** For how long records have waited for the next. */
+        readonly lagSeconds: number
+        /** Times that sealed records were no longer in the trail. */
+        readonly gaps: number
+      }
+    | undefined
   readonly witnesses: AttestationState | undefined
   readonly stamps: AttestationState | undefined
   /** Closed segments that are not where they are copied to. */
@@ -122,21 +128,6 @@ export interface AttestationState {
   /** For how long there has been a checkpoint that nobody has attested yet. */
   readonly lagSeconds: number
   readonly everySeconds: number
-}
-
-interface SealsState {
-  readonly records: number
-  /** When it was made, epoch seconds; 0: none since the start. */
-  readonly lastAtSeconds: number
-  /** For how long records have waited for the next. */
-  readonly lagSeconds: number
-  /** Times that sealed records were no longer in the trail. */
-  readonly gaps: number
-}
-
-export interface ConfigState {
-  readonly hash: string
-  readonly parts: readonly PartState[]
 }
 
 export interface PartState {
@@ -160,16 +151,4 @@ export interface CertificateState {
   readonly thumbprint: string
   readonly notAfterSeconds: number
   readonly clientAuthorities: readonly string[]
-}
-
-interface IssuerState {
-  readonly issuer: string
-  /** Seconds since its keys were last fetched, or since the start. */
-  readonly keysAgeSeconds: number
-}
-
-export interface ProcessState {
-  readonly loopLagP99Ms: number | null
-  readonly cpuCores: number
-  readonly memoryBytes: number
 }

@@ -1,6 +1,6 @@
 // Needed by @peculiar/x509, before its import.
 import 'reflect-metadata'
-import { randomBytes, webcrypto } from 'node:crypto'
+import { KeyObject, randomBytes, webcrypto } from 'node:crypto'
 import {
   AuthorityKeyIdentifierExtension,
   BasicConstraintsExtension,
@@ -10,6 +10,7 @@ import {
   KeyUsageFlags,
   KeyUsagesExtension,
   Name,
+  PemConverter,
   SubjectAlternativeNameExtension,
   SubjectKeyIdentifierExtension,
   type X509Certificate,
@@ -80,6 +81,11 @@ async function make(options: CertificateOptions, extensions: readonly Extension[
   // A certificate holds the names in the reverse order of RFC 4514; the generator does not reverse them.
   const subject = new Name(new Name(options.subject).toJSON().reverse())
   const keys = options.keys ?? (await makeKeys(options.rsaBits))
+  const issuerKeys = issuer?.keys ?? keys
+  const identifiers = [
+    await SubjectKeyIdentifierExtension.create(keys.publicKey),
+    await AuthorityKeyIdentifierExtension.create(issuerKeys.publicKey),
+  ]
   const certificate = await X509CertificateGenerator.create({
     // Positive, whatever the random bits (RFC 5280 section 4.1.2.2).
     serialNumber: `4${randomBytes(15).toString('hex').slice(1)}`,
@@ -88,21 +94,16 @@ async function make(options: CertificateOptions, extensions: readonly Extension[
     notBefore: daysFromNow(fromDays),
     notAfter: daysFromNow(untilDays),
     publicKey: keys.publicKey,
-    signingKey: (issuer?.keys ?? keys).privateKey,
-    signingAlgorithm: signingAlgorithm((issuer?.keys ?? keys).privateKey),
+    signingKey: issuerKeys.privateKey,
+    signingAlgorithm: signingAlgorithm(issuerKeys.privateKey),
     extensions: [
       ...extensions,
-      ...(options.keyIdentifiers === false ? [] : await keyIdentifiers(keys, issuer?.keys ?? keys)),
+      ...(options.keyIdentifiers === false ? [] : identifiers),
       ...(options.criticalOids ?? []).map((oid) => new Extension(oid, true, Buffer.from([5, 0]))),
     ],
   })
-  const pkcs8 = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey))
-  return {
-    certificate,
-    certPem: pem('CERTIFICATE', certificate.rawData),
-    keyPem: pem('PRIVATE KEY', pkcs8),
-    keys,
-  }
+  const keyPem = String(KeyObject.from(keys.privateKey).export({ type: 'pkcs8', format: 'pem' }))
+  return { certificate, certPem: pem('CERTIFICATE', certificate.rawData), keyPem, keys }
 }
 
 /** A revocation list of the authority, in PEM; by default valid from an hour ago, for 30 days. */
@@ -141,13 +142,6 @@ function makeKeys(rsaBits: number | undefined): Promise<webcrypto.CryptoKeyPair>
   return webcrypto.subtle.generateKey(rsa, true, ['sign', 'verify'])
 }
 
-async function keyIdentifiers(own: webcrypto.CryptoKeyPair, issuer: webcrypto.CryptoKeyPair) {
-  return [
-    await SubjectKeyIdentifierExtension.create(own.publicKey),
-    await AuthorityKeyIdentifierExtension.create(issuer.publicKey),
-  ]
-}
-
 function signingAlgorithm(key: webcrypto.CryptoKey) {
   return { name: key.algorithm.name, hash: 'SHA-256' }
 }
@@ -156,8 +150,6 @@ function daysFromNow(days: number): Date {
   return new Date(Date.now() + days * DAY_MS)
 }
 
-function pem(label: string, der: ArrayBuffer | Buffer): string {
-  const base64 = Buffer.from(der as ArrayBuffer).toString('base64')
-  const lines = base64.replace(/(.{64})(?!$)/g, '$1\n')
-  return `-----BEGIN ${label}-----\n${lines}\n-----END ${label}-----\n`
+function pem(label: string, der: ArrayBuffer): string {
+  return `${PemConverter.encode(der, label)}\n`
 }

@@ -124,8 +124,11 @@ function widthOf(id) {
 
 /** @param {string} id @param {readonly Line[]} lines @returns {UPlot.Options} */
 function optionsOf(id, lines) {
-  const style = getComputedStyle(document.documentElement)
-  const color = (/** @type {string} */ name) => style.getPropertyValue(name).trim()
+  const plot = byId(id)
+  const color = (/** @type {string} */ name) => {
+    plot.style.color = `var(${name})`
+    return getComputedStyle(plot).color
+  }
   const axis = {
     stroke: color('--faint'),
     font: '12px system-ui, sans-serif',
