@@ -25,10 +25,7 @@ interface ReplayStore {
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-/**
- * Why a message must be refused. `crowded`: the sender has more than its share of a nearly full memory. `unwritable`: a crash
- * would forget it, so the sender may send it again. `away`: the shared store does not respond.
- */
+/** Why a message is refused. `crowded`: its sender has more than a share of a nearly full memory. `away`: the shared store is. */
 export type ReplayFault = 'replayed' | 'full' | 'crowded' | 'unwritable' | 'away'
 
 /** A `ReplayMemory`, or what several gateways share. */
@@ -67,10 +64,7 @@ export function digestOf(key: string, sender: string): string {
   return front + hash('sha256', key, 'base64url').slice(SENDER_CHARS)
 }
 
-/**
- * Remembers accepted messages by digest. Nothing is dropped early: a full memory refuses new messages, and before that those
- * of senders who have more than their share (`isOverShare`).
- */
+/** Remembers accepted messages by digest. A full memory refuses new ones, and before that those of senders over their share. */
 export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
   readonly #senders: SenderCounts
@@ -84,13 +78,7 @@ export class ReplayMemory extends RememberedKeys {
     this.#senders = tally
   }
 
-  /**
-   * Takes a message: undefined the first time. Of simultaneous copies one passes. A message cannot be given back. Never
-   * throws.
-   *
-   * @param key unique over everything that this memory is for; parts joined by a character that none can hold
-   * @param sender has a share of the memory
-   */
+  /** Takes a message for good: undefined the first time. Never throws. @param key unique in this memory */
   take(key: string, sender: string): ReplayFault | undefined {
     const digest = digestOf(key, sender)
     // Earlier versions remembered messages by the digest of the key alone.
@@ -132,10 +120,7 @@ export class ReplayMemory extends RememberedKeys {
   }
 }
 
-/**
- * Counts messages by sender, those from a file too. Senders may share a count: a map would cost a rare sender a third more
- * memory.
- */
+/** Counts messages by sender. Senders may share a count: a map would cost a rare sender a third more memory. */
 class SenderCounts implements KeyTally {
   readonly #counts = new Uint32Array(COUNTS)
   /** Nobody can choose whom to share a count with. */

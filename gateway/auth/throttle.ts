@@ -26,10 +26,7 @@ export interface ThrottleOptions {
 
 const MAX_BLOCKED = 65_536
 
-/**
- * Slows down guessing: a caller with too many failures is blocked until the oldest expires. Known tokens and client
- * certificates pass. A success does not reset the count: a caller with one good credential could guess without limit.
- */
+/** Blocks a caller with too many failures until the oldest expires. A success resets nothing: guessers may have a credential. */
 export class AuthThrottle {
   readonly #options: ThrottleOptions
   /** When each block ends. A dropped caller is blocked again at its next failure. */

@@ -1,11 +1,11 @@
 import { createHmac } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Metrics } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
 import type { LastGoodKeys } from '../auth/keys/jwks.ts'
-import { ProofVerifier } from '../auth/possession/dpop.ts'
-import { Nonces } from '../auth/possession/nonces.ts'
-import { sessionNames } from '../auth/session-names.ts'
+import { Nonces, ProofVerifier } from '../auth/possession/dpop.ts'
 import { trustedIssuers, usesKeys } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
@@ -21,6 +21,7 @@ import { checkedField } from '../edge/syntax/field.ts'
 import { Slots } from '../edge/syntax/slots.ts'
 import type { Configured, Gateway } from '../gateway.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
+import { existingOrNew } from '../storage/secret-file.ts'
 import type { DropReason } from '../tracing/span-exporter.ts'
 import { Tracer } from '../tracing/tracer.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
@@ -161,9 +162,7 @@ export class GatewayInForce {
     const { clock } = this.#fixed
     const { state, secret } = this.#foundation
     const nonces =
-      dpop.nonce === 'required'
-        ? new Nonces({ secret: () => state.member?.nonceSecret() ?? secret, clock })
-        : undefined
+      dpop.nonce === 'required' ? new Nonces(() => state.member?.nonceSecret() ?? secret, clock) : undefined
     return new ProofVerifier({ clock, replays: state.guards.proofs, nonces, publicUrls: dpop.publicUrls })
   }
 
@@ -205,9 +204,19 @@ function acceptsTokens({ routes }: Settings): boolean {
   return routes.some(({ auth }) => auth.has('bearer'))
 }
 
+/** Whoever has this file and the id of a session finds its records. */
+const SESSION_KEY_FILE = 'audit-session-key'
+/** 132 bits. */
+const SESSION_NAME_CHARS = 22
+
+/** Names sessions for the audit trail: HMAC-SHA-256 of the id. Nobody gets the id from it. */
 function nameSessions({ settings, log }: StartupConfiguration): ((session: string) => string) | undefined {
+  const file = join(settings.dataDir, SESSION_KEY_FILE)
   try {
-    return sessionNames(settings.dataDir)
+    const key = readFileSync(existingOrNew(file), 'utf8').trim()
+    if (key === '') throw new Error(`${file} is empty`)
+    return (session) =>
+      createHmac('sha256', key).update(session).digest('base64url').slice(0, SESSION_NAME_CHARS)
   } catch (error) {
     log.error({ cause: String(error) }, 'audit records are written without sessionId')
     return undefined

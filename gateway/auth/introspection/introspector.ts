@@ -61,9 +61,9 @@ const LAST_PAUSE_MS = 30_000
 const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
 
 /**
- * Asks an issuer whether its opaque tokens are active (RFC 7662). Answers are cached for a short time, never beyond `exp`.
- * Requests with one token share one question. After five failures in a row the endpoint gets a pause, which doubles up to 30
- * s. Other networks may ask until it fails for one of them too, so that tokens of one caller do not lock out the others.
+ * Asks an issuer whether its opaque tokens are active (RFC 7662), once for all requests with one token. Answers are cached.
+ * After five failures in a row the endpoint gets a pause, of at most 30 s. Other networks may ask until it fails for one of
+ * them too: the tokens of one caller must not lock out the others.
  */
 export class Introspector {
   readonly #issuer: AskedIssuer

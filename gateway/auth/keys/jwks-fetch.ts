@@ -5,18 +5,13 @@ import { createSender } from '../../outgoing/sender.ts'
 const TIMEOUT_MS = 5_000
 const MAX_DOCUMENT_BYTES = 256 * 1024
 
-/** Fetches a JWK Set (RFC 7517 section 5). @param proof identifies the gateway to the publisher */
+/** Fetches a JWK Set (RFC 7517 section 5). @param proof identifies the gateway to its own upstream */
 export function fetchJwks(uri: string, signal: AbortSignal, proof?: Field): Promise<unknown> {
   const accept = 'application/jwk-set+json, application/json'
   return fetchJson(uri, signal, { accept, ...(proof && { [proof.name]: proof.value }) })
 }
 
-/**
- * Fetches what an issuer publishes, in 5 s and 256 KiB at most: status 200, JSON in UTF-8, of any media type. Redirects are
- * not followed.
- *
- * @throws Error that says what went wrong, also when `signal` aborts
- */
+/** Fetches JSON of any media type, in 5 s and 256 KiB at most. Redirects are not followed. @throws Error */
 export async function fetchJson(
   uri: string,
   signal: AbortSignal,
@@ -25,13 +20,9 @@ export async function fetchJson(
   const send = createSender({ url: uri, timeoutMs: TIMEOUT_MS, maxResponseBytes: MAX_DOCUMENT_BYTES })
   const { statusCode, body } = await send({ method: 'GET', headers, signal })
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
-  return parseJson(body)
-}
-
-function parseJson(bytes: Buffer): unknown {
-  if (!isUtf8(bytes)) throw new Error('the response is not UTF-8')
+  if (!isUtf8(body)) throw new Error('the response is not UTF-8')
   try {
-    return JSON.parse(bytes.toString('utf8'))
+    return JSON.parse(body.toString('utf8'))
   } catch {
     throw new Error('the response is not JSON')
   }

@@ -33,10 +33,7 @@ const LAST_RETRY_MS = 10_000
 const MAX_KEYS = 64
 const MAX_STALE_MS = 24 * 60 * 60_000
 
-/**
- * The issuer's public keys (RFC 7517), by `kid`. The last good ones stay through outages and bad documents, for a limited
- * time.
- */
+/** The issuer's public keys (RFC 7517), by `kid`. The last good ones outlive outages and bad documents for a limited time. */
 export class KeySet {
   readonly #options: KeySetOptions
   readonly #steadyClock: () => number
@@ -74,10 +71,7 @@ export class KeySet {
     return [...this.#keys.values()].filter(({ checks }) => checks.has(algorithm))
   }
 
-  /**
-   * Fetches again because a token names an unknown key: at most once in 10 s, so that invented names do not burden the
-   * issuer. Joins a fetch that is running. Never throws.
-   */
+  /** Fetches again because a token names an unknown key: at most once in 10 s, as names may be invented. Never throws. */
   refresh(): Promise<Refreshed> {
     if (this.#refreshing !== undefined) return this.#refreshing
     const sinceMs = this.#options.clock() - this.#askedAtMs
@@ -118,12 +112,12 @@ export class KeySet {
   /** Aborts a running fetch and never fetches again. The keys stay. */
   stop(): void {
     this.#stopped.abort()
-    clearTimeout(this.#timer)
+    this.retire()
   }
 
   async #keepLoading(retryMs: number, round: number): Promise<void> {
     const failed = (await this.#load()) === 'failed'
-    if (this.#stopped.signal.aborted || round !== this.#round) return
+    if (round !== this.#round) return
     const nextRetryMs = failed ? Math.min(retryMs * 2, LAST_RETRY_MS) : FIRST_RETRY_MS
     this.#timer = setTimeout(
       () => void this.#keepLoading(nextRetryMs, round),
@@ -195,11 +189,7 @@ export class KeySet {
   }
 }
 
-/**
- * The usable keys. Others are named in `faults`, with all that share a `kid` (FAPI 2.0 section 5.4.3).
- *
- * @throws Error for no JWK Set, or more than 64 keys
- */
+/** The usable keys. Others, and all that share a `kid` (FAPI 2.0 section 5.4.3), are named in `faults`. @throws Error */
 function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
   const list: unknown = (document as { keys?: unknown } | null)?.keys
   if (!Array.isArray(list)) throw new Error('the document is not a JWK Set: it has no array "keys"')

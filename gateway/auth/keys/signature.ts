@@ -37,10 +37,7 @@ const FORMS: Readonly<Record<Algorithm, Form>> = {
 /** Never throws. */
 export type SignatureCheck = (jws: Signed) => boolean
 
-/**
- * Prepares the check of signatures. With a key of another kind every signature is bad: OpenSSL would take null for the usual
- * hash of an RSA key.
- */
+/** Prepares the check of signatures. With a key of another kind all are bad: OpenSSL takes null for RSA's usual hash. */
 export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureCheck {
   const { keyType, hash, options } = FORMS[algorithm]
   if (key.asymmetricKeyType !== keyType) return () => false

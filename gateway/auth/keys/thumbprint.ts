@@ -15,10 +15,7 @@ export function isThumbprint(value: unknown): value is string {
   return typeof value === 'string' && THUMBPRINT.test(value)
 }
 
-/**
- * SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2), as in `cnf.jkt`; undefined without the members of its
- * kind.
- */
+/** SHA-256 thumbprint of a JWK (RFC 7638 section 3, RFC 8037 section 2); undefined without the members of its kind. */
 export function jwkThumbprint(jwk: JsonObject): string | undefined {
   const names = REQUIRED_MEMBERS.get(jwk.kty)
   if (names === undefined || !names.every((name) => typeof jwk[name] === 'string')) return undefined

@@ -22,10 +22,7 @@ const COORDINATE_BYTES = 32
 // RFC 7518 sections 6.2.2, 6.3.2 and 6.4.1, RFC 8037 section 2.
 const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
-/**
- * Reads a member of a JWK Set (RFC 7517, RFC 8725 section 3.1, FAPI 2.0 section 5.4.1). A published private key is refused,
- * because whoever reads it can sign. Never throws.
- */
+/** Reads a member of a JWK Set (RFC 7517, RFC 8725 section 3.1, FAPI 2.0 section 5.4.1). Never throws. */
 export function readKey(jwk: unknown): OrFault<{ readonly key: VerificationKey }, string> {
   if (typeof jwk !== 'object' || jwk === null || Array.isArray(jwk)) return { fault: 'is not a JSON object' }
   const members = jwk as JsonObject
@@ -123,10 +120,7 @@ const MARKS: readonly (readonly [prime: bigint, remainders: ReadonlySet<number>]
   powersOf(65_537 % prime, prime),
 ])
 
-/**
- * True for a modulus that may come from the flawed generator of ROCA (CVE-2017-15361): modulo every small prime it is a power
- * of 65537. One sound modulus in 2^27 is too.
- */
+/** True for a modulus of the generator of ROCA: modulo every small prime a power of 65537. One in 2^27 sound ones is too. */
 function isRocaModulus(modulus: bigint): boolean {
   return MARKS.every(([prime, remainders]) => remainders.has(Number(modulus % prime)))
 }

@@ -1,42 +1,22 @@
 import type { PathLeniency } from '../../edge/rules/canonical-path.ts'
 import { readTarget } from '../../edge/rules/request-target.ts'
-import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import { algorithmNamed } from '../keys/signature.ts'
 import { algorithmsOf } from '../keys/verification-key.ts'
-import { type JsonObject, type Jws, parseJws } from '../tokens/jws.ts'
+import { type JsonObject, parseJws } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 
 /** FAPI 2.0 section 5.4.1: no RS256. */
 export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519']
 
-export interface ParsedProof {
-  readonly jws: Jws
-  readonly algorithm: Algorithm
-  readonly jwk: JsonObject
-  readonly claims: ProofClaims
-}
-
-export interface ProofClaims {
-  readonly jti: string
-  readonly htm: string
-  readonly htu: string
-  readonly iat: number
-  readonly ath: string
-  readonly nonce: unknown
-  /** Epoch seconds (RFC 7519 sections 4.1.4 and 4.1.5). */
-  readonly exp: number | undefined
-  readonly nbf: number | undefined
-}
+export type ParsedProof = Exclude<ReturnType<typeof readProof>, string>
 
 const MAX_PROOF_CHARS = 4 * 1024
 const MAX_JTI_CHARS = 256
 // They change what is signed (RFC 7515 section 4.1.11, RFC 7797).
 const REFUSED_HEADER_MEMBERS = ['crit', 'b64']
 
-/**
- * Reads a DPoP proof (RFC 9449 section 4.2) with every check that does not need the request, or says why it is none. Never
- * throws.
- */
-export function readProof(proof: string | undefined): ParsedProof | string {
+/** Makes every check of a DPoP proof (RFC 9449 section 4.2) that does not need the request. @returns it, or a fault */
+export function readProof(proof: string | undefined) {
   if (proof === undefined) return 'there is no DPoP header'
   if (proof.includes(',')) return 'there is more than one DPoP header'
   if (proof.length > MAX_PROOF_CHARS) return `longer than ${MAX_PROOF_CHARS} characters`
@@ -56,11 +36,11 @@ export function readProof(proof: string | undefined): ParsedProof | string {
   return typeof claims === 'string' ? claims : { jws, algorithm, jwk: jwk as JsonObject, claims }
 }
 
-function readClaims({ jti, htm, htu, iat, ath, nonce, exp, nbf }: JsonObject): ProofClaims | string {
+function readClaims({ jti, htm, htu, iat, ath, nonce, exp, nbf }: JsonObject) {
   if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI_CHARS) return `jti ${quote(jti)} is no id`
   if (typeof htm !== 'string') return `htm ${quote(htm)} is no method`
   if (typeof htu !== 'string') return `htu ${quote(htu)} is no URL`
-  if (typeof iat !== 'number' || !Number.isFinite(iat)) return `iat ${quote(iat)} is no time`
+  if (iat === undefined || !isTimeOrAbsent(iat)) return `iat ${quote(iat)} is no time`
   if (typeof ath !== 'string') return `ath ${quote(ath)} is no hash`
   if (!isTimeOrAbsent(exp)) return `exp ${quote(exp)} is no time`
   if (!isTimeOrAbsent(nbf)) return `nbf ${quote(nbf)} is no time`
@@ -79,15 +59,8 @@ export interface Htu {
 }
 
 const ORIGIN = /^(https?):\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{0,5}))?(?:[/?#]|$)/i
-const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
-  ['http', '80'],
-  ['https', '443'],
-])
 
-/**
- * Reads `htu` as RFC 9449 section 4.3 compares it. Its path is read like a request target, so that both sides agree.
- * Undefined unless it is an http or https URL without a user.
- */
+/** Reads `htu` as RFC 9449 section 4.3 compares it, its path like a request target. Undefined: no http or https URL. */
 export function readHtu(htu: string, leniency?: PathLeniency): Htu | undefined {
   const [, scheme = '', host = '', port = ''] = ORIGIN.exec(htu) ?? []
   if (scheme === '') return undefined
@@ -95,6 +68,7 @@ export function readHtu(htu: string, leniency?: PathLeniency): Htu | undefined {
   const target = readTarget(end === -1 ? htu : htu.slice(0, end), leniency)
   if (typeof target === 'string') return undefined
   const lower = scheme.toLowerCase()
-  const suffix = port === '' || Number(port) === Number(DEFAULT_PORTS.get(lower)) ? '' : `:${Number(port)}`
+  const isDefault = port === '' || Number(port) === (lower === 'http' ? 80 : 443)
+  const suffix = isDefault ? '' : `:${Number(port)}`
   return { origin: `${lower}://${host.toLowerCase()}${suffix}`, path: target.path }
 }

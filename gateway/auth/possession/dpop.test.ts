@@ -12,7 +12,7 @@ import {
   signText,
 } from '../tokens/issuer.test-support.ts'
 import type { ProofFault, ProofVerifierOptions, ProvenRequest } from './dpop.ts'
-import { NONCE_STEP_MS, Nonces } from './nonces.ts'
+import { NONCE_STEP_MS, Nonces } from './dpop.ts'
 import {
   CLIENT,
   jktOf,
@@ -309,7 +309,10 @@ test('a public URL that no request could have is a fault at the start', () => {
 test(`${STEP} 10: where a nonce is required only one in force will do, and the next round has it`, async () => {
   const time = { nowMs: NOW_SECONDS * 1000 }
   const secret = randomBytes(32)
-  const nonces = new Nonces({ secret: () => secret, clock: () => time.nowMs })
+  const nonces = new Nonces(
+    () => secret,
+    () => time.nowMs,
+  )
   const { verifier } = verifierOf({ nonces, clock: () => time.nowMs })
   for (const nonce of [undefined, '', 'made up', 5]) {
     const fault = judge(verifier, await proofOf({ claims: { nonce } }), REQUEST)
@@ -448,7 +451,7 @@ test('a proof that only the shared store can vouch for waits for it, and is neit
 test('a nonce of a secret that is in force no more is asked for again', async () => {
   const secrets = [randomBytes(32), randomBytes(32)] as const
   let secret: Uint8Array = secrets[0]
-  const { verifier } = verifierOf({ nonces: new Nonces({ secret: () => secret, clock: Date.now }) })
+  const { verifier } = verifierOf({ nonces: new Nonces(() => secret, Date.now) })
   const nonce = verifier.nonce()
   secret = secrets[1]
   assert.notEqual(verifier.nonce(), nonce)

@@ -1,16 +1,13 @@
+import { createHmac } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import { type SignatureCheck, signatureCheck } from '../keys/signature.ts'
 import { jwkThumbprint, sha256 } from '../keys/thumbprint.ts'
 import { importKey } from '../keys/verification-key.ts'
 import type { ReplayFault, ReplayGuard } from '../replay.ts'
 import { quote } from '../tokens/quote.ts'
-import { type Htu, type ParsedProof, type ProofClaims, readHtu, readProof } from './dpop-proof.ts'
-import type { Nonces } from './nonces.ts'
+import { type Htu, type ParsedProof, readHtu, readProof } from './dpop-proof.ts'
 
-/**
- * Why a good token is refused with 401 (RFC 9449 section 7.1, RFC 8705 section 3). `proofs_unavailable`: the proof may be
- * good.
- */
+/** Why a good token is refused (RFC 9449 section 7.1, RFC 8705 section 3). `proofs_unavailable`: the proof may be good. */
 export interface ProofFault {
   readonly error: 'invalid_dpop_proof' | 'use_dpop_nonce' | 'invalid_token' | 'proofs_unavailable'
   /** For `error_description`: only characters that RFC 6750 section 3 allows there. */
@@ -73,10 +70,8 @@ export class ProofVerifier {
   }
 
   /**
-   * Does every check of RFC 9449 section 4.3. Only a proof that passes all others is remembered as used. Never throws.
-   *
-   * @param proof the `DPoP` header field; several joined by a comma
-   * @returns undefined when it is good; a promise, which never rejects, when the shared store is asked
+   * Makes every check of RFC 9449 section 4.3, and remembers a good proof as used. Never throws. @param proof `DPoP` fields,
+   * joined by a comma @returns undefined when it is good; a promise, which never rejects, when the shared store is asked
    */
   verify(
     proof: string | undefined,
@@ -114,7 +109,7 @@ export class ProofVerifier {
   }
 
   #faultOfRequest(
-    { htm, htu, ath }: ProofClaims,
+    { htm, htu, ath }: ParsedProof['claims'],
     { method, path, token }: ProvenRequest,
   ): string | undefined {
     if (htm !== method) return `htm ${quote(htm)} is not ${method}`
@@ -134,7 +129,7 @@ export class ProofVerifier {
     )
   }
 
-  #faultOfTime({ iat, nbf = iat, exp }: ProofClaims): string | undefined {
+  #faultOfTime({ iat, nbf = iat, exp }: ParsedProof['claims']): string | undefined {
     const nowSeconds = this.#options.clock() / 1000
     const ahead = Math.max(iat, nbf) - nowSeconds
     if (ahead > MAX_AHEAD_SECONDS)
@@ -187,4 +182,45 @@ const WRONG_KEY: ProofFault = {
 // One sentence for every fault: the failed check would help a forger.
 function invalid(cause: string): ProofFault {
   return { error: 'invalid_dpop_proof', description: 'The DPoP proof is invalid', cause }
+}
+
+/** A nonce is accepted for twice as long. */
+export const NONCE_STEP_MS = 60_000
+
+/** Stateless nonces (RFC 9449 sections 8 and 9): an HMAC-SHA256 of the minute. A proof with one is two minutes old at most. */
+export class Nonces {
+  readonly #secret: () => Uint8Array
+  readonly #clock: () => number
+  #step = Number.NaN
+  #usedSecret: Uint8Array | undefined
+  /** The previous, this and the next minute's: another gateway's clock may be ahead. */
+  #accepted: readonly string[] = []
+
+  /** @param secret at least 32 bytes that nobody can guess, the same at the gateways of one address; it may change */
+  constructor(secret: () => Uint8Array, clock: () => number) {
+    this.#secret = secret
+    this.#clock = clock
+    if (secret().length < 32) throw new TypeError('a secret of nonces must have at least 32 bytes')
+  }
+
+  current(): string {
+    return this.#around()[1] as string
+  }
+
+  accepts(nonce: unknown): boolean {
+    return this.#around().includes(nonce as string)
+  }
+
+  #around(): readonly string[] {
+    const step = Math.floor(this.#clock() / NONCE_STEP_MS)
+    const secret = this.#secret()
+    if (step !== this.#step || secret !== this.#usedSecret) {
+      this.#step = step
+      this.#usedSecret = secret
+      this.#accepted = [step - 1, step, step + 1].map((at) =>
+        createHmac('sha256', secret).update(`DPoP-Nonce ${at}`).digest('base64url'),
+      )
+    }
+    return this.#accepted
+  }
 }

@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import { test } from 'node:test'
-import { NONCE_STEP_MS, Nonces } from './nonces.ts'
+import { NONCE_STEP_MS, Nonces } from './dpop.ts'
 
 const START_MS = 1_800_000_000_000
 const SECRET = randomBytes(32)
 
 function noncesAt(time: { nowMs: number }, secret: Uint8Array = SECRET): Nonces {
-  return new Nonces({ secret: () => secret, clock: () => time.nowMs })
+  return new Nonces(
+    () => secret,
+    () => time.nowMs,
+  )
 }
 
 test('a nonce is the same for a minute and good for one to two, wherever in its minute it was given out', () => {

@@ -21,11 +21,9 @@ export interface Presentation {
 }
 
 /**
- * Checks, at every use of a token, that the caller possesses what it is bound to. A token bound to a key requires the scheme
- * `DPoP` and the other way round (RFC 9449 sections 7.1 and 7.2); one bound to a certificate requires its connection (RFC
- * 8705 section 3). Never throws.
- *
- * @returns undefined when all is proved; a promise, which never rejects, when the shared store is asked
+ * Checks that the caller possesses what the token is bound to: a key, by the scheme `DPoP` (RFC 9449 section 7), or the
+ * certificate of the connection (RFC 8705 section 3). Never throws. @returns undefined when all is proved; a promise, which
+ * never rejects, when the shared store is asked
  */
 export function provePossession(
   proofs: ProofVerifier,

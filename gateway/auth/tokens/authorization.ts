@@ -61,11 +61,7 @@ const BEARER = 'Bearer realm="api"'
 const ALGS = `algs="${PROOF_ALGORITHMS.join(' ')}"`
 const NOT_IN_ATTRIBUTE = /[^\x20\x21\x23-\x5b\x5d-\x7e]/g
 
-/**
- * The two `WWW-Authenticate` fields of a refusal, flat: name, value, name, value (RFC 9449 section 7.2).
- *
- * @param refused undefined without credentials, which get no error (RFC 6750 section 3.1)
- */
+/** Two `WWW-Authenticate` fields, flat: name, value, name, value (RFC 9449 section 7.2). @param refused undefined: no credentials */
 export function challenges(refused?: ChallengeError): readonly string[] {
   const attributes = refused === undefined ? [] : attributesOf(refused)
   const bearer = refused?.scheme === 'dpop' ? [] : attributes
@@ -79,34 +75,27 @@ export function challenges(refused?: ChallengeError): readonly string[] {
 }
 
 function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: ChallengeError): string[] {
-  const attributes = [`error="${error}"`]
-  if (description !== undefined) attributes.push(`error_description="${quotable(description)}"`)
-  if (scope !== undefined) attributes.push(`scope="${quotable(scope)}"`)
-  if (acrValues !== undefined) attributes.push(`acr_values="${acrValues}"`)
-  if (maxAgeSeconds !== undefined) attributes.push(`max_age="${maxAgeSeconds}"`)
-  return attributes
+  const attributes = {
+    error,
+    error_description: description,
+    scope,
+    acr_values: acrValues,
+    max_age: maxAgeSeconds,
+  }
+  return Object.entries(attributes).flatMap(([name, value]) =>
+    value === undefined ? [] : [`${name}="${String(value).replace(NOT_IN_ATTRIBUTE, '')}"`],
+  )
 }
 
-function quotable(text: string): string {
-  return text.replace(NOT_IN_ATTRIBUTE, '')
-}
-
-/**
- * Copies an ASCII text: V8 keeps a part of a text as a reference to the whole, so a remembered token would keep its request's
- * head.
- */
-export function ownText(ascii: string): string {
+/** Copies an ASCII text, because V8 keeps a part of a text as a reference to the whole: here the head of a request. */
+function ownText(ascii: string): string {
   return Buffer.from(ascii, 'latin1').toString('latin1')
 }
 
 const PLAIN = /[?&;]access_token(?:[=&;]|$)/i
 const PARAMETER_NAMES = /[?&;]([^=&;]*)/g
 
-/**
- * Finds an access token among its parameters (RFC 6750 section 2.3), however the name is encoded.
- *
- * @param query with its question mark
- */
+/** Finds an access token in a query (RFC 6750 section 2.3), however its name is encoded. @param query with its question mark */
 export function hasTokenParameter(query: string): boolean {
   if (PLAIN.test(query)) return true
   if (!query.includes('%')) return false

@@ -14,7 +14,7 @@ export interface ClaimRules {
   readonly tokens: TokenDialect
   /** For `exp`, `nbf` and `iat`. */
   readonly clockToleranceMs: number
-  /** The issuer's ids are our own. Those of any other become `<issuer>#<id>`, so that no issuer can name the users of another. */
+  /** Ids of other issuers become `<issuer>#<id>`, so that no issuer can name the users of another. */
   readonly own: boolean
   /** Names of the further issuers, for our own: none of its ids may be one of theirs. */
   readonly others?: readonly string[] | undefined
@@ -35,11 +35,8 @@ const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
 const SESSION_CLIENT = 'session'
 
 /**
- * Checks claims before the signature: RFC 9068 section 2.2 with the issuer's names for them, RFC 8725 section 3, and `cnf`.
- * `client_id` is optional, because sessions have none. Names are percent-encoded (`visibleId`), so that they are safe in
- * headers. Never throws.
- *
- * @param nowMs epoch milliseconds
+ * Checks claims before the signature (RFC 9068 section 2.2, RFC 8725 section 3). Names are percent-encoded, so that they are
+ * safe in headers. Sessions have no client. Never throws. @param nowMs epoch milliseconds
  */
 export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number): ClaimsReading {
   const { tokens, clockToleranceMs } = rules
@@ -48,13 +45,11 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     sid: { name: 'sid', value: claims.sid },
     client: firstOf(claims, tokens.clientClaims),
   }
-  const id = firstOf(claims, tokens.idClaims)
   const cause =
     faultOfOrigin(claims, rules) ??
     faultOfNames(named, rules) ??
-    (tokens.idClaims.length > 0 && (typeof id.value !== 'string' || id.value === '')
-      ? `${id.name} ${quote(id.value)} is no id`
-      : faultOfTimes(claims, nowMs, clockToleranceMs))
+    faultOfTokenId(claims, tokens.idClaims) ??
+    faultOfTimes(claims, nowMs, clockToleranceMs)
   if (cause !== undefined) return invalid(cause)
   const { exp, iat } = claims as { readonly exp: number; readonly iat: number }
   const livesTooLong = faultOfLifetime(exp - iat, tokens.maxLifetimeMs / 1000)
@@ -144,6 +139,13 @@ function faultOfNames(
   return undefined
 }
 
+function faultOfTokenId(claims: JsonObject, idClaims: readonly string[]): string | undefined {
+  const { name, value } = firstOf(claims, idClaims)
+  return idClaims.length === 0 || (typeof value === 'string' && value !== '')
+    ? undefined
+    : `${name} ${quote(value)} is no id`
+}
+
 function faultOfId(name: string, id: unknown): string {
   const chars = typeof id === 'string' ? [...id].length : 0
   return chars > MAX_ID_CHARS
@@ -155,18 +157,15 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: num
   if (!isNumericDate(exp)) return `exp ${quote(exp)} is no time`
   if (!isNumericDate(iat)) return `iat ${quote(iat)} is no time`
   if (nbf !== undefined && !isNumericDate(nbf)) return `nbf ${quote(nbf)} is no time`
-  for (const [claim, seconds] of [
-    ['iat', iat],
-    ['nbf', nbf],
-  ] as const) {
-    if (seconds === undefined || seconds * 1000 <= nowMs + aheadMs) continue
+  for (const [claim, seconds = 0] of Object.entries({ iat, nbf })) {
+    if (seconds * 1000 <= nowMs + aheadMs) continue
     const ahead = Math.ceil(seconds - nowMs / 1000)
     return `${claim} is ${ahead} s ahead of our clock; ${aheadMs / 1000} s are allowed`
   }
   return undefined
 }
 
-/** The caller is told: only the issuer can mend it, and the bound is no secret. */
+/** The caller is told, because only the issuer can mend it. */
 function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | undefined {
   if (seconds <= maxSeconds) return undefined
   const cause = `lives ${seconds} s (exp - iat), more than ${maxSeconds}: shorten it at the issuer`

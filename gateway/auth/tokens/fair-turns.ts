@@ -14,10 +14,7 @@ interface Waiting {
 /** Some 90 RS256 signatures, 25 by ES256, 15 by EdDSA. */
 const MOST_MS = 2
 
-/**
- * Bounds the time for new tokens in each turn of the event loop, so that a flood delays requests with known tokens no longer.
- * The rest waits, and each network in turn gets one done.
- */
+/** Bounds the time for new tokens in each turn of the event loop: a flood may not delay known ones. Networks take turns. */
 export class FairTurns {
   readonly #clock: () => number
   readonly #waiting = new Map<string, Waiting[]>()
@@ -30,11 +27,7 @@ export class FairTurns {
     this.#clock = clock
   }
 
-  /**
-   * Does the work at once while there is time in this turn, else later, or never if the caller has gone.
-   *
-   * @param late in place of the work when it has waited
-   */
+  /** Does the work at once while there is time, else `late`, or never if the caller has gone. */
   take<T>(caller: Caller, work: () => T | Promise<T>, late = work): T | Promise<T> {
     if (this.#spentMs < MOST_MS && this.#waiting.size === 0) return this.#spend(work)
     const later = async () => this.#spend(late)

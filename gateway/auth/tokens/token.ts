@@ -1,6 +1,5 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
-import { ownText } from './authorization.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type OrFault, tokenFault } from './verification.ts'
@@ -16,17 +15,14 @@ export interface ParsedToken {
 
 const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspection"'
 const MAX_KID_CHARS = 256
-const MAX_KNOWN_HEADERS = 64
-const MAX_KNOWN_HEADER_CHARS = 512
-// Keys in the token (RFC 8725 section 3.10), unsupported extensions (RFC 7515 section 4.1.11, RFC 7797), compression (section
-// 3.6).
+// Keys in the token, extensions, compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
 type TokenParsing = OrFault<{ readonly token: ParsedToken }>
 
 /** Reads a JWT with an accepted algorithm. Faults are `malformed` or `invalid`. Never throws. */
 export function parseToken(text: string): TokenParsing {
-  const jws = parseJws(text, readHeader)
+  const jws = parseJws(text)
   if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
   const { header, payload: claims } = jws
   const { alg, typ, kid } = header
@@ -48,19 +44,6 @@ export function issuerNamed(text: string): unknown {
   if (payload === undefined || signature === undefined) return undefined
   const claims = decodeObject(payload)
   return typeof claims === 'string' ? undefined : claims.iss
-}
-
-/** Tokens of one key have few headers. Bounded, because a client can make headers up. */
-const knownHeaders = new Map<string, JsonObject>()
-
-function readHeader(part: string): JsonObject | string {
-  const known = knownHeaders.get(part)
-  if (known !== undefined) return known
-  const header = decodeObject(part)
-  if (typeof header === 'string' || part.length > MAX_KNOWN_HEADER_CHARS) return header
-  if (knownHeaders.size >= MAX_KNOWN_HEADERS) knownHeaders.clear()
-  knownHeaders.set(ownText(part), header)
-  return header
 }
 
 function malformed(cause: string): TokenParsing {

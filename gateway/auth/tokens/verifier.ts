@@ -68,9 +68,7 @@ export class TokenVerifier {
   }
 
   /**
-   * A promise only when it must wait: for keys, for the answer about an opaque token, or for the caller's turn. A cached
-   * token costs one look-up. Neither throws nor rejects.
-   *
+   * A promise only when it must wait: for keys, an answer about an opaque token, or the caller's turn. Never throws.
    * @param trust names of the issuers that may be asked about an opaque token; undefined: all
    */
   verify(token: string, caller: Caller, trust?: ReadonlySet<string>): Verification | Promise<Verification> {
@@ -163,7 +161,7 @@ export class TokenVerifier {
     const verification = key && check(key)
     // A token without a kid may be signed by a key that the issuer has published since.
     return verification === undefined || (token.kid === undefined && verification === BAD_SIGNATURE)
-      ? this.#once(text, findAfterRefresh(issuer.keys, token, { check, tried: key }))
+      ? this.#once(text, findAfterRefresh(issuer.keys, token, check, key))
       : verification
   }
 
@@ -204,13 +202,8 @@ function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey
 async function findAfterRefresh(
   keys: KeySet,
   token: ParsedToken,
-  {
-    check,
-    tried,
-  }: {
-    readonly check: (key: VerificationKey) => Verification
-    readonly tried: VerificationKey | undefined
-  },
+  check: (key: VerificationKey) => Verification,
+  tried: VerificationKey | undefined,
 ): Promise<Verification> {
   const refreshed = await keys.refresh()
   const key = findKey(keys, token)
