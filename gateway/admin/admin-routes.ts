@@ -1,19 +1,17 @@
 import { type AdminResponse, type AdminRoute, text } from './admin-server.ts'
 import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
+import type { ConsoleSources } from './console/console-state.ts'
 import type { Metrics } from './metrics.ts'
 
 /** /metrics, for Prometheus. A page is for all who ask while it is computed, or in the same turn of the event loop. */
 export function metricsRoute(metrics: Pick<Metrics, 'expose' | 'contentType'>): AdminRoute {
   let page: Promise<Buffer> | undefined
   const compute = () => {
-    const computed = metrics.expose().then((text) => Buffer.from(text))
     const forget = () => {
-      setImmediate(() => {
-        page = undefined
-      })
+      page = undefined
     }
-    computed.then(forget, forget)
-    return computed
+    const computed = metrics.expose().then((text) => Buffer.from(text))
+    return computed.finally(() => setImmediate(forget))
   }
   return {
     path: '/metrics',
@@ -26,15 +24,11 @@ export function metricsRoute(metrics: Pick<Metrics, 'expose' | 'contentType'>): 
   }
 }
 
-interface Probed {
-  /** Why the gateway is not ready, in a few words; undefined when it is. */
-  readonly readiness: () => string | undefined
-  /** What does not work although the gateway is ready; undefined when everything does. */
-  readonly degradation: () => string | undefined
-}
-
 /** /healthz (the process runs) and /readyz (it should get traffic). */
-export function probeRoutes({ readiness, degradation }: Probed): AdminRoute[] {
+export function probeRoutes({
+  readiness,
+  degradation,
+}: Pick<ConsoleSources, 'readiness' | 'degradation'>): AdminRoute[] {
   return [
     { path: '/healthz', method: 'GET', access: 'anyone', respond: () => text(200, 'alive\n') },
     {
@@ -51,13 +45,14 @@ export function probeRoutes({ readiness, degradation }: Probed): AdminRoute[] {
   ]
 }
 
-interface Parts {
+/** GET /config (what is in force) and POST /reload (read the files now). */
+export function configRoutes({
+  config,
+  reload,
+}: {
   readonly config: ConfigInForce
   readonly reload: () => Promise<void>
-}
-
-/** GET /config (what is in force) and POST /reload (read the files now). */
-export function configRoutes({ config, reload }: Parts): AdminRoute[] {
+}): AdminRoute[] {
   let reloading: Promise<AdminResponse> | undefined
   const reloadOnce = async () => {
     const results = await config.reloadedBy(reload)

@@ -11,9 +11,11 @@ const MAX_FAULTS = 5
 
 export interface ConsoleSources {
   readonly metrics: Metrics
-  readiness(): string | undefined
-  degradation(): string | undefined
-  config(): ConfigReport
+  /** Why the gateway is not ready, in a few words; undefined when it is. */
+  readonly readiness: () => string | undefined
+  /** What does not work although the gateway is ready; undefined when everything does. */
+  readonly degradation: () => string | undefined
+  readonly config: () => ConfigReport
 }
 
 interface Look {

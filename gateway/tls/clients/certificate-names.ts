@@ -1,28 +1,20 @@
 import type { X509Certificate } from 'node:crypto'
 
-interface AlternativeNames {
-  /** `dNSName`s in lower case; a wildcard is kept as it is. */
-  readonly dns: readonly string[]
-  /** `uniformResourceIdentifier`s, unchanged. */
-  readonly uri: readonly string[]
-}
-
-const NO_NAMES: AlternativeNames = { dns: [], uri: [] }
+const NO_NAMES = { dns: [], uri: [] }
 /** Node quotes a name like JSON when it holds characters that could look like its end (CVE-2021-44532). */
 const NAME = /([A-Za-z][A-Za-z0-9 ]*):(?:"((?:[^"\\]|\\.)*)"|([^",]*))(?:, |$)/y
 
-/**
- * The subject as an RFC 4514 string, most specific name first: `CN=bank-b,O=Bank B,C=DE`; empty without a subject. The same
- * as `openssl x509 -noout -subject -nameopt RFC2253,-esc_msb` prints: special characters have a backslash, others are plain
- * UTF-8.
- */
+/** The subject as an RFC 4514 string, such as `CN=bank-b,O=Bank B,C=DE`; empty without one. Characters beyond ASCII stay. */
 export function subjectOf(certificate: X509Certificate): string {
   // Node gives one line per name, least specific first, and escapes line breaks and plus signs in values.
   return (certificate.subject ?? '').split('\n').reverse().join(',').replaceAll(' + ', '+')
 }
 
-/** The DNS names and URIs of a certificate; none when the extension cannot be parsed completely. */
-export function alternativeNamesOf(certificate: X509Certificate): AlternativeNames {
+/** The DNS names in lower case, and the URIs; none when the extension cannot be parsed completely. */
+export function alternativeNamesOf(certificate: X509Certificate): {
+  readonly dns: readonly string[]
+  readonly uri: readonly string[]
+} {
   const text = certificate.subjectAltName ?? ''
   const dns: string[] = []
   const uri: string[] = []

@@ -12,6 +12,10 @@ interface FileCheck {
   readonly findings: Findings
 }
 
+interface ListCheck extends FileCheck {
+  readonly authorities: readonly X509Certificate[]
+}
+
 export function readAuthorities(text: string, check: FileCheck): readonly X509Certificate[] | undefined {
   const { file, nowMs, findings } = check
   const authorities = readCertificates(text, check)
@@ -32,10 +36,7 @@ export function readAuthorities(text: string, check: FileCheck): readonly X509Ce
   return authorities
 }
 
-export function readRevocationLists(
-  text: string,
-  check: FileCheck & { readonly authorities: readonly X509Certificate[] },
-): readonly RevocationList[] | undefined {
+export function readRevocationLists(text: string, check: ListCheck): readonly RevocationList[] | undefined {
   const { file, nowMs, findings } = check
   const blocks = readPem(text)
   if (typeof blocks === 'string') return findings.fault({ file, path: '$', reason: blocks })
@@ -67,11 +68,7 @@ function readList(der: Buffer): RevocationList | string {
 }
 
 /** Once there is any list, OpenSSL refuses every certificate whose authority has none. */
-function checkSigners(
-  lists: readonly RevocationList[],
-  check: FileCheck & { readonly authorities: readonly X509Certificate[] },
-): void {
-  const { file, findings, authorities } = check
+function checkSigners(lists: readonly RevocationList[], { file, findings, authorities }: ListCheck): void {
   const ties = lists.map((list) => authorities.map((authority) => tieOf(list, authority)))
   for (const [index, row] of ties.entries()) {
     const name = `${file}: list ${index + 1}`

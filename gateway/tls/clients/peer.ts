@@ -64,10 +64,9 @@ interface CachedPeer {
 const CACHE = new WeakMap<TLSSocket, CachedPeer | null>()
 
 /**
- * The client certificate of a connection after its handshake; undefined when the client sent none. The verdict is cached per
- * connection, and renewed when the authorities or lists were reloaded, or one on the path has expired. A refusal holds for
- * the connection (see `mayPassAnew`), except for a list that has gone out of date since. @param trust what is in force now;
- * undefined when client certificates are not requested
+ * The client certificate of a connection; undefined when the client sent none. The verdict is renewed when authorities or lists
+ * were reloaded, or one on the path has expired. A refusal holds for the connection, unless a list has gone out of date since.
+ * @param trust in force now; undefined: client certificates are not requested
  */
 export function peerOf(
   socket: TLSSocket,

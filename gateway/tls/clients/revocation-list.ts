@@ -1,6 +1,7 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
 import { type Der, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../../asn1/der.ts'
 import { readSignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
+import { namesOf } from '../stapling/ocsp-response.ts'
 
 /** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
@@ -29,9 +30,8 @@ const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 export class UnusableList extends Error {}
 
 /**
- * Parses one complete list. OpenSSL uses the lists in handshakes; the gateway checks them at load, and finds certificates
- * revoked after the handshake of an open connection. @throws UnusableList when it covers not all certificates of its
- * authority, or has an unknown critical extension @throws Error when it is not a list
+ * Parses one complete list. OpenSSL uses the lists in handshakes, the gateway for open connections. @throws UnusableList when
+ * it is not complete, or has an unknown critical extension @throws Error when it is not a list
  */
 export function readRevocationList(der: Buffer): RevocationList {
   const [signed, algorithm, signature, ...rest] = membersIn(readDer(der), TAG.sequence)
@@ -46,7 +46,7 @@ export function readRevocationList(der: Buffer): RevocationList {
     throw new Error('not a revocation list')
   if (extensions !== undefined) checkExtensions(extensions)
   return {
-    issuer: issuer.content.toString('hex'),
+    issuer: issuer.bytes.toString('hex'),
     thisUpdateMs: timeOf(thisUpdate),
     nextUpdateMs: nextUpdate && timeOf(nextUpdate),
     serials: new Set(revoked?.members().map(serialOf)),
@@ -121,10 +121,8 @@ interface ListsOfAuthority {
 type Tie = keyof ListsOfAuthority | 'none'
 
 export function listsOf(authority: X509Certificate, lists: readonly RevocationList[]): ListsOfAuthority {
-  return {
-    proved: lists.filter((list) => tieOf(list, authority) === 'proved'),
-    named: lists.filter((list) => tieOf(list, authority) === 'named'),
-  }
+  const { proved = [], named = [] } = Object.groupBy(lists, (list) => tieOf(list, authority))
+  return { proved, named }
 }
 
 /** Lists may be long, so each signature is verified once per authority, not per connection. */
@@ -149,14 +147,6 @@ export function tieOf(list: RevocationList, authority: X509Certificate): Tie {
 function findTie(list: RevocationList, authority: X509Certificate): Tie {
   const signature = list.checkSignature(authority.publicKey)
   if (signature === 'good') return 'proved'
-  return signature === 'unknown algorithm' && list.issuer === subjectDerOf(authority) ? 'named' : 'none'
-}
-
-/** In hex, without its own tag and length, like `RevocationList.issuer`. */
-function subjectDerOf({ raw }: X509Certificate): string {
-  const [signed] = readDer(raw).members()
-  const members = membersIn(signed, TAG.sequence)
-  // Before the subject: version, which may be left out, serial number, algorithm, issuer and time.
-  const subject = members[members[0]?.tag === TAG.explicit0 ? 5 : 4]
-  return expectTag(subject, TAG.sequence).content.toString('hex')
+  const isNamed = () => list.issuer === namesOf(authority).subject.toString('hex')
+  return signature === 'unknown algorithm' && isNamed() ? 'named' : 'none'
 }

@@ -53,6 +53,7 @@ function lastEndMs(lists: readonly RevocationList[]): number {
 /** The one temporary fault, unless the handshake found it: a renewed list makes the certificate acceptable again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
 
+/** Depth first, over authorities and what the client sent. */
 class PathSearch {
   readonly #leaf: X509Certificate
   readonly #pool: readonly X509Certificate[]

@@ -10,10 +10,7 @@ export interface PemBlock {
 const BEGIN = /^-----BEGIN ([A-Z0-9 ]+)-----[ \t]*$/
 const NOT_BASE64 = /[^A-Za-z0-9+/]/
 
-/**
- * The blocks of a PEM file (RFC 7468) in order, or what is wrong with it. An encrypted key of the old kind gets an empty
- * `der`.
- */
+/** The blocks of a PEM file (RFC 7468), or what is wrong with it. An encrypted key of the old kind gets an empty `der`. */
 export function readPem(file: string): readonly PemBlock[] | string {
   const lines = file.replaceAll('\r\n', '\n').split('\n')
   const blocks: PemBlock[] = []

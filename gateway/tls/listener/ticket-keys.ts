@@ -28,10 +28,7 @@ export function firstDayKey(secret: string): DayKey {
   return { day: FIRST_DAY, key: key.toString('hex') }
 }
 
-/**
- * The keys of TLS session tickets, one for each UTC day. Each is a hash of the one before, which is forgotten: who reads the
- * memory cannot open the tickets of earlier days.
- */
+/** The keys of TLS session tickets, one a UTC day. Each is a hash of the one before, which is forgotten: forward secrecy. */
 export class TicketKeys {
   readonly #first: DayKey | undefined
   #day: number

@@ -65,9 +65,8 @@ interface TlsReloadOptions extends Pick<ReloadOptions<TlsMaterial>, 'swap' | 'on
 }
 
 /**
- * Puts changed files in force without dropping connections. Certificate and key change one after the other, so a pair that
- * does not fit is read again before it is reported. Revocation lists wait for no other file. What is valid is not replaced by
- * what has expired or is not valid yet.
+ * Puts changed files in force. A certificate and a key that do not fit are read again first: they change one after the other.
+ * Revocation lists wait for no other file. What is valid is not replaced by what is not.
  */
 export function tlsReloader({ files, loaded, clock, ...options }: TlsReloadOptions): Reloader<TlsMaterial> {
   const watched = PARTS.flatMap((part) => {

@@ -7,11 +7,6 @@ export interface IssuedCertificate {
   readonly issuer: X509Certificate
 }
 
-interface StapleTimes {
-  readonly thisUpdateMs: number
-  readonly nextUpdateMs: number
-}
-
 /** The authority says that the certificate must not be used any more. */
 export class Revoked extends Error {}
 /** Longer ones slow every handshake; a usual one has one or two kilobytes. */
@@ -35,15 +30,8 @@ const STATUS: ReadonlyMap<number, string> = new Map([
   [6, 'unauthorized'],
 ])
 
-/**
- * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now, signed by its authority or a delegate.
- * @throws Revoked @throws Error that says why it must not be sent
- */
-export function checkOcspResponse(
-  response: Buffer,
-  certificate: IssuedCertificate,
-  nowMs: number,
-): StapleTimes {
+/** Checks that an OCSPResponse (RFC 6960) says that the certificate is good now. @throws Revoked @throws Error */
+export function checkOcspResponse(response: Buffer, certificate: IssuedCertificate, nowMs: number) {
   if (response.length > MAX_RESPONSE_BYTES) throw new Error(`it is longer than ${MAX_RESPONSE_BYTES} bytes`)
   const [data, algorithm, signature, certificates] = membersIn(basicResponse(response), TAG.sequence)
   const signed = { data, algorithm, signature, certificates }
@@ -94,12 +82,16 @@ function isOf([algorithm, name, key, serial]: readonly Der[], { leaf, issuer }: 
   return isSame(name, names.issuer) && isSame(key, keyBytes(issuer.publicKey))
 }
 
-export function namesOf({ raw }: X509Certificate): { readonly serial: Buffer; readonly issuer: Buffer } {
+/** The DER of a certificate's serial number, issuer and subject. */
+export function namesOf({ raw }: X509Certificate) {
   const [signed] = readDer(raw).members()
   const members = membersIn(signed, TAG.sequence)
   const at = members[0]?.tag === VERSION ? 1 : 0
-  const serial = expectTag(members[at], TAG.integer).bytes
-  return { serial, issuer: expectTag(members[at + 2], TAG.sequence).bytes }
+  return {
+    serial: expectTag(members[at], TAG.integer).bytes,
+    issuer: expectTag(members[at + 2], TAG.sequence).bytes,
+    subject: expectTag(members[at + 4], TAG.sequence).bytes,
+  }
 }
 
 /** The bits of the key alone, as authorities hash them. */
