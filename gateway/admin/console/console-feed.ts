@@ -35,7 +35,6 @@ export class ConsoleFeed {
   /** Only while a console is open, because it holds on to the callers that it has looked at. */
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
-  #isLive = false
 
   constructor(options: FeedOptions) {
     this.#options = options
@@ -59,7 +58,7 @@ export class ConsoleFeed {
   add(listener: Listener): () => void {
     listener.receive(eventOf('history', this.#history))
     this.#listeners.add(listener)
-    if (!this.#isLive) this.#goLive()
+    if (this.#callers === undefined) this.#goLive()
     return () => this.#forget(listener)
   }
 
@@ -106,7 +105,6 @@ export class ConsoleFeed {
   }
 
   #goLive(): void {
-    this.#isLive = true
     this.#callers = new NearestCallers(this.#options.limiter)
     this.#setTimer(LIVE_MS)
     this.look()
@@ -116,7 +114,6 @@ export class ConsoleFeed {
     if (!this.#listeners.delete(listener)) return
     listener.end()
     if (this.#listeners.size > 0) return
-    this.#isLive = false
     this.#callers = undefined
     this.#setTimer(HISTORY_MS)
   }

@@ -46,10 +46,7 @@ const MAX_AHEAD_SECONDS = 10
 /** From the first to the last moment at which a proof can be accepted, plus one second. */
 export const PROOF_LIFETIME_MS = (MAX_AHEAD_SECONDS + MAX_AGE_SECONDS + 1) * 1000
 
-type CheckedProof = Pick<ParsedProof, 'jws' | 'algorithm' | 'jwk'> & {
-  readonly jkt: string
-  readonly jti: string
-}
+type CheckedProof = ParsedProof & { readonly jkt: string }
 
 /** Verifies DPoP proofs (RFC 9449). Keys are cached, results are not: a proof is good for one request. */
 export class ProofVerifier {
@@ -82,7 +79,8 @@ export class ProofVerifier {
     const isSigned = this.#checkOf(checked)
     if (typeof isSigned === 'string') return invalid(`the jwk ${isSigned}`)
     if (!isSigned(checked.jws)) return invalid('the signature does not fit')
-    const { jkt, jti } = checked
+    const { jkt, claims } = checked
+    const { jti } = claims
     const replay = this.#options.replays.take(`${jkt} ${jti}`, jkt)
     return replay instanceof Promise
       ? replay.then((known) => replayFault(jti, known))
@@ -92,7 +90,7 @@ export class ProofVerifier {
   #checkContent(proof: string | undefined, request: ProvenRequest): CheckedProof | ProofFault {
     const parsed = readProof(proof)
     if (typeof parsed === 'string') return invalid(parsed)
-    const { jws, algorithm, jwk, claims } = parsed
+    const { jwk, claims } = parsed
     const jkt = jwkThumbprint(jwk)
     if (jkt === undefined) return invalid('the jwk lacks a member of its kind')
     const cause = this.#faultOfRequest(claims, request) ?? this.#faultOfTime(claims)
@@ -105,7 +103,7 @@ export class ProofVerifier {
         description: 'Resource server requires nonce in DPoP proof',
         cause: `nonce ${quote(claims.nonce)} is not one in force`,
       }
-    return { jws, algorithm, jwk, jkt, jti: claims.jti }
+    return { ...parsed, jkt }
   }
 
   #faultOfRequest(

@@ -28,6 +28,12 @@ export interface ClaimRules {
 
 type ClaimsReading = OrFault<{ readonly verification: VerifiedToken; readonly expiresAtMs: number }>
 
+interface Ids {
+  readonly sub: string
+  readonly client: string | undefined
+  readonly session: string | undefined
+}
+
 const HOUR_SECONDS = 3600
 /** RFC 6749 section 3.3, or nothing: what is between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
@@ -70,11 +76,16 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     return {
       fault: tokenFault('expired', `exp was ${agoSeconds} s ago; ${clockToleranceMs / 1000} s are allowed`),
     }
-  const names = { sub: named.sub.value, client: named.client.value, session: named.sid.value } as Names
+  const ids = { sub: named.sub.value, client: named.client.value, session: named.sid.value } as Ids
   const isForNoUser = isMachine(claims, tokens.machine)
-  if (isForNoUser && names.client === undefined)
+  if (isForNoUser && ids.client === undefined)
     return invalid(`it is a machine's, and has no ${named.client.name}`)
-  const { sub, client, session } = rules.own ? ownNames(names) : foreignNames(rules.issuer, names)
+  // No issuer contains `#` (RFC 8414 section 2).
+  const realm = rules.own ? '' : `${rules.issuer}#`
+  const sub = realm + visibleId(ids.sub)
+  const isOfSession = ids.client === undefined || (rules.own && ids.client === SESSION_CLIENT)
+  const client = isOfSession ? undefined : realm + visibleId(ids.client as string)
+  const session = ids.session && realm + ids.session
   // RFC 9068 section 2.2: without a user, sub is the client itself.
   const isOfClient = client !== undefined && (isForNoUser || client === sub)
   const granted = new Set(
@@ -185,26 +196,6 @@ function scopesOf(claim: unknown): readonly string[] | undefined {
 /** RFC 7519 section 2. JSON.parse makes Infinity of 1e400. */
 function isNumericDate(value: unknown): value is number {
   return Number.isFinite(value)
-}
-
-interface Names {
-  readonly sub: string
-  readonly client: string | undefined
-  readonly session: string | undefined
-}
-
-function ownNames({ sub, client, session }: Names): Names {
-  const isSession = client === undefined || client === SESSION_CLIENT
-  return { sub: visibleId(sub), client: isSession ? undefined : visibleId(client), session }
-}
-
-/** No issuer contains `#` (RFC 8414 section 2). */
-function foreignNames(issuer: string, { sub, client, session }: Names): Names {
-  return {
-    sub: `${issuer}#${visibleId(sub)}`,
-    client: client && `${issuer}#${visibleId(client)}`,
-    session: session && `${issuer}#${session}`,
-  }
 }
 
 /** RFC 9470 section 6. A claim of another form counts as missing, since only some rows ask for it. */

@@ -23,11 +23,53 @@ interface TrustedPath {
 
 /** Finds a path of valid, unrevoked certificates to a self-signed authority. @returns the path, or why there is none */
 export function trustedPath(
-  chain: SentChain,
-  trust: Pick<ClientTrust, 'authorities' | 'lists'>,
+  { leaf, intermediates }: SentChain,
+  { authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>,
   nowMs: number,
 ): TrustedPath | string {
-  return new PathSearch(chain, trust, nowMs).pathOf(chain.leaf)
+  const pool = [...authorities, ...intermediates]
+  const seen = new Set<X509Certificate>()
+  return pathOf(leaf)
+
+  function pathOf(certificate: X509Certificate): TrustedPath | string {
+    const notAfterMs = certificate.validToDate.getTime()
+    if (nowMs > notAfterMs)
+      return certificate === leaf ? 'it has expired' : 'the certificate of its issuer has expired'
+    const own = authorities.includes(certificate) ? [certificate] : []
+    if (own.length > 0 && isIssuer(certificate, certificate))
+      return { authorities: own, goodUntilMs: notAfterMs }
+    let fault: string | undefined
+    for (const issuer of pool) {
+      if (seen.has(issuer) || !isIssuer(issuer, certificate)) continue
+      seen.add(issuer)
+      const path = pathThrough(issuer, certificate)
+      if (typeof path !== 'string') {
+        const goodUntilMs = Math.min(notAfterMs, path.goodUntilMs)
+        return { authorities: [...own, ...path.authorities], goodUntilMs }
+      }
+      fault ??= path
+    }
+    return fault ?? 'no authority in force has issued it'
+  }
+
+  function pathThrough(issuer: X509Certificate, certificate: X509Certificate): TrustedPath | string {
+    const { proved, named } = listsOf(issuer, lists)
+    const ours = listInForce(proved, nowMs)
+    const ofName = listInForce(named, nowMs)
+    // Which of the two OpenSSL takes is not known here, so each may revoke.
+    for (const counting of [ours, ofName])
+      if (counting?.list.serials.has(certificate.serialNumber)) return 'it was revoked'
+    const path = pathOf(issuer)
+    if (typeof path === 'string') return path
+    const inForce = ours ?? ofName
+    // Like OpenSSL: once there is any list, each issuer needs one that is not out of date.
+    if (inForce === undefined) return lists.length > 0 ? 'its issuer has no revocation list here' : path
+    if (nowMs > endMsOf(inForce.list)) return LIST_OUT_OF_DATE
+    return {
+      ...path,
+      goodUntilMs: Math.min(path.goodUntilMs, ours?.goodUntilMs ?? NEVER, ofName?.goodUntilMs ?? NEVER),
+    }
+  }
 }
 
 /** When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. */
@@ -52,64 +94,6 @@ function lastEndMs(lists: readonly RevocationList[]): number {
 
 /** The one temporary fault, unless the handshake found it: a renewed list makes the certificate acceptable again. */
 export const LIST_OUT_OF_DATE = 'the revocation list of its issuer is out of date'
-
-/** Depth first, over authorities and what the client sent. */
-class PathSearch {
-  readonly #leaf: X509Certificate
-  readonly #pool: readonly X509Certificate[]
-  readonly #authorities: ReadonlySet<X509Certificate>
-  readonly #lists: readonly RevocationList[]
-  readonly #nowMs: number
-  readonly #seen = new Set<X509Certificate>()
-
-  constructor(chain: SentChain, trust: Pick<ClientTrust, 'authorities' | 'lists'>, nowMs: number) {
-    this.#leaf = chain.leaf
-    this.#pool = [...trust.authorities, ...chain.intermediates]
-    this.#authorities = new Set(trust.authorities)
-    this.#lists = trust.lists
-    this.#nowMs = nowMs
-  }
-
-  pathOf(certificate: X509Certificate): TrustedPath | string {
-    const notAfterMs = certificate.validToDate.getTime()
-    if (this.#nowMs > notAfterMs)
-      return certificate === this.#leaf ? 'it has expired' : 'the certificate of its issuer has expired'
-    const own = this.#authorities.has(certificate) ? [certificate] : []
-    if (own.length > 0 && isIssuer(certificate, certificate))
-      return { authorities: own, goodUntilMs: notAfterMs }
-    let fault: string | undefined
-    for (const issuer of this.#pool) {
-      if (this.#seen.has(issuer) || !isIssuer(issuer, certificate)) continue
-      this.#seen.add(issuer)
-      const path = this.#pathThrough(issuer, certificate)
-      if (typeof path !== 'string') {
-        const goodUntilMs = Math.min(notAfterMs, path.goodUntilMs)
-        return { authorities: [...own, ...path.authorities], goodUntilMs }
-      }
-      fault ??= path
-    }
-    return fault ?? 'no authority in force has issued it'
-  }
-
-  #pathThrough(issuer: X509Certificate, certificate: X509Certificate): TrustedPath | string {
-    const { proved, named } = listsOf(issuer, this.#lists)
-    const ours = listInForce(proved, this.#nowMs)
-    const ofName = listInForce(named, this.#nowMs)
-    // Which of the two OpenSSL takes is not known here, so each may revoke.
-    for (const counting of [ours, ofName])
-      if (counting?.list.serials.has(certificate.serialNumber)) return 'it was revoked'
-    const path = this.pathOf(issuer)
-    if (typeof path === 'string') return path
-    const inForce = ours ?? ofName
-    // Like OpenSSL: once there is any list, each issuer needs one that is not out of date.
-    if (inForce === undefined) return this.#lists.length > 0 ? 'its issuer has no revocation list here' : path
-    if (this.#nowMs > endMsOf(inForce.list)) return LIST_OUT_OF_DATE
-    return {
-      ...path,
-      goodUntilMs: Math.min(path.goodUntilMs, ours?.goodUntilMs ?? NEVER, ofName?.goodUntilMs ?? NEVER),
-    }
-  }
-}
 
 const NEVER = Number.POSITIVE_INFINITY
 

@@ -115,11 +115,14 @@ function readTrust(files: TlsFiles, texts: TlsTexts, check: Check): ClientTrust 
   const { clientCaFile, clientCrlFile } = files
   if (clientCaFile === undefined || texts.clientCa === undefined) return undefined
   const authorities = readAuthorities(texts.clientCa, { ...check, file: clientCaFile })
-  if (clientCrlFile === undefined || texts.clientCrl === undefined) {
-    return authorities && { authorities, lists: [], independent: areIndependent(authorities) }
-  }
-  const place = { ...check, file: clientCrlFile, authorities: authorities ?? [] }
-  const lists = readRevocationLists(texts.clientCrl, place)
+  const lists =
+    clientCrlFile === undefined || texts.clientCrl === undefined
+      ? []
+      : readRevocationLists(texts.clientCrl, {
+          ...check,
+          file: clientCrlFile,
+          authorities: authorities ?? [],
+        })
   return authorities && lists && { authorities, lists, independent: areIndependent(authorities) }
 }
 
