@@ -63,8 +63,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   ]
   if (tls.faults !== undefined || conflicts.length > 0) return { faults: conflicts }
   const { jwksUri = defaultJwksUri(merged), audience = `${withoutClosingSlash(merged.issuer)}/api` } = merged
-  const { nonce, publicUrls = [new URL(merged.issuer).origin] } = merged.dpop
-  const dpop = { nonce, publicUrls }
+  const { publicUrls = [new URL(merged.issuer).origin] } = merged.dpop
   const files = { configFile, limitsFile, clientsFile: clientsInUse(env, merged) ? clientsFile : undefined }
   return {
     value: {
@@ -84,7 +83,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       upstreamSecret: secret?.value?.value,
       jwksUri,
       audience,
-      dpop,
+      dpop: { ...merged.dpop, publicUrls },
     },
   }
 }

@@ -52,6 +52,7 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
 
 /** A value as JSON has it: a set is a sorted list, a list of networks its rules, a pattern its source. */
 export function plain<T>(value: T): T {
+  if (value === undefined) return value
   return JSON.parse(
     JSON.stringify(value, (_key, part: unknown) => {
       if (part instanceof Set) return [...part].sort()

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { EventEmitter, on, once } from 'node:events'
 
 export type LogLine = Readonly<Record<string, unknown>> & { readonly msg?: string }
 
@@ -53,34 +53,18 @@ export function startProgram(args: readonly string[], options: ProgramOptions): 
   }
 }
 
-interface Waiter {
-  readonly matches: (line: LogLine) => boolean
-  readonly resolve: (line: LogLine) => void
-  readonly reject: (error: Error) => void
-}
-
 function readLog(child: ChildProcess) {
   const lines: LogLine[] = []
   const plain: string[] = []
-  const waiters = new Set<Waiter>()
+  const told = new EventEmitter<{ line: [LogLine]; end: [] }>().setMaxListeners(0)
   let rest = ''
   let over = false
-  const fail = () =>
-    new Error(
-      `the process ended before the line came:\n${plain.join('\n')}\n${JSON.stringify(lines.slice(-5))}`,
-    )
   const take = (text: string) => {
     const line = parse(text)
-    if (line === undefined) {
-      if (text !== '') plain.push(text)
-      return
-    }
-    lines.push(line)
-    for (const waiter of waiters) {
-      if (!waiter.matches(line)) continue
-      waiters.delete(waiter)
-      waiter.resolve(line)
-    }
+    if (line !== undefined) {
+      lines.push(line)
+      told.emit('line', line)
+    } else if (text !== '') plain.push(text)
   }
   child.stderr?.setEncoding('utf8').on('data', (text: string) => {
     const pieces = (rest + text).split('\n')
@@ -88,16 +72,19 @@ function readLog(child: ChildProcess) {
     pieces.forEach(take)
   })
   child.stdout?.setEncoding('utf8').on('data', (text: string) => plain.push(text))
-  const wait = (matches: (line: LogLine) => boolean) => {
+  const wait = async (matches: (line: LogLine) => boolean): Promise<LogLine> => {
     const past = lines.find(matches)
-    if (past !== undefined) return Promise.resolve(past)
-    if (over) return Promise.reject(fail())
-    return new Promise<LogLine>((resolve, reject) => waiters.add({ matches, resolve, reject }))
+    if (past !== undefined) return past
+    const later = over ? [] : on(told, 'line', { close: ['end'] })
+    for await (const [line] of later) if (matches(line)) return line
+    throw new Error(
+      `the process ended before the line came:\n${plain.join('\n')}\n${JSON.stringify(lines.slice(-5))}`,
+    )
   }
   const end = () => {
     over = true
     take(rest)
-    for (const waiter of waiters) waiter.reject(fail())
+    told.emit('end')
   }
   return { lines, plain, wait, end }
 }

@@ -26,8 +26,6 @@ const NEED_RESTART: ReadonlySet<string> = new Set([
   ...['memoryProfile', 'reusePort', 'store', 'limitsFile', 'configFile'],
 ])
 
-const VARIABLES = new Map([...OVERRIDDEN_KEYS].map(([name, { path }]) => [path, name]))
-
 function keysBelow(at: string, { properties = {} }: Declared): Key[] {
   return Object.entries(properties).flatMap(([key, part]) => {
     const path = `${at}${key}`
@@ -35,14 +33,14 @@ function keysBelow(at: string, { properties = {} }: Declared): Key[] {
   })
 }
 
-/** True when a running gateway keeps a setting as it is, and an edit waits for a restart. @param setting such as `audit.file` or `timeouts.handshakeMs` */
+/** True when an edit of a setting waits for a restart. @param setting such as `audit.file` */
 export function needsRestart(setting: string): boolean {
   return NEED_RESTART.has(setting)
 }
 
 /** The variable that overrides a key of gateway.json. @throws Error when there is none */
 export function variableOf(path: string): string {
-  const name = VARIABLES.get(path)
+  const name = KEYS.find((key) => key.path === path)?.schema.environment
   if (name === undefined) throw new Error(`no variable overrides ${path}`)
   return name
 }

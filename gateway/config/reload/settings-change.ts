@@ -8,7 +8,7 @@ type PlainSettings = Readonly<Record<string, unknown>>
 
 const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreams.*.tls', 'store', 'tracing'])
 
-/** The settings that come into force when the file is `wanted`: keys that need a restart stay as they are. */
+/** Keeps the keys that need a restart as they run. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {
   const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
   const audit = keepWaiting(running.audit, wanted.audit, 'audit.')
@@ -18,7 +18,7 @@ export function withoutRestart(running: Settings, wanted: Settings): Settings {
   return { ...keepWaiting(running, wanted), timeouts, audit, limits, clientsFile }
 }
 
-/** The keys of `wanted` that come into force only after a restart. */
+/** Lists the changed keys that come into force only after a restart. */
 export function keysThatWait(running: Settings, wanted: Settings): readonly string[] {
   const differing = <T extends object>(one: T, other: T, at = '') =>
     lateKeys(one, other, at).flatMap((key) => (isSame(one[key], other[key]) ? [] : [at + key]))
@@ -35,7 +35,7 @@ function keepWaiting<T extends object>(running: T, wanted: T, at = ''): T {
   return { ...wanted, ...Object.fromEntries(kept) }
 }
 
-/** Keys that need a restart. @param at what their names begin with */
+/** Lists keys that need a restart. @param at the name of the object that has them, with a dot */
 function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T & string)[] {
   const keys = Object.keys({ ...wanted, ...running }) as (keyof T & string)[]
   return keys.filter((key) => needsRestart(at + key))
@@ -75,13 +75,12 @@ function shortened(key: string, value: unknown): unknown {
 
 /** Compares what JSON shows: Node takes any two lists of networks for equal. */
 function isSame(one: unknown, other: unknown): boolean {
-  return isDeepStrictEqual(plain({ value: one }), plain({ value: other }))
+  return isDeepStrictEqual(plain(one), plain(other))
 }
 
 function shownValue(key: string, value: unknown, other: unknown): unknown {
   if (SECRETS.has(key)) return value === undefined ? null : '(secret)'
-  const [own, others] = [value, other].map((one) => plain({ one: shortened(key, one) }).one)
-  return withoutEqualRows(own ?? null, others)
+  return withoutEqualRows(plain(shortened(key, value)) ?? null, plain(shortened(key, other)))
 }
 
 /** Tables can have thousands of rows, most of them the same before and after. */
