@@ -1,5 +1,3 @@
-import type { Server } from 'node:http'
-import type { Logger } from 'pino'
 import { configRoutes, metricsRoute, probeRoutes } from '../admin/admin-routes.ts'
 import { AdminGuard, createAdminServer } from '../admin/admin-server.ts'
 import { ConsoleFeed } from '../admin/console/console-feed.ts'
@@ -7,7 +5,7 @@ import { consoleRoutes } from '../admin/console/console-routes.ts'
 import { clockOffset } from '../audit/clock-offset.ts'
 import { Rotation } from '../audit/segments/rotation.ts'
 import { SegmentThread } from '../audit/segments/segment-thread.ts'
-import { describeFault, type Fault, showFault } from '../config/faults.ts'
+import { describeFault, showFault } from '../config/faults.ts'
 import { isTerminal, operationalLog } from '../terminal/operational-log.ts'
 import { attestTrail } from './attest-trail.ts'
 import { certificateWarnings, fileWarnings, reusePortWarnings, settingsWarnings } from './config-warnings.ts'
@@ -17,7 +15,6 @@ import { watchAdminToken } from './reload/config-reloads.ts'
 import { ControlSocket } from './restart/control-socket.ts'
 import { Predecessor } from './restart/predecessor.ts'
 import { placesOf, Restarts } from './restart/restarts.ts'
-import type { ListeningSocket } from './restart/sockets.ts'
 import { trailWarnings } from './seal-trail.ts'
 import { type ServingGateway, serve } from './serving-gateway.ts'
 import { socketsFromSystemd } from './startup/activated-sockets.ts'
@@ -53,7 +50,17 @@ export async function runGateway(): Promise<void> {
   // The parent restarts this process only if it got this far. The callback keeps a broken channel from ending it.
   if (predecessor === undefined) process.send?.('ready', () => {})
 
-  const { restarts, control } = acceptRestarts({ settings, log, serving, admin, predecessor })
+  const restarts = new Restarts({
+    ...{ settings, log, serving, admin },
+    predecessorIsHere: () => predecessor !== undefined && process.connected,
+    onSuspended: () => control.close(),
+    onBack: () => control.open(),
+  })
+  const control = new ControlSocket(settings.dataDir, {
+    restart: () => restarts.restart(),
+    onFault: (cause) => log.warn({ cause }, 'countersign restart cannot reach this process'),
+  })
+  control.open()
   const successor = await Promise.race([restarts.replaced, stop.asked.then(() => restarts.stop())])
   if (successor !== undefined) {
     // Before this process ends, or systemd would take the service for ended.
@@ -86,7 +93,21 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...reusePortWarnings(settings),
   ]
   for (const warning of warnings) log.warn({ warning }, 'configuration')
-  const { serving, adminSocket, startup } = await makeParts(read, predecessor)
+  const inheritance = await predecessor?.inherit(placesOf(settings))
+  // Edits since then are in force at the process before.
+  const startup = inheritance === undefined ? read : readAgain(read, process.env)
+  const exit = async (error: unknown, serving?: ServingGateway): Promise<never> => {
+    const { what, ...why } = startFailure(error)
+    log.fatal(why, what)
+    await predecessor?.faulty([why.cause])
+    await serving?.abandon(what)
+    process.exit(UNUSABLE)
+  }
+  const serveWith = async () => {
+    const sockets = inheritance?.listeners ?? socketsFromSystemd(process.env, process.pid)
+    return { serving: serve(startup, { inheritance, sockets }), adminSocket: sockets.admin }
+  }
+  const { serving, adminSocket } = await serveWith().catch(exit)
   process.on('SIGHUP', () => serving.trail.reopen())
   const guard = adminGuard(startup, serving)
   const { metrics, limiter, notReady: readiness, degraded: degradation } = serving
@@ -99,7 +120,13 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
     ...configRoutes({ config, reload: serving.reload }),
   ]
   const admin = createAdminServer({ guard, routes })
-  const ports = await begin(startup, serving, { admin, socket: adminSocket })
+  const listenAll = async () => {
+    const { adminHost: host, adminPort: port } = settings
+    const whenTaken = 'each gateway needs an admin port of its own: GATEWAY_ADMIN_PORT'
+    const adminPort = await listen(admin, { host, port, open: adminSocket, whenTaken })
+    return { adminPort, ...(await serving.begin()) }
+  }
+  const ports = await listenAll().catch((error) => exit(error, serving))
   feed.start()
   maintainTrail(startup, serving)
   const attestation = attestTrail(startup, serving.reports.metrics)
@@ -128,21 +155,6 @@ function maintainTrail({ settings, log }: StartupConfiguration, serving: Serving
   setInterval(round, SEGMENT_ROUND_MS).unref()
 }
 
-/** With what a predecessor or systemd hands over, if there is one. */
-async function makeParts(read: StartupConfiguration, predecessor: Predecessor | undefined) {
-  const { settings, log } = read
-  const inheritance = await predecessor?.inherit(placesOf(settings))
-  // Edits since then are in force at the process before.
-  const startup = inheritance === undefined ? read : readAgain(read, process.env)
-  const exiting = { log, predecessor }
-  const sockets = await orExit(
-    exiting,
-    () => inheritance?.listeners ?? socketsFromSystemd(process.env, process.pid),
-  )
-  const serving = await orExit(exiting, () => serve(startup, { inheritance, sockets }))
-  return { serving, adminSocket: sockets.admin, startup }
-}
-
 function adminGuard({ settings, adminToken }: StartupConfiguration, serving: ServingGateway): AdminGuard {
   const { adminHost, adminNames, adminTokenFile: file } = settings
   const guard = new AdminGuard({ names: [adminHost, ...adminNames], token: adminToken?.value })
@@ -153,30 +165,14 @@ function adminGuard({ settings, adminToken }: StartupConfiguration, serving: Ser
   return guard
 }
 
-async function begin(
-  { settings, log }: StartupConfiguration,
-  serving: ServingGateway,
-  { admin, socket: open }: { readonly admin: Server; readonly socket: ListeningSocket | undefined },
-) {
-  try {
-    const { adminHost: host, adminPort: port } = settings
-    const whenTaken = 'each gateway needs an admin port of its own: GATEWAY_ADMIN_PORT'
-    const adminPort = await listen(admin, { host, port, open, whenTaken })
-    return { adminPort, ...(await serving.begin()) }
-  } catch (error) {
-    const { what, ...why } = startFailure(error)
-    log.fatal(why, what)
-    await serving.abandon(what)
-    process.exit(UNUSABLE)
-  }
-}
-
 async function readStartupConfiguration(predecessor: Predecessor | undefined): Promise<StartupConfiguration> {
   const clock = clockOffset()
   const { value: read, faults } = readConfiguration(process.env)
   if (faults !== undefined) {
     await predecessor?.faulty(faults.map(describeFault))
-    stopForFaults(faults)
+    const describe = isTerminal() ? showFault : describeFault
+    for (const fault of faults) process.stderr.write(`${describe(fault)}\n`)
+    process.exit(UNUSABLE)
   }
   const { settings } = read
   return {
@@ -185,47 +181,6 @@ async function readStartupConfiguration(predecessor: Predecessor | undefined): P
     clock: await clock,
     storeModule: await loadStoreModule(settings),
   }
-}
-
-function stopForFaults(faults: readonly Fault[]): never {
-  const describe = isTerminal() ? showFault : describeFault
-  for (const fault of faults) process.stderr.write(`${describe(fault)}\n`)
-  process.exit(UNUSABLE)
-}
-
-async function orExit<T>(
-  { log, predecessor }: { readonly log: Logger; readonly predecessor: Predecessor | undefined },
-  make: () => T,
-): Promise<T> {
-  try {
-    return make()
-  } catch (error) {
-    const cause = error instanceof Error ? error.message : String(error)
-    log.fatal({ cause }, 'cannot start')
-    await predecessor?.faulty([cause])
-    process.exit(UNUSABLE)
-  }
-}
-
-function acceptRestarts({
-  predecessor,
-  ...parts
-}: Pick<ConstructorParameters<typeof Restarts>[0], 'settings' | 'log' | 'serving' | 'admin'> & {
-  readonly predecessor: Predecessor | undefined
-}) {
-  const { settings, log } = parts
-  const restarts = new Restarts({
-    ...parts,
-    predecessorIsHere: () => predecessor !== undefined && process.connected,
-    onSuspended: () => control.close(),
-    onBack: () => control.open(),
-  })
-  const control = new ControlSocket(settings.dataDir, {
-    restart: () => restarts.restart(),
-    onFault: (cause) => log.warn({ cause }, 'countersign restart cannot reach this process'),
-  })
-  control.open()
-  return { restarts, control }
 }
 
 /** `asked` resolves to the reason to stop: SIGTERM, SIGINT, or `parent gone`. `hurry` resolves at a second signal. */

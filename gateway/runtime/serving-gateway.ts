@@ -45,7 +45,7 @@ export type ServingGateway = ReturnType<typeof serve>
 export function serve(startup: StartupConfiguration, { inheritance, sockets }: Origin) {
   const { inForce, state, watch, inherited } = assemble(startup, inheritance?.state)
   const { trail, metrics, load, clients, tls: trust } = inForce.gateway
-  const files = keepFiles(state, watch)
+  const files = keepFiles(state, watch, inForce)
   const tickets = new TicketKeys(inheritance?.state.tickets ?? randomDayKey(Date.now()))
   let open: PublicListeners | undefined
   let handOver: HandOver | undefined
@@ -153,7 +153,11 @@ function enforceIn({ limiter }: GatewayState, inForce: GatewayInForce, whenBound
 }
 
 /** Maintains the files of the state, a part at a time, except while another process may have them. */
-function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop'> & StateFiles {
+function keepFiles(
+  state: GatewayState,
+  watch: StoreWatch,
+  inForce: GatewayInForce,
+): Pick<Watching, 'stop'> & StateFiles {
   const { limiter } = state
   const parts = maintenanceOf(state, watch)
   let turn = 0
@@ -162,11 +166,11 @@ function keepFiles(state: GatewayState, watch: StoreWatch): Pick<Watching, 'stop
   let timer = start()
   return {
     stop: () => clearInterval(timer),
-    suspend: (keys) => {
+    suspend: () => {
       clearInterval(timer)
       for (const maintain of parts) maintain()
       limiter.close()
-      return takeState(state, keys)
+      return takeState(state, inForce.lastGoodKeys())
     },
     resume: () => {
       limiter.reopen()

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
 import { storeRecord } from '../audit/audit-records.ts'
 import type { Trail } from '../audit/trail.ts'
-import type { StoreCounts } from '../store/store-counts.ts'
+import type { StoreMember } from '../store/store-member.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
@@ -19,19 +19,6 @@ interface StoreWatchOptions {
   readonly now?: () => number
 }
 
-export interface SharedStoreState {
-  readonly counts: Readonly<StoreCounts>
-  /** True when the breaker is open: then the store is not asked. */
-  readonly isAway: boolean
-  /** Ended sessions that other gateways have still to be told of. */
-  readonly unsentSessions: number
-}
-
-interface Degraded {
-  readonly since: string
-  readonly recordedAtMs: number
-}
-
 /** Reports in log, metrics and audit trail when a store becomes unwritable, and when it can be written again. */
 export class StoreWatch {
   readonly #options: StoreWatchOptions
@@ -42,7 +29,7 @@ export class StoreWatch {
     shared: new RepeatedFault(SHARED_REPEAT_MS),
   }
   readonly #now: () => number
-  readonly #degraded = new Map<StoreName, Degraded>()
+  readonly #degraded = new Map<StoreName, { readonly since: string; readonly recordedAtMs: number }>()
 
   constructor(options: StoreWatchOptions) {
     this.#options = options
@@ -57,7 +44,7 @@ export class StoreWatch {
   }
 
   /** Exposes the shared store in the metrics: without it there is no metric of it. Called once. */
-  expose(shared: SharedStoreState): void {
+  expose(shared: Pick<StoreMember, 'counts' | 'isAway' | 'unsentSessions'>): void {
     const { metrics } = this.#options
     const { counts } = shared
     metrics.gateway_store_writable.read(() => [['shared', shared.isAway ? 0 : 1]])

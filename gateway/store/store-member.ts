@@ -111,10 +111,12 @@ export class StoreMember {
     for (const guard of this.#guards) guard.change(onStoreFailure.replays)
   }
 
+  /** True when the breaker is open: then the store is not asked. */
   get isAway(): boolean {
     return this.#store.breaker.isOpen
   }
 
+  /** Ended sessions that other gateways have still to be told of. */
   get unsentSessions(): number {
     return this.#ended.unsent
   }

@@ -87,7 +87,7 @@ async function serving(t: TestContext, secure: boolean, drainMs: number) {
     upstreams: { close: async () => void closed.push('upstreams') },
     tracer: { close: async () => void closed.push('spans') },
   }
-  const inForce = { gateway, stopKeys: () => {}, lastGoodKeys: () => [] } as unknown as GatewayInForce
+  const inForce = { gateway, stopKeys: () => {} } as unknown as GatewayInForce
   const open = { connections, stopAccepting: () => http.server.close() } as unknown as PublicListeners
   const passed: Socket[] = []
   // In another process the handle would be new, and its reading not have begun.

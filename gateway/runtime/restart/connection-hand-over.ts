@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
-import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
 import type { ParkedConnection } from '../../edge/http1/connections.ts'
 import { breakOff, endOrphans, MAX_SPANS_MS } from '../drain.ts'
 import type { GatewayInForce } from '../gateway-in-force.ts'
@@ -41,13 +40,12 @@ export class ConnectionHandOver {
     return this.#open.sockets()
   }
 
-  /** Accepts and begins nothing more. Resolves to the last good signing keys when requests under way are counted. */
-  async suspend(): Promise<readonly LastGoodKeys[]> {
+  /** Accepts and begins nothing more. Resolves when requests under way are counted. */
+  async suspend(): Promise<void> {
     // The sockets stay open: the copies of the other process, and those to go back to.
     this.#open.stopAccepting()
     this.#open.connections.park((connection) => this.#take(connection))
     await this.#decided()
-    return this.#inForce.lastGoodKeys()
   }
 
   /** Serves again. @param sockets copies of those that listened, in their order */

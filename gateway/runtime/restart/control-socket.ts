@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 
 const REQUEST = 'restart\n'
 const CLIENT_MS = 5000
@@ -90,7 +91,7 @@ export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise
   const untilMs = performance.now() + REACH_MS
   for (;;) {
     try {
-      return reportFrom(await askOnce(path, reportMs))
+      return await askOnce(path, reportMs)
     } catch (error) {
       if (performance.now() >= untilMs)
         return { restarted: false, text: `no gateway can be reached at ${path}: ${(error as Error).message}` }
@@ -99,32 +100,19 @@ export async function askRestart(dataDir: string, reportMs = REPORT_MS): Promise
   }
 }
 
-async function askOnce(path: string, reportMs: number): Promise<string> {
+/** @throws (rejects) when nobody listens there */
+async function askOnce(path: string, reportMs: number): Promise<RestartReport> {
   const socket = connect(path)
   await once(socket, 'connect')
-  socket.on('error', () => {})
-  socket.write(REQUEST)
-  let text = ''
-  socket.setEncoding('utf8').on('data', (piece: string) => {
-    text += piece
-  })
+  let fault = 'the gateway ended without a report: see its log'
   socket.setTimeout(reportMs, () => {
-    text ||= late(reportMs)
+    fault = `the gateway has said nothing for ${reportMs / 1000} s: it hangs, or may still restart; see its log`
     socket.destroy()
   })
-  await new Promise((resolve) => socket.on('close', resolve))
-  return text
-}
-
-function late(reportMs: number): string {
-  const why = `the gateway has said nothing for ${reportMs / 1000} s: it hangs, or may still restart; see its log`
-  return JSON.stringify({ restarted: false, text: why } satisfies RestartReport)
-}
-
-function reportFrom(text: string): RestartReport {
+  socket.write(REQUEST)
   try {
-    return JSON.parse(text) as RestartReport
+    return JSON.parse(await text(socket)) as RestartReport
   } catch {
-    return { restarted: false, text: 'the gateway ended without a report: see its log' }
+    return { restarted: false, text: fault }
   }
 }

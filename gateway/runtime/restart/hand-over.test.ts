@@ -23,12 +23,12 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
     trail,
     connections: {
       sockets: () => [],
-      suspend: async () => [],
+      suspend: async () => {},
       goOn: () => {},
       leave: async () => {},
     },
     files: {
-      suspend: (keys) => ({ proofs: [], failures: [], blocked: [], keys }),
+      suspend: () => ({ proofs: [], failures: [], blocked: [], keys: [] }),
       resume: () => {},
     },
     tickets: new TicketKeys(randomDayKey(Date.now())),

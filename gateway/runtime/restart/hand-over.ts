@@ -1,6 +1,5 @@
 import type { Logger } from 'pino'
 import type { Trail } from '../../audit/trail.ts'
-import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
 import type { Revocations } from '../../auth/revocations.ts'
 import type { TicketKeys } from '../../tls/listener/ticket-keys.ts'
 import type { ConnectionHandOver } from './connection-hand-over.ts'
@@ -17,7 +16,7 @@ const LAST_WORDS_MS = 2000
 
 export interface StateFiles {
   /** Completes them and gives them up. @returns the state that is in no file */
-  suspend(keys: readonly LastGoodKeys[]): PassedState
+  suspend(): PassedState
   /** Takes them back. @throws Error when another process has them */
   resume(): void
 }
@@ -41,7 +40,6 @@ export interface HandOverParts {
  */
 export class HandOver {
   readonly #parts: HandOverParts
-  #areConnectionsSuspended = false
   #areFilesSuspended = false
   /** Sessions that have ended since the files were given up. */
   readonly #ended: string[] = []
@@ -63,15 +61,12 @@ export class HandOver {
    * when the files cannot be completed; the caller then calls `goOn`
    */
   async suspend(): Promise<PassedState> {
-    const { connections, files, tickets, trail, revocations, obstacle } = this.#parts
-    const why = obstacle()
-    if (why !== undefined) throw new Error(why)
-    this.#areConnectionsSuspended = true
-    const keys = await connections.suspend()
+    const { connections, files, tickets, trail, revocations } = this.#parts
+    await connections.suspend()
     // Before the other process reads the files: it may miss what is written from now on.
     revocations.otherProcess = (sid) => this.#ended.push(sid)
     this.#areFilesSuspended = true
-    const passed = files.suspend(keys)
+    const passed = files.suspend()
     const error = await trail.suspend('restart')
     if (error !== undefined) throw error
     return { ...passed, tickets: tickets.dayKey(Date.now()) }
@@ -93,9 +88,7 @@ export class HandOver {
     if (this.#areFilesSuspended) reopen()
     this.#areFilesSuspended = false
     trail.goOn()
-    if (this.#areConnectionsSuspended) connections.goOn(copies)
-    else for (const copy of copies) copy.close()
-    this.#areConnectionsSuspended = false
+    connections.goOn(copies)
   }
 
   /** After `suspend`: gives the connections to the process that serves now, and waits for requests in flight. */
@@ -123,19 +116,12 @@ export class HandOver {
     const wait = setTimeout(() => {
       log.error({ cause }, 'this process waits until the new one has heard which sessions have ended')
     }, HEARD_MS)
-    const stop = Promise.withResolvers<void>()
-    let isOver = false
-    void hurry.then(() => {
-      if (!isOver) setTimeout(stop.resolve, LAST_WORDS_MS)
-    })
-    await Promise.race([
-      isTold.then(() => {
-        isOver = true
-      }),
-      stop.promise,
-    ])
+    const heard = isTold.then(() => true)
+    const stopped = hurry.then(
+      () => new Promise<false>((resolve) => setTimeout(resolve, LAST_WORDS_MS, false)),
+    )
+    const isHeard = await Promise.race([heard, stopped])
     clearTimeout(wait)
-    if (!isOver) log.error({ cause }, 'the new process may not have heard which sessions have ended')
-    isOver = true
+    if (!isHeard) log.error({ cause }, 'the new process may not have heard which sessions have ended')
   }
 }

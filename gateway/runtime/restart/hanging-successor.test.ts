@@ -40,7 +40,7 @@ async function serving(t: TestContext, events: { reach(moment: string): void }) 
       events.reach('giving')
       return [['http', socketOf(publicServer)]]
     },
-    suspend: async () => [],
+    suspend: async () => {},
     goOn: (own: readonly PassedSocket[]) => {
       copies.push(...own)
       logged.push('serves again')

@@ -48,7 +48,7 @@ export class Restarts {
     this.#successor = successor
     let heldMs: number
     try {
-      const theirs = await within(PREPARE_MS, successor.prepared())
+      const theirs = await within(PREPARE_MS, successor.prepared)
       const different = differenceOf(placesOf(settings), theirs)
       if (different !== undefined) throw new CannotRestart(different)
       heldMs = Math.round(await this.#handOver(handOver, successor))
@@ -110,7 +110,8 @@ export class Restarts {
     const all: NamedSocket[] = adminSocket === undefined ? sockets : [...sockets, ['admin', adminSocket]]
     try {
       for (const socket of all) copies.push(await within(PREPARE_MS, successor.give(socket)))
-      if (this.#isStopping) throw new CannotRestart('the gateway is being stopped')
+      const obstacle = this.#isStopping ? 'the gateway is being stopped' : handOver.obstacle
+      if (obstacle !== undefined) throw new CannotRestart(obstacle)
     } catch (error) {
       closeFrom(0)
       throw error
@@ -120,7 +121,7 @@ export class Restarts {
       onSuspended()
       const state = await handOver.suspend()
       successor.send({ type: 'state', state })
-      await within(SERVE_MS, successor.serving())
+      await within(SERVE_MS, successor.serving)
     } catch (error) {
       // First: two processes must never have the files.
       await successor.end()
@@ -149,14 +150,8 @@ function differenceOf(ours: Places, theirs: Places): string | undefined {
   return `${name} is ${ours[name] ?? 'not set'} and would be ${theirs[name] ?? 'not set'}: that takes a stop and a start`
 }
 
-async function within<T>(ms: number, promise: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new SuccessorFailed(`it took longer than ${ms / 1000} s`)), ms)
-  })
-  try {
-    return await Promise.race([promise, late])
-  } finally {
-    clearTimeout(timer)
-  }
+function within<T>(ms: number, promise: Promise<T>): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(new SuccessorFailed(`it took longer than ${ms / 1000} s`)), ms)
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }

@@ -39,12 +39,12 @@ export class Successor {
     return this.#child.pid
   }
 
-  /** Resolves when its configuration is read and valid. @throws SuccessorFailed */
-  prepared(): Promise<Places> {
+  /** Resolves when its configuration is read and valid; rejects with SuccessorFailed. */
+  get prepared(): Promise<Places> {
     return this.#prepared.promise
   }
 
-  serving(): Promise<void> {
+  get serving(): Promise<void> {
     return this.#serving.promise
   }
 
