@@ -68,11 +68,12 @@ describe('messages that may have been left in the store', () => {
     assert.equal(sent.length, 1 + 1 + 3)
   })
 
-  it('are taken back some at a time, all in turn, and at most 10,000', () => {
+  it('are taken back some at a time, all in turn, and at most 10,000', async () => {
     const { replays, sent } = guarded()
     for (let i = 0; i < 10_100; i++) {
-      void replays.take(`${i}`, 'sender')
+      const taken = replays.take(`${i}`, 'sender')
       sent[i]?.done(undefined)
+      await taken
     }
     const keys = new Set<string>()
     for (let i = 0; i < 60; i++) {
@@ -222,15 +223,16 @@ describe('a message that is kept once the service has taken it', () => {
     local.sent[0]?.done(undefined)
     assert.equal(await looked, undefined)
     local.local.fault = 'replayed'
-    assert.equal(local.replays.lookUp('m', 'sender'), 'replayed')
+    assert.equal(await local.replays.lookUp('m', 'sender'), 'replayed')
   })
 
-  it('is kept here and there, and written back when the store did not get it', () => {
+  it('is kept here and there, and written back when the store did not get it', async () => {
     const { replays, sent, asked, remembered } = guarded()
     replays.keep('m', 'sender')
     assert.deepEqual(asked, ['m'])
     assert.equal(sent[0]?.args[0], 'SET')
     sent[0]?.done(undefined)
+    await Promise.resolve()
     remembered.push([digestOf('m', 'sender'), NOW_MS])
     replays.maintainStore()
     assert.deepEqual(sent[1]?.args, sent[0]?.args)

@@ -65,60 +65,61 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   }
 
   /** See ReplayMemory.take. `away`: the store is away, and the message is refused. */
-  take(key: string, sender: string): Promise<ReplayFault | undefined> {
-    const { breaker, keys, space, lifetimeMs, id } = this.#options
+  async take(key: string, sender: string): Promise<ReplayFault | undefined> {
+    const { keys, space, lifetimeMs, id, memory } = this.#options
     const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
     const value = `${id}.${++this.#count}`
     const unsure = this.#unsure.get(storeKey)
     // First, so that the sender's next attempt is not refused for what the last one left.
     if (unsure !== undefined) this.#takeBack(storeKey, unsure)
-    return new Promise((resolve) => {
-      breaker.send({
-        args: ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)],
-        key: storeKey,
-        fits: (reply) => reply === 'OK' || reply === null,
-        done: (reply) => {
-          if (reply === undefined) resolve(this.#whileAway({ key, sender }, storeKey, value))
-          else if (reply === null) resolve('replayed')
-          // What memory cannot hold or write is in the store.
-          else resolve(this.#options.memory.take(key, sender) === 'replayed' ? 'replayed' : undefined)
-        },
-      })
-    })
+    const args = ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)]
+    const reply = await this.#ask(args, storeKey, (text) => text === 'OK' || text === null)
+    // What memory cannot hold or write is in the store.
+    if (reply !== undefined)
+      return reply === null || memory.take(key, sender) === 'replayed' ? 'replayed' : undefined
+    const fault = this.#onStoreFailure === 'local' ? memory.take(key, sender) : 'away'
+    // The sender may send it again. A replay was taken by another command.
+    if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
+    return fault
   }
 
   /** See ReplayMemory.lookUp. `away`: the store is away, and the message is refused. */
-  lookUp(key: string, sender: string): ReplayFault | undefined | Promise<ReplayFault | undefined> {
-    const { breaker, keys, space, memory } = this.#options
+  async lookUp(key: string, sender: string): Promise<ReplayFault | undefined> {
+    const { keys, space, memory } = this.#options
     const here = memory.lookUp(key, sender)
     if (here === 'replayed') return here
     const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
-    return new Promise((resolve) => {
-      breaker.send({
-        args: ['GET', storeKey],
-        key: storeKey,
-        fits: (reply) => reply === null || typeof reply === 'string',
-        done: (reply) => {
-          if (reply === undefined) resolve(this.#onStoreFailure === 'local' ? here : 'away')
-          else resolve(reply === null ? undefined : 'replayed')
-        },
-      })
-    })
+    const fits = (reply: StoreReply) => reply === null || typeof reply === 'string'
+    const reply = await this.#ask(['GET', storeKey], storeKey, fits)
+    if (reply !== undefined) return reply === null ? undefined : 'replayed'
+    return this.#onStoreFailure === 'local' ? here : 'away'
   }
 
   /** See ReplayMemory.keep. What the store does not get is written back when it has come back. */
   keep(key: string, sender: string): void {
-    const { breaker, keys, space, lifetimeMs, id, memory, clock } = this.#options
+    const { keys, space, memory, clock } = this.#options
     const atMs = clock()
     memory.keep(key, sender)
-    const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
-    breaker.send({
-      args: ['SET', storeKey, `${id}.0`, 'PX', String(lifetimeMs)],
-      key: storeKey,
-      done: (reply) => {
-        if (reply === undefined) this.#lackingSinceMs = Math.min(atMs, this.#lackingSinceMs ?? atMs)
-      },
+    void this.#write(keys.keyOfOnce(space, digestOf(key, sender))).then((reply) => {
+      if (reply === undefined) this.#lackingSinceMs = Math.min(atMs, this.#lackingSinceMs ?? atMs)
     })
+  }
+
+  /** @returns undefined: the store is away */
+  #ask(
+    args: readonly string[],
+    key: string,
+    fits?: (reply: StoreReply) => boolean,
+  ): Promise<StoreReply | undefined> {
+    const { promise, resolve: done } = Promise.withResolvers<StoreReply | undefined>()
+    this.#options.breaker.send({ args, key, done, ...(fits && { fits }) })
+    return promise
+  }
+
+  /** Replaces what a refused attempt left. For the whole time: another gateway may have accepted it later. */
+  #write(key: string): Promise<StoreReply | undefined> {
+    const { lifetimeMs, id } = this.#options
+    return this.#ask(['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key)
   }
 
   maintain(): void {
@@ -151,7 +152,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
   }
 
   async #writeSome(): Promise<void> {
-    const { breaker, keys, space, lifetimeMs, clock, id } = this.#options
+    const { keys, space, lifetimeMs, clock } = this.#options
     const nowMs = clock()
     const lacking: string[] = []
     for (let looked = 0; looked < MAX_BATCH; looked++) {
@@ -164,14 +165,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
       if (atMs >= (this.#lackingSinceMs ?? nowMs) && atMs + lifetimeMs > nowMs)
         lacking.push(keys.keyOfOnce(space, digest))
     }
-    const replies = await Promise.all(
-      lacking.map((key) => {
-        const { promise, resolve: done } = Promise.withResolvers<StoreReply | undefined>()
-        // Replaces what a refused attempt left. For the whole time: another gateway may have accepted it later.
-        breaker.send({ args: ['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key, done })
-        return promise
-      }),
-    )
+    const replies = await Promise.all(lacking.map((key) => this.#write(key)))
     if (replies.includes(undefined)) this.#unwritten = undefined
     else if (this.#unwritten === undefined) this.#lackingSinceMs = undefined
     else setImmediate(() => void this.#writeSome())
@@ -186,17 +180,6 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
         if (this.#unsure.get(key) === unsure) this.#unsure.delete(key)
       },
     })
-  }
-
-  #whileAway(
-    { key, sender }: { readonly key: string; readonly sender: string },
-    storeKey: string,
-    value: string,
-  ): ReplayFault | undefined {
-    const fault = this.#onStoreFailure === 'local' ? this.#options.memory.take(key, sender) : 'away'
-    // The sender may send it again. A replay was taken by another command.
-    if (fault !== undefined && fault !== 'replayed') this.#remember(storeKey, value)
-    return fault
   }
 
   #remember(storeKey: string, value: string): void {

@@ -1,7 +1,7 @@
 import { randomBytes, scryptSync, timingSafeEqual } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
-import { dialCluster, dialMaster, dialServer, inTime, type StoreLink } from './connection/store-link.ts'
+import { dialMaster, dialServer, dialStore, inTime, type StoreLink } from './connection/store-link.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
 interface StoreFindings {
@@ -29,24 +29,20 @@ export async function checkStore(settings: StoreSettings, maskKey?: string): Pro
         const name = `${address.host}:${address.port}`
         await withLink(dialServer(settings, address), name, (send) => look(send, name, found))
       }
-    await withLink(dialStore(settings), 'the store', (send) =>
-      tryCommands(send, settings.prefix, found.faults),
+    const { prefix } = settings
+    await withLink(
+      dialStore(settings, () => undefined),
+      'the store',
+      async (send) => {
+        await tryCommands(send, prefix, found.faults)
+        if (maskKey !== undefined && found.faults.length === 0)
+          await compareKey(send, { prefix, maskKey }, found.faults)
+      },
     )
-    if (maskKey !== undefined && found.faults.length === 0)
-      await withLink(dialStore(settings), 'the store', (send) =>
-        compareKey(send, { prefix: settings.prefix, maskKey }, found.faults),
-      )
   } catch (error) {
     found.faults.push(`cannot be reached: ${textOf(error)}`)
   }
   return found
-}
-
-function dialStore(settings: StoreSettings): Promise<StoreLink> {
-  const [first] = settings.addresses
-  if (settings.kind === 'sentinel') return dialMaster(settings)
-  if (settings.kind === 'cluster' || first === undefined) return dialCluster(settings, () => undefined)
-  return dialServer(settings, first)
 }
 
 type Send = StoreLink['send']
@@ -100,12 +96,7 @@ async function look(
 /** Each command of a gateway, also those in scripts, since a server checks the rights for them too. */
 async function tryCommands(send: Send, prefix: string, faults: string[]): Promise<void> {
   const tag = `${prefix}:{check-${randomBytes(6).toString('hex')}}`
-  const [text, list, set, stream] = ['text', 'list', 'set', 'stream'].map((name) => `${tag}:${name}`) as [
-    string,
-    string,
-    string,
-    string,
-  ]
+  const [text, list, set, stream] = [`${tag}:text`, `${tag}:list`, `${tag}:set`, `${tag}:stream`] as const
   const commands: readonly (readonly string[])[] = [
     ['PING'],
     ['TIME'],

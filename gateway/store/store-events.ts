@@ -88,13 +88,13 @@ export class StoreEvents {
   async #follow(): Promise<void> {
     const key = streamKey(this.#options.keys)
     // First the position, then what stands there, so that nothing between the two is missed.
-    let last = await this.#lastId(key)
+    let last = await this.#idBy('XREVRANGE', '+', '-')
     await this.#options.beforeFollowing()
     this.#isCurrent = true
     this.#wasComplete = true
     for (;;) {
       const entries = await this.#read(key, last)
-      if (entries.length === AT_ONCE && isAfter(await this.#firstId(key), last)) {
+      if (entries.length === AT_ONCE && isAfter(await this.#idBy('XRANGE', '-', '+'), last)) {
         throw new EventsGone('fell so far behind that some events are gone')
       }
       for (const { id, fields } of entries) {
@@ -104,19 +104,17 @@ export class StoreEvents {
     }
   }
 
-  async #lastId(key: string): Promise<string> {
-    const reply = await this.#send(['XREVRANGE', key, '+', '-', 'COUNT', '1'], key)
-    return entriesOf(reply).at(-1)?.id ?? '0-0'
-  }
-
-  async #firstId(key: string): Promise<string> {
-    const reply = await this.#send(['XRANGE', key, '-', '+', 'COUNT', '1'], key)
-    return entriesOf(reply).at(0)?.id ?? '0-0'
+  /** The newest id with `XREVRANGE + -`, the oldest with `XRANGE - +`. */
+  async #idBy(command: string, from: string, to: string): Promise<string> {
+    const key = streamKey(this.#options.keys)
+    return entriesOf(await this.#send([command, key, from, to, 'COUNT', '1'], key))[0]?.id ?? '0-0'
   }
 
   async #read(key: string, after: string): Promise<readonly StreamEntry[]> {
     const args = ['XREAD', 'COUNT', String(AT_ONCE), 'BLOCK', String(BLOCK_MS), 'STREAMS', key, after]
-    return entriesOfRead(await this.#send(args, key))
+    // `[[key, entries]]`; null when nothing came in time.
+    const [stream] = ((await this.#send(args, key)) ?? []) as readonly (readonly [string, StoreReply])[]
+    return stream === undefined ? [] : entriesOf(stream[1])
   }
 
   /** A server that stays silent would be waited for without end: its connection is dropped. */
@@ -147,12 +145,6 @@ function isAfter(id: string, other: string): boolean {
   const [ms = 0, n = 0] = id.split('-').map(Number)
   const [otherMs = 0, otherN = 0] = other.split('-').map(Number)
   return ms === otherMs ? n > otherN : ms > otherMs
-}
-
-/** `[[key, entries]]`; null when nothing came in time. */
-function entriesOfRead(reply: StoreReply): readonly StreamEntry[] {
-  const [stream] = (reply ?? []) as readonly (readonly [string, StoreReply])[]
-  return stream === undefined ? [] : entriesOf(stream[1])
 }
 
 function entriesOf(reply: StoreReply): readonly StreamEntry[] {

@@ -1,13 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { StoreSettings } from '../../config/rules/store-address.ts'
-import {
-  dialCluster,
-  dialMaster,
-  dialServer,
-  retryAfterMs,
-  type StoreLink,
-  type StoreReply,
-} from './store-link.ts'
+import { dialStore, retryAfterMs, type StoreLink, type StoreReply } from './store-link.ts'
 
 /**
  * A connection to the store that renews itself. Commands go out in order, those of one turn of the event loop in one write. A blocking
@@ -70,20 +63,13 @@ export class StoreConnection {
     link?.destroy(new Error(cause))
   }
 
-  #dial(): Promise<StoreLink> {
-    const [first] = this.#settings.addresses
-    if (first === undefined) throw new TypeError('a store needs an address')
-    if (this.isCluster) return dialCluster(this.#settings, () => this.#tellReady())
-    return this.#settings.kind === 'sentinel' ? dialMaster(this.#settings) : dialServer(this.#settings, first)
-  }
-
   /** Never rejects. */
   async #keep(): Promise<void> {
     const { signal } = this.#closing
     let tries = 0
     while (!signal.aborted) {
       try {
-        const link = await this.#dial()
+        const link = await dialStore(this.#settings, () => this.#tellReady())
         if (signal.aborted) link.destroy(new Error('closed'))
         this.#link = link
         tries = 0

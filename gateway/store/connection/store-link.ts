@@ -26,6 +26,14 @@ boundReplies()
 /** Never connected. `createClient` makes a class of 500 methods (33 ms) whenever the address is another than before, as with Sentinel. */
 const PARENT = createClient(clientOptions())
 
+/** @param onNodeReady called at each connection to a server of a cluster @throws (rejects) like those below */
+export function dialStore(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
+  const [first] = settings.addresses
+  if (first === undefined) throw new TypeError('a store needs an address')
+  if (settings.kind === 'cluster') return dialCluster(settings, onNodeReady)
+  return settings.kind === 'sentinel' ? dialMaster(settings) : dialServer(settings, first)
+}
+
 /** @throws (rejects) when the server cannot be reached or refuses the user */
 export function dialServer(settings: StoreSettings, address: Address): Promise<StoreLink> {
   return dial(settings, address, { username: settings.user, password: settings.password })
@@ -111,21 +119,15 @@ async function dial(
 }
 
 /** Waits as long as a connection may take: the kernel accepts connections for a frozen server too. @param whose for the error */
-export async function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
+export function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
-  const timer = setTimeout(
-    () => reject(new Error(`no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`)),
-    CONNECT_TIMEOUT_MS,
-  )
-  try {
-    return await Promise.race([reply, late])
-  } finally {
-    clearTimeout(timer)
-  }
+  const why = `no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`
+  const timer = setTimeout(() => reject(new Error(why)), CONNECT_TIMEOUT_MS)
+  return Promise.race([reply, late]).finally(() => clearTimeout(timer))
 }
 
 /** The client finds all servers by any address, and follows slots that move. */
-export async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
+async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const { promise: ended, resolve } = Promise.withResolvers<Error>()
   const socket = { ...socketOptions(settings), reconnectStrategy: retryAfterMs }
   const credentials = defined({ username: settings.user, password: settings.password })
