@@ -79,6 +79,8 @@ interface StoreFacts {
 }
 
 export const RECORD_HEAD = '{"type":"'
+export const START_HEAD = '{"type":"AUDIT_START",'
+export const STOP_HEAD = '{"type":"AUDIT_STOP",'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
 /** Last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of an older version could misread the lines. */
@@ -107,8 +109,8 @@ const START_FIELDS = (
   'clockOffsetMs clockSource clockSetBackMs format'
 ).split(' ')
 
-const REQUEST_HEAD = '{"type":"API_REQUEST"'
-const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
+export const REQUEST_HEAD = '{"type":"API_REQUEST"'
+export const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 const REQUEST_ID_KEY = ',"requestId":'
 const AFTER_TIMESTAMP = ',"method":'
 const TYPE_AT = '{"type":"'.length
@@ -233,7 +235,6 @@ export function openChangeOf(record: string): number {
   return record.charCodeAt(SIDE_AT) === REQUEST ? 1 : -1
 }
 
-/** The type of a line made here: the label of `gateway_audit_records_total`. */
 export function typeOf(record: string): string {
   const change = openChangeOf(record)
   if (change === 0) return record.slice(TYPE_AT, record.indexOf('"', TYPE_AT))

@@ -20,7 +20,6 @@ const SOURCES: readonly Source[] = [
   { program: 'timedatectl', args: ['timesync-status'], offsetMsIn: timesyncOffsetMs },
 ]
 
-/** The programs are asked while the configuration is read; the start waits no longer than this for all of them. */
 const TIMEOUT_MS = 500
 /** In how many steps that time passes: however long this thread did not run, it counts as one. */
 const BEATS = 10
@@ -31,7 +30,7 @@ export async function clockOffset(
   timeoutMs = TIMEOUT_MS,
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<ClockOffset | undefined> {
-  const asked = SOURCES.map(({ program, args }) => outputOf(program, args, { timeoutMs, env }))
+  const asked = SOURCES.map((source) => outputOf(source, timeoutMs, env))
   for (const [index, { program, offsetMsIn }] of SOURCES.entries()) {
     const clockOffsetMs = offsetMsIn((await asked[index]) ?? '')
     if (clockOffsetMs !== undefined) return { clockOffsetMs, clockSource: program }
@@ -39,9 +38,7 @@ export async function clockOffset(
   return undefined
 }
 
-type Asking = { readonly timeoutMs: number; readonly env: NodeJS.ProcessEnv }
-
-function outputOf(program: string, args: readonly string[], { timeoutMs, env }: Asking): Promise<string> {
+function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.ProcessEnv): Promise<string> {
   return new Promise((resolve) => {
     const tooLate = new AbortController()
     const options = {

@@ -4,7 +4,6 @@ import { LEAF_MAX_BYTES } from './seals/hashes.ts'
 interface ConfigChangeFacts {
   readonly timestamp: string
   readonly file: string
-  /** Owner of the file; undefined: the file was gone. */
   readonly writer?: FileWriter | undefined
   /** Entries in readable form, without secrets. */
   readonly before: readonly object[]

@@ -28,7 +28,7 @@ export function openTrail(options: OpenOptions): Trail {
   return begun(options, false).trail
 }
 
-function begun(options: OpenOptions, isInherited: boolean): Opened {
+function begun(options: OpenOptions, isInherited: boolean): ReturnType<typeof open> {
   const opened = open(options)
   const { trail, recovery, foreign } = opened
   trail.begin({ ...recovery, ...options.clock, continues: foreign?.inode }, isInherited)
@@ -49,25 +49,11 @@ export function continueTrail(options: OpenOptions): {
   return { trail, inherited: new InheritedRequests(trail, recovery.records) }
 }
 
-/** @param continues the predecessor hands its trail over */
-export function beginTrail(
-  options: OpenOptions,
-  continues: boolean,
-): { readonly trail: Trail; readonly inherited: InheritedRequests | undefined } {
-  return continues ? continueTrail(options) : { trail: openTrail(options), inherited: undefined }
-}
-
-interface Opened {
-  readonly trail: Trail
-  readonly recovery: Recovery
-  readonly foreign?: ForeignWrite | undefined
-}
-
-function open(options: Omit<TrailOptions, 'lock'>): Opened {
+function open(options: Omit<TrailOptions, 'lock'>) {
   const { file, durability } = options
   if (!isRegularTrail(file)) {
     if (durability === 'synced') throw unusable(file, 'only a regular file can be synced')
-    return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER }
+    return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER, foreign: undefined }
   }
   makeDirectory(file)
   const { fault } = judgePlace(file)

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { createMetrics } from '../admin/metrics.ts'
-import { beginTrail } from '../audit/open-trail.ts'
+import { continueTrail, openTrail } from '../audit/open-trail.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { trailOptions } from './data-files.ts'
 import { closeParts, drain, type Stop } from './drain.ts'
@@ -186,7 +186,8 @@ function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const metrics = createMetrics({ version })
   const seals = prepareSeals(startup)
   const options = { ...trailOptions(startup, metrics), isSealed: seals !== undefined }
-  const { trail, inherited } = beginTrail(options, passed !== undefined)
+  const { trail, inherited } =
+    passed === undefined ? { trail: openTrail(options), inherited: undefined } : continueTrail(options)
   metrics.gateway_audit_records_pending.read(() => trail.uncommittedRecords)
   metrics.gateway_audit_writable.read(() => (trail.writable ? 1 : 0))
   sealTrail(startup, seals, { trail, metrics })

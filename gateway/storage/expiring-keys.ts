@@ -50,7 +50,7 @@ export class RememberedKeys {
     const { store, lifetimeMs, clock } = options
     const nowMs = clock()
     this.#aheadMs = this.#aheadAt(nowMs)
-    this.#files = store && new KeyFiles(store, { lifetimeMs, nowMs })
+    this.#files = store && new KeyFiles(store, lifetimeMs, nowMs)
     if (this.#files !== undefined) this.#load(this.#files, nowMs)
   }
 
@@ -63,7 +63,6 @@ export class RememberedKeys {
     files.compact(this.#keys)
   }
 
-  /** Applies to present keys, too. */
   set lifetimeMs(lifetimeMs: number) {
     this.#lifetimeMs = lifetimeMs
     if (this.#files !== undefined) this.#files.lifetimeMs = lifetimeMs

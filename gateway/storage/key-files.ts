@@ -1,8 +1,16 @@
-import { renameSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { AppendLog } from './append-log.ts'
-import { type FileFormat, headerLine, makeDirectory, readLines, replaceFile } from './line-file.ts'
-import { Reserve } from './reserve.ts'
+import {
+  type FileFormat,
+  headerLine,
+  makeDirectory,
+  OWNER_ONLY,
+  readLines,
+  replaceFile,
+  withFile,
+} from './line-file.ts'
+import { readIfThere } from './regular-file.ts'
 
 /** Format of one kind of file, and the words for it in messages. */
 export interface KeyForm {
@@ -35,8 +43,6 @@ export interface KeyStore {
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 
-type KeyFilesOptions = { readonly lifetimeMs: number; readonly nowMs: number }
-
 const VERSION = 1
 const LINES_AT_ONCE = 1000
 
@@ -55,14 +61,14 @@ export class KeyFiles {
   #isComplete = false
   #isExposed = false
 
-  constructor(store: KeyStore, options: KeyFilesOptions) {
+  constructor(store: KeyStore, lifetimeMs: number, nowMs: number) {
     const { dataDir, name } = store
     this.#store = store
-    this.lifetimeMs = options.lifetimeMs
+    this.lifetimeMs = lifetimeMs
     this.#format = { name, version: VERSION }
     this.#file = join(dataDir, `${name}.ndjson`)
     this.#oldFile = join(dataDir, `${name}.old.ndjson`)
-    this.#fileSinceMs = options.nowMs
+    this.#fileSinceMs = nowMs
     const header = headerLine(this.#format)
     if (store.reserve) this.#reserve = new Reserve(join(dataDir, `${name}.reserve.ndjson`), header)
     this.#log = new AppendLog({
@@ -210,18 +216,12 @@ function inodeOf(file: string): number | undefined {
   }
 }
 
-interface KeysReading {
-  readonly keys: readonly RememberedKey[]
-  readonly faults: readonly string[]
-  readonly isTorn: boolean
-}
-
 function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
   return `${JSON.stringify({ [form.key]: key, [form.time]: atMs })}\n`
 }
 
 /** Reads a file of keys; a missing one has none. @throws Error when it cannot be read, or a newer gateway wrote it */
-function readKeys(form: KeyForm, file: string, format: FileFormat): KeysReading {
+function readKeys(form: KeyForm, file: string, format: FileFormat) {
   const { lines, firstLine, isTorn } = linesOf(form, file, format)
   if (isTorn) lines.pop()
   const faults = isTorn ? ['the last line was cut off and is left out'] : []
@@ -259,4 +259,59 @@ function parseKey(form: KeyForm, line: string): RememberedKey | undefined {
   }
   const { [form.key]: key, [form.time]: atMs } = (value ?? {}) as Record<string, unknown>
   return form.accepts(key) && Number.isFinite(atMs) ? { key, atMs: Number(atMs) } : undefined
+}
+
+/** Room for some 200 lines. */
+const RESERVE_BYTES = 16 * 1024
+
+/** Disk space reserved for lines that come when the disk is full: blank lines that are overwritten in place. */
+class Reserve {
+  readonly file: string
+  readonly #blank: string
+  #isUnused = false
+
+  constructor(file: string, header: string) {
+    this.file = file
+    this.#blank = header.padEnd(RESERVE_BYTES, '\n')
+  }
+
+  /** @returns false when there is no room or no reserve */
+  put(line: string): boolean {
+    this.#isUnused = false
+    try {
+      return withFile(this.file, 'r+', (fd) => putInto(fd, line))
+    } catch {
+      return false
+    }
+  }
+
+  /** Makes the file, or makes it blank again, once its lines are in another file. @throws Error when there is no room for it */
+  clear(): void {
+    if (this.#isUnused && existsSync(this.file)) return
+    const found = readIfThere(this.file)
+    if (found === undefined) makeBlank(this.file, this.#blank)
+    // In place: a new file would need the space a second time.
+    else if (found.toString('latin1') !== this.#blank) writeFileSync(this.file, this.#blank, { flag: 'r+' })
+    this.#isUnused = true
+  }
+}
+
+function makeBlank(file: string, blank: string): void {
+  try {
+    writeFileSync(file, blank, { mode: OWNER_ONLY, flag: 'wx', flush: true })
+  } catch (error) {
+    rmSync(file, { force: true })
+    throw error
+  }
+}
+
+function putInto(fd: number, line: string): boolean {
+  const bytes = Buffer.alloc(RESERVE_BYTES)
+  const text = bytes.toString('latin1', 0, readSync(fd, bytes, 0, RESERVE_BYTES, 0))
+  const own = Buffer.from(line)
+  if (text.includes(own.toString('latin1'))) return true
+  // An interrupted write may have left half a line.
+  const start = text.trimEnd().length + 1
+  if (start + own.length > text.length) return false
+  return writeSync(fd, own, 0, own.length, start) === own.length
 }

@@ -23,7 +23,6 @@ export function endOfLastLine(fd: number, size: number): number {
  */
 export function* linesBackward(fd: number, end: number): Generator<string, void, undefined> {
   const chunk = Buffer.allocUnsafe(Math.min(CHUNK_BYTES, end))
-  /** Pieces of a line that begins in a chunk not yet read, the last first. */
   const pieces: string[] = []
   // The last `\n` ends a line instead of dividing two.
   for (let position = end - 1; position > 0; ) {

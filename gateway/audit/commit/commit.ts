@@ -1,4 +1,3 @@
-/** Called once: with the reason when the records were not committed. */
 export type OnCommitted = (error: Error | undefined) => void
 
 /** Records that are committed together. One object for all of them is cheaper than a promise for each. */

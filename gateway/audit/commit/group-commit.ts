@@ -3,7 +3,6 @@ import type { CommitStart, TrailFile } from '../file/trail-file.ts'
 import { Commit, type CommitPolicy, type Group } from './commit.ts'
 import type { Outage } from './outage.ts'
 
-/** A growing group waits for this many turns of the event loop at most. */
 const MAX_TURNS = 4
 
 export interface GroupCommitOptions {

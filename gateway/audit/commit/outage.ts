@@ -20,7 +20,6 @@ interface OutageOptions {
   readonly timeoutMs: number
 }
 
-/** An AUDIT_STOP, whose count of open requests is taken when it is written. */
 type PendingStop = { readonly reason: string; readonly timestamp: string }
 type MoveFacts = Pick<StartFacts, 'continues' | 'removed' | 'clockSetBackMs'>
 
@@ -42,10 +41,8 @@ export class Outage {
   #suspended = false
   #fault: Error | undefined = undefined
   #refused = 0
-  /** Facts of the file before, for AUDIT_START. */
   #moved: MoveFacts | undefined = undefined
   #allWritten = new Commit()
-  /** When the outage began, by `performance.now()`. */
   #sinceMs = 0
 
   constructor(options: OutageOptions) {

@@ -10,7 +10,6 @@ const HEAD_BYTES = 128 * 1024
 type Candidate = { readonly path: string; readonly mtimeNs: bigint }
 type Candidates = ReadonlyMap<string, readonly Candidate[]>
 
-/** Uncompressed files of a directory that may be parts of a trail. */
 export function candidatesIn(directory: string): Candidates {
   const names = readdirSync(directory).filter((name) => !NOT_A_TRAIL.test(name))
   const files = names.flatMap((name) => {

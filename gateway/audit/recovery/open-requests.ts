@@ -1,11 +1,15 @@
 import { detached, utf8 } from '../../storage/lines-backward.ts'
-import { pairKeyOf, RECORD_HEAD, RECORD_MAX_BYTES, TRAIL_FORMAT } from '../audit-records.ts'
+import {
+  pairKeyOf,
+  RECORD_HEAD,
+  RECORD_MAX_BYTES,
+  REQUEST_HEAD,
+  RESPONSE_HEAD,
+  START_HEAD,
+  STOP_HEAD,
+  TRAIL_FORMAT,
+} from '../audit-records.ts'
 import { FOREIGN_HEAD } from '../seal-records.ts'
-
-const REQUEST_HEAD = '{"type":"API_REQUEST",'
-const RESPONSE_HEAD = '{"type":"API_RESPONSE",'
-const START_HEAD = '{"type":"AUDIT_START",'
-const STOP_HEAD = '{"type":"AUDIT_STOP",'
 
 type CountLine = { readonly open?: unknown; readonly continues?: unknown; readonly format?: unknown }
 

@@ -5,13 +5,11 @@ import { withFile } from '../../storage/line-file.ts'
 import { endOfLastLine, linesBackward } from '../../storage/lines-backward.ts'
 import { inodeOf } from '../../storage/regular-file.ts'
 import { cutTornLine } from '../../storage/torn-line.ts'
-import { recoveredRecord } from '../audit-records.ts'
+import { recoveredRecord, START_HEAD, STOP_HEAD } from '../audit-records.ts'
 import { candidatesIn, rotatedFile } from '../file/rotated-file.ts'
 import type { FileEnd, FilePlace } from '../file/trail-file.ts'
 import { OpenRequests } from './open-requests.ts'
 
-const START_HEAD = '{"type":"AUDIT_START",'
-const STOP_HEAD = '{"type":"AUDIT_STOP",'
 const SEAL_HEAD = '{"type":"AUDIT_SEAL",'
 
 export interface Recovery {

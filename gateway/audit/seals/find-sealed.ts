@@ -8,7 +8,6 @@ import { HASH_BYTES, type HashText, lineHash } from './hashes.ts'
 import { LineHasher } from './line-hasher.ts'
 import { TILE_WIDTH } from './tiles.ts'
 
-/** Leaves among which the end of an undamaged trail is sought. */
 const LAST_LEAVES = 512
 const MANY_LEAVES = 65_536
 
@@ -18,18 +17,10 @@ export interface SealGap {
   readonly found: number | undefined
 }
 
-export interface Place {
-  readonly segments: readonly Pick<Segment, 'path' | 'compression'>[]
-  readonly index: number
-  /** Bytes of its plain text. */
-  readonly position: number
-}
-
-interface FoundLeaf {
-  readonly leaf: number
-  /** In bytes of the plain text. */
-  readonly end: number
-}
+type SegmentFile = Pick<Segment, 'path' | 'compression'>
+/** A position is in bytes of the plain text. */
+type Place = { readonly segments: readonly SegmentFile[]; readonly index: number; readonly position: number }
+type FoundLeaf = { readonly leaf: number; readonly position: number }
 
 export class LastLeaves {
   readonly #indexes = new Map<HashText, number>()
@@ -78,7 +69,7 @@ export async function placeToGoOn(
   }
   const last = log.lastLeaves(LAST_LEAVES)
   const found = await lastSealedLine({ path: file, compression: 'none' }, last)
-  if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.end }
+  if (found?.leaf === size - 1) return { segments: open, index: 0, position: found.position }
   const segments = await segmentsOfTrail(file)
   const exact = await newestSealedLine(segments, last)
   if (exact?.leaf === size - 1) return { segments, ...exact }
@@ -88,18 +79,16 @@ export async function placeToGoOn(
 }
 
 /** The last line that is one of these leaves. Lines can be alike, so the line before must be the leaf before, or begin the segment. */
-async function lastSealedLine(
-  segment: Pick<Segment, 'path' | 'compression'>,
-  leaves: LastLeaves,
-): Promise<FoundLeaf | undefined> {
+async function lastSealedLine(segment: SegmentFile, leaves: LastLeaves): Promise<FoundLeaf | undefined> {
   if (segment.compression === 'none') return searchBackward(segment.path, leaves)
   let found: FoundLeaf | undefined
-  let end = 0
+  let position = 0
   let before: HashText | undefined
   const hasher = new LineHasher((hash, _bytes, _start, _end, lineBytes) => {
-    end += lineBytes
+    position += lineBytes
     const leaf = leaves.indexOf(hash)
-    if (leaf !== undefined && (before === undefined || leaves.mayFollow(leaf, before))) found = { leaf, end }
+    if (leaf !== undefined && (before === undefined || leaves.mayFollow(leaf, before)))
+      found = { leaf, position }
     before = hash
   })
   for await (const block of blocksOf(segment)) hasher.push(block)
@@ -109,24 +98,24 @@ async function lastSealedLine(
 export async function newestSealedLine(
   segments: readonly Segment[],
   leaves: LastLeaves,
-): Promise<{ readonly index: number; readonly position: number; readonly leaf: number } | undefined> {
+): Promise<(FoundLeaf & { readonly index: number }) | undefined> {
   for (let index = segments.length - 1; index >= 0; index--) {
     const found = await lastSealedLine(segments[index] as Segment, leaves)
-    if (found !== undefined) return { index, position: found.end, leaf: found.leaf }
+    if (found !== undefined) return { index, ...found }
   }
   return undefined
 }
 
 function searchBackward(path: string, leaves: LastLeaves): FoundLeaf | undefined {
   return withFile(path, 'r', (fd) => {
-    let end = endOfLastLine(fd, fstatSync(fd).size)
+    let position = endOfLastLine(fd, fstatSync(fd).size)
     let candidate: FoundLeaf | undefined
-    for (const line of linesBackward(fd, end)) {
+    for (const line of linesBackward(fd, position)) {
       const hash = lineHash(Buffer.from(`${line}\n`, 'latin1'))
       if (candidate !== undefined && leaves.mayFollow(candidate.leaf, hash)) return candidate
       const leaf = leaves.indexOf(hash)
-      candidate = leaf === undefined ? undefined : { leaf, end }
-      end -= line.length + 1
+      candidate = leaf === undefined ? undefined : { leaf, position }
+      position -= line.length + 1
     }
     return candidate
   })

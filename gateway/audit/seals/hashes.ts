@@ -51,7 +51,6 @@ const SEAL_HEAD = '{"type":"AUDIT_SEAL"'
 const SEAL_AT = SEAL_HEAD.indexOf('EAL')
 const SEAL = 'E'.charCodeAt(0)
 
-/** @param start inclusive */
 export function isSeal(bytes: Buffer, start: number, end: number): boolean {
   if (bytes[start + SEAL_AT] !== SEAL || end - start < SEAL_HEAD.length) return false
   return bytes.toString('latin1', start, start + SEAL_HEAD.length) === SEAL_HEAD

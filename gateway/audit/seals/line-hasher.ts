@@ -54,7 +54,6 @@ export class LineHasher {
     this.#keepRest(start)
   }
 
-  /** Forgets an unfinished line, for another file. */
   reset(): void {
     this.#end = 1
     this.#oversize = undefined

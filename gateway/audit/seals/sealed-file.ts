@@ -14,7 +14,6 @@ const PIECE_BYTES = 128 * 1024
  */
 export class SealedFile {
   readonly inode: string
-  /** Bytes up to the last line that was taken. */
   position: number
   #fd: number | undefined
   readonly #auditFile: string

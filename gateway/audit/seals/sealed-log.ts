@@ -49,7 +49,6 @@ function ofAnotherKey(file: string, why: string, cause?: unknown): Error {
   return new Error(message, { cause })
 }
 
-/** The last tile of a level. */
 interface EdgeTile {
   readonly bytes: Buffer
   index: number
@@ -95,7 +94,6 @@ export class SealedLog {
     throw new Error(`audit log ${directory} is damaged: its tiles have another root than its checkpoint`)
   }
 
-  /** With unsealed leaves. */
   get size(): number {
     return this.#edge.size
   }

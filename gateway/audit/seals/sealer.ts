@@ -35,7 +35,6 @@ interface SealerOptions {
   readonly now: () => number
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
-  /** Records were read from the files, because a process or thread before had not sealed them. */
   onReadBack(records: number): void
   /** Something was changed that only the gateway may touch. Sealing continues. */
   onFault(message: string): void
@@ -55,7 +54,6 @@ export class Sealer {
   readonly #hasher: LineHasher
   readonly #inbox: TrailNews[] = []
   #file: SealedFile | undefined
-  /** Reads the files up to the first place of the inbox. */
   #reading: AsyncGenerator<Buffer, void, undefined> | undefined
   #readRecords = 0
   /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first was taken. */
@@ -63,7 +61,6 @@ export class Sealer {
   #sinceMs = 0
   /** When the lines that are being taken were written; steady. */
   #atMs = 0
-  /** A sync has failed in this process. */
   #hasFailed = false
   readonly #isContinued: boolean
   /** The disk may have dropped tiles: after a crash, or a failed sync. */
@@ -215,7 +212,6 @@ export class Sealer {
     }
   }
 
-  /** Seals the file that has ended. */
   async #enter(
     { inode, position }: { readonly inode: string; readonly position: number },
     isDoubtful: boolean,

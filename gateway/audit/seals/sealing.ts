@@ -17,7 +17,6 @@ interface SealingOptions {
   readonly finishMs?: number
   onSealed(size: number): void
   onGap(gap: SealGap): void
-  /** Records were read back from the files, because their writer was gone. */
   onReadBack(records: number): void
   onFault(cause: string): void
 }
@@ -29,12 +28,6 @@ const STAGE_BYTES = 64 * 1024
 const STAGE_MS = 200
 /** May wait for a thread that is held up by its disk. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
-
-interface Sent {
-  /** Bytes sent to this thread, with these. */
-  readonly bytes: number
-  readonly atMs: number
-}
 
 /**
  * Seals a trail in a thread of its own, which is handed the lines as they are written.
@@ -49,11 +42,10 @@ export class Sealing implements TrailSeals {
   #stagedAtMs = 0
   #timer: NodeJS.Timeout | undefined
   #sentBytes = 0
-  #sent: Sent[] = []
-  /** Since when nothing is handed over. */
+  /** Lines that the thread has not taken: when they were written, and the bytes sent up to their end. */
+  #sent: { readonly bytes: number; readonly atMs: number }[] = []
   #skippedAtMs: number | undefined
   readonly #thread: BackgroundThread<ToSealer, FromSealer>
-  /** Lines that only the caller of `finish` can still append. */
   #lastLines: string[] | undefined
 
   constructor(options: SealingOptions) {
@@ -127,7 +119,6 @@ export class Sealing implements TrailSeals {
     while ((this.#sent[0]?.bytes ?? Number.POSITIVE_INFINITY) <= takenBytes) this.#sent.shift()
   }
 
-  /** Hands over again, once the thread has taken all. */
   #goOn(): void {
     if (this.#progress.takenBytes < this.#sentBytes) {
       this.#timer ??= setTimeout(() => this.#onTime(), STAGE_MS).unref()

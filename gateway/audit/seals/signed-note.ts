@@ -103,7 +103,6 @@ export function verifiedSignatures<Verifier extends NoteVerifier>(
 export interface VerifierKey {
   readonly name: string
   readonly keyId: string
-  /** Signature type, such as `ED25519`. */
   readonly type: number
   readonly publicKey: Buffer
 }

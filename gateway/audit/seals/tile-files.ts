@@ -3,7 +3,6 @@ import { dirname, join } from 'node:path'
 import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
 import { giveWay } from '../give-way.ts'
 
-/** A tile as a file; `name` is its path in the directory of the log. */
 export type TileFile = { readonly name: string; readonly bytes: Buffer }
 type Draft = { readonly fd: number; readonly path: string }
 
@@ -14,7 +13,6 @@ const SYNCS_AT_ONCE = 2
 /** Files of a log's tiles, written so that they survive a power failure at once (`writeSynced`) or later (`write`). */
 export class TileFiles {
   readonly directory: string
-  /** Directories with names that must still be synced. */
   readonly #unsynced = new Set<string>()
   /** Directories whose own names are synced, or are going to be. */
   readonly #named = new Set<string>()
@@ -48,7 +46,6 @@ export class TileFiles {
     }
   }
 
-  /** `syncNames` will sync the name of this file. */
   addName(path: string): void {
     const directory = dirname(path)
     this.#unsynced.add(directory)

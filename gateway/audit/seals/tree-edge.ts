@@ -74,7 +74,6 @@ export function subtreeHeights(size: number): number[] {
   return heights
 }
 
-/** Prefix byte and two hashes. */
 function nodeAt(stack: Buffer, place: number): Buffer {
   return stack.subarray(place * HASH_BYTES, 1 + (place + 2) * HASH_BYTES)
 }

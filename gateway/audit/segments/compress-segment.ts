@@ -48,7 +48,6 @@ export async function compressSegment(path: string): Promise<void> {
   syncDirectoryOf(path)
 }
 
-/** @returns the SHA-256 of what was compressed. */
 async function writeCopy(path: string, copy: string): Promise<string> {
   const draft = `${copy}.tmp`
   const { size, atime, mtime } = statSync(path)

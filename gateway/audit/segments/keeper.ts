@@ -37,14 +37,12 @@ export interface KeeperParts {
   readonly record: (lines: readonly string[], isSealed: boolean) => Promise<void>
 }
 
-/** A failed task waits so long, then twice as long each time. */
 const FIRST_RETRY_MS = 2000
 const LAST_RETRY_MS = 300_000
 const TREE_MS = 900_000
 
 export class SegmentKeeper {
   readonly #parts: KeeperParts
-  /** By task and path; steady clock. */
   readonly #retries = new Map<string, { readonly atMs: number; readonly delayMs: number }>()
   #shipTo: AuditKeeping['ship']
   #shipper: Shipper | undefined
@@ -182,7 +180,6 @@ async function isSealed({ file, seals }: AuditKeeping, segment: ClosedSegment): 
   return range !== undefined && range.last + 1 < tree.size
 }
 
-/** Loads the S3 client only where it is used. */
 async function makeShipper(
   auditFile: string,
   { directory, s3 }: NonNullable<AuditKeeping['ship']>,
@@ -193,7 +190,6 @@ async function makeShipper(
   return new Shipper(auditFile, new ShipBucket(s3))
 }
 
-/** Removes drafts of a compression that was killed. */
 export function removeDrafts(auditFile: string): void {
   const file = realPathOf(auditFile)
   for (const name of namesBeside(file)) {

@@ -191,7 +191,6 @@ function openSegment({ path, compression, inode }: Source): {
   throw new Error('it is another file now: the trail was rotated while it was read')
 }
 
-/** Finds a file that has lost its name. */
 function openRenamed(path: string, inode: string): number | undefined {
   for (const name of readdirSync(dirname(path))) {
     const other = join(dirname(path), name)

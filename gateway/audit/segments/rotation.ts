@@ -4,6 +4,7 @@ import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditSettings } from '../../config/settings.ts'
 import { realPathOf, unusable } from '../../storage/append-file.ts'
 import { withFile } from '../../storage/line-file.ts'
+import { RESPONSE_HEAD } from '../audit-records.ts'
 import { HEAD_BYTES, linesIn, timeOf } from './read-segment.ts'
 import { stampedPath, stampOf } from './segment.ts'
 
@@ -24,7 +25,6 @@ interface RotationOptions {
 /** Differences below count as none. What searches a file allows for five minutes. */
 const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
-const RESPONSE_HEAD = '{"type":"API_RESPONSE"'
 
 /**
  * Begins a new segment when the file is large or old enough, or the clock was set back: renames it and reopens the trail. So
@@ -36,7 +36,6 @@ export class Rotation {
   #inode: string | undefined
   #sinceMs = 0
   #latestMs = 0
-  /** By how much the clock was set back while that file was written. */
   #setBackMs: number | undefined
   #renamed = false
 

@@ -37,7 +37,6 @@ export class SealedTree {
     return this.#tiles.size
   }
 
-  /** The first leaf that has not been pruned. */
   get firstLeaf(): number {
     return firstTile(this.directory, 0, Math.floor(this.size / TILE_WIDTH)) * TILE_WIDTH
   }

@@ -27,7 +27,6 @@ const NOT_FOUND = 404
 
 type Seen = HeadObjectCommandOutput | typeof FORBIDDEN | typeof NOT_FOUND
 
-/** Copies to a bucket of a server that speaks the S3 protocol. */
 export class ShipBucket implements ShipTarget {
   readonly name: string
   readonly cut: CutRule
@@ -177,12 +176,12 @@ function isCopy(seen: Seen, digest: Digest): boolean {
 /** An object in parts has the checksum of the parts' checksums; not every server adds their number. */
 function checksumsOf({ sha256, parts }: Digest): string[] {
   if (parts === undefined) return [base64(sha256)]
-  const joined = base64(joinedDigest(parts).sha256)
+  const joined = base64(joinedDigest('sha256', parts))
   return [base64(sha256), `${joined}-${parts.length}`, joined]
 }
 
 function etagsOf({ md5, parts }: Digest): string[] {
-  return parts === undefined ? [`"${md5}"`] : [`"${md5}"`, `"${joinedDigest(parts).md5}-${parts.length}"`]
+  return parts === undefined ? [`"${md5}"`] : [`"${md5}"`, `"${joinedDigest('md5', parts)}-${parts.length}"`]
 }
 
 function base64(hex: string): string {
@@ -241,7 +240,6 @@ async function inTime<T>(bytes: number, run: (signal: AbortSignal) => Promise<T>
   return Promise.race([run(signal), late])
 }
 
-/** @returns undefined when there was no response */
 function statusOf(error: unknown): number | undefined {
   return (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
 }

@@ -52,16 +52,10 @@ export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Diges
 }
 
 /** Digest of an object in parts, as S3 makes it: the hashes of their hashes. */
-export function joinedDigest(parts: readonly Digest[]): {
-  readonly sha256: string
-  readonly md5: string
-} {
-  const join = (name: 'sha256' | 'md5') => {
-    const joined = createHash(name)
-    for (const part of parts) joined.update(part[name], 'hex')
-    return joined.digest('hex')
-  }
-  return { sha256: join('sha256'), md5: join('md5') }
+export function joinedDigest(name: 'sha256' | 'md5', parts: readonly Digest[]): string {
+  const joined = createHash(name)
+  for (const part of parts) joined.update(part[name], 'hex')
+  return joined.digest('hex')
 }
 
 class RunningDigest {

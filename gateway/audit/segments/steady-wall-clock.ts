@@ -14,7 +14,6 @@ export class SteadyWallClock {
   /** A believed time, and when that was by the steady clock. */
   #believedMs: number
   #believedAtMs: number
-  /** Distance between the two clocks since the last jump. */
   #offsetMs: number
   #offsetSinceMs: number
 

@@ -7,7 +7,6 @@ import { compressionOf, type NamePlace, placeOf, plainPath, type Segment, stampO
 
 interface Headed extends Segment {
   readonly place: NamePlace | undefined
-  /** Time of the first line, as a rule AUDIT_START. */
   readonly timeMs: number
   readonly continues: string | undefined
   readonly isTrail: boolean

@@ -3,7 +3,6 @@ import type { AttestJob, AttestNews } from './attest-thread.ts'
 
 interface AttestationOptions extends AttestJob {
   onNews(news: AttestNews): void
-  /** The thread has died and is started again, or was late at the end. */
   onFault(cause: string): void
 }
 

@@ -15,9 +15,7 @@ export interface PacedRoundsOptions {
   readonly everyMs: number
   /** Default 1 s; doubles with each retry, up to `everyMs` or five minutes. */
   readonly firstRetryMs?: number
-  readonly reports: {
-    progress(progress: Progress): void
-  }
+  readonly reports: { progress(progress: Progress): void }
 }
 
 const FIRST_RETRY_MS = 1000
@@ -54,7 +52,9 @@ export abstract class PacedRounds {
   protected abstract round(): Promise<boolean>
 
   /** Asks for what is missing of the round. Must not reject. @returns whether it has succeeded */
-  protected abstract retry(): Promise<boolean>
+  protected retry(): Promise<boolean> {
+    return this.round()
+  }
 
   sealed(size: number): void {
     const nowMs = Date.now()

@@ -53,7 +53,7 @@ export class WitnessRounds extends PacedRounds {
     return this.#done
   }
 
-  protected retry(): Promise<boolean> {
+  protected override retry(): Promise<boolean> {
     if (this.#round === undefined) return this.round()
     this.#done = this.#ask(this.#round)
     return this.#done
@@ -101,12 +101,8 @@ export class WitnessRounds extends PacedRounds {
   #keep({ submission, signatures }: Round, client: WitnessClient, signature: NoteSignature): void {
     const { directory, quorum, clients } = this.#options
     const all = new Map(signatures).set(client, signature)
-    if (
-      areEnough(
-        { quorum },
-        [...all.keys()].map(({ verifier }) => verifier),
-      )
-    ) {
+    const signers = [...all.keys()].map(({ verifier }) => verifier)
+    if (areEnough({ quorum }, signers)) {
       const found = clients.flatMap((one) => all.get(one) ?? [])
       keepWitnessed(directory, submission.bytes, found)
       this.attested()

@@ -39,10 +39,6 @@ export class StampRounds extends PacedRounds {
     }
   }
 
-  protected retry(): Promise<boolean> {
-    return this.round()
-  }
-
   /** @throws Error that says what is wrong */
   async #request(checkpoint: Buffer): Promise<Buffer> {
     const { send, authorities, policy } = this.#options
