@@ -5,7 +5,6 @@ import type { Leniency } from '../edge/rules/policy/path-readings.ts'
 import type { ForwardedPolicy } from '../edge/rules/policy/response-policy.ts'
 import type { SendingPolicy } from '../edge/rules/policy/sending-policy.ts'
 import type { Refusal } from '../refusals.ts'
-import type { CredentialKind } from './clients/clients-file.ts'
 import type { TokenDialect } from './issuers/token-dialects.ts'
 import type { WrittenGateway } from './keys/gateway-keys.ts'
 import type { WrittenIntrospection } from './keys/issuer-keys.ts'
@@ -16,7 +15,7 @@ import type { UpstreamTlsFiles } from './upstreams/upstream-group.ts'
 import type { AttestationSettings } from './witness-settings.ts'
 
 /** A credential that a route accepts. `none` admits anyone, also where other kinds are listed. */
-export type RouteAuth = 'none' | CredentialKind
+export type RouteAuth = WrittenGateway['routes'][number]['auth'][number]
 
 /** Rules of a route that are applied before authentication. Immutable. */
 export interface Screening {

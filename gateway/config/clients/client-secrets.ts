@@ -2,7 +2,6 @@ import { createSecretKey, type KeyObject } from 'node:crypto'
 import { type ReadFile, readLenient, whyUnreadable } from '../load-file.ts'
 import type { SecretForm } from './webhook-schemes.ts'
 
-/** Where a secret is. */
 type SecretPlace = { readonly env: string } | { readonly file: string }
 
 /** The environment and the files that secrets are read from. */

@@ -10,9 +10,6 @@ import { canonicalName } from '../rules/distinguished-name.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
 import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
 
-/** The kinds of credentials that a route can ask for. */
-export type CredentialKind = 'bearer' | 'mtls' | 'hmac'
-
 /** One entry of config/clients.json as it was written. Without secrets, so the audit trail can record it. Immutable. */
 type ClientRow = Written<typeof CLIENT_KEYS>
 
@@ -26,10 +23,7 @@ export interface WebhookKey {
   readonly secrets: readonly KeyObject[]
 }
 
-/**
- * The machine clients, ready for look-up: config/clients.json with its secrets. Immutable, and only data, so that two tables can
- * be compared.
- */
+/** The machine clients of config/clients.json with their secrets, ready for look-up. Immutable data: two tables can be compared. */
 export interface ClientTable {
   /** In the order of the file. */
   readonly rows: readonly ClientRow[]
@@ -69,15 +63,13 @@ interface Draft {
   readonly json: JsonFile<Written<typeof CLIENTS_FILE>>
   readonly sources: SecretSources
   readonly tables: ReturnType<typeof emptyTables>
-  /** What has been seen, by kind and value, with its path. */
+  /** Paths of the values seen, by kind and value. */
   readonly owners: Map<string, string>
 }
 
 /**
- * Parses config/clients.json and reads the secrets that it names. A changed secret file takes effect with the next change
- * of config/clients.json. No fault contains a secret.
- *
- * @param file its name, for the faults
+ * Parses config/clients.json and reads the secrets that it names. A changed secret file counts from the next change of
+ * config/clients.json. No fault contains a secret.
  */
 export function parseClients(file: string, text: string, sources = THIS_MACHINE): Parsed<ClientTable> {
   const json = new JsonFile<Written<typeof CLIENTS_FILE>>(file, text, checkSchema, { secret: true })
@@ -228,7 +220,7 @@ function claim({ json, owners }: Draft, path: string, kind: string, value: strin
 }
 
 /** The principal of a client. Limits count all its credentials together. */
-function principalOf({ id, scopes }: ClientRow, method: CredentialKind): Principal {
+function principalOf({ id, scopes }: ClientRow, method: 'mtls' | 'hmac'): Principal {
   return Object.freeze({
     method,
     subject: undefined,

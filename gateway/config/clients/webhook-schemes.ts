@@ -28,14 +28,14 @@ export interface WebhookScheme {
   /** How far the signed time may differ from our clock, in either direction; undefined: no time is signed. */
   readonly toleranceSeconds: number | undefined
   /**
-   * What a replay is known by. `attempt`: id and time, from the moment it is accepted. `content`: what is signed, likewise. `delivery`:
-   * what is signed, and the id, once the service has answered 2xx.
+   * A replay has the same id and time (`attempt`), signed text (`content`), or id and signed text (`delivery`). A delivery counts
+   * once the service has answered 2xx, the others from the moment of acceptance.
    */
   readonly replays: 'attempt' | 'content' | 'delivery'
   readonly secretForm: SecretForm
 }
 
-/** How far the time of the named schemes may differ from our clock, in either direction. */
+/** The tolerance of the named schemes. */
 export const TOLERANCE_SECONDS = 300
 const MAX_TOLERANCE_MS = 3_600_000
 const DIGEST_BYTES = { sha1: 20, sha256: 32, sha512: 64 } as const
@@ -133,7 +133,7 @@ export function schemeOf(written: WrittenScheme = 'standard'): WebhookScheme {
   }
 }
 
-/** What is wrong with a described scheme whose keys are each valid: the key, and the reason. */
+/** The faulty key of a described scheme whose keys are each valid, and the reason. */
 export function schemeFault(
   written: Described,
 ): { readonly key: string; readonly reason: string } | undefined {

@@ -10,7 +10,7 @@ const MAX_CACHE_MS = 5 * 60_000
 /** RFC 6749 appendix A.2 allows no other characters. */
 const CLIENT_SECRET = /^[\x20-\x7e]+$/
 
-/** With spans of time in milliseconds. */
+/** The written settings with spans of time in milliseconds. */
 export function introspectionSettings(written: WrittenIntrospection): IntrospectionSettings {
   const { cache, negativeCache, ...asWritten } = written
   return { ...asWritten, cacheMs: spanToMs(cache), negativeCacheMs: spanToMs(negativeCache) }
@@ -20,7 +20,6 @@ function spanToMs(span: string): number {
   return span === 'off' ? 0 : windowToMs(span)
 }
 
-/** What is wrong with an endpoint and the terms that it is asked by, or undefined. */
 export function introspectionFault(written: WrittenIntrospection): string | undefined {
   const { url, clientSecretFile, keyFile, certFile, cache, negativeCache } = written
   const unsafe =
@@ -43,12 +42,7 @@ interface Trust {
   readonly readFile: ReadFile | undefined
 }
 
-/**
- * Faults of the files that the gateway proves itself by, and of rows that trust several issuers with introspection: a token
- * is shown to no server but its own.
- *
- * @param issuers our own first
- */
+/** Faults of files named by issuers, and of rows that trust several issuers with introspection. @param issuers our own first */
 export function introspectionConflicts({ configFile, issuers, routes, readFile }: Trust): Fault[] {
   const asked = issuers.filter(({ introspection }) => introspection !== undefined)
   const faults = issuers.flatMap(({ introspection }, index) =>
@@ -92,7 +86,6 @@ function fileFaults(settings: IntrospectionSettings, readFile: ReadFile | undefi
   return faults
 }
 
-/** What is wrong with a private key for assertions or certificates, or undefined. */
 function assertionKeyFault(pem: string): string | undefined {
   try {
     const { asymmetricKeyType: type, asymmetricKeyDetails } = createPrivateKey(pem)

@@ -131,10 +131,9 @@ function terms(written: WrittenTerms): readonly ClaimTerm[] {
   return Object.entries(written).map(([claim, values]) => ({ claim, values: [values].flat() }))
 }
 
-/** What FAPI 2.0 leaves open: not which tokens are access tokens, and what their claims are. */
+/** Keys that FAPI 2.0 leaves open. It says which tokens are access tokens and what their claims are. */
 const FREE_UNDER_FAPI: ReadonlySet<string> = new Set(['preset', 'require', 'maxLifetime', 'maxChars'])
 
-/** What is wrong with a dialect, or undefined. */
 export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined): string | undefined {
   const {
     preset = 'rfc9068',
@@ -151,7 +150,6 @@ export function dialectFault(written: WrittenTokens, profile: 'fapi' | undefined
   return `must have a maxLifetime of at most "30d", but it is "${maxLifetime}"`
 }
 
-/** What is wrong with a tolerance, or undefined. */
 export function toleranceFault(tolerance: string): string | undefined {
   return windowToMs(tolerance) <= MAX_TOLERANCE_MS
     ? undefined

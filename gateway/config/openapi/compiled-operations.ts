@@ -13,7 +13,7 @@ export interface RequestParameter {
   readonly name: string
   readonly required: boolean
   readonly form: ParameterForm
-  /** Where it stands; only for a parameter in the path. */
+  /** Its place; only for a parameter in the path. */
   readonly at: ParameterPlace | undefined
   /** The types that its text, or each of its texts, may stand for; empty: a text. */
   readonly types: ReadonlySet<string>
@@ -87,7 +87,7 @@ export class OperationRules {
     return rules
   }
 
-  /** Why patterns of what was compiled are not checked: one sentence for each. */
+  /** One sentence for each compiled pattern that is not checked. */
   skippedPatterns(): readonly string[] {
     return [...new Set([this.#compiler, this.#skipping].flatMap((one) => [...(one?.patterns.skipped ?? [])]))]
   }
@@ -272,7 +272,7 @@ class Compiler {
   }
 }
 
-/** What the library throws is a fault of the document. @throws Unusable */
+/** Takes what the library throws for a fault of the document. @throws Unusable */
 function asUnusable<T>(pointer: string, run: () => T): T {
   try {
     return run()

@@ -26,7 +26,7 @@ type ValidatedOperations = Readonly<Record<string, OperationPlace>>
 export interface DocumentedRoutes {
   readonly openapi: OpenApiSettings | undefined
   readonly rows: readonly DocumentedRow[]
-  /** What requests of a row are validated by: of the file's rows in their order, then of `rows`. */
+  /** The operations that validate requests: those of the file's rows in their order, then those of `rows`. */
   readonly operations: readonly (ValidatedOperations | undefined)[]
   readonly faults: readonly Fault[]
   readonly unfit: readonly UnfitKey[]
@@ -99,7 +99,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   return { openapi, rows, operations: all, faults: found, unfit }
 }
 
-/** Where a fault says that the operation is. @param documentedAt of its row */
+/** The place of an operation, for a fault. @param documentedAt of its row */
 export function placeOfOperation(documentedAt: string): Pick<Fault, 'file' | 'path'> {
   const at = documentedAt.indexOf('#/')
   return { file: documentedAt.slice(0, at), path: pathOfPointer(documentedAt.slice(at + 1)) }
@@ -179,7 +179,7 @@ function laidOver(rows: readonly OperationRow[], operations: readonly Operation[
       const keys: Keys = Object.assign({}, ...fitting.map((row) => keysFor(row, operation.path)))
       return { keys, laidAt: Object.fromEntries(places) }
     },
-    /** What fits no operation of which the keys were asked for. */
+    /** Rows and masks that fit no operation whose keys were asked for. */
     unfit: (): UnfitKey[] =>
       [...rows.entries()].flatMap(([index, row]) =>
         used.has(row)

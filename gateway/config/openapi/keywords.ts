@@ -59,10 +59,7 @@ function sortedKeys(_key: string, value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 
-/**
- * Compares decimals: 19.99 is a multiple of 0.01, though neither is an exact binary fraction. Exact up to 15 digits. @throws
- * TooComplex
- */
+/** Divides decimals, as 19.99 and 0.01 are no exact binary fractions. Exact up to 15 digits. @throws TooComplex */
 function isMultiple(value: number, divisor: number): boolean {
   if (Number.isSafeInteger(value) && Number.isSafeInteger(divisor)) return value % divisor === 0
   if (!Number.isFinite(value) || !Number.isFinite(divisor) || divisor === 0) return false

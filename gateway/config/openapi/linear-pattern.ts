@@ -10,16 +10,16 @@ interface Engine {
 }
 
 const require = createRequire(import.meta.url)
-/** What V8 may take for a text of any length, at its start alone. */
+/** The most steps of V8 for a text of any length, at its start alone. */
 const MAX_ANCHORED_STEPS = 20_000
-/** What V8 may take at each place of a text. */
+/** The most steps of V8 at each place of a text. */
 const MAX_PLACE_STEPS = 200
-/** What the states of one pattern may take. */
+/** The most memory for the states of one pattern. */
 const MAX_STATES_BYTES = 256 * 1024
 const CALL_STEPS = 50
-/** For each letter, where all states are known. */
+/** Steps for each letter when all states are known. */
 const KNOWN_STATE_STEPS = 5
-/** For each letter and each place of the pattern, where they are not; and for a call, which makes lists of the places. */
+/** Steps for each letter and each place of the pattern when they are not, and for a call, which makes lists of the places. */
 const PLACE_STEPS = 2
 const LISTS_STEPS = 500
 /** Flags of RE2 for the start of a text, which is that of a line too. */
@@ -34,9 +34,8 @@ interface StateRoom {
 }
 
 /**
- * A pattern of a schema, whose texts come from callers: the time of a match grows with the length of the text and no faster, and
- * it is counted beforehand. RE2 matches it. V8, which goes back and tries again, matches what has no repetition without end and
- * takes few steps whatever the text is.
+ * A pattern of a schema for texts of callers. The time of a match is linear in the text, and counted beforehand. RE2 matches it.
+ * V8 backtracks, so it matches only patterns without endless repetition that take few steps for any text.
  */
 export class LinearPattern {
   readonly #source: string
@@ -91,7 +90,7 @@ function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
   } catch {
     return undefined
   }
-  /** By the number of binary digits of the text's length. */
+  /** Steps by the number of binary digits of the text's length. */
   const known: number[] = []
   return {
     test: (text) => regexp.test(text),
@@ -130,8 +129,8 @@ function re2Of({ re2, size }: Conjunct, room: StateRoom): Engine {
 }
 
 /**
- * Makes all states that a match may come to. If they are too many, none is made, and each letter is compared with each place of the
- * pattern: to make states while texts are matched is slower.
+ * Makes all states of a match beforehand, as making them during matches is slower. If they are too many, none is made: then each
+ * letter is compared with each place of the pattern.
  */
 function makeStates(dfa: RE2Set['dfa']): boolean {
   const letters: readonly number[] = [0, ...dfa.classBounds]
@@ -152,7 +151,7 @@ function makeStates(dfa: RE2Set['dfa']): boolean {
   return true
 }
 
-/** For each letter the index of the first one that every part of the pattern takes as it takes this one: one for most of a script. */
+/** Maps each letter to the first one that no part of the pattern tells from it: most of a script is one. */
 function firstAlike({ prog }: RE2Set['dfa'], letters: readonly number[]): number[] {
   const sets = new Map<unknown, { matchRune(letter: number): boolean }>()
   for (const inst of prog.inst) if (inst.runes.length > 0) sets.set(inst.runes, inst)

@@ -16,10 +16,10 @@ import { type OperationSecurity, readSecurity } from './request-security.ts'
 export type OpenApiFile = Declared<typeof OPENAPI>
 
 export interface ApiOperation {
-  /** With the base path; a template where the document has one. */
+  /** Path with the base path; a template where the document has one. */
   readonly path: string
   readonly method: string
-  /** What stands behind "#" in its path, which is in no request: several operations may stand for one. */
+  /** The end of its path behind "#". No request has it, so several operations may stand for one. */
   readonly fragment: string | undefined
   readonly auth: readonly RouteAuth[]
   readonly scopes: readonly (readonly string[])[]

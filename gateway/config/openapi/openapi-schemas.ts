@@ -3,7 +3,7 @@ import { followed } from './references.ts'
 const DATA: ReadonlySet<string> = new Set(['default', 'enum', 'const'])
 /** Data that says nothing of requests. An `$id` in it, as some serializers write it, would be taken for the name of a schema. */
 const LEFT_OUT: ReadonlySet<string> = new Set(['example', 'examples'])
-/** Below them are names, of which one may be `example`. */
+/** Keywords whose keys are names, of which one may be `example`. */
 const NAMES =
   /^(?:properties|patternProperties|dependentSchemas|dependentRequired|\$defs|definitions|paths|schemas|parameters|requestBodies|pathItems|mediaTypes)$/
 /** Keywords that apply further schemas: one that applies itself again does so by one of them. */
@@ -18,12 +18,12 @@ const FEW_VALUES = 8
 const VALUE_STEPS = 2
 /** Keywords that apply to the same value, beside which the library does not take `nullable` for itself. */
 const BESIDE_NULL = ['allOf', 'anyOf', 'oneOf', '$ref']
-/** How deep schemas are followed for what they say of the members of one value. */
+/** The depth to which schemas of one value are followed. */
 const MAX_DEPTH = 8
 
 /**
- * The document with its schemas as JSON Schema 2020-12, for requests: `nullable` and exclusive bounds of OpenAPI 3.0 are translated,
- * properties that only responses have (`readOnly`) are not required, examples are left out.
+ * Makes the schemas of a document JSON Schema 2020-12 for requests: translates `nullable` and exclusive bounds of OpenAPI 3.0, does
+ * not require `readOnly` properties, and leaves out examples.
  */
 export function asJsonSchemas(document: object): object {
   return converted(document, document, false) as object
@@ -44,7 +44,7 @@ function converted(document: object, value: unknown, areNames: boolean): unknown
 function schemaFixed(document: object, schema: Record<string, unknown>): Record<string, unknown> {
   requireOfRequests(document, schema)
   if (schema.nullable === true) allowNull(schema)
-  // For the library it is a rule of its own, which it refuses without a type.
+  // The library refuses `nullable` without a type.
   delete schema.nullable
   for (const [bound, exclusive] of [
     ['minimum', 'exclusiveMinimum'],
@@ -61,7 +61,7 @@ function schemaFixed(document: object, schema: Record<string, unknown>): Record<
   return schema
 }
 
-/** What applying a schema takes beside the schemas in it, in the steps of a pattern. */
+/** Steps of a schema without those of the schemas in it. */
 function stepsOf(schema: Record<string, unknown>): number {
   const lengthOf = (keyword: string) => (Array.isArray(schema[keyword]) ? schema[keyword].length : 0)
   const branches = lengthOf('allOf') + lengthOf('anyOf') + lengthOf('oneOf')
@@ -97,7 +97,7 @@ function targetOf(document: object, schema: unknown): unknown {
   return typeof found === 'string' ? undefined : found.value
 }
 
-/** Beside others that apply to the same value it says nothing by OpenAPI 3.0.3; who writes it there means that it may be null. */
+/** Allows null also beside `allOf` and the like, where OpenAPI 3.0.3 gives `nullable` no meaning but authors mean it. */
 function allowNull(schema: Record<string, unknown>): void {
   const applied = BESIDE_NULL.filter((keyword) => Object.hasOwn(schema, keyword))
   if (applied.length > 0) {

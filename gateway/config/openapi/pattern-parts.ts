@@ -1,7 +1,7 @@
 /** The most that a backtracking engine does from one place of a text. */
 interface Cost {
   readonly steps: number
-  /** In how many ways the part can be taken. */
+  /** Number of ways to take the part. */
   readonly ways: number
 }
 
@@ -10,12 +10,12 @@ export interface Part {
   /** As ECMA-262 writes it with the flag `v`. */
   readonly ecma: string
   readonly size: number
-  /** How often its most repeated letter is written; at most 1,000 for RE2. */
+  /** Copies of its most repeated letter; at most 1,000 for RE2. */
   readonly copies: number
   readonly takes: boolean
   readonly anchored: boolean
   readonly endless: boolean
-  /** Why RE2 cannot take it. */
+  /** The reason why RE2 cannot take it. */
   readonly beyond?: string | undefined
   readonly cost: (letters: number) => Cost
 }

@@ -14,10 +14,10 @@ import {
   taken,
 } from './pattern-parts.ts'
 
-/** What a pattern cannot be matched with, in words for its author. */
+/** A pattern that cannot be matched, in words for its author. */
 export class Unsupported extends Error {}
 
-/** What ECMA-262 does not have, and what cannot be said exactly in its words. */
+/** A pattern of another dialect without an exact equivalent in ECMA-262. */
 export class OtherDialect extends Unsupported {}
 
 /** Marks of other dialects in what ECMA-262 does not take: atomic groups, comments, flags, possessive quantifiers, anchors. */

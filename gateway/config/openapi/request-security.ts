@@ -75,7 +75,7 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }
 }
 
-/** How the gateway itself checks a scheme (OpenAPI 3.1 section 4.8.27); undefined: not at all. */
+/** The gateway's own check of a scheme (OpenAPI 3.1 section 4.8.27); undefined: it has none. */
 export function authOf(name: string, { schemes, mapped }: SecurityRules): RouteAuth | undefined {
   const said = Object.hasOwn(mapped, name) ? mapped[name] : undefined
   if (said !== undefined) return said

@@ -105,7 +105,7 @@ function failureAt(errors: readonly ErrorObject[], end: number): Failure {
   return { error, branches, begin }
 }
 
-/** How many branches have failed. The library stops at the second that fits. */
+/** The number of failed branches. The library stops at the second that fits. */
 function branchCount({ keyword, params, schema }: ErrorObject): number {
   if (keyword !== 'anyOf' && keyword !== 'oneOf') return OF_ONE_SCHEMA.has(keyword) ? 1 : 0
   return Array.isArray(params.passingSchemas) ? params.passingSchemas[1] - 1 : (schema as unknown[]).length
@@ -129,7 +129,7 @@ function meant(failure: Failure): Misfit {
   return misfits.reduce((best, one) => (depthOf(one) > depthOf(best) ? one : best))
 }
 
-/** What the discriminator of OpenAPI leads to; undefined when there is none, or it is not known which branch has the name. */
+/** The branch or the misfit that a discriminator of OpenAPI leads to; undefined without one, or when no branch is known by the name. */
 function discriminated({ error, branches }: Failure): Failure | Misfit | undefined {
   const { parentSchema, data, instancePath, schema } = error
   const { propertyName, mapping, defaultMapping } = Object(parentSchema?.discriminator)

@@ -9,7 +9,7 @@ type WrittenAudit = WrittenGateway['audit']
 /** Optional peers of the package, loaded for a bucket only. */
 const BUCKET_PACKAGES = ['@aws-sdk/client-s3', '@aws-sdk/lib-storage']
 
-/** What the schema cannot say. */
+/** Reports the faults that the schema cannot find. */
 export function checkAudit(json: JsonFile<unknown>, { ship }: WrittenAudit): void {
   if (ship !== undefined && (ship.directory === undefined) === (ship.s3 === undefined)) {
     json.refuse({ path: '$.audit.ship', reason: 'must have one of "directory" and "s3"' })
@@ -30,7 +30,7 @@ function isInstalled(name: string): boolean {
   }
 }
 
-/** What is asked of a trail that is no file, or has no seals. @param nameOf where the value of a setting comes from */
+/** Faults of keys that need a file or seals. @param nameOf where the value of a setting comes from */
 export function auditConflicts(
   configFile: string,
   { file, seals, rotation, retention, ship, witnesses, stamps, secondSealKey }: WrittenAudit | AuditSettings,

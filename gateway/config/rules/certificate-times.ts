@@ -5,15 +5,15 @@ import type { Fault } from '../faults.ts'
 export interface Dated {
   /** All of one file have the same. */
   readonly file: string
-  /** What another one replaces has the same: the name of its owner; '' for the certificate of a server or client. */
+  /** The name of its owner; '' for the certificate of a server or client. A replacement has the same. */
   readonly owner: string
   /** The file is of use without it: an authority among others. */
   readonly isSpare: boolean
-  /** When a revocation list was issued; undefined: it is no list. */
+  /** Issue time of a revocation list; undefined: it is no list. */
   readonly issuedMs?: number
-  /** Where it stands, for a fault. */
+  /** Its place, for a fault. */
   readonly place: Pick<Fault, 'file' | 'path'>
-  /** Why it is not valid at that time; undefined: it is. */
+  /** The reason why it is not valid at that time; undefined: it is valid. */
   readonly reasonAt: (nowMs: number) => string | undefined
 }
 
@@ -21,7 +21,6 @@ interface Judged extends Dated {
   readonly fault: Fault | undefined
 }
 
-/** Why a certificate is not valid at that time; undefined when it is. */
 export function timeFault(
   { validFromDate, validToDate }: Pick<X509Certificate, 'validFromDate' | 'validToDate'>,
   nowMs: number,
@@ -32,9 +31,8 @@ export function timeFault(
 }
 
 /**
- * Faults of an edit that would replace what is valid by what is not. A list that was issued later is none, though it is out of
- * date: it may revoke what the one in force does not. Authorities beside a certificate of a server or client count for nothing once
- * that has expired.
+ * Faults of an edit that would replace something valid by something that is not. A list that was issued later is no fault though it
+ * is out of date, as it may revoke more. Authorities beside an expired certificate of a server or client do not count.
  */
 export function lapses(edited: readonly Dated[], inForce: readonly Dated[], nowMs: number): Fault[] {
   const [wanted, all] = [judged(edited, nowMs), judged(inForce, nowMs)]
@@ -57,7 +55,6 @@ export function outOfTime(read: readonly Dated[], nowMs: number): Fault[] {
     .map(({ fault }) => fault)
 }
 
-/** What is wrong with it at that time; undefined: nothing. */
 export function faultAt({ place, reasonAt }: Dated, nowMs: number): Fault | undefined {
   const reason = reasonAt(nowMs)
   return reason === undefined ? undefined : { ...place, reason }
@@ -67,7 +64,7 @@ function judged(all: readonly Dated[], nowMs: number): Judged[] {
   return all.map((one) => ({ ...one, fault: faultAt(one, nowMs) }))
 }
 
-/** What is not valid, and has no other one of its owner beside it that is. */
+/** Those that are not valid and have no valid one of their owner beside them. */
 function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })[] {
   return all.flatMap((one) =>
     one.fault === undefined || isOwnerGood(all, one) ? [] : { ...one, fault: one.fault },

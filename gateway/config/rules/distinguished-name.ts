@@ -4,12 +4,9 @@ const ATTRIBUTE =
 const ESCAPE = /(?:\\[0-9A-Fa-f]{2})+|\\./gu
 
 /**
- * One spelling for all of a distinguished name (RFC 4514), such as `CN=bank-b,O=Bank B,C=DE`: the letter case of types,
- * spaces around separators, the way of escaping and the order within a multi-valued part make no difference. Values
- * are compared character by character, which is stricter than RFC 4518: certificates of one CA are written one way.
- * Apply it to the operator's name and to that of the certificate before comparing them.
- *
- * @returns undefined when it is empty or not a distinguished name
+ * Spells a distinguished name (RFC 4514) such as `CN=bank-b,O=Bank B,C=DE` in one way, for comparison. Case of types, spaces around
+ * separators, escaping and the order within a multi-valued part make no difference. Values are compared character by character,
+ * which is stricter than RFC 4518. @returns undefined when it is empty or no distinguished name
  */
 export function canonicalName(text: string): string | undefined {
   const parts: string[][] = [[]]

@@ -15,7 +15,7 @@ type WrittenTerms = Pick<
 /** FAPI 2.0 section 5.4.1. */
 const FAPI_ALGORITHMS: readonly TokenAlgorithm[] = ['ES256', 'PS256', 'EdDSA']
 const ALGORITHMS: readonly TokenAlgorithm[] = [...FAPI_ALGORITHMS, 'RS256']
-/** What `init` writes where nobody says whom the tokens are for: no token of any provider has it. */
+/** The audience that `init` writes when nobody names one. No token of any provider has it. */
 export const UNSET_AUDIENCE = 'CHANGE-ME: the audience of your API'
 
 /** The issuer with every default filled in. */
@@ -24,7 +24,7 @@ export function issuerSettings(written: WrittenIssuer): FurtherIssuer {
   return { issuer, jwksUri, audience, scopes, ...issuerTerms(written) }
 }
 
-/** One sentence when routes accept bearer tokens and nobody named `issuer`, one when nobody named `audience` since `init`, and one for each issuer without scopes when routes ask for any. */
+/** Sentences for routes with bearer tokens: nobody named `issuer`, nobody named `audience` since `init`, an issuer has no scopes. */
 export function issuerWarnings({
   issuer: own,
   issuerIsDefault,
@@ -52,7 +52,7 @@ export function issuerWarnings({
   ]
 }
 
-/** What tokens of an issuer must be like, with the defaults of its profile. */
+/** The terms of an issuer's tokens, with the defaults of its profile. */
 export function issuerTerms({
   algorithms,
   profile,
@@ -86,7 +86,7 @@ export function checkIssuers(json: JsonFile<unknown>, issuers: readonly WrittenI
   }
 }
 
-/** What is wrong with two issuers being trusted together, or undefined. @param at the other one's path */
+/** A fault of two issuers that are trusted together. @param at the other one's path */
 export function sameIssuerFault(
   one: Pick<IssuerSettings, 'issuer' | 'jwksUri'>,
   other: Pick<IssuerSettings, 'issuer' | 'jwksUri'>,
@@ -97,7 +97,7 @@ export function sameIssuerFault(
   return `the jwksUri ${one.jwksUri} is also that of ${at}: the keys of one issuer would verify tokens of the other`
 }
 
-/** What is wrong with where a FAPI issuer's keys come from, or undefined (FAPI 2.0 section 5.4.2). */
+/** FAPI 2.0 section 5.4.2. */
 export function fapiUriFault(uri: string): string | undefined {
   return isPrivateUrl(uri)
     ? undefined

@@ -3,7 +3,7 @@ export type MemoryProfile = (typeof MEMORY_PROFILES)[number]
 
 export const MEMORY_PROFILES = ['fast', 'small'] as const
 
-/** What `GATEWAY_PROFILE` says: only the environment, since it is needed before a file is read. */
+/** The profile of the environment. No file has it, since it is needed before a file is read. */
 export function memoryProfileOf({
   GATEWAY_PROFILE: text,
 }: Readonly<Record<string, string | undefined>>): MemoryProfile {

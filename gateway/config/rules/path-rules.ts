@@ -9,11 +9,7 @@ const PARAMETER = /\/(:[A-Za-z_][A-Za-z0-9_]*\??)(?=\/|$)/
 const PARAMETER_FORM = '"{id}"'
 const NEVER_ADMITTED = /%(?:2F|5C|3B|[01][0-9A-F]|7F)/i
 
-/**
- * What is wrong with the path of a row, or undefined. It is compared with canonical paths, so another never matches.
- *
- * @param varying how such a row writes a part that varies
- */
+/** Refuses paths that are not canonical: they would match no request. @param varying how such a row writes a part that varies */
 export function pathFault(path: string, varying = 'a closing "/*"'): string | undefined {
   if (!path.startsWith('/')) return `must begin with "/", but is ${JSON.stringify(path)}`
   const fixed = path.endsWith('/*') ? path.slice(0, -1) : path

@@ -17,11 +17,11 @@ import { checkResponseFields, checkSending, lifecycleLines, sendingPolicy } from
 import { addNetwork } from './value-rules.ts'
 
 type WrittenRoute = WrittenGateway['routes'][number]
-/** What the file and its routes both say. */
+/** The keys that the file and its routes share. */
 type WrittenPolicy = Pick<WrittenGateway, 'addresses' | 'maintenance' | 'responseHeaders'>
 type Written = Pick<WrittenGateway, 'routes' | 'openapi'> & WrittenPolicy
 
-/** For a CORS route that lets every method through. */
+/** The methods of a CORS route that names none. */
 const COMMON_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE']
 
 /** Reports every fault in what the file and its routes say of addresses, CORS, maintenance, shadow and headers. */

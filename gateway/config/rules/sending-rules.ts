@@ -26,7 +26,7 @@ type Key = 'path' | 'rewrite' | 'upstreamHost' | 'rawPath' | 'requestHeaders' | 
 type Written = Pick<AnyRow, Key>
 
 const HOPS: ReadonlySet<string> = new Set(HOP_BY_HOP)
-/** What the gateway writes itself in responses, or what says where they end. */
+/** Fields that the gateway writes itself in responses, or that say where they end. */
 const OWN_RESPONSE_FIELDS: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   ...REPLACED_HEADERS,

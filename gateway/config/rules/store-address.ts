@@ -18,7 +18,7 @@ export interface StoreSettings {
   readonly user: string | undefined
   /** Never logged. */
   readonly password: string | undefined
-  /** In front of every key and followed by a colon. */
+  /** Stands before every key, with a colon behind it. */
   readonly prefix: string
   /** Keys the hashes of callers in the store. Undefined: the first gateway leaves a random one in the store. Never logged. */
   readonly hashKey: string | undefined

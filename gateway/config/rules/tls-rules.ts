@@ -35,7 +35,7 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
   return { value: { ...merged, port, certFile, keyFile, ocspFetch } }
 }
 
-/** Where a key is set. For a missing key: the environment if it sets any of them, else the file. */
+/** The place of a key. A missing key belongs to the environment if that sets any of them, else to the file. */
 function tlsPlace(sources: TlsSources, key: keyof TlsSettings): Pick<Fault, 'file' | 'path'> {
   const { configFile, merged, overrides } = sources
   const path = `$.tls.${key}`

@@ -16,8 +16,8 @@ const SAMPLER = /^(parentbased_)?(always_on|always_off|traceidratio)$/
 const RATIO = /^(?:0|1|[01]?\.\d+|1\.0*)$/
 
 /**
- * Reads the variables that OpenTelemetry defines for SDKs and exporters, as far as the gateway has what they set. Other
- * programs share them, so those that it does not know are no faults; values that it cannot follow are.
+ * Reads the variables of OpenTelemetry for SDKs and exporters that have a meaning here. Other programs share them, so an unknown
+ * variable is no fault. A value that the gateway cannot follow is one.
  */
 export function parseTracingVariables(env: Environment) {
   const faults: Fault[] = []

@@ -10,13 +10,13 @@ const NETWORK = /^([^/%]+)(?:\/(0|[1-9][0-9]{0,2}))?$/
 /** `sun_path` of Linux holds 108 bytes, the last of them NUL; macOS has four less. */
 const MAX_SOCKET_PATH_BYTES = 103
 
-/** What is wrong with the address or name a listener is bound to, or undefined. */
+/** Checks the address or name that a listener is bound to. */
 export function hostFault(host: string): string | undefined {
   if (isIP(host) !== 0 || (HOST_NAME.test(host) && !/^[0-9.]+$/.test(host))) return undefined
   return `must be an IP address without brackets, or a host name, without a port, ${foundAddress(host)}`
 }
 
-/** What is wrong with an upstream, or undefined. A closing slash is allowed: see `tidyUpstream`. */
+/** Allows a closing slash: see `tidyUpstream`. */
 export function upstreamFault(upstream: string): string | undefined {
   const found = foundAddress(upstream)
   if (upstream.startsWith('unix:')) {
@@ -33,7 +33,7 @@ export function upstreamFault(upstream: string): string | undefined {
   return `must be http://host:port, https://host:port, unix:/path.sock, or for HTTP/2 h2c://host:port or h2://host:port, without path, query or credentials, ${found}`
 }
 
-/** Without a password, or a key in a query, that someone has written into it: faults are logged. */
+/** Shows no password, and no key in a query, that someone has written into an address: faults are logged. */
 function foundAddress(address: string): string {
   return hasUser(address) ? 'but has an @' : `but is ${describeValue(address.replace(/\?.*$/s, '?…'))}`
 }
@@ -42,7 +42,7 @@ function hasUser(address: string): boolean {
   return address.includes('@') && !address.startsWith('unix:')
 }
 
-/** What is wrong with an upstream beside the first of its group, or undefined: one group speaks one version of HTTP. */
+/** Compares an upstream with the first of its group: one group speaks one version of HTTP. */
 export function versionFault(upstream: string, first: string | undefined): string | undefined {
   if (first === undefined || isHttp2Upstream(upstream) === isHttp2Upstream(first)) return undefined
   const other = hasUser(first) ? 'the first' : describeValue(first)
@@ -62,7 +62,6 @@ export function tidyUpstream(upstream: string): string {
   return upstream.startsWith('unix:') || !upstream.endsWith('/') ? upstream : upstream.slice(0, -1)
 }
 
-/** What is wrong with an http or https URL, or undefined. */
 export function urlFault(url: string): string | undefined {
   const found = foundAddress(url)
   // Stricter than URL parsers, because it is compared with tokens character by character.
@@ -79,14 +78,14 @@ export function isPrivateUrl(url: string): boolean {
   return protocol === 'https:' || LOOPBACK.has(hostname)
 }
 
-/** What is wrong with an issuer, or undefined: a URL without query and fragment (RFC 8414 section 2). */
+/** An issuer is a URL without query and fragment (RFC 8414 section 2). */
 export function issuerFault(issuer: string): string | undefined {
   const fault = urlFault(issuer)
   if (fault !== undefined || !issuer.includes('?')) return fault
   return `must be a URL without a query, ${foundAddress(issuer)}`
 }
 
-/** What is wrong with the text of a key of gateway.json, or with each of its list. */
+/** Rules for the text of a key of gateway.json, or for each text of its list. */
 export const TEXT_RULES = {
   host: hostFault,
   adminHost: hostFault,
@@ -109,7 +108,7 @@ export function addNetwork(list: BlockList, network: string): string | undefined
 
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** What is wrong with a name in `allowedFieldNames`, or undefined. */
+/** Checks a name in `allowedFieldNames`. */
 export function fieldNameFault(name: string): string | undefined {
   if (!FIELD_NAME.test(name)) return `must be the name of a header, but is ${describeValue(name)}`
   const lower = name.toLowerCase()

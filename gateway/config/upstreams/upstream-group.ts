@@ -9,16 +9,16 @@ export interface UpstreamGroup extends WrittenGroup {
   readonly targets: readonly string[]
 }
 
-/** What a group does beyond the passive rules that always hold. */
+/** The rules of a group beyond the passive ones, which always hold. */
 export type UpstreamPolicy = Omit<WrittenGroup, 'targets' | 'tls'>
 
-/** How TLS is spoken with the targets. Undefined: with what Node trusts, from TLS 1.2 on. */
+/** Terms of TLS with the targets. Undefined: the authorities that Node trusts, from TLS 1.2 on. */
 export type UpstreamTlsSettings = NonNullable<WrittenGroup['tls']>
 
 /** Active health checks: GET requests to each target. */
 export type HealthCheckSettings = NonNullable<WrittenGroup['healthCheck']>
 
-/** When a target is given no requests at all, and how it is tried again. */
+/** Terms for keeping requests from a target, and for trying it again. */
 export type BreakerSettings = NonNullable<WrittenGroup['breaker']>
 
 /** Which responses make a request go out again, and how often altogether. */
@@ -27,7 +27,7 @@ export type RetrySettings = NonNullable<WrittenGroup['retry']>
 /** The group of `upstream` and GATEWAY_UPSTREAM, for routes that name no other. */
 export const DEFAULT_GROUP = 'default'
 
-/** What the files of a group's TLS hold, in PEM. Plain data; never shown. */
+/** The texts of a group's TLS files, in PEM. Plain data; never shown. */
 export interface UpstreamTlsTexts {
   readonly ca: string | undefined
   readonly cert: string | undefined
