@@ -12,7 +12,7 @@ const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
 const WHAT = ['--only', 'unlimited,latency', '--among', 'byte pump']
-const LATENCY = /^\| 50 % of its own saturation \| byte pump \| [\d,]+ \|/m
+const LATENCY = /^\| The same at a fixed rate: 50 % of its own saturation \| byte pump \| [\d,]+ \(/m
 
 describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
   it('measures real processes and writes page and picture', () => {
@@ -31,6 +31,10 @@ describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' 
     const page = LATENCY.test(brief) ? brief : measured('5')
     assert.match(page, /^\| Unlimited path \| byte pump \| [\d.]+ \(/m)
     assert.match(page, LATENCY)
+    assert.match(
+      readFileSync(join(out, 'results.csv'), 'utf8'),
+      /^latency,"byte pump","50 % of its own saturation",1,/m,
+    )
     assert.match(readFileSync(join(out, 'results.svg'), 'utf8'), /^<svg /)
     rmSync(out, { recursive: true })
   })

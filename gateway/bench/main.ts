@@ -9,7 +9,7 @@ import { machineFacts } from './facts.ts'
 import { type BenchOptions, parseOptions, USAGE } from './options.ts'
 import { renderPicture } from './picture.ts'
 import type { Report, ScenarioReport } from './report.ts'
-import { renderResults } from './results.ts'
+import { renderResults, renderRounds } from './results.ts'
 import { type Field, runScenario } from './run-scenario.ts'
 import { type Scenario, scenariosOf, TABLE } from './scenarios.ts'
 
@@ -107,6 +107,7 @@ function publish(options: BenchOptions, report: Report): void {
   const out = options.out === undefined ? HERE : resolve(options.out)
   mkdirSync(out, { recursive: true })
   writeFileSync(join(out, 'RESULTS.md'), renderResults(report))
+  writeFileSync(join(out, 'results.csv'), renderRounds(report))
   const picture = renderPicture(report)
   if (picture !== undefined) writeFileSync(join(out, 'results.svg'), picture)
   say(`written: ${join(out, 'RESULTS.md')}`)

@@ -33,7 +33,7 @@ export const USAGE = `npm run bench -- [options]
   --root DIR         measure the gateway of that tree instead of this one's
   --ratelimit FILE   envoyproxy/ratelimit, default service_cmd on PATH. To install it:
                      go install github.com/envoyproxy/ratelimit/src/service_cmd@latest
-  --out DIR          where RESULTS.md and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
+  --out DIR          where RESULTS.md, results.csv and results.svg go; default gateway/bench for a whole run, data/bench otherwise`
 
 /**
  * Throws with words for the user when it cannot be read.

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { renderPicture } from './picture.ts'
 import type { EntryReport, Measure, Report } from './report.ts'
-import { renderResults } from './results.ts'
+import { renderResults, renderRounds } from './results.ts'
 
 function entryOf(name: string, cpusUs: readonly number[], more: Partial<EntryReport> = {}): EntryReport {
   const measures = cpusUs.map(
@@ -28,9 +28,22 @@ function reportOf(entries: readonly EntryReport[]): Report {
   }
 }
 
+/** Cells of the row of a contender that is compared with others. */
 function rowOf(page: string, name: string): string[] {
-  const line = page.split('\n').find((text) => text.includes(` ${name} |`) && text.includes('('))
-  return (line ?? '').split(` ${name} |`).at(-1)?.trim().split(' | ') ?? []
+  const line = page.split('\n').find((text) => text.includes(` | ${name} | `) && text.includes('('))
+  return line?.replace(/^\| | \|$/g, '').split(' | ') ?? []
+}
+
+function atRate(round: number, p99: number): Measure {
+  return {
+    load: '50 %',
+    round,
+    perSecond: 1000,
+    userUs: 1,
+    systemUs: 1,
+    latencyUs: { p50: 100, p99, p999: 9000 },
+    latenessP99Us: 33,
+  }
 }
 
 describe('the page of results', () => {
@@ -43,82 +56,65 @@ describe('the page of results', () => {
 
   it('tells median and bounds, and the ratio of each round', () => {
     const page = renderResults(reportOf([entryOf('gateway', [10, 40, 30]), entryOf('other', [20, 40, 120])]))
-    const row = rowOf(page, 'other')
-    assert.equal(row[0], '40.0 (20.0–120.0)')
-    assert.equal(row[1], '25,000')
     // Of 0.5, 1 and 0.25; the ratio of the medians would be 0.75.
-    assert.equal(row[2], '0.50 (0.25–1.00)')
-    assert.equal(row[3], '64 |')
-    assert.equal(rowOf(page, 'gateway')[2], '')
+    assert.deepEqual(rowOf(page, 'gateway'), [
+      'The main work',
+      'gateway',
+      '30.0 (10.0–40.0)',
+      'other 0.50 (0.25–1.00)',
+    ])
   })
 
-  it('has one table of all scenarios at saturation, with the title in the first row of each', () => {
-    const report = reportOf([entryOf('one', [10]), entryOf('two', [20])])
-    const scenarios = ['Main', 'Other'].flatMap((title) => report.scenarios.map((one) => ({ ...one, title })))
-    const page = renderResults({ ...report, scenarios })
-    assert.deepEqual(
-      [...page.slice(page.indexOf('## Saturation')).matchAll(/^\| (\w*) \| (one|two) \|/gm)].map((row) =>
-        row.slice(1),
-      ),
-      [
-        ['Main', 'one'],
-        ['', 'two'],
-        ['Other', 'one'],
-        ['', 'two'],
-      ],
-    )
-    assert.doesNotMatch(page, /^## (?:Main|Other)$/m)
-  })
-
-  it('has a column for each that the others are compared with', () => {
+  it('has a row for each that the others are compared with', () => {
     const report = reportOf([entryOf('one', [10]), entryOf('two', [20]), entryOf('three', [40])])
     const scenarios = report.scenarios.map((scenario) => ({ ...scenario, references: ['two'] }))
     const page = renderResults({ ...report, scenarios })
-    assert.match(page, /\| CPU of one ÷ this \| CPU of two ÷ this \|/)
-    assert.deepEqual(rowOf(page, 'three').slice(2, 4), ['0.25 (0.25–0.25)', '0.50 (0.50–0.50)'])
-    assert.deepEqual(rowOf(page, 'two').slice(2, 4), ['0.50 (0.50–0.50)', ''])
+    assert.equal(rowOf(page, 'one')[3], 'two 0.50 (0.50–0.50); three 0.25 (0.25–0.25)')
+    assert.equal(rowOf(page, 'two')[3], 'one 2.00 (2.00–2.00); three 0.50 (0.50–0.50)')
   })
 
-  it('tells the CPU of stores apart, and compares with it and without it', () => {
+  it('compares with the CPU of stores and without it', () => {
     const stored = entryOf('stored', [10])
     const measures = stored.measures.map((measure) => ({ ...measure, storeUs: 5 }))
     const page = renderResults(reportOf([{ ...stored, measures }, entryOf('other', [20])]))
-    assert.equal(rowOf(page, 'stored')[1], '5.0 (5.0–5.0)')
-    const row = rowOf(page, 'other')
-    assert.equal(row[1], '')
-    assert.deepEqual(row.slice(3, 5), ['0.50 (0.50–0.50)', '0.75 (0.75–0.75)'])
+    assert.equal(rowOf(page, 'stored')[3], 'other 0.50 (0.50–0.50), with the stores 0.75 (0.75–0.75)')
   })
 
-  it('names what was skipped and why, and has no row for it', () => {
+  it('names what was skipped and why, and compares with nothing of it', () => {
     const absent = entryOf('absent', [], { skipped: 'not\ninstalled', peakBytes: undefined })
     const page = renderResults(reportOf([entryOf('gateway', [10]), absent]))
-    assert.match(page, /^- Skipped: absent: not installed$/m)
-    assert.deepEqual(rowOf(page, 'absent'), [''])
+    assert.match(page, /^- Skipped: The main work: absent: not installed$/m)
+    assert.match(page, /\| gateway \| 10\.0 \(10\.0–10\.0\) \| {2}\|$/m)
   })
 
-  it('has a table of latencies for each fixed rate', () => {
-    const at = (round: number, p99: number): Measure => ({
-      load: '50 %',
-      round,
-      perSecond: 1000,
-      userUs: 1,
-      systemUs: 1,
-      latencyUs: { p50: 100, p99, p999: 9000 },
-      latenessP99Us: 33,
-    })
+  it('compares p99 at each fixed rate', () => {
     const one = entryOf('gateway', [10])
     const other = entryOf('other', [10])
     const page = renderResults(
       reportOf([
-        { ...one, measures: [...one.measures, at(1, 300), at(2, 500)] },
-        { ...other, measures: [...other.measures, at(1, 600), at(2, 250)] },
+        { ...one, measures: [...one.measures, atRate(1, 300), atRate(2, 500)] },
+        { ...other, measures: [...other.measures, atRate(1, 600), atRate(2, 250)] },
       ]),
     )
-    const table = page.slice(page.indexOf('| 50 % |'))
-    const row = rowOf(table, 'other')
-    assert.deepEqual(row.slice(2, 4), ['100', '425 (250–600)'])
-    assert.equal(row[5], '1.25 (0.50–2.00)')
-    assert.equal(row[6], '33 |')
+    assert.deepEqual(rowOf(page.slice(page.indexOf('## p99')), 'gateway'), [
+      'The main work: 50 %',
+      'gateway',
+      '400 (300–500)',
+      'other 1.25 (0.50–2.00)',
+    ])
+  })
+})
+
+describe('the rounds of the results', () => {
+  it('have a line for each round and load of each contender, with empty fields for what was not measured', () => {
+    const entry = entryOf('gateway, "on"', [10])
+    const report = reportOf([{ ...entry, measures: [...entry.measures, atRate(1, 300)] }])
+    const [head, ...lines] = renderRounds(report).trimEnd().split('\r\n')
+    assert.match(head ?? '', /^scenario,contender,load,round,/)
+    assert.deepEqual(lines, [
+      'main,"gateway, ""on""","saturation",1,100000,2.5,7.5,,,,,,67108864',
+      'main,"gateway, ""on""","50 %",1,1000,1.0,1.0,,100.0,300.0,9000.0,33.0,67108864',
+    ])
   })
 })
 

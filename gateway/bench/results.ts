@@ -11,11 +11,20 @@ import {
 } from './report.ts'
 import type { Spread } from './statistics.ts'
 
-/** The report as a Markdown page: a table of all scenarios at saturation, and what does not fit into it by scenario. */
+type Value = (measure: Measure) => number | undefined
+
+const p99 = (measure: Measure) => measure.latencyUs?.p99
+
+/** The report as a Markdown page: a row for each scenario and load, which compares its first contender with the others. */
 export function renderResults(report: Report): string {
+  const skipped = report.scenarios.flatMap((scenario) =>
+    scenario.entries.flatMap(({ name, skipped: why }) =>
+      why === undefined ? [] : [`- Skipped: ${scenario.title}: ${name}: ${oneLine(why)}`],
+    ),
+  )
   return `${[
     '# Results of the benchmark',
-    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of the rounds (${report.rounds}, of ${report.secondsPerRound} s each), with the least and the greatest in brackets; contenders take turns within a round, and a ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per response. Latency is counted from when a request was meant to start.`,
+    `Measured on ${report.date} by \`npm run bench\`. Every number is the median of the rounds (${report.rounds}, of ${report.secondsPerRound} s each), with the least and the greatest in brackets; contenders take turns within a round, and a ratio is the median of the ratios of the rounds. CPU is what the kernel charged to all processes of the contender, per response. Latency is counted from when a request was meant to start. [results.csv](results.csv) has every round.`,
     '![CPU per request](results.svg)',
     table(['', ''], report.facts),
     table(
@@ -24,157 +33,92 @@ export function renderResults(report: Report): string {
         .filter(({ work }, index) => index === 0 || work !== report.contenders[0]?.work)
         .map(({ name, version, work }) => [name, version, work]),
     ),
-    '## Saturation',
+    '## CPU at saturation',
     table(
-      ['scenario', '', 'CPU µs', 'responses/s', 'CPU of its first ÷ this', 'peak MiB'],
-      report.scenarios.filter((scenario) => !hasOwnTable(scenario)).flatMap(saturationRows),
+      ['scenario', '', 'CPU µs', 'its CPU ÷ that of'],
+      report.scenarios.flatMap((scenario) => comparison(scenario, SATURATION, cpuOf, 1)),
     ),
-    ...report.scenarios.flatMap(scenarioSections),
+    '## p99 at fixed rates',
+    table(
+      ['scenario', '', 'p99 µs', 'its p99 ÷ that of'],
+      report.scenarios.flatMap((scenario) =>
+        ratesOf(scenario).flatMap((load) => comparison(scenario, load, p99, 0)),
+      ),
+    ),
+    ...(skipped.length === 0 ? [] : [skipped.join('\n')]),
   ].join('\n\n')}\n`
 }
 
-/** Compares with several entries, or counts the CPU of stores too. */
-function hasOwnTable({ references, entries }: ScenarioReport): boolean {
-  return (
-    references.some((name) => name !== entries[0]?.name) ||
-    entries.some(({ measures }) => measures.some(({ storeUs }) => storeUs !== undefined))
+/** A row for the first contender and for each further reference. */
+function comparison(scenario: ScenarioReport, load: string, value: Value, digits: number): string[][] {
+  const measured = scenario.entries.filter((entry) => spreadAt(entry, load, value) !== undefined)
+  const references = measured.filter(
+    ({ name }) => name === scenario.entries[0]?.name || scenario.references.includes(name),
   )
-}
-
-function saturationRows(scenario: ScenarioReport): string[][] {
-  return measured(scenario, SATURATION).map((entry, index) => [
-    index === 0 ? scenario.title : '',
-    entry.name,
-    spread(spreadAt(entry, SATURATION, cpuOf), 1),
-    median(
-      spreadAt(entry, SATURATION, (measure) => measure.perSecond),
-      0,
-    ),
-    ratio(scenario.entries[0], entry, { load: SATURATION, value: cpuOf }),
-    peakOf(entry),
+  const title = load === SATURATION ? scenario.title : `${scenario.title}: ${load}`
+  return references.map((one, index) => [
+    index === 0 ? title : '',
+    one.name,
+    spread(spreadAt(one, load, value), digits),
+    measured
+      .filter((other) => other !== one)
+      .map((other) => `${other.name} ${ratio(one, other, load, value)}`)
+      .join('; '),
   ])
 }
 
-function scenarioSections(scenario: ScenarioReport): string[] {
-  const rates = rateRows(scenario)
-  const skipped = scenario.entries.filter((entry) => entry.skipped !== undefined)
-  const sections = [
-    ...(hasOwnTable(scenario) ? [saturationTable(scenario)] : []),
-    ...(rates.length > 0
-      ? [
-          table(
-            [
-              'load',
-              '',
-              'requests/s',
-              'CPU µs',
-              'p50 µs',
-              'p99 µs',
-              'p99.9 µs',
-              `p99 of ${scenario.entries[0]?.name ?? ''} ÷ this`,
-              'generator late p99 µs',
-            ],
-            rates,
-          ),
-        ]
-      : []),
-    ...(skipped.length > 0
-      ? [skipped.map(({ name, skipped: why }) => `- Skipped: ${name}: ${oneLine(why ?? '')}`).join('\n')]
-      : []),
-  ]
-  return sections.length > 0 ? [`## ${scenario.title}`, ...sections] : []
+function ratio(one: EntryReport, other: EntryReport, load: string, value: Value): string {
+  const own = spread(ratioAt({ one, other }, load, value), 2)
+  const hasStore = [one, other].some((entry) => spreadAt(entry, load, ({ storeUs }) => storeUs) !== undefined)
+  if (value !== cpuOf || !hasStore) return own
+  return `${own}, with the stores ${spread(ratioAt({ one, other }, load, wholeCpuOf), 2)}`
 }
 
-function saturationTable(scenario: ScenarioReport): string {
-  const references = scenario.entries.filter(
-    ({ name }, index) => index === 0 || scenario.references.includes(name),
-  )
-  const ratios = references.map(({ name }) => `CPU of ${name} ÷ this`)
-  const entries = measured(scenario, SATURATION)
-  const hasStore = entries.some(({ measures }) => measures.some(({ storeUs }) => storeUs !== undefined))
-  const storeRatios = hasStore ? references.map(({ name }) => `the same with the stores: ${name}`) : []
-  return table(
-    ['', 'CPU µs', ...(hasStore ? ['store µs'] : []), 'responses/s', ...ratios, ...storeRatios, 'peak MiB'],
-    entries.map((entry) => [
-      entry.name,
-      spread(spreadAt(entry, SATURATION, cpuOf), 1),
-      ...(hasStore
-        ? [
-            spread(
-              spreadAt(entry, SATURATION, ({ storeUs }) => storeUs),
-              1,
-            ),
-          ]
-        : []),
-      median(
-        spreadAt(entry, SATURATION, (measure) => measure.perSecond),
-        0,
-      ),
-      ...references.map((one) => ratio(one, entry, { load: SATURATION, value: cpuOf })),
-      ...(hasStore ? references : []).map((one) =>
-        ratio(one, entry, { load: SATURATION, value: wholeCpuOf }),
-      ),
-      peakOf(entry),
-    ]),
-  )
-}
-
-/** Of the whole scenario. */
-function peakOf({ peakBytes }: EntryReport): string {
-  return peakBytes === undefined ? '' : (peakBytes / 2 ** 20).toFixed(0)
-}
-
-function rateRows(scenario: ScenarioReport): string[][] {
-  const p99 = (measure: Measure) => measure.latencyUs?.p99
-  const loads = new Set(scenario.entries.flatMap(({ measures }) => measures.map(({ load }) => load)))
+function ratesOf({ entries }: ScenarioReport): readonly string[] {
+  const loads = new Set(entries.flatMap(({ measures }) => measures.map(({ load }) => load)))
   loads.delete(SATURATION)
-  return [...loads].flatMap((load) =>
-    measured(scenario, load).map((entry, index) => [
-      index === 0 ? load : '',
-      entry.name,
-      median(
-        spreadAt(entry, load, (measure) => measure.perSecond),
-        0,
-      ),
-      spread(spreadAt(entry, load, cpuOf), 1),
-      median(
-        spreadAt(entry, load, (measure) => measure.latencyUs?.p50),
-        0,
-      ),
-      spread(spreadAt(entry, load, p99), 0),
-      spread(
-        spreadAt(entry, load, (measure) => measure.latencyUs?.p999),
-        0,
-      ),
-      ratio(scenario.entries[0], entry, { load, value: p99 }),
-      median(
-        spreadAt(entry, load, (measure) => measure.latenessP99Us),
-        0,
-      ),
-    ]),
+  return [...loads]
+}
+
+/** Every round of every contender, as CSV (RFC 4180). */
+export function renderRounds(report: Report): string {
+  const head =
+    'scenario,contender,load,round,per_second,user_us,system_us,store_us,p50_us,p99_us,p999_us,late_p99_us,peak_bytes'
+  const rows = report.scenarios.flatMap(({ id, entries }) =>
+    entries.flatMap(({ name, peakBytes, measures }) =>
+      measures.map(({ load, round, perSecond, userUs, systemUs, storeUs, latencyUs, latenessP99Us }) => {
+        const times = [
+          userUs,
+          systemUs,
+          storeUs,
+          latencyUs?.p50,
+          latencyUs?.p99,
+          latencyUs?.p999,
+          latenessP99Us,
+        ]
+        const numbers = times.map((time) => (time === undefined ? '' : time.toFixed(1)))
+        return [
+          id,
+          quoted(name),
+          quoted(load),
+          round,
+          perSecond.toFixed(0),
+          ...numbers,
+          peakBytes ?? '',
+        ].join(',')
+      }),
+    ),
   )
+  return `${[head, ...rows].join('\r\n')}\r\n`
 }
 
-function measured(scenario: ScenarioReport, load: string): readonly EntryReport[] {
-  return scenario.entries.filter(({ measures }) => measures.some((measure) => measure.load === load))
-}
-
-function ratio(
-  one: EntryReport | undefined,
-  entry: EntryReport,
-  of: { readonly load: string; readonly value: (measure: Measure) => number | undefined },
-): string {
-  if (one === undefined || one === entry) return ''
-  return spread(ratioAt({ one, other: entry }, of.load, of.value), 2)
+function quoted(text: string): string {
+  return `"${text.replaceAll('"', '""')}"`
 }
 
 function spread(value: Spread | undefined, digits: number): string {
   if (value === undefined) return ''
   return `${number(value.median, digits)} (${number(value.min, digits)}–${number(value.max, digits)})`
-}
-
-function median(value: Spread | undefined, digits: number): string {
-  return value === undefined ? '' : number(value.median, digits)
 }
 
 function number(value: number, digits: number): string {

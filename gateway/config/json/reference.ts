@@ -114,8 +114,9 @@ function textOf({
   examples: [example] = [],
   default: preset,
 }: Declaration): string {
-  const isShown = choices !== undefined || example === undefined || codeOf(example) === codeOf(preset)
-  return isShown ? description : `${description} Example: ${codeOf(example)}`
+  const isPlain = typeof example === 'number' || typeof example === 'boolean'
+  const isTold = choices !== undefined || example === undefined || codeOf(example) === codeOf(preset)
+  return isPlain || isTold ? description : `${description} Example: ${codeOf(example)}`
 }
 
 function codeOf(value: unknown): string {
