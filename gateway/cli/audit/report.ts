@@ -2,7 +2,7 @@ import { type DayReport, reportDay } from '../../evidence/records/day-report.ts'
 import { plural } from '../../evidence/verify/finding.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, EXIT, type Given, print, UsageFault } from '../command.ts'
-import { ABOUT_FILES, ableTo, FILES, Progress, trailsNamed, UNABLE } from './trail-words.ts'
+import { ABOUT_FILES, ableTo, FILES, Progress, timeIn, trailsNamed, UNABLE } from './trail-words.ts'
 
 const DAY_MS = 86_400_000
 
@@ -44,7 +44,7 @@ function dayOf(flags: Given['flags']): number {
   const today = Math.floor(Date.now() / DAY_MS) * DAY_MS
   if (day === 'today') return today
   if (day === 'yesterday') return today - DAY_MS
-  const ms = /^\d{4}-\d\d-\d\d$/.test(day) ? Date.parse(day) : Number.NaN
+  const ms = day.includes('T') ? Number.NaN : timeIn(day)
   if (Number.isNaN(ms)) throw new UsageFault('--day must be a day: 2026-11-22, today or yesterday')
   return ms
 }

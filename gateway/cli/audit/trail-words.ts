@@ -88,11 +88,19 @@ export function whenOf(flags: Given['flags'], name: string): number | undefined 
   const text = flags[name]
   if (text === undefined) return undefined
   const [, count, unit = ''] = AGO.exec(text) ?? []
-  const ms = count === undefined ? Date.parse(text) : Date.now() - Number(count) * (UNIT_MS[unit] ?? 0)
-  if ((count === undefined && !TIME.test(text)) || Number.isNaN(ms)) {
+  const ms = count === undefined ? timeIn(text) : Date.now() - Number(count) * (UNIT_MS[unit] ?? 0)
+  if (Number.isNaN(ms)) {
     throw new UsageFault(
       `--${name} must be a day (2026-11-22), a time with its zone (…T15:00Z), or 90m, 24h, 7d ago`,
     )
   }
   return ms
+}
+
+/** Milliseconds since the epoch; NaN when there is no such time. `Date.parse` takes 30 February for 2 March. */
+export function timeIn(text: string): number {
+  const day = text.slice(0, 10)
+  const dayMs = Date.parse(day)
+  if (!TIME.test(text) || Number.isNaN(dayMs)) return Number.NaN
+  return new Date(dayMs).toISOString().startsWith(day) ? Date.parse(text) : Number.NaN
 }
