@@ -2,10 +2,7 @@ import { networkOf } from '../edge/rules/network.ts'
 import type { Principal } from '../principal.ts'
 import type { LimitRow } from './table/limit-table.ts'
 
-/**
- * The key that an exchange is counted under: `p:` with user, client, or both; without a principal, or `per` address, `a:` and the
- * network.
- */
+/** The key that an exchange is counted under: `p:` with user, client, or both, or `a:` with the network. */
 export function limitKey(per: LimitRow['per'], principal: Principal | undefined, address: string): string {
   if (principal === undefined || per === 'address') return `a:${networkOf(address)}`
   const { subject, client } = principal

@@ -9,10 +9,7 @@ export type { Take } from './windows/window.ts'
 
 const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
-/**
- * The limit table in force and the hits of its rows, in memory and in the journal. It is synchronous: no take comes between a check and
- * its count.
- */
+/** The limit table in force and the hits of its rows. Synchronous: no take comes between a check and its count. */
 export class Limiter {
   readonly #clock: () => number
   readonly #journal: Journal | undefined
@@ -66,8 +63,7 @@ export class Limiter {
   }
 
   /**
-   * Counts one hit of `key` if `row` allows it, and writes it to the journal for windows of an hour and more. A row of an earlier table
-   * uses the counters of its successor. Shadow mode is up to the caller.
+   * Counts one hit of `key` if `row` allows it, whatever its mode, and writes it to the journal for windows of an hour and more.
    *
    * @throws Error for a row that was in no table
    */
@@ -78,14 +74,11 @@ export class Limiter {
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
     const take = counters.take(key, nowMs)
-    if (take.allowed && this.#journal !== undefined) {
-      const { record } = counters
-      if (!isDurable(record) || this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 }))
-        return take
-      counters.giveBack(key)
-      return UNRECORDED
-    }
-    return take
+    const { record } = counters
+    if (!take.allowed || this.#journal === undefined || !isDurable(record)) return take
+    if (this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })) return take
+    counters.giveBack(key)
+    return UNRECORDED
   }
 
   /** The rows in force with their counters, for readers. */

@@ -27,10 +27,7 @@ interface Pass {
   best: Map<string, number>
 }
 
-/**
- * Finds the callers nearest to their limits. Each look goes through a part of the callers of a row and counts the best so far
- * anew.
- */
+/** Finds the callers nearest to their limits. Each look sees a part of the callers of a row, and the best so far again. */
 export class NearestCallers {
   readonly #limiter: Pick<Limiter, 'inForce'>
   readonly #keysPerLook: number

@@ -45,26 +45,37 @@ export interface GatewayState {
   }
 }
 
-interface GatewayStateParts {
-  readonly watch: StoreWatch
-  readonly gatewayId: string
-}
-
 export function gatewayIdOf(secret: Uint8Array): string {
   return createHmac('sha256', secret).update('store member').digest('hex').slice(0, 16)
 }
 
 /** @throws when a file cannot be read, since starting without it would forget its content */
-export function makeGatewayState(startup: StartupConfiguration, parts: GatewayStateParts): GatewayState {
-  const { watch } = parts
-  const { settings } = startup
-  const { dataDir } = settings
+export function makeGatewayState(
+  startup: StartupConfiguration,
+  { watch, gatewayId }: { readonly watch: StoreWatch; readonly gatewayId: string },
+): GatewayState {
+  const { settings, storeModule } = startup
+  const { dataDir, store, onStoreFailure, authThrottle } = settings
   // First: it locks the directory.
   const journal = new Journal(journalOptions(startup, watch))
   const clock = steadyClock()
-  const { authThrottle } = settings
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)
-  const member = joinStore(startup, { ...parts, clock, state: () => state })
+  const member =
+    store &&
+    storeModule &&
+    new storeModule.StoreMember({
+      settings: store,
+      onStoreFailure,
+      gatewayId,
+      clock,
+      // Both are asked only when the store has something to tell.
+      ownSessions: () => state.revocations.entries(),
+      onFailure: (caller) => state.throttle.apply(caller, clock()),
+      onAway: (cause) => watch.away(cause),
+      onBack: () => watch.observe('shared', true),
+      onFault: (cause) => watch.fault('shared', cause),
+    })
+  if (member !== undefined) watch.expose(member)
   const webhookMemory = (name: string, lifetimeMs: number) =>
     new ReplayMemory({
       lifetimeMs,
@@ -118,32 +129,6 @@ export function changeState(
   failures.limitTo(Math.max(1, authThrottle.failures), authThrottle.windowMs, clock())
   member?.change(onStoreFailure)
   revocations.rememberFor(revocationLifetimeMs([settings, ...settings.issuers]))
-}
-
-interface Joining extends GatewayStateParts {
-  readonly clock: () => number
-  /** Asked only when the store has something to tell. */
-  readonly state: () => GatewayState
-}
-
-function joinStore(
-  { settings: { store, onStoreFailure }, storeModule }: StartupConfiguration,
-  { watch, clock, state, gatewayId }: Joining,
-): StoreMember | undefined {
-  if (store === undefined || storeModule === undefined) return undefined
-  const member = new storeModule.StoreMember({
-    settings: store,
-    onStoreFailure,
-    gatewayId,
-    clock,
-    ownSessions: () => state().revocations.entries(),
-    onFailure: (caller) => state().throttle.apply(caller, clock()),
-    onAway: (cause) => watch.away(cause),
-    onBack: () => watch.observe('shared', true),
-    onFault: (cause) => watch.fault('shared', cause),
-  })
-  watch.expose(member)
-  return member
 }
 
 /** Work for each second and for the end. All of it in one turn of the event loop would delay requests. */

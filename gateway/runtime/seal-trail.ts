@@ -31,9 +31,9 @@ const REPEAT_MS = 60_000
 const KEY_FILE = 'audit-seal-key.pem'
 
 /**
- * Reads the seal key, and the checkpoint that it must have signed; makes a key at the first start. @returns undefined when
- * the trail is not to be sealed, or is no file @throws Error that names the file, when the key cannot be used or the log is
- * of another key
+ * Reads the seal key, and the checkpoint that it must have signed; makes a key at the first start. Undefined: nothing is sealed.
+ *
+ * @throws Error that names the file, when the key cannot be used or the log is of another key
  */
 export function prepareSeals({ settings, log }: StartupConfiguration): SealedTrail | undefined {
   const { file: trail, seals, sealKeyFile, secondSealKey, origin } = settings.audit
@@ -61,9 +61,15 @@ export function prepareSeals({ settings, log }: StartupConfiguration): SealedTra
       'the second key of the seals is not used: audit.secondSealKey does not ask for it',
     )
   for (const path of withSecond ? [file, second] : [file]) {
-    const fault = ownerFault(path, statSync(path, { throwIfNoEntry: false }))
+    const stats = statSync(path, { throwIfNoEntry: false })
+    const fault = ownerFault(path, stats)
     if (fault !== undefined) throw new Error(`the key of the seals cannot be used: ${fault}`)
-    warnIfShared(path, log)
+    try {
+      // Whoever can read it can seal another trail in the place of this one.
+      if (stats !== undefined) checkPrivate(stats)
+    } catch (error) {
+      log.warn({ file: path, cause: (error as Error).message }, 'the key of the seals')
+    }
   }
   return { directory, keys: readKeys(file, settings.audit), origin: sealKey.origin }
 }
@@ -121,16 +127,6 @@ export function ownerWarnings({
   if (!isRegularTrail(file)) return []
   const ofKey = key && ownerFault(key, statSync(key, { throwIfNoEntry: false }))
   return [judgePlace(file).fault, ofKey].flatMap((fault) => fault || [])
-}
-
-/** Whoever can read it can seal another trail in the place of this one. */
-function warnIfShared(file: string, log: StartupConfiguration['log']): void {
-  const stats = statSync(file, { throwIfNoEntry: false })
-  try {
-    if (stats !== undefined) checkPrivate(stats)
-  } catch (error) {
-    log.warn({ file, cause: (error as Error).message }, 'the key of the seals')
-  }
 }
 
 /** Seals the trail from now on, and reports to log and metrics. @param sealed undefined: it is not to be sealed */

@@ -40,10 +40,7 @@ interface EndedSessionsOptions {
   readonly own: () => Iterable<readonly [sid: string, atMs: number]>
 }
 
-/**
- * The sessions that ended at any gateway: keyed hashes in a set that outlives gateways, and a stream that tells of new ones. What cannot
- * be sent now is sent later.
- */
+/** The sessions that ended at any gateway: hashes in a set of the store, and a stream that tells of new ones. What cannot be sent waits. */
 export class EndedSessions {
   readonly #options: EndedSessionsOptions
   readonly #ended: RememberedKeys
@@ -97,11 +94,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /**
-   * Reads the set and sends what it lacks after a loss of data. Other work goes on in between: there may be hundreds of thousands.
-   *
-   * @throws (rejects) when the store cannot be read
-   */
+  /** Reads the set, and sends what it lacks after a loss of data: a page at a time. @throws (rejects) when it cannot be read */
   async readAll(connection: StoreConnection): Promise<void> {
     const present = await this.#readSet(connection)
     let done = 0

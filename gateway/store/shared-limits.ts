@@ -8,10 +8,7 @@ const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded
 /** Nothing was counted, and the request is let through. */
 const ALLOWED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 
-/**
- * The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too: this gateway must not start from zero
- * when the store goes away.
- */
+/** The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too, for when the store goes away. */
 export class SharedLimits {
   readonly #local: Pick<Limiter, 'find' | 'take' | 'close'>
   readonly #takes: Pick<SharedTakes, 'take'>
@@ -51,11 +48,10 @@ export class SharedLimits {
   }
 
   #sharedRow(row: LimitRow): SharedRow {
-    let shared = this.#rows.get(row)
-    if (shared === undefined) {
-      shared = sharedRowOf(row)
-      this.#rows.set(row, shared)
-    }
+    const known = this.#rows.get(row)
+    if (known !== undefined) return known
+    const shared = sharedRowOf(row)
+    this.#rows.set(row, shared)
     return shared
   }
 }

@@ -126,10 +126,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     this.#options.memory.maintain()
   }
 
-  /**
-   * Writes the accepted messages back, some at a time, into a store that was away or lost its data. @param sinceMs on the clock of
-   * the memory
-   */
+  /** Writes accepted messages back, some at a time, into a store that was away or lost its data. @param sinceMs by the clock of the memory */
   writeBack(sinceMs: number): void {
     this.#lackingSinceMs = Math.min(sinceMs, this.#lackingSinceMs ?? sinceMs)
     const isWriting = this.#unwritten !== undefined

@@ -60,9 +60,7 @@ export class SharedStore {
     return this.breaker.wasReached && this.#hasAgreed
   }
 
-  /**
-   * To be called once a second: looks whether the store responds and has its data. @param onLost the data was lost while connected
-   */
+  /** Looks whether the store responds and has its data. Called once a second. @param onLost the data was lost while connected */
   look(onLost: () => void): void {
     const key = this.#markKey
     this.breaker.send({

@@ -21,10 +21,7 @@ interface SharedTakesOptions {
 /** Takes in one command: bounds how long the script holds up other gateways, at about 5 µs each. */
 const MAX_BATCH = 128
 
-/**
- * Takes from shared limits. The takes of one turn of the event loop, and those that come while a command is under way, are one command:
- * fewer promises, scripts, reads and writes.
- */
+/** Takes from shared limits. One command has the takes of a turn of the event loop, and those that came while another was under way. */
 export class SharedTakes {
   readonly #options: SharedTakesOptions
   #batch: TakeBatch | undefined
@@ -34,10 +31,7 @@ export class SharedTakes {
     this.#options = options
   }
 
-  /**
-   * Counts one hit of `key` at all gateways together. `done` is called once, before this returns when the store is known to be
-   * away.
-   */
+  /** Counts one hit of `key` at all gateways together. `done` is called once, at once when the store is known to be away. */
   take(row: SharedRow, key: string, done: TakeDone): void {
     const { breaker, counts, keys, isCluster, timers } = this.#options
     if (breaker.isOpen) {
@@ -159,10 +153,7 @@ export interface SharedRow {
   readonly windowMs: number
 }
 
-/**
- * Counts belong to path and methods, so an edit of limit, window or name keeps them. A store cannot match a renamed path by name:
- * gateways that started in between must count in the same place.
- */
+/** Counts belong to path and methods. After an edit of these they begin anew: gateways that start later must count in the same place. */
 export function sharedRowOf({ path, methods, limit, windowMs }: LimitRow): SharedRow {
   const sorted = methods === undefined ? null : [...methods].sort()
   return { identity: `limit ${JSON.stringify([path, sorted])}`, limit, windowMs }

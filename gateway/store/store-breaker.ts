@@ -70,8 +70,8 @@ const SETTLED_MS = 10_000
 const GIVE_UP_MS = 500
 
 /**
- * Gives up on the store when a command has no reply after 25 ms or fails: all callers are told that it is away, later ones at once, until
- * a probe has a reply in time. One timer serves all commands. It begins open: the first probe closes it.
+ * Opens when a command fails or has no reply after 25 ms: callers are told that the store is away, later ones at once. A probe with a
+ * reply in time closes it, also at the start. One timer serves all commands.
  */
 export class StoreBreaker {
   readonly #options: StoreBreakerOptions

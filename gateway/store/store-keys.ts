@@ -6,9 +6,7 @@ const MAX_REMEMBERED = 20_000
 /** 132 bits of HMAC-SHA256. */
 const HASH_CHARACTERS = 22
 
-/**
- * The keys of the store. Callers, sessions and ids are keyed hashes: a reader of the store learns no name and cannot test guesses.
- */
+/** The keys of the store. Names in them are keyed hashes: a reader of the store learns none and cannot test guesses. */
 export class StoreKeys {
   readonly #prefix: string
   readonly #remembered = new LRUCache<string, string>({ max: MAX_REMEMBERED })
@@ -30,15 +28,12 @@ export class StoreKeys {
     this.#remembered.clear()
   }
 
-  /**
-   * `<prefix>:{<hash>}`: the hash is the tag, so that a cluster spreads keys. @param space such as the identity of a limit; holds
-   * no NUL
-   */
+  /** `<prefix>:{<hash>}`: by the hash a cluster spreads keys. @param space such as the identity of a limit; holds no NUL */
   keyOf(space: string, name: string): string {
     const text = `${space}\0${name}`
     const known = this.#remembered.get(text)
     if (known !== undefined) return known
-    const key = `${this.#prefix}:{${this.hashOf(text)}}`
+    const key = this.keyOfOnce(space, name)
     this.#remembered.set(text, key)
     return key
   }

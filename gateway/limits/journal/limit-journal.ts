@@ -47,12 +47,6 @@ const SEGMENT_BYTES = 16 * 1024 * 1024
 /** The old segment is used when no new one can be opened. */
 const REOPEN_MS = 10_000
 
-/** First the rows, then their hits, for each key oldest first. */
-interface RestoreTarget {
-  rows(records: readonly RowRecord[]): void
-  hit(hit: Hit): void
-}
-
 export function isDurable(record: RowRecord): boolean {
   return record.windowMs >= DURABLE_WINDOW_MS
 }
@@ -102,11 +96,10 @@ export class Journal {
   }
 
   /**
-   * Reads the counts of earlier runs, before anything is written. A hit with a future time is taken as of `nowMs`: the clock was set back.
-   *
-   * @throws NewerFormatError
+   * Reads the counts of earlier runs, before anything is written: first the rows, then their hits, for each key oldest first. A hit
+   * with a future time counts as of `nowMs`: the clock was set back. @throws NewerFormatError
    */
-  load(nowMs: number, target: RestoreTarget): void {
+  load(nowMs: number, target: { rows(records: readonly RowRecord[]): void; hit(hit: Hit): void }): void {
     const segments = segmentsIn(this.#directory)
     const rows = newestTable(segments)
     const ids = new Set(rows.map((row) => row.id))
@@ -156,10 +149,7 @@ export class Journal {
     return true
   }
 
-  /**
-   * To be called once a second: begins a due segment, retries failed writes, makes removed files again. @param durable all hits of
-   * durable rows
-   */
+  /** Begins a due segment, retries failed writes, makes removed files again. Called once a second. @param durable all such hits */
   maintain(nowMs: number, durable: () => Iterable<Hit>): void {
     this.#attempt(() => this.#lookForFiles())
     if (this.#log.lostLines > 0 && this.#log.waitingBytes === 0) this.#isIncomplete = true
@@ -292,10 +282,7 @@ function newestTable(segments: readonly Segment[]): readonly RowRecord[] {
   return []
 }
 
-/**
- * Bounds the current time by the newest hit of earlier runs plus the time since the start: a wall clock that is ahead deletes
- * nothing.
- */
+/** Bounds the time by the newest hit of earlier runs plus the time since the start: a wall clock that is ahead deletes nothing. */
 class ConservativeClock {
   readonly #startMs: number
   #foundMs = Number.NEGATIVE_INFINITY
@@ -354,9 +341,9 @@ class Segment {
 
 /** The segments in a directory, oldest first. @throws Error when it cannot be read */
 function segmentsIn(directory: string): Segment[] {
-  const starts = readdirSync(directory).flatMap((name) => {
-    const start = /^hits-(\d{1,15})\.ndjson$/.exec(name)?.[1]
-    return start === undefined ? [] : [Number(start)]
-  })
-  return starts.sort((a, b) => a - b).map((startMs) => new Segment(directory, startMs))
+  const starts = readdirSync(directory).flatMap((name) => /^hits-(\d{1,15})\.ndjson$/.exec(name)?.[1] ?? [])
+  return starts
+    .map(Number)
+    .sort((a, b) => a - b)
+    .map((startMs) => new Segment(directory, startMs))
 }

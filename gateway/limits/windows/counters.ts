@@ -20,10 +20,7 @@ const ROWS_FOR_ROOM = 64
 
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
-/**
- * Bounds the keys in memory. Half of the budget is reserved in equal shares for the rows, half is common: a flood of addresses on one
- * row leaves the others their shares.
- */
+/** Bounds the keys in memory. Rows have half of it in equal shares, which a flood on another row leaves them; half is common. */
 export class KeyBudget {
   readonly #max: number
   #share = 0
@@ -114,10 +111,7 @@ export class Counters {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
 
-  /**
-   * Counts one hit of `key` if the limit allows it. Without memory a new key is refused: to drop a counted one would let a flood
-   * erase counts.
-   */
+  /** Counts one hit of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts. */
   take(key: string, nowMs: number): Take {
     this.dropIdle(SWEEP, nowMs)
     let window = this.#windows.get(key)

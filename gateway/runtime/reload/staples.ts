@@ -49,9 +49,7 @@ abstract class ReportedStapler extends Stapler implements Watching {
   }
 }
 
-/**
- * Asks the responder that the certificate names, again at half of the response's lifetime. A reload waits for no responder.
- */
+/** Asks the responder that the certificate names, again at half of the response's lifetime. A reload waits for no responder. */
 export class StapleFetch extends ReportedStapler {
   readonly #reports: Reports
   readonly #sendTo: (url: string) => Send

@@ -56,10 +56,7 @@ export class HandOver {
     return this.#parts.connections.sockets()
   }
 
-  /**
-   * Waits until requests under way are counted, and closes the files. @returns the state that is in no file @throws Error
-   * when the files cannot be completed; the caller then calls `goOn`
-   */
+  /** Waits for requests under way to be counted, and closes the files. @throws Error when these fail: `goOn` must follow */
   async suspend(): Promise<PassedState> {
     const { connections, files, tickets, trail, revocations } = this.#parts
     await connections.suspend()

@@ -2,9 +2,8 @@ import { isDeepStrictEqual } from 'node:util'
 import { memoryProfileOf } from '../../config/rules/memory-profiles.ts'
 
 /**
- * How `GATEWAY_PROFILE=small` starts Node, as in `launcher/launch.mjs`: young objects take 8 MB at most, old ones are
- * collected when they have grown by a fifth, and threads share one heap of the C library, which gives free memory back at
- * once (16 MB).
+ * Node with `GATEWAY_PROFILE=small`, as in `launcher/launch.mjs`: young objects take 8 MB at most, old ones are collected when they
+ * have grown by a fifth, and threads share one heap of the C library, which gives free memory back at once (16 MB).
  */
 const SMALL = {
   options: ['--max-semi-space-size=4', '--heap-growing-percent=20'],
@@ -27,10 +26,7 @@ export function forProfile({ options, env }: NodeStart): NodeStart {
   }
 }
 
-/**
- * Starts this process again with the options of its profile, but not where it got a channel or sockets: Node would close
- * them.
- */
+/** Starts this process again with the options of its profile, unless it got a channel or sockets, which Node would close. */
 export function applyMemoryProfile(): void {
   const { env, execArgv, execPath, argv, platform } = process
   const wanted = forProfile({ options: execArgv, env })

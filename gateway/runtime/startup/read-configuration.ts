@@ -55,9 +55,7 @@ export function readConfiguration(
   }
 }
 
-/**
- * Takes an edit over that the process before has in force. A faulty one, or one that needs a restart, is left to the watches.
- */
+/** Takes an edit over that the process before has in force. A faulty one, or one that needs a restart, is left to the watches. */
 export function readAgain(read: StartupConfiguration, env: Environment): StartupConfiguration {
   if (textsOf(read).every(([file, text]) => textNow(file) === text)) return read
   const { value: edited } = readConfiguration(env)

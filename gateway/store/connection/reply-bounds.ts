@@ -83,10 +83,7 @@ function tooLarge(bound: string): RangeError {
   return new RangeError(`a reply of the store has more than ${bound}`)
 }
 
-/**
- * Bounds the replies of every client of the process: the library has no setting for it. What its decoder throws ends the
- * connection.
- */
+/** Bounds the replies of every client of the process, which the library cannot. What its decoder throws ends the connection. */
 export function boundReplies(): void {
   const { write, reset } = Decoder.prototype
   const bounds = new WeakMap<Decoder, ReplyBounds>()
