@@ -7,10 +7,10 @@ export const ENVIRONMENT = 'environment'
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string
-  /** Where in it: a JSON path such as `$.limits[2].window`, a variable's name (of its second entry `GATEWAY_UPSTREAM[1]`), or `line 3 column 7` of what is no JSON. */
+  /** The place in it: a JSON path such as `$.limits[2].window`, a variable's name (of its second entry `GATEWAY_UPSTREAM[1]`), or `line 3 column 7` of what is no JSON. */
   readonly path: string
   readonly reason: string
-  /** Where in the text, if that is known. */
+  /** The place in the text, if it is known. */
   readonly at?: FaultPlace
 }
 

@@ -27,7 +27,7 @@ const SHOWN: Readonly<
   responseLines: true,
 }
 
-/** The settings as JSON, without secrets: of those it says only whether they are set. */
+/** Makes JSON of the settings. Of a secret it says only whether it is set. */
 export function shownSettings(settings: Settings): Record<string, unknown> {
   const { store, upstreamSecret, openapi } = settings
   const { sealKeyFile: _, ...audit } = settings.audit
@@ -50,7 +50,7 @@ export function shownSettings(settings: Settings): Record<string, unknown> {
   })
 }
 
-/** A value as JSON has it: a set is a sorted list, a list of networks its rules, a pattern its source. */
+/** Makes plain data: of a set a sorted list, of a list of networks its rules, of a pattern its source. */
 export function plain<T>(value: T): T {
   if (value === undefined) return value
   return JSON.parse(

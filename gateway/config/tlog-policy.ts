@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { describeValue } from './json/schema-check.ts'
 
-/** Tells whether enough have signed: so many of these, each a key or such a rule itself. Immutable, plain data. */
+/** The number of members that must have signed. Immutable, plain data. */
 export interface Quorum {
   readonly least: number
   /** Verifier keys as C2SP signed-note writes them, or groups. */
@@ -34,7 +34,7 @@ const WITNESS_KEYS: ReadonlyMap<number, number> = new Map([
   [0x04, 32],
   [0x06, 1312],
 ])
-/** Witnesses at most: a checkpoint may have so many signatures, as many as `members` in gateway.json. */
+/** The most witnesses, as for `members` in gateway.json: a checkpoint may have so many signatures. */
 const WITNESSES_MAX = 32
 // biome-ignore lint/suspicious/noControlCharactersInRegex: a policy must not contain them
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f]/

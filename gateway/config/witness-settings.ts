@@ -60,7 +60,7 @@ interface Sources {
   readonly readFile: ReadFile | undefined
 }
 
-/** Reads who vouches for the audit trail besides the gateway itself. */
+/** Reads the witnesses and the time stamp authority of the audit trail. */
 export function loadAttestation({ configFile, written, readFile }: Sources): Parsed<AttestationSettings> {
   const faults: Fault[] = []
   const check = (path: string, reason: string | undefined) => {
@@ -106,19 +106,16 @@ export function loadAttestation({ configFile, written, readFile }: Sources): Par
   return faults.length > 0 ? { faults } : { value: { witnesses: witnessesInForce, stamps: stampsInForce } }
 }
 
-/** The certificates in a text, each in PEM; one without an end as it is. */
+/** Finds the certificates in a text, each in PEM; one without an end as it is. */
 export function certificatesIn(text: string): readonly string[] {
   return text.match(CERTIFICATE) ?? []
 }
 
 function alternativesFault({ policyFile, quorum, members }: WrittenWitnesses): string | undefined {
-  if (policyFile !== undefined) {
-    return quorum === undefined && members === undefined
-      ? undefined
-      : 'must have either "policyFile", or "quorum" and "members"'
-  }
-  return quorum !== undefined && members !== undefined
-    ? undefined
+  const isNamed = policyFile !== undefined
+  if ([quorum, members].every((part) => (part === undefined) === isNamed)) return undefined
+  return isNamed
+    ? 'must have either "policyFile", or "quorum" and "members"'
     : 'must have "quorum" and "members", or "policyFile"'
 }
 

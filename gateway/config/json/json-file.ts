@@ -16,7 +16,7 @@ const MAX_AROUND = 60
 /** A secret that begins further from the fault is not recognised; none is so long. */
 const MAX_SECRET = 400
 
-/** Values of the environment that take the place of those in a file, by JSON path. */
+/** Values of the environment that replace those of a file, by JSON path. */
 export type Overrides = ReadonlyMap<string, { readonly variable: string; readonly value: unknown }>
 
 interface JsonFileOptions {
@@ -33,7 +33,7 @@ export class JsonFile<T> {
   readonly #offsets: ReadonlyMap<string, number> = new Map()
   readonly #index: LineIndex
   readonly #text: string
-  /** True when lines may be shown: not of what may be a file of another kind, or have a secret in it. */
+  /** True when faults may show lines. A file of another kind, or one that may hold a secret, is not shown. */
   readonly #shown: boolean
   readonly #unsound: ReadonlySet<string> = new Set(['$'])
   /** Paths that contain an unsound one. */
@@ -105,7 +105,7 @@ export class JsonFile<T> {
     return reason === undefined
   }
 
-  /** Looks at each entry of a list in the same way. */
+  /** Checks each entry of a list. */
   checkEach<V>(
     path: string,
     list: readonly V[] | undefined,
@@ -142,7 +142,7 @@ export class JsonFile<T> {
     return [...sorted, { file: this.#file, path: '$', reason: `has ${more} more faults` }]
   }
 
-  /** Where a path stands; for a missing key, the object which lacks it. */
+  /** Finds the place of a path; for a missing key, that of the object which lacks it. */
   #offsetOf(path: string): number | undefined {
     for (const at of [path, ...ancestors(path)]) {
       const offset = this.#offsets.get(at)

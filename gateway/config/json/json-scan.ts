@@ -19,7 +19,7 @@ export interface ScannedJson extends JsonScan {
   readonly value: unknown
 }
 
-/** The first place where a text is not JSON. */
+/** The first fault of a text that is not JSON. */
 export interface JsonSyntaxFault {
   /** In UTF-16 code units; of a fault within a text, where the text begins. */
   readonly offset: number
@@ -33,7 +33,7 @@ export const MAX_VALUES = 250_000
 /** Characters of what stands at a fault. What is longer is not shown: it may be a secret, or as long as the file. */
 const MAX_SHOWN = 7
 
-/** By the parser's names of faults: what the grammar wants. What stands there instead is told too. */
+/** The expectation of the grammar, by the parser's name of a fault. The sentence also has what was found. */
 const EXPECTATIONS: Readonly<Record<string, string>> = {
   PropertyNameExpected: 'expected a key between double quotes',
   ValueExpected: 'expected a value',
@@ -43,7 +43,7 @@ const EXPECTATIONS: Readonly<Record<string, string>> = {
   CloseBracketExpected: 'expected "]"',
   EndOfFileExpected: 'nothing more may follow here',
 }
-/** By the parser's names of faults, where what stands there says nothing. */
+/** The whole sentence, by the parser's name of a fault. */
 const REASONS: Readonly<Record<string, string>> = {
   InvalidCommentToken: 'comments are not allowed in JSON',
   UnexpectedEndOfString: 'the closing quote of a text is missing in its line',

@@ -187,7 +187,7 @@ function fillDefaults({ properties = {} }: Schema, value: Record<string, unknown
   }
 }
 
-/** The first thing that is wrong with a value itself, whatever is below it. */
+/** Finds the first fault of a value itself, whatever is below it. */
 function faultOf(schema: Schema, value: unknown): string | undefined {
   const { type } = schema
   const isAllowed = (one: string) => isOfType(one, value)
@@ -213,10 +213,9 @@ function isOfType(type: string, value: unknown): boolean {
 
 function textFault(schema: Schema, text: string): string | undefined {
   const { minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern } = schema
-  // Characters, not code units.
-  const length = text.length > maxLength ? [...text].length : text.length
-  if (length > maxLength) return `must have at most ${maxLength} characters, but has ${length}`
-  if (length < minLength) return 'must not be empty'
+  const characters = text.length > maxLength ? [...text].length : text.length
+  if (characters > maxLength) return `must have at most ${maxLength} characters, but has ${characters}`
+  if (characters < minLength) return 'must not be empty'
   if (pattern === undefined || patternOf(pattern).test(text)) return undefined
   const sentence = schema.patternErrorMessage ?? `must match ${pattern}`
   return `${sentence}, but is ${describeValue(text)}${unitHint(schema, text)}`

@@ -30,7 +30,7 @@ interface ParsedTexts<T> {
   readonly value: T
 }
 
-/** Undefined: something else that was read may be half written, so the texts are to be parsed again at the next look. */
+/** Undefined: another file may be half written, so the texts are parsed again at the next look. */
 type Outcome<T> = Parsed<T> | undefined
 
 export interface ReloadOptions<T> {
@@ -171,7 +171,7 @@ export class Reloader<T> {
     else this.#accept(part, faults)
   }
 
-  /** @param others what is wrong with texts that are not part of it */
+  /** @param others the faults of other texts */
   #accept({ texts, value: after }: ParsedTexts<T>, others: readonly Fault[] = []): void {
     const { files, isSame = isDeepStrictEqual, swap, onReload } = this.#options
     const { value: before, texts: textsBefore } = this.#inForce
