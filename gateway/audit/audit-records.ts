@@ -50,12 +50,7 @@ export interface StartFacts {
   readonly clockSetBackMs?: number | undefined
 }
 
-interface StopFacts {
-  readonly timestamp: string
-  readonly pid: number
-  readonly open: number
-  readonly reason: string
-}
+type StopFacts = Pick<StartFacts, 'timestamp' | 'pid' | 'open'> & { readonly reason: string }
 
 interface PruneFacts {
   readonly timestamp: string

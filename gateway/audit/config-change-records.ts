@@ -22,9 +22,8 @@ type Side = 'before' | 'after'
 const ROOM_FOR_PARTS = ',"part":1000000,"parts":1000000'.length
 
 /**
- * CONFIG_CHANGE: the configuration before and after. What is too long for one line continues in others, with `part` and
- * `parts`. A row that is too long is divided into its keys, a list into halves; a single value that is too long becomes its
- * length and SHA-256.
+ * CONFIG_CHANGE: the configuration before and after, in several lines with `part` and `parts` where one is too short. A long
+ * row is divided into its keys, a long list into halves. A long single value becomes its length and SHA-256.
  */
 export function configChangeRecords(facts: ConfigChangeFacts): readonly string[] {
   const { timestamp, file, writer, before, after } = facts

@@ -19,14 +19,12 @@ const RESPONSE_TIMEOUT_MS = 5000
 /**
  * The audit trail: a file of lines, which this process alone writes.
  * `append` is for requests: the line is in the file, or the caller refuses the request. `settle` is for what has happened: a
- * line that cannot be written stays pending and is written first later. Pending lines are responses of requests in flight, so
- * their number is bounded.
- * Lines go to the commit policy, and what it cannot write to the outage. After an outage or a rotation the trail holds an
- * AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused. Both count the open requests for recovery.
+ * line that cannot be written stays pending. Pending lines are responses of requests in flight, so their number is bounded.
+ * An AUDIT_STOP with the reason and an AUDIT_START with the number of requests refused enclose an outage or a rotation. Both
+ * count the open requests for recovery.
  * What a failed write left of a line is cut off. Where that cannot be done (standard output, an append-only file) the rest of
  * the line is written first.
- * Standard output: a full non-blocking pipe is given 50 ms, then the trail is unwritable until `recheck` finds room; a full
- * blocking pipe stops the gateway; nothing is recovered.
+ * Standard output is never recovered. A full blocking pipe stops the gateway.
  */
 export class Trail {
   readonly #options: TrailOptions
@@ -201,7 +199,13 @@ export class Trail {
       next.close()
       return
     }
-    if (syncs) syncName(file, next)
+    try {
+      // A power cut could take the whole file otherwise.
+      if (syncs) syncDirectoryOf(file)
+    } catch (error) {
+      next.close()
+      throw error
+    }
     if (syncs ? outage.writable : outage.recheck()) {
       outage.addStop(isRemoved ? 'removed' : 'rotated')
       outage.flush()
@@ -300,15 +304,5 @@ export class Trail {
     }
     this.#lock?.release()
     commit.finish(error)
-  }
-}
-
-/** A power cut could take the whole file otherwise. */
-function syncName(file: string, next: TrailSink): void {
-  try {
-    syncDirectoryOf(file)
-  } catch (error) {
-    next.close()
-    throw error
   }
 }

@@ -5,7 +5,7 @@ import type { Outage } from './outage.ts'
 
 const MAX_TURNS = 4
 
-export interface GroupCommitOptions {
+interface GroupCommitOptions {
   readonly trailFile: TrailFile
   readonly outage: Outage
   /** `synced`: lines are committed when the disk has them. `written`: when the operating system has. */
@@ -148,19 +148,17 @@ export class GroupCommit implements CommitPolicy {
   }
 }
 
-type Parts = Pick<GroupCommitOptions, 'trailFile' | 'outage'>
-
 const BUFFER_MS = 5
 const BUFFER_CHARS = 64 * 1024
 
 /** Durability `buffered`: lines are written together after 5 ms or 64 KiB. No request waits for them; a crash loses them. */
 export class BufferedCommit implements CommitPolicy {
-  readonly #parts: Parts
+  readonly #parts: Omit<GroupCommitOptions, 'syncs'>
   #lines: string[] = []
   #chars = 0
   #timer: NodeJS.Timeout | undefined = undefined
 
-  constructor(parts: Parts) {
+  constructor(parts: Omit<GroupCommitOptions, 'syncs'>) {
     this.#parts = parts
   }
 
@@ -176,22 +174,13 @@ export class BufferedCommit implements CommitPolicy {
   }
 
   flush(): void {
+    const { trailFile, outage } = this.#parts
     clearTimeout(this.#timer)
     this.#timer = undefined
     const lines = this.#lines
     if (lines.length === 0) return
     this.#lines = []
     this.#chars = 0
-    this.#write(lines)
-  }
-
-  close(): Group {
-    this.flush()
-    return { lines: [], commit: new Commit() }
-  }
-
-  #write(lines: readonly string[]): void {
-    const { trailFile, outage } = this.#parts
     if (!outage.writable) {
       outage.addPending(lines)
       return
@@ -201,5 +190,10 @@ export class BufferedCommit implements CommitPolicy {
     outage.written(lines.slice(0, count))
     outage.addPending(lines.slice(count))
     if (error !== undefined) outage.start(error)
+  }
+
+  close(): Group {
+    this.flush()
+    return { lines: [], commit: new Commit() }
   }
 }

@@ -21,9 +21,8 @@ const ROTATION_MS = 60_000
 
 /**
  * Notices foreign writes: the file has another size, changed while nothing was written, was renamed without a rotation, or was
- * replaced. Foreign bytes are set aside under the name of a closed segment, and the trail continues in a new file, which begins
- * with AUDIT_START and AUDIT_FOREIGN. For a minute after that the trail stays in its file, and foreign bytes are reported once
- * a second.
+ * replaced. Foreign bytes are set aside under the name of a closed segment. The trail continues in a new file, which begins with
+ * AUDIT_START and AUDIT_FOREIGN. For a minute after that it stays there, and foreign bytes are reported once a second.
  */
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions

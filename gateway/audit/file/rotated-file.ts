@@ -41,7 +41,9 @@ export function rotatedFile(
   let newest: Candidate | undefined
   for (const one of [...candidates.values()].flat()) {
     const isLater = newest === undefined || one.mtimeNs > newest.mtimeNs
-    if (isLater && isNew(one) && isSuffixed(basename(one.path), basename(file))) newest = one
+    const name = basename(one.path)
+    const isSuffixed = name.startsWith(`${basename(file)}.`) || name.startsWith(`${basename(file)}-`)
+    if (isLater && isNew(one) && isSuffixed) newest = one
   }
   return newest?.path
 }
@@ -57,8 +59,4 @@ function isTrail(path: string, inode: string): boolean {
   } finally {
     closeSync(fd)
   }
-}
-
-function isSuffixed(name: string, base: string): boolean {
-  return name.startsWith(`${base}.`) || name.startsWith(`${base}-`)
 }

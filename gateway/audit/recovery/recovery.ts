@@ -25,9 +25,8 @@ export interface Recovery {
 
 /**
  * Repairs the trail of the last run: cuts off a torn last line and finds every API_REQUEST without API_RESPONSE. Append the
- * records before AUDIT_START: then a start that is killed itself loses nothing.
- * Reads backwards to a line that says that no request before it was open: the last line after a clean stop, the last
- * AUDIT_START after a crash. Continues in rotated, uncompressed files of the same directory.
+ * records before AUDIT_START: then a start that is killed itself loses nothing. Reads backwards, also in rotated, uncompressed
+ * files of the directory, to a line that says that no request before it was open.
  * @param file regular or missing @throws Error that names the file, when it cannot be read or repaired
  */
 export function recover(file: string): Recovery {

@@ -7,8 +7,7 @@ import type { SealProgress } from './seal-progress.ts'
 const PIECE_BYTES = 128 * 1024
 
 /**
- * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. It is found by its inode, whatever
- * its name.
+ * A file of the trail whose taken lines must be on the disk before a checkpoint covers them. Its inode finds it.
  * After a failed `fdatasync` Linux keeps what it could not write in memory as if written, and tells each descriptor once: a
  * later `fdatasync` succeeds without it. So doubtful bytes are written again in place.
  */

@@ -48,21 +48,18 @@ export function formatSignature({ name, keyId, signature }: NoteSignature): stri
 /** Reads a note; verifies nothing. @throws NoteFault */
 export function parseNote(bytes: Uint8Array): Note {
   if (bytes.length > NOTE_MAX_BYTES) throw new NoteFault('is too long for a note')
-  const whole = decoded(bytes)
+  let whole: string
+  try {
+    whole = UTF8.decode(bytes)
+  } catch {
+    throw new NoteFault('is not UTF-8')
+  }
   if (CONTROL.test(whole)) throw new NoteFault('has a control character, which a note must not have')
   const split = whole.lastIndexOf('\n\n')
   if (split === -1 || !whole.endsWith('\n')) throw new NoteFault('is no signed note')
   const lines = whole.slice(split + 2, -1).split('\n')
   if (lines.length > SIGNATURES_MAX) throw new NoteFault('has too many signatures')
   return { text: whole.slice(0, split + 1), signatures: lines.map(parseSignature) }
-}
-
-function decoded(bytes: Uint8Array): string {
-  try {
-    return UTF8.decode(bytes)
-  } catch {
-    throw new NoteFault('is not UTF-8')
-  }
 }
 
 function parseSignature(line: string): NoteSignature {

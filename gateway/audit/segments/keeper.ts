@@ -12,7 +12,7 @@ import { Shipper } from './shipper.ts'
 import { type ClosedSegment, closedSegments, namesBeside } from './trail-segments.ts'
 
 export type AuditKeeping = Pick<AuditSettings, 'file' | 'seals' | 'rotation' | 'retention' | 'ship'>
-export type KeeperTask = 'compress' | 'ship' | 'prune'
+type KeeperTask = 'compress' | 'ship' | 'prune'
 
 /** Tells log and metrics what becomes of closed segments. */
 export interface KeeperReports {
@@ -67,7 +67,7 @@ export class SegmentKeeper {
     this.#shipTo = ship
     this.#shipper = undefined
     this.#treeShippedMs = Number.NEGATIVE_INFINITY
-    this.#retries.delete(keyOf('ship', file))
+    this.#retries.delete(`ship ${file}`)
   }
 
   /** Each look reads back to the oldest open request, so it becomes rare while there is one. */
@@ -153,7 +153,7 @@ export class SegmentKeeper {
 
   /** @param run returns false, or throws, when it must be tried again */
   async #attempt(task: KeeperTask, path: string, run: () => Promise<boolean>): Promise<void> {
-    const key = keyOf(task, path)
+    const key = `${task} ${path}`
     const { atMs, delayMs } = this.#retries.get(key) ?? { atMs: 0, delayMs: FIRST_RETRY_MS / 2 }
     if (performance.now() < atMs) return
     let isDone = false
@@ -166,10 +166,6 @@ export class SegmentKeeper {
     if (isDone) this.#retries.delete(key)
     else this.#retries.set(key, { atMs: performance.now() + nextMs, delayMs: nextMs })
   }
-}
-
-function keyOf(task: KeeperTask, path: string): string {
-  return `${task} ${path}`
 }
 
 /** True if a later leaf is in the log too, because the sealer begins at the last one; or if the gateway seals nothing. */

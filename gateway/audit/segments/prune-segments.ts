@@ -35,8 +35,7 @@ interface Pruned {
 
 /**
  * Removes segments whose retention is over, oldest first, and their tiles. A sealed line in the trail names each one before, so
- * an unnamed gap is always a fault. All are named together, because each seal takes a second.
- * A killed run can be repeated; a segment may then be named twice.
+ * an unnamed gap is always a fault. A killed run can be repeated; a segment may then be named twice.
  * @throws Error that names the file, when one cannot be read or removed
  */
 export async function pruneSegments(options: PruneOptions): Promise<Pruned> {

@@ -29,8 +29,7 @@ export const HEAD_BYTES = 512
 
 /**
  * The decompressed bytes of a segment in blocks that end with a line; the last may end with a partial line. Memory is bounded.
- * @param fromByte where a line begins, decompressed @throws Error that names the file: missing, torn, damaged, or compressed in
- * another way
+ * @param fromByte where a line begins, decompressed @throws Error that names the file and the reason
  */
 export async function* blocksOf(segment: Source, fromByte = 0): AsyncGenerator<Buffer, void, undefined> {
   let pieces: Buffer[] = []

@@ -106,8 +106,8 @@ export class Rotation {
 
 /** Time of the first line, and the latest near the end; a response has its request's time. */
 function timesIn(file: string): {
-  readonly firstMs: number | undefined
-  readonly latestMs: number | undefined
+  readonly firstMs?: number | undefined
+  readonly latestMs?: number | undefined
 } {
   try {
     return withFile(file, 'r', (fd) => {
@@ -117,7 +117,7 @@ function timesIn(file: string): {
       return { firstMs: timeOf(readAt(fd, 0, HEAD_BYTES)), latestMs }
     })
   } catch {
-    return { firstMs: undefined, latestMs: undefined }
+    return {}
   }
 }
 

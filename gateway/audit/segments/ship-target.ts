@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { createReadStream, statSync } from 'node:fs'
+import { createReadStream, existsSync, statSync } from 'node:fs'
 import { copyFile, open, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { makeDirectory, OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
@@ -101,7 +101,7 @@ export class ShipDirectory implements ShipTarget {
   async put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void> {
     const path = join(this.#directory, name)
     if (await this.has(name, digest)) return
-    if (!replaces && (await exists(path))) throw new Error(`${path} is there already, with other bytes`)
+    if (!replaces && existsSync(path)) throw new Error(`${path} is there already, with other bytes`)
     await stat(this.#directory)
     makeDirectory(dirname(path))
     const draft = `${path}.tmp`
@@ -119,10 +119,6 @@ export class ShipDirectory implements ShipTarget {
     }
     syncDirectory(dirname(path))
   }
-}
-
-async function exists(path: string): Promise<boolean> {
-  return (await stat(path).catch(() => undefined)) !== undefined
 }
 
 async function sync(path: string): Promise<void> {

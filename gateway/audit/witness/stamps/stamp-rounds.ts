@@ -58,8 +58,7 @@ export class StampRounds extends PacedRounds {
 
 /**
  * A TimeStampReq (RFC 3161 section 2.4.1) that asks for the certificate too.
- * @param hash SHA-256 of what is to be stamped @param policy an object identifier in dotted decimals; undefined: the
- * authority's own
+ * @param hash a SHA-256 @param policy an object identifier in dotted decimals; undefined: the authority's own
  */
 export function stampRequest(hash: Uint8Array, nonce: Uint8Array, policy: string | undefined): Buffer {
   return der(
