@@ -122,10 +122,8 @@ function from<Code extends string>(
   kinds: Readonly<Record<Code, Omit<RefusalKind, 'source'>>>,
 ): Readonly<Record<Code, RefusalKind>> {
   const entries = Object.entries<Omit<RefusalKind, 'source'>>(kinds)
-  return Object.fromEntries(entries.map(([code, kind]) => [code, { ...kind, source }])) as Record<
-    Code,
-    RefusalKind
-  >
+  const sourced = entries.map(([code, kind]) => [code, { ...kind, source }])
+  return Object.fromEntries(sourced)
 }
 
 const NO_HEADERS: readonly string[] = []

@@ -27,7 +27,13 @@ interface Child {
 // Files are for this user only. An earlier version left the default directory open; one that the operator named stays as it
 // is.
 process.umask(0o077)
-if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) closeToOthers('data')
+if (!process.env.GATEWAY_DATA_DIR && existsSync('data')) {
+  try {
+    chmodSync('data', 0o700)
+  } catch (fault) {
+    process.stderr.write(`data cannot be closed to other users: ${(fault as Error).message}\n`)
+  }
+}
 
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const backend: Child = {
@@ -118,13 +124,5 @@ function secretOrExit(): ReturnType<typeof sharedSecret> {
     const cause = (fault as Error).message
     process.stderr.write(`cannot start: a secret cannot be made in ${directory}: ${cause}\n`)
     process.exit(1)
-  }
-}
-
-function closeToOthers(directory: string): void {
-  try {
-    chmodSync(directory, 0o700)
-  } catch (fault) {
-    process.stderr.write(`${directory} cannot be closed to other users: ${(fault as Error).message}\n`)
   }
 }

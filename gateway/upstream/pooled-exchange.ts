@@ -8,7 +8,13 @@ import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, type RetryBudget } from './balancing/retry-budget.ts'
 import type { Pool } from './pool.ts'
 import { type BodySender, contentLength, type StreamedBody, takeWhole } from './request-body.ts'
-import type { UpstreamCall, UpstreamFault, UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
+import type {
+  UpstreamCall,
+  UpstreamFault,
+  UpstreamFaultKind,
+  UpstreamRequest,
+  UpstreamResponse,
+} from './upstream-client.ts'
 
 export const ALL_IN_USE: UpstreamFault = { kind: 'unreachable', cause: 'every connection is in use' }
 const CLOSED: UpstreamFault = { kind: 'unreachable', cause: 'the upstreams are being closed' }
@@ -143,18 +149,18 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     } else if (nowMs >= this.#totalDeadlineMs) this.abortWith(this.#totalFault())
   }
 
+  /** Blames who had to act next. */
   #totalFault(): UpstreamFault {
-    const { totalMs, isTotalOfClient } = this.request
-    const waitedFor = this.#waitedFor
-    const [kind, words] = TOTALS[waitedFor]
-    const fault = { kind, cause: `not over within ${totalMs} ms: ${words}` }
-    return isTotalOfClient === true || waitedFor === 'nobody' ? { ...fault, isNeutral: true } : fault
-  }
-
-  get #waitedFor(): keyof typeof TOTALS {
-    if (this.#isPaused) return 'receiver'
-    if (this.awaitsSender) return 'sender'
-    return this.headReceived ? 'nobody' : 'upstream'
+    const { totalMs, isTotalOfClient = false } = this.request
+    const fault = (kind: UpstreamFaultKind, words: string, isNeutral = isTotalOfClient) => ({
+      kind,
+      cause: `not over within ${totalMs} ms: ${words}`,
+      isNeutral,
+    })
+    if (this.#isPaused) return fault('unread', 'the receiver held the response back')
+    if (this.awaitsSender) return fault('unsent', 'the rest of the request body was waited for')
+    if (!this.headReceived) return fault('timeout', 'the upstream was waited for')
+    return fault('timeout', 'the response was still coming', true)
   }
 
   /** Blames the upstream, unless the body is missing that it may need to go on. */
@@ -371,11 +377,3 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
 function continueReading(exchange: { continueReading(): void }): void {
   exchange.continueReading()
 }
-
-/** The kind and words of a total that ran out, by who had to act next. Nobody: the response was coming. */
-const TOTALS = {
-  upstream: ['timeout', 'the upstream was waited for'],
-  receiver: ['unread', 'the receiver held the response back'],
-  sender: ['unsent', 'the rest of the request body was waited for'],
-  nobody: ['timeout', 'the response was still coming'],
-} as const

@@ -63,8 +63,8 @@ class RepeatedFields {
     const received = [sameField('host', this.#sending?.host ?? exchange.host)]
     const kept: Field[] = []
     copyEndToEnd(exchange, received, { kept, removed: this.removed })
-    this.trace = goodTrace(kept)
-    this.certificates = kept.filter(({ lower }) => lower === 'client-cert')
+    this.trace = kept.length === 0 ? kept : goodTrace(kept)
+    this.certificates = kept.length === 0 ? kept : kept.filter(({ lower }) => lower === 'client-cert')
     const fields = this.#sending === undefined ? received : changed(this.#sending, received)
     addForwarded(gateway, exchange, fields, kept)
     if (exchange.principal !== undefined) addCaller(exchange.principal, fields)

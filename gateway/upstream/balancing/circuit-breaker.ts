@@ -18,7 +18,8 @@ export class CircuitBreaker {
   readonly #clock: () => number
   readonly #onChange: (state: BreakerState) => void
   readonly #window: FailureWindow | undefined
-  #state: BreakerState = 'closed'
+  /** Written here alone. */
+  state: BreakerState = 'closed'
   #failuresInRow = 0
   #openUntilMs = 0
   /** Rounds are numbered; exchanges carry the number of theirs. */
@@ -38,34 +39,30 @@ export class CircuitBreaker {
     this.#window = settings.failurePercent === undefined ? undefined : new FailureWindow(settings.windowMs)
   }
 
-  get state(): BreakerState {
-    return this.#state
-  }
-
   /** Changes nothing. */
   admits(): boolean {
-    if (this.#state === 'closed') return true
+    if (this.state === 'closed') return true
     const nowMs = this.#clock()
-    if (this.#state === 'open') return nowMs >= this.#openUntilMs
+    if (this.state === 'open') return nowMs >= this.#openUntilMs
     return this.#begun < this.#settings.probes || nowMs >= this.#roundEndsMs
   }
 
   /** 0 when it admits one now. */
   get waitMs(): number {
     if (this.admits()) return 0
-    return (this.#state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
+    return (this.state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
   }
 
   /** @returns what the result must be reported with */
   begin(): number {
-    if (this.#state === 'half-open' && this.#isPromising) this.#become('closed')
-    if (this.#state === 'closed') return NO_PROBE
-    if (this.#state === 'open') {
+    if (this.state === 'half-open' && this.#isPromising) this.#become('closed')
+    if (this.state === 'closed') return NO_PROBE
+    if (this.state === 'open') {
       this.#firstRound = this.#round + 1
       this.#succeeded = 0
       this.#promising = 0
     }
-    if (this.#state === 'open' || this.#begun >= this.#settings.probes) {
+    if (this.state === 'open' || this.#begun >= this.#settings.probes) {
       this.#round += 1
       this.#begun = 0
       this.#roundEndsMs = this.#clock() + this.#settings.openMs
@@ -108,7 +105,7 @@ export class CircuitBreaker {
 
   failed(probe: number): void {
     if (this.#isProbe(probe)) this.#open(this.#clock())
-    if (this.#state !== 'closed') return
+    if (this.state !== 'closed') return
     const { failures, failurePercent, minRequests } = this.#settings
     const nowMs = this.#clock()
     this.#failuresInRow += 1
@@ -125,11 +122,11 @@ export class CircuitBreaker {
   }
 
   #isProbe(probe: number): boolean {
-    return this.#state === 'half-open' && probe >= this.#firstRound
+    return this.state === 'half-open' && probe >= this.#firstRound
   }
 
   #good(probe: number): void {
-    if (this.#state === 'closed') {
+    if (this.state === 'closed') {
       this.#failuresInRow = 0
       this.#window?.add(this.#clock(), false)
     } else if (this.#isProbe(probe)) {
@@ -146,8 +143,8 @@ export class CircuitBreaker {
   }
 
   #become(state: BreakerState): void {
-    if (this.#state === state) return
-    this.#state = state
+    if (this.state === state) return
+    this.state = state
     this.#onChange(state)
   }
 }

@@ -63,11 +63,7 @@ export class RetryBudget {
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /** True for a request that changes nothing however often it is carried out. */
-export function isRepeatable({
-  method,
-  body,
-  upgrade,
-}: Pick<UpstreamRequest, 'method' | 'body' | 'upgrade'>): boolean {
+export function isRepeatable({ method, body, upgrade }: UpstreamRequest): boolean {
   return SAFE_METHODS.has(method) && body === null && upgrade === undefined
 }
 

@@ -148,7 +148,10 @@ export class UpstreamSession implements Timed {
     this.#session = session
     session.once('connect', () => session.setLocalWindowSize(SESSION_WINDOW))
     session.once('remoteSettings', () => this.#connected())
-    session.on('goaway', (_code, lastStreamId) => this.#goAway(lastStreamId))
+    session.on('goaway', (_code, lastStreamId) => {
+      this.#lastHandled = lastStreamId
+      this.retire()
+    })
     session.on('error', (error) => this.#failed(error.message))
     session.on('close', () => this.#failed('the connection was closed'))
     const { connectMs } = this.#pool
@@ -170,11 +173,6 @@ export class UpstreamSession implements Timed {
       if (index < max) user.connected()
       else user.turnedAway()
     }
-  }
-
-  #goAway(lastStreamId: number): void {
-    this.#lastHandled = lastStreamId
-    this.retire()
   }
 
   #failed(cause: string): void {
