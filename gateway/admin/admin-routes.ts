@@ -72,7 +72,7 @@ export function configRoutes({
       path: '/reload',
       method: 'POST',
       access: 'operator',
-      // Who asks while files are being read shares the result: many requests cause no more work than one.
+      // A request that comes during a reload shares its result.
       respond: () => {
         reloading ??= reloadOnce().finally(() => {
           reloading = undefined

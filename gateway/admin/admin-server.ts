@@ -9,7 +9,7 @@ import { createServer } from '../edge/syntax/status-codes.ts'
 const MAX_CONNECTIONS = 100
 /** Requests that a connection may send ahead of its responses. */
 const MAX_AHEAD = 100
-/** So many are free for who connects at the same moment, while others are being closed. */
+/** Places left free for connections that come while others are being closed. */
 const KEPT_FREE = 10
 
 interface Parts {
@@ -182,7 +182,7 @@ function isForeign(headers: IncomingMessage['headers']): boolean {
   return origin !== undefined && origin.replace(/^https?:\/\//, '').toLowerCase() !== host.toLowerCase()
 }
 
-/** A person followed a link. The other page learns nothing of the response. */
+/** True when a person followed a link: the other page learns nothing of the response. */
 function isNavigation(headers: IncomingMessage['headers']): boolean {
   return headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document'
 }

@@ -7,7 +7,6 @@ export interface Delivery {
   readonly sender: string
 }
 
-/** How long a delivery is remembered. */
 export const DELIVERY_LIFETIME_MS = 24 * 3_600_000
 
 /** Knows webhooks without a signed time. It remembers those that the service has answered 2xx, so that a redelivery passes. */

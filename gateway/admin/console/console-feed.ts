@@ -5,7 +5,7 @@ import { pointBetween, type Totals, totalsOf } from './totals.ts'
 import type { FeedFault, Moment, Point } from './wire.ts'
 
 export interface Listener {
-  /** @returns whether it still takes events; one that does not is forgotten */
+  /** @returns false when it takes no more events, and is to be forgotten */
   receive(event: string): boolean
   end(): void
 }

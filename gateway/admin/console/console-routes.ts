@@ -87,7 +87,7 @@ function eventsFor(req: IncomingMessage, feed: ConsoleFeed, guard: AdminGuard): 
   return { status: 200, contentType, body: (res) => sendEvents(res, feed, isAllowed) }
 }
 
-/** @param isAllowed whether the token that the request came with is still in force */
+/** @param isAllowed true while the token of the request is in force */
 function sendEvents(res: ServerResponse, feed: ConsoleFeed, isAllowed: () => boolean): void {
   const forget = feed.add({
     receive: (event) => {

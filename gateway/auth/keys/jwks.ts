@@ -153,7 +153,6 @@ export class KeySet {
     this.#publishedAtMs = this.#steadyClock()
   }
 
-  /** Since the last successful fetch, or the beginning. */
   get ageMs(): number {
     return this.#steadyClock() - this.#publishedAtMs
   }

@@ -15,7 +15,7 @@ export type OrFault<Value, Fault = TokenFault> =
 /** With a `binding` the caller must prove possession at every use (`provePossession`). Shared by all uses; immutable. */
 export type Verification = OrFault<VerifiedToken>
 
-/** The last two are 503; all others are `invalid_token` (RFC 6750 section 3.1). */
+/** `…_unavailable` is 503; all others are `invalid_token` (RFC 6750 section 3.1). */
 export type TokenFaultReason =
   | 'malformed'
   | 'expired'

@@ -1,6 +1,6 @@
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto'
 
-/** From which the keys of that day and of all later ones follow, but of none before. Plain data, and a secret. */
+/** A secret from which the keys of that day and of all later ones follow, but of none before. */
 export interface DayKey {
   readonly day: number
   readonly key: string
@@ -9,7 +9,7 @@ export interface DayKey {
 const DAY_MS = 86_400_000
 /** Where the days of a file's secret begin: 2026-01-01. */
 const FIRST_DAY = 20_454
-/** 2126-01-01. A later clock is wrong, and the way to it by days would take as long as it likes. */
+/** 2126-01-01. A later clock is wrong, and to hash day by day up to it would take too long. */
 const LAST_DAY = FIRST_DAY + 36_524
 /** A clock that is put right by a little at midnight changes nothing. */
 const AHEAD_DAYS = 1

@@ -158,7 +158,7 @@ export function ocspRequest({ leaf, issuer }: IssuedCertificate): Buffer {
   return der(TAG.sequence, der(TAG.sequence, requests))
 }
 
-/** Whom the certificate names to ask about it, by http; undefined: nobody. */
+/** The http URL where the certificate says it can be asked about; undefined: none. */
 export function responderOf({ infoAccess }: X509Certificate): string | undefined {
   const written = RESPONDER.exec(infoAccess ?? '')?.[1]
   // Node quotes what could be misread; authorities have no need for that.

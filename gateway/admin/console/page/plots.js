@@ -4,7 +4,7 @@ import { byId } from './elements.js'
 
 /** Fifteen minutes. */
 const SHOWN_SECONDS = 900
-/** Of a gateway that has just been started. */
+/** The least that is shown, after a start. */
 const LEAST_SECONDS = 60
 const HEIGHT = 220
 
