@@ -149,7 +149,7 @@ function sameKeyFault(members: readonly WrittenWitness[], index: number): string
   return first < index ? `must not be the key of $.audit.witnesses.members[${first}] too` : undefined
 }
 
-function isCertificate(pem: string): boolean {
+export function isCertificate(pem: string): boolean {
   try {
     return new X509Certificate(pem).serialNumber !== ''
   } catch {

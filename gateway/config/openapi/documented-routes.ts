@@ -65,6 +65,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
   const faults: Fault[] = []
   for (const same of Map.groupBy(api.operations, requestOf).values()) {
     const [first] = same as [ApiOperation, ...ApiOperation[]]
+    const twice = `has a path that may be taken for ${JSON.stringify(first.path)}, which has this method too`
     const different = same.filter((one) => one === first || !isSameRequest(one, first))
     for (const operation of different) {
       const { path, method, auth, scopes, pointer } = operation
@@ -76,7 +77,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
       const covering = (patterns.get(foldedPattern(path)) ?? []).find((index) =>
         methodsMeet(methodSet(own[index]?.methods), new Set([method])),
       )
-      const reason = operation === first ? nearlySame(path, own, covering) : sameElsewhere(first)
+      const reason = operation === first ? nearlySame(path, own, covering) : twice
       if (reason !== undefined) faults.push({ file, path: pathOfPointer(pointer), reason })
       if (covering === undefined) {
         const { keys, laidAt } = laid.keysOf(operation)
@@ -117,11 +118,6 @@ function isSameRequest(one: ApiOperation, other: ApiOperation): boolean {
     withoutNames(one.path) === withoutNames(other.path) &&
     callersOf(one) === callersOf(other)
   )
-}
-
-/** Two paths that an upstream may take for one, or one operation twice. */
-function sameElsewhere({ path }: ApiOperation): string {
-  return `has a path that may be taken for ${JSON.stringify(path)}, which has this method too`
 }
 
 /** A row that would take the operation's place but does not let its path through. */

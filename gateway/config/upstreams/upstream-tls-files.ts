@@ -5,7 +5,7 @@ import { childPath } from '../json/json-path.ts'
 import { loadText, type ReadFile, shownName } from '../load-file.ts'
 import { type Dated, timeFault } from '../rules/certificate-times.ts'
 import type { Settings } from '../settings.ts'
-import { certificatesIn } from '../witness-settings.ts'
+import { certificatesIn, isCertificate } from '../witness-settings.ts'
 import {
   DEFAULT_GROUP,
   type UpstreamTlsFiles,
@@ -115,13 +115,7 @@ function belongTogether(cert: string, key: string): boolean {
 function certificatesFault(text: string): string | undefined {
   const found = certificatesIn(text)
   if (found.length === 0) return 'must hold certificates in PEM'
-  const bad = found.findIndex((pem) => {
-    try {
-      return new X509Certificate(pem).serialNumber === ''
-    } catch {
-      return true
-    }
-  })
+  const bad = found.findIndex((pem) => !isCertificate(pem))
   return bad === -1 ? undefined : `certificate ${bad + 1} is not an X.509 certificate`
 }
 
