@@ -3,16 +3,11 @@ import type { Limiter } from './limiter.ts'
 import type { LimitRow } from './table/limit-table.ts'
 import type { Counters } from './windows/counters.ts'
 
-interface NearCaller {
-  /** `caller 3f2a…` or `address 09bc…`; another hash in each run. */
-  readonly caller: string
-  readonly hits: number
-}
-
 export interface RowUse {
   readonly row: LimitRow
   readonly callers: number
-  readonly nearest: readonly NearCaller[]
+  /** `caller 3f2a…` or `address 09bc…`; another hash in each run. */
+  readonly nearest: readonly { readonly caller: string; readonly hits: number }[]
 }
 
 const NEAREST = 10

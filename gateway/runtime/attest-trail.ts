@@ -98,15 +98,11 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
   }
 }
 
-interface FollowedBy {
-  readonly interval: Gauge<readonly []>
-  readonly lag: Gauge<readonly []>
-  /** Records that nobody has attested yet. */
-  readonly behind: Gauge<readonly []>
-}
-
 /** Exposes how far others have followed the log. @param everyMs interval of their rounds @returns what to call with each progress */
-function expose(everyMs: number, { interval, lag, behind }: FollowedBy): (progress: Progress) => void {
+function expose(
+  everyMs: number,
+  { interval, lag, behind }: Readonly<Record<'interval' | 'lag' | 'behind', Gauge<readonly []>>>,
+): (progress: Progress) => void {
   let last: Progress = { sealed: 0, attested: 0, behindSinceMs: undefined }
   interval.set(everyMs / 1000)
   lag.read(() => (last.behindSinceMs === undefined ? 0 : Math.max(Date.now() - last.behindSinceMs, 0) / 1000))

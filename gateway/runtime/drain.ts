@@ -59,7 +59,7 @@ export async function drain(
   await tracer?.close(Math.min(restMs, MAX_SPANS_MS), hurry)
 }
 
-export async function passed(ms: number, hurry: Promise<void>): Promise<void> {
+async function passed(ms: number, hurry: Promise<void>): Promise<void> {
   if (ms === 0) return
   const time = Promise.withResolvers<void>()
   const timer = setTimeout(time.resolve, ms)

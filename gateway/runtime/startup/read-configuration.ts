@@ -13,7 +13,7 @@ import { readSettings, type SettingsTexts } from '../../config/reload/reread-set
 import { keysThatWait } from '../../config/reload/settings-change.ts'
 import { completeTls } from '../../config/rules/tls-rules.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
-import type { Settings, TlsSettings } from '../../config/settings.ts'
+import type { Settings } from '../../config/settings.ts'
 import type { LimitRow } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
@@ -82,14 +82,8 @@ function textNow(file: string | undefined): string | undefined {
   }
 }
 
-interface NamedFiles {
-  readonly clientsFile: string | undefined
-  readonly adminTokenFile?: string | undefined
-  readonly tls: TlsSettings | undefined
-}
-
 /** Files that are known although gateway.json or the environment has a fault, so that all faults come at once. */
-export function filesNamedAnyway(env: Environment): NamedFiles {
+export function filesNamedAnyway(env: Environment) {
   const { configFile } = configFiles(env)
   const { overrides, faults } = parseEnvironment(env)
   const file = loadFile(configFile, parseGatewayFile).value?.value

@@ -6,16 +6,10 @@ import type { StartupConfiguration } from './read-configuration.ts'
 
 const DEFAULT_FILES = configFiles({})
 
-interface ListeningAt {
-  readonly port: number
-  readonly tlsPort: number | undefined
-  readonly adminPort: number
-}
-
 /** What a person at a terminal is told when the gateway serves: its addresses, its files, and what to try next. */
 export function startBanner(
   startup: Pick<StartupConfiguration, 'settings' | 'limits' | 'version'>,
-  at: ListeningAt,
+  at: { readonly port: number; readonly tlsPort: number | undefined; readonly adminPort: number },
 ): string {
   const { settings, limits, version } = startup
   const { host, adminHost, upstream, routes, configFile, limitsFile, audit } = settings
