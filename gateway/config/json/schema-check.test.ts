@@ -135,3 +135,14 @@ test('of very many faults only the first are put into words; the rest is counted
   assert.equal(more, 20_001)
   assert.deepEqual(unsound, ['$'])
 })
+
+test('an object without a text of its own is a fault in the place of a text, a number or a choice', () => {
+  for (const part of [{ type: 'string' }, { type: 'integer' }, { enum: ['a'] }]) {
+    const checkPart = schemaCheck({ type: 'object', properties: { part } })
+    const { problems } = checkPart({ part: { toString: null } })
+    assert.match(problems[0]?.reason ?? '', /, but is an object$/)
+  }
+  const limits = { limits: { type: 'array', items: { properties: { per: { enum: ['caller'] } } } } }
+  const { problems } = schemaCheck({ properties: limits })({ limits: [{ per: { toString: null } }] })
+  assert.match(problems[0]?.reason ?? '', /, but is an object$/)
+})

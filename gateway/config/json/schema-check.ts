@@ -253,7 +253,7 @@ function sizeFault({ minProperties = 0, maxProperties }: Schema, value: object):
 }
 
 function removalHint(path: string, value: unknown): string {
-  const hint = REMOVED_VALUES.get(path.replace(/\[\d+\]/g, '[]'))?.[String(value)]
+  const hint = REMOVED_VALUES.get(path.replace(/\[\d+\]/g, '[]'))?.[typeof value === 'string' ? value : '']
   return hint === undefined ? '' : `; ${hint}`
 }
 
@@ -268,8 +268,9 @@ function enumHint(allowed: readonly unknown[], value: unknown): string {
 
 /** Guesses the span that a number with a missing or misspelt unit was meant to be. */
 function unitHint({ type, pattern }: Schema, value: unknown): string {
+  if (typeof value === 'object') return ''
   const [, digits = '', unit = ''] = /^\s*([0-9]{1,15})\s*(?:([smhd])[a-z]*)?\s*$/i.exec(String(value)) ?? []
-  if (digits === '' || typeof value === 'object' || /ms|milli/i.test(String(value))) return ''
+  if (digits === '' || /ms|milli/i.test(String(value))) return ''
   if (type === 'integer') return unit === '' ? `; did you mean ${Number(digits)}?` : ''
   const meant = `${Number(digits)}${unit.toLowerCase() || 's'}`
   return pattern !== undefined && patternOf(pattern).test(meant) ? `; did you mean "${meant}"?` : ''

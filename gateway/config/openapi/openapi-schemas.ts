@@ -79,7 +79,7 @@ function requireOfRequests(document: object, schema: Record<string, unknown>): v
   addReadOnlyNames(document, schema, names)
   for (const place of places) {
     const { required } = place
-    if (Array.isArray(required)) place.required = required.filter((name) => !names.has(String(name)))
+    if (Array.isArray(required)) place.required = required.filter((name) => !names.has(name))
   }
 }
 

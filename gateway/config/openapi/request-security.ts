@@ -81,6 +81,6 @@ export function authOf(name: string, { schemes, mapped }: SecurityRules): RouteA
   if (said !== undefined) return said
   const { type, scheme } = Object(Object.hasOwn(schemes, name) ? schemes[name] : undefined)
   if (type === 'oauth2' || type === 'openIdConnect') return 'bearer'
-  if (type === 'http' && String(scheme).toLowerCase() === 'bearer') return 'bearer'
+  if (type === 'http' && typeof scheme === 'string' && scheme.toLowerCase() === 'bearer') return 'bearer'
   return type === 'mutualTLS' ? 'mtls' : undefined
 }

@@ -74,6 +74,14 @@ test('a discriminator says which alternative was meant, with a mapping, by the n
   assert.equal(byDefault({ kind: 'dog' }), '/breed is missing')
 })
 
+test('a discriminator that is no text fits nothing, even where it has no text at all', () => {
+  const check = checker({ properties: { pet: PET } })
+  for (const kind of [{ toString: null }, [{ toString: null }], null]) {
+    const misfit = check({ pet: { kind } })
+    assert.equal(misfit, '/pet/kind must be equal to one of the allowed values', JSON.stringify(kind))
+  }
+})
+
 test('without a discriminator the alternative is meant that fails deepest in the value', () => {
   const check = checker({
     type: 'array',

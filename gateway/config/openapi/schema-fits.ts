@@ -134,7 +134,9 @@ function discriminated({ error, branches }: Failure): Failure | Misfit | undefin
   const { parentSchema, data, instancePath, schema } = error
   const { propertyName, mapping, defaultMapping } = Object(parentSchema?.discriminator)
   if (typeof propertyName !== 'string' || typeof data !== 'object' || data === null) return undefined
-  const name = Object.hasOwn(data, propertyName) ? Object(data)[propertyName] : undefined
+  const value = Object.hasOwn(data, propertyName) ? Object(data)[propertyName] : undefined
+  // An object is no name, and {"toString": null} cannot even be made a text.
+  const name = typeof value === 'object' ? '' : value
   const references = (schema as unknown[]).map((branch) => Object(branch).$ref)
   const branchOf = (target: unknown) =>
     branches[references.findIndex((one) => one === target || one === `#/components/schemas/${target}`)]
