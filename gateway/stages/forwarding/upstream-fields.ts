@@ -60,7 +60,7 @@ class RepeatedFields {
     this.#host = exchange.host
     this.#isOptions = exchange.method === 'OPTIONS'
     this.#sending = exchange.route?.sending
-    const received = [sameField('host', this.#sending?.host ?? exchange.host)]
+    const received = [HOST.of(this.#sending?.host ?? exchange.host)]
     const kept: Field[] = []
     copyEndToEnd(exchange, received, { kept, removed: this.removed })
     this.trace = kept.length === 0 ? kept : goodTrace(kept)
@@ -129,16 +129,27 @@ function changed({ removed, added }: SendingPolicy, fields: readonly Field[]): F
   return [...fields.filter(({ lower }) => !removed.has(foldedName(lower))), ...added]
 }
 
-const LAST = new Map<string, Field>()
+/** Reuses the field object while its value stays the same. */
+class RepeatedField {
+  #last: Field
 
-/** Reuses the field of a name while its value stays the same. @param value read from a connection, or checked */
-function sameField(name: string, value: string): Field {
-  const last = LAST.get(name)
-  if (last?.value === value) return last
-  const field = new Field(name, value)
-  LAST.set(name, field)
-  return field
+  constructor(name: string) {
+    this.#last = new Field(name, '')
+  }
+
+  /** @param value read from a connection, or checked */
+  of(value: string): Field {
+    if (this.#last.value !== value) this.#last = new Field(this.#last.name, value)
+    return this.#last
+  }
 }
+
+const HOST = new RepeatedField('host')
+const FORWARDED_FOR = new RepeatedField('X-Forwarded-For')
+const REAL_IP = new RepeatedField('X-Real-IP')
+const FORWARDED_PROTO = new RepeatedField('X-Forwarded-Proto')
+const FORWARDED_HOST = new RepeatedField('X-Forwarded-Host')
+const LOOP = new RepeatedField('CDN-Loop')
 
 /** Every value of a field, joined by commas. */
 function joined(fields: readonly Field[], name: string): string | undefined {
@@ -155,13 +166,13 @@ function addForwarded(gateway: Gateway, exchange: Exchange, fields: Field[], kep
   const chain = joined(kept, 'x-forwarded-for') ?? (address === peer ? undefined : address)
   const proto = joined(kept, 'x-forwarded-proto') ?? (secure === undefined ? 'http' : 'https')
   fields.push(
-    sameField('X-Forwarded-For', chain === undefined ? peer : `${chain}, ${peer}`),
-    sameField('X-Forwarded-Proto', proto),
-    sameField('X-Forwarded-Host', joined(kept, 'x-forwarded-host') ?? exchange.host),
-    sameField('CDN-Loop', loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
+    FORWARDED_FOR.of(chain === undefined ? peer : `${chain}, ${peer}`),
+    FORWARDED_PROTO.of(proto),
+    FORWARDED_HOST.of(joined(kept, 'x-forwarded-host') ?? exchange.host),
+    LOOP.of(loop === undefined ? gateway.loopMark : `${loop}, ${gateway.loopMark}`),
   )
   // The client can write the front of X-Forwarded-For.
-  if (exchange.viaTrustedProxy) fields.push(sameField('X-Real-IP', address))
+  if (exchange.viaTrustedProxy) fields.push(REAL_IP.of(address))
   const via = joined(kept, 'via')
   const hop = `${exchange.req.version} countersign`
   if (gateway.settings.via) fields.push(new Field('Via', via === undefined ? hop : `${via}, ${hop}`))
