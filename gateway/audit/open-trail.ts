@@ -50,7 +50,7 @@ export function continueTrail(options: OpenOptions): {
 }
 
 function open(options: Omit<TrailOptions, 'lock'>) {
-  const { file, durability } = options
+  const { file, durability, now = Date.now } = options
   if (!isRegularTrail(file)) {
     if (durability === 'synced') throw unusable(file, 'only a regular file can be synced')
     return { trail: new Trail(options), recovery: NOTHING_TO_RECOVER, foreign: undefined }
@@ -61,7 +61,13 @@ function open(options: Omit<TrailOptions, 'lock'>) {
   const lock = lockTrail(file)
   try {
     const recovery = recover(file)
-    const foreign = recovery.foreign && leaveForeign(options, recovery.foreign)
+    const inode = inodeOf(file) ?? ''
+    const foreign: ForeignWrite | undefined = recovery.foreign && {
+      file: setAside(file, now()),
+      inode,
+      ...recovery.foreign,
+      reason: 'behind the end',
+    }
     const trail = new Trail({ ...options, lock })
     if (durability === 'synced') syncDirectoryOf(file)
     return { trail, recovery, foreign }
@@ -69,14 +75,6 @@ function open(options: Omit<TrailOptions, 'lock'>) {
     lock.release()
     throw error
   }
-}
-
-function leaveForeign(
-  { file, now = Date.now }: Pick<TrailOptions, 'file' | 'now'>,
-  bytes: NonNullable<Recovery['foreign']>,
-): ForeignWrite {
-  const inode = inodeOf(file) ?? ''
-  return { file: setAside(file, now()), inode, ...bytes, reason: 'behind the end' }
 }
 
 /** A second writer would close the open requests of the first, and cut off a line that is being written. */

@@ -30,19 +30,18 @@ export async function appendUntilSealed(
   const fd = openSync(auditFile, 'r')
   try {
     for (const line of lines) await append(line)
-    if (!isForSeal) syncBoth(fd, auditFile)
+    if (!isForSeal) {
+      // It may have been rotated meanwhile.
+      fdatasyncSync(fd)
+      withFile(auditFile, 'r', fdatasyncSync)
+      syncDirectoryOf(auditFile)
+      return
+    }
   } finally {
     closeSync(fd)
   }
-  if (!isForSeal) return
   for (let pauses = 0; SealedTree.of(auditFile)?.hasFrom(before.size, last) !== true; pauses++) {
     if (pauses === MAX_PAUSES) throw new Error('the AUDIT_PRUNE that names it is not sealed')
     await pause()
   }
-}
-
-function syncBoth(fd: number, auditFile: string): void {
-  fdatasyncSync(fd)
-  withFile(auditFile, 'r', fdatasyncSync)
-  syncDirectoryOf(auditFile)
 }

@@ -1,4 +1,4 @@
-import { fsyncSync, rmSync } from 'node:fs'
+import { existsSync, fsyncSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { replaceFile, withFile } from '../../storage/line-file.ts'
 import { readIfThere } from '../../storage/regular-file.ts'
@@ -58,7 +58,9 @@ export class LateTiles {
     if (due.length === 0) return false
     for (const { index } of due) {
       const path = join(this.#files.directory, tilePath(0, index))
-      if (syncIfThere(path)) this.#files.addName(path)
+      if (!existsSync(path)) continue
+      withFile(path, 'r', fsyncSync)
+      this.#files.addName(path)
     }
     this.#files.syncNames()
     this.#waiting.splice(0, due.length)
@@ -136,16 +138,6 @@ export function firstUnsynced(directory: string): number | undefined {
   const index = Number(mark.toString())
   // Any other text: all are checked.
   return Number.isSafeInteger(index) && index >= 0 ? index : 0
-}
-
-function syncIfThere(path: string): boolean {
-  try {
-    withFile(path, 'r', fsyncSync)
-    return true
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false
-    throw error
-  }
 }
 
 /** @returns undefined when it is missing or wrong */
