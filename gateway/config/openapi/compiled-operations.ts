@@ -179,7 +179,7 @@ class Compiler {
     const item = pointer.replace(/(?:\/additionalOperations)?\/[^/]*$/, '')
     const own = this.#listOf(`${pointer}/parameters`)
     const common = this.#listOf(`${item}/parameters`)
-    const nameOf = ({ value }: Located) => `${Object(value).in} ${Object(value).name}`
+    const nameOf = ({ value }: Located) => JSON.stringify([Object(value).in, Object(value).name])
     const names = new Set(own.map(nameOf))
     return [...own, ...common.filter((one) => !names.has(nameOf(one)))].flatMap((one) =>
       this.#parameter(path, one),
@@ -196,7 +196,8 @@ class Compiler {
     const written = Object(value) as Readonly<Record<string, unknown>>
     const place = written.in
     if (place !== 'path' && place !== 'query' && place !== 'header') return []
-    const name = place === 'header' ? String(written.name).toLowerCase() : String(written.name)
+    if (typeof written.name !== 'string') throw new Unusable(pointer, 'must have a text as its name')
+    const name = place === 'header' ? written.name.toLowerCase() : written.name
     if (place === 'header' && IGNORED_HEADERS.has(name)) return []
     const media = Object.keys(Object(written.content))[0]
     const schema =

@@ -477,3 +477,17 @@ test('neither rows nor a document is a fault', () => {
   assert.deepEqual(faults({ routes: [] }), ['$.routes must not be empty'])
   assert.match(faults({ openapi: '/nowhere/api.json' })?.join() ?? '', /^\$ cannot be read/)
 })
+
+test('an object in the place of a name, a scope or a version never ends the reading', () => {
+  const odd = { toString: null }
+  assert.match(read({ swagger: odd, paths: {} }).faults.join(), /that of Swagger \{"toString":null\}/)
+  const security = [{ token: [odd] }]
+  const securitySchemes = { token: { type: 'http', scheme: 'bearer' } }
+  const document = api({ '/a': { get: { ...OPEN, security } } }, { components: { securitySchemes } })
+  assert.deepEqual(read(document).routes, ['/a GET,HEAD bearer {"toString":null}'])
+  const parameters = [{ in: 'query', name: odd, schema: { type: 'string' } }]
+  assert.match(
+    read(api({ '/a': { get: { ...OPEN, parameters } } }), { validateRequests: true }).faults.join(),
+    /parameters\[0\]: must have a text as its name/,
+  )
+})

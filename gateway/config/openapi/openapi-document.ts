@@ -11,7 +11,7 @@ import type { RouteAuth } from '../settings.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 import { readYaml } from './read-yaml.ts'
 import { childPointer, followed, type Located } from './references.ts'
-import { type OperationSecurity, readSecurity } from './request-security.ts'
+import { type OperationSecurity, readSecurity, textOf } from './request-security.ts'
 
 export type OpenApiFile = Declared<typeof OPENAPI>
 
@@ -73,7 +73,7 @@ export function parseOpenApi(options: OpenApiFile, text: string): Parsed<ApiDesc
 
 function versionFault({ openapi, swagger }: Written): string | undefined {
   if (typeof openapi === 'string' && /^3\.[0-2]\.\d+/.test(openapi)) return undefined
-  const found = swagger === undefined ? JSON.stringify(openapi) : `that of Swagger ${String(swagger)}`
+  const found = swagger === undefined ? JSON.stringify(openapi) : `that of Swagger ${textOf(swagger)}`
   return `must be a version 3.0, 3.1 or 3.2 of OpenAPI, but is ${found ?? 'missing'}`
 }
 

@@ -60,7 +60,7 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   const asked = Object.entries(requirement).map(([name, scopes]) => ({
     name,
     auth: authOf(name, rules),
-    scopes: Array.isArray(scopes) ? scopes.map(String) : [],
+    scopes: Array.isArray(scopes) ? scopes.map(textOf) : [],
   }))
   const unknown = asked.find(({ auth }) => auth === undefined)
   if (unknown !== undefined) {
@@ -73,6 +73,11 @@ function readRequirement(requirement: unknown, rules: SecurityRules): Alternativ
   }
   const [kind = 'none'] = kinds
   return { kind, scopes: new Set(checked.flatMap(({ scopes }) => scopes)) }
+}
+
+/** A text as it is, anything else as JSON: an object may have no text. */
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
 /** The gateway's own check of a scheme (OpenAPI 3.1 section 4.8.27); undefined: it has none. */
