@@ -144,9 +144,10 @@ export class Window {
 
   /** The time of the entry that must expire before fewer than `limit` hits count. */
   #blocking(limit: number): number | undefined {
+    if (this.#counts === undefined) return this.#timeOf(this.#hits - limit)
     let left = this.#hits
     for (let i = 0; i < this.#entries; i++) {
-      left -= this.#countIn(this.#placeOf(i))
+      left -= this.#counts[this.#placeOf(i)] ?? 1
       if (left < limit) return this.#timeOf(i)
     }
     return undefined
