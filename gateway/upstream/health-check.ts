@@ -7,12 +7,12 @@ import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
 /** A longer body is not read to its end, so its connection is not used again. */
 const MAX_BODY_BYTES = 64 * 1024
-/** The first checks come within this time, but not all at once. */
+/** The first check of a target comes at a random moment within this time. */
 const FIRST_MS = 1000
-/** Gateways do not check in step. */
+/** The fraction by which intervals vary, so that gateways do not check in step. */
 const JITTER = 0.1
 
-/** For tests to give their own. */
+/** Timer and random numbers. Tests give their own. */
 export interface CheckTimers {
   /** @returns takes it back */
   after(ms: number, run: () => void): () => void
@@ -35,8 +35,8 @@ interface HealthCheckOptions {
 
 /**
  * Checks one target at intervals by a GET, whose response must come in time. After `unhealthyAfter` bad checks in a row a
- * target is down, after `healthyAfter` good ones up. A good check also ends the back-off of the passive rules, because it was
- * connected to.
+ * target is down, after `healthyAfter` good ones up. A good check also ends the back-off of the passive rules, because it
+ * shows that the target can be connected to.
  */
 export class HealthCheck {
   readonly #options: HealthCheckOptions
@@ -53,7 +53,7 @@ export class HealthCheck {
 
   start(): void {
     const { health, settings, timers } = this.#options
-    // Other checks, perhaps faulty ones, have found it down: the first of these decides.
+    // Checks before an edit, perhaps faulty ones, have found the target down: the first check now decides.
     if (!health.passesChecks) this.#inRow = settings.healthyAfter - 1
     this.#cancel = timers.after(Math.min(FIRST_MS, settings.intervalMs) * timers.random(), () =>
       this.#check(),

@@ -16,6 +16,7 @@ export interface Digest {
   readonly parts?: readonly Digest[]
 }
 
+/** Sources of `fromBytes` or more are sent in parts of `partBytes`. */
 export type CutRule = { readonly fromBytes: number; readonly partBytes: number }
 
 /** A place for copies. Names have `/` between their parts. */
@@ -25,7 +26,7 @@ export interface ShipTarget {
   readonly cut?: CutRule
   /** @returns whether the copy is whole @throws Error when that cannot be told */
   has(name: string, digest: Digest): Promise<boolean>
-  /** Copies, and returns when `has` would say so. @param replaces the name may have other bytes @throws Error that names the copy */
+  /** Copies. Afterwards `has` is true. @param replaces other bytes under the name @throws Error that names the copy */
   put(name: string, source: ShipSource, digest: Digest, replaces: boolean): Promise<void>
 }
 
@@ -51,7 +52,7 @@ export async function digestOf(source: ShipSource, cut?: CutRule): Promise<Diges
   return parts.length === 0 ? whole.end() : { ...whole.end(), parts }
 }
 
-/** Digest of an object in parts, as S3 makes it: the hashes of their hashes. */
+/** Digest of an object in parts, as S3 makes it: the hash of the hashes of its parts. */
 export function joinedDigest(name: 'sha256' | 'md5', parts: readonly Digest[]): string {
   const joined = createHash(name)
   for (const part of parts) joined.update(part[name], 'hex')
@@ -78,7 +79,7 @@ function sizeOf(source: ShipSource): number {
   return 'path' in source ? statSync(source.path).size : source.bytes.length
 }
 
-/** Copies to a directory, as a rule another mount, which must exist: an empty mount point would be filled otherwise. */
+/** Copies to a directory, as a rule below another mount. It must exist, or an empty mount point would be filled. */
 export class ShipDirectory implements ShipTarget {
   readonly name: string
   readonly #directory: string

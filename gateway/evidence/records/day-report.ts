@@ -4,7 +4,7 @@ import { plural } from '../verify/finding.ts'
 import { type AuditLine, numberOf, parseLine, textOf, timestampMs, writtenMs } from './audit-line.ts'
 import { blocksWritten, type OnRead, type Period } from './scan-trail.ts'
 
-/** A time from and until which something held, in ISO 8601. */
+/** A period in which something held. Times are in ISO 8601. */
 interface Span {
   readonly from: string
   /** Undefined: it lasts. */
@@ -15,7 +15,7 @@ interface Span {
 export type DayReport = ReturnType<DayCount['report']>
 
 const DAY_MS = 86_400_000
-/** The gateway seals each second; a restart takes longer. */
+/** Longer waits for a seal need a person. The gateway seals each second; a restart takes longer. */
 const SEALED_WITHIN_MS = 60_000
 
 /** Counts a day of the trail. @param dayMs its beginning in UTC @throws Error when a file cannot be read */
@@ -60,7 +60,7 @@ class DayCount {
     byStatus: {} as Record<number, number>,
     byGrpcStatus: {} as Record<number, number>,
     starts: 0,
-    /** From AUDIT_STOP to AUDIT_START, rotations excluded; or up to a start without a stop. */
+    /** From AUDIT_STOP to AUDIT_START, rotations excluded; or from the last line to a start without a stop. */
     gaps: [] as Span[],
     degraded: [] as Span[],
     configChanges: [] as { at: string; file: string }[],
@@ -77,7 +77,7 @@ class DayCount {
   #noRecords = 0
   hasRecord = false
   #stop: AuditLine | undefined
-  /** When the last line that tells it was written. */
+  /** Time at which the last line was written, of those lines that tell it. */
   #lastMs: number | undefined
   #unsealedSinceMs: number | undefined
   #longestUnsealedMs: number | undefined
@@ -118,7 +118,7 @@ class DayCount {
     if (unpaired > 0) attention.push(`${unpaired} requests without a response`)
     if (this.#found.recovered > 0) attention.push(`${this.#found.recovered} requests were cut off by a crash`)
     for (const { from, reason } of degraded) attention.push(`degraded from ${from}: ${reason}`)
-    // Lines may still wait: sealing may have stopped.
+    // The last lines may still wait for a seal: sealing may have stopped.
     const longest = this.#longestWaitMs(this.#lastMs)
     if (this.#isSealed && longest !== undefined && longest > SEALED_WITHIN_MS) {
       attention.push(`lines waited ${Math.round(longest / 1000)} s for their seal`)
@@ -194,7 +194,7 @@ class DayCount {
     const at = textOf(record.timestamp)
     const stop = this.#stop
     this.#stop = undefined
-    // The same process goes on after an outage; its start says how many records it refused.
+    // With `refused` the same process goes on after an outage of the trail, and its stores may still be degraded.
     if (record.refused === undefined) for (const store of [...this.#degraded.keys()]) this.#restore(store, at)
     if (isToday) {
       this.#found.starts++
@@ -231,7 +231,7 @@ class DayCount {
     return isOfDay ? Math.max(longestMs ?? 0, untilMs - sinceMs) : longestMs
   }
 
-  /** @param before the degradation that the record names, if its own record was not read */
+  /** @param before the degradation that STORE_RESTORED names; needed when its STORE_DEGRADED was not read */
   #restore(store: string, at: string, before?: Span): void {
     const span = this.#degraded.get(store) ?? (this.#restored.has(store) ? undefined : before)
     this.#degraded.delete(store)
