@@ -11,7 +11,7 @@ const MAX_HASHES = 20_000
 const PAGE = 1000
 /** Sessions in one command: it holds up the store for about 2 ms. */
 const MAX_BATCH = 250
-/** Keys of hashes that were replaced; a session that ended elsewhere may be known by one of them only. */
+/** Replaced hash keys that are kept: the hash of a session that ended elsewhere may be under one of them. */
 const MAX_RETIRED = 3
 
 /**
@@ -46,7 +46,7 @@ export class EndedSessions {
   readonly #ended: RememberedKeys
   /** Session ids of this gateway, and when each ended. */
   readonly #unsent = new Map<string, number>()
-  /** Ended elsewhere, and not in a store that lost its data. */
+  /** Hashes of sessions that ended elsewhere and that the store has lost. */
   readonly #unsentHashes = new Set<string>()
   #lifetimeMs = REVOCATION_LIFETIME_MS
   #isSending = false
@@ -63,7 +63,7 @@ export class EndedSessions {
     this.#hashKeys = [options.keys.hashKey]
   }
 
-  /** Counts for sessions that have ended, too. */
+  /** Also for sessions that have ended already. */
   rememberFor(lifetimeMs: number): void {
     this.#lifetimeMs = lifetimeMs
     this.#ended.lifetimeMs = lifetimeMs
@@ -106,7 +106,7 @@ export class EndedSessions {
     this.#send()
   }
 
-  /** Takes over the sessions of the store with their age: otherwise none would ever be forgotten by all. */
+  /** Takes over the sessions of the store with their age. If each reading began it anew, none would ever be forgotten. */
   async #readSet(connection: StoreConnection): Promise<ReadonlySet<string>> {
     const { clock } = this.#options
     const key = this.#setKey
@@ -153,7 +153,7 @@ export class EndedSessions {
       done: (reply) => {
         this.#isSending = false
         if (reply === undefined || hashKey !== keys.hashKey) return
-        // It may have ended again meanwhile.
+        // A session may have ended again meanwhile.
         for (const [sid, endedAtMs] of sids) if (this.#unsent.get(sid) === endedAtMs) this.#unsent.delete(sid)
         for (const hash of hashes) this.#unsentHashes.delete(hash)
         this.#send()

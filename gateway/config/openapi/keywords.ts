@@ -2,7 +2,7 @@ import type { Ajv2020 } from 'ajv/dist/2020.js'
 import { COUNTED } from './openapi-schemas.ts'
 import { takeSteps } from './schema-fits.ts'
 
-/** Formats of texts that are checked; others say nothing. Each takes time linear in the text. */
+/** Formats of texts that are checked; others are ignored. Each check takes time linear in the text. */
 export const FORMATS: Readonly<Record<string, true | ((text: string) => boolean)>> = {
   uuid: matches(/^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i),
   date: isDate,
@@ -16,9 +16,9 @@ interface Decimal {
   readonly exponent: number
 }
 
-/** Puts our own keywords in the place of those of the library that callers could make trouble with. */
+/** Replaces keywords of the library by our own where its results are wrong, or callers could make them costly. */
 export function replaceKeywords(ajv: Ajv2020): void {
-  // That of the library compares each with each.
+  // The library compares each item with each other one.
   ajv.removeKeyword('uniqueItems')
   ajv.addKeyword({
     keyword: 'uniqueItems',
@@ -26,7 +26,7 @@ export function replaceKeywords(ajv: Ajv2020): void {
     schemaType: 'boolean',
     validate: (unique: boolean, items: readonly unknown[]) => !unique || areUnique(items),
   })
-  // That of the library divides binary fractions, and 19.99 is no multiple of 0.01 then.
+  // The library divides binary fractions, for which 19.99 is no multiple of 0.01.
   ajv.removeKeyword('multipleOf')
   ajv.addKeyword({
     keyword: 'multipleOf',

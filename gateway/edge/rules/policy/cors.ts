@@ -41,11 +41,11 @@ export const CORS_RESPONSE_FIELDS: readonly string[] = [
 ]
 
 const ANY = '*'
-/** No permission is needed for them. */
+/** Methods that need no permission. */
 const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
-/** Longer ones are not compared with patterns: a host name has 253 characters at most. */
+/** Longer origins are not compared with patterns: a host name has 253 characters at most. */
 const MAX_ORIGIN_LENGTH = 300
-/** Pages ask for a few headers. */
+/** Headers of a preflight that are looked at. Pages ask for a few. */
 const MAX_ASKED = 50
 /** The response to another origin, or to a preflight with another request, would be a different one. */
 export const VARY = 'Vary: Origin\r\n'
