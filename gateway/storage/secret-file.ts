@@ -1,23 +1,36 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, linkSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, fsyncSync, linkSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { makeDirectory, syncDirectory } from './line-file.ts'
+import { makeDirectory, syncDirectory, WRITE_ANEW, withFile } from './line-file.ts'
 
 const BYTES = 32
 
-/** Makes a secret of 43 characters in a file, if there is none. Of two processes the first one's file stays. @returns the file */
+/** Makes a secret of 43 characters in a file, if there is none. @returns the file @throws Error of the system */
 export function existingOrNew(file: string): string {
-  if (existsSync(file)) return file
+  makeOnce(file, `${randomBytes(BYTES).toString('base64url')}\n`)
+  return file
+}
+
+/**
+ * Makes a file, mode 0600, that is there whole or not at all, also when the process is killed. Of two processes the first one's
+ * file stays. @returns false when it is there already @throws Error of the system
+ */
+export function makeOnce(file: string, content: string | Uint8Array): boolean {
+  if (existsSync(file)) return false
   makeDirectory(dirname(file))
   const draft = `${file}.${process.pid}`
   try {
-    writeFileSync(draft, `${randomBytes(BYTES).toString('base64url')}\n`, { mode: 0o600, flush: true })
+    withFile(draft, WRITE_ANEW, (fd) => {
+      writeFileSync(fd, content)
+      fsyncSync(fd)
+    })
     linkSync(draft, file)
-  } catch (fault) {
-    if ((fault as NodeJS.ErrnoException).code !== 'EEXIST') throw fault
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    return false
   } finally {
     rmSync(draft, { force: true })
   }
   syncDirectory(dirname(file))
-  return file
+  return true
 }

@@ -9,6 +9,7 @@ import { type Change, type Content, changed, type Moment, type Names } from './s
 const PATCHED = [
   'openSync',
   'closeSync',
+  'linkSync',
   'renameSync',
   'mkdirSync',
   'rmSync',
@@ -97,7 +98,7 @@ export class PowerDisk {
         const fd = system.openSync(path, flags, mode)
         const inode = inodeOf(fd)
         if (isNew && this.#namesBeside(path) !== undefined) {
-          fs.linkSync(path, join(this.inodes, String(inode)))
+          system.linkSync(path, join(this.inodes, String(inode)))
           this.#rename(path, inode)
         } else if (flags === 'w') this.#change(inode, { kind: 'cut', length: 0 })
         this.#open.set(fd, inode)
@@ -109,6 +110,7 @@ export class PowerDisk {
         this.#open.delete(fd)
         system.closeSync(fd)
       },
+      linkSync: (from: string, to: string) => this.#link(from, to),
       renameSync: (from: string, to: string) => {
         const { ino } = fs.statSync(from)
         system.renameSync(from, to)
@@ -145,6 +147,11 @@ export class PowerDisk {
       fsyncSync: (fd: number) => this.#syncNow(fd),
     })
     syncBuiltinESMExports()
+  }
+
+  #link(from: string, to: string): void {
+    this.#system.linkSync(from, to)
+    this.#rename(to, fs.statSync(to).ino)
   }
 
   /** A directory keeps its inode, too. */

@@ -1,9 +1,17 @@
 import assert from 'node:assert/strict'
 import { createHash, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
-import fs, { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import fs, {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { sealedDisk } from '../sealed-disk.test-support.ts'
 import { parseCheckpoint } from './checkpoint.ts'
@@ -55,25 +63,44 @@ test('a key that was made is there after a power cut', (t) => {
   assert.equal(sealKeyOf(kept).origin, readSealKey(file).origin)
 })
 
-test('a key that cannot be written is no beginning: the file is named, and nothing of it is left', (t) => {
+test('a key is there whole or not at all, also when the process is killed before it is written', (t) => {
   const file = join(directoryOf(t), 'audit-seal-key.pem')
   const { writeFileSync: write } = fs
-  const put = (writeFileSync: typeof write) => {
-    Object.assign(fs, { writeFileSync })
-    syncBuiltinESMExports()
-  }
-  put(() => {
+  const states: boolean[] = []
+  replaceWrite(t, (...words) => {
+    states.push(existsSync(file))
+    write(...words)
+  })
+  assert.equal(makeSealKey(file), true)
+  assert.deepEqual(states, [false])
+  assert.deepEqual(readdirSync(dirname(file)), ['audit-seal-key.pem'])
+})
+
+test('a key that cannot be written is no beginning: the file is named, and nothing of it is left', (t) => {
+  const file = join(directoryOf(t), 'audit-seal-key.pem')
+  const putBack = replaceWrite(t, () => {
     throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
   })
-  t.after(() => put(write))
   assert.throws(
     () => makeSealKey(file),
     /^Error: seal key .*audit-seal-key\.pem cannot be used: ENOSPC: no space/,
   )
-  put(write)
+  assert.deepEqual(readdirSync(dirname(file)), [])
+  putBack()
   assert.equal(makeSealKey(file), true)
   assert.equal(readSealKey(file).origin.length, 28)
 })
+
+function replaceWrite(t: TestContext, writeFileSync: typeof fs.writeFileSync): () => void {
+  const { writeFileSync: write } = fs
+  const put = (one: typeof write) => {
+    Object.assign(fs, { writeFileSync: one })
+    syncBuiltinESMExports()
+  }
+  put(writeFileSync)
+  t.after(() => put(write))
+  return () => put(write)
+}
 
 test('an ML-DSA-44 key beside the other signs too, and changes nothing of what the other says', (t) => {
   const file = join(directoryOf(t), 'key.pem')

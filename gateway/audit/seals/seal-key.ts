@@ -6,11 +6,11 @@ import {
   type KeyObject,
   sign,
 } from 'node:crypto'
-import { closeSync, existsSync, fsyncSync, openSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, format, parse } from 'node:path'
+import { existsSync } from 'node:fs'
+import { format, parse } from 'node:path'
 import { shownName, whyUnreadable } from '../../config/load-file.ts'
-import { makeDirectory, OWNER_ONLY, syncDirectory } from '../../storage/line-file.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
+import { makeOnce } from '../../storage/secret-file.ts'
 import { type Checkpoint, checkpointText } from './checkpoint.ts'
 import { COSIGNATURE_ML_DSA_44, cosignMlDsa44, rawMlDsa44Key } from './cosignature.ts'
 import { ED25519, formatNote, type NoteSignature, type VerifierKey, verifierKey } from './signed-note.ts'
@@ -65,24 +65,10 @@ export function mlDsaKeyFile(sealKeyFile: string): string {
 }
 
 function makeKeyFile(file: string, privateKey: KeyObject): boolean {
-  let fd: number
   try {
-    makeDirectory(dirname(file))
-    fd = openSync(file, 'wx', OWNER_ONLY)
+    return makeOnce(file, privateKey.export({ format: 'pem', type: 'pkcs8' }))
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
     throw unusable(file, error)
-  }
-  try {
-    writeFileSync(fd, privateKey.export({ format: 'pem', type: 'pkcs8' }))
-    fsyncSync(fd)
-    syncDirectory(dirname(file))
-    return true
-  } catch (error) {
-    rmSync(file, { force: true })
-    throw unusable(file, error)
-  } finally {
-    closeSync(fd)
   }
 }
 
