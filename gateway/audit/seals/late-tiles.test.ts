@@ -7,6 +7,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -16,8 +17,11 @@ import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { sealedDisk } from '../sealed-disk.test-support.ts'
 import { pruneTiles } from '../segments/prune-segments.ts'
+import { temporaryDirectory } from '../trail.test-support.ts'
 import { WITNESSED_FILE } from '../witness/witnessed-checkpoint.ts'
+import { firstUnsynced, LateTiles } from './late-tiles.ts'
 import { checkSeal } from './sealed-trail.test-support.ts'
+import { TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
@@ -263,4 +267,23 @@ test('wherever the power is cut and whatever of the tiles survives, the next sta
     }),
     { numRuns: 15 * LONGER },
   )
+})
+
+test('a tile that cannot be looked up stays unsynced; one that was pruned is done', (t) => {
+  const log = temporaryDirectory(t)
+  const late = new LateTiles(new TileFiles(log))
+  const bytes = Buffer.alloc(TILE_WIDTH * 32)
+  late.write(
+    [0, 1].map((index) => ({ index, bytes })),
+    0,
+  )
+  rmSync(join(log, tilePath(0, 0)))
+  const path = join(log, tilePath(0, 1))
+  rmSync(path)
+  symlinkSync(path, path)
+  assert.throws(() => late.sync(Number.POSITIVE_INFINITY), { code: 'ELOOP' })
+  assert.equal(firstUnsynced(log), 0)
+  rmSync(path)
+  assert.equal(late.sync(Number.POSITIVE_INFINITY), false)
+  assert.equal(firstUnsynced(log), undefined)
 })

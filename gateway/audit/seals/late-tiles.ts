@@ -1,4 +1,4 @@
-import { existsSync, fsyncSync, rmSync } from 'node:fs'
+import { fsyncSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { replaceFile, withFile } from '../../storage/line-file.ts'
 import { readIfThere } from '../../storage/regular-file.ts'
@@ -58,7 +58,7 @@ export class LateTiles {
     if (due.length === 0) return false
     for (const { index } of due) {
       const path = join(this.#files.directory, tilePath(0, index))
-      if (!existsSync(path)) continue
+      if (statSync(path, { throwIfNoEntry: false }) === undefined) continue
       withFile(path, 'r', fsyncSync)
       this.#files.addName(path)
     }
