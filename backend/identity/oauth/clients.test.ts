@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -61,6 +61,13 @@ describe('loadClients', () => {
     assert.deepEqual(there, portal)
     const keyIn = (directory: string) => readFileSync(join(directory, 'bank-portal.private.jwk.json'), 'utf8')
     assert.equal(keyIn(other), keyIn(dataDirectory))
+    // Put in the place of another one whole: a process that is killed leaves no empty file.
+    const path = join(other, 'bank-portal.private.jwk.json')
+    writeFileSync(path, '{}')
+    linkSync(path, join(other, 'before'))
+    await loadClients({ file: undefined, demo: true, dataDirectory: other, database })
+    assert.equal(keyIn(other), keyIn(dataDirectory))
+    assert.equal(readFileSync(join(other, 'before'), 'utf8'), '{}')
     rmSync(other, { recursive: true })
   })
 

@@ -1,5 +1,5 @@
 import { generateKeyPairSync, type webcrypto } from 'node:crypto'
-import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ClientMetadata } from 'oidc-provider'
 import { PROFILE_WRITE, USERS_ADMIN } from '../../caller.ts'
@@ -85,7 +85,9 @@ async function demoKey(database: Queryable, file: string): Promise<webcrypto.Jso
   const key = String(await sharedSecret(database, 'portal_key', candidate))
   if (own !== key) {
     await mkdir(dirname(file), { recursive: true })
-    await writeFile(file, `${key}\n`, { mode: 0o600 })
+    // A process that is killed leaves no empty file.
+    await writeFile(`${file}.tmp`, `${key}\n`, { mode: 0o600, flush: true })
+    await rename(`${file}.tmp`, file)
   }
   const { kty = 'EC', crv = '', x = '', y = '' } = JSON.parse(key) as webcrypto.JsonWebKey
   return { kty, crv, x, y, use: 'sig', alg: 'ES256' }
