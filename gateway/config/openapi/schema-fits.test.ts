@@ -121,6 +121,17 @@ test('the schema behind "if" and the names of members are told of by what they a
   assert.equal(check({ b: 1, long: 1 }), ' must NOT have more than 3 characters')
 })
 
+test('a value is too complex also when the stack ends while its fault is put into words', () => {
+  let node: object = { type: 'object', properties: { a: ref('Node') } }
+  for (let level = 0; level < 20; level++) node = { anyOf: [{ type: 'string' }, node] }
+  const check = checker(ref('Node'), { Node: node })
+  let value: unknown = 5
+  for (let depth = 1; depth <= 500; depth++) {
+    value = { a: value }
+    if (depth % 100 === 0) assert.match(check(value) ?? '', / must be string or object$| is too complex/)
+  }
+})
+
 test('whatever alternatives are nested, a value that does not fit gets a sentence about one of its places', () => {
   const { schema: SCHEMA } = fc.letrec<{ schema: object }>((tie) => ({
     schema: fc.oneof(

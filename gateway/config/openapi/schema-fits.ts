@@ -22,10 +22,12 @@ export function takeSteps(count: number): void {
 
 export type Fits = (value: unknown) => Misfit | undefined
 
-/** Undefined: it is too complex. A stack has an end where a schema applies itself to the same value again and again. */
-function tried(validate: ValidateFunction, value: unknown): boolean | undefined {
+const TOO_COMPLEX: Misfit = { pointer: '', reason: 'is too complex to be checked' }
+
+/** Undefined: it is too complex. A stack has an end where a schema or its alternatives are nested again and again. */
+function tried<V, T>(run: (value: V) => T, value: V): T | undefined {
   try {
-    return validate(value) as boolean
+    return run(value)
   } catch (error) {
     if (error instanceof TooComplex || error instanceof RangeError) return undefined
     throw error
@@ -46,8 +48,8 @@ export function fitsBy(validate: ValidateFunction): Fits {
     const fits = tried(validate, value)
     const errors = validate.errors ?? []
     validate.errors = null
-    if (fits === undefined) return { pointer: '', reason: 'is too complex to be checked' }
-    return fits ? undefined : misfitOf(errors)
+    if (fits === true) return undefined
+    return (fits === false && tried(misfitOf, errors)) || TOO_COMPLEX
   }
 }
 
