@@ -45,6 +45,11 @@ export class Der {
     return this.#source.subarray(this.#contentAt, this.#end)
   }
 
+  /** The content as text, without a buffer of its own. */
+  text(encoding: 'hex' | 'latin1'): string {
+    return this.#source.toString(encoding, this.#contentAt, this.#end)
+  }
+
   /** The elements in the content. @throws Error when it holds what is not DER */
   members(): readonly Der[] {
     const members: Der[] = []
@@ -90,11 +95,13 @@ export function oidOf(element: Der | undefined): string {
 }
 
 /** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time, or there is no such day */
-export function timeOf({ tag, content }: Der): number {
-  const text = content.toString('latin1')
+export function timeOf(time: Der): number {
+  const { tag } = time
+  const text = time.text('latin1')
   const isTime = tag === TAG.utcTime ? /^\d{12}Z$/.test(text) : tag === TAG.time && /^\d{14}Z$/.test(text)
   if (!isTime) throw new Error('not a time')
-  const pairAt = (fromEnd: number) => Number(text.slice(-fromEnd, 2 - fromEnd))
+  const digitAt = (fromEnd: number) => text.charCodeAt(text.length - fromEnd) - 0x30
+  const pairAt = (fromEnd: number) => 10 * digitAt(fromEnd) + digitAt(fromEnd - 1)
   const inCentury = pairAt(13)
   const century = tag === TAG.time ? pairAt(15) : inCentury < 50 ? 20 : 19
   const [month, day, hour, minute, second] = [pairAt(11), pairAt(9), pairAt(7), pairAt(5), pairAt(3)]

@@ -57,10 +57,11 @@ export function readRevocationList(der: Buffer): RevocationList {
 function checkExtensions(extensions: Der): void {
   const [list] = extensions.members()
   for (const extension of membersIn(list, TAG.sequence)) {
-    const { name, isCritical } = nameOf(extension)
+    const [oid, critical] = extension.members()
+    const name = oidOf(oid)
     const reason = UNUSABLE.get(name)
     if (reason !== undefined) throw new UnusableList(reason)
-    if (isCritical && name !== AUTHORITY_KEY_IDENTIFIER)
+    if (isTrue(critical) && name !== AUTHORITY_KEY_IDENTIFIER)
       throw new UnusableList(`has a critical extension that is not known: ${name}`)
   }
 }
@@ -70,7 +71,7 @@ function serialOf(entry: Der): string {
   if (date === undefined) throw new Error('not a revocation list')
   timeOf(date)
   if (extensions !== undefined) checkEntryExtensions(extensions)
-  const hex = expectTag(serial, TAG.integer).content.toString('hex').toUpperCase()
+  const hex = expectTag(serial, TAG.integer).text('hex').toUpperCase()
   // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
   return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
 }
@@ -78,15 +79,14 @@ function serialOf(entry: Der): string {
 /** Critical ones say that an entry means something else: a certificate of another issuer, or what nobody knows. */
 function checkEntryExtensions(extensions: Der): void {
   for (const extension of membersIn(extensions, TAG.sequence)) {
-    const { name, isCritical } = nameOf(extension)
-    if (isCritical)
-      throw new UnusableList(`has an entry with a critical extension that is not known: ${name}`)
+    const [oid, critical] = extension.members()
+    if (isTrue(critical))
+      throw new UnusableList(`has an entry with a critical extension that is not known: ${oidOf(oid)}`)
   }
 }
 
-function nameOf(extension: Der): { readonly name: string; readonly isCritical: boolean } {
-  const [oid, critical] = extension.members()
-  return { name: oidOf(oid), isCritical: critical?.tag === TAG.boolean && critical.content[0] !== 0 }
+function isTrue(flag: Der | undefined): boolean {
+  return flag?.tag === TAG.boolean && flag.content[0] !== 0
 }
 
 function signatureCheck(
