@@ -115,6 +115,8 @@ export interface Refusal {
   readonly closes: boolean
   /** For the log only. */
   readonly cause: string | undefined
+  /** Public: names of the policies of a limit with several windows that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
+  readonly violatedPolicies?: readonly string[]
 }
 
 function from<Code extends string>(
@@ -139,7 +141,10 @@ export function bodyTooLarge(maxBytes: number): Refusal {
 /** @param more `detail` replaces the public sentence, `cause` is for the log */
 export function refusal(
   code: RefusalCode,
-  more: { readonly detail?: string; readonly headers?: readonly string[]; readonly cause?: string } = {},
+  more: Partial<Pick<Refusal, 'headers' | 'violatedPolicies'>> & {
+    readonly detail?: string
+    readonly cause?: string
+  } = {},
 ): Refusal {
   const kind: RefusalKind = REFUSALS[code]
   return {
@@ -149,6 +154,7 @@ export function refusal(
     headers: more.headers ?? NO_HEADERS,
     closes: kind.closes === true,
     cause: more.cause,
+    ...(more.violatedPolicies && { violatedPolicies: more.violatedPolicies }),
   }
 }
 

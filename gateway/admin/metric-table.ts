@@ -113,7 +113,7 @@ const METRICS = {
     'issuer',
   ),
   gateway_rate_limit_decisions_total: counter(
-    'Requests counted against a limit, by its name and the decision.',
+    'Requests counted against a limit, by its name and the decision. Of several windows only those that refuse a request count it as refused.',
     'limit',
     'decision',
   ),

@@ -11,6 +11,14 @@ const LOGIN = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down
 const ROWS = [
   LOGIN,
   { path: '/burst', limit: 7, window: '1h', purpose: 'tests' },
+  {
+    path: '/several',
+    windows: [
+      { limit: 2, window: '1h' },
+      { limit: 3, window: '1d' },
+    ],
+    purpose: 'tests',
+  },
   { path: '/brief', limit: 2, window: '2s', purpose: 'tests' },
   { path: '/account', limit: 3, window: '1h', purpose: 'tests' },
   { path: '/by-address', limit: 2, window: '1h', purpose: 'tests', per: 'address' },
@@ -105,6 +113,30 @@ describe('a limit', () => {
     const left = passed.map(({ headers }) => /r=(\d+)/.exec(String(headers.ratelimit))?.[1])
     assert.deepEqual(left.sort(), ['0', '1', '2', '3', '4', '5', '6'])
     assert.equal(upstream.seen.filter(({ url }) => url === '/burst').length, 7)
+  })
+
+  it('of several windows tells of each, and of a refusal which of them refuse', async () => {
+    const several = () => ask('/several', '198.51.100.77')
+    const first = await several()
+    assert.equal(first.headers['ratelimit-policy'], '"several-1h";q=2;w=3600, "several-1d";q=3;w=86400')
+    assert.equal(first.headers.ratelimit, '"several-1h";r=1;t=3600, "several-1d";r=2;t=86400')
+    assert.deepEqual(await statuses(4, several), [200, 429, 429, 429])
+    const refused = await several()
+    assert.match(
+      String(refused.headers.ratelimit),
+      /^"several-1h";r=0;t=3\d\d\d, "several-1d";r=1;t=86\d\d\d$/,
+    )
+    assert.match(String(refused.headers['retry-after']), /^3\d\d\d$/)
+    const { code, detail, 'violated-policies': violated } = refused.json()
+    assert.deepEqual([code, violated], ['limit_exceeded', ['several-1h']])
+    assert.equal(detail, 'At most 2 requests in 1h: tests')
+    const decisions = (name: string, decision: string) =>
+      gateway.metric(`gateway_rate_limit_decisions_total{limit="${name}",decision="${decision}"}`)
+    assert.deepEqual(
+      [await decisions('several-1h', 'allowed'), await decisions('several-1h', 'refused')],
+      [2, 4],
+    )
+    assert.equal(await decisions('several-1d', 'allowed'), 2)
   })
 
   it('is not consumed by the requests it refuses, nor by those refused before it', async () => {

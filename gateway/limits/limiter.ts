@@ -1,9 +1,9 @@
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable, type Journal } from './journal/limit-journal.ts'
-import { type LimitRow, LimitTable } from './table/limit-table.ts'
+import { type LimitRow, LimitTable, windowsOf } from './table/limit-table.ts'
 import { editedRecord, matchRows, recordOf } from './table/row-matching.ts'
 import { Counters, KeyBudget } from './windows/counters.ts'
-import type { Take } from './windows/window.ts'
+import { isAllowed, type Take } from './windows/window.ts'
 
 export type { Take } from './windows/window.ts'
 
@@ -18,6 +18,7 @@ export class Limiter {
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
+  /** Each of one window. */
   #rows: readonly LimitRow[] = []
   #lastId = 0
   #closed = false
@@ -36,12 +37,13 @@ export class Limiter {
     this.#restore()
   }
 
-  /** Puts a new table in force. A row keeps the counts of the old row with its path and methods, else of that with its name. */
+  /** Puts a new table in force. Each window of a row keeps the counts of an old one, as `matchRows` says. */
   replace(rows: readonly LimitRow[]): void {
     const nowMs = this.#clock()
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
-    const matched = matchRows([...olds.keys()], rows)
-    this.#counters = rows.map((row) => {
+    const windows = rows.flatMap(windowsOf)
+    const matched = matchRows([...olds.keys()], windows)
+    this.#counters = windows.map((row) => {
       const old = matched.get(row)
       const counters = old === undefined ? undefined : olds.get(old)
       const current =
@@ -52,7 +54,7 @@ export class Limiter {
       return current
     })
     this.#table = new LimitTable(rows)
-    this.#rows = rows
+    this.#rows = windows
     this.#budget.divide(this.#counters)
     if (!this.#closed) this.#putTable(nowMs)
   }
@@ -63,25 +65,53 @@ export class Limiter {
   }
 
   /**
-   * Counts one hit of `key` if `row` allows it, whatever its mode, and writes it to the journal for windows of an hour and more.
+   * Counts one hit of `key` in all windows of `row` if each of them allows it, whatever its mode. Those of an hour and more are written
+   * to the journal.
    *
+   * @param hasPassed the store has let the request through: it is counted in each window that allows it
    * @throws Error for a row that was in no table
    */
-  take(row: LimitRow, key: string): Take {
-    const counters = this.#countersOf.get(row)
-    if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
+  take(row: LimitRow, key: string, hasPassed = false): Take {
+    const counters = this.#countersFor(row)
     // Another process may be counting.
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
-    const take = counters.take(key, nowMs)
-    const { record } = counters
-    if (!take.allowed || this.#journal === undefined || !isDurable(record)) return take
-    if (this.#journal.append({ id: record.id, atMs: nowMs, key, count: 1 })) return take
-    counters.giveBack(key)
+    if (row.next !== undefined && !hasPassed) {
+      const asked = this.#takeEach(row, counters, key, nowMs, false)
+      if (!isAllowed(asked)) return asked
+    }
+    const take = this.#takeEach(row, counters, key, nowMs, true)
+    const hit = this.#journal && this.#durableHit(row, counters, key, nowMs, take)
+    if (hit === undefined || this.#journal?.append(hit)) return take
+    this.#giveBack(row, key, take)
     return UNRECORDED
   }
 
-  /** The rows in force with their counters, for readers. */
+  #countersFor(row: LimitRow): Counters {
+    const counters = this.#countersOf.get(row)
+    if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
+    return counters
+  }
+
+  #takeEach({ next }: LimitRow, counters: Counters, key: string, nowMs: number, isCounted: boolean): Take {
+    const take = counters.take(key, nowMs, isCounted)
+    if (next === undefined) return take
+    return { ...take, next: this.#takeEach(next, this.#countersFor(next), key, nowMs, isCounted) }
+  }
+
+  /** What the journal must have of a take; undefined: nothing. */
+  #durableHit(row: LimitRow, { record }: Counters, key: string, atMs: number, take: Take): Hit | undefined {
+    const next =
+      row.next && take.next && this.#durableHit(row.next, this.#countersFor(row.next), key, atMs, take.next)
+    return take.allowed && isDurable(record) ? { id: record.id, atMs, key, count: 1, next } : next
+  }
+
+  #giveBack(row: LimitRow, key: string, take: Take): void {
+    if (take.allowed) this.#countersFor(row).giveBack(key)
+    if (row.next && take.next) this.#giveBack(row.next, key, take.next)
+  }
+
+  /** The rows in force, each of one window, with their counters, for readers. */
   inForce(): { readonly nowMs: number; readonly rows: readonly (readonly [LimitRow, Counters])[] } {
     const rows = this.#rows.map((row) => [row, this.#countersOf.get(row) as Counters] as const)
     return { nowMs: this.#clock(), rows }

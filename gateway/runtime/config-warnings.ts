@@ -11,7 +11,7 @@ import { groupWarnings } from '../config/upstreams/group-rules.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import { isTemplate, parametersOf, partsOf, patternsMeet, segmentsOf } from '../edge/rules/path-template.ts'
 import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
-import type { LimitRow } from '../limits/table/limit-table.ts'
+import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
 
 /** More are only counted: a table can have thousands of rows. */
 const MAX_WARNINGS = 20
@@ -35,7 +35,9 @@ export function idleRowWarnings(routes: readonly Route[], rows: readonly LimitRo
   })
   const warnings = idle
     .slice(0, MAX_WARNINGS)
-    .map((row) => `the limit "${row.name}" (${row.path}) has no effect: no route lets such a request through`)
+    .map(
+      (row) => `the limit "${nameOf(row)}" (${row.path}) has no effect: no route lets such a request through`,
+    )
   const more = idle.length - warnings.length
   return more > 0 ? [...warnings, `${more} more limits have no effect for the same reason`] : warnings
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { PendingTake, type Take } from '../limits/limiter.ts'
-import { makeRow } from '../limits/table/limit-row.test-support.ts'
+import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
 import { type LimitRow, LimitTable } from '../limits/table/limit-table.ts'
 import { limit } from './limit.ts'
 import { makeExchange, makeGateway, makePrincipal, PEER } from './stage.test-support.ts'
@@ -16,7 +16,7 @@ const ROW = makeRow({
 
 interface Case {
   readonly row?: Partial<LimitRow>
-  readonly take?: { readonly allowed: boolean; readonly unrecorded?: true }
+  readonly take?: Partial<Take>
   readonly method?: string
   readonly path?: string
 }
@@ -29,7 +29,7 @@ function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/
       find: table.find.bind(table),
       take: (_: LimitRow, key: string) => {
         keys.push(key)
-        return { remaining: 2, resetSeconds: 9, ...take }
+        return { allowed: true, remaining: 2, resetSeconds: 9, ...take }
       },
       close: () => {},
     },
@@ -73,6 +73,48 @@ describe('limit', () => {
     assert.deepEqual(refused.headers, ['Retry-After', '9'])
     assert.equal(exchange.limitHeaders.length, 4)
     assert.deepEqual(measured, ['gateway_rate_limit_decisions_total orders refused'])
+  })
+
+  it('names the windows that refuse, and tells the longest wait of these', () => {
+    const row = rowWith(
+      [
+        [3, 60_000],
+        [9, 3_600_000],
+        [20, 86_400_000],
+      ],
+      { purpose: 'orders are dear', path: ROW.path, methods: ROW.methods },
+    )
+    const full = { allowed: false, remaining: 0 }
+    const open = { allowed: true, remaining: 7, resetSeconds: 5000 }
+    const take = { ...full, resetSeconds: 9, next: { ...full, resetSeconds: 900, next: open } }
+    const { refused, exchange, measured } = limited({ row, take })
+    assert.equal(refused?.detail, 'At most 3 requests in 60s and 9 requests in 3600s: orders are dear')
+    assert.deepEqual(refused.headers, ['Retry-After', '900'])
+    assert.deepEqual(refused.violatedPolicies, ['x-60s', 'x-3600s'])
+    assert.equal(exchange.limitHeaders[3], '"x-60s";r=0;t=9, "x-3600s";r=0;t=900, "x-86400s";r=7;t=5000')
+    assert.deepEqual(measured, [
+      'gateway_rate_limit_decisions_total x-60s refused',
+      'gateway_rate_limit_decisions_total x-3600s refused',
+    ])
+    const later = limited({ row, take: { ...open, next: { ...open, next: { ...full, resetSeconds: 3 } } } })
+    assert.deepEqual(later.refused?.violatedPolicies, ['x-86400s'])
+    const passed = limited({ row, take: { ...open, next: { ...open, next: open } } })
+    assert.deepEqual(
+      [passed.refused, passed.measured],
+      [
+        undefined,
+        ['x-60s', 'x-3600s', 'x-86400s'].map((name) => `gateway_rate_limit_decisions_total ${name} allowed`),
+      ],
+    )
+    const shadow = limited({ row: { ...row, mode: 'shadow' }, take })
+    assert.deepEqual(
+      [shadow.refused, shadow.measured.length, shadow.exchange.limitHeaders],
+      [undefined, 2, []],
+    )
+  })
+
+  it('names no policy where the row has one window', () => {
+    assert.equal(limited({ take: { allowed: false } }).refused?.violatedPolicies, undefined)
   })
 
   it('refuses nobody in shadow mode, and shows nothing, but measures', () => {

@@ -2,12 +2,13 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import type { PendingTake, Take } from '../limits/limiter.ts'
-import { type LimitRow, rateLimit, rateLimitPolicy } from '../limits/table/limit-table.ts'
+import { type LimitRow, rateLimit, rateLimitPolicy, refusingWindows } from '../limits/table/limit-table.ts'
+import { isAllowed } from '../limits/windows/window.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
 const LIMITS_UNAVAILABLE = refusal('limits_unavailable', { headers: ['Retry-After', '5'] })
 
-/** Counts the request against its row. Waits for the shared store, if there is one. Writes `limitHeaders`. */
+/** Counts the request in the windows of its row. Waits for the shared store, if there is one. Writes `limitHeaders`. */
 export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRefusal {
   const { limiter } = gateway
   const pending = exchange.pendingTake
@@ -41,22 +42,37 @@ function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake):
 function decide(gateway: Gateway, exchange: Exchange, row: LimitRow, take: Take): Refusal | undefined {
   const isShadow = row.mode === 'shadow'
   if (take.unrecorded) {
-    gateway.metrics.gateway_rate_limit_decisions_total.count(row.name, 'unavailable')
+    countDecision(gateway, row, 'unavailable')
     return isShadow ? undefined : LIMITS_UNAVAILABLE
   }
   if (take.uncounted) {
-    gateway.metrics.gateway_rate_limit_decisions_total.count(row.name, 'uncounted')
+    countDecision(gateway, row, 'uncounted')
     return undefined
   }
-  gateway.metrics.gateway_rate_limit_decisions_total.count(
-    row.name,
-    take.allowed ? 'allowed' : isShadow ? 'shadow_refused' : 'refused',
-  )
+  const passes = isAllowed(take)
+  if (passes) countDecision(gateway, row, 'allowed')
+  if (!isShadow)
+    exchange.limitHeaders = ['RateLimit-Policy', rateLimitPolicy(row), 'RateLimit', rateLimit(row, take)]
+  return passes ? undefined : refuse(gateway, row, take)
+}
+
+function countDecision(gateway: Gateway, row: LimitRow, decision: string): void {
+  for (let window: LimitRow | undefined = row; window !== undefined; window = window.next)
+    gateway.metrics.gateway_rate_limit_decisions_total.count(window.name, decision)
+}
+
+/** Returns nothing in shadow mode. */
+function refuse(gateway: Gateway, row: LimitRow, take: Take): Refusal | undefined {
+  const refusing = refusingWindows(row, take)
+  const isShadow = row.mode === 'shadow'
+  for (const [{ name }] of refusing)
+    gateway.metrics.gateway_rate_limit_decisions_total.count(name, isShadow ? 'shadow_refused' : 'refused')
   if (isShadow) return undefined
-  exchange.limitHeaders = ['RateLimit-Policy', rateLimitPolicy(row), 'RateLimit', rateLimit(row, take)]
-  if (take.allowed) return undefined
+  const bounds = refusing.map(([{ limit, window }]) => `${limit} requests in ${window}`)
+  const waitSeconds = Math.max(...refusing.map(([, { resetSeconds }]) => resetSeconds))
   return refusal('limit_exceeded', {
-    detail: `At most ${row.limit} requests in ${row.window}: ${row.purpose}`,
-    headers: ['Retry-After', String(take.resetSeconds)],
+    detail: `At most ${bounds.join(' and ')}: ${row.purpose}`,
+    headers: ['Retry-After', String(waitSeconds)],
+    ...(row.next && { violatedPolicies: refusing.map(([{ name }]) => name) }),
   })
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { makeRow } from '../limits/table/limit-row.test-support.ts'
+import { Limiter } from '../limits/limiter.ts'
+import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
 import { LimitTable } from '../limits/table/limit-table.ts'
 import { SharedLimits } from './shared-limits.ts'
 import type { TakeDone } from './shared-takes.ts'
@@ -43,4 +44,26 @@ test('a row that is given another name goes on counting in the same place', () =
   const [first, renamed, narrowed] = identities
   assert.equal(renamed, first)
   assert.notEqual(narrowed, first)
+})
+
+test('what the store let through is counted here in each window with room, and what it refused in none', () => {
+  const row = rowWith([
+    [1, 1000],
+    [5, 60_000],
+  ])
+  const local = new Limiter({ clock: () => 1_000_000 })
+  local.replace([row])
+  const dones: TakeDone[] = []
+  const limits = new SharedLimits(local, { take: (_row, _key, done) => void dones.push(done) })
+  const reply = (first: boolean, second: boolean) => {
+    const pending = limits.ask(row, 'a')
+    const next = { allowed: second, remaining: 1, resetSeconds: 1 }
+    dones.pop()?.({ allowed: first, remaining: 1, resetSeconds: 1, next })
+    return pending.take?.next?.allowed
+  }
+  const counts = () => local.inForce().rows.map(([, counters]) => counters.countOf('a', 1_000_000))
+  assert.deepEqual([reply(true, true), reply(true, true)], [true, true])
+  assert.deepEqual(counts(), [1, 2])
+  assert.deepEqual([reply(true, false), reply(false, true)], [false, true])
+  assert.deepEqual(counts(), [1, 2])
 })

@@ -1,6 +1,6 @@
 import { type Limiter, PendingTake } from '../limits/limiter.ts'
 import type { LimitRow } from '../limits/table/limit-table.ts'
-import type { Take } from '../limits/windows/window.ts'
+import { isAllowed, type Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
 
 /** Nothing was counted, and the request is refused. */
@@ -40,8 +40,9 @@ export class SharedLimits {
   #decide(row: LimitRow, key: string, take: Take | undefined): Take | Error {
     try {
       if (row.onStoreFailure !== 'local') return take ?? (row.onStoreFailure === 'deny' ? DENIED : ALLOWED)
-      const here = take?.allowed === false ? take : this.#local.take(row, key)
-      return take ?? here
+      if (take === undefined) return this.#local.take(row, key)
+      if (isAllowed(take)) this.#local.take(row, key, true)
+      return take
     } catch (fault) {
       return fault instanceof Error ? fault : new Error(String(fault))
     }

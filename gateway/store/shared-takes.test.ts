@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { after, afterEach, before, describe, it, test } from 'node:test'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { LONGER } from '../e2e/long-runs.ts'
-import { makeRow } from '../limits/table/limit-row.test-support.ts'
+import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
 import type { Take } from '../limits/windows/window.ts'
 import {
   NO_REDIS,
@@ -74,6 +74,36 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     assert.equal(store.counts.roundTrips - before, 2)
     assert.equal(takes.filter((each) => each?.allowed).length, 100)
     assert.equal(store.counts.takes, 200)
+  })
+
+  it('of several windows count in all of them or in none, in one command', async () => {
+    const store = await open()
+    const row = sharedRowOf(
+      rowWith([
+        [2, 60_000],
+        [3, 3_600_000],
+      ]),
+    )
+    const single = { identity: 'single', limit: 1, windowMs: 60_000 }
+    const before = store.counts.roundTrips
+    const takes = await Promise.all([
+      take(store, row, 'a'),
+      take(store, single, 'a'),
+      take(store, row, 'a'),
+      take(store, row, 'a'),
+      take(store, single, 'a'),
+      take(store, row, 'b'),
+    ])
+    assert.equal(store.counts.roundTrips - before, 1)
+    const shown = (one: Take | undefined): unknown[] =>
+      one === undefined ? [] : [one.allowed ? one.remaining : 'refused', ...shown(one.next)]
+    assert.deepEqual(takes.map(shown), [[1, 2], [0], [0, 1], ['refused', 1], ['refused'], [1, 2]])
+    assert.equal(store.counts.takes, 6)
+    const keys = (await server.command('KEYS', '*:60000')) as string[]
+    assert.ok(
+      keys.some((key) => /^test:\{[A-Za-z0-9_-]{22}\}:60000$/.test(key)),
+      'both windows hash to one slot',
+    )
   })
 
   it('gather while a command is under way', async () => {
@@ -270,6 +300,15 @@ const ROW = makeRow({
 test('a row keeps its place in the store when its name, limit or window is edited', () => {
   const edited = sharedRowOf({ ...ROW, name: 'sign-in', limit: 2000, windowMs: 1000 })
   assert.deepEqual(edited, { identity: sharedRowOf(ROW).identity, limit: 2000, windowMs: 1000 })
+})
+
+test('of several windows the longest has the place of a row with one, and each other one a place of its length', () => {
+  const hour = { identity: sharedRowOf(makeRow()).identity, limit: 9, windowMs: 3_600_000 }
+  const minute = { ...hour, limit: 2, windowMs: 60_000, suffix: ':60000' }
+  const bounds = [[2, 60_000] as const, [9, 3_600_000] as const]
+  assert.deepEqual(sharedRowOf(rowWith(bounds)), { ...minute, next: hour })
+  assert.deepEqual(sharedRowOf(rowWith(bounds.toReversed())), { ...hour, next: minute })
+  assert.deepEqual(sharedRowOf(rowWith(bounds.slice(1))), hour)
 })
 
 test('the order of methods makes no difference, and other paths and methods are other places', () => {

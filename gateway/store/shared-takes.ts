@@ -1,4 +1,4 @@
-import type { LimitRow } from '../limits/table/limit-table.ts'
+import { type LimitRow, windowsOf } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import type { StoreBreaker, StoreCall, StoreTimers } from './store-breaker.ts'
@@ -18,7 +18,7 @@ interface SharedTakesOptions {
   readonly isCluster: boolean
 }
 
-/** Takes in one command: bounds how long the script holds up other gateways, at about 5 µs each. */
+/** Windows in one command: bounds how long the script holds up other gateways, at about 5 µs each. */
 const MAX_BATCH = 128
 
 /** Takes from shared limits. One command has the takes of a turn of the event loop, and those that came while another was under way. */
@@ -31,7 +31,10 @@ export class SharedTakes {
     this.#options = options
   }
 
-  /** Counts one hit of `key` at all gateways together. `done` is called once, at once when the store is known to be away. */
+  /**
+   * Counts one hit of `key` in all windows of the row, or in none, at all gateways together. `done` is called once, at once when the
+   * store is known to be away.
+   */
   take(row: SharedRow, key: string, done: TakeDone): void {
     const { breaker, counts, keys, isCluster, timers } = this.#options
     if (breaker.isOpen) {
@@ -51,7 +54,7 @@ export class SharedTakes {
       if (this.#underWay === 0) timers.soon(this.#flushIfFree)
     }
     this.#batch.add(storeKey, row, done)
-    if (this.#batch.size === MAX_BATCH) this.#flush()
+    if (this.#batch.size >= MAX_BATCH) this.#flush()
   }
 
   readonly #onOver = (): void => {
@@ -102,9 +105,12 @@ class TakeBatch implements StoreCall {
     return ['EVALSHA', TAKE_SHA, ...this.#operands()]
   }
 
-  add(key: string, { limit, windowMs }: SharedRow, done: TakeDone): void {
-    this.#keys.push(key)
-    this.#rules.push(String(limit), String(windowMs))
+  add(key: string, row: SharedRow, done: TakeDone): void {
+    for (let window: SharedRow | undefined = row; window !== undefined; window = window.next) {
+      const { limit, windowMs, suffix, next } = window
+      this.#keys.push(suffix === undefined ? key : key + suffix)
+      this.#rules.push(next === undefined ? String(limit) : `-${limit}`, String(windowMs))
+    }
     this.#dones.push(done)
   }
 
@@ -122,11 +128,14 @@ class TakeBatch implements StoreCall {
     this.#counts.takes += this.#dones.length
     const results = reply as readonly number[]
     let i = 0
-    for (const done of this.#dones) {
+    const nextTake = (): Take => {
+      const hasNext = this.#rules[i]?.startsWith('-')
       const remaining = results[i++] as number
       const resetSeconds = results[i++] as number
-      done({ allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds })
+      const take = { allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds }
+      return hasNext ? { ...take, next: nextTake() } : take
     }
+    for (const done of this.#dones) done(nextTake())
   }
 
   /** Once: EVAL leaves the script with the server. */
@@ -151,10 +160,26 @@ export interface SharedRow {
   readonly identity: string
   readonly limit: number
   readonly windowMs: number
+  /** Of the key of a window among several. The longest has none, so that it keeps its counts when others come or go. */
+  readonly suffix?: string
+  /** The next window of the row, under the same identity. */
+  readonly next?: SharedRow
 }
 
 /** Counts belong to path and methods. After an edit of these they begin anew: gateways that start later must count in the same place. */
-export function sharedRowOf({ path, methods, limit, windowMs }: LimitRow): SharedRow {
+export function sharedRowOf(row: LimitRow): SharedRow {
+  const { path, methods } = row
   const sorted = methods === undefined ? null : [...methods].sort()
-  return { identity: `limit ${JSON.stringify([path, sorted])}`, limit, windowMs }
+  const identity = `limit ${JSON.stringify([path, sorted])}`
+  const windows = windowsOf(row)
+  const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
+  const shared = windows.reduceRight<SharedRow | undefined>(
+    (next, { limit, windowMs }) => ({
+      ...{ identity, limit, windowMs },
+      ...(windowMs < longestMs && { suffix: `:${windowMs}` }),
+      ...(next && { next }),
+    }),
+    undefined,
+  )
+  return shared as SharedRow
 }

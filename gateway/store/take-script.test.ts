@@ -3,7 +3,11 @@ import { after, before, describe, it } from 'node:test'
 import { createClient } from '@redis/client'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
+import { Limiter } from '../limits/limiter.ts'
+import { rowWith } from '../limits/table/limit-row.test-support.ts'
+import { type LimitRow, windowsOf } from '../limits/table/limit-table.ts'
 import { Counters, KeyBudget } from '../limits/windows/counters.ts'
+import type { Take } from '../limits/windows/window.ts'
 import { NO_REDIS, type RedisServer, startRedis } from './redis-server.test-support.ts'
 import { READ_CLOCK, TAKE_SCRIPT } from './take-script.ts'
 
@@ -113,6 +117,68 @@ describe('the take script', { skip: NO_REDIS }, () => {
       }),
       { numRuns: RUNS },
     )
+  })
+
+  it('counts a take of several windows in all of them or in none, as memory does', async () => {
+    const bound = fc.tuple(fc.constantFrom(1, 2, 5, 1001, 1003), fc.constantFrom(1000, 2000, 5000, 60_000))
+    const bounds = fc.uniqueArray(bound, { minLength: 2, maxLength: 4, selector: ([, windowMs]) => windowMs })
+    const steps = fc.array(
+      fc.record({ stepUs: stepUs(8000), count: fc.constantFrom(1, 2, 400), limits: fc.option(bounds) }),
+      { maxLength: 20 },
+    )
+    await fc.assert(
+      fc.asyncProperty(bounds, steps, async (first, taken) => {
+        await client.sendCommand(['FLUSHALL'])
+        let us = 1_000_000_000
+        const limiter = new Limiter({ clock: () => us / 1000 })
+        let row = rowWith(first)
+        limiter.replace([row])
+        for (const { stepUs, count, limits } of taken) {
+          if (limits !== null) {
+            row = rowWith(first.map(([limit, windowMs], i) => [limits[i]?.[0] ?? limit, windowMs]))
+            limiter.replace([row])
+          }
+          us += stepUs
+          const expected = Array.from({ length: count }, () => figures(limiter.take(row, 'k'))).flat()
+          assert.deepEqual(await takeTogether(us, row, count), expected)
+        }
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  const figures = ({ allowed, remaining, resetSeconds, next }: Take): number[] => [
+    ...[allowed ? remaining : -1, resetSeconds],
+    ...(next === undefined ? [] : figures(next)),
+  ]
+
+  async function takeTogether(us: number, row: LimitRow, count: number): Promise<unknown> {
+    const windows = Array.from({ length: count }, () => windowsOf(row)).flat()
+    return client.sendCommand([
+      ...['EVAL', CLOCKED, `${windows.length}`],
+      ...windows.map(({ windowMs }) => `k${windowMs}`),
+      ...windows.flatMap(({ limit, windowMs, next }) => [`${next ? '-' : ''}${limit}`, `${windowMs}`]),
+      ...[`${Math.floor(us / 1e6)}`, `${us % 1e6}`],
+    ])
+  }
+
+  it('lets a key that it only converted expire', async () => {
+    await client.sendCommand(['FLUSHALL'])
+    const us = 50_000_000
+    const minute = rowWith([
+      [1, 2000],
+      [5, 60_000],
+    ])
+    assert.deepEqual(await takeTogether(us, minute, 1), [0, 2, 4, 60])
+    const more = rowWith([
+      [1, 2000],
+      [5000, 60_000],
+    ])
+    assert.deepEqual(await takeTogether(us, more, 1), [-1, 2, 4999, 60])
+    assert.deepEqual(await client.sendCommand(['LRANGE', 'k60000', '0', '-1']), ['0:0', `${us}:1`])
+    assert.ok(Number(await client.sendCommand(['PTTL', 'k60000'])) > 0)
+    assert.deepEqual(await takeTogether(us, minute, 1), [-1, 2, 4, 60])
+    assert.ok(Number(await client.sendCommand(['PTTL', 'k60000'])) > 0)
   })
 
   it('never counts by a clock that went back', async () => {

@@ -6,8 +6,9 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
 /**
  * Decides and counts takes in one step, by the laws of `Window`, on the server's clock in microseconds.
  *
- * KEYS: one per take. ARGV: limit and window in milliseconds of each.
- * Reply: for each take how many hits remain, -1 when it is refused, and the whole seconds of `Take.resetSeconds`.
+ * KEYS: one per window. ARGV: limit and window in milliseconds of each. A limit with a minus sign: one take counts in this window and
+ * the next, in all of them or in none.
+ * Reply: for each window how many hits remain, -1 when it refuses, and the whole seconds of `Take.resetSeconds`.
  *
  * A key is a list, oldest first, in one of two forms, which the first take after an edit of the row converts:
  *  - log, for limits up to 1,000: the time of each hit.
@@ -39,7 +40,17 @@ local function keep(key, window)
   call('PEXPIRE', key, window / 1000 + 1000)
 end
 
-local function take_logged(key, newest, limit, window)
+-- The gateways' user of the store has no right to LLEN.
+local function length(key, most)
+  local least = 0
+  while least < most do
+    local middle = math.ceil((least + most) / 2)
+    if call('LINDEX', key, middle - 1) then least = middle else most = middle - 1 end
+  end
+  return least
+end
+
+local function take_logged(key, newest, limit, window, counted)
   local now = clock
   if newest then
     if newest > now then now = newest end
@@ -51,21 +62,23 @@ local function take_logged(key, newest, limit, window)
     if blocking and now - blocking < window then return -1, seconds(window - (now - blocking)) end
     if now - newest >= window then call('DEL', key) end
   end
-  local count = call('RPUSH', key, now)
+  local count = 0
+  if counted then count = call('RPUSH', key, now) end
   local oldest = now
-  if count > 1 then
-    oldest = tonumber(call('LINDEX', key, 0))
+  if count ~= 1 then
+    oldest = tonumber(call('LINDEX', key, 0) or now)
     while now - oldest >= window do
       call('LPOP', key)
       count = count - 1
       oldest = tonumber(call('LINDEX', key, 0))
     end
   end
+  if not counted then return limit - length(key, limit - 1), seconds(window - (now - oldest)) end
   keep(key, window)
   return limit - count, seconds(window - (now - oldest))
 end
 
-local function take_sliced(key, tail, limit, window)
+local function take_sliced(key, tail, limit, window, counted)
   local now = clock
   local newest, last = 0, 0
   if tail then
@@ -77,6 +90,7 @@ local function take_sliced(key, tail, limit, window)
     end
   end
   if not tail then
+    if not counted then return limit, seconds(window) end
     call('RPUSH', key, '0:0', string.format('%.0f:1', now))
     keep(key, window)
     return limit - 1, seconds(window)
@@ -98,6 +112,7 @@ local function take_sliced(key, tail, limit, window)
     end
     return -1, seconds(window - (now - at))
   end
+  if not counted then return limit - total, seconds(window - (now - oldest)) end
   local entry = string.format('%.0f:%.0f', now, last + 1)
   local slice = window / 100
   if math.floor(newest / slice) == math.floor(now / slice) then
@@ -130,6 +145,7 @@ local function into_slices(key, tail, window)
   if newest == nil then return false end
   tail = string.format('%.0f:%.0f', newest, count)
   call('RPUSH', key, tail)
+  keep(key, window)
   return tail
 end
 
@@ -150,26 +166,42 @@ local function into_log(key, limit, window)
   end
   call('DEL', key)
   for _, at in ipairs(hits) do call('RPUSH', key, at) end
+  keep(key, window)
   return true, hits[#hits]
 end
 
-local function take(key, limit, window)
+local function take(key, limit, window, counted)
   local tail = call('LINDEX', key, -1)
   if limit > MAX_LOGGED then
     if tail and tonumber(tail) then tail = into_slices(key, tail, window) end
-    return take_sliced(key, tail, limit, window)
+    return take_sliced(key, tail, limit, window, counted)
   end
-  if not tail then return take_logged(key, nil, limit, window) end
+  if not tail then return take_logged(key, nil, limit, window, counted) end
   local newest = tonumber(tail)
-  if newest then return take_logged(key, newest, limit, window) end
+  if newest then return take_logged(key, newest, limit, window, counted) end
   local converted, last = into_log(key, limit, window)
-  if converted then return take_logged(key, last, limit, window) end
-  return take_sliced(key, tail, limit, window)
+  if converted then return take_logged(key, last, limit, window, counted) end
+  return take_sliced(key, tail, limit, window, counted)
 end
 
 local results = {}
-for i, key in ipairs(KEYS) do
-  results[2 * i - 1], results[2 * i] = take(key, tonumber(ARGV[2 * i - 1]), ARGV[2 * i] * 1000)
+
+local function take_each(first, last, counted)
+  local allowed = true
+  for i = first, last do
+    local limit = math.abs(tonumber(ARGV[2 * i - 1]))
+    results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, ARGV[2 * i] * 1000, counted)
+    allowed = allowed and results[2 * i - 1] >= 0
+  end
+  return allowed
+end
+
+local first = 1
+for last = 1, #KEYS do
+  if tonumber(ARGV[2 * last - 1]) > 0 then
+    if first == last or take_each(first, last, false) then take_each(first, last, true) end
+    first = last + 1
+  end
 end
 return results
 `

@@ -1,4 +1,4 @@
-import { type LimitRow, LimitTable } from '../../limits/table/limit-table.ts'
+import { type LimitRow, LimitTable, windowsOf } from '../../limits/table/limit-table.ts'
 import { idleRowWarnings } from '../../runtime/config-warnings.ts'
 import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
 import { aligned, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'
@@ -44,9 +44,11 @@ export const command: Command = {
 }
 
 function describeLimit(row: LimitRow): string {
+  const windows = windowsOf(row)
+  const bounds = windows.map(({ limit, window }) => `${limit} requests in any ${window}`)
   return aligned([
-    ['name', row.name],
-    ['limit', `${row.limit} requests in any ${row.window}, then 429`],
+    ['name', windows.map(({ name }) => name).join(' ')],
+    ['limit', `${bounds.join(' and ')}, then 429`],
     ['counts', COUNTED[row.per]],
     ['methods', methodsOf(row)],
     ['mode', row.mode === 'shadow' ? 'shadow: it counts, and refuses nothing' : 'enforce'],

@@ -237,7 +237,10 @@ function numberFault({ minimum, maximum }: Schema, value: number): string | unde
 
 function listFault(schema: Schema, list: readonly unknown[]): string | undefined {
   const { minItems = 0, maxItems = Number.POSITIVE_INFINITY } = schema
-  if (list.length < minItems) return 'must not be empty'
+  if (list.length < minItems)
+    return minItems === 1
+      ? 'must not be empty'
+      : `must have at least ${minItems} entries, but has ${list.length}`
   if (list.length > maxItems) return `must have at most ${maxItems} entries, but has ${list.length}`
   if (schema.uniqueItems !== true) return undefined
   const seen = new Set<unknown>()

@@ -1,12 +1,8 @@
+import { Type } from 'typebox'
 import { anyText, choice, file, integer, keys, list, span, TEXT, text } from './key-types.ts'
 import { ONE_LINE } from './shared-keys.ts'
 
-/** A row of limits.json. */
-export const LIMIT_KEYS = keys({
-  path: text(
-    'An exact path, or a prefix that ends in `/*`. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
-    { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/*', '/*'] },
-  ),
+const BOUND = {
   limit: integer('Requests let through in any window. A refused request consumes nothing.', {
     range: [1, 1_000_000_000],
     required: true,
@@ -17,13 +13,37 @@ export const LIMIT_KEYS = keys({
     'A whole number followed by s, m, h or d: seconds, minutes, hours or days. At most 366d. It slides: it does not begin anew at the full minute or hour.',
     { required: true, examples: ['1m', '1h', '1d'] },
   ),
+}
+
+/** A row of limits.json. */
+export const LIMIT_KEYS = keys({
+  path: text(
+    'An exact path, or a prefix that ends in `/*`. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
+    { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/*', '/*'] },
+  ),
+  limit: Type.Optional(BOUND.limit),
+  window: Type.Optional(BOUND.window),
+  windows: list(
+    keys(BOUND),
+    'Several windows instead of `limit` and `window`. A request is counted in all of them, or in none when one of them is full.',
+    {
+      minItems: 2,
+      maxItems: 4,
+      examples: [
+        [
+          { limit: 5, window: '1m' },
+          { limit: 20, window: '1h' },
+        ],
+      ],
+    },
+  ),
   purpose: text('Why the limit is there, in words for the caller: a refused caller reads it in the answer.', {
     required: true,
     ...ONE_LINE,
     examples: ['Slows down the guessing of passwords'],
   }),
   name: anyText(
-    'What the RateLimit header fields and the metrics call this limit; unique in the table. Default: the last segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
+    'What the RateLimit header fields and the metrics call this limit; unique in the table. With `windows`, `-` and the window follow. Default: the last segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
     {
       pattern: '^[A-Za-z0-9][A-Za-z0-9._~:@+-]{0,63}$',
       patternErrorMessage:
@@ -60,8 +80,21 @@ export const LIMITS_FILE = file(
   {
     limits: list(
       LIMIT_KEYS,
-      'One row per limit. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one. An empty list limits nothing.',
-      { required: true, maxItems: 10_000 },
+      'One row per limit, with `limit` and `window`, or with `windows`. For a request the row with the most specific path counts: an exact path before a prefix, a longer prefix before a shorter one. An empty list limits nothing.',
+      {
+        required: true,
+        maxItems: 10_000,
+        examples: [
+          [
+            {
+              path: '/api/login',
+              limit: 5,
+              window: '1m',
+              purpose: 'Slows down the guessing of passwords',
+            },
+          ],
+        ],
+      },
     ),
   },
 )

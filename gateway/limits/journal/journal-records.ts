@@ -14,6 +14,8 @@ export interface Hit {
   readonly atMs: number
   readonly key: string
   readonly count: number
+  /** Of the same request in another window. It is written in the same write. */
+  readonly next?: Hit | undefined
 }
 
 /** The part of a file that was not used. It does not stop the start. */
@@ -27,10 +29,11 @@ export interface Ignored {
   readonly reason: string | undefined
 }
 
-/** `[12,1763692800000.25,"p:alice"]`, with the count at the end when it is not 1; ends in a newline. */
-export function hitLine({ id, atMs, key, count }: Hit): string {
+/** `[12,1763692800000.25,"p:alice"]`, with the count at the end when it is not 1; ends in a newline. A `next` hit has its own line. */
+export function hitLine({ id, atMs, key, count, next }: Hit): string {
   const many = count === 1 ? '' : `,${count}`
-  return `[${id},${atMs},${JSON.stringify(key)}${many}]\n`
+  const line = `[${id},${atMs},${JSON.stringify(key)}${many}]\n`
+  return next === undefined ? line : line + hitLine(next)
 }
 
 export function* batches(hits: Iterable<Hit>): Iterable<string> {

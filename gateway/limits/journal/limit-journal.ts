@@ -140,12 +140,13 @@ export class Journal {
     this.#discard(nowMs)
   }
 
-  /** Stores one hit of a durable row. @returns false when it could not be written and must not count */
+  /** Stores one hit of a durable row, and those that are `next`. @returns false when none could be written and none must count */
   append(hit: Hit): boolean {
     if (this.#rotateWhenDue(hit.atMs)) this.#discard(hit.atMs)
     if (this.#onFailure === 'degraded') this.#log.put(hitLine(hit), hit.atMs)
     else if (!this.#log.append(hitLine(hit), hit.atMs)) return false
-    this.#segments.at(-1)?.note(hit.id, hit.atMs)
+    for (let one: Hit | undefined = hit; one !== undefined; one = one.next)
+      this.#segments.at(-1)?.note(one.id, one.atMs)
     return true
   }
 

@@ -16,3 +16,17 @@ export function makeRow(changes: Partial<LimitRow> = {}): LimitRow {
     ...changes,
   }
 }
+
+/** A row named `x` with several windows. */
+export function rowWith(
+  bounds: readonly (readonly [limit: number, windowMs: number])[],
+  changes: Partial<LimitRow> = {},
+): LimitRow {
+  const isAlone = bounds.length === 1
+  const row = bounds.reduceRight<LimitRow | undefined>((next, [limit, windowMs]) => {
+    const window = `${windowMs / 1000}s`
+    const name = isAlone ? 'x' : `x-${window}`
+    return makeRow({ name, limit, window, windowMs, ...changes, ...(next && { next }) })
+  }, undefined)
+  return row ?? makeRow(changes)
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { makeRow } from './limit-row.test-support.ts'
+import { makeRow, rowWith } from './limit-row.test-support.ts'
 import { type LimitRow, rateLimit, rateLimitPolicy, writtenRow } from './limit-table.ts'
 
 function row(changes: Partial<LimitRow> = {}): LimitRow {
@@ -28,6 +28,34 @@ describe('the RateLimit fields', () => {
     assert.equal(rateLimit(login, { allowed: false, remaining: 0, resetSeconds: 37 }), '"login";r=0;t=37')
   })
 })
+
+test('the RateLimit fields of a row with several windows have an item for each', () => {
+  const next = { allowed: false, remaining: 0, resetSeconds: 900 }
+  const take = { allowed: true, remaining: 4, resetSeconds: 60, next }
+  assert.equal(rateLimitPolicy(SEVERAL), '"x-60s";q=5;w=60, "x-3600s";q=20;w=3600')
+  assert.equal(rateLimit(SEVERAL, take), '"x-60s";r=4;t=60, "x-3600s";r=0;t=900')
+})
+
+test('a row with several windows is written with them under its own name', () => {
+  const { path, purpose, per, mode, onStoreFailure } = SEVERAL
+  assert.deepEqual(JSON.parse(JSON.stringify(writtenRow(SEVERAL))), {
+    path,
+    windows: [
+      { limit: 5, window: '60s' },
+      { limit: 20, window: '3600s' },
+    ],
+    purpose,
+    name: 'x',
+    per,
+    mode,
+    onStoreFailure,
+  })
+})
+
+const SEVERAL = rowWith([
+  [5, 60_000],
+  [20, 3_600_000],
+])
 
 const LOGIN: LimitRow = {
   name: 'login',

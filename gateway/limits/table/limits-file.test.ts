@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import type { LimitRow } from './limit-table.ts'
+import { type LimitRow, windowsOf } from './limit-table.ts'
 import { parseLimits } from './limits-file.ts'
 
 const ROW = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
@@ -49,6 +49,56 @@ test('every key of a row arrives, GET with its HEAD', () => {
     { ...row, ...ROW },
     { ...ROW, ...written, methods: new Set(['GET', 'HEAD']), windowMs: 60_000 },
   )
+})
+
+const SEVERAL = {
+  path: '/api/transfer',
+  purpose: 'Bounds what moves',
+  windows: [
+    { limit: 5, window: '1m' },
+    { limit: 20, window: '1d' },
+  ],
+}
+
+test('a row with windows is a list of them, each with a name of its own', () => {
+  const [row] = good(SEVERAL)
+  assert.deepEqual(
+    row && windowsOf(row).map(({ name, limit, windowMs, path }) => [name, limit, windowMs, path]),
+    [
+      ['transfer-1m', 5, 60_000, '/api/transfer'],
+      ['transfer-1d', 20, 86_400_000, '/api/transfer'],
+    ],
+  )
+})
+
+test('what a row with windows may not be is a fault that names the key', () => {
+  const [minute, day] = SEVERAL.windows
+  const cases: [part: object, sentence: RegExp][] = [
+    [{ limit: 5 }, /^\$\.limits\[0\]\.windows: must not stand beside "limit" and "window"/],
+    [{ window: '1m' }, /^\$\.limits\[0\]\.windows: must not stand beside "limit" and "window"/],
+    [{ windows: [minute] }, /^\$\.limits\[0\]\.windows: must have at least 2 entries, but has 1$/],
+    [{ windows: Array(5).fill(minute) }, /^\$\.limits\[0\]\.windows: must have at most 4 entries/],
+    [{ windows: [minute, { limit: 5 }] }, /^\$\.limits\[0\]\.windows\[1\]\.window: is missing$/],
+    [
+      { windows: [minute, day, { limit: 9, window: '60s' }] },
+      /^\$\.limits\[0\]\.windows\[2\]\.window: "60s" is as long as a window before it$/,
+    ],
+    [
+      { windows: [minute, { limit: 9, window: '367d' }] },
+      /^\$\.limits\[0\]\.windows\[1\]\.window: must be at most "366d", but is "367d"$/,
+    ],
+  ]
+  for (const [part, sentence] of cases) assert.match(only({ ...SEVERAL, ...part }), sentence)
+})
+
+test('no name of a window is the name of another row or window', () => {
+  const sentence = (name: string) =>
+    `$.limits[1].name: "${name}" is also the name of $.limits[0]: give this row a "name"`
+  assert.equal(only(SEVERAL, { ...ROW, name: 'transfer-1d' }), sentence('transfer-1d'))
+  assert.equal(only({ ...ROW, name: 'transfer-1d' }, SEVERAL), sentence('transfer-1d'))
+  assert.equal(only(SEVERAL, { ...SEVERAL, path: '/x', name: 'transfer' }), sentence('transfer'))
+  assert.equal(only(SEVERAL, { ...ROW, name: 'transfer' }), sentence('transfer'))
+  assert.equal(good(SEVERAL, { ...ROW, name: 'transfer-1h' }).length, 2)
 })
 
 test('an empty table limits nothing', () => {

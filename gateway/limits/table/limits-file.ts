@@ -14,7 +14,8 @@ type WrittenRow = WrittenLimits['limits'][number]
 
 const MAX_WINDOW = '366d'
 const MAX_WINDOW_MS = windowToMs(MAX_WINDOW)
-const NAME = new RegExp(schema.properties.limits.items.properties.name.pattern, 'u')
+const ROW_KEYS = schema.properties.limits.items.properties
+const NAME = new RegExp(ROW_KEYS.name.pattern, 'u')
 
 const checkSchema = schemaCheck(schema)
 
@@ -31,18 +32,28 @@ export function parseLimits(file: string, text: string): Parsed<readonly LimitRo
 }
 
 function limitRow(row: WrittenRow): LimitRow {
-  return {
-    name: nameOf(row),
-    path: row.path,
-    methods: methodSet(row.methods),
-    limit: row.limit,
-    window: row.window,
-    windowMs: windowToMs(row.window),
-    purpose: row.purpose,
-    per: row.per,
-    mode: row.mode,
-    onStoreFailure: row.onStoreFailure,
-  }
+  const methods = methodSet(row.methods)
+  const windows: readonly Pick<WrittenRow, 'limit' | 'window'>[] = row.windows ?? [row]
+  const linked = windows.reduceRight<LimitRow | undefined>((next, { limit = 0, window = '' }) => {
+    const counted = {
+      name: row.windows === undefined ? nameOf(row) : policyOf(row, window),
+      path: row.path,
+      methods,
+      limit,
+      window,
+      windowMs: windowToMs(window),
+      purpose: row.purpose,
+      per: row.per,
+      mode: row.mode,
+      onStoreFailure: row.onStoreFailure,
+    }
+    return next === undefined ? counted : { ...counted, next }
+  }, undefined)
+  return linked as LimitRow
+}
+
+function policyOf(row: WrittenRow, window: string): string {
+  return `${nameOf(row)}-${window}`
 }
 
 function nameOf({ name, path }: WrittenRow): string {
@@ -53,10 +64,33 @@ function nameOf({ name, path }: WrittenRow): string {
 
 function checkWindows(json: JsonFile<WrittenLimits>, rows: readonly WrittenRow[]): void {
   for (const [index, row] of rows.entries()) {
-    const path = `$.limits[${index}].window`
-    if (!json.sound(path) || windowToMs(row.window) <= MAX_WINDOW_MS) continue
-    json.refuse({ path, reason: `must be at most "${MAX_WINDOW}", but is "${row.window}"` })
+    const at = `$.limits[${index}]`
+    json.check(`${at}.window`, row?.window, windowFault)
+    if (row?.windows === undefined) {
+      // A misspelt key is not also a missing one.
+      if (row?.path === undefined || !Object.keys(row).every((key) => Object.hasOwn(ROW_KEYS, key))) continue
+      for (const key of ['limit', 'window'] as const)
+        if (row[key] === undefined) json.refuse({ path: `${at}.${key}`, reason: 'is missing' })
+      continue
+    }
+    if (row.limit !== undefined || row.window !== undefined)
+      json.refuse({
+        path: `${at}.windows`,
+        reason: 'must not stand beside "limit" and "window": write the one or the others',
+      })
+    if (!json.sound(`${at}.windows`)) continue
+    const lengths = row.windows.map(({ window }) => windowToMs(window))
+    for (const [i, { window }] of row.windows.entries())
+      json.check(`${at}.windows[${i}].window`, window, (it) =>
+        lengths.indexOf(windowToMs(it)) < i ? `"${it}" is as long as a window before it` : windowFault(it),
+      )
   }
+}
+
+function windowFault(window: string): string | undefined {
+  return windowToMs(window) <= MAX_WINDOW_MS
+    ? undefined
+    : `must be at most "${MAX_WINDOW}", but is "${window}"`
 }
 
 /** Names identify rows in RateLimit fields and metrics. */
@@ -71,15 +105,17 @@ function checkNames(
     // The name may come from the path, so a row with a faulty path is skipped.
     if (!sound.has(index) || !json.sound(path)) continue
     const name = nameOf(row)
-    const owner = owners.get(name)
-    if (owner !== undefined) {
+    const windows = json.sound(`$.limits[${index}].windows`) ? (row.windows ?? []) : []
+    const names = [name, ...windows.map(({ window }) => policyOf(row, window))]
+    const taken = names.find((one) => (owners.get(one) ?? index) !== index)
+    if (taken !== undefined) {
       json.refuse({
         path,
-        reason: `"${name}" is also the name of $.limits[${owner}]: give this row a "name"`,
+        reason: `"${taken}" is also the name of $.limits[${owners.get(taken)}]: give this row a "name"`,
       })
     } else if (!NAME.test(name)) {
       json.refuse({ path, reason: `is missing, and the path's last segment "${name}" cannot be used for it` })
     }
-    if (owner === undefined) owners.set(name, index)
+    for (const one of names) if (!owners.has(one)) owners.set(one, index)
   }
 }

@@ -41,6 +41,16 @@ describe('a row of a new table', () => {
     assert.deepEqual(followed([row('a', '/x'), row('b', '/y')], [row('b', '/x')]), ['a'])
   })
 
+  test('follows of several windows of one path that of its length, then the longest that is left', () => {
+    const olds = [row('minute', '/x'), row('hour', '/x', undefined, 3_600_000)]
+    const [second, hour, day] = [1000, 3_600_000, 86_400_000].map((ms) => row(`${ms}`, '/x', undefined, ms))
+    assert.ok(second && hour && day)
+    assert.deepEqual(followed(olds, [hour, second]), ['hour', 'minute'])
+    assert.deepEqual(followed(olds, [day, second, hour]), ['minute', undefined, 'hour'])
+    assert.deepEqual(followed(olds, [day]), ['hour'])
+    assert.deepEqual(followed([row('x', '/x')], [hour, row('other', '/x')]), [undefined, 'x'])
+  })
+
   test('follows nobody when it is new', () => {
     assert.deepEqual(followed([row('a', '/x')], [row('b', '/y')]), [undefined])
     assert.deepEqual(followed([row('a', '/x', ['GET'])], [row('b', '/x', ['POST'])]), [undefined])

@@ -29,22 +29,31 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
   }
 }
 
-/** Finds the old row whose counts each new row keeps: that with its path and methods, else that with its name; none twice. */
+/**
+ * Finds the old row whose counts each new row keeps: that with its path, methods and window, else the longest with its path and methods,
+ * else that with its name; none twice.
+ *
+ * @param rows each of one window
+ */
 export function matchRows<T extends RowRecord>(
   olds: readonly T[],
   rows: readonly LimitRow[],
 ): Map<LimitRow, T> {
   const matches = new Map<LimitRow, T>()
-  const free = new Set(olds)
-  const byPlace = new Map(olds.map((old) => [placeOf(old), old]))
-  for (const row of rows) claim(row, byPlace.get(placeOf(recordOf(row, 0))))
-  const byName = new Map([...free].map((old) => [old.name, old]))
-  for (const row of rows) if (!matches.has(row)) claim(row, byName.get(row.name))
-  return matches
-
-  function claim(row: LimitRow, old: T | undefined): void {
-    if (old !== undefined && free.delete(old)) matches.set(row, old)
+  const free = new Set(olds.toSorted((one, other) => other.windowMs - one.windowMs))
+  for (const markOf of [windowOf, placeOf, ({ name }: RowRecord) => name]) {
+    const byMark = Map.groupBy(free, markOf)
+    for (const row of rows) {
+      if (matches.has(row)) continue
+      const old = byMark.get(markOf(recordOf(row, 0)))?.shift()
+      if (old !== undefined && free.delete(old)) matches.set(row, old)
+    }
   }
+  return matches
+}
+
+function windowOf(record: RowRecord): string {
+  return `${placeOf(record)} ${record.windowMs}`
 }
 
 function placeOf(record: RowRecord): string {

@@ -111,8 +111,12 @@ export class Counters {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
   }
 
-  /** Counts one hit of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts. */
-  take(key: string, nowMs: number): Take {
+  /**
+   * Counts one hit of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
+   *
+   * @param isCounted false: an allowed hit is not counted; it can be at once, because its key has its memory then
+   */
+  take(key: string, nowMs: number, isCounted = true): Take {
     this.dropIdle(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
@@ -120,7 +124,7 @@ export class Counters {
       window = new Window()
       this.#windows.set(key, window)
     }
-    return window.take(nowMs, this.#rule)
+    return window.take(nowMs, this.#rule, isCounted)
   }
 
   /** Undoes the last allowed take of `key`. */

@@ -1,3 +1,4 @@
+/** What one window decided. */
 export interface Take {
   readonly allowed: boolean
   /** Hits that are left now; 0 on refusal. */
@@ -8,6 +9,13 @@ export interface Take {
   readonly unrecorded?: true
   /** Nothing was counted: the store is away, and the row allows every request. */
   readonly uncounted?: true
+  /** Of the next window of the row. The request passes when each of them allows it. */
+  readonly next?: Take
+}
+
+/** True when every window of the row allows the request. */
+export function isAllowed({ allowed, next }: Take): boolean {
+  return allowed && (next === undefined || isAllowed(next))
 }
 
 export interface WindowRule {
@@ -63,16 +71,17 @@ export class Window {
   #entries = 0
   #hits = 0
 
-  /** A refused hit is not counted. */
-  take(nowMs: number, rule: WindowRule): Take {
+  /** A refused hit is not counted. @param isCounted false: an allowed one is not counted either */
+  take(nowMs: number, rule: WindowRule, isCounted = true): Take {
     this.#expire(nowMs, rule)
     if (this.#hits >= rule.limit) {
       const blocking = this.#blocking(rule.limit)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
     // Not before fewer hits count than the limit: as a log, more could take any amount of memory.
-    if (this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
-    this.add(nowMs, 1, rule)
+    const isLog = this.#counts === undefined
+    if (isLog !== (rule.sliceMs === 0)) this.#convert(isLog ? [] : undefined, rule)
+    if (isCounted) this.add(nowMs, 1, rule)
     return {
       allowed: true,
       remaining: rule.limit - this.#hits,

@@ -19,11 +19,19 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
     return
   }
   const { requestId } = exchange
-  const { status, detail, code } = final
+  const { status, detail, code, violatedPolicies } = final
   const title = STATUS_CODES[status] ?? 'Refused'
   const isPage = prefersHtml(exchange.req.fields)
   // RFC 9457.
-  const problem = { type: `urn:countersign:problem:${code}`, title, status, detail, code, requestId }
+  const problem = {
+    type: `urn:countersign:problem:${code}`,
+    title,
+    status,
+    detail,
+    code,
+    requestId,
+    'violated-policies': violatedPolicies,
+  }
   const body = isPage ? refusalPage(final, title, requestId) : Buffer.from(JSON.stringify(problem))
   const contentLength = body.length
   const lines = `${isPage ? PAGE_LINES : PROBLEM_LINES}Content-Length: ${contentLength}\r\n${linesOf(final.headers)}`

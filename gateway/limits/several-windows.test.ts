@@ -1,0 +1,253 @@
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, rmSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
+import { Journal, type OnJournalFailure } from './journal/limit-journal.ts'
+import { Limiter } from './limiter.ts'
+import { rowWith } from './table/limit-row.test-support.ts'
+import { type LimitRow, windowsOf } from './table/limit-table.ts'
+import { isAllowed, type Take } from './windows/window.ts'
+
+const START_MS = 1_763_692_800_000
+const HOUR_MS = 3_600_000
+
+const home = mkdtempSync(join(tmpdir(), 'several-windows-'))
+process.on('exit', () => rmSync(home, { recursive: true }))
+let directories = 0
+
+/** A limiter on a real journal, which can be restarted and crashed. */
+class Gateway {
+  nowMs = START_MS
+  /** False: the disk takes nothing. */
+  hasRoom = true
+  readonly #onFailure: OnJournalFailure
+  #directory = join(home, `${++directories}`)
+  limiter: Limiter
+
+  constructor(onFailure: OnJournalFailure = 'degraded') {
+    this.#onFailure = onFailure
+    this.limiter = this.#open()
+  }
+
+  restart(): void {
+    this.limiter.close()
+    this.limiter = this.#open()
+  }
+
+  /** Goes on with what is on disk now, as after SIGKILL. */
+  crash(): void {
+    const next = join(home, `${++directories}`)
+    cpSync(this.#directory, next, { recursive: true })
+    this.limiter.close()
+    this.#directory = next
+    this.limiter = this.#open()
+  }
+
+  /** Hits of each window. */
+  counts(key: string): number[] {
+    const { nowMs, rows } = this.limiter.inForce()
+    return rows.map(([, counters]) => counters.countOf(key, nowMs))
+  }
+
+  #open(): Limiter {
+    const journal = new Journal({
+      directory: this.#directory,
+      onFailure: this.#onFailure,
+      reports: { ignored: ({ file }) => assert.fail(file), failed: () => undefined },
+      write: (fd, bytes) => {
+        if (!this.hasRoom) throw new Error('ENOSPC')
+        return writeSync(fd, Buffer.from(bytes))
+      },
+    })
+    return new Limiter({ clock: () => this.nowMs, journal })
+  }
+}
+
+function takesOf(take: Take): Take[] {
+  const { next, ...own } = take
+  return next === undefined ? [own] : [own, ...takesOf(next)]
+}
+
+type Bound = readonly [limit: number, windowMs: number]
+type Step =
+  | { readonly do: 'take'; readonly key: string; readonly times: number }
+  | { readonly do: 'pause'; readonly ms: number }
+  | { readonly do: 'limits'; readonly limits: readonly number[] }
+  | { readonly do: 'restart' | 'crash' }
+
+const anyLimit = fc.constantFrom(1, 2, 3, 5, 8)
+const anyBounds: fc.Arbitrary<Bound[]> = fc.uniqueArray(
+  fc.tuple(anyLimit, fc.constantFrom(1000, 60_000, HOUR_MS, 24 * HOUR_MS)),
+  { minLength: 2, maxLength: 4, selector: ([, windowMs]) => windowMs },
+)
+const anyStep: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 8,
+    arbitrary: fc.record({
+      do: fc.constant('take' as const),
+      key: fc.constantFrom('p:alice', 'p:bob'),
+      times: fc.constantFrom(1, 1, 2, 4),
+    }),
+  },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      do: fc.constant('pause' as const),
+      ms: fc.constantFrom(1, 999, 1000, 30_000, 60_000, HOUR_MS / 2, HOUR_MS, 12 * HOUR_MS),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('limits' as const),
+      limits: fc.array(anyLimit, { minLength: 4, maxLength: 4 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.constantFrom<Step>({ do: 'restart' }, { do: 'crash' }) },
+)
+
+describe('a row with several windows', () => {
+  it('counts a request in all of them or in none, as the law tells it without windows, journal or files', () => {
+    fc.assert(
+      fc.property(anyBounds, fc.array(anyStep, { maxLength: 60, size: 'max' }), (bounds, steps) => {
+        const gateway = new Gateway()
+        let row = rowWith(bounds)
+        gateway.limiter.replace([row])
+        /** For each window the hits by key. */
+        const hits = bounds.map(() => new Map<string, number[]>())
+        for (const step of steps) {
+          if (step.do === 'pause') gateway.nowMs += step.ms
+          else if (step.do === 'limits') {
+            row = rowWith(bounds.map(([, windowMs], i) => [step.limits[i] as number, windowMs]))
+            gateway.limiter.replace([row])
+          } else if (step.do !== 'take') {
+            gateway[step.do]()
+            gateway.limiter.replace([row])
+            if (step.do === 'crash')
+              for (const [i, [, windowMs]] of bounds.entries()) if (windowMs < HOUR_MS) hits[i]?.clear()
+          } else for (let i = 0; i < step.times; i++) takeBeside(gateway, row, hits, step.key)
+        }
+        gateway.limiter.close()
+      }),
+      { numRuns: 100 * LONGER },
+    )
+  })
+
+  it('above a thousand, counts no refused request in a slice of any of them', () => {
+    const gateway = new Gateway()
+    const row = rowWith([
+      [1, 60_000],
+      [2000, HOUR_MS],
+    ])
+    gateway.limiter.replace([row])
+    gateway.limiter.take(row, 'a')
+    for (let i = 0; i < 50; i++) {
+      gateway.nowMs += 500
+      assert.equal(isAllowed(gateway.limiter.take(row, 'a')), false)
+    }
+    // The hit of the start has left the hour; it would not have, had a refused one moved its slice.
+    gateway.nowMs = START_MS + HOUR_MS
+    assert.deepEqual(gateway.counts('a'), [0, 0])
+  })
+
+  it('uses no hit of any window when one of them has no memory for the caller', () => {
+    const limiter = new Limiter({ clock: () => START_MS, maxKeys: 5 })
+    const row = rowWith([
+      [5, 1000],
+      [5, 60_000],
+    ])
+    limiter.replace([row])
+    const passed = ['a', 'b', 'c', 'd', 'e'].filter((key) => isAllowed(limiter.take(row, key)))
+    for (const [, counters] of limiter.inForce().rows)
+      assert.deepEqual(
+        ['a', 'b', 'c', 'd', 'e'].filter((key) => counters.countOf(key, START_MS) > 0),
+        passed,
+      )
+    assert.ok(passed.length > 0 && passed.length < 5)
+  })
+
+  it('counts in none of them when the journal takes no line', () => {
+    const gateway = new Gateway('unready')
+    const row = rowWith([
+      [5, 60_000],
+      [5, HOUR_MS],
+      [5, 24 * HOUR_MS],
+    ])
+    gateway.limiter.replace([row])
+    gateway.limiter.take(row, 'a')
+    gateway.hasRoom = false
+    assert.equal(gateway.limiter.take(row, 'a').unrecorded, true)
+    assert.deepEqual(gateway.counts('a'), [1, 1, 1])
+    gateway.hasRoom = true
+    gateway.crash()
+    gateway.limiter.replace([row])
+    assert.deepEqual(gateway.counts('a'), [0, 1, 1])
+  })
+
+  it('counts what the store let through in each window with room, although another is full here', () => {
+    const gateway = new Gateway()
+    const row = rowWith([
+      [1, 1000],
+      [5, HOUR_MS],
+    ])
+    gateway.limiter.replace([row])
+    gateway.limiter.take(row, 'a')
+    gateway.limiter.take(row, 'a', true)
+    assert.deepEqual(gateway.counts('a'), [1, 2])
+    gateway.crash()
+    gateway.limiter.replace([row])
+    assert.deepEqual(gateway.counts('a'), [0, 2])
+  })
+
+  it('takes up the journal of a row with one window, and leaves it to such a row again', () => {
+    const gateway = new Gateway()
+    const hourly = rowWith([[5, HOUR_MS]])
+    gateway.limiter.replace([hourly])
+    gateway.limiter.take(hourly, 'a')
+    gateway.limiter.take(hourly, 'a')
+    gateway.crash()
+    const both = rowWith([
+      [3, 60_000],
+      [4, HOUR_MS],
+    ])
+    gateway.limiter.replace([both])
+    assert.deepEqual(gateway.counts('a'), [0, 2])
+    assert.deepEqual(
+      takesOf(gateway.limiter.take(both, 'a')).map(({ remaining }) => remaining),
+      [2, 1],
+    )
+    gateway.restart()
+    gateway.limiter.replace([hourly])
+    assert.deepEqual(gateway.counts('a'), [3])
+  })
+})
+
+function takeBeside(
+  gateway: Gateway,
+  row: LimitRow,
+  hits: readonly Map<string, number[]>[],
+  key: string,
+): void {
+  const { nowMs } = gateway
+  const windows = windowsOf(row).map(({ limit, windowMs }, i) => {
+    const times = hits[i]?.get(key) ?? []
+    const counted = times.filter((atMs) => nowMs - atMs < windowMs)
+    return { limit, windowMs, counted, admits: counted.length < limit }
+  })
+  const passes = windows.every(({ admits }) => admits)
+  const takes = takesOf(gateway.limiter.take(row, key))
+  if (passes) for (const each of hits) each.set(key, [...(each.get(key) ?? []), nowMs])
+  const expected = windows.map(({ limit, windowMs, counted, admits }) => {
+    const used = passes ? [...counted, nowMs] : counted
+    const leaves = (admits ? used[0] : counted[counted.length - limit]) ?? nowMs
+    return {
+      allowed: admits,
+      remaining: Math.max(0, limit - used.length),
+      resetSeconds: Math.max(1, Math.ceil((windowMs - (nowMs - leaves)) / 1000)),
+    }
+  })
+  assert.deepEqual(takes, expected)
+}
