@@ -11,8 +11,8 @@ const NEWLINE = 10
 const BUFFER_BYTES = 256 * 1024
 
 /**
- * Turns the bytes of a trail into leaf hashes in bounded memory. The byte before a line, the `\n` of the line before, becomes the
- * prefix that is hashed with it.
+ * Turns the bytes of a trail into leaf hashes in bounded memory. The `\n` before a line is overwritten by the prefix that is
+ * hashed with the line.
  */
 export class LineHasher {
   readonly #onLeaf: OnLeaf

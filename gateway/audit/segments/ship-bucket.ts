@@ -78,7 +78,7 @@ export class ShipBucket implements ShipTarget {
       ObjectLockMode: mode,
       ObjectLockRetainUntilDate: until,
     }
-    // No more than the digest covers.
+    // The body has no more bytes than the digest covers.
     const Body =
       'path' in source ? createReadStream(source.path, { end: Math.max(bytes - 1, 0) }) : source.bytes
     const broken = Promise.withResolvers<never>()
@@ -129,7 +129,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Not every server locks an object in parts as asked, or shows it. */
+  /** Not every server locks an object in parts as asked, or shows the lock. */
   async #lockParts(name: string, { parts }: Digest, seen: Seen): Promise<void> {
     const lock = this.#lock()
     if (lock === undefined || parts === undefined) return
@@ -191,7 +191,7 @@ function base64(hex: string): string {
 const CONNECT_TIMEOUT_MS = 5000
 const IDLE_TIMEOUT_MS = 30_000
 const MAX_ATTEMPTS = 3
-/** For a request with its retries, besides the body. */
+/** Time for a request with its retries; the body has more. */
 const TIMEOUT_MS = 30_000
 const SLOWEST_BYTES_PER_MS = 50
 /** The SDK keeps the whole response. */
@@ -207,7 +207,7 @@ function makeClient({ endpoint, region, credentialsFile }: AuditBucket): S3Clien
     // Objects are sent with their SHA-256. Other servers may not know the SDK's own checksum.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    // Expired at once: the file is read for each request. Without a file the SDK's own chain.
+    // Keys expire at once, so that the file is read for each request. Without a file the SDK looks for keys itself.
     ...(credentialsFile === undefined
       ? {}
       : { credentials: async () => ({ ...credentialsIn(credentialsFile), expiration: new Date() }) }),
@@ -244,7 +244,7 @@ function statusOf(error: unknown): number | undefined {
   return (error as Partial<S3ServiceException>).$metadata?.httpStatusCode
 }
 
-/** Text for the log: of a server's reason only a name, because a bad server could send back what it was sent. */
+/** Text for the log. It has only the name of a server's error: a bad server could send back what it was sent. */
 function reasonOf(error: Error): string {
   const status = statusOf(error)
   if (status === undefined) return error.message || error.name
