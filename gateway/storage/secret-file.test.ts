@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import fs, { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import fs, { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -29,4 +29,26 @@ it('a new secret and the directories made for it have their names synced, once',
   assert.match(text, /^[\w-]{43}\n$/)
   assert.equal(readFileSync(existingOrNew(file), 'utf8'), text)
   assert.equal(synced.length, 2)
+})
+
+it('a secret is made once on a disk without hard links, too', (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'secret-file-'))
+  const { linkSync } = fs
+  Object.assign(fs, {
+    linkSync: () => {
+      throw Object.assign(new Error('EPERM: operation not permitted, link'), { code: 'EPERM' })
+    },
+  })
+  syncBuiltinESMExports()
+  t.after(() => {
+    Object.assign(fs, { linkSync })
+    syncBuiltinESMExports()
+    rmSync(root, { recursive: true })
+  })
+  const file = join(root, 'audit-session-key')
+  const text = readFileSync(existingOrNew(file), 'utf8')
+  assert.match(text, /^[\w-]{43}\n$/)
+  assert.equal(statSync(file).mode & 0o777, 0o600)
+  assert.deepEqual(readdirSync(root), ['audit-session-key'])
+  assert.equal(readFileSync(existingOrNew(file), 'utf8'), text)
 })

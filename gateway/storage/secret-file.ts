@@ -4,6 +4,8 @@ import { dirname } from 'node:path'
 import { makeDirectory, syncDirectory, WRITE_ANEW, withFile } from './line-file.ts'
 
 const BYTES = 32
+/** Errors of `link` on a disk without hard links, such as FAT and some network file systems. */
+const NO_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'])
 
 /** Makes a secret of 43 characters in a file, if there is none. @returns the file @throws Error of the system */
 export function existingOrNew(file: string): string {
@@ -12,19 +14,26 @@ export function existingOrNew(file: string): string {
 }
 
 /**
- * Makes a file, mode 0600, that is there whole or not at all, also when the process is killed. Of two processes the first one's
- * file stays. @returns false when it is there already @throws Error of the system
+ * Makes a file, mode 0600, that is there whole or not at all, also when the process is killed, unless its disk has no hard links.
+ * Of two processes the first one's file stays. @returns false when it is there already @throws Error of the system
  */
 export function makeOnce(file: string, content: string | Uint8Array): boolean {
   if (existsSync(file)) return false
   makeDirectory(dirname(file))
   const draft = `${file}.${process.pid}`
-  try {
-    withFile(draft, WRITE_ANEW, (fd) => {
+  const write = (path: string, flags: string | number) =>
+    withFile(path, flags, (fd) => {
       writeFileSync(fd, content)
       fsyncSync(fd)
     })
-    linkSync(draft, file)
+  try {
+    write(draft, WRITE_ANEW)
+    try {
+      linkSync(draft, file)
+    } catch (error) {
+      if (!NO_LINKS.has((error as NodeJS.ErrnoException).code)) throw error
+      write(file, 'wx')
+    }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
     return false
