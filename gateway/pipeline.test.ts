@@ -41,6 +41,7 @@ const LIMIT: LimitRow = {
   purpose: 'x',
   per: 'caller',
   mode: 'enforce',
+  cost: 1,
   onStoreFailure: 'local',
 }
 

@@ -217,7 +217,7 @@ function emptyRevocations(): Revocations {
 function rowOf(limit: number): LimitRow {
   const window = { window: '1m', windowMs: WINDOW_MS, limit }
   const path = { name: 'all', path: '/*', methods: undefined, purpose: '' }
-  return { ...path, ...window, per: 'caller', mode: 'enforce', onStoreFailure: 'local' }
+  return { ...path, ...window, cost: 1, per: 'caller', mode: 'enforce', onStoreFailure: 'local' }
 }
 
 function principalOf(key: string): Principal {

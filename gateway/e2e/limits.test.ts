@@ -11,6 +11,7 @@ const LOGIN = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down
 const ROWS = [
   LOGIN,
   { path: '/burst', limit: 7, window: '1h', purpose: 'tests' },
+  { path: '/dear', limit: 12, window: '1h', purpose: 'tests', cost: 5 },
   {
     path: '/several',
     windows: [
@@ -113,6 +114,13 @@ describe('a limit', () => {
     const left = passed.map(({ headers }) => /r=(\d+)/.exec(String(headers.ratelimit))?.[1])
     assert.deepEqual(left.sort(), ['0', '1', '2', '3', '4', '5', '6'])
     assert.equal(upstream.seen.filter(({ url }) => url === '/burst').length, 7)
+  })
+
+  it('counts as many hits as its cost says', async () => {
+    const dear = () => ask('/dear', '198.51.100.78')
+    assert.equal((await dear()).headers.ratelimit, '"dear";r=7;t=3600')
+    assert.deepEqual(await statuses(2, dear), [200, 429])
+    assert.match(String((await dear()).headers['retry-after']), /^3\d\d\d$/)
   })
 
   it('of several windows tells of each, and of a refusal which of them refuse', async () => {

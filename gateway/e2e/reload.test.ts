@@ -142,6 +142,7 @@ describe('an edit of the limit table', () => {
       name: 'kept',
       per: 'caller',
       mode: 'enforce',
+      cost: 1,
       onStoreFailure: 'local',
     })
     assert.deepEqual([rowsOf(first?.before)[1], rowsOf(first?.after)[1]], [row(4), row(5)])

@@ -65,7 +65,7 @@ export class Limiter {
   }
 
   /**
-   * Counts one hit of `key` in all windows of `row` if each of them allows it, whatever its mode. Those of an hour and more are written
+   * Counts the hits of a request of `key` in all windows of `row` if each of them allows it, whatever its mode. Those of an hour and more are written
    * to the journal.
    *
    * @param hasPassed the store has let the request through: it is counted in each window that allows it
@@ -93,8 +93,14 @@ export class Limiter {
     return counters
   }
 
-  #takeEach({ next }: LimitRow, counters: Counters, key: string, nowMs: number, isCounted: boolean): Take {
-    const take = counters.take(key, nowMs, isCounted)
+  #takeEach(
+    { cost, next }: LimitRow,
+    counters: Counters,
+    key: string,
+    nowMs: number,
+    isCounted: boolean,
+  ): Take {
+    const take = counters.take(key, nowMs, cost, isCounted)
     if (next === undefined) return take
     return { ...take, next: this.#takeEach(next, this.#countersFor(next), key, nowMs, isCounted) }
   }
@@ -103,11 +109,11 @@ export class Limiter {
   #durableHit(row: LimitRow, { record }: Counters, key: string, atMs: number, take: Take): Hit | undefined {
     const next =
       row.next && take.next && this.#durableHit(row.next, this.#countersFor(row.next), key, atMs, take.next)
-    return take.allowed && isDurable(record) ? { id: record.id, atMs, key, count: 1, next } : next
+    return take.allowed && isDurable(record) ? { id: record.id, atMs, key, count: row.cost, next } : next
   }
 
   #giveBack(row: LimitRow, key: string, take: Take): void {
-    if (take.allowed) this.#countersFor(row).giveBack(key)
+    if (take.allowed) this.#countersFor(row).giveBack(key, row.cost)
     if (row.next && take.next) this.#giveBack(row.next, key, take.next)
   }
 

@@ -79,6 +79,7 @@ type Step =
   | { readonly do: 'restart' | 'crash' }
 
 const anyLimit = fc.constantFrom(1, 2, 3, 5, 8)
+const anyCost = fc.constantFrom(1, 1, 2, 5)
 const anyBounds: fc.Arbitrary<Bound[]> = fc.uniqueArray(
   fc.tuple(anyLimit, fc.constantFrom(1000, 60_000, HOUR_MS, 24 * HOUR_MS)),
   { minLength: 2, maxLength: 4, selector: ([, windowMs]) => windowMs },
@@ -109,19 +110,26 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 1, arbitrary: fc.constantFrom<Step>({ do: 'restart' }, { do: 'crash' }) },
 )
 
+const anySteps = fc.array(anyStep, { maxLength: 60, size: 'max' })
+
 describe('a row with several windows', () => {
   it('counts a request in all of them or in none, as the law tells it without windows, journal or files', () => {
     fc.assert(
-      fc.property(anyBounds, fc.array(anyStep, { maxLength: 60, size: 'max' }), (bounds, steps) => {
+      fc.property(anyBounds, anyCost, anySteps, (limits, cost, steps) => {
         const gateway = new Gateway()
-        let row = rowWith(bounds)
+        const bounds = limits.map(([limit, windowMs]): Bound => [limit + cost - 1, windowMs])
+        let row = rowWith(bounds, { cost })
         gateway.limiter.replace([row])
         /** For each window the hits by key. */
         const hits = bounds.map(() => new Map<string, number[]>())
         for (const step of steps) {
           if (step.do === 'pause') gateway.nowMs += step.ms
           else if (step.do === 'limits') {
-            row = rowWith(bounds.map(([, windowMs], i) => [step.limits[i] as number, windowMs]))
+            const limit = (i: number) => (step.limits[i] ?? 1) + cost - 1
+            row = rowWith(
+              bounds.map(([, windowMs], i) => [limit(i), windowMs]),
+              { cost },
+            )
             gateway.limiter.replace([row])
           } else if (step.do !== 'take') {
             gateway[step.do]()
@@ -167,6 +175,27 @@ describe('a row with several windows', () => {
         passed,
       )
     assert.ok(passed.length > 0 && passed.length < 5)
+  })
+
+  it('gives all hits of a request back when the journal takes no line, in a log and in slices', () => {
+    const gateway = new Gateway('unready')
+    const row = rowWith(
+      [
+        [9, HOUR_MS],
+        [2000, 24 * HOUR_MS],
+      ],
+      { cost: 3 },
+    )
+    gateway.limiter.replace([row])
+    for (const hasRoom of [true, false, true]) {
+      gateway.hasRoom = hasRoom
+      gateway.nowMs += 1000
+      gateway.limiter.take(row, 'a')
+    }
+    assert.deepEqual(gateway.counts('a'), [6, 6])
+    gateway.crash()
+    gateway.limiter.replace([row])
+    assert.deepEqual(gateway.counts('a'), [6, 6])
   })
 
   it('counts in none of them when the journal takes no line', () => {
@@ -235,17 +264,18 @@ function takeBeside(
   const windows = windowsOf(row).map(({ limit, windowMs }, i) => {
     const times = hits[i]?.get(key) ?? []
     const counted = times.filter((atMs) => nowMs - atMs < windowMs)
-    return { limit, windowMs, counted, admits: counted.length < limit }
+    return { limit, windowMs, counted, admits: counted.length + row.cost <= limit }
   })
   const passes = windows.every(({ admits }) => admits)
   const takes = takesOf(gateway.limiter.take(row, key))
-  if (passes) for (const each of hits) each.set(key, [...(each.get(key) ?? []), nowMs])
+  const own = Array<number>(row.cost).fill(nowMs)
+  if (passes) for (const each of hits) each.set(key, [...(each.get(key) ?? []), ...own])
   const expected = windows.map(({ limit, windowMs, counted, admits }) => {
-    const used = passes ? [...counted, nowMs] : counted
-    const leaves = (admits ? used[0] : counted[counted.length - limit]) ?? nowMs
+    const used = passes ? [...counted, ...own] : counted
+    const leaves = (admits ? used[0] : counted[counted.length - limit + row.cost - 1]) ?? nowMs
     return {
       allowed: admits,
-      remaining: Math.max(0, limit - used.length),
+      remaining: admits ? limit - used.length : 0,
       resetSeconds: Math.max(1, Math.ceil((windowMs - (nowMs - leaves)) / 1000)),
     }
   })

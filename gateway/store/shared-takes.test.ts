@@ -311,6 +311,12 @@ test('of several windows the longest has the place of a row with one, and each o
   assert.deepEqual(sharedRowOf(rowWith(bounds.slice(1))), hour)
 })
 
+test('the cost of a row belongs to each of its windows', () => {
+  const bounds = [[9, 60_000] as const, [90, 3_600_000] as const]
+  const shared = sharedRowOf(rowWith(bounds, { cost: 7 }))
+  assert.deepEqual([shared.cost, shared.next?.cost], [7, 7])
+})
+
 test('the order of methods makes no difference, and other paths and methods are other places', () => {
   const identities = [
     sharedRowOf(ROW),

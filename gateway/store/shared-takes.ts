@@ -32,7 +32,7 @@ export class SharedTakes {
   }
 
   /**
-   * Counts one hit of `key` in all windows of the row, or in none, at all gateways together. `done` is called once, at once when the
+   * Counts the hits of a request of `key` in all windows of the row, or in none, at all gateways together. `done` is called once, at once when the
    * store is known to be away.
    */
   take(row: SharedRow, key: string, done: TakeDone): void {
@@ -107,9 +107,10 @@ class TakeBatch implements StoreCall {
 
   add(key: string, row: SharedRow, done: TakeDone): void {
     for (let window: SharedRow | undefined = row; window !== undefined; window = window.next) {
-      const { limit, windowMs, suffix, next } = window
+      const { limit, windowMs, cost, suffix, next } = window
       this.#keys.push(suffix === undefined ? key : key + suffix)
-      this.#rules.push(next === undefined ? String(limit) : `-${limit}`, String(windowMs))
+      const signed = next === undefined ? String(limit) : `-${limit}`
+      this.#rules.push(signed, String(windowMs), cost === undefined ? '1' : String(cost))
     }
     this.#dones.push(done)
   }
@@ -127,11 +128,12 @@ class TakeBatch implements StoreCall {
     }
     this.#counts.takes += this.#dones.length
     const results = reply as readonly number[]
-    let i = 0
+    let at = 0
     const nextTake = (): Take => {
-      const hasNext = this.#rules[i]?.startsWith('-')
-      const remaining = results[i++] as number
-      const resetSeconds = results[i++] as number
+      const hasNext = this.#rules[3 * at]?.startsWith('-')
+      const remaining = results[2 * at] as number
+      const resetSeconds = results[2 * at + 1] as number
+      at++
       const take = { allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds }
       return hasNext ? { ...take, next: nextTake() } : take
     }
@@ -160,6 +162,8 @@ export interface SharedRow {
   readonly identity: string
   readonly limit: number
   readonly windowMs: number
+  /** Hits of a take; default 1. */
+  readonly cost?: number
   /** Of the key of a window among several. The longest has none, so that it keeps its counts when others come or go. */
   readonly suffix?: string
   /** The next window of the row, under the same identity. */
@@ -168,7 +172,7 @@ export interface SharedRow {
 
 /** Counts belong to path and methods. After an edit of these they begin anew: gateways that start later must count in the same place. */
 export function sharedRowOf(row: LimitRow): SharedRow {
-  const { path, methods } = row
+  const { path, methods, cost } = row
   const sorted = methods === undefined ? null : [...methods].sort()
   const identity = `limit ${JSON.stringify([path, sorted])}`
   const windows = windowsOf(row)
@@ -176,6 +180,7 @@ export function sharedRowOf(row: LimitRow): SharedRow {
   const shared = windows.reduceRight<SharedRow | undefined>(
     (next, { limit, windowMs }) => ({
       ...{ identity, limit, windowMs },
+      ...(cost > 1 && { cost }),
       ...(windowMs < longestMs && { suffix: `:${windowMs}` }),
       ...(next && { next }),
     }),

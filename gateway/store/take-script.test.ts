@@ -37,7 +37,7 @@ describe('the take script', { skip: NO_REDIS }, () => {
 
   async function takeAt(us: number, key: string, { limit, windowMs }: Rule, count = 1): Promise<number[][]> {
     const keys = new Array<string>(count).fill(key)
-    const rules = keys.flatMap(() => [`${limit}`, `${windowMs}`])
+    const rules = keys.flatMap(() => [`${limit}`, `${windowMs}`, '1'])
     const clock = [`${Math.floor(us / 1e6)}`, `${us % 1e6}`]
     const flat = (await client.sendCommand([
       'EVAL',
@@ -127,15 +127,20 @@ describe('the take script', { skip: NO_REDIS }, () => {
       { maxLength: 20 },
     )
     await fc.assert(
-      fc.asyncProperty(bounds, steps, async (first, taken) => {
+      fc.asyncProperty(bounds, fc.constantFrom(1, 1, 2, 700), steps, async (written, cost, taken) => {
         await client.sendCommand(['FLUSHALL'])
+        const first = written.map(([limit, windowMs]) => [limit + cost - 1, windowMs] as const)
         let us = 1_000_000_000
         const limiter = new Limiter({ clock: () => us / 1000 })
-        let row = rowWith(first)
+        let row = rowWith(first, { cost })
         limiter.replace([row])
         for (const { stepUs, count, limits } of taken) {
           if (limits !== null) {
-            row = rowWith(first.map(([limit, windowMs], i) => [limits[i]?.[0] ?? limit, windowMs]))
+            const limit = (i: number) => (limits[i]?.[0] ?? 1) + cost - 1
+            row = rowWith(
+              first.map(([, windowMs], i) => [limit(i), windowMs]),
+              { cost },
+            )
             limiter.replace([row])
           }
           us += stepUs
@@ -157,7 +162,11 @@ describe('the take script', { skip: NO_REDIS }, () => {
     return client.sendCommand([
       ...['EVAL', CLOCKED, `${windows.length}`],
       ...windows.map(({ windowMs }) => `k${windowMs}`),
-      ...windows.flatMap(({ limit, windowMs, next }) => [`${next ? '-' : ''}${limit}`, `${windowMs}`]),
+      ...windows.flatMap(({ limit, windowMs, cost, next }) => [
+        `${next ? '-' : ''}${limit}`,
+        `${windowMs}`,
+        `${cost}`,
+      ]),
       ...[`${Math.floor(us / 1e6)}`, `${us % 1e6}`],
     ])
   }

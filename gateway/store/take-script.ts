@@ -6,7 +6,7 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
 /**
  * Decides and counts takes in one step, by the laws of `Window`, on the server's clock in microseconds.
  *
- * KEYS: one per window. ARGV: limit and window in milliseconds of each. A limit with a minus sign: one take counts in this window and
+ * KEYS: one per window. ARGV: limit, window in milliseconds and hits of each. A limit with a minus sign: one take counts in this window and
  * the next, in all of them or in none.
  * Reply: for each window how many hits remain, -1 when it refuses, and the whole seconds of `Take.resetSeconds`.
  *
@@ -50,22 +50,30 @@ local function length(key, most)
   return least
 end
 
-local function take_logged(key, newest, limit, window, counted)
+local function take_logged(key, newest, limit, window, cost, counted)
   local now = clock
   if newest then
     if newest > now then now = newest end
     local blocking = newest
-    if limit > 1 then
-      local entry = call('LINDEX', key, -limit)
+    if limit > cost then
+      local entry = call('LINDEX', key, cost - limit - 1)
       blocking = entry and tonumber(entry)
     end
     if blocking and now - blocking < window then return -1, seconds(window - (now - blocking)) end
     if now - newest >= window then call('DEL', key) end
   end
   local count = 0
-  if counted then count = call('RPUSH', key, now) end
+  if counted then
+    if cost == 1 then
+      count = call('RPUSH', key, now)
+    else
+      local times = {}
+      for i = 1, cost do times[i] = now end
+      count = call('RPUSH', key, unpack(times))
+    end
+  end
   local oldest = now
-  if count ~= 1 then
+  if count ~= cost then
     oldest = tonumber(call('LINDEX', key, 0) or now)
     while now - oldest >= window do
       call('LPOP', key)
@@ -78,7 +86,7 @@ local function take_logged(key, newest, limit, window, counted)
   return limit - count, seconds(window - (now - oldest))
 end
 
-local function take_sliced(key, tail, limit, window, counted)
+local function take_sliced(key, tail, limit, window, cost, counted)
   local now = clock
   local newest, last = 0, 0
   if tail then
@@ -91,9 +99,9 @@ local function take_sliced(key, tail, limit, window, counted)
   end
   if not tail then
     if not counted then return limit, seconds(window) end
-    call('RPUSH', key, '0:0', string.format('%.0f:1', now))
+    call('RPUSH', key, '0:0', string.format('%.0f:%.0f', now, cost))
     keep(key, window)
-    return limit - 1, seconds(window)
+    return limit - cost, seconds(window)
   end
   local head = call('LRANGE', key, 0, 1)
   local oldest, upto = slice_of(head[2])
@@ -104,16 +112,16 @@ local function take_sliced(key, tail, limit, window, counted)
   end
   local _, before = slice_of(head[1])
   local total = last - before
-  if total >= limit then
+  if total + cost > limit then
     local at, i = oldest, 1
-    while last - upto >= limit do
+    while last - upto + cost > limit do
       i = i + 1
       at, upto = slice_of(call('LINDEX', key, i))
     end
     return -1, seconds(window - (now - at))
   end
   if not counted then return limit - total, seconds(window - (now - oldest)) end
-  local entry = string.format('%.0f:%.0f', now, last + 1)
+  local entry = string.format('%.0f:%.0f', now, last + cost)
   local slice = window / 100
   if math.floor(newest / slice) == math.floor(now / slice) then
     call('LSET', key, -1, entry)
@@ -122,7 +130,7 @@ local function take_sliced(key, tail, limit, window, counted)
     call('RPUSH', key, entry)
   end
   keep(key, window)
-  return limit - total - 1, seconds(window - (now - oldest))
+  return limit - total - cost, seconds(window - (now - oldest))
 end
 
 local function into_slices(key, tail, window)
@@ -170,18 +178,18 @@ local function into_log(key, limit, window)
   return true, hits[#hits]
 end
 
-local function take(key, limit, window, counted)
+local function take(key, limit, window, cost, counted)
   local tail = call('LINDEX', key, -1)
   if limit > MAX_LOGGED then
     if tail and tonumber(tail) then tail = into_slices(key, tail, window) end
-    return take_sliced(key, tail, limit, window, counted)
+    return take_sliced(key, tail, limit, window, cost, counted)
   end
-  if not tail then return take_logged(key, nil, limit, window, counted) end
+  if not tail then return take_logged(key, nil, limit, window, cost, counted) end
   local newest = tonumber(tail)
-  if newest then return take_logged(key, newest, limit, window, counted) end
+  if newest then return take_logged(key, newest, limit, window, cost, counted) end
   local converted, last = into_log(key, limit, window)
-  if converted then return take_logged(key, last, limit, window, counted) end
-  return take_sliced(key, tail, limit, window, counted)
+  if converted then return take_logged(key, last, limit, window, cost, counted) end
+  return take_sliced(key, tail, limit, window, cost, counted)
 end
 
 local results = {}
@@ -189,8 +197,8 @@ local results = {}
 local function take_each(first, last, counted)
   local allowed = true
   for i = first, last do
-    local limit = math.abs(tonumber(ARGV[2 * i - 1]))
-    results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, ARGV[2 * i] * 1000, counted)
+    local limit, cost = math.abs(tonumber(ARGV[3 * i - 2])), tonumber(ARGV[3 * i])
+    results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, ARGV[3 * i - 1] * 1000, cost, counted)
     allowed = allowed and results[2 * i - 1] >= 0
   end
   return allowed
@@ -198,7 +206,7 @@ end
 
 local first = 1
 for last = 1, #KEYS do
-  if tonumber(ARGV[2 * last - 1]) > 0 then
+  if tonumber(ARGV[3 * last - 2]) > 0 then
     if first == last or take_each(first, last, false) then take_each(first, last, true) end
     first = last + 1
   end

@@ -37,6 +37,11 @@ export const LIMIT_KEYS = keys({
       ],
     },
   ),
+  cost: integer('Hits that a request takes, in each window. No `limit` of the row may be smaller.', {
+    range: [1, 1000],
+    default: 1,
+    examples: [5],
+  }),
   purpose: text('Why the limit is there, in words for the caller: a refused caller reads it in the answer.', {
     required: true,
     ...ONE_LINE,

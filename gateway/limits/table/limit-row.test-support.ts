@@ -12,6 +12,7 @@ export function makeRow(changes: Partial<LimitRow> = {}): LimitRow {
     purpose: 'a test',
     per: 'caller',
     mode: 'enforce',
+    cost: 1,
     onStoreFailure: 'local',
     ...changes,
   }

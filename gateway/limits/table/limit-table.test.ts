@@ -44,6 +44,7 @@ test('a row with several windows is written with them under its own name', () =>
       { limit: 5, window: '60s' },
       { limit: 20, window: '3600s' },
     ],
+    cost: 1,
     purpose,
     name: 'x',
     per,
@@ -67,6 +68,7 @@ const LOGIN: LimitRow = {
   purpose: 'Slows "guessing"\nof passwords',
   per: 'caller',
   mode: 'enforce',
+  cost: 1,
   onStoreFailure: 'local',
 }
 
@@ -79,6 +81,7 @@ test('a row is written as the operator may write it, with its defaults', () => {
     name: 'login',
     per: 'caller',
     mode: 'enforce',
+    cost: 1,
     onStoreFailure: 'local',
   }
   assert.deepEqual(JSON.parse(JSON.stringify(writtenRow(LOGIN))), written)

@@ -29,11 +29,11 @@ export function nameOf({ name, window, next }: LimitRow): string {
 
 /** A row as config/limits.json has it, for the audit trail. */
 export function writtenRow(row: LimitRow): object {
-  const { path, purpose, per, mode, onStoreFailure } = row
+  const { path, cost, purpose, per, mode, onStoreFailure } = row
   const [first, ...more] = windowsOf(row).map(({ limit, window }) => ({ limit, window }))
   const counted = more.length === 0 ? first : { windows: [first, ...more] }
   const methods = row.methods === undefined ? undefined : [...row.methods]
-  return { path, ...counted, purpose, name: nameOf(row), methods, per, mode, onStoreFailure }
+  return { path, ...counted, cost, purpose, name: nameOf(row), methods, per, mode, onStoreFailure }
 }
 
 export class LimitTable {

@@ -37,13 +37,21 @@ test('a row gets every default', () => {
       purpose: 'Slows down the guessing of passwords',
       per: 'caller',
       mode: 'enforce',
+      cost: 1,
       onStoreFailure: 'local',
     },
   ])
 })
 
 test('every key of a row arrives, GET with its HEAD', () => {
-  const written = { name: 'x', methods: ['GET'], per: 'address', mode: 'shadow', onStoreFailure: 'deny' }
+  const written = {
+    name: 'x',
+    cost: 2,
+    methods: ['GET'],
+    per: 'address',
+    mode: 'shadow',
+    onStoreFailure: 'deny',
+  }
   const [row] = good({ ...ROW, ...written })
   assert.deepEqual(
     { ...row, ...ROW },
@@ -76,6 +84,7 @@ test('what a row with windows may not be is a fault that names the key', () => {
   const cases: [part: object, sentence: RegExp][] = [
     [{ limit: 5 }, /^\$\.limits\[0\]\.windows: must not stand beside "limit" and "window"/],
     [{ window: '1m' }, /^\$\.limits\[0\]\.windows: must not stand beside "limit" and "window"/],
+    [{ cost: 6 }, /^\$\.limits\[0\]\.windows\[0\]\.limit: must be at least the "cost" 6, but is 5$/],
     [{ windows: [minute] }, /^\$\.limits\[0\]\.windows: must have at least 2 entries, but has 1$/],
     [{ windows: Array(5).fill(minute) }, /^\$\.limits\[0\]\.windows: must have at most 4 entries/],
     [{ windows: [minute, { limit: 5 }] }, /^\$\.limits\[0\]\.windows\[1\]\.window: is missing$/],
@@ -132,6 +141,8 @@ test('each key of a row refuses what is not of its kind, by its path', () => {
     [{ limit: 0 }, /^\$\.limits\[0\]\.limit: must be between 1 and 1000000000, but is 0/],
     [{ limit: 1_000_000_001 }, /^\$\.limits\[0\]\.limit: must be between 1 and 1000000000/],
     [{ limit: 2.5 }, /^\$\.limits\[0\]\.limit: must be a whole number, but is 2\.5/],
+    [{ cost: 0 }, /^\$\.limits\[0\]\.cost: must be between 1 and 1000, but is 0/],
+    [{ cost: 6 }, /^\$\.limits\[0\]\.limit: must be at least the "cost" 6, but is 5$/],
     [{ limit: '5' }, /^\$\.limits\[0\]\.limit: must be a whole number, but is "5"/],
     [{ window: undefined }, /^\$\.limits\[0\]\.window: is missing/],
     [{ window: 60 }, /^\$\.limits\[0\]\.window: must be text, but is 60/],

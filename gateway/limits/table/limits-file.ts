@@ -42,6 +42,7 @@ function limitRow(row: WrittenRow): LimitRow {
       limit,
       window,
       windowMs: windowToMs(window),
+      cost: row.cost,
       purpose: row.purpose,
       per: row.per,
       mode: row.mode,
@@ -65,7 +66,12 @@ function nameOf({ name, path }: WrittenRow): string {
 function checkWindows(json: JsonFile<WrittenLimits>, rows: readonly WrittenRow[]): void {
   for (const [index, row] of rows.entries()) {
     const at = `$.limits[${index}]`
+    const costs = (limit: number) =>
+      limit < row.cost && json.sound(`${at}.cost`)
+        ? `must be at least the "cost" ${row.cost}, but is ${limit}`
+        : undefined
     json.check(`${at}.window`, row?.window, windowFault)
+    json.check(`${at}.limit`, row?.limit, costs)
     if (row?.windows === undefined) {
       // A misspelt key is not also a missing one.
       if (row?.path === undefined || !Object.keys(row).every((key) => Object.hasOwn(ROW_KEYS, key))) continue
@@ -80,10 +86,12 @@ function checkWindows(json: JsonFile<WrittenLimits>, rows: readonly WrittenRow[]
       })
     if (!json.sound(`${at}.windows`)) continue
     const lengths = row.windows.map(({ window }) => windowToMs(window))
-    for (const [i, { window }] of row.windows.entries())
+    for (const [i, { limit, window }] of row.windows.entries()) {
+      json.check(`${at}.windows[${i}].limit`, limit, costs)
       json.check(`${at}.windows[${i}].window`, window, (it) =>
         lengths.indexOf(windowToMs(it)) < i ? `"${it}" is as long as a window before it` : windowFault(it),
       )
+    }
   }
 }
 

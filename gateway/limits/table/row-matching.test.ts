@@ -14,6 +14,7 @@ function row(name: string, path: string, methods?: string[], windowMs = 60_000):
     purpose: 'test',
     per: 'caller',
     mode: 'enforce',
+    cost: 1,
     onStoreFailure: 'local',
   }
 }

@@ -112,11 +112,11 @@ export class Counters {
   }
 
   /**
-   * Counts one hit of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
+   * Counts `cost` hits of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
    *
    * @param isCounted false: an allowed hit is not counted; it can be at once, because its key has its memory then
    */
-  take(key: string, nowMs: number, isCounted = true): Take {
+  take(key: string, nowMs: number, cost = 1, isCounted = true): Take {
     this.dropIdle(SWEEP, nowMs)
     let window = this.#windows.get(key)
     if (window === undefined) {
@@ -124,12 +124,12 @@ export class Counters {
       window = new Window()
       this.#windows.set(key, window)
     }
-    return window.take(nowMs, this.#rule, isCounted)
+    return window.take(nowMs, this.#rule, cost, isCounted)
   }
 
   /** Undoes the last allowed take of `key`. */
-  giveBack(key: string): void {
-    this.#windows.get(key)?.giveBack()
+  giveBack(key: string, cost: number): void {
+    this.#windows.get(key)?.giveBack(cost)
   }
 
   /** Counts hits of an earlier run, oldest first, whatever the budget. */

@@ -1,7 +1,7 @@
 /** What one window decided. */
 export interface Take {
   readonly allowed: boolean
-  /** Hits that are left now; 0 on refusal. */
+  /** Hits that are left now; 0 on refusal, although a request of a smaller cost might pass. */
   readonly remaining: number
   /** Whole seconds, at least 1: until the oldest hit expires, or on refusal until a retry is allowed. */
   readonly resetSeconds: number
@@ -71,17 +71,17 @@ export class Window {
   #entries = 0
   #hits = 0
 
-  /** A refused hit is not counted. @param isCounted false: an allowed one is not counted either */
-  take(nowMs: number, rule: WindowRule, isCounted = true): Take {
+  /** Counts `cost` hits or none. @param isCounted false: counts none */
+  take(nowMs: number, rule: WindowRule, cost = 1, isCounted = true): Take {
     this.#expire(nowMs, rule)
-    if (this.#hits >= rule.limit) {
-      const blocking = this.#blocking(rule.limit)
+    if (this.#counts === undefined && rule.sliceMs > 0) this.#convert([], rule)
+    if (this.#hits + cost > rule.limit) {
+      const blocking = this.#blocking(rule.limit - cost + 1)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
     // Not before fewer hits count than the limit: as a log, more could take any amount of memory.
-    const isLog = this.#counts === undefined
-    if (isLog !== (rule.sliceMs === 0)) this.#convert(isLog ? [] : undefined, rule)
-    if (isCounted) this.add(nowMs, 1, rule)
+    if (this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
+    if (isCounted) this.add(nowMs, cost, rule)
     return {
       allowed: true,
       remaining: rule.limit - this.#hits,
@@ -111,12 +111,16 @@ export class Window {
   }
 
   /** Undoes the last allowed take. */
-  giveBack(): void {
+  giveBack(cost: number): void {
+    this.#hits -= cost
+    if (this.#counts === undefined) {
+      this.#entries -= cost
+      return
+    }
     const last = this.#placeOf(this.#entries - 1)
-    const left = this.#countIn(last) - 1
-    this.#hits--
+    const left = this.#countIn(last) - cost
     if (left === 0) this.#entries--
-    else if (this.#counts !== undefined) this.#counts[last] = left
+    else this.#counts[last] = left
   }
 
   /** Hits that count. Drops nothing: for readers. */
