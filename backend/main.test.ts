@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { decodeJwt } from 'jose'
+import { prepareBackendDirectory } from './testing/prepared-directory.ts'
 import { type BackendProcess, startBackendProcess } from './testing/process.ts'
 
 const JSON_TYPE = { 'content-type': 'application/json' }
@@ -13,8 +14,9 @@ const JSON_TYPE = { 'content-type': 'application/json' }
 describe('the backend process', () => {
   let directory: string
   const started: BackendProcess[] = []
-  before(() => {
+  before(async () => {
     directory = mkdtempSync(join(tmpdir(), 'backend-'))
+    for (const name of ['data', 'webhooks', 'orphan']) await prepareBackendDirectory(join(directory, name))
   })
   after(async () => {
     for (const { child } of started) child.kill('SIGKILL')
