@@ -24,7 +24,9 @@ export async function bundleSources(directory) {
     ...OPTIONS,
     // Almost 500 files, which each gateway with a store loads: 0.05 s of CPU.
     external: OPTIONS.external.filter((name) => name !== '@redis/client'),
-    entryPoints: ['main', 'start', ...PROGRAMS.flat()].map((name) => join(GATEWAY, `${name}.ts`)),
+    entryPoints: ['main', 'start', 'cli/countersign', ...PROGRAMS.flat()].map((name) =>
+      join(GATEWAY, `${name}.ts`),
+    ),
     outdir: directory,
     plugins: [ownPlaces('ts', place)],
   })
