@@ -45,20 +45,42 @@ export class Der {
     return this.#source.subarray(this.#contentAt, this.#end)
   }
 
-  /** The content as text, without a buffer of its own. */
-  text(encoding: 'hex' | 'latin1'): string {
-    return this.#source.toString(encoding, this.#contentAt, this.#end)
+  /** The content in hex. */
+  get hex(): string {
+    return this.#source.toString('hex', this.#contentAt, this.#end)
+  }
+
+  /** Bytes of the content. */
+  get length(): number {
+    return this.#end - this.#contentAt
+  }
+
+  get isZulu(): boolean {
+    return this.#source[this.#end - 1] === 0x5a
+  }
+
+  /** The number of two digits that begin `fromEnd` bytes before the end. @throws Error when they are no digits */
+  pairAt(fromEnd: number): number {
+    const tens = this.#source.readUInt8(this.#end - fromEnd) - 0x30
+    const ones = this.#source.readUInt8(this.#end - fromEnd + 1) - 0x30
+    if (tens < 0 || tens > 9 || ones < 0 || ones > 9) throw new Error('not a time')
+    return tens * 10 + ones
   }
 
   /** The elements in the content. @throws Error when it holds what is not DER */
   members(): readonly Der[] {
     const members: Der[] = []
+    this.each((member) => members.push(member))
+    return members
+  }
+
+  /** Calls `use` with each element in the content, and keeps none. @throws Error when it holds what is not DER */
+  each(use: (member: Der) => void): void {
     for (let at = this.#contentAt; at < this.#end; ) {
       const member = new Der(this.#source, at, this.#end)
-      members.push(member)
+      use(member)
       at = member.#end
     }
-    return members
   }
 }
 
@@ -97,14 +119,12 @@ export function oidOf(element: Der | undefined): string {
 /** Milliseconds since the epoch (RFC 5280 section 4.1.2.5). @throws Error when it is no time, or there is no such day */
 export function timeOf(time: Der): number {
   const { tag } = time
-  const text = time.text('latin1')
-  const isTime = tag === TAG.utcTime ? /^\d{12}Z$/.test(text) : tag === TAG.time && /^\d{14}Z$/.test(text)
-  if (!isTime) throw new Error('not a time')
-  const digitAt = (fromEnd: number) => text.charCodeAt(text.length - fromEnd) - 0x30
-  const pairAt = (fromEnd: number) => 10 * digitAt(fromEnd) + digitAt(fromEnd - 1)
-  const inCentury = pairAt(13)
-  const century = tag === TAG.time ? pairAt(15) : inCentury < 50 ? 20 : 19
-  const [month, day, hour, minute, second] = [pairAt(11), pairAt(9), pairAt(7), pairAt(5), pairAt(3)]
+  const isTime = tag === TAG.utcTime ? time.length === 13 : tag === TAG.time && time.length === 15
+  if (!isTime || !time.isZulu) throw new Error('not a time')
+  const inCentury = time.pairAt(13)
+  const century = tag === TAG.time ? time.pairAt(15) : inCentury < 50 ? 20 : 19
+  const [month, day, hour] = [time.pairAt(11), time.pairAt(9), time.pairAt(7)]
+  const [minute, second] = [time.pairAt(5), time.pairAt(3)]
   // `Date` carries what is too much over to the next month, day or minute, and takes the years 0 to 99 for others.
   if (hour > 23 || minute > 59 || second > 59 || century < 1) throw new Error('no such time')
   const date = new Date(Date.UTC(century * 100 + inCentury, month - 1, day, hour, minute, second))

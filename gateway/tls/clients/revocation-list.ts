@@ -45,11 +45,13 @@ export function readRevocationList(der: Buffer): RevocationList {
   if (issuer === undefined || thisUpdate === undefined || more.length > 0 || rest.length > 0)
     throw new Error('not a revocation list')
   if (extensions !== undefined) checkExtensions(extensions)
+  const serials = new Set<string>()
+  revoked?.each((entry) => serials.add(serialOf(entry)))
   return {
     issuer: issuer.bytes.toString('hex'),
     thisUpdateMs: timeOf(thisUpdate),
     nextUpdateMs: nextUpdate && timeOf(nextUpdate),
-    serials: new Set(revoked?.members().map(serialOf)),
+    serials,
     checkSignature: signatureCheck(expectTag(signed, TAG.sequence), algorithm, signature),
   }
 }
@@ -71,7 +73,7 @@ function serialOf(entry: Der): string {
   if (date === undefined) throw new Error('not a revocation list')
   timeOf(date)
   if (extensions !== undefined) checkEntryExtensions(extensions)
-  const hex = expectTag(serial, TAG.integer).text('hex').toUpperCase()
+  const hex = expectTag(serial, TAG.integer).hex.toUpperCase()
   // DER adds a zero byte when the first bit is set; OpenSSL prints the number without it.
   return hex.length > 2 && hex.startsWith('00') ? hex.slice(2) : hex
 }
