@@ -1,3 +1,4 @@
+import { withoutNames } from '../edge/rules/path-template.ts'
 import { type LimitRow, windowsOf } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import type { StoreReply } from './connection/store-link.ts'
@@ -174,7 +175,7 @@ export interface SharedRow {
 export function sharedRowOf(row: LimitRow): SharedRow {
   const { path, methods, cost } = row
   const sorted = methods === undefined ? null : [...methods].sort()
-  const identity = `limit ${JSON.stringify([path, sorted])}`
+  const identity = `limit ${JSON.stringify([withoutNames(path), sorted])}`
   const windows = windowsOf(row)
   const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
   const shared = windows.reduceRight<SharedRow | undefined>(

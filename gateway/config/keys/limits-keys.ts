@@ -18,8 +18,8 @@ const BOUND = {
 /** A row of limits.json. */
 export const LIMIT_KEYS = keys({
   path: text(
-    'An exact path, or a prefix that ends in `/*`. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
-    { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/*', '/*'] },
+    'An exact path, a prefix that ends in `/*`, or a template such as `/users/{id}/cards`, whose requests count together. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
+    { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/*', '/api/users/{id}', '/*'] },
   ),
   limit: Type.Optional(BOUND.limit),
   window: Type.Optional(BOUND.window),
@@ -48,7 +48,7 @@ export const LIMIT_KEYS = keys({
     examples: ['Slows down the guessing of passwords'],
   }),
   name: anyText(
-    'What the RateLimit header fields and the metrics call this limit; unique in the table. With `windows`, `-` and the window follow. Default: the last segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
+    'What the RateLimit header fields and the metrics call this limit; unique in the table. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
     {
       pattern: '^[A-Za-z0-9][A-Za-z0-9._~:@+-]{0,63}$',
       patternErrorMessage:

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { type LimitRow, windowsOf } from './limit-table.ts'
+import { type LimitRow, LimitTable, windowsOf } from './limit-table.ts'
 import { parseLimits } from './limits-file.ts'
 
 const ROW = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
@@ -110,6 +110,19 @@ test('no name of a window is the name of another row or window', () => {
   assert.equal(good(SEVERAL, { ...ROW, name: 'transfer-1h' }).length, 2)
 })
 
+test('a template is checked as one of a route is, and its requests count together', () => {
+  assert.match(only({ ...ROW, path: '/x/{a}/{a}' }), /^\$\.limits\[0\]\.path: must not have "\{a\}" twice$/)
+  const again = { ...ROW, path: '/x/{b}', name: 'again' }
+  assert.match(
+    only({ ...ROW, path: '/x/{a}' }, again),
+    /^\$\.limits\[1\]\.path: "\/x\/\{b\}" is also the path of/,
+  )
+  const [row] = good({ ...ROW, path: '/x/{a}' })
+  const table = new LimitTable(row === undefined ? [] : [row])
+  assert.deepEqual([table.find('/x/1', 'GET'), table.find('/X/2/', 'GET')], [row, row])
+  assert.equal(table.find('/x/1/y', 'GET'), undefined)
+})
+
 test('an empty table limits nothing', () => {
   assert.deepEqual(good(), [])
 })
@@ -192,6 +205,8 @@ test('a row is called by its name, or else by the last literal segment of its pa
     '/': 'root',
     '/a/b/': 'b',
     '/v1.2': 'v1.2',
+    '/users/{id}': 'users',
+    '/users/{id}/cards': 'cards',
   }
   for (const [path, name] of Object.entries(names)) assert.equal(good({ ...ROW, path })[0]?.name, name)
   assert.equal(good({ ...ROW, name: 'sign-in' })[0]?.name, 'sign-in')

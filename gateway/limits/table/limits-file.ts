@@ -5,8 +5,10 @@ import { schemaCheck } from '../../config/json/schema-check.ts'
 import type { Written } from '../../config/keys/key-types.ts'
 import type { LIMITS_FILE } from '../../config/keys/limits-keys.ts'
 import { methodSet } from '../../config/rules/method-rules.ts'
+import { routePathFault } from '../../config/rules/path-rules.ts'
 import { checkRows } from '../../config/rules/row-rules.ts'
 import { windowToMs } from '../../config/rules/window-rule.ts'
+import { isTemplate } from '../../edge/rules/path-template.ts'
 import type { LimitRow } from './limit-table.ts'
 
 type WrittenLimits = Written<typeof LIMITS_FILE>
@@ -24,7 +26,7 @@ export function parseLimits(file: string, text: string): Parsed<readonly LimitRo
   const json = new JsonFile<WrittenLimits>(file, text, checkSchema)
   const rows = json.value?.limits
   if (!Array.isArray(rows)) return { faults: json.faults() }
-  const sound = checkRows(json, '$.limits', rows)
+  const sound = checkRows(json, '$.limits', rows, routePathFault)
   checkWindows(json, rows)
   checkNames(json, rows, sound)
   const faults = json.faults()
@@ -59,7 +61,9 @@ function policyOf(row: WrittenRow, window: string): string {
 
 function nameOf({ name, path }: WrittenRow): string {
   if (name !== undefined) return name
-  const last = path.split('/').findLast((segment) => segment !== '' && segment !== '*')
+  const last = path
+    .split('/')
+    .findLast((segment) => segment !== '' && segment !== '*' && !isTemplate(segment))
   return last ?? (path.endsWith('*') ? 'all' : 'root')
 }
 

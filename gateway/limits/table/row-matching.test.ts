@@ -52,6 +52,10 @@ describe('a row of a new table', () => {
     assert.deepEqual(followed([row('x', '/x')], [hour, row('other', '/x')]), [undefined, 'x'])
   })
 
+  test('follows a template that calls its parameters by other names', () => {
+    assert.deepEqual(followed([row('a', '/x/{id}')], [row('b', '/x/{user}')]), ['a'])
+  })
+
   test('follows nobody when it is new', () => {
     assert.deepEqual(followed([row('a', '/x')], [row('b', '/y')]), [undefined])
     assert.deepEqual(followed([row('a', '/x', ['GET'])], [row('b', '/x', ['POST'])]), [undefined])

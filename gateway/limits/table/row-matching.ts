@@ -1,3 +1,4 @@
+import { withoutNames } from '../../edge/rules/path-template.ts'
 import type { LimitRow } from './limit-table.ts'
 
 export interface RowRecord {
@@ -57,5 +58,5 @@ function windowOf(record: RowRecord): string {
 }
 
 function placeOf(record: RowRecord): string {
-  return JSON.stringify([record.path, record.methods])
+  return JSON.stringify([withoutNames(record.path), record.methods])
 }
