@@ -18,7 +18,7 @@ import { lapsed } from './time-lapse.ts'
 const FACTOR = 60
 const SCRAPE_SECONDS = 15
 const SCRAPES = 3600 / SCRAPE_SECONDS
-const CALL_MS = 8
+const CALL_MS = 20
 const LABELS = 'job="countersign",instance="gateway:9090"'
 /** Alerts that tell how busy the machine of the test is. */
 const OF_THE_MACHINE: ReadonlySet<string> = new Set(['CountersignEventLoopLag', 'CountersignUpstreamSlow'])
