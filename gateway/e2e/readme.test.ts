@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
@@ -15,6 +25,7 @@ import { readAudit } from '../testing/audit-file.ts'
 import { call } from './client.ts'
 import { until } from './running-gateway.ts'
 
+const { TEST_GATEWAY, TEST_BACKEND } = process.env
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
 /** The README, then every page whose commands continue it, in their order. */
@@ -45,6 +56,17 @@ function blocks(): { readonly heading: string; readonly script: string }[] {
     else found.push({ heading, script: match[2] as string })
   }
   return found
+}
+
+/** Links the gateway. In a test run, `main.ts` and `start.ts` are the bundled programs, which start with half of the CPU. */
+function linkGateway(directory: string): void {
+  const bundled = TEST_GATEWAY && TEST_BACKEND ? ['main', 'start'] : []
+  mkdirSync(directory)
+  for (const entry of readdirSync(join(ROOT, 'gateway'))) {
+    const name = bundled.find((one) => entry === `${one}.ts`)
+    if (name === undefined) symlinkSync(join(ROOT, 'gateway', entry), join(directory, entry))
+    else writeFileSync(join(directory, entry), `import '${dirname(String(TEST_GATEWAY))}/${name}.js'\n`)
+  }
 }
 
 /** A bash that keeps its variables from block to block, as a reader's terminal does. */
@@ -90,9 +112,8 @@ describe('the README', () => {
       cpSync(join(ROOT, part), join(dir, part), { recursive: true })
     }
     // Of these nothing is edited, and at their own paths they are compiled already.
-    for (const part of ['gateway', 'backend', 'launcher', 'node_modules']) {
-      symlinkSync(join(ROOT, part), join(dir, part))
-    }
+    for (const part of ['backend', 'launcher', 'node_modules']) symlinkSync(join(ROOT, part), join(dir, part))
+    linkGateway(join(dir, 'gateway'))
     // The machine that runs all tests is busy.
     const example = join(dir, 'config/examples/any-service.json')
     const patient = { ...JSON.parse(readFileSync(example, 'utf8')), onStoreFailure: { deadlineMs: 5000 } }
