@@ -188,6 +188,7 @@ const LONG = [
   'gateway/edge/http1/conformance/repeated-heads.test.ts',
   'gateway/edge/http1/sockets/lent-bodies.test.ts',
   'gateway/limits/limiter.test.ts',
+  'gateway/limits/several-windows.test.ts',
   'gateway/limits/windows/window.test.ts',
   'gateway/store/shared-takes.test.ts',
   'gateway/store/store-outages.test.ts',
