@@ -165,7 +165,7 @@ export interface SharedRow {
   readonly windowMs: number
   /** Hits of a take; default 1. */
   readonly cost?: number
-  /** Of the key of a window among several. The longest has none, so that it keeps its counts when others come or go. */
+  /** The end of the key in the store, for one of several windows. The longest window has none, so it keeps its counts when others come or go. */
   readonly suffix?: string
   /** The next window of the row, under the same identity. */
   readonly next?: SharedRow

@@ -64,7 +64,7 @@ function judged(all: readonly Dated[], nowMs: number): Judged[] {
   return all.map((one) => ({ ...one, fault: faultAt(one, nowMs) }))
 }
 
-/** Those that are not valid and have no valid one of their owner beside them. */
+/** Certificates that are not valid, where their owner has no valid one beside them. */
 function worthless(all: readonly Judged[]): (Judged & { readonly fault: Fault })[] {
   return all.flatMap((one) =>
     one.fault === undefined || isOwnerGood(all, one) ? [] : { ...one, fault: one.fault },

@@ -14,7 +14,7 @@ export interface Hit {
   readonly atMs: number
   readonly key: string
   readonly count: number
-  /** Of the same request in another window. It is written in the same write. */
+  /** The hit of this request in the next window of its row, written in the same write. */
   readonly next?: Hit | undefined
 }
 

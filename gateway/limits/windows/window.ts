@@ -9,7 +9,7 @@ export interface Take {
   readonly unrecorded?: true
   /** Nothing was counted: the store is away, and the row allows every request. */
   readonly uncounted?: true
-  /** Of the next window of the row. The request passes when each of them allows it. */
+  /** The take in the next window of the row. The request passes when every window allows it. */
   readonly next?: Take
 }
 
