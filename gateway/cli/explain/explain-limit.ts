@@ -16,7 +16,7 @@ export const command: Command = {
   words: 'METHOD PATH',
   flags: CONFIG_FLAGS,
   about: [
-    'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It finds the row with the code of the gateway, from the files here; no gateway need run.',
+    'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It reads the files here; no gateway need run.',
     'One row counts a request: that of the most specific path. When that path has rows for other methods only, nothing counts the request. Letter case and a closing slash make no difference.',
   ],
   examples: [

@@ -15,7 +15,7 @@ const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
-    'Reads an access token from standard input, never from an argument, and says which checks of the gateway it passes and which not, and why. It checks with the code of the gateway, by the files here; no gateway need run. The keys of the issuer are fetched from its jwksUri. An issuer with introspection is asked about an opaque token.',
+    'Reads an access token from standard input, never from an argument, and says which checks of the gateway it passes and which not, and why. It reads the files here; no gateway need run. The keys of the issuer are fetched from its jwksUri. An issuer with introspection is asked about an opaque token.',
     'It cannot tell whether the session has ended, and asks for no proof of possession. It shows claims that a check refuses, acr and auth_time, never the signature.',
   ],
   examples: [['countersign explain token < token.txt', 'why a token gets 401']],

@@ -5,9 +5,7 @@ const ROTATION = keys({
     range: [65_536],
     examples: [268_435_456],
   }),
-  maxAge: span('smhd', 'Since the first record of the file: a whole number followed by s, m, h or d.', {
-    examples: ['1d', '12h'],
-  }),
+  maxAge: span('smhd', 'Since the first record of the file, in s, m, h or d.', { examples: ['1d', '12h'] }),
   compress: choice(
     ['none', 'zstd'],
     'zstd: each file that the gateway has closed and sealed is replaced by `<file>.zst`, after the copy was read back and compared.',
@@ -16,10 +14,7 @@ const ROTATION = keys({
 })
 
 const RETENTION = keys({
-  keep: span('smhd', 'After a file was closed: a whole number followed by s, m, h or d.', {
-    required: true,
-    examples: ['400d'],
-  }),
+  keep: span('smhd', 'After a file was closed, in s, m, h or d.', { required: true, examples: ['400d'] }),
   unsealed: flag('true: files are removed although the trail has no seals.', { default: false }),
 })
 
@@ -29,10 +24,7 @@ const OBJECT_LOCK = keys({
     'COMPLIANCE: nobody can shorten it. GOVERNANCE: whoever has the right to.',
     { required: true, examples: ['COMPLIANCE', 'GOVERNANCE'] },
   ),
-  retain: span('smhd', 'From the copy on: a whole number followed by s, m, h or d.', {
-    required: true,
-    examples: ['2190d'],
-  }),
+  retain: span('smhd', 'From the copy on, in s, m, h or d.', { required: true, examples: ['2190d'] }),
 })
 
 const S3 = keys({
@@ -40,13 +32,13 @@ const S3 = keys({
     required: true,
     examples: ['https://s3.eu-central-1.amazonaws.com'],
   }),
-  bucket: anyText('Of the bucket.', {
+  bucket: anyText('Name of the bucket.', {
     required: true,
     pattern: '^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$',
     patternErrorMessage: 'must be a name that a bucket can have',
     examples: ['evidence'],
   }),
-  region: text('That requests are signed for.', { default: 'us-east-1', examples: ['eu-central-1'] }),
+  region: text('Region of the signatures.', { default: 'us-east-1', examples: ['eu-central-1'] }),
   prefix: anyText('Stands before each name; one for each gateway.', {
     default: '',
     examples: ['gateway-1/'],
@@ -92,7 +84,7 @@ const WITNESSES = keys({
   }),
   every: span(
     'smhd',
-    'Between two checkpoints that they are asked to sign, at least: a whole number followed by s, m, h or d.',
+    'The least time between two checkpoints that they are asked to sign, in s, m, h or d.',
     { default: '1m' },
   ),
   members: list(MEMBER, 'The witnesses, each with another key.', { minItems: 1, maxItems: 32 }),
@@ -103,9 +95,7 @@ const STAMPS = keys({
     required: true,
     examples: ['http://tsa.example.com/'],
   }),
-  every: span('smhd', 'Between two stamps, at least: a whole number followed by s, m, h or d.', {
-    default: '1h',
-  }),
+  every: span('smhd', 'The least time between two stamps, in s, m, h or d.', { default: '1h' }),
   authorityFile: text('PEM: the certificates that must have issued the one that signs the stamps.', {
     required: true,
     examples: ['/etc/countersign/tsa-ca.pem'],
@@ -129,12 +119,12 @@ const AUDIT = keys({
   }),
   durability: choice(
     ['written', 'synced', 'buffered'],
-    'How far a record has got when its request is forwarded, or its answer given. `written`: handed to the operating system. `synced`: on the disk, by fdatasync, in groups. `buffered`: in memory, for at most 5 ms.',
+    'How far a record has got when its request is forwarded, or its answer given: `written` to the operating system, `synced` to the disk, or `buffered` in memory.',
     { env: 'GATEWAY_AUDIT_DURABILITY', restart: true, default: 'written' },
   ),
   seals: choice(
     ['on', 'off'],
-    '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed. More in docs/verify/audit.md.',
+    '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed.',
     { env: 'GATEWAY_AUDIT_SEALS', restart: true, default: 'on' },
   ),
   sealKeyFile: text(
@@ -143,7 +133,7 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. Beside a key that is named, `countersign audit key --second` makes it. Default: none. More in docs/verify/audit.md.',
+    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. Beside a key that is named, `countersign audit key --second` makes it. Default: none.',
     { restart: true },
   ),
   origin: anyText(
@@ -158,16 +148,16 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. The closed one is renamed to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never. More in docs/verify/audit.md.',
+    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. The closed one is renamed to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(
     RETENTION,
-    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. It removes nothing that is not sealed, nor with `ship` not shipped. Default: never. More in docs/verify/audit.md.',
+    'When the gateway removes closed audit files, oldest first, and tiles that only they needed. What is not sealed, or with `ship` not shipped, stays. Default: never.',
   ),
   ship: key(
     SHIP,
-    'Where closed audit files, tiles and checkpoint are copied to, under their own names: a directory or a bucket. Default: nowhere. More in docs/verify/audit.md.',
+    'Where closed audit files, tiles and checkpoint are copied to, under their own names: a directory or a bucket. Default: nowhere.',
     { examples: [{ directory: '/mnt/evidence' }] },
   ),
   witnesses: key(
@@ -183,7 +173,7 @@ const AUDIT = keys({
 })
 
 export const AUDIT_KEYS = {
-  audit: key(AUDIT, 'Where the two records of every request go.', {
+  audit: key(AUDIT, 'Where the two records of every request go. More in docs/verify/audit.md.', {
     default: {},
     examples: [{ file: 'data/audit.ndjson' }],
   }),

@@ -48,7 +48,7 @@ const MTLS = keys({
       maxItems: 8,
       items: Type.String({ minLength: 1, maxLength: 1024 }),
     }),
-    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. Of a list, one.',
+    'The authority of `tls.clientCaFile` that must have issued the certificate, itself or through others: its whole subject, as above, or its SHA-256 thumbprint. A thumbprint tells authorities of one subject apart. One of a list counts.',
     { examples: ['CN=Bank B CA,O=Bank B,C=DE', ['CN=Bank B CA', 'CN=Bank B CA 2']] },
   ),
 })

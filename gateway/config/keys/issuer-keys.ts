@@ -57,7 +57,7 @@ const INTROSPECTION = keys({
     'How long a token that is not active is not asked about again, at most 5m; `off`: for each request.',
     { default: '5s', examples: ['off'] },
   ),
-  timeoutMs: integer('How long an answer may take, in milliseconds. Then the request gets 503.', {
+  timeoutMs: integer('How long an answer may take. Then the request gets 503.', {
     range: [50, 30_000],
     default: 2000,
   }),
@@ -106,7 +106,7 @@ const ISSUER = keys({
   }),
   audience: key(
     AUDIENCE,
-    'The `aud` that its tokens must carry: what it knows this API by. Of a list, one.',
+    'The `aud` that its tokens must carry: what it knows this API by, or one of a list.',
     { required: true, examples: ['https://bank.example/api'] },
   ),
   algorithms: key(
@@ -122,7 +122,7 @@ const ISSUER = keys({
   ...TERMS,
   scopes: list(
     SCOPE,
-    'What its tokens may permit. Other scopes in them are dropped: they count for no route and do not go upstream. Default: none.',
+    'What its tokens may permit. Other scopes in them are dropped: they count for no route and do not go upstream.',
     { maxItems: 100, uniqueItems: true, default: [], examples: [['accounts:read']] },
   ),
 })
@@ -162,7 +162,7 @@ export const ISSUER_KEYS = {
     'Where the issuer publishes its keys. Default: the first http or https upstream + /.well-known/jwks.json.',
     { env: 'GATEWAY_JWKS_URI', examples: ['https://bank.example/.well-known/jwks.json'] },
   ),
-  audience: key(AUDIENCE, 'The `aud` that tokens must carry; of a list, one. Default: the issuer + /api.', {
+  audience: key(AUDIENCE, 'The `aud` that tokens must carry, or one of a list. Default: the issuer + /api.', {
     env: 'GATEWAY_AUDIENCE',
     examples: ['https://bank.example/api', ['api://payments', 'https://bank.example/api']],
   }),
@@ -183,7 +183,7 @@ export const ISSUER_KEYS = {
     { maxItems: 64, default: [] },
   ),
   jwksMaxStaleMs: integer(
-    "How long an issuer's keys are believed that could not be fetched again, in milliseconds. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
+    "How long an issuer's keys are believed that could not be fetched again. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
   dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {

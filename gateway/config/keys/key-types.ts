@@ -122,6 +122,6 @@ export function keys<P extends TProperties>(
 export function file<P extends TProperties>(name: string, description: string, properties: P) {
   const options = { description, title: `Countersign ${name}.json` }
   const examples = [`./schemas/${name}.schema.json`]
-  const about = 'Where editors find the description of this file. The gateway does not read it.'
+  const about = 'For editors: where the description of this file is.'
   return { ...keys({ $schema: anyText(about, { examples }), ...properties }), ...options }
 }

@@ -25,7 +25,7 @@ export const MAINTENANCE = keys({
     examples: [3600],
   }),
   passes: networks(
-    'Addresses and networks that are served all the same, so that those who maintain it can try it. Default: none.',
+    'Addresses and networks that are served all the same, so that those who maintain it can try it.',
     { default: [], examples: [['10.0.0.0/8']] },
   ),
 })

@@ -126,11 +126,11 @@ const ROUTE = keys({
     examples: ['payments'],
   }),
   timeoutMs: milliseconds(
-    "The whole exchange with the upstream, in milliseconds; a tunnel's life, too. Default: `timeouts.totalMs`, which has none.",
+    "The whole exchange with the upstream; a tunnel's life, too. Default: `timeouts.totalMs`, which has none.",
     { examples: [5000] },
   ),
   idleTimeoutMs: milliseconds(
-    'Silence in the middle of an exchange, on either side, or of both sides of a tunnel, in milliseconds. Default: `timeouts.bodyIdleMs`.',
+    'Silence in the middle of an exchange, on either side, or of both sides of a tunnel. Default: `timeouts.bodyIdleMs`.',
     { examples: [60_000] },
   ),
   maxBodyBytes: bytes("Bytes that a request's body may have. Default: `maxBodyBytes` of the file.", {
@@ -151,7 +151,7 @@ const ROUTE = keys({
   ),
   mask: list(
     TEXT,
-    'Parameters of the path whose values stand in audit trail, spans and log as `{name:<16 hexadecimal digits>}`, an HMAC-SHA-256 of the value under `maskKeyFile`. Where any row masks, of a path that no row serves only the first segment is recorded.',
+    'Parameters of the path whose values stand in audit trail, spans and log as `{name:<16 hexadecimal digits>}`, an HMAC-SHA-256 of the value under `maskKeyFile`.',
     { minItems: 1, uniqueItems: true, examples: [['iban']] },
   ),
   clientCert: flag(
@@ -250,7 +250,7 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows, for whom its `security` says. Rows of `routes` with the same path and method replace them. Its name alone, or an object. Default: none.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows, for whom its `security` says. Its name alone, or an object. Default: none.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(

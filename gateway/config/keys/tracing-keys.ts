@@ -23,7 +23,7 @@ const TRACING = keys({
     "PEM: the authorities that the endpoint's certificate may be of. Default: those that Node knows. Environment: OTEL_EXPORTER_OTLP_CERTIFICATE.",
     { examples: ['/run/tls/collector-ca.pem'] },
   ),
-  compression: choice(['none', 'gzip'], 'Of what is posted. Environment: OTEL_EXPORTER_OTLP_COMPRESSION.', {
+  compression: choice(['none', 'gzip'], 'Compresses posts. Environment: OTEL_EXPORTER_OTLP_COMPRESSION.', {
     default: 'none',
   }),
   timeoutMs: integer('For one post with its response. Environment: OTEL_EXPORTER_OTLP_TIMEOUT.', {
@@ -36,7 +36,7 @@ const TRACING = keys({
   ),
   parents: choice(
     ['all', 'trusted', 'none'],
-    "Whose `traceparent` decides whether a request gets spans. `all`: everybody's. `trusted`: that of requests from trustedProxies; others are sampled by the ratio. `none`: the ratio decides for every request. The trace itself goes on in each case.",
+    "Whose `traceparent` decides whether a request gets spans: everybody's (`all`), that of requests from trustedProxies (`trusted`) or nobody's (`none`). For the others the ratio decides.",
     { default: 'all' },
   ),
   delayMs: integer(

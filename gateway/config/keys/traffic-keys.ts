@@ -15,7 +15,7 @@ import {
 
 const ON_STORE_FAILURE = keys({
   deadlineMs: integer(
-    'How many milliseconds a response of the store is waited for. When it does not come the store counts as away, and no request waits for it until it responds again.',
+    'How long a request waits for a response of the store. Then the store counts as away, and no request waits for it until it responds again.',
     { range: [1, 10_000], default: 25 },
   ),
   replays: choice(
@@ -55,7 +55,7 @@ const TIMEOUTS = keys({
   connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
   headersMs: milliseconds("From the request sent until the upstream's answer begins.", { default: 30_000 }),
   bodyIdleMs: milliseconds(
-    'Silence in the middle of an exchange: the upstream sends nothing of its response, or takes nothing of the request; the client takes nothing of the response; or, in a tunnel, neither side sends anything. A route may give its own as `idleTimeoutMs`.',
+    'Silence in the middle of an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may give its own as `idleTimeoutMs`.',
     { default: 300_000 },
   ),
   totalMs: milliseconds(
@@ -81,7 +81,7 @@ const TIMEOUTS = keys({
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
-    'After SIGTERM: how long everybody is still served while the gateway is not ready, so that those who balance the load notice; then its listeners close. SIGINT skips it.',
+    'After SIGTERM: how long the gateway serves while it is not ready, so that load balancers notice; then its listeners close. SIGINT skips it.',
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
@@ -93,7 +93,7 @@ const TIMEOUTS = keys({
 export const TRAFFIC_KEYS = {
   onStoreFailure: key(
     ON_STORE_FAILURE,
-    'What the gateway does without the shared store (GATEWAY_STORE) with what no limit row decides: each row of limits.json has its own `onStoreFailure`.',
+    'What the gateway does without the shared store (GATEWAY_STORE), except for limits: each row of limits.json has its own `onStoreFailure`.',
     { default: {}, examples: [{ replays: 'local' }] },
   ),
   addressRate: key(
@@ -116,11 +116,11 @@ export const TRAFFIC_KEYS = {
     { env: 'GATEWAY_LOG_LEVEL', default: 'info' },
   ),
   trustedProxies: networks(
-    "Addresses (IPv4 or IPv6) and networks (CIDR) whose word is believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls. Default: nobody's is.",
+    'Addresses (IPv4 or IPv6) and networks (CIDR) whose word is believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440). On routes with `clientCert` that field goes upstream; to the gateway it proves nobody. The proxy must remove it from requests of its clients. Default: none.',
+    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440). On routes with `clientCert` that field goes upstream; to the gateway it proves nobody. The proxy must remove it from requests of its clients.',
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(

@@ -11,11 +11,11 @@ const HEALTH_CHECK = keys({
     maxLength: 255,
     examples: ['bank.example'],
   }),
-  intervalMs: integer('From the end of one check to the next, give or take a tenth, in milliseconds.', {
+  intervalMs: integer('From the end of one check to the next, give or take a tenth.', {
     range: [100, 3_600_000],
     default: 5000,
   }),
-  timeoutMs: integer('Until the head of the response, connecting included, in milliseconds.', {
+  timeoutMs: integer('Until the head of the response, connecting included.', {
     range: [50, 60_000],
     default: 2000,
   }),
@@ -43,7 +43,7 @@ const BREAKER = keys({
     range: [1, 100],
     examples: [50],
   }),
-  windowMs: integer('Time over which the percentage is taken, in milliseconds. It slides in tenths.', {
+  windowMs: integer('Time over which the percentage is taken. It slides in tenths.', {
     range: [100, 3_600_000],
     default: 10_000,
   }),
@@ -51,7 +51,7 @@ const BREAKER = keys({
     range: [1, 1_000_000],
     default: 20,
   }),
-  openMs: integer('How long it stays open before it lets probes through, in milliseconds.', {
+  openMs: integer('How long it stays open before it lets probes through.', {
     range: [100, 3_600_000],
     default: 5000,
   }),
