@@ -71,19 +71,21 @@ function listOf(
   { properties = {}, required = [] }: Declaration,
   explained: Map<string, string>,
 ): string {
-  const keys = Object.entries(properties).map(([key, schema]) => {
+  const twins = new Map<string, string[]>()
+  const keys = Object.entries(properties).flatMap(([key, schema]) => {
     const preset = schema.default === undefined ? '' : `, default ${codeOf(schema.default)}`
     const kind = shapeOf(schema) + (required.includes(key) ? ', required' : preset)
     const text = textOf(schema)
     const after = text.includes(RESTART) ? ', after a restart' : ''
     const line = `- \`${key}\` (${kind}${after}): ${text.replace(RESTART, '')}\n`
     const first = explained.get(line)
-    if (first !== undefined) return `- \`${key}\` (${kind}${after}): As in ${first}.\n`
-    explained.set(line, path === '' ? 'the file' : `\`${path}\``)
-    return line
+    if (first === undefined) explained.set(line, path === '' ? 'the file' : `\`${path}\``)
+    else twins.set(first, [...(twins.get(first) ?? []), `\`${key}\``])
+    return first === undefined ? line : []
   })
   const heading = path === '' ? '' : `\n### \`${path}\`\n`
-  return `${heading}\n${keys.join('')}`
+  const others = [...twins].map(([first, names]) => `${names.join(', ')}: as in ${first}.\n`)
+  return [heading, ...[keys.join(''), ...others].filter(Boolean)].join('\n')
 }
 
 function shapeOf(schema: Declaration): string {
