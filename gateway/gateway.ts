@@ -17,6 +17,7 @@ import type { PathTable } from './edge/rules/path-table.ts'
 import type { Field } from './edge/syntax/field.ts'
 import type { Slots } from './edge/syntax/slots.ts'
 import type { Exchange, OngoingForwarding, ServedRoute } from './exchange.ts'
+import type { Caller } from './limits/limit-key.ts'
 import type { Limiter, PendingTake } from './limits/limiter.ts'
 import type { LimitRow } from './limits/table/limit-table.ts'
 import type { Counters } from './limits/windows/counters.ts'
@@ -71,7 +72,7 @@ export interface Configured {
 
 type CountedHere = Pick<Limiter, 'find' | 'take' | 'close'> & { readonly ask?: undefined }
 type CountedByStore = Pick<Limiter, 'find' | 'close'> & {
-  ask(row: LimitRow, key: string): PendingTake
+  ask(row: LimitRow, key: string, caller: Caller): PendingTake
 }
 
 /** Every stage gets it. A request has one `Gateway` to its end; an edit of gateway.json makes another for later ones. */

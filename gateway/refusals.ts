@@ -115,7 +115,7 @@ export interface Refusal {
   readonly closes: boolean
   /** For the log only. */
   readonly cause: string | undefined
-  /** Public: names of the policies of a limit with several windows that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
+  /** Public: names of the policies of limits that refuse (draft-ietf-httpapi-ratelimit-headers-11 section 5.1). */
   readonly violatedPolicies?: readonly string[]
 }
 

@@ -187,6 +187,7 @@ const LONG = [
   'gateway/edge/http1/conformance/event-orders.test.ts',
   'gateway/edge/http1/conformance/repeated-heads.test.ts',
   'gateway/edge/http1/sockets/lent-bodies.test.ts',
+  'gateway/limits/limit-law.test.ts',
   'gateway/limits/limiter.test.ts',
   'gateway/limits/several-windows.test.ts',
   'gateway/limits/windows/window.test.ts',

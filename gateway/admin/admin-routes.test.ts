@@ -12,7 +12,7 @@ const SETTINGS = {
 } as unknown as Settings
 
 it('/reload is for operators, and reads the files once for all who ask at the same time', async () => {
-  const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: [] } }
+  const parts = { version: '1.2.3', settings: SETTINGS, limits: { value: { rows: [], plans: new Map() } } }
   const config = new ConfigInForce({ ...parts, clients: undefined, tls: undefined })
   let reloads = 0
   const routes = configRoutes({

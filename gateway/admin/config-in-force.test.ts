@@ -58,7 +58,12 @@ it('has one hash, whenever clients were first accepted', () => {
   const { value: settings } = loadSettings(env, () => JSON.stringify(signed))
   assert.ok(settings)
   const clients = { value: { rows: [{ clientId: 'a' }] } as never }
-  const read = { version: '1', settings, limits: { value: [] }, tls: { material: { summary: {} } } }
+  const read = {
+    version: '1',
+    settings,
+    limits: { value: { rows: [], plans: new Map() } },
+    tls: { material: { summary: {} } },
+  }
   const [early, late] = [
     { ...read, clients },
     { ...read, clients: undefined },

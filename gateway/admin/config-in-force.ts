@@ -4,7 +4,7 @@ import { describeFault, type Fault } from '../config/faults.ts'
 import { fingerprint } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { plain, shownSettings } from '../config/shown-settings.ts'
-import { type LimitRow, writtenRow } from '../limits/table/limit-table.ts'
+import { type Limits, writtenLimits } from '../limits/table/limit-table.ts'
 
 /** What is read from files, and put in force again when they change. Tokens are never shown. */
 export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'admin tokens'
@@ -46,7 +46,7 @@ export interface ReloadResult {
 interface Read {
   readonly version: string
   readonly settings: Settings
-  readonly limits: { readonly value: readonly LimitRow[] }
+  readonly limits: { readonly value: Limits }
   readonly clients: { readonly value: ClientTable } | undefined
   readonly tls: { readonly material: { readonly summary: object } } | undefined
   readonly adminToken?: { readonly value: string } | undefined
@@ -63,7 +63,7 @@ export class ConfigInForce {
     this.#version = version
     this.#clock = clock
     this.#putSettings(settings, undefined)
-    this.#put('limits', settings.limitsFile, { rows: plain(limits.value.map(writtenRow)) })
+    this.#put('limits', settings.limitsFile, { rows: plain(writtenLimits(limits.value)) })
     if (settings.clientsFile !== undefined && clients !== undefined)
       this.#put('clients', settings.clientsFile, { rows: clients.value.rows })
     if (settings.tls !== undefined && tls !== undefined)

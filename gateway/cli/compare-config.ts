@@ -7,7 +7,7 @@ type Row = Readonly<Record<string, unknown>>
 /** The name of a row of each part, so that an edited row is not one removed and one added. */
 const IDENTITY: Readonly<Partial<Record<ConfigPart, (row: Row) => string>>> = {
   gateway: ({ path, methods }) => `route ${path}${methods === undefined ? '' : ` ${String(methods)}`}`,
-  limits: ({ name }) => `limit ${name}`,
+  limits: ({ name, plan }) => (plan === undefined ? `limit ${name}` : `plan ${plan}`),
   clients: ({ id }) => `client ${id}`,
 }
 

@@ -12,8 +12,8 @@ import { parseStoreSettings } from '../config/rules/store-address.ts'
 import { parseAdminToken, readMaskKey } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
-import type { LimitRow } from '../limits/table/limit-table.ts'
-import { parseLimits } from '../limits/table/limits-file.ts'
+import type { LimitRow, Limits } from '../limits/table/limit-table.ts'
+import { limitFaults, parseLimits } from '../limits/table/limits-file.ts'
 import {
   clientWarnings,
   fileWarnings,
@@ -138,12 +138,14 @@ function checkEnvironment(found: Findings, env: Environment): void {
   const { configFile, limitsFile } = configFiles(env)
   const settings = soundIn(found, loadSettings(env))
   if (settings !== undefined) checkRoutes(found, configFile, settings)
-  checkRows(found, limitsFile, { namedBy: NAMES.limitsFile })
+  const limits = checkRows(found, limitsFile, { namedBy: NAMES.limitsFile })
   found.warnings.push(...fileWarnings(env))
   const named = settings ?? filesNamedAnyway(env)
   const tls = named.tls && checkTls(found, named.tls)
   if (named.adminTokenFile !== undefined) checkAdminToken(found, named.adminTokenFile)
   if (named.clientsFile !== undefined) checkClients(found, named.clientsFile, tls?.material.trust, settings)
+  if (limits !== undefined && settings !== undefined)
+    found.faults.push(...limitFaults(limitsFile, limits, settings, found.clients))
   if (settings !== undefined) {
     checkAuditKeys(found, settings)
     found.faults.push(...outOfTime(upstreamCertificates(settings), Date.now()))
@@ -196,12 +198,18 @@ function checkRoutes(found: Findings, file: string, settings: Parameters<typeof 
   found.good.push(`${file}: OK, routes: ${routes.length}`)
 }
 
-function checkRows(found: Findings, file: string, options?: Parameters<typeof loadFile>[2]): void {
-  const rows = soundIn(found, loadFile(file, parseLimits, options))?.value
-  if (rows === undefined) return
+function checkRows(
+  found: Findings,
+  file: string,
+  options?: Parameters<typeof loadFile>[2],
+): Limits | undefined {
+  const limits = soundIn(found, loadFile(file, parseLimits, options))?.value
+  if (limits === undefined) return undefined
+  const { rows } = limits
   found.rows.push(...rows)
   if (rows.length === 0) found.warnings.push(NOTHING_LIMITED)
   found.good.push(`${file}: OK, limits: ${rows.length}`)
+  return limits
 }
 
 function checkClients(found: Findings, file: string, trust?: ClientTrust, settings?: Settings): void {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { after, before, describe, it } from 'node:test'
 import { run } from './child-process.ts'
@@ -352,5 +353,44 @@ describe('counts', () => {
   it('go by the address of the connection when nobody is a trusted proxy', async () => {
     const { headers } = await call(`${gateway.url}/minute`, { headers: { 'x-forwarded-for': '192.0.2.77' } })
     assert.match(String(headers.ratelimit), /^"minute";r=0;/)
+  })
+})
+
+describe('a plan', () => {
+  it('comes with its clients, and goes, whichever of the two files is edited first', async () => {
+    const upstream = await startUpstream()
+    const gateway = await startGateway({
+      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['bearer'] }] },
+      clients: [],
+    })
+    const write = (file: string, content: object) => writeFileSync(file, JSON.stringify(content))
+    const { limitsFile, clientsFile } = gateway
+    const limits = [{ path: '/*', limit: 2, window: '1h', purpose: 'tests', per: 'client' }]
+    const bearer = await upstream.issuer.token({ client_id: 'app' })
+    const policy = async () => {
+      const { headers } = await call(gateway.url, { headers: { authorization: `Bearer ${bearer}` } })
+      return String(headers['ratelimit-policy'])
+    }
+    const isFaulty = async (file: string) =>
+      (await gateway.metric(`gateway_config_last_reload_successful{file="${file}"}`)) === 0 || undefined
+    const isInForce = async (quota: number) => (await policy()) === `"all";q=${quota};w=3600` || undefined
+    try {
+      write(clientsFile, { clients: [{ id: 'app', plan: 'gold' }] })
+      await until(() => isFaulty('clients.json'))
+      write(limitsFile, { limits, plans: { gold: { factor: 500 } } })
+      await until(() => isInForce(1000))
+      write(limitsFile, { limits, plans: { gold: { factor: 1.5 } } })
+      await until(() => isInForce(3))
+      const refused = await call(gateway.url, { headers: { authorization: `Bearer ${bearer}` } })
+      assert.deepEqual([refused.status, refused.json()['violated-policies']], [429, ['all']])
+      write(limitsFile, { limits })
+      await until(() => isFaulty('limits.json'))
+      assert.equal(await policy(), '"all";q=3;w=3600')
+      write(clientsFile, { clients: [] })
+      await until(() => isInForce(2))
+    } finally {
+      await gateway.end()
+      upstream.close()
+    }
   })
 })

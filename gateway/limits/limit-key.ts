@@ -2,6 +2,12 @@ import { networkOf } from '../edge/rules/network.ts'
 import type { Principal } from '../principal.ts'
 import type { LimitRow } from './table/limit-table.ts'
 
+/** Who sends a request. */
+export interface Caller {
+  readonly principal: Principal | undefined
+  readonly address: string
+}
+
 /** The key that an exchange is counted under: `p:` with user, client, or both, or `a:` with the network. */
 export function limitKey(per: LimitRow['per'], principal: Principal | undefined, address: string): string {
   if (principal === undefined || per === 'address') return `a:${networkOf(address)}`

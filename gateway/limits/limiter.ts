@@ -1,13 +1,28 @@
 import type { Hit } from './journal/journal-records.ts'
 import { isDurable, type Journal } from './journal/limit-journal.ts'
-import { type LimitRow, LimitTable, windowsOf } from './table/limit-table.ts'
-import { editedRecord, matchRows, recordOf } from './table/row-matching.ts'
+import { type Caller, limitKey } from './limit-key.ts'
+import { type LimitRow, type Limits, LimitTable, passes, windowsOf } from './table/limit-table.ts'
+import { editedRecord, matchRows, type RowRecord, recordOf } from './table/row-matching.ts'
 import { Counters, KeyBudget } from './windows/counters.ts'
 import { isAllowed, type Take } from './windows/window.ts'
 
 export type { Take } from './windows/window.ts'
 
+/** Nothing was counted, and the request is let through. */
+const UNCOUNTED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
+
+interface Asked {
+  readonly caller: Caller | undefined
+  readonly nowMs: number
+  readonly shared: Take | 'away' | undefined
+}
+
+interface Counted {
+  readonly counters: Counters
+  readonly key: string
+  readonly cost: number
+}
 
 /** The limit table in force and the hits of its rows. Synchronous: no take comes between a check and its count. */
 export class Limiter {
@@ -37,84 +52,111 @@ export class Limiter {
     this.#restore()
   }
 
-  /** Puts a new table in force. Each window of a row keeps the counts of an old one, as `matchRows` says. */
-  replace(rows: readonly LimitRow[]): void {
+  /** Puts a new table in force. Each window goes on with the counts of an old one, as `matchRows` says. */
+  replace(rows: readonly LimitRow[], plans?: Limits['plans']): void {
     const nowMs = this.#clock()
     const olds = new Map(this.#counters.map((counters) => [counters.record, counters]))
     const windows = rows.flatMap(windowsOf)
     const matched = matchRows([...olds.keys()], windows)
+    /** The row that takes the counters over; others copy them. */
+    const heirs = new Map<RowRecord, LimitRow>()
+    for (const [row, old] of matched)
+      if (!heirs.has(old) || old.windowMs === row.windowMs) heirs.set(old, row)
     this.#counters = windows.map((row) => {
       const old = matched.get(row)
-      const counters = old === undefined ? undefined : olds.get(old)
-      const current =
-        counters === undefined
-          ? new Counters(recordOf(row, this.#newId()), this.#budget)
-          : this.#edit(counters, row, nowMs)
-      this.#countersOf.set(row, current)
-      return current
+      const counters = old && olds.get(old)
+      if (counters === undefined) return new Counters(recordOf(row, this.#newId()), this.#budget)
+      return heirs.get(counters.record) === row ? counters : this.#copy(counters, row, nowMs)
     })
-    this.#table = new LimitTable(rows)
+    for (const [at, row] of windows.entries()) {
+      const counters = this.#counters[at] as Counters
+      if (heirs.get(counters.record) === row) this.#edit(counters, row, nowMs)
+      this.#countersOf.set(row, counters)
+    }
+    this.#table = new LimitTable(rows, plans)
     this.#rows = windows
     this.#budget.divide(this.#counters)
     if (!this.#closed) this.#putTable(nowMs)
   }
 
-  /** Undefined: nothing limits the request. */
-  find(path: string, method: string): LimitRow | undefined {
-    return this.#table.find(path, method)
+  /** Undefined: nothing limits the request. @param plan that of the client */
+  find(path: string, method: string, plan?: string): LimitRow | undefined {
+    return this.#table.find(path, method, plan)
   }
 
   /**
-   * Counts the hits of a request of `key` in all windows of `row` if each of them allows it, whatever its mode. Those of an hour and more are written
-   * to the journal.
+   * Counts the hits of a request in all windows of the rows, if each that is enforced allows it. Those of an hour and more are written to the
+   * journal.
    *
-   * @param hasPassed the store has let the request through: it is counted in each window that allows it
+   * @param key under which `row` counts the request
+   * @param caller for the keys of the rows beside it; undefined: the same key
+   * @param shared what the store decided, so that the request is counted in each window that allows it; `away`: it could not be asked.
+   * Only rows with `onStoreFailure: local` are counted then.
    * @throws Error for a row that was in no table
    */
-  take(row: LimitRow, key: string, hasPassed = false): Take {
+  take(row: LimitRow, key: string, caller?: Caller, shared?: Take | 'away'): Take {
     const counters = this.#countersFor(row)
     // Another process may be counting.
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
-    if (row.next !== undefined && !hasPassed) {
-      const asked = this.#takeEach(row, counters, key, nowMs, false)
-      if (!isAllowed(asked)) return asked
-    }
-    const take = this.#takeEach(row, counters, key, nowMs, true)
-    const hit = this.#journal && this.#durableHit(row, counters, key, nowMs, take)
-    if (hit === undefined || this.#journal?.append(hit)) return take
-    this.#giveBack(row, key, take)
+    if (row.next !== undefined || row.beside !== undefined || shared !== undefined)
+      return this.#takeTogether(row, key, { caller, nowMs, shared })
+    const take = counters.take(key, nowMs, row.cost, true, row.factor)
+    const { record } = counters
+    if (!take.allowed || this.#journal === undefined || !isDurable(record)) return take
+    if (this.#journal.append({ id: record.id, atMs: nowMs, key, count: row.cost })) return take
+    counters.giveBack(key, row.cost)
     return UNRECORDED
   }
 
   #countersFor(row: LimitRow): Counters {
-    const counters = this.#countersOf.get(row)
+    const counters = this.#countersOf.get(row.origin ?? row)
     if (counters === undefined) throw new Error(`limit "${row.name}" was never in the table`)
     return counters
   }
 
-  #takeEach(
-    { cost, next }: LimitRow,
-    counters: Counters,
+  #takeTogether(row: LimitRow, key: string, asked: Asked): Take {
+    const { nowMs, shared } = asked
+    const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
+    if (!passes(row, answer)) return answer
+    const counted: Counted[] = []
+    const take = this.#takeRows(row, key, asked, { answer, counted })
+    const hit = counted.reduceRight<Hit | undefined>(
+      (next, { counters: { record }, key: own, cost: count }) =>
+        isDurable(record) ? { id: record.id, atMs: nowMs, key: own, count, next } : next,
+      undefined,
+    )
+    if (hit === undefined || this.#journal === undefined || this.#journal.append(hit)) return take
+    for (const { counters, key: own, cost } of counted) counters.giveBack(own, cost)
+    return UNRECORDED
+  }
+
+  /** @param passed set when the request is counted: what the rows said, and where it is noted what was counted */
+  #takeRows(
+    row: LimitRow,
     key: string,
-    nowMs: number,
-    isCounted: boolean,
+    asked: Asked,
+    passed?: { readonly answer: Take; readonly counted: Counted[] },
   ): Take {
-    const take = counters.take(key, nowMs, cost, isCounted)
-    if (next === undefined) return take
-    return { ...take, next: this.#takeEach(next, this.#countersFor(next), key, nowMs, isCounted) }
+    const { caller, shared } = asked
+    const isHere = shared === undefined || row.onStoreFailure === 'local'
+    const isCounted = passed !== undefined && (row.mode === 'enforce' || isAllowed(passed.answer))
+    const take = isHere
+      ? this.#takeWindows(row, key, asked.nowMs, isCounted ? passed.counted : undefined)
+      : UNCOUNTED
+    const { beside } = row
+    if (beside === undefined) return take
+    const besideKey = caller === undefined ? key : limitKey(beside.per, caller.principal, caller.address)
+    const besidePassed = passed && { ...passed, answer: passed.answer.beside ?? UNCOUNTED }
+    return { ...take, beside: this.#takeRows(beside, besideKey, asked, besidePassed) }
   }
 
-  /** What the journal must have of a take; undefined: nothing. */
-  #durableHit(row: LimitRow, { record }: Counters, key: string, atMs: number, take: Take): Hit | undefined {
-    const next =
-      row.next && take.next && this.#durableHit(row.next, this.#countersFor(row.next), key, atMs, take.next)
-    return take.allowed && isDurable(record) ? { id: record.id, atMs, key, count: row.cost, next } : next
-  }
-
-  #giveBack(row: LimitRow, key: string, take: Take): void {
-    if (take.allowed) this.#countersFor(row).giveBack(key, row.cost)
-    if (row.next && take.next) this.#giveBack(row.next, key, take.next)
+  #takeWindows(row: LimitRow, key: string, nowMs: number, counted: Counted[] | undefined): Take {
+    const { cost, factor, next } = row
+    const counters = this.#countersFor(row)
+    const take = counters.take(key, nowMs, cost, counted !== undefined, factor)
+    if (take.allowed) counted?.push({ counters, key, cost })
+    return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, nowMs, counted) }
   }
 
   /** The rows in force, each of one window, with their counters, for readers. */
@@ -173,14 +215,27 @@ export class Limiter {
    * Hits of an id are either in segments or in the snapshot, so that a restart counts none twice. A row that an edit makes durable, or
    * no longer durable, gets a new id.
    */
-  #edit(counters: Counters, row: LimitRow, nowMs: number): Counters {
+  #edit(counters: Counters, row: LimitRow, nowMs: number): void {
     const before = counters.record
     const after = editedRecord(before, row, nowMs)
     counters.edit(after)
-    if (isDurable(after) === isDurable(before)) return counters
+    if (isDurable(after) === isDurable(before)) return
     counters.edit({ ...after, id: this.#newId() })
-    if (isDurable(after)) this.#journal?.appendAll(counters.record.id, hitsOf([counters], nowMs), nowMs)
-    return counters
+    this.#appendAll(counters, nowMs)
+  }
+
+  /** Begins a further window of a row with the hits of another one: they were hits of all its windows. */
+  #copy(from: Counters, row: LimitRow, nowMs: number): Counters {
+    const record = { ...editedRecord(from.record, row, nowMs), id: this.#newId() }
+    const copy = new Counters(record, this.#budget)
+    for (const [key, entry] of from.entries(nowMs)) copy.restore(key, entry, nowMs)
+    this.#appendAll(copy, nowMs)
+    return copy
+  }
+
+  #appendAll(counters: Counters, nowMs: number): void {
+    const { record } = counters
+    if (isDurable(record)) this.#journal?.appendAll(record.id, hitsOf([counters], nowMs), nowMs)
   }
 
   #newId(): number {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { createMetrics } from '../admin/metrics.ts'
 import { continueTrail, openTrail } from '../audit/open-trail.ts'
+import type { Limits } from '../limits/table/limit-table.ts'
 import { randomDayKey, TicketKeys } from '../tls/listener/ticket-keys.ts'
 import { trailOptions } from './data-files.ts'
 import { closeParts, drain, type Stop } from './drain.ts'
@@ -141,7 +142,7 @@ function handOverOf({ inForce, state, open, ...parts }: HandedOver): HandOver {
 function enforceIn({ limiter }: GatewayState, inForce: GatewayInForce, whenBound: () => void) {
   const { clients } = inForce.gateway
   return {
-    limits: limiter.replace.bind(limiter),
+    limits: ({ rows, plans }: Limits) => limiter.replace(rows, plans),
     clients: (table: typeof clients.table) => {
       clients.table = table
     },
@@ -196,7 +197,8 @@ function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const state = makeGatewayState(startup, { watch, gatewayId: gatewayIdOf(secret) })
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
   // Last, because with the first table the snapshot of the last run is removed.
-  state.limiter.replace(startup.limits.value)
+  const { rows, plans } = startup.limits.value
+  state.limiter.replace(rows, plans)
   for (const maintain of maintenanceOf(state, watch)) maintain()
   if (passed !== undefined) {
     restoreState(passed, state)

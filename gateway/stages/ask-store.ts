@@ -2,15 +2,17 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import { missingScope } from '../principal.ts'
+import { limitOf } from './limit.ts'
 
 /**
  * Asks the shared store to count the request while the audit record is written; `limit` waits for it. Requests that may still
  * be refused or waited for are left to `limit`. Writes `pendingTake`.
  */
-export function askStore({ limiter }: Gateway, exchange: Exchange): undefined {
+export function askStore(gateway: Gateway, exchange: Exchange): undefined {
+  const { limiter } = gateway
   if (limiter.ask === undefined || !exchange.req.complete || exchange.route?.operations !== undefined) return
   if (missingScope(exchange.principal, exchange.route?.scopes) !== undefined) return
-  const row = limiter.find(exchange.path, exchange.method)
+  const row = limitOf(gateway, exchange)
   if (row === undefined) return
-  exchange.pendingTake = limiter.ask(row, limitKey(row.per, exchange.principal, exchange.address))
+  exchange.pendingTake = limiter.ask(row, limitKey(row.per, exchange.principal, exchange.address), exchange)
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { NO_CLIENTS } from '../config/clients/clients-file.ts'
 import { PendingTake, type Take } from '../limits/limiter.ts'
 import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
 import { type LimitRow, LimitTable } from '../limits/table/limit-table.ts'
@@ -19,12 +20,15 @@ interface Case {
   readonly take?: Partial<Take>
   readonly method?: string
   readonly path?: string
+  /** That of the client of the request. */
+  readonly plan?: string
 }
 
-function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/x' }: Case = {}) {
+function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/x', plan }: Case = {}) {
   const keys: string[] = []
-  const table = new LimitTable([{ ...ROW, ...row }])
+  const table = new LimitTable([{ ...ROW, ...row }], new Map([['gold', 5]]))
   const made = makeGateway({
+    clients: { table: { ...NO_CLIENTS, plans: new Map(plan === undefined ? [] : [['acme', plan]]) } },
     limiter: {
       find: table.find.bind(table),
       take: (_: LimitRow, key: string) => {
@@ -36,7 +40,7 @@ function limited({ row, take = { allowed: true }, method = 'POST', path = '/api/
   })
   const { exchange } = makeExchange({ method })
   exchange.path = path
-  exchange.principal = makePrincipal({ key: 'user-1' })
+  exchange.principal = makePrincipal({ key: 'user-1', ...(plan && { client: 'acme' }) })
   const refused = limit(made.gateway, exchange)
   assert.ok(refused === undefined || 'code' in refused)
   return { refused, exchange, keys, measured: made.measured }
@@ -113,8 +117,48 @@ describe('limit', () => {
     )
   })
 
-  it('names no policy where the row has one window', () => {
-    assert.equal(limited({ take: { allowed: false } }).refused?.violatedPolicies, undefined)
+  it('names the policy of a row with one window', () => {
+    assert.deepEqual(limited({ take: { allowed: false } }).refused?.violatedPolicies, ['orders'])
+  })
+
+  it('has the limits of the plan of the client', () => {
+    const { exchange } = limited({ plan: 'gold' })
+    assert.equal(exchange.limitHeaders[1], '"orders";q=15;w=60')
+    assert.equal(
+      limited({ plan: 'gold', row: { per: 'user' } }).exchange.limitHeaders[1],
+      '"orders";q=3;w=60',
+    )
+  })
+
+  it('refuses for each row that counts the request, and not for one in shadow mode', () => {
+    const quota = makeRow({ name: 'quota', limit: 9, window: '1d', purpose: 'a quota' })
+    const trial = makeRow({ name: 'trial', mode: 'shadow' })
+    const row = { beside: { ...quota, beside: trial } }
+    const full = { allowed: false, remaining: 0, resetSeconds: 9 }
+    const open = { allowed: true, remaining: 2, resetSeconds: 9 }
+    const both = limited({ row, take: { ...full, beside: { ...full, resetSeconds: 900, beside: full } } })
+    assert.equal(
+      both.refused?.detail,
+      'At most 3 requests in 1m: orders are dear. At most 9 requests in 1d: a quota',
+    )
+    assert.deepEqual(both.refused.headers, ['Retry-After', '900'])
+    assert.deepEqual(both.refused.violatedPolicies, ['orders', 'quota'])
+    assert.equal(both.exchange.limitHeaders[3], '"orders";r=0;t=9, "quota";r=0;t=900')
+    const passed = limited({ row, take: { ...open, beside: { ...open, beside: full } } })
+    assert.deepEqual(
+      [passed.refused, passed.measured],
+      [
+        undefined,
+        ['orders allowed', 'quota allowed', 'trial shadow_refused'].map(
+          (one) => `gateway_rate_limit_decisions_total ${one}`,
+        ),
+      ],
+    )
+    const one = limited({ row, take: { ...open, beside: { ...full, beside: open } } })
+    assert.deepEqual(
+      [one.refused?.violatedPolicies, one.measured],
+      [['quota'], ['gateway_rate_limit_decisions_total quota refused']],
+    )
   })
 
   it('refuses nobody in shadow mode, and shows nothing, but measures', () => {

@@ -2,7 +2,14 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
 import type { PendingTake, Take } from '../limits/limiter.ts'
-import { type LimitRow, rateLimit, rateLimitPolicy, refusingWindows } from '../limits/table/limit-table.ts'
+import {
+  type LimitRow,
+  passes,
+  rateLimit,
+  rateLimitPolicy,
+  refusingWindows,
+  rowsOf,
+} from '../limits/table/limit-table.ts'
 import { isAllowed } from '../limits/windows/window.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
 
@@ -13,11 +20,20 @@ export function limit(gateway: Gateway, exchange: Exchange): Refusal | undefined
   const { limiter } = gateway
   const pending = exchange.pendingTake
   if (pending !== undefined) return whenTaken(gateway, exchange, pending)
-  const row = limiter.find(exchange.path, exchange.method)
+  const row = limitOf(gateway, exchange)
   if (row === undefined) return undefined
   const key = limitKey(row.per, exchange.principal, exchange.address)
-  if (limiter.ask !== undefined) return whenTaken(gateway, exchange, limiter.ask(row, key))
-  return decide(gateway, exchange, row, limiter.take(row, key))
+  if (limiter.ask !== undefined) return whenTaken(gateway, exchange, limiter.ask(row, key, exchange))
+  return decide(gateway, exchange, row, limiter.take(row, key, exchange))
+}
+
+/** The limit of a request, under the plan of its client. */
+export function limitOf(
+  { limiter, clients }: Gateway,
+  { path, method, principal }: Exchange,
+): LimitRow | undefined {
+  const client = principal?.client
+  return limiter.find(path, method, client === undefined ? undefined : clients.table.plans.get(client))
 }
 
 function whenTaken(
@@ -42,18 +58,24 @@ function decideLate(gateway: Gateway, exchange: Exchange, pending: PendingTake):
 function decide(gateway: Gateway, exchange: Exchange, row: LimitRow, take: Take): Refusal | undefined {
   const isShadow = row.mode === 'shadow'
   if (take.unrecorded) {
-    countDecision(gateway, row, 'unavailable')
+    for (const one of rowsOf(row)) countDecision(gateway, one, 'unavailable')
     return isShadow ? undefined : LIMITS_UNAVAILABLE
   }
-  if (take.uncounted) {
-    countDecision(gateway, row, 'uncounted')
-    return undefined
-  }
-  const passes = isAllowed(take)
-  if (passes) countDecision(gateway, row, 'allowed')
-  if (!isShadow)
-    exchange.limitHeaders = ['RateLimit-Policy', rateLimitPolicy(row), 'RateLimit', rateLimit(row, take)]
-  return passes ? undefined : refuse(gateway, row, take)
+  const hasPassed = passes(row, take)
+  countDecisions(gateway, row, take, hasPassed)
+  const state = isShadow ? '' : rateLimit(row, take)
+  if (state !== '') exchange.limitHeaders = ['RateLimit-Policy', rateLimitPolicy(row), 'RateLimit', state]
+  return hasPassed ? undefined : refusalOf(row, take)
+}
+
+function countDecisions(gateway: Gateway, row: LimitRow, take: Take, hasPassed: boolean): void {
+  if (take.uncounted) countDecision(gateway, row, 'uncounted')
+  else if (!isAllowed(take)) {
+    const decision = row.mode === 'shadow' ? 'shadow_refused' : 'refused'
+    for (const [{ name }] of refusingWindows(row, take))
+      gateway.metrics.gateway_rate_limit_decisions_total.count(name, decision)
+  } else if (hasPassed) countDecision(gateway, row, 'allowed')
+  if (row.beside && take.beside) countDecisions(gateway, row.beside, take.beside, hasPassed)
 }
 
 function countDecision(gateway: Gateway, row: LimitRow, decision: string): void {
@@ -61,18 +83,25 @@ function countDecision(gateway: Gateway, row: LimitRow, decision: string): void 
     gateway.metrics.gateway_rate_limit_decisions_total.count(window.name, decision)
 }
 
-/** Returns nothing in shadow mode. */
-function refuse(gateway: Gateway, row: LimitRow, take: Take): Refusal | undefined {
-  const refusing = refusingWindows(row, take)
-  const isShadow = row.mode === 'shadow'
-  for (const [{ name }] of refusing)
-    gateway.metrics.gateway_rate_limit_decisions_total.count(name, isShadow ? 'shadow_refused' : 'refused')
-  if (isShadow) return undefined
-  const bounds = refusing.map(([{ limit, window }]) => `${limit} requests in ${window}`)
-  const waitSeconds = Math.max(...refusing.map(([, { resetSeconds }]) => resetSeconds))
+function refusalOf(row: LimitRow, take: Take): Refusal {
+  const windows: LimitRow[] = []
+  const details: string[] = []
+  let waitSeconds = 1
+  for (
+    let [one, own]: [LimitRow | undefined, Take | undefined] = [row, take];
+    one?.mode === 'enforce' && own !== undefined;
+    [one, own] = [one.beside, own.beside]
+  ) {
+    const refusing = refusingWindows(one, own)
+    if (refusing.length === 0) continue
+    const bounds = refusing.map(([{ limit, window }]) => `${limit} requests in ${window}`)
+    details.push(`At most ${bounds.join(' and ')}: ${one.purpose}`)
+    windows.push(...refusing.map(([window]) => window))
+    waitSeconds = Math.max(waitSeconds, ...refusing.map(([, { resetSeconds }]) => resetSeconds))
+  }
   return refusal('limit_exceeded', {
-    detail: `At most ${bounds.join(' and ')}: ${row.purpose}`,
+    detail: details.join('. '),
     headers: ['Retry-After', String(waitSeconds)],
-    ...(row.next && { violatedPolicies: refusing.map(([{ name }]) => name) }),
+    violatedPolicies: windows.map(({ name }) => name),
   })
 }

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Commit } from '../audit/commit/commit.ts'
+import { NO_CLIENTS } from '../config/clients/clients-file.ts'
 import type { Settings } from '../config/settings.ts'
 import type { ReceivedRequest } from '../edge/http1/handler.ts'
 import { FairPermits } from '../edge/rules/fair-share.ts'
@@ -272,6 +273,7 @@ export function makeGateway({
     trail,
     routes: new PathTable(routes),
     requestRules: new Map(),
+    clients: { table: NO_CLIENTS },
     limiter: { find: () => undefined, take: noTake, close: () => {} },
     tls: { trust: undefined },
     revocations: { isSafe: true, isKnown: true, isRevoked: () => false, revoke: () => true },

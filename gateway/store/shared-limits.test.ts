@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Limiter } from '../limits/limiter.ts'
 import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
-import { LimitTable } from '../limits/table/limit-table.ts'
+import { type LimitRow, LimitTable } from '../limits/table/limit-table.ts'
 import { SharedLimits } from './shared-limits.ts'
 import type { TakeDone } from './shared-takes.ts'
 
@@ -66,4 +66,23 @@ test('what the store let through is counted here in each window with room, and w
   assert.deepEqual(counts(), [1, 2])
   assert.deepEqual([reply(true, false), reply(false, true)], [false, true])
   assert.deepEqual(counts(), [1, 2])
+})
+
+test('without the store each row does what it says: denies, counts here, or lets pass uncounted', () => {
+  const [local, allow] = [
+    makeRow({ limit: 1 }),
+    makeRow({ name: 'all', path: '/*', onStoreFailure: 'allow', isOverall: true }),
+  ]
+  const limiter = new Limiter({ clock: () => 1_000_000 })
+  const away = (...rows: LimitRow[]) => {
+    limiter.replace(rows)
+    const limits = new SharedLimits(limiter, { take: (_row, _key, done) => done(undefined) })
+    return limits.ask(limiter.find('/api/x', 'GET') ?? assert.fail(), 'a').take
+  }
+  const uncounted = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
+  assert.deepEqual(away(local, allow), { allowed: true, remaining: 0, resetSeconds: 60, beside: uncounted })
+  assert.equal(away(local, allow)?.allowed, false)
+  assert.equal(away(local, { ...allow, onStoreFailure: 'deny' })?.unrecorded, true)
+  assert.equal(away(local, { ...allow, onStoreFailure: 'deny', mode: 'shadow' })?.unrecorded, undefined)
+  assert.deepEqual(away(allow), uncounted)
 })

@@ -1,12 +1,11 @@
+import type { Caller } from '../limits/limit-key.ts'
 import { type Limiter, PendingTake } from '../limits/limiter.ts'
-import type { LimitRow } from '../limits/table/limit-table.ts'
-import { isAllowed, type Take } from '../limits/windows/window.ts'
+import { type LimitRow, passes, rowsOf } from '../limits/table/limit-table.ts'
+import type { Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
 
 /** Nothing was counted, and the request is refused. */
 const DENIED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
-/** Nothing was counted, and the request is let through. */
-const ALLOWED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 
 /** The limit table, counted by the store. Rows with `onStoreFailure: local` are counted here too, for when the store goes away. */
 export class SharedLimits {
@@ -19,16 +18,15 @@ export class SharedLimits {
     this.#takes = takes
   }
 
-  find(path: string, method: string): LimitRow | undefined {
-    return this.#local.find(path, method)
+  find(path: string, method: string, plan?: string): LimitRow | undefined {
+    return this.#local.find(path, method, plan)
   }
 
-  /** Counts one hit of `key` at all gateways together. Known at once while the store is away. */
-  ask(row: LimitRow, key: string): PendingTake {
+  /** Counts a request at all gateways together. Known at once while the store is away. @param caller as of `Limiter.take` */
+  ask(row: LimitRow, key: string, caller?: Caller): PendingTake {
     const pending = new PendingTake(row)
-    this.#takes.take(this.#sharedRow(row), key, (take) => {
-      pending.settle(this.#decide(row, key, take))
-    })
+    const done = (take: Take | undefined) => pending.settle(this.#decide(row, key, caller, take))
+    this.#takes.take(this.#sharedRow(row), key, done, caller)
     return pending
   }
 
@@ -37,11 +35,10 @@ export class SharedLimits {
   }
 
   /** Never throws: other requests wait for the same reply. @param take undefined: the store is away */
-  #decide(row: LimitRow, key: string, take: Take | undefined): Take | Error {
+  #decide(row: LimitRow, key: string, caller: Caller | undefined, take: Take | undefined): Take | Error {
     try {
-      if (row.onStoreFailure !== 'local') return take ?? (row.onStoreFailure === 'deny' ? DENIED : ALLOWED)
-      if (take === undefined) return this.#local.take(row, key)
-      if (isAllowed(take)) this.#local.take(row, key, true)
+      if (take === undefined) return isDenied(row) ? DENIED : this.#local.take(row, key, caller, 'away')
+      if (passes(row, take)) this.#local.take(row, key, caller, take)
       return take
     } catch (fault) {
       return fault instanceof Error ? fault : new Error(String(fault))
@@ -55,4 +52,9 @@ export class SharedLimits {
     this.#rows.set(row, shared)
     return shared
   }
+}
+
+/** True when one of the rows that decide wants no request without the store. */
+function isDenied(row: LimitRow): boolean {
+  return rowsOf(row).some(({ mode, onStoreFailure }) => mode === row.mode && onStoreFailure === 'deny')
 }

@@ -3,6 +3,7 @@ import { after, afterEach, before, describe, it, test } from 'node:test'
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises'
 import { LONGER } from '../e2e/long-runs.ts'
 import { makeRow, rowWith } from '../limits/table/limit-row.test-support.ts'
+import { LimitTable } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import {
   NO_REDIS,
@@ -315,6 +316,25 @@ test('the cost of a row belongs to each of its windows', () => {
   const bounds = [[9, 60_000] as const, [90, 3_600_000] as const]
   const shared = sharedRowOf(rowWith(bounds, { cost: 7 }))
   assert.deepEqual([shared.cost, shared.next?.cost], [7, 7])
+})
+
+test('a row of overall has a place of its own, and one in shadow mode follows those that are enforced', () => {
+  const rows = [makeRow(), makeRow({ name: 'o', isOverall: true, per: 'address' })]
+  const list = (mode: 'enforce' | 'shadow') =>
+    sharedRowOf(
+      new LimitTable(rows.map((row, at) => ({ ...row, mode: at === 0 ? mode : 'enforce' }))).find(
+        '/api/x',
+        'GET',
+      )!,
+    )
+  const enforced = list('enforce')
+  assert.notEqual(enforced.beside?.identity, enforced.identity)
+  assert.deepEqual(
+    [enforced.isJoined, enforced.beside?.isJoined, enforced.beside?.per],
+    [true, false, 'address'],
+  )
+  const { isJoined, isFollower, beside } = list('shadow')
+  assert.deepEqual([isJoined, isFollower, beside?.per, beside?.isFollower], [false, false, 'caller', true])
 })
 
 test('the order of methods makes no difference, and other paths and methods are other places', () => {

@@ -1,5 +1,6 @@
 import { withoutNames } from '../edge/rules/path-template.ts'
-import { type LimitRow, windowsOf } from '../limits/table/limit-table.ts'
+import { type Caller, limitKey } from '../limits/limit-key.ts'
+import { countedPath, type LimitRow, windowsOf } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import type { StoreBreaker, StoreCall, StoreTimers } from './store-breaker.ts'
@@ -33,20 +34,21 @@ export class SharedTakes {
   }
 
   /**
-   * Counts the hits of a request of `key` in all windows of the row, or in none, at all gateways together. `done` is called once, at once when the
-   * store is known to be away.
+   * Counts the hits of a request in all windows of the rows that are enforced, or in none, at all gateways together. `done` is called once, at once
+   * when the store is known to be away. @param key, caller as of `Limiter.take`
    */
-  take(row: SharedRow, key: string, done: TakeDone): void {
+  take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
     const { breaker, counts, keys, isCluster, timers } = this.#options
     if (breaker.isOpen) {
       counts.undecidedTakes++
       done(undefined)
       return
     }
-    const storeKey = keys.keyOf(row.identity, key)
+    const keyOf = ({ identity, per }: SharedRow) =>
+      keys.keyOf(identity, per && caller ? limitKey(per, caller.principal, caller.address) : key)
     if (isCluster) {
       const alone = new TakeBatch(breaker, counts, () => undefined)
-      alone.add(storeKey, row, done)
+      alone.add(row, keyOf, done)
       breaker.send(alone)
       return
     }
@@ -54,7 +56,7 @@ export class SharedTakes {
       this.#batch = new TakeBatch(breaker, counts, this.#onOver)
       if (this.#underWay === 0) timers.soon(this.#flushIfFree)
     }
-    this.#batch.add(storeKey, row, done)
+    this.#batch.add(row, keyOf, done)
     if (this.#batch.size >= MAX_BATCH) this.#flush()
   }
 
@@ -86,7 +88,7 @@ class TakeBatch implements StoreCall {
   readonly #onOver: () => void
   readonly #keys: string[] = []
   readonly #rules: string[] = []
-  readonly #dones: TakeDone[] = []
+  readonly #takes: (readonly [row: SharedRow, done: TakeDone])[] = []
 
   constructor(breaker: StoreBreaker, counts: StoreCounts, onOver: () => void) {
     this.#breaker = breaker
@@ -106,14 +108,18 @@ class TakeBatch implements StoreCall {
     return ['EVALSHA', TAKE_SHA, ...this.#operands()]
   }
 
-  add(key: string, row: SharedRow, done: TakeDone): void {
-    for (let window: SharedRow | undefined = row; window !== undefined; window = window.next) {
-      const { limit, windowMs, cost, suffix, next } = window
-      this.#keys.push(suffix === undefined ? key : key + suffix)
-      const signed = next === undefined ? String(limit) : `-${limit}`
-      this.#rules.push(signed, String(windowMs), cost === undefined ? '1' : String(cost))
+  add(row: SharedRow, keyOf: (row: SharedRow) => string, done: TakeDone): void {
+    this.#takes.push([row, done])
+    for (let one: SharedRow | undefined = row; one !== undefined; one = one.beside) {
+      const key = keyOf(one)
+      for (let window: SharedRow | undefined = one; window !== undefined; window = window.next) {
+        const { limit, windowMs, cost = 1, suffix } = window
+        const isJoined = window.next !== undefined || one.isJoined === true
+        this.#keys.push(suffix === undefined ? key : key + suffix)
+        this.#rules.push(isJoined ? `-${limit}` : String(limit), String(windowMs))
+        this.#rules.push(one.isFollower ? `-${cost}` : String(cost))
+      }
     }
-    this.#dones.push(done)
   }
 
   fits(reply: StoreReply): boolean {
@@ -123,22 +129,13 @@ class TakeBatch implements StoreCall {
   done(reply: StoreReply | undefined): void {
     this.#onOver()
     if (reply === undefined) {
-      this.#counts.undecidedTakes += this.#dones.length
-      for (const done of this.#dones) done(undefined)
+      this.#counts.undecidedTakes += this.#takes.length
+      for (const [, told] of this.#takes) told(undefined)
       return
     }
-    this.#counts.takes += this.#dones.length
-    const results = reply as readonly number[]
-    let at = 0
-    const nextTake = (): Take => {
-      const hasNext = this.#rules[3 * at]?.startsWith('-')
-      const remaining = results[2 * at] as number
-      const resetSeconds = results[2 * at + 1] as number
-      at++
-      const take = { allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds }
-      return hasNext ? { ...take, next: nextTake() } : take
-    }
-    for (const done of this.#dones) done(nextTake())
+    this.#counts.takes += this.#takes.length
+    const results = (reply as readonly number[]).values()
+    for (const [row, told] of this.#takes) told(takeOf(row, results))
   }
 
   /** Once: EVAL leaves the script with the server. */
@@ -157,6 +154,19 @@ class TakeBatch implements StoreCall {
   }
 }
 
+/** @param results of the script, of which those of the row are next */
+function takeOf({ next, beside }: SharedRow, results: Iterator<number>): Take {
+  const remaining = results.next().value as number
+  const resetSeconds = results.next().value as number
+  const take = { allowed: remaining >= 0, remaining: Math.max(0, remaining), resetSeconds }
+  if (next === undefined && beside === undefined) return take
+  return {
+    ...take,
+    ...(next && { next: takeOf(next, results) }),
+    ...(beside && { beside: takeOf(beside, results) }),
+  }
+}
+
 /** A limit that all gateways count together. Immutable. */
 export interface SharedRow {
   /** Equal at all gateways and after each edit that keeps the counts; holds no NUL. */
@@ -169,13 +179,25 @@ export interface SharedRow {
   readonly suffix?: string
   /** The next window of the row, under the same identity. */
   readonly next?: SharedRow
+  /** The next row that counts the request. */
+  readonly beside?: SharedRow
+  /** Of a row beside another. */
+  readonly per?: LimitRow['per']
+  /** It counts together with the row beside it, in both or in none. */
+  readonly isJoined?: boolean
+  /** It counts only what the rows before it let pass. */
+  readonly isFollower?: boolean
 }
 
-/** Counts belong to path and methods. After an edit of these they begin anew: gateways that start later must count in the same place. */
-export function sharedRowOf(row: LimitRow): SharedRow {
-  const { path, methods, cost } = row
+/**
+ * Counts belong to path and methods. After an edit of these they begin anew: gateways that start later must count in the same place.
+ *
+ * @param first of the list
+ */
+export function sharedRowOf(row: LimitRow, first = row): SharedRow {
+  const { methods, cost, per, mode, beside } = row
   const sorted = methods === undefined ? null : [...methods].sort()
-  const identity = `limit ${JSON.stringify([withoutNames(path), sorted])}`
+  const identity = `limit ${JSON.stringify([withoutNames(countedPath(row)), sorted])}`
   const windows = windowsOf(row)
   const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
   const shared = windows.reduceRight<SharedRow | undefined>(
@@ -186,6 +208,13 @@ export function sharedRowOf(row: LimitRow): SharedRow {
       ...(next && { next }),
     }),
     undefined,
-  )
-  return shared as SharedRow
+  ) as SharedRow
+  if (beside === undefined && first === row) return shared
+  return {
+    ...shared,
+    per,
+    isJoined: mode === 'enforce' && beside?.mode === 'enforce',
+    isFollower: mode === 'shadow' && first.mode === 'enforce',
+    ...(beside && { beside: sharedRowOf(beside, first) }),
+  }
 }

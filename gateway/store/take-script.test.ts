@@ -3,12 +3,18 @@ import { after, before, describe, it } from 'node:test'
 import { createClient } from '@redis/client'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
+import { anyLaw, holdsLaw } from '../limits/limit-law.test-support.ts'
 import { Limiter } from '../limits/limiter.ts'
 import { rowWith } from '../limits/table/limit-row.test-support.ts'
 import { type LimitRow, windowsOf } from '../limits/table/limit-table.ts'
 import { Counters, KeyBudget } from '../limits/windows/counters.ts'
 import type { Take } from '../limits/windows/window.ts'
+import type { StoreReply } from './connection/store-link.ts'
 import { NO_REDIS, type RedisServer, startRedis } from './redis-server.test-support.ts'
+import { SharedTakes, sharedRowOf } from './shared-takes.ts'
+import { REAL_TIMERS, type StoreBreaker, type StoreCall } from './store-breaker.ts'
+import { newStoreCounts } from './store-counts.ts'
+import { StoreKeys } from './store-keys.ts'
 import { READ_CLOCK, TAKE_SCRIPT } from './take-script.ts'
 
 /** The same script with the clock of the test. */
@@ -159,9 +165,10 @@ describe('the take script', { skip: NO_REDIS }, () => {
 
   async function takeTogether(us: number, row: LimitRow, count: number): Promise<unknown> {
     const windows = Array.from({ length: count }, () => windowsOf(row)).flat()
+    const longestMs = Math.max(...windows.map(({ windowMs }) => windowMs))
     return client.sendCommand([
       ...['EVAL', CLOCKED, `${windows.length}`],
-      ...windows.map(({ windowMs }) => `k${windowMs}`),
+      ...windows.map(({ windowMs }) => (windowMs === longestMs ? '{k}' : `{k}:${windowMs}`)),
       ...windows.flatMap(({ limit, windowMs, cost, next }) => [
         `${next ? '-' : ''}${limit}`,
         `${windowMs}`,
@@ -170,6 +177,78 @@ describe('the take script', { skip: NO_REDIS }, () => {
       ...[`${Math.floor(us / 1e6)}`, `${us % 1e6}`],
     ])
   }
+
+  it('lets no more through than the windows in force, whichever came and went', async () => {
+    const bound = fc.tuple(fc.constantFrom(1, 2, 3, 5), fc.constantFrom(1000, 2000, 5000, 60_000))
+    const bounds = fc.uniqueArray(bound, { minLength: 1, maxLength: 4, selector: ([, windowMs]) => windowMs })
+    const steps = fc.array(fc.record({ stepUs: stepUs(8000), edit: fc.option(bounds) }), { maxLength: 30 })
+    await fc.assert(
+      fc.asyncProperty(bounds, steps, async (first, taken) => {
+        await client.sendCommand(['FLUSHALL'])
+        let [us, windows, forgottenUs] = [1_000_000_000, first, 0]
+        const hits: number[] = []
+        for (const { stepUs, edit } of taken) {
+          us += stepUs
+          if (edit !== null) {
+            forgottenUs = Math.max(forgottenUs, us - 1000 * Math.max(...windows.map(([, ms]) => ms)))
+            windows = edit
+          }
+          const reply = (await takeTogether(us, rowWith(windows), 1)) as number[]
+          const isFull = (sinceUs: number) =>
+            windows.some(
+              ([limit, ms]) => hits.filter((at) => at > sinceUs && us - at < 1000 * ms).length >= limit,
+            )
+          const isRefused = windows.some((_, i) => reply[2 * i] === -1)
+          assert.ok(isRefused ? isFull(0) : !isFull(forgottenUs), `${reply} after ${hits} at ${us}`)
+          if (!isRefused) hits.push(us)
+        }
+      }),
+      { numRuns: RUNS },
+    )
+  })
+
+  it('begins a window that is new, or that others counted without, with the hits of the longest', async () => {
+    await client.sendCommand(['FLUSHALL'])
+    const [hour, minute] = [[1500, 3_600_000] as const, [3, 60_000] as const]
+    const us = 50_000_000
+    const both = rowWith([minute, hour])
+    assert.deepEqual(await takeTogether(us, rowWith([minute]), 2), [2, 60, 1, 60])
+    assert.deepEqual(await takeTogether(us + 1, both, 1), [0, 60, 1497, 3600])
+    await takeTogether(us + 60_000_000, rowWith([hour]), 2)
+    assert.deepEqual(await takeTogether(us + 60_000_001, both, 1), [0, 60, 1494, 3540])
+    assert.equal(((await takeTogether(us + 60_000_002, both, 1)) as number[])[0], -1)
+  })
+
+  it('decides by the law: several windows, rows beside each other, plans, costs, shadow mode and edits', async () => {
+    await fc.assert(
+      fc.asyncProperty(anyLaw, async (law) => {
+        await client.sendCommand(['FLUSHALL'])
+        let us = 0
+        const send = async (call: StoreCall) => {
+          const clock = [`${Math.floor(us / 1e6)}`, `${us % 1e6}`]
+          const reply = await client.sendCommand(['EVAL', CLOCKED, ...call.args.slice(2), ...clock])
+          call.done(reply as unknown as StoreReply)
+        }
+        const takes = new SharedTakes({
+          breaker: { isOpen: false, send } as object as StoreBreaker,
+          keys: new StoreKeys('law', 'key'),
+          counts: newStoreCounts(),
+          timers: REAL_TIMERS,
+          isCluster: true,
+        })
+        await holdsLaw(law, {
+          replace: () => undefined,
+          take: ({ row, key, us: atUs, ...caller }) => {
+            us = atUs
+            return new Promise((resolve) =>
+              takes.take(sharedRowOf(row), key, (take) => resolve(take ?? assert.fail('away')), caller),
+            )
+          },
+        })
+      }),
+      { numRuns: RUNS },
+    )
+  })
 
   it('lets a key that it only converted expire', async () => {
     await client.sendCommand(['FLUSHALL'])
@@ -184,10 +263,10 @@ describe('the take script', { skip: NO_REDIS }, () => {
       [5000, 60_000],
     ])
     assert.deepEqual(await takeTogether(us, more, 1), [-1, 2, 4999, 60])
-    assert.deepEqual(await client.sendCommand(['LRANGE', 'k60000', '0', '-1']), ['0:0', `${us}:1`])
-    assert.ok(Number(await client.sendCommand(['PTTL', 'k60000'])) > 0)
+    assert.deepEqual(await client.sendCommand(['LRANGE', '{k}', '0', '-1']), ['0:0', `${us}:1`])
+    assert.ok(Number(await client.sendCommand(['PTTL', '{k}'])) > 0)
     assert.deepEqual(await takeTogether(us, minute, 1), [-1, 2, 4, 60])
-    assert.ok(Number(await client.sendCommand(['PTTL', 'k60000'])) > 0)
+    assert.ok(Number(await client.sendCommand(['PTTL', '{k}'])) > 0)
   })
 
   it('never counts by a clock that went back', async () => {

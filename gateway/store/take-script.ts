@@ -7,13 +7,16 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
  * Decides and counts takes in one step, by the laws of `Window`, on the server's clock in microseconds.
  *
  * KEYS: one per window. ARGV: limit, window in milliseconds and hits of each. A limit with a minus sign: one take counts in this window and
- * the next, in all of them or in none.
+ * the next, in all of them or in none. Hits with a minus sign: a take that counts only if the one before it without the sign passed.
  * Reply: for each window how many hits remain, -1 when it refuses, and the whole seconds of `Take.resetSeconds`.
  *
  * A key is a list, oldest first, in one of two forms, which the first take after an edit of the row converts:
  *  - log, for limits up to 1,000: the time of each hit.
  *  - slices, for larger ones: `time:number` per slice, the time of its newest hit and the number of hits up to it since
  *    the key began. What counts is the difference to the first entry, which is the last slice that expired, or `0:0`.
+ *
+ * KEYS of further windows of a row end in `:<milliseconds>`; the key of its longest window does not. All of them have the same newest hit.
+ * One that has not came with an edit, or gateways with another table count without it: it begins anew as a copy of the longest.
  *
  * The time of a key never goes back: it is at least that of its newest hit. A key outlives its newest hit by a second,
  * because the server expires keys by a clock that is coarser and read earlier than the one of the script.
@@ -38,6 +41,21 @@ end
 
 local function keep(key, window)
   call('PEXPIRE', key, window / 1000 + 1000)
+end
+
+local function time_of(entry)
+  return tonumber(entry) or (slice_of(entry))
+end
+
+local function follow_longest(key, window)
+  local longest = string.match(key, '^(.+}):%d+$')
+  local tail = longest and call('LINDEX', longest, -1)
+  if not tail then return end
+  local newest, own = time_of(tail), call('LINDEX', key, -1)
+  if clock - newest >= window or (own and time_of(own) == newest) then return end
+  call('DEL', key)
+  call('RPUSH', key, unpack(call('LRANGE', longest, 0, -1)))
+  keep(key, window)
 end
 
 -- The gateways' user of the store has no right to LLEN.
@@ -197,17 +215,22 @@ local results = {}
 local function take_each(first, last, counted)
   local allowed = true
   for i = first, last do
-    local limit, cost = math.abs(tonumber(ARGV[3 * i - 2])), tonumber(ARGV[3 * i])
-    results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, ARGV[3 * i - 1] * 1000, cost, counted)
+    local limit, window, cost = math.abs(tonumber(ARGV[3 * i - 2])), ARGV[3 * i - 1] * 1000, math.abs(tonumber(ARGV[3 * i]))
+    if not counted then follow_longest(KEYS[i], window) end
+    results[2 * i - 1], results[2 * i] = take(KEYS[i], limit, window, cost, counted)
     allowed = allowed and results[2 * i - 1] >= 0
   end
   return allowed
 end
 
-local first = 1
+local first, passed = 1, true
 for last = 1, #KEYS do
   if tonumber(ARGV[3 * last - 2]) > 0 then
-    if first == last or take_each(first, last, false) then take_each(first, last, true) end
+    local follows = tonumber(ARGV[3 * last]) < 0
+    local counts = passed or not follows
+    if first ~= last or not counts then counts = take_each(first, last, false) and counts end
+    if counts then counts = take_each(first, last, true) end
+    if not follows then passed = counts end
     first = last + 1
   end
 end

@@ -1,4 +1,12 @@
-import { type LimitRow, LimitTable, windowsOf } from '../../limits/table/limit-table.ts'
+import {
+  type LimitRow,
+  type Limits,
+  LimitTable,
+  PLANNED,
+  rowsOf,
+  windowsOf,
+} from '../../limits/table/limit-table.ts'
+import { plannedLimit } from '../../limits/windows/window.ts'
 import { idleRowWarnings } from '../../runtime/config-warnings.ts'
 import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
 import { aligned, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'
@@ -17,7 +25,7 @@ export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
     'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It reads the files here; no gateway need run.',
-    'One row counts a request: that of the most specific path. When that path has rows for other methods only, nothing counts the request. Letter case and a closing slash make no difference.',
+    'One row of `limits` counts a request: that of the most specific path. When that path has rows for other methods only, none does. Of `overall` every row does whose path covers it. Letter case and a closing slash make no difference.',
   ],
   examples: [
     ['countersign explain limit POST /api/login', 'which row counts log-ins'],
@@ -25,30 +33,46 @@ export const command: Command = {
   ],
   fault: 'no limit counts such a request, or the configuration is faulty',
   run({ words, flags }) {
-    const { settings, rows } = readTables(environmentOf(flags))
+    const { settings, limits } = readTables(environmentOf(flags))
+    const { rows, plans } = limits
     const { method, path } = readRequest(words, settings)
-    const row = new LimitTable(rows).find(path, method)
-    if (row === undefined) print(`${method} ${path}: nothing limits it`)
-    else {
-      print(`${method} ${path}: row ${rows.indexOf(row) + 1} of ${settings.limitsFile}, ${row.path}`)
-      print(describeLimit(row))
+    const found = new LimitTable(rows).find(path, method)
+    const counting = found === undefined ? [] : rowsOf(found).map((row) => row.origin ?? row)
+    if (found === undefined) print(`${method} ${path}: nothing limits it`)
+    for (const row of counting) {
+      print(`${method} ${path}: ${placeOf(row, rows)} of ${settings.limitsFile}, ${row.path}`)
+      print(describeLimit(row, plans))
       for (const warning of idleRowWarnings(settings.routes, [row])) print(`  warning   ${warning}`)
     }
-    const { near, others } = whyNot(rows, row, { path, method, folded: true })
+    const listed = rows.filter(({ isOverall }) => isOverall === undefined)
+    const { near, others } = whyNot(
+      listed,
+      counting.find(({ isOverall }) => isOverall === undefined),
+      { path, method, folded: true },
+    )
     for (const [other, why] of near) {
       print(`not row ${rows.indexOf(other) + 1}, ${other.path} (${methodsOf(other)}): ${why}`)
     }
     if (others > 0) print(`${others} rows are for other paths`)
-    return row === undefined ? EXIT.fault : EXIT.good
+    return found === undefined ? EXIT.fault : EXIT.good
   },
 }
 
-function describeLimit(row: LimitRow): string {
+function placeOf(row: LimitRow, rows: readonly LimitRow[]): string {
+  const alike = rows.filter(({ isOverall }) => isOverall === row.isOverall)
+  return `row ${alike.indexOf(row) + 1}${row.isOverall ? ' of overall' : ''}`
+}
+
+function describeLimit(row: LimitRow, plans: Limits['plans']): string {
   const windows = windowsOf(row)
+  const planned = [...plans].map(
+    ([plan, factor]) => `${plan} ${windows.map(({ limit }) => plannedLimit(limit, factor)).join(' and ')}`,
+  )
   const bounds = windows.map(({ limit, window }) => `${limit} requests in any ${window}`)
   return aligned([
     ['name', windows.map(({ name }) => name).join(' ')],
     ['limit', `${bounds.join(' and ')}, then 429`],
+    ['plans', PLANNED.has(row.per) && planned.join(', ')],
     ['counts', COUNTED[row.per]],
     ['methods', methodsOf(row)],
     ['mode', row.mode === 'shadow' ? 'shadow: it counts, and refuses nothing' : 'enforce'],

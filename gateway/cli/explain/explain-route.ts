@@ -5,7 +5,7 @@ import { foldedName } from '../../edge/rules/field-rules.ts'
 import { PathTable } from '../../edge/rules/path-table.ts'
 import { rewrittenPath, type SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
 import type { ServedRoute } from '../../exchange.ts'
-import { LimitTable } from '../../limits/table/limit-table.ts'
+import { LimitTable, nameOf, rowsOf } from '../../limits/table/limit-table.ts'
 import { METHOD_UNKNOWN } from '../../stages/admit.ts'
 import { type RoutedExchange, route } from '../../stages/route.ts'
 import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
@@ -32,7 +32,7 @@ export const command: Command = {
   ],
   fault: 'the gateway would refuse the request, or its configuration is faulty',
   run({ words, flags }) {
-    const { settings, rows } = readTables(environmentOf(flags))
+    const { settings, limits } = readTables(environmentOf(flags))
     const { method, path } = readRequest(words, settings)
     const routes = settings.routes.map((row, index) => ({
       ...row,
@@ -48,7 +48,7 @@ export const command: Command = {
       headers: { contentLength: undefined, oddNames: undefined },
       req: { fields: [], target: path },
     }
-    const limiter = new LimitTable(rows)
+    const limiter = new LimitTable(limits.rows, limits.plans)
     const table = new PathTable(routes)
     const refused = table.knows(method)
       ? route({ settings, limiter, routes: table }, exchange)
@@ -59,12 +59,13 @@ export const command: Command = {
       const why = refused === undefined ? 'by no row' : `${refused.status} ${refused.code}: ${refused.detail}`
       print(`${method} ${path}: refused, ${why}`)
     } else {
-      const limit = limiter.find(path, method)?.name
+      const limit = limiter.find(path, method)
+      const names = limit && rowsOf(limit).map(nameOf).join(', ')
       print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
       print(describeRoute(winner, settings, path))
       for (const warning of issuerWarnings({ ...settings, routes: [winner] })) print(`  warning   ${warning}`)
       print(
-        `  limit     ${limit === undefined ? 'none' : `${limit}: countersign explain limit ${method} ${path}`}`,
+        `  limit     ${names === undefined ? 'none' : `${names}: countersign explain limit ${method} ${path}`}`,
       )
     }
     const { near, others } = whyNot(routes, winner, { path, method, folded: false })

@@ -7,7 +7,7 @@ import type { Settings } from '../../config/settings.ts'
 import { PathTable } from '../../edge/rules/path-table.ts'
 import { readTarget } from '../../edge/rules/request-target.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
-import type { LimitRow } from '../../limits/table/limit-table.ts'
+import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { CommandFault, UsageFault } from '../command.ts'
 
@@ -29,14 +29,14 @@ export function readRequest(
 /** Routes and limits of the configuration. @throws CommandFault with all faults */
 export function readTables(env: Environment): {
   readonly settings: Settings
-  readonly rows: readonly LimitRow[]
+  readonly limits: Limits
 } {
   const settings = loadSettings(env)
   const limits = loadFile(configFiles(env).limitsFile, parseLimits, { namedBy: NAMES.limitsFile })
   const faults = [...(settings.faults ?? []), ...(limits.faults ?? [])]
   if (settings.value === undefined || limits.value === undefined)
     throw new CommandFault(faults.map(showFault).join('\n'))
-  return { settings: settings.value, rows: limits.value.value }
+  return { settings: settings.value, limits: limits.value.value }
 }
 
 interface Row {

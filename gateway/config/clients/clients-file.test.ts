@@ -158,7 +158,7 @@ describe('a fault in clients.json', () => {
       [{ ...good, scopes: 'x' }, /^\$\.clients\[0\]\.scopes: must be an array, but is "x"/],
       [{ ...good, scopes: ['a b'] }, /^\$\.clients\[0\]\.scopes\[0\]: must be 1 to 128 visible/],
       [{ ...good, scopes: ['a', 'a'] }, /^\$\.clients\[0\]\.scopes: must not hold "a" twice/],
-      [{ id: 'a' }, /^\$\.clients\[0\]: must have "mtls", "hmac" or both/],
+      [{ id: 'a' }, /^\$\.clients\[0\]: must have "mtls" or "hmac", which prove who calls, or the "plan"/],
       [certificate('a', 'x'), /^\$\.clients\[0\]\.mtls: must be an object, but is "x"/],
       [
         certificate('a', { issuer: 'CN=x' }),
@@ -455,4 +455,13 @@ describe('clients.json under a running gateway', () => {
       ['failure', 'success'],
     )
   })
+})
+
+it('may be the app of a token alone, to have a plan', () => {
+  const { plans, rows } = table(
+    { id: 'https://idp.example#app', plan: 'gold' },
+    { ...certificate('b', { sanDns: 'b' }) },
+  )
+  assert.deepEqual([...plans], [['https://idp.example#app', 'gold']])
+  assert.equal(rows.length, 2)
 })

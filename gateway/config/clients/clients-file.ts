@@ -41,6 +41,8 @@ export interface ClientTable {
   readonly bySubject: ReadonlyMap<string, Principal>
   /** By client id: the authorities that may issue its certificate, as thumbprints or canonical names. */
   readonly issuers: ReadonlyMap<string, readonly string[]>
+  /** By client id: the name of its plan in limits.json. */
+  readonly plans: ReadonlyMap<string, string>
 }
 
 const emptyTables = () => ({
@@ -51,6 +53,7 @@ const emptyTables = () => ({
   bySanUri: new Map<string, Principal>(),
   bySubject: new Map<string, Principal>(),
   issuers: new Map<string, readonly string[]>(),
+  plans: new Map<string, string>(),
 })
 
 export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
@@ -107,9 +110,11 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   const [identity, table] = identityOf(draft, `${at}.mtls`, row.mtls)
   const secrets = secretsOf(draft, `${at}.hmac`, row.hmac)
   if (!json.sound(at)) return
-  if (row.mtls === undefined && row.hmac === undefined) {
-    json.refuse({ path: at, reason: 'must have "mtls", "hmac" or both: nothing else proves who calls' })
+  if (row.mtls === undefined && row.hmac === undefined && row.plan === undefined) {
+    const reason = 'must have "mtls" or "hmac", which prove who calls, or the "plan" of the app of a token'
+    json.refuse({ path: at, reason })
   }
+  if (row.plan !== undefined) draft.tables.plans.set(row.id, row.plan)
   if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
   readIssuers(draft, `${at}.mtls`, row)
   if (row.hmac === undefined) return

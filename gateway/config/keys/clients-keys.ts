@@ -165,6 +165,13 @@ export const CLIENT_KEYS = keys({
     default: [],
     examples: [['accounts:read']],
   }),
+  plan: text(
+    'Its plan in limits.json. An entry with `id` and `plan` alone is the app of a token; the id of an app of one of `issuers` is `<issuer>#<app>`.',
+    {
+      maxLength: 64,
+      examples: ['gold'],
+    },
+  ),
   mtls: key(
     MTLS,
     "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",

@@ -1,6 +1,12 @@
 import { Type } from 'typebox'
-import { anyText, choice, file, integer, keys, list, span, TEXT, text } from './key-types.ts'
+import { anyText, byName, choice, file, integer, key, keys, list, span, TEXT, text } from './key-types.ts'
 import { ONE_LINE } from './shared-keys.ts'
+
+const NAME = {
+  pattern: '^[A-Za-z0-9][A-Za-z0-9._~:@+-]{0,63}$',
+  patternErrorMessage:
+    'must be 1 to 64 characters of A-Z a-z 0-9 . _ ~ : @ + - and begin with a letter or a digit',
+}
 
 const BOUND = {
   limit: integer('Requests let through in any window. A refused request consumes nothing.', {
@@ -50,9 +56,7 @@ export const LIMIT_KEYS = keys({
   name: anyText(
     'What the RateLimit header fields and the metrics call this limit; unique in the table. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
     {
-      pattern: '^[A-Za-z0-9][A-Za-z0-9._~:@+-]{0,63}$',
-      patternErrorMessage:
-        'must be 1 to 64 characters of A-Z a-z 0-9 . _ ~ : @ + - and begin with a letter or a digit',
+      ...NAME,
       examples: ['login', 'users-read'],
     },
   ),
@@ -79,6 +83,16 @@ export const LIMIT_KEYS = keys({
   ),
 })
 
+const PLANS = byName(
+  keys({
+    factor: key(
+      Type.Number({ minimum: 0.01, maximum: 1000 }),
+      'Multiplies each `limit`; the product is rounded down, and at least 1.',
+      { required: true, examples: [5, 0.5] },
+    ),
+  }),
+)
+
 export const LIMITS_FILE = file(
   'limits',
   'How many requests a caller may make per window of time. Read again whenever the file changes; a bad file changes nothing.',
@@ -100,6 +114,28 @@ export const LIMITS_FILE = file(
           ],
         ],
       },
+    ),
+    overall: list(
+      LIMIT_KEYS,
+      'Rows like those of `limits`. Every one whose path covers a request counts it, beside the row of `limits`: in all of them, or in none when one refuses it. Not with a cluster as GATEWAY_STORE.',
+      {
+        maxItems: 100,
+        default: [],
+        examples: [
+          [{ path: '/*', limit: 10_000, window: '1d', per: 'client', purpose: 'The daily quota of an app' }],
+        ],
+      },
+    ),
+    plans: key(
+      {
+        ...PLANS,
+        propertyNames: {
+          ...NAME,
+          patternErrorMessage: `must have names that are ${NAME.patternErrorMessage.slice(8)}`,
+        },
+      } as typeof PLANS,
+      'Plans by name. clients.json says which client has which `plan`; such a client has other limits in rows whose `per` is `caller`, `client` or `client+user`.',
+      { maxProperties: 100, default: {}, examples: [{ gold: { factor: 5 } }] },
     ),
   },
 )

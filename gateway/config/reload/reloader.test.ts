@@ -4,13 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { setTimeout } from 'node:timers/promises'
-import type { LimitRow } from '../../limits/table/limit-table.ts'
+import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { describeFault } from '../faults.ts'
 import { loadFile } from '../load-file.ts'
 import { oneFile, type Reload, Reloader } from './reloader.ts'
-
-type Rows = readonly LimitRow[]
 
 function table(limit: number): string {
   return JSON.stringify({
@@ -22,7 +20,7 @@ function table(limit: number): string {
 function reloaderOf(
   t: TestContext,
   limit: number,
-  swap: (rows: Rows) => void = () => {},
+  swap: (limits: Limits) => void = () => {},
   { parse = parseLimits, intervalMs = 3_600_000 } = {},
 ) {
   const folder = mkdtempSync(join(tmpdir(), 'reload-'))
@@ -30,13 +28,13 @@ function reloaderOf(
   writeFileSync(file, table(limit))
   const loaded = loadFile(file, parseLimits)
   assert.ok(loaded.value)
-  const told: Reload<Rows>[] = []
+  const told: Reload<Limits>[] = []
   const inForce: number[] = []
-  const reloader = new Reloader<Rows>({
+  const reloader = new Reloader<Limits>({
     ...oneFile(file, loaded.value, parse),
-    swap: (rows) => {
-      swap(rows)
-      inForce.push(rows[0]?.limit ?? 0)
+    swap: (limits) => {
+      swap(limits)
+      inForce.push(limits.rows[0]?.limit ?? 0)
     },
     onReload: (reload) => told.push(reload),
     intervalMs,
@@ -64,7 +62,7 @@ test('a good file is put in force at the first look, and told with the rows befo
   assert.deepEqual(inForce, [6])
   const [reload] = told
   assert.ok(reload?.result === 'success' && reload.changed)
-  assert.deepEqual([reload.before[0]?.limit, reload.after[0]?.limit], [5, 6])
+  assert.deepEqual([reload.before.rows[0]?.limit, reload.after.rows[0]?.limit], [5, 6])
   await look(2)
   assert.equal(told.length, 1)
 })
@@ -78,7 +76,7 @@ test('what is told as before is what the last edit put in force', async (t) => {
   await look(1)
   const [, second] = told
   assert.ok(second?.result === 'success')
-  assert.deepEqual([second.before[0]?.limit, second.after[0]?.limit], [6, 7])
+  assert.deepEqual([second.before.rows[0]?.limit, second.after.rows[0]?.limit], [6, 7])
 })
 
 test('a bad file is called bad at the second look, once, and changes nothing', async (t) => {
@@ -170,7 +168,7 @@ test('a file that is gone is a failure, and a success when it is back', async (t
 })
 
 test('a value that cannot be put in force is a failure, and the one before stays', async (t) => {
-  const { file, told, look } = reloaderOf(t, 5, ([row]) => {
+  const { file, told, look } = reloaderOf(t, 5, ({ rows: [row] }) => {
     if (row?.limit === 6) throw new Error('no room')
   })
   writeFileSync(file, table(6))
@@ -180,7 +178,7 @@ test('a value that cannot be put in force is a failure, and the one before stays
   writeFileSync(file, table(7))
   await look(1)
   assert.ok(told[1]?.result === 'success')
-  assert.equal(told[1].before[0]?.limit, 5)
+  assert.equal(told[1].before.rows[0]?.limit, 5)
 })
 
 test('a text that failed is parsed again when it is asked for, and only another result is told', async (t) => {

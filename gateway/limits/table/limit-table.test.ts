@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { makeRow, rowWith } from './limit-row.test-support.ts'
-import { type LimitRow, rateLimit, rateLimitPolicy, writtenRow } from './limit-table.ts'
+import {
+  type LimitRow,
+  LimitTable,
+  rateLimit,
+  rateLimitPolicy,
+  rowsOf,
+  writtenLimits,
+  writtenRow,
+} from './limit-table.ts'
 
 function row(changes: Partial<LimitRow> = {}): LimitRow {
   return makeRow({
@@ -91,4 +99,58 @@ test('a row is written as the operator may write it, with its defaults', () => {
     limit: 6,
     methods: ['POST', 'PUT'],
   })
+})
+
+test('a plan multiplies what is counted for its clients, in each window, and nothing else', () => {
+  const plans = new Map([
+    ['gold', 5],
+    ['tiny', 0.29],
+  ])
+  const several = rowWith([
+    [5, 60_000],
+    [100, 3_600_000],
+  ])
+  const table = new LimitTable([several, row({ per: 'user' }), row({ path: '/a', per: 'address' })], plans)
+  const gold = table.find('/api/x', 'GET', 'gold')
+  assert.equal(gold && rateLimitPolicy(gold), '"x-60s";q=25;w=60, "x-3600s";q=500;w=3600')
+  assert.equal(gold, table.find('/API/x/', 'GET', 'gold'), 'made once')
+  const tiny = table.find('/api/x', 'GET', 'tiny')
+  assert.deepEqual([tiny?.limit, tiny?.next?.limit], [1, 29])
+  assert.equal(table.find('/api/x', 'GET', 'of another table'), several)
+  for (const path of ['/api/login', '/a'])
+    assert.equal(table.find(path, 'GET', 'gold'), table.find(path, 'GET'))
+})
+
+test('plans are shown and recorded behind the rows', () => {
+  assert.deepEqual(writtenLimits({ rows: [SEVERAL], plans: new Map([['gold', 5]]) }), [
+    writtenRow(SEVERAL),
+    { plan: 'gold', factor: 5 },
+  ])
+})
+
+test('every row of overall that covers a request counts it beside the row of its path, those in shadow mode last', () => {
+  const plans = new Map([['gold', 2]])
+  const [all, one, posts] = [
+    row({ name: 'all', path: '/*', mode: 'shadow', isOverall: true }),
+    row({ name: 'one', path: '/api/{x}', isOverall: true, per: 'address' }),
+    row({ name: 'posts', path: '/*', methods: new Set(['POST']), isOverall: true }),
+  ] as const
+  const table = new LimitTable([row(), all, one, posts], plans)
+  const found = (path: string, method = 'GET', plan?: string) => {
+    const list = table.find(path, method, plan)
+    return list && rowsOf(list).map(({ name, limit }) => `${name} ${limit}`)
+  }
+  assert.deepEqual(found('/API/login/'), ['login 5', 'one 5', 'all 5'])
+  assert.deepEqual(found('/api/login', 'GET', 'gold'), ['login 10', 'one 5', 'all 10'])
+  assert.deepEqual(found('/other/x', 'POST'), ['posts 5', 'all 5'])
+  assert.equal(table.find('/other/x', 'GET'), all)
+  assert.equal(table.find('/api/login', 'GET', 'gold'), table.find('/api/LOGIN', 'GET', 'gold'), 'made once')
+  const list = table.find('/api/login', 'GET') ?? assert.fail()
+  const take = { allowed: true, remaining: 4, resetSeconds: 60 }
+  assert.equal(rateLimitPolicy(list), '"login";q=5;w=60, "one";q=5;w=60')
+  assert.equal(
+    rateLimit(list, { ...take, beside: { ...take, remaining: 3, beside: take } }),
+    '"login";r=4;t=60, "one";r=3;t=60',
+  )
+  assert.equal(rateLimit(list, { ...take, uncounted: true, beside: take }), '"one";r=4;t=60')
 })

@@ -1,7 +1,15 @@
 import type { Written } from '../../config/keys/key-types.ts'
 import type { LIMIT_KEYS } from '../../config/keys/limits-keys.ts'
 import { PathTable, rowForMethod } from '../../edge/rules/path-table.ts'
-import type { Take } from '../windows/window.ts'
+import { isAllowed, plannedLimit, type Take } from '../windows/window.ts'
+
+/** limits.json. Immutable. */
+export interface Limits {
+  /** In the order of the file. */
+  readonly rows: readonly LimitRow[]
+  /** The factors of plans, by name. */
+  readonly plans: ReadonlyMap<string, number>
+}
 
 /** A row of the limit table with its defaults. One with several windows is a list of them, linked by `next`. Immutable. */
 export interface LimitRow
@@ -15,7 +23,34 @@ export interface LimitRow
   readonly windowMs: number
   /** The next window of the row. A request is counted in all of them or in none. */
   readonly next?: LimitRow
+  /** One of `overall`. */
+  readonly isOverall?: true
+  /** The next row that counts the same request. A request is counted in all rows that are enforced or in none; those in shadow mode come last. */
+  readonly beside?: LimitRow
+  /** The factor of the plan that `limit` is for. */
+  readonly factor?: number
+  /** The row of the table whose counts are used, of one that was made of it with `beside` or `factor`. */
+  readonly origin?: LimitRow
 }
+
+/** The row and those beside it. */
+export function rowsOf(row: LimitRow): LimitRow[] {
+  return row.beside === undefined ? [row] : [row, ...rowsOf(row.beside)]
+}
+
+/** The path under which the counts of a row are kept: it tells those of `overall` from others. */
+export function countedPath({ isOverall, path }: LimitRow): string {
+  return isOverall ? `overall ${path}` : path
+}
+
+/** True when all windows allow it of all rows that are enforced. */
+export function passes({ mode, beside }: LimitRow, take: Take): boolean {
+  if (mode === 'enforce' && !isAllowed(take)) return false
+  return beside === undefined || take.beside === undefined || passes(beside, take.beside)
+}
+
+/** What is counted for a client, which may have a plan. */
+export const PLANNED: ReadonlySet<LimitRow['per']> = new Set(['caller', 'client', 'client+user'])
 
 /** The windows of a row, as rows of one window. */
 export function windowsOf(row: LimitRow): LimitRow[] {
@@ -29,24 +64,92 @@ export function nameOf({ name, window, next }: LimitRow): string {
 
 /** A row as config/limits.json has it, for the audit trail. */
 export function writtenRow(row: LimitRow): object {
-  const { path, cost, purpose, per, mode, onStoreFailure } = row
+  const { path, cost, purpose, per, mode, onStoreFailure, isOverall: overall } = row
   const [first, ...more] = windowsOf(row).map(({ limit, window }) => ({ limit, window }))
   const counted = more.length === 0 ? first : { windows: [first, ...more] }
   const methods = row.methods === undefined ? undefined : [...row.methods]
-  return { path, ...counted, cost, purpose, name: nameOf(row), methods, per, mode, onStoreFailure }
+  return { path, ...counted, cost, purpose, name: nameOf(row), methods, per, mode, onStoreFailure, overall }
+}
+
+/** limits.json as it is shown, and kept in the audit trail. */
+export function writtenLimits({ rows, plans }: Limits): object[] {
+  return [...rows.map(writtenRow), ...[...plans].map(([plan, factor]) => ({ plan, factor }))]
 }
 
 export class LimitTable {
   readonly #rows: PathTable<LimitRow>
+  /** A table for each row of `overall`: of these every one that covers a request counts it. */
+  readonly #overall: readonly PathTable<LimitRow>[]
+  readonly #plans: Limits['plans']
+  readonly #none = new Together([])
 
-  constructor(rows: readonly LimitRow[]) {
-    this.#rows = new PathTable(rows)
+  constructor(rows: readonly LimitRow[], plans: Limits['plans'] = new Map()) {
+    this.#rows = new PathTable(rows.filter(({ isOverall }) => isOverall === undefined))
+    this.#overall = rows.filter(({ isOverall }) => isOverall).map((row) => new PathTable([row]))
+    this.#plans = plans
   }
 
-  /** Letter case and a closing slash make no difference. */
-  find(path: string, method: string): LimitRow | undefined {
-    const entry = this.#rows.findFolded(path)
-    return entry === undefined ? undefined : rowForMethod(entry, method)
+  /** The rows that count a request. Letter case and a closing slash make no difference. @returns the same object for the same limits */
+  find(path: string, method: string, plan?: string): LimitRow | undefined {
+    const row = rowIn(this.#rows, path, method)
+    const factor = plan === undefined ? undefined : this.#plans.get(plan)
+    if (factor === undefined && this.#overall.length === 0) return row
+    let together = row === undefined ? this.#none : this.#none.with(row)
+    for (const table of this.#overall) {
+      const other = rowIn(table, path, method)
+      if (other !== undefined) together = together.with(other)
+    }
+    return together.under(factor)
+  }
+}
+
+function rowIn(table: PathTable<LimitRow>, path: string, method: string): LimitRow | undefined {
+  const entry = table.findFolded(path)
+  return entry === undefined ? undefined : rowForMethod(entry, method)
+}
+
+/** Rows that count the same requests. The table bounds how many such sets there are, whatever paths are asked for. */
+class Together {
+  readonly #rows: readonly LimitRow[]
+  readonly #more = new Map<LimitRow, Together>()
+  readonly #lists = new Map<number | undefined, LimitRow | undefined>()
+
+  constructor(rows: readonly LimitRow[]) {
+    this.#rows = rows
+  }
+
+  with(row: LimitRow): Together {
+    const known = this.#more.get(row)
+    if (known !== undefined) return known
+    const more = new Together([...this.#rows, row])
+    this.#more.set(row, more)
+    return more
+  }
+
+  /** The rows as a list, under the factor of a plan. */
+  under(factor: number | undefined): LimitRow | undefined {
+    if (this.#lists.has(factor)) return this.#lists.get(factor)
+    const isShadow = ({ mode }: LimitRow) => mode === 'shadow'
+    const ordered = [...this.#rows.filter((row) => !isShadow(row)), ...this.#rows.filter(isShadow)]
+    const list = ordered.reduceRight<LimitRow | undefined>(
+      (beside, row) => linked(row, factor, beside),
+      undefined,
+    )
+    this.#lists.set(factor, list)
+    return list
+  }
+}
+
+function linked(row: LimitRow, factor: number | undefined, beside?: LimitRow): LimitRow {
+  const isPlanned = factor !== undefined && PLANNED.has(row.per)
+  if (!isPlanned && beside === undefined) return row
+  const { limit, next } = row
+  return {
+    ...row,
+    origin: row,
+    ...(isPlanned && { factor, limit: plannedLimit(limit, factor) }),
+    ...(next && { next: linked(next, factor) }),
+    ...(beside && { beside }),
   }
 }
 
@@ -56,16 +159,22 @@ const policyFields = new WeakMap<LimitRow, string>()
 export function rateLimitPolicy(row: LimitRow): string {
   const known = policyFields.get(row)
   if (known !== undefined) return known
-  const item = `"${row.name}";q=${row.limit};w=${Math.ceil(row.windowMs / 1000)}`
-  const field = row.next === undefined ? item : `${item}, ${rateLimitPolicy(row.next)}`
+  const field = rowsOf(row)
+    .filter(({ mode }) => mode === row.mode)
+    .flatMap(windowsOf)
+    .map(({ name, limit, windowMs }) => `"${name}";q=${limit};w=${Math.ceil(windowMs / 1000)}`)
+    .join(', ')
   policyFields.set(row, field)
   return field
 }
 
-/** `"login";r=4;t=60` for each window (same draft, section 4). */
-export function rateLimit({ name, next }: LimitRow, take: Take): string {
-  const item = `"${name}";r=${take.remaining};t=${take.resetSeconds}`
-  return next === undefined || take.next === undefined ? item : `${item}, ${rateLimit(next, take.next)}`
+/** `"login";r=4;t=60` for each window that is counted (same draft, section 4). */
+export function rateLimit({ name, next, beside }: LimitRow, take: Take): string {
+  const item = take.uncounted ? '' : `"${name}";r=${take.remaining};t=${take.resetSeconds}`
+  const own = next === undefined || take.next === undefined ? item : `${item}, ${rateLimit(next, take.next)}`
+  if (beside === undefined || take.beside === undefined || beside.mode === 'shadow') return own
+  const others = rateLimit(beside, take.beside)
+  return own === '' || others === '' ? own + others : `${own}, ${others}`
 }
 
 /** The windows of a row that refuse a request, each with its take. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { type LimitRow, LimitTable, windowsOf } from './limit-table.ts'
-import { parseLimits } from './limits-file.ts'
+import { type LimitRow, type Limits, LimitTable, windowsOf } from './limit-table.ts'
+import { limitFaults, parseLimits } from './limits-file.ts'
 
 const ROW = { path: '/api/login', limit: 5, window: '1m', purpose: 'Slows down the guessing of passwords' }
 
@@ -10,7 +10,7 @@ function good(...limits: object[]): readonly LimitRow[] {
   const { value, faults } = parseLimits('limits.json', JSON.stringify({ limits }))
   assert.deepEqual(faults, undefined)
   assert.ok(value)
-  return value
+  return value.rows
 }
 
 function faults(...limits: unknown[]): string[] {
@@ -121,6 +121,68 @@ test('a template is checked as one of a route is, and its requests count togethe
   const table = new LimitTable(row === undefined ? [] : [row])
   assert.deepEqual([table.find('/x/1', 'GET'), table.find('/X/2/', 'GET')], [row, row])
   assert.equal(table.find('/x/1/y', 'GET'), undefined)
+})
+
+test('a plan has a name and a factor, under which no limit is less than the cost', () => {
+  const parsed = (plans: object, cost = 1, per = 'caller') =>
+    parseLimits('l', JSON.stringify({ limits: [{ ...ROW, limit: 10, cost, per }], plans }))
+  assert.deepEqual(parsed({ gold: { factor: 5 } }).value?.plans, new Map([['gold', 5]]))
+  const faultOf = (...asked: Parameters<typeof parsed>) =>
+    parsed(...asked).faults?.map(({ path, reason }) => `${path}: ${reason}`)
+  assert.deepEqual(faultOf({ iron: { factor: 0.5 }, gold: { factor: 5 } }, 6), [
+    '$.limits[0].limit: must be at least the "cost" 6 under each plan, but is 5 under "iron"',
+  ])
+  assert.equal(faultOf({ iron: { factor: 0.5 } }, 6, 'user'), undefined)
+  assert.match(faultOf({ iron: { factor: 0 } })?.join() ?? '', /^\$\.plans\.iron\.factor: must be/)
+  assert.match(faultOf({ iron: {} })?.join() ?? '', /^\$\.plans\.iron\.factor: is missing$/)
+  assert.match(faultOf({ ' ': { factor: 1 } })?.join() ?? '', /\$\.plans.*must have names that are 1 to 64/)
+})
+
+test('what does not fit the other files is a fault that names what to do', () => {
+  const limits = { rows: good(ROW), plans: new Map([['gold', 5]]) }
+  const client = (plan?: string) => ({ id: 'a', scopes: [], ...(plan && { plan }) })
+  const clientsFile = 'clients.json'
+  const alone = { clientsFile, store: undefined }
+  assert.deepEqual(limitFaults('limits.json', limits, alone, [client(), client('gold'), client('tin')]), [
+    { file: 'clients.json', path: '$.clients[2].plan', reason: 'names no plan of limits.json: "tin"' },
+  ])
+  const faultOf = (settings: object, more: Partial<Limits> = {}) =>
+    limitFaults('l', { ...limits, ...more }, { ...alone, ...settings }, []).map(
+      ({ path, reason }) => path + reason,
+    )
+  assert.match(
+    faultOf({ clientsFile: undefined }).join(),
+    /^\$\.plans.*clients\.json is not read: set GATEWAY_CLIENTS/,
+  )
+  assert.deepEqual(faultOf({ clientsFile: undefined }, { plans: new Map() }), [])
+  const overall = { rows: limits.rows.map((row) => ({ ...row, isOverall: true as const })) }
+  for (const [kind, faults] of [
+    ['cluster', 1],
+    ['sentinel', 0],
+  ] as const)
+    assert.equal(faultOf({ store: { kind } }, overall).length, faults)
+  assert.deepEqual(faultOf({ store: { kind: 'cluster' } }), [])
+})
+
+test('rows of overall are checked as the others are, and have names of their own', () => {
+  const parsed = (overall: unknown, ...limits: unknown[]) =>
+    parseLimits('l', JSON.stringify({ limits, overall }))
+  const [row, beside] = parsed([{ ...SEVERAL, path: '/*', name: 'quota' }], ROW).value?.rows ?? []
+  assert.deepEqual([row?.isOverall, beside?.isOverall, beside?.next?.name], [undefined, true, 'quota-1d'])
+  const faultOf = (...asked: Parameters<typeof parsed>) =>
+    parsed(...asked).faults?.map(({ path, reason }) => `${path}: ${reason}`)
+  assert.deepEqual(faultOf([ROW], ROW), [
+    '$.overall[0].name: "login" is also the name of $.limits[0]: give this row a "name"',
+  ])
+  assert.match(
+    faultOf([{ ...ROW, cost: 9 }])?.join() ?? '',
+    /^\$\.overall\[0\]\.limit: must be at least the "cost" 9/,
+  )
+  assert.match(
+    faultOf([ROW, ROW])?.[0] ?? '',
+    /^\$\.overall\[1\]\.path: .* is also the path of \$\.overall\[0\]/,
+  )
+  assert.match(faultOf({})?.join() ?? '', /^\$\.overall: must be an array/)
 })
 
 test('an empty table limits nothing', () => {
@@ -278,7 +340,7 @@ test('a file without a list of limits has one fault', () => {
 
 test('the table that comes with the gateway holds the limits of the service, and two by address', () => {
   const text = readFileSync(new URL('../../../config/limits.json', import.meta.url), 'utf8')
-  const rows = parseLimits('limits.json', text).value
+  const rows = parseLimits('limits.json', text).value?.rows
   assert.deepEqual(
     rows?.map(({ name, path, limit, windowMs, per }) => [name, path, limit, windowMs, per]),
     [
@@ -294,5 +356,5 @@ test('the table that comes with the gateway holds the limits of the service, and
     new URL('../../../config/examples/any-service-limits.json', import.meta.url),
     'utf8',
   )
-  assert.equal(parseLimits('any', example).value?.length, 1)
+  assert.equal(parseLimits('any', example).value?.rows.length, 1)
 })

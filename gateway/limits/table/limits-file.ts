@@ -1,5 +1,6 @@
 import schema from '../../../config/schemas/limits.schema.json' with { type: 'json' }
-import type { Parsed } from '../../config/faults.ts'
+import type { ClientTable } from '../../config/clients/clients-file.ts'
+import type { Fault, Parsed } from '../../config/faults.ts'
 import { JsonFile } from '../../config/json/json-file.ts'
 import { schemaCheck } from '../../config/json/schema-check.ts'
 import type { Written } from '../../config/keys/key-types.ts'
@@ -8,8 +9,10 @@ import { methodSet } from '../../config/rules/method-rules.ts'
 import { routePathFault } from '../../config/rules/path-rules.ts'
 import { checkRows } from '../../config/rules/row-rules.ts'
 import { windowToMs } from '../../config/rules/window-rule.ts'
+import type { Settings } from '../../config/settings.ts'
 import { isTemplate } from '../../edge/rules/path-template.ts'
-import type { LimitRow } from './limit-table.ts'
+import { plannedLimit } from '../windows/window.ts'
+import { type LimitRow, type Limits, PLANNED } from './limit-table.ts'
 
 type WrittenLimits = Written<typeof LIMITS_FILE>
 type WrittenRow = WrittenLimits['limits'][number]
@@ -21,16 +24,66 @@ const NAME = new RegExp(ROW_KEYS.name.pattern, 'u')
 
 const checkSchema = schemaCheck(schema)
 
-/** The rows in the order of the file. */
-export function parseLimits(file: string, text: string): Parsed<readonly LimitRow[]> {
+export function parseLimits(file: string, text: string): Parsed<Limits> {
   const json = new JsonFile<WrittenLimits>(file, text, checkSchema)
-  const rows = json.value?.limits
-  if (!Array.isArray(rows)) return { faults: json.faults() }
-  const sound = checkRows(json, '$.limits', rows, routePathFault)
-  checkWindows(json, rows)
-  checkNames(json, rows, sound)
+  const { limits, overall } = json.value ?? {}
+  if (!Array.isArray(limits) || !Array.isArray(overall)) return { faults: json.faults() }
+  const entries = [...entriesOf(json, '$.limits', limits), ...entriesOf(json, '$.overall', overall)]
+  checkWindows(json, entries)
+  checkNames(json, entries)
   const faults = json.faults()
-  return faults.length > 0 ? { faults } : { value: rows.map(limitRow) }
+  if (faults.length > 0) return { faults }
+  const beside = (overall as WrittenLimits['overall']).map((row) => ({
+    ...limitRow(row),
+    isOverall: true as const,
+  }))
+  return { value: { rows: [...limits.map(limitRow), ...beside], plans: new Map(plansIn(json)) } }
+}
+
+interface Entry {
+  readonly at: string
+  readonly row: WrittenRow
+  /** Its path and methods are sound. */
+  readonly isSound: boolean
+}
+
+function entriesOf(json: JsonFile<WrittenLimits>, list: string, rows: readonly WrittenRow[]): Entry[] {
+  const sound = checkRows(json, list, rows, routePathFault)
+  return rows.map((row, index) => ({ at: `${list}[${index}]`, row, isSound: sound.has(index) }))
+}
+
+/** Sound ones only. */
+function plansIn(json: JsonFile<WrittenLimits>): (readonly [name: string, factor: number])[] {
+  const plans = json.sound('$.plans') ? (json.value?.plans ?? {}) : {}
+  return Object.entries(plans).map(([name, { factor }]) => [name, factor])
+}
+
+/**
+ * Finds what in limits.json does not fit the other files: plans that clients have and it has not, plans that no client can have, and
+ * `overall` with a cluster, in which a script sees only keys of one server.
+ */
+export function limitFaults(
+  file: string,
+  { rows, plans }: Limits,
+  { clientsFile, store }: Pick<Settings, 'clientsFile' | 'store'>,
+  clients: ClientTable['rows'],
+): Fault[] {
+  const faults: Fault[] = []
+  if (store?.kind === 'cluster' && rows.some(({ isOverall }) => isOverall)) {
+    const reason = 'cannot be counted by a Redis Cluster: give GATEWAY_STORE one server, or Sentinels'
+    faults.push({ file, path: '$.overall', reason })
+  }
+  if (clientsFile === undefined) {
+    const reason =
+      'no client can have a plan, because clients.json is not read: set GATEWAY_CLIENTS to its path'
+    return plans.size === 0 ? faults : [...faults, { file, path: '$.plans', reason }]
+  }
+  for (const [at, { plan }] of clients.entries()) {
+    if (plan === undefined || plans.has(plan)) continue
+    const reason = `names no plan of limits.json: ${JSON.stringify(plan)}`
+    faults.push({ file: clientsFile, path: `$.clients[${at}].plan`, reason })
+  }
+  return faults
 }
 
 function limitRow(row: WrittenRow): LimitRow {
@@ -67,13 +120,17 @@ function nameOf({ name, path }: WrittenRow): string {
   return last ?? (path.endsWith('*') ? 'all' : 'root')
 }
 
-function checkWindows(json: JsonFile<WrittenLimits>, rows: readonly WrittenRow[]): void {
-  for (const [index, row] of rows.entries()) {
-    const at = `$.limits[${index}]`
-    const costs = (limit: number) =>
-      limit < row.cost && json.sound(`${at}.cost`)
-        ? `must be at least the "cost" ${row.cost}, but is ${limit}`
+function checkWindows(json: JsonFile<WrittenLimits>, entries: readonly Entry[]): void {
+  const [smallest = ['', 1] as const] = plansIn(json).sort(([, one], [, other]) => one - other)
+  for (const { at, row } of entries) {
+    const costs = (limit: number) => {
+      if (!json.sound(`${at}.cost`)) return undefined
+      if (limit < row.cost) return `must be at least the "cost" ${row.cost}, but is ${limit}`
+      const least = PLANNED.has(row.per) ? plannedLimit(limit, smallest[1]) : limit
+      return least < row.cost
+        ? `must be at least the "cost" ${row.cost} under each plan, but is ${least} under "${smallest[0]}"`
         : undefined
+    }
     json.check(`${at}.window`, row?.window, windowFault)
     json.check(`${at}.limit`, row?.limit, costs)
     if (row?.windows === undefined) {
@@ -106,28 +163,24 @@ function windowFault(window: string): string | undefined {
 }
 
 /** Names identify rows in RateLimit fields and metrics. */
-function checkNames(
-  json: JsonFile<WrittenLimits>,
-  rows: readonly WrittenRow[],
-  sound: ReadonlySet<number>,
-): void {
-  const owners = new Map<string, number>()
-  for (const [index, row] of rows.entries()) {
-    const path = `$.limits[${index}].name`
+function checkNames(json: JsonFile<WrittenLimits>, entries: readonly Entry[]): void {
+  const owners = new Map<string, string>()
+  for (const { at, row, isSound } of entries) {
+    const path = `${at}.name`
     // The name may come from the path, so a row with a faulty path is skipped.
-    if (!sound.has(index) || !json.sound(path)) continue
+    if (!isSound || !json.sound(path)) continue
     const name = nameOf(row)
-    const windows = json.sound(`$.limits[${index}].windows`) ? (row.windows ?? []) : []
+    const windows = json.sound(`${at}.windows`) ? (row.windows ?? []) : []
     const names = [name, ...windows.map(({ window }) => policyOf(row, window))]
-    const taken = names.find((one) => (owners.get(one) ?? index) !== index)
+    const taken = names.find((one) => (owners.get(one) ?? at) !== at)
     if (taken !== undefined) {
       json.refuse({
         path,
-        reason: `"${taken}" is also the name of $.limits[${owners.get(taken)}]: give this row a "name"`,
+        reason: `"${taken}" is also the name of ${owners.get(taken)}: give this row a "name"`,
       })
     } else if (!NAME.test(name)) {
       json.refuse({ path, reason: `is missing, and the path's last segment "${name}" cannot be used for it` })
     }
-    for (const one of names) if (!owners.has(one)) owners.set(one, index)
+    for (const one of names) if (!owners.has(one)) owners.set(one, at)
   }
 }

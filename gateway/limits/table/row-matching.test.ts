@@ -42,14 +42,14 @@ describe('a row of a new table', () => {
     assert.deepEqual(followed([row('a', '/x'), row('b', '/y')], [row('b', '/x')]), ['a'])
   })
 
-  test('follows of several windows of one path that of its length, then the longest that is left', () => {
+  test('follows of the windows of its path the shortest that is as long, else the longest; several may follow one', () => {
     const olds = [row('minute', '/x'), row('hour', '/x', undefined, 3_600_000)]
     const [second, hour, day] = [1000, 3_600_000, 86_400_000].map((ms) => row(`${ms}`, '/x', undefined, ms))
     assert.ok(second && hour && day)
     assert.deepEqual(followed(olds, [hour, second]), ['hour', 'minute'])
-    assert.deepEqual(followed(olds, [day, second, hour]), ['minute', undefined, 'hour'])
+    assert.deepEqual(followed(olds, [day, second, hour]), ['hour', 'minute', 'hour'])
     assert.deepEqual(followed(olds, [day]), ['hour'])
-    assert.deepEqual(followed([row('x', '/x')], [hour, row('other', '/x')]), [undefined, 'x'])
+    assert.deepEqual(followed([row('x', '/x')], [hour, row('other', '/x')]), ['x', 'x'])
   })
 
   test('follows a template that calls its parameters by other names', () => {

@@ -1,5 +1,5 @@
 import { withoutNames } from '../../edge/rules/path-template.ts'
-import type { LimitRow } from './limit-table.ts'
+import { countedPath, type LimitRow } from './limit-table.ts'
 
 export interface RowRecord {
   /** Never used twice. */
@@ -16,8 +16,8 @@ export interface RowRecord {
 
 export function recordOf(row: LimitRow, id: number): RowRecord {
   const methods = row.methods === undefined ? null : [...row.methods].sort()
-  const { name, path, limit, windowMs } = row
-  return { id, name, path, methods, limit, windowMs, horizonMs: null }
+  const { name, limit, windowMs } = row
+  return { id, name, path: countedPath(row), methods, limit, windowMs, horizonMs: null }
 }
 
 /** The record after an edit. Hits that had expired before it never count again under a longer window. */
@@ -31,8 +31,8 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 }
 
 /**
- * Finds the old row whose counts each new row keeps: that with its path, methods and window, else the longest with its path and methods,
- * else that with its name; none twice.
+ * Finds the old row whose counts each new row goes on with. Of those with its path and methods it is the shortest that is at least as long,
+ * else the longest; several windows may follow one. Without any, it is the one with its name that no row follows.
  *
  * @param rows each of one window
  */
@@ -41,20 +41,22 @@ export function matchRows<T extends RowRecord>(
   rows: readonly LimitRow[],
 ): Map<LimitRow, T> {
   const matches = new Map<LimitRow, T>()
-  const free = new Set(olds.toSorted((one, other) => other.windowMs - one.windowMs))
-  for (const markOf of [windowOf, placeOf, ({ name }: RowRecord) => name]) {
-    const byMark = Map.groupBy(free, markOf)
-    for (const row of rows) {
-      if (matches.has(row)) continue
-      const old = byMark.get(markOf(recordOf(row, 0)))?.shift()
-      if (old !== undefined && free.delete(old)) matches.set(row, old)
-    }
+  const byPlace = Map.groupBy(
+    olds.toSorted((one, other) => one.windowMs - other.windowMs),
+    placeOf,
+  )
+  for (const row of rows) {
+    const windows = byPlace.get(placeOf(recordOf(row, 0))) ?? []
+    const old = windows.find(({ windowMs }) => windowMs >= row.windowMs) ?? windows.at(-1)
+    if (old !== undefined) matches.set(row, old)
+  }
+  const followed = new Set(matches.values())
+  const byName = new Map(olds.filter((old) => !followed.has(old)).map((old) => [old.name, old]))
+  for (const row of rows) {
+    const old = byName.get(row.name)
+    if (old !== undefined && !matches.has(row)) matches.set(row, old)
   }
   return matches
-}
-
-function windowOf(record: RowRecord): string {
-  return `${placeOf(record)} ${record.windowMs}`
 }
 
 function placeOf(record: RowRecord): string {

@@ -2,6 +2,7 @@ import type { RowRecord } from '../table/row-matching.ts'
 import {
   type Entry,
   isExpired,
+  plannedLimit,
   refusedForCapacity,
   type Take,
   Window,
@@ -71,6 +72,8 @@ export class Counters {
   #cursor: MapIterator<[string, Window]>
   #record: RowRecord
   #rule: WindowRule
+  /** Rules of plans, by factor. */
+  readonly #planned = new Map<number, WindowRule>()
 
   constructor(record: RowRecord, budget: KeyBudget) {
     this.#budget = budget
@@ -87,6 +90,16 @@ export class Counters {
   edit(record: RowRecord): void {
     this.#record = record
     this.#rule = windowRule(record.limit, record.windowMs, record.horizonMs)
+    this.#planned.clear()
+  }
+
+  #ruleOf(factor: number): WindowRule {
+    const known = this.#planned.get(factor)
+    if (known !== undefined) return known
+    const { limit, windowMs, horizonMs } = this.#record
+    const rule = windowRule(plannedLimit(limit, factor), windowMs, horizonMs)
+    this.#planned.set(factor, rule)
+    return rule
   }
 
   /** Changes a limit outside the table. Hits that have expired never count again. */
@@ -115,16 +128,18 @@ export class Counters {
    * Counts `cost` hits of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
    *
    * @param isCounted false: an allowed hit is not counted; it can be at once, because its key has its memory then
+   * @param factor that of the caller's plan
    */
-  take(key: string, nowMs: number, cost = 1, isCounted = true): Take {
+  take(key: string, nowMs: number, cost = 1, isCounted = true, factor?: number): Take {
     this.dropIdle(SWEEP, nowMs)
+    const rule = factor === undefined ? this.#rule : this.#ruleOf(factor)
     let window = this.#windows.get(key)
     if (window === undefined) {
-      if (!this.#claimKey(nowMs)) return refusedForCapacity(this.#rule)
+      if (!this.#claimKey(nowMs)) return refusedForCapacity(rule)
       window = new Window()
       this.#windows.set(key, window)
     }
-    return window.take(nowMs, this.#rule, cost, isCounted)
+    return window.take(nowMs, rule, cost, isCounted)
   }
 
   /** Undoes the last allowed take of `key`. */

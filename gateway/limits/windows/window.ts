@@ -9,8 +9,10 @@ export interface Take {
   readonly unrecorded?: true
   /** Nothing was counted: the store is away, and the row allows every request. */
   readonly uncounted?: true
-  /** The take in the next window of the row. The request passes when every window allows it. */
+  /** The take in the next window of the row. */
   readonly next?: Take
+  /** The take in the next row that counts the request. */
+  readonly beside?: Take
 }
 
 /** True when every window of the row allows the request. */
@@ -37,6 +39,12 @@ const SLICES = 100
 export function windowRule(limit: number, windowMs: number, horizonMs: number | null = null): WindowRule {
   const sliceMs = limit > MAX_LOGGED ? windowMs / SLICES : 0
   return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY, sliceMs }
+}
+
+/** The limit under a plan. */
+export function plannedLimit(limit: number, factor: number): number {
+  // Rounded first: 100 times 0.29 is 28.999999999999996.
+  return Math.max(1, Math.floor(Number((limit * factor).toPrecision(15))))
 }
 
 /** Subtracts, because adding would round. */

@@ -4,13 +4,14 @@ import {
   parseClients,
   webhookClientFaults,
 } from '../../config/clients/clients-file.ts'
+import type { Fault } from '../../config/faults.ts'
 import type { LoadedFile } from '../../config/load-file.ts'
 import { oneFile, Reloader } from '../../config/reload/reloader.ts'
 import { fingerprint, parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings, TlsSettings } from '../../config/settings.ts'
 import type { Gateway } from '../../gateway.ts'
-import { type LimitRow, writtenRow } from '../../limits/table/limit-table.ts'
-import { parseLimits } from '../../limits/table/limits-file.ts'
+import { type Limits, writtenLimits } from '../../limits/table/limit-table.ts'
+import { limitFaults, parseLimits } from '../../limits/table/limits-file.ts'
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { trustGoodUntilMs } from '../../tls/clients/trust.ts'
 import type { TlsMaterial } from '../../tls/listener/tls-context.ts'
@@ -28,7 +29,7 @@ interface WatchedFiles extends Reports {
   readonly tls: Gateway['tls']
   /** Puts an edit in force. When it throws, the old configuration stays in force. */
   readonly enforce: {
-    limits(rows: readonly LimitRow[]): void
+    limits(limits: Limits): void
     clients(table: ClientTable): void
     settings(settings: Settings): void
   }
@@ -44,7 +45,10 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
   const warn = (file: string | undefined, warnings: readonly string[]) => {
     for (const warning of warnings) log.warn({ file, warning }, 'configuration')
   }
-  const limits = watchLimits(watched, (rows) => warn(inForce.limitsFile, limitWarnings(inForce.routes, rows)))
+  const limits = watchLimits(watched, {
+    warnOf: ({ rows }) => warn(inForce.limitsFile, limitWarnings(inForce.routes, rows)),
+    faultsOf: (edited) => limitFaults(inForce.limitsFile, edited, inForce, table?.rows ?? []),
+  })
   const warnOfClients = () => warn(inForce.clientsFile, clientWarnings(inForce.routes, table?.rows ?? []))
   const beginClients = (file: string, loaded: LoadedFile<ClientTable>) => {
     table = loaded.value
@@ -56,6 +60,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
         const faults = parsed.faults ?? [
           ...clientIssuerFaults(file, parsed.value, tls.trust),
           ...webhookClientFaults(inForce.configFile, inForce.routes, parsed.value),
+          ...limitFaults(inForce.limitsFile, limits.inForce(), inForce, parsed.value.rows),
         ]
         return faults.length > 0 ? { faults } : parsed
       }),
@@ -75,9 +80,10 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
   const settings = watchSettings(watched, {
     settings: inForce,
     texts: startup.texts,
-    faultsOf: ({ settings: { configFile, clientsFile, routes }, clients: loaded }) => [
+    faultsOf: ({ settings: edited, settings: { configFile, clientsFile, routes }, clients: loaded }) => [
       ...(loaded === undefined ? [] : clientIssuerFaults(clientsFile ?? '', loaded.value, tls.trust)),
       ...webhookClientFaults(configFile, routes, loaded?.value ?? table ?? NO_CLIENTS),
+      ...limitFaults(edited.limitsFile, limits.inForce(), edited, loaded?.value.rows ?? []),
     ],
     enforce: (edited, loaded) => {
       // First, so that no request finds a route without its clients.
@@ -97,30 +103,41 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
   return [limits.watching, settings, laterClients]
 }
 
-/** @param warnOf tells of what is probably a mistake in a table */
-function watchLimits(watched: WatchedFiles, warnOf: (rows: readonly LimitRow[]) => void) {
+interface LimitChecks {
+  /** Tells of what is probably a mistake. */
+  warnOf(limits: Limits): void
+  /** What does not fit the clients in force. */
+  faultsOf(limits: Limits): Fault[]
+}
+
+function watchLimits(watched: WatchedFiles, { warnOf, faultsOf }: LimitChecks) {
   const { settings, limits: loaded } = watched.startup
   const file = settings.limitsFile
-  let rows = loaded.value
-  const warn = () => warnOf(rows)
+  let inForce = loaded.value
+  const warn = () => warnOf(inForce)
   const edited = { file, label: labelOf(file, settings), what: 'limits' } as const
-  const report = reporter<readonly LimitRow[]>(watched, edited, ({ before, after }) => ({
-    before: before.map(writtenRow),
-    after: after.map(writtenRow),
+  const report = reporter<Limits>(watched, edited, ({ before, after }) => ({
+    before: writtenLimits(before),
+    after: writtenLimits(after),
   }))
   warn()
-  const watching = new Reloader({
-    ...oneFile(file, loaded, parseApart('limits', parseLimits)),
+  const parse = parseApart('limits', parseLimits)
+  const watching = new Reloader<Limits>({
+    ...oneFile(file, loaded, async (name, text) => {
+      const parsed = await parse(name, text)
+      const faults = parsed.faults ?? faultsOf(parsed.value)
+      return faults.length > 0 ? { faults } : parsed
+    }),
     swap: (changed) => {
       watched.enforce.limits(changed)
-      rows = changed
+      inForce = changed
     },
     onReload: (reload) => {
       report(reload)
       if (reload.result === 'success' && reload.changed) warn()
     },
   })
-  return { watching, warn }
+  return { watching, warn, inForce: () => inForce }
 }
 
 /** Puts each edit of the admin token in force. The audit trail has its fingerprint only. */

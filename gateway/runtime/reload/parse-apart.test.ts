@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { type ClientTable, parseClients } from '../../config/clients/clients-file.ts'
 import { describeFault, type Fault } from '../../config/faults.ts'
 import type { Settings } from '../../config/settings.ts'
-import type { LimitRow } from '../../limits/table/limit-table.ts'
+import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
 import { parseApart, rereadApart } from './parse-apart.ts'
 
@@ -32,15 +32,15 @@ test('a small text is read where it is asked for', async () => {
 })
 
 test('a large text is read by another thread, to the same end', async () => {
-  const parse = parseApart<readonly LimitRow[]>('limits', () => assert.fail('read in this thread'))
+  const parse = parseApart<Limits>('limits', () => assert.fail('read in this thread'))
   const text = table(5000)
   const { value } = await parse('l.json', text)
   assert.deepEqual(value, parseLimits('l.json', text).value)
-  assert.equal(value?.length, 5000)
+  assert.equal(value?.rows.length, 5000)
 })
 
 test('the faults of a large text come from the other thread, a hundred of them and how many more', async () => {
-  const parse = parseApart<readonly LimitRow[]>('limits', () => assert.fail('read in this thread'))
+  const parse = parseApart<Limits>('limits', () => assert.fail('read in this thread'))
   const { faults } = await parse('l.json', table(5000).replaceAll('1m', '1y'))
   assert.equal(faults?.length, 101)
   assert.match(faults?.[0]?.reason ?? '', /^must be a whole number followed by s, m, h or d/)

@@ -44,7 +44,7 @@ describe('what a process reads again that takes over', () => {
   it('is every edit that was put in force meanwhile', (t) => {
     const { read, write, again } = written(t)
     write('GATEWAY_LIMITS', 'limits.json', limitsOf(2))
-    assert.deepEqual([again().limits.value[0]?.limit, read.limits.value[0]?.limit], [2, 1])
+    assert.deepEqual([again().limits.value.rows[0]?.limit, read.limits.value.rows[0]?.limit], [2, 1])
     write('GATEWAY_CONFIG', 'gateway.json', JSON.stringify({ routes: ROUTES, via: true }))
     assert.equal(again().settings.via, true)
     write('GATEWAY_TLS_CERT', 'cert.pem', renewed.certPem)

@@ -14,8 +14,8 @@ import { keysThatWait } from '../../config/reload/settings-change.ts'
 import { completeTls } from '../../config/rules/tls-rules.ts'
 import { parseAdminToken } from '../../config/secret-line.ts'
 import type { Settings } from '../../config/settings.ts'
-import type { LimitRow } from '../../limits/table/limit-table.ts'
-import { parseLimits } from '../../limits/table/limits-file.ts'
+import type { Limits } from '../../limits/table/limit-table.ts'
+import { limitFaults, parseLimits } from '../../limits/table/limits-file.ts'
 import packageJson from '../../package.json' with { type: 'json' }
 import { clientIssuerFaults } from '../../tls/clients/client-issuers.ts'
 import { type LoadedTls, loadTls, tlsTexts } from '../../tls/listener/tls-reload.ts'
@@ -28,7 +28,8 @@ export function readConfiguration(
 ): Parsed<Omit<StartupConfiguration, 'log' | 'storeModule'>> {
   const { parsed: settings, texts } = readSettings(env)
   const { clientsFile, adminTokenFile, tls: tlsSettings } = settings.value ?? filesNamedAnyway(env)
-  const limits = loadFile(configFiles(env).limitsFile, parseLimits, { namedBy: NAMES.limitsFile })
+  const { limitsFile } = configFiles(env)
+  const limits = loadFile(limitsFile, parseLimits, { namedBy: NAMES.limitsFile })
   const clients =
     clientsFile === undefined ? NOTHING : loadFile(clientsFile, parseClients, { namedBy: NAMES.clientsFile })
   const adminToken =
@@ -41,6 +42,10 @@ export function readConfiguration(
     faults.push(...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust))
   if (settings.value !== undefined && clients.value !== undefined)
     faults.push(...webhookClientFaults(settings.value.configFile, settings.value.routes, clients.value.value))
+  if (limits.value !== undefined && settings.value !== undefined)
+    faults.push(
+      ...limitFaults(limitsFile, limits.value.value, settings.value, clients.value?.value.rows ?? []),
+    )
   if (faults.length > 0 || settings.value === undefined || limits.value === undefined) return { faults }
   return {
     value: {
@@ -106,7 +111,7 @@ function namedClients(env: Environment, file: GatewayFile | undefined): string |
 export interface StartupConfiguration {
   readonly settings: Settings
   readonly texts: SettingsTexts
-  readonly limits: LoadedFile<readonly LimitRow[]>
+  readonly limits: LoadedFile<Limits>
   readonly clients: LoadedFile<ClientTable> | undefined
   readonly tls: LoadedTls | undefined
   readonly adminToken?: LoadedFile<string> | undefined

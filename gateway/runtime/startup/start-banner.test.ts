@@ -9,7 +9,10 @@ function banner(gateway: object): string {
   assert.ok(settings)
   const at = { port: 8080, tlsPort: 8443, adminPort: 9090 }
   return stripVTControlCharacters(
-    startBanner({ settings, limits: { text: '', value: [] }, version: '1.2.3' }, at),
+    startBanner(
+      { settings, limits: { text: '', value: { rows: [], plans: new Map() } }, version: '1.2.3' },
+      at,
+    ),
   )
 }
 

@@ -22,7 +22,7 @@ export function startBanner(
       : ([['', `https://${reachable(host)}:${at.tlsPort}`]] as [string, string][])),
     ['admin', `http://${reachable(adminHost)}:${at.adminPort}`],
     ['routes', `${routes.length} in ${configFile}`],
-    ['limits', `${limits.value.length} in ${limitsFile}, in force as soon as you save it`],
+    ['limits', `${limits.value.rows.length} in ${limitsFile}, in force as soon as you save it`],
     ['audit', audit.file === '-' ? 'standard output' : audit.file],
   ]
   const tried = toTry(routes)
