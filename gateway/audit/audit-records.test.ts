@@ -74,11 +74,14 @@ test('optional members come last in both records, after status code and duration
       assert.equal(ofCall, response.replace('}', `,"grpcStatus":${grpcStatus}}`))
       assert.equal(pairKeyOf(ofCall), pairKeyOf(request))
     }
+    const replayed = responseTo(request, 201, 1, undefined, 'first/1')
+    assert.equal(replayed, response.replace('}', ',"replayOf":"first/1"}'))
+    assert.equal(pairKeyOf(replayed), pairKeyOf(request))
   }
 })
 
 test('a user agent that looks like optional members moves nothing', () => {
-  for (const [name, value] of Object.entries({ ...OPTIONAL, grpcStatus: 7 })) {
+  for (const [name, value] of Object.entries({ ...OPTIONAL, grpcStatus: 7, replayOf: 'first' })) {
     const userAgent = `x","${name}":${JSON.stringify(value)}`
     const response = JSON.parse(responseTo(requestRecord({ ...facts, userAgent }), 200, 1))
     assert.deepEqual(
@@ -235,15 +238,15 @@ test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what d
       unresolved: 0,
       locked: true,
     }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":2}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":3}\n`,
   )
   assert.equal(
     startRecord({ timestamp, pid: 7, open: 4, refused: 9, continues: '123' }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":2}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":3}\n`,
   )
   assert.equal(
     stopRecord({ timestamp, pid: 7, open: 0, reason: 'SIGTERM' }),
-    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":2}\n`,
+    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":3}\n`,
   )
 })
 

@@ -79,7 +79,7 @@ export const STOP_HEAD = '{"type":"AUDIT_STOP",'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
 /** Last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of an older version could misread the lines. */
-export const TRAIL_FORMAT = 2
+export const TRAIL_FORMAT = 3
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
 const CUT_MARK = '…'
@@ -93,6 +93,7 @@ const INTERACTION_ID_KEY = ',"interactionId":"'
 const TRACE_ID_KEY = ',"traceId":"'
 const GATEWAY_ID_KEY = ',"gatewayId":"'
 const GRPC_STATUS_KEY = ',"grpcStatus":'
+const REPLAY_OF_KEY = ',"replayOf":"'
 const UUID_CHARS = 36
 const SESSION_ID_CHARS = SESSION_ID_KEY.length + 22 + 1
 const INTERACTION_ID_CHARS = INTERACTION_ID_KEY.length + UUID_CHARS + 1
@@ -143,20 +144,24 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * API_RESPONSE: the request's fields with `"statusCode"` and `"duration"` before the optional members, and `"grpcStatus"` last.
+ * API_RESPONSE: the request's fields with `"statusCode"` and `"duration"` before the optional members, `"grpcStatus"` and
+ * `"replayOf"` last.
  * Made from the request's line, which is five times faster than building the fields again.
  * @param durationMs written with three decimals; 0 when it is not a number at or above 0 @param grpcStatus at most two digits;
- * undefined: no call of gRPC
+ * undefined: no call of gRPC @param replayOf request id of the request that the response was first given to
  */
 export function responseTo(
   requestLine: string,
   statusCode: number,
   durationMs: number,
   grpcStatus?: number,
+  replayOf?: string,
 ): string {
   const duration =
     durationMs >= 0 && durationMs < Number.POSITIVE_INFINITY ? Math.round(durationMs * 1000) / 1000 : 0
   const line = responseLine(requestLine, `,"statusCode":${statusCode | 0},"duration":${duration}`)
+  if (replayOf !== undefined)
+    return `${line.slice(0, endOf(line))}${REPLAY_OF_KEY}${quoted(replayOf).slice(1)}}\n`
   return grpcStatus === undefined ? line : `${line.slice(0, endOf(line))}${GRPC_STATUS_KEY}${grpcStatus}}\n`
 }
 
@@ -184,7 +189,7 @@ export function pairKeyOf(line: string): string | undefined {
 
 /** Index of `,"gatewayId"`, or -1. No value can hold it, because quotes inside values are escaped. */
 function gatewayIdAt(line: string): number {
-  const at = withoutGrpcStatus(line, endOf(line)) - GATEWAY_ID_CHARS
+  const at = withoutLast(line, endOf(line)) - GATEWAY_ID_CHARS
   return line.startsWith(GATEWAY_ID_KEY, at) ? at : -1
 }
 
@@ -197,7 +202,10 @@ function optionalAt(line: string): number {
   return at
 }
 
-function withoutGrpcStatus(line: string, end: number): number {
+/** A call of gRPC is never replayed. */
+function withoutLast(line: string, end: number): number {
+  const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
+  if (replayOf !== -1) return replayOf
   for (let at = end - GRPC_STATUS_KEY.length - 1; at >= end - GRPC_STATUS_KEY.length - 2; at--)
     if (line.startsWith(GRPC_STATUS_KEY, at)) return at
   return end

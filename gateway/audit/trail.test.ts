@@ -84,7 +84,7 @@ test('begin writes the recovered responses, then AUDIT_START with the results of
     damagedLines: 1,
     unresolved: 4,
     locked: false,
-    format: 2,
+    format: 3,
   })
 })
 
