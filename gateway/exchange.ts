@@ -6,6 +6,7 @@ import type { IncomingRequest } from './edge/http1/incoming-request.ts'
 import type { FairPermits } from './edge/rules/fair-share.ts'
 import type { RequestHeaders } from './edge/rules/request-headers.ts'
 import type { Slotted } from './edge/syntax/slots.ts'
+import type { KeyedExchange } from './idempotency/keyed-exchange.ts'
 import type { PendingTake } from './limits/limiter.ts'
 import type { Principal } from './principal.ts'
 import type { RefusalCode } from './refusals.ts'
@@ -26,6 +27,8 @@ type ExchangeStart = ReceivedRequest &
 
 export interface OngoingForwarding {
   abort(): void
+  /** The service may act on the request. */
+  readonly isSent: boolean
   /** The client has disconnected. Called before `close`. */
   clientGone(): void
 }
@@ -83,6 +86,10 @@ export class Exchange implements Slotted {
   requestLine: string | undefined = undefined
   /** record: it is not tried again. */
   recordFailed = false
+  /** idempotency: its key has begun. Taken over by forwarding when the client has gone. */
+  keyed: KeyedExchange | undefined = undefined
+  /** idempotency: the id of the request whose response is replayed. */
+  replayOf: string | undefined = undefined
   /** takePermit: the caller that the permit is counted for; undefined without one. */
   permitHolder: string | undefined = undefined
   /** limit: flat: name, value, name, value. */

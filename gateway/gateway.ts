@@ -17,6 +17,7 @@ import type { PathTable } from './edge/rules/path-table.ts'
 import type { Field } from './edge/syntax/field.ts'
 import type { Slots } from './edge/syntax/slots.ts'
 import type { Exchange, OngoingForwarding, ServedRoute } from './exchange.ts'
+import type { KeyTable } from './idempotency/key-table.ts'
 import type { Caller } from './limits/limit-key.ts'
 import type { Limiter, PendingTake } from './limits/limiter.ts'
 import type { LimitRow } from './limits/table/limit-table.ts'
@@ -66,6 +67,8 @@ export interface Configured {
   readonly proofs: ProofVerifier
   readonly throttle: AuthThrottle | undefined
   readonly upstreams: UpstreamGroups
+  /** Undefined: no row has `idempotency`. */
+  readonly idempotency: Pick<KeyTable, 'begin' | 'finish' | 'close'> | undefined
   /** X-Gateway-Secret. */
   readonly upstreamSecret: Field | undefined
 }

@@ -17,7 +17,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['edge/http1'],
   ['edge/http2'],
   ['config'],
-  ['tls', 'auth', 'limits', 'audit', 'upstream', 'tracing'],
+  ['tls', 'auth', 'limits', 'audit', 'upstream', 'tracing', 'idempotency'],
   ['store', 'evidence'],
   ['exchange.ts'],
   ['admin'],

@@ -9,6 +9,7 @@ import { authorize } from './stages/authorize.ts'
 import { receive } from './stages/body/receive.ts'
 import { validate } from './stages/body/validate-request.ts'
 import { forward } from './stages/forward.ts'
+import { idempotency } from './stages/idempotency/idempotency.ts'
 import { limit } from './stages/limit.ts'
 import { closeAbandoned, open } from './stages/open.ts'
 import { record } from './stages/record.ts'
@@ -36,6 +37,7 @@ const STAGES: readonly Stage[] = [
   authorize,
   validate,
   receive,
+  idempotency,
   takePermit,
   limit,
 ]

@@ -39,6 +39,17 @@ export const REFUSALS = {
     missing_credentials: { status: 401, detail: 'A credential is needed.' },
     invalid_certificate: { status: 401, detail: 'The client certificate is not accepted.' },
     invalid_signature: { status: 401, detail: 'The signature of the webhook is missing or not valid.' },
+    idempotency_key_missing: { status: 400, detail: 'An idempotency key is needed.' },
+    idempotency_key_invalid: { status: 400, detail: 'The idempotency key is not well-formed.' },
+    idempotency_in_progress: {
+      status: 409,
+      detail: 'A request with this idempotency key is in progress.',
+    },
+    idempotency_key_reused: {
+      status: 422,
+      detail: 'This idempotency key was used for another request.',
+    },
+    idempotency_too_many_keys: { status: 429, detail: 'The caller has as many idempotency keys as it may.' },
     webhook_replayed: { status: 409, detail: 'This webhook was accepted before.' },
     too_many_failures: { status: 429, detail: 'Too many invalid credentials from this address.' },
     insufficient_scope: { status: 403, detail: 'The access token does not permit this.' },
@@ -72,6 +83,11 @@ export const REFUSALS = {
     internal_fault: { status: 500, detail: 'The gateway failed to handle the request.' },
     webhooks_unavailable: { status: 503, detail: 'Webhooks cannot be accepted at the moment.' },
     proofs_unavailable: { status: 503, detail: 'DPoP proofs cannot be verified at the moment.' },
+    idempotency_response_not_kept: {
+      status: 409,
+      detail: 'The request with this idempotency key was completed; its response was too long to be kept.',
+    },
+    idempotency_unavailable: { status: 503, detail: 'Idempotency keys cannot be kept at the moment.' },
     limits_unavailable: { status: 503, detail: 'Requests cannot be counted at the moment.' },
     sessions_unavailable: { status: 503, detail: 'The end of a session cannot be recorded at the moment.' },
     draining: { status: 503, detail: 'The gateway is stopping.', closes: true },
@@ -90,6 +106,10 @@ export const REFUSALS = {
     upstream_unreachable: { status: 502, detail: 'The service cannot be reached.' },
     upstream_broken: { status: 502, detail: 'The service broke off its response.' },
     upstream_malformed: { status: 502, detail: 'The service sent a response that cannot be forwarded.' },
+    idempotency_unknown: {
+      status: 409,
+      detail: 'Whether the request with this idempotency key was carried out is not known.',
+    },
     upstream_unavailable: {
       status: 503,
       detail: 'The service has failed too often and is given time to recover.',

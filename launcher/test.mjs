@@ -51,7 +51,7 @@ const TOGETHER = {
   ],
   cli: ['gateway/cli'],
   config: ['gateway/config'],
-  limits: ['gateway/edge/bodies', 'gateway/limits', 'gateway/runtime'],
+  limits: ['gateway/edge/bodies', 'gateway/idempotency', 'gateway/limits', 'gateway/runtime'],
   'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
   'oauth-users': ['gateway/e2e/oauth.test.ts', 'gateway/e2e/oauth-sign-in.test.ts'],
   operations: [

@@ -103,6 +103,11 @@ const METRICS = {
     'method',
     'status',
   ),
+  gateway_idempotency_total: counter(
+    'Requests of rows with `idempotency`, by route and by what their key came to.',
+    'route',
+    'outcome',
+  ),
   gateway_introspection_requests_total: counter(
     'Questions to introspection endpoints about opaque tokens, by issuer and outcome; breaker_open and too_many: it was not asked.',
     'issuer',
@@ -140,7 +145,7 @@ const METRICS = {
   ),
   gateway_store_unsent_sessions: gauge('Ended sessions that other gateways have still to be told of.'),
   gateway_store_writable: gauge(
-    '1 unless what protects cannot be written: limits, revocations and webhooks to the data directory, shared to the store of several gateways.',
+    '1 unless what protects cannot be written: limits, revocations, webhooks and idempotency to the data directory, shared to the store of several gateways.',
     'store',
   ),
   gateway_store_write_errors_total: counter(

@@ -11,6 +11,7 @@ const NO_POLICY = {
   mask: undefined,
   trustIssuers: undefined,
   webhookClient: undefined,
+  idempotency: undefined,
   screening: undefined,
   isShadow: false,
   operations: undefined,

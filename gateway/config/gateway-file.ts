@@ -8,6 +8,7 @@ import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
 import { checkAudit } from './rules/audit-rules.ts'
+import { idempotencyTerms } from './rules/idempotency-rules.ts'
 import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
 import { routePathFault } from './rules/path-rules.ts'
@@ -131,6 +132,7 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
     clientCert: route.clientCert,
     trustIssuers: route.trustIssuers && new Set(route.trustIssuers),
     webhookClient: route.webhookClient,
+    idempotency: route.idempotency && idempotencyTerms(route.idempotency),
     ...routePolicy(route, written),
     operations: documented.operations[index],
     documentedAt: route.documentedAt,

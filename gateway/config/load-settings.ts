@@ -7,6 +7,7 @@ import type { Overrides } from './json/json-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
+import { idempotencyConflicts } from './rules/idempotency-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
@@ -15,9 +16,10 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { maskKeyFaults, parseUpstreamSecret } from './secret-line.ts'
+import { idempotencyKeyFaults, maskKeyFaults, parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
 import { loadTracing } from './tracing-settings.ts'
+import { groupsInUse } from './upstreams/group-rules.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
 import { loadAttestation } from './witness-settings.ts'
 
@@ -55,6 +57,8 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const conflicts = [
     ...faultsOf(others),
     ...(upstreamTls.faults ?? []),
+    ...idempotencyKeyFaults(merged, readFile),
+    ...idempotencyFaults(merged, configFile, hasStore),
     ...maskKeyFaults({ ...merged, configFile }, hasStore, readFile),
     ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
     ...spanLoops(endpointPlace(configFile, env), merged, tracing.value?.receiver.endpoint),
@@ -90,7 +94,17 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
 
 /** Finds conflicts between the keys of an edited file and those that stay as they are until a restart. */
 export function conflictsInForce(settings: Settings): Fault[] {
-  return conflictsOf(settings, settings.configFile, placeIn(settings.configFile, new Map()))
+  const { configFile, store } = settings
+  return [
+    ...idempotencyFaults(settings, configFile, store !== undefined),
+    ...conflictsOf(settings, configFile, placeIn(configFile, new Map())),
+  ]
+}
+
+function idempotencyFaults(merged: Merged, configFile: string, hasStore: boolean): Fault[] {
+  const { routes } = merged
+  const groups = new Map(groupsInUse(merged).map(({ name, targets }) => [name, targets]))
+  return idempotencyConflicts(configFile, { routes, groups, hasStore })
 }
 
 interface OtherSources {

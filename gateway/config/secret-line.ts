@@ -18,6 +18,21 @@ export const parseAdminToken = secretLine('the token of the admin listener')
 /** The key of the pseudonyms in the audit trail. */
 const parseMaskKey = secretLine('the key of masked parameters')
 
+/** The key of what is kept for idempotency keys. */
+const parseIdempotencyKey = secretLine('the key of idempotency')
+
+/** Faults of the key that rows with `idempotency` need. */
+export function idempotencyKeyFaults(
+  { idempotencyKeyFile }: Pick<Settings, 'idempotencyKeyFile'>,
+  readFile?: ReadFile,
+): readonly Fault[] {
+  if (idempotencyKeyFile === undefined) return []
+  return (
+    loadFile(idempotencyKeyFile, parseIdempotencyKey, { readFile, namedBy: '"idempotencyKeyFile"' }).faults ??
+    []
+  )
+}
+
 /** Faults of the key that rows with `mask` need. */
 export function maskKeyFaults(
   { maskKeyFile, routes, configFile }: Pick<Settings, 'maskKeyFile' | 'routes' | 'configFile'>,
@@ -33,8 +48,19 @@ export function maskKeyFaults(
 
 /** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */
 export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>): string {
-  const file = maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key'))
-  const { value, faults } = loadFile(file, parseMaskKey)
+  return readKey(maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key')), parseMaskKey)
+}
+
+/** Reads the key of idempotency, or makes one in the data directory. @throws Error when there is no valid key */
+export function readIdempotencyKey({
+  idempotencyKeyFile,
+  dataDir,
+}: Pick<Settings, 'idempotencyKeyFile' | 'dataDir'>): string {
+  return readKey(idempotencyKeyFile ?? existingOrNew(join(dataDir, 'idempotency-key')), parseIdempotencyKey)
+}
+
+function readKey(file: string, parse: ParseFile<string>): string {
+  const { value, faults } = loadFile(file, parse)
   if (faults !== undefined) throw new Error(faults.map(({ reason }) => `${file} ${reason}`).join())
   return value.value
 }

@@ -40,6 +40,21 @@ export interface StepUp {
   readonly maxAgeMs: number | undefined
 }
 
+/** How requests with an idempotency key are kept from reaching the service twice. Immutable. */
+export interface IdempotencyTerms {
+  readonly required: boolean
+  /** In lower case. */
+  readonly header: string
+  readonly maxKeyLength: number
+  readonly keepMs: number
+  readonly maxResponseBytes: number
+  readonly maxRequestBytes: number
+  /** Of one caller at a time. */
+  readonly maxKeys: number
+  /** The service resolves a key whose outcome is unknown. */
+  readonly resolves: boolean
+}
+
 /** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */
 export interface Route {
   /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
@@ -70,6 +85,8 @@ export interface Route {
   readonly screening: Screening | undefined
   /** Authentication and authorization are decided, counted and logged, but refuse nobody. */
   readonly isShadow: boolean
+  /** Undefined: a key goes upstream like any header. */
+  readonly idempotency: IdempotencyTerms | undefined
   /** Undefined: the edge rules hold as they are. */
   readonly leniency: Leniency | undefined
   readonly cors: Cors | undefined

@@ -3,6 +3,9 @@ import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
 import type { ForeignWrite } from '../audit/seal-records.ts'
 import type { KeeperReports } from '../audit/segments/keeper.ts'
+import { readIdempotencyKey } from '../config/secret-line.ts'
+import { KeySecret } from '../idempotency/key-secret.ts'
+import { KeyTable } from '../idempotency/key-table.ts'
 import type { JournalOptions } from '../limits/journal/limit-journal.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
@@ -70,6 +73,20 @@ export function segmentReports({
       log.error({ task, cause }, 'closed audit segments cannot be looked after')
     },
   }
+}
+
+/** Opens the table of idempotency keys. @throws Error that names what cannot be read */
+export function openKeyTable(
+  { settings }: Pick<StartupConfiguration, 'settings'>,
+  { watch, clock }: { readonly watch: StoreWatch; readonly clock: () => number },
+): KeyTable {
+  return new KeyTable({
+    directory: join(settings.dataDir, 'idempotency'),
+    secret: new KeySecret(readIdempotencyKey(settings)),
+    syncs: settings.audit.durability === 'synced',
+    clock,
+    onFault: (cause) => watch.fault('idempotency', cause),
+  })
 }
 
 export function journalOptions({ settings, log }: StartupConfiguration, watch: StoreWatch): JournalOptions {

@@ -74,6 +74,7 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()
   await gateway.upstreams.close()
+  gateway.idempotency?.close()
   await gateway.trail.end(reason)
 }
 

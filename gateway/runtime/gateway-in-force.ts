@@ -121,6 +121,9 @@ export class GatewayInForce {
       proofs: this.#proofs(settings, before),
       throttle: authThrottle.failures === 0 ? undefined : state.throttle,
       upstreams,
+      idempotency: settings.routes.some(({ idempotency }) => idempotency !== undefined)
+        ? this.#foundation.state.keys.open()
+        : this.#foundation.state.keys.table,
       upstreamSecret: secret,
     }
   }

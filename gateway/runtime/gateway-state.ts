@@ -9,11 +9,12 @@ import { Revocations, revocationLifetimeMs } from '../auth/revocations.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
+import type { KeyTable } from '../idempotency/key-table.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter, steadyClock } from '../limits/limiter.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import type { StoreMember } from '../store/store-member.ts'
-import { journalOptions } from './data-files.ts'
+import { journalOptions, openKeyTable } from './data-files.ts'
 import type { PassedState } from './restart/messages.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
 import type { StoreWatch } from './store-watch.ts'
@@ -21,6 +22,13 @@ import type { StoreWatch } from './store-watch.ts'
 /** How long a new process waits for the shared store before it serves without it. */
 const MAX_STORE_WAIT_MS = 2000
 const STORE_CHECK_MS = 10
+
+/** The table of idempotency keys, opened when a row first needs it. */
+export interface IdempotencyKeys {
+  table: KeyTable | undefined
+  /** @throws Error that names what cannot be read */
+  open(): KeyTable
+}
 
 /** Counts and memories of a gateway, which it shares with others where there is a shared store. */
 export interface GatewayState {
@@ -30,6 +38,7 @@ export interface GatewayState {
   /** Webhooks without a signed time that the service has taken. */
   readonly deliveredWebhooks: ReplayMemory
   readonly proofs: ReplayMemory
+  readonly keys: IdempotencyKeys
   /** Used only while failed credentials are throttled. */
   readonly throttle: AuthThrottle
   readonly failures: Counters
@@ -105,6 +114,7 @@ export function makeGatewayState(
     acceptedWebhooks,
     deliveredWebhooks,
     proofs,
+    keys: keysOf(() => openKeyTable(startup, { watch, clock })),
     throttle: new AuthThrottle({ counter: failures, clock, group: member?.failures }),
     failures,
     clock,
@@ -120,6 +130,16 @@ export function makeGatewayState(
   return state
 }
 
+function keysOf(make: () => KeyTable): IdempotencyKeys {
+  return {
+    table: undefined,
+    open() {
+      this.table ??= make()
+      return this.table
+    },
+  }
+}
+
 /** Puts edits in force of `authThrottle`, `onStoreFailure` and how long tokens live; failures counted so far stay. */
 export function changeState(
   { failures, clock, member, revocations }: GatewayState,
@@ -133,7 +153,7 @@ export function changeState(
 
 /** Work for each second and for the end. All of it in one turn of the event loop would delay requests. */
 export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly (() => void)[] {
-  const { limiter, revocations, acceptedWebhooks, deliveredWebhooks, member } = state
+  const { limiter, revocations, acceptedWebhooks, deliveredWebhooks, keys, member } = state
   return [
     () => {
       member?.maintain()
@@ -149,6 +169,11 @@ export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly 
       acceptedWebhooks.maintain()
       deliveredWebhooks.maintain()
       watch.observe('webhooks', acceptedWebhooks.isWritable && deliveredWebhooks.isWritable)
+    },
+    () => {
+      if (keys.table === undefined) return
+      keys.table.maintain()
+      watch.observe('idempotency', keys.table.isWritable)
     },
   ]
 }
@@ -182,12 +207,14 @@ export function whyDegraded({
   revocations,
   acceptedWebhooks,
   deliveredWebhooks,
+  keys,
   member,
 }: GatewayState): string | undefined {
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
   if (!acceptedWebhooks.isWritable || !deliveredWebhooks.isWritable) lacking.push('webhooks are refused')
+  if (keys.table?.isWritable === false) lacking.push('idempotency keys are refused')
   if (member?.isAway === true) lacking.push('the shared store is away')
   return lacking.length === 0 ? undefined : lacking.join(', ')
 }

@@ -6,7 +6,7 @@ import type { StoreMember } from '../store/store-member.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
-type StoreName = 'limits' | 'revocations' | 'webhooks' | 'shared'
+type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared'
 /** Connections are tried again each second, for as long as the store is away. */
 const SHARED_REPEAT_MS = 60_000
 /** What lasts is recorded again, because who reads the trail of a day does not read those before. */
@@ -26,6 +26,7 @@ export class StoreWatch {
     limits: new RepeatedFault(),
     revocations: new RepeatedFault(),
     webhooks: new RepeatedFault(),
+    idempotency: new RepeatedFault(),
     shared: new RepeatedFault(SHARED_REPEAT_MS),
   }
   readonly #now: () => number

@@ -10,7 +10,10 @@ import { limitOf } from './limit.ts'
  */
 export function askStore(gateway: Gateway, exchange: Exchange): undefined {
   const { limiter } = gateway
-  if (limiter.ask === undefined || !exchange.req.complete || exchange.route?.operations !== undefined) return
+  const { req, route } = exchange
+  if (limiter.ask === undefined || !req.complete || route?.operations !== undefined) return
+  // A replay takes no hit.
+  if (route?.idempotency !== undefined) return
   if (missingScope(exchange.principal, exchange.route?.scopes) !== undefined) return
   const row = limitOf(gateway, exchange)
   if (row === undefined) return

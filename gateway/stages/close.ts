@@ -2,6 +2,7 @@ import { responseTo } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
+import type { KeyedExchange } from '../idempotency/keyed-exchange.ts'
 import { recordAtEnd } from './record.ts'
 import { releasePermit } from './take-permit.ts'
 
@@ -16,22 +17,38 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.permitHolder !== undefined) releasePermit(gateway, exchange, exchange.permitHolder)
   if (exchange.delivery !== undefined)
     gateway.deliveries.end(exchange.delivery, statusCode >= 200 && statusCode < 300)
+  const unsettled = exchange.keyed?.settle(exchange.forwarding?.isSent === true)
   const durationMs = gateway.steadyClock() - exchange.startedSteadyMs
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.
   if (exchange.requestLine !== undefined) {
-    const record = responseTo(exchange.requestLine, statusCode, durationMs, exchange.grpcStatus)
-    const commit = gateway.trail.settle(record)
-    if (commit !== undefined || !gateway.trail.writable) holdBack(gateway, exchange, commit)
+    const { requestLine, grpcStatus, replayOf } = exchange
+    const commit = gateway.trail.settle(responseTo(requestLine, statusCode, durationMs, grpcStatus, replayOf))
+    if (commit !== undefined || unsettled !== undefined || !gateway.trail.writable)
+      holdBack(gateway, exchange, commit, unsettled)
   }
   gateway.metrics.closed(exchange, statusCode, durationMs / 1000)
   if (exchange.trace !== undefined) gateway.tracer?.finish(exchange.trace, exchange, statusCode)
 }
 
-/** A crash would lose the record. The response waits until it is written, and is broken off when that takes too long. */
-function holdBack({ trail }: Gateway, { req, res }: Exchange, commit: Commit | undefined): void {
+/**
+ * A crash would lose the record, or the outcome of the idempotency key. The response waits until they are written, and is broken off
+ * when that takes too long.
+ */
+function holdBack(
+  { trail }: Gateway,
+  { req, res }: Exchange,
+  commit: Commit | undefined,
+  unsettled: KeyedExchange | undefined,
+): void {
   if (!req.socket.writable) return
-  const release = res.hold()
+  const releaseAll = res.hold()
+  let awaited = unsettled === undefined ? 1 : 2
+  const release = () => {
+    awaited -= 1
+    if (awaited === 0) releaseAll()
+  }
+  unsettled?.whenKnown((error) => (error === undefined ? release() : res.breakOff()))
   const whenKnown = (error: Error | undefined) => {
     if (error === undefined) release()
     else trail.whenPendingWritten((fault) => (fault === undefined ? release() : res.breakOff()))

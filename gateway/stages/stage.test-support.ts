@@ -160,6 +160,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     clientCert: false,
     trustIssuers: undefined,
     webhookClient: undefined,
+    idempotency: undefined,
     operations: undefined,
     documentedAt: undefined,
     laidAt: undefined,

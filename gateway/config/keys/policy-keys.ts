@@ -90,6 +90,10 @@ export const POLICY_KEYS = {
     'A file with one line of 32 to 256 visible ASCII characters: the key of the pseudonyms of `mask`. Required with `GATEWAY_STORE`, the same at every gateway. Default: `mask-key` in the data directory, made when a row first masks.',
     { examples: ['/run/secrets/mask'] },
   ),
+  idempotencyKeyFile: text(
+    'A file with one line of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps in the data directory. Default: `idempotency-key` in the data directory, made when a row first needs it.',
+    { restart: true, examples: ['/run/secrets/idempotency'] },
+  ),
   addresses: key(
     ADDRESSES,
     'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`, and without `allow` everybody else may. Default: everybody.',

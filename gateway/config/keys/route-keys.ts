@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox'
+import { IDEMPOTENCY } from './idempotency-keys.ts'
 import {
   anyText,
   byName,
@@ -180,6 +181,11 @@ const ROUTE = keys({
     ROUTE_RESPONSE_HEADERS,
     "Headers added to the route's responses; each takes the place of the file's one of that name. The mandatory headers stay. Default: those of the file.",
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
+  ),
+  idempotency: key(
+    IDEMPOTENCY,
+    'Requests with a key reach the service once: the next one with it gets the first response again. For POST, PATCH, PUT and DELETE. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
+    { examples: [{}, { required: true, keep: '7d' }] },
   ),
   ...SENDING_KEYS,
   encodedSlashes: flag(

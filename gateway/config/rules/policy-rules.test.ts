@@ -61,6 +61,21 @@ const cases: [string, string[], RegExp][] = [
     /^\$\.routes\[0\]\.mode: must not be "shadow"/,
   ],
   [
+    'an idempotency key that is kept for less than a minute',
+    faults({}, { idempotency: { keep: '59s' } }),
+    /^\$\.routes\[0\]\.idempotency\.keep: must be from "1m" to "30d"/,
+  ],
+  [
+    'an idempotency key that is kept for longer than a month',
+    faults({}, { idempotency: { keep: '31d' } }),
+    /^\$\.routes\[0\]\.idempotency\.keep: must be from "1m" to "30d"/,
+  ],
+  [
+    'an idempotency key in a header of another meaning',
+    faults({}, { idempotency: { header: 'Authorization' } }),
+    /^\$\.routes\[0\]\.idempotency\.header: must not be "Authorization"/,
+  ],
+  [
     'a purpose in two lines',
     faults({ maintenance: { purpose: 'a\nb' } }),
     /^\$\.maintenance\.purpose: must be one line/,

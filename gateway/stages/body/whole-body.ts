@@ -10,14 +10,18 @@ import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 const MAX_BODY_BYTES = 1024 * 1024
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
 
-/** Reads the whole body into memory, if there is room. @param owner the room is shared fairly among owners */
+/** Reads the whole body into memory, if there is room. @param owner the room is shared fairly among owners @param maxBytes a bound below that of the route */
 export function readWholeBody(
   { load: { bodyRoom } }: Gateway,
   exchange: Exchange,
-  { owner, source }: { readonly owner: string; readonly source: Readable },
+  {
+    owner,
+    source,
+    maxBytes: most = MAX_BODY_BYTES,
+  }: { readonly owner: string; readonly source: Readable; readonly maxBytes?: number },
 ): Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
-  const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, MAX_BODY_BYTES)
+  const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, most)
   const { contentLength } = headers
   if (contentLength !== undefined && contentLength > maxBytes) return bodyTooLarge(maxBytes)
   const waiting = { keyId: owner, network: networkOf(exchange.address), bytes: 0 }

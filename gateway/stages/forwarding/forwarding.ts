@@ -3,9 +3,10 @@ import type { Lapse } from '../../edge/http1/tunnels.ts'
 import { grpcStatusIn, grpcStatusOfHttp } from '../../edge/rules/grpc.ts'
 import { filterResponseHead, revokedSessions } from '../../edge/rules/response-headers.ts'
 import { filterResponseTrailers } from '../../edge/rules/trailers.ts'
-import type { Field } from '../../edge/syntax/field.ts'
+import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import type { Exchange, OngoingForwarding } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import type { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
 import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import type {
   UpstreamCall,
@@ -14,6 +15,7 @@ import type {
   UpstreamResponse,
 } from '../../upstream/upstream-client.ts'
 import { close } from '../close.ts'
+import { keptFields } from '../idempotency/kept-fields.ts'
 import { giveUp } from '../response/refuse.ts'
 import { writeHead } from '../response/write-response.ts'
 import { releasePermit } from '../take-permit.ts'
@@ -70,13 +72,21 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #endsSessions = false
   #nextLapseCheckMs: number
   /** The client has disconnected, and only the response head is awaited. */
-  #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout } | undefined = undefined
+  #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
+    undefined
+  /** What is kept of the response, whether or not its client is still there. */
+  readonly #keyed: KeyedExchange | undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
     this.#exchange = exchange
+    this.#keyed = exchange.keyed
     this.#sentSteadyMs = gateway.steadyClock()
     this.#nextLapseCheckMs = this.#sentSteadyMs + LAPSE_CHECK_MS
+  }
+
+  get isSent(): boolean {
+    return this.call?.sent === true
   }
 
   /** RFC 9110 section 15.2. HTTP/1.0 has none. */
@@ -102,8 +112,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       this.call?.upstream ?? '',
     )
     const safe = this.#revoke(fields)
+    this.#keyed?.head(status, keptFields(fields), valueIn(fields, 'retry-after') !== undefined)
     if (this.#orphaned !== undefined) {
-      this.abort()
+      if (this.#keyed === undefined) this.abort()
       return
     }
     if (!safe) {
@@ -115,7 +126,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an unread upload would be parsed as the next request.
     if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false
-    if (this.#bytesLeft === 0) close(this.#gateway, this.#exchange, status)
+    if (this.#bytesLeft === 0) this.#close()
     writeHead(this.#gateway, this.#exchange, status, head)
     // A stream may send its first byte late. A body that is there already goes out together with the head.
     if (!this.#bodiless && this.#bytesLeft === undefined) process.nextTick(flushHead, this.#exchange)
@@ -123,6 +134,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   data(chunk: Buffer): boolean {
     if (this.#bodiless) return true
+    this.#keyed?.add(chunk)
+    if (this.#orphaned !== undefined) return true
     const lapse = this.#bodyBegan ? this.#lapse() : undefined
     if (lapse !== undefined) {
       this.give(REFUSAL_OF_LAPSE[lapse])
@@ -133,9 +146,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
       // The audit record comes first.
-      if (this.#bytesLeft <= 0) close(this.#gateway, this.#exchange, this.#status)
+      if (this.#bytesLeft <= 0) this.#close()
     }
-    const more = res.write(chunk)
+    const more = res.write(chunk) || this.#keyed?.isKeeping === true
     if (!more && !this.#isPaused) {
       this.#isPaused = true
       res.onDrain(() => {
@@ -157,7 +170,12 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     }
     if (trailers !== undefined && this.#exchange.grpcStatus !== undefined)
       this.#exchange.grpcStatus = grpcStatusIn(trailers) ?? this.#exchange.grpcStatus
-    close(this.#gateway, this.#exchange, this.#status)
+    if (this.#orphaned !== undefined) {
+      this.#keyed?.complete()
+      this.#endOrphan()
+      return
+    }
+    this.#close()
     const { res, route } = this.#exchange
     if (trailers === undefined) res.end()
     else res.end(filterResponseTrailers(trailers, route?.forwarded))
@@ -175,16 +193,27 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
 
   abort(): void {
     this.call?.abort()
+    this.#endOrphan()
+  }
+
+  #endOrphan(): void {
     if (this.#orphaned === undefined) return
     clearTimeout(this.#orphaned.timer)
     this.#gateway.load.orphans.delete(this)
     releasePermit(this.#gateway, this.#exchange, this.#orphaned.permitHolder)
     this.#orphaned = undefined
+    this.#keyed?.settle(this.isSent)
+  }
+
+  /** The response is whole. */
+  #close(): void {
+    this.#keyed?.complete()
+    close(this.#gateway, this.#exchange, this.#status)
   }
 
   /**
    * The service may have acted, and its head may revoke sessions: it is awaited for a moment. A request that changes nothing
-   * is cancelled.
+   * is cancelled. Of one with an idempotency key the whole response is awaited, because the client will ask for it.
    */
   clientGone(): void {
     const { req, permitHolder, grpcStatus } = this.#exchange
@@ -192,13 +221,18 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
     const { load } = this.#gateway
-    if (!mayHaveActed || this.#status !== 0 || permitHolder === undefined || load.phase === 'over') {
+    const isAwaited = this.#keyed !== undefined || (mayHaveActed && this.#status === 0)
+    if (!isAwaited || permitHolder === undefined || load.phase === 'over') {
       this.abort()
       return
     }
     this.#exchange.permitHolder = undefined
+    this.#exchange.keyed = undefined
     load.orphans.add(this)
-    this.#orphaned = { permitHolder, timer: setTimeout(() => this.abort(), HEAD_AFTER_CLIENT_MS) }
+    const abort = () => this.abort()
+    const timer = this.#keyed === undefined ? setTimeout(abort, HEAD_AFTER_CLIENT_MS) : undefined
+    this.#orphaned = { permitHolder, timer }
+    if (this.#isPaused) this.call?.resume()
   }
 
   fault({ kind, cause, retryAfterMs }: UpstreamFault): void {

@@ -118,7 +118,11 @@ describe('giveUp', () => {
   function forwarded() {
     const { exchange, res } = makeExchange()
     let aborted = 0
-    exchange.forwarding = { abort: () => aborted++, clientGone: () => assert.fail('it is still there') }
+    exchange.forwarding = {
+      isSent: true,
+      abort: () => aborted++,
+      clientGone: () => assert.fail('it is still there'),
+    }
     return { exchange, res, aborted: () => aborted }
   }
 

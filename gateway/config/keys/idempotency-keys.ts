@@ -1,0 +1,34 @@
+import { choice, flag, integer, keys, span, text } from './key-types.ts'
+
+export const IDEMPOTENCY = keys({
+  required: flag('Whether a POST, PATCH, PUT or DELETE without a key is refused with 400.', {
+    default: false,
+  }),
+  header: text('The header with the key.', {
+    default: 'Idempotency-Key',
+    maxLength: 64,
+    examples: ['x-idempotency-key'],
+  }),
+  maxKeyLength: integer('Characters that a key may have.', { range: [1, 255], default: 255, examples: [40] }),
+  keep: span('smhd', 'How long a key and its response are kept: from "1m" to "30d".', {
+    default: '24h',
+    examples: ['24h', '7d'],
+  }),
+  maxResponseBytes: integer(
+    'Bytes that the body of a kept response may have. Of a longer one only the status is kept, and the next request with its key gets 409.',
+    { range: [0, 1_048_576], default: 65_536 },
+  ),
+  maxRequestBytes: integer(
+    'Bytes that the body of a request with a key may have; it is held in memory. A longer one gets 413.',
+    { range: [1, 1_048_576], default: 1_048_576, examples: [65_536] },
+  ),
+  maxKeysPerCaller: integer(
+    'Keys of one caller that are kept at a time, on all rows together. One more gets 429.',
+    { range: [1, 1_000_000], default: 10_000, examples: [100_000] },
+  ),
+  onUnknown: choice(
+    ['refuse', 'forward'],
+    'What becomes of a request whose key was sent to the service before with an unknown outcome. `refuse`: 409. `forward`: it is sent again, for a service that resolves such a key itself.',
+    { default: 'refuse' },
+  ),
+})

@@ -1,0 +1,63 @@
+import { ruleOf } from '../../edge/rules/field-rules.ts'
+import { isToken } from '../../edge/syntax/characters.ts'
+import { type Fault, keyFaults } from '../faults.ts'
+import type { JsonFile } from '../json/json-file.ts'
+import type { IdempotencyTerms, Route } from '../settings.ts'
+import type { AnyRow } from './row-rules.ts'
+import { windowToMs } from './window-rule.ts'
+
+const MIN_KEEP_MS = 60_000
+const MAX_KEEP_MS = 30 * 86_400_000
+const DEFAULT_HEADER = 'idempotency-key'
+
+export function checkIdempotency(json: JsonFile<unknown>, at: string, { idempotency }: AnyRow): void {
+  json.check(`${at}.idempotency.keep`, idempotency?.keep, (keep) => {
+    const ms = windowToMs(keep)
+    return ms >= MIN_KEEP_MS && ms <= MAX_KEEP_MS ? undefined : `must be from "1m" to "30d", but is "${keep}"`
+  })
+  json.check(`${at}.idempotency.header`, idempotency?.header, headerFault)
+}
+
+function headerFault(header: string): string | undefined {
+  const lower = header.toLowerCase()
+  if (!isToken(header)) return `must be the name of a header, but is ${JSON.stringify(header)}`
+  const { once, joined, odd, upstream } = ruleOf(lower)
+  if (lower === DEFAULT_HEADER || (once === 0 && !joined && !odd && upstream === 'copied')) return undefined
+  return `must not be ${JSON.stringify(header)}, which the gateway reads or keeps from services`
+}
+
+export function idempotencyTerms(idempotency: NonNullable<AnyRow['idempotency']>): IdempotencyTerms {
+  const { header, keep, maxKeysPerCaller, onUnknown, ...same } = idempotency
+  return {
+    ...same,
+    header: header.toLowerCase(),
+    keepMs: windowToMs(keep),
+    maxKeys: maxKeysPerCaller,
+    resolves: onUnknown === 'forward',
+  }
+}
+
+interface Served {
+  readonly routes: readonly Route[]
+  /** The targets of each group by its name. */
+  readonly groups: ReadonlyMap<string, readonly string[]>
+  readonly hasStore: boolean
+}
+
+/** A key belongs to a caller, and its response is one of HTTP/1.1 that one gateway keeps. */
+export function idempotencyConflicts(file: string, { routes, groups, hasStore }: Served): Fault[] {
+  return keyFaults(file, routes, ({ idempotency, auth, isShadow, upstream }) => {
+    if (idempotency === undefined) return undefined
+    const isHttp2 = groups.get(upstream)?.some((target) => /^h2c?:/.test(target)) === true
+    const reason = auth.has('none')
+      ? 'must not be there where "auth" has "none": a key belongs to its caller'
+      : isShadow
+        ? 'must not be there where "mode" is "shadow": a key belongs to a caller who is proved'
+        : isHttp2
+          ? `must not be there where the group ("${upstream}") speaks HTTP/2, as for gRPC`
+          : hasStore
+            ? 'must not be there with GATEWAY_STORE: gateways do not share their keys yet, and each would send the request'
+            : undefined
+    return reason === undefined ? undefined : { key: 'idempotency', reason }
+  })
+}

@@ -1,0 +1,275 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import type { RequestListener, ServerResponse } from 'node:http'
+import { after, before, describe, it } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Call, call, type ReceivedResponse } from './client.ts'
+import { LONGER } from './long-runs.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+import { openWire } from './wire.ts'
+
+const BODY = '{"amount":"12.50"}'
+
+/** A service that counts its calls by key, and knows nothing of idempotency. */
+const calls = new Map<string, number>()
+/** Calls that wait for the test. */
+const waiting = new Map<string, ServerResponse>()
+let served = 0
+
+const serve: RequestListener = (req, res) => {
+  const key = String(req.headers['idempotency-key'])
+  calls.set(key, (calls.get(key) ?? 0) + 1)
+  req.resume()
+  req.on('end', () => {
+    if (req.url === '/waits') waiting.set(key, res)
+    else if (req.url === '/slow') setTimeout(answer, 5 * Math.random(), res)
+    else answer(res)
+  })
+}
+
+function answer(res: ServerResponse): void {
+  served += 1
+  res.writeHead(201, {
+    'content-type': 'application/json',
+    location: `/transfers/${served}`,
+    'set-cookie': 'a=b',
+  })
+  res.end(JSON.stringify({ transfer: served }))
+}
+
+let upstream: TestUpstream
+let token: string
+const gateways: TestGateway[] = []
+
+before(async () => {
+  upstream = await startUpstream(serve)
+  token = await upstream.issuer.token()
+})
+after(async () => {
+  for (const gateway of gateways) gateway.kill()
+  upstream.close()
+})
+
+async function start(config: object = {}, before?: TestGateway): Promise<TestGateway> {
+  const routes = [{ path: '/*', auth: ['bearer'], idempotency: { required: true } }]
+  const gateway = await startGateway({
+    config: { upstream: upstream.url, routes, ...config },
+    limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'a test' }],
+    ...(before && { dir: before.dir }),
+  })
+  gateways.push(gateway)
+  return gateway
+}
+
+function headers(key: string): Record<string, string> {
+  return { authorization: `Bearer ${token}`, 'idempotency-key': key, 'content-type': 'application/json' }
+}
+
+function pay(
+  gateway: TestGateway,
+  key: string,
+  path = '/transfers',
+  more: Call = {},
+): Promise<ReceivedResponse> {
+  return call(`${gateway.url}${path}`, { method: 'POST', headers: headers(key), body: BODY, ...more })
+}
+
+/** Sends a request, and loses the connection when the service has got it. */
+async function payAndLeave(gateway: TestGateway, key: string, path: string): Promise<void> {
+  const wire = await openWire(gateway.port)
+  const lines = Object.entries({ host: '127.0.0.1', ...headers(key), 'content-length': BODY.length })
+  wire.send(
+    `POST ${path} HTTP/1.1\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${BODY}`,
+  )
+  await until(() => waiting.has(key) || undefined)
+  wire.socket.destroy()
+}
+
+const codeOf = (response: ReceivedResponse) => response.json<{ code?: string }>().code
+
+describe('requests with an idempotency key', () => {
+  let gateway: TestGateway
+
+  before(async () => {
+    gateway = await start()
+  })
+
+  it('reach the service once: the next one gets the first response again', async () => {
+    const key = randomUUID()
+    const first = await pay(gateway, key)
+    const next = await pay(gateway, key, '/transfers', {
+      headers: { ...headers(`"${key}"`), 'x-request-id': 'next' },
+    })
+    assert.deepEqual(
+      [next.status, next.body, next.headers.location],
+      [201, first.body, first.headers.location],
+    )
+    assert.equal(next.headers['idempotency-replayed'], 'true')
+    assert.equal(first.headers['idempotency-replayed'], undefined)
+    assert.deepEqual([first.headers['set-cookie'], next.headers['set-cookie']], [['a=b'], undefined])
+    assert.equal(next.headers['x-request-id'], 'next')
+    assert.equal(calls.get(key), 1)
+    const [, response] = await gateway.pair('next')
+    assert.equal(response.replayOf, first.headers['x-request-id'])
+    assert.ok((await gateway.metric('gateway_idempotency_total{route="/*",outcome="replayed"}')) >= 1)
+    assert.ok((await gateway.metric('gateway_idempotency_total{route="/*",outcome="begun"}')) >= 1)
+  })
+
+  it('reach it once also when several clients send them at the same time', async () => {
+    for (let round = 0; round < 20 * LONGER; round++) {
+      const key = randomUUID()
+      const racing = await Promise.all([1, 2, 3, 4].map(() => pay(gateway, key, '/slow')))
+      const ids = new Set<unknown>()
+      for (const response of racing) {
+        if (response.status === 201) ids.add(response.body)
+        else assert.deepEqual([response.status, codeOf(response)], [409, 'idempotency_in_progress'])
+      }
+      assert.deepEqual([calls.get(key), ids.size], [1, 1])
+    }
+  })
+
+  it('are awaited when their client has gone, and answered when it comes again', async () => {
+    const key = randomUUID()
+    await payAndLeave(gateway, key, '/waits')
+    const early = await pay(gateway, key, '/waits')
+    assert.deepEqual(
+      [early.status, codeOf(early), early.headers['retry-after']],
+      [409, 'idempotency_in_progress', '1'],
+    )
+    answer(waiting.get(key) as ServerResponse)
+    const late = await until(async () => {
+      const response = await pay(gateway, key, '/waits')
+      return response.status === 409 ? undefined : response
+    })
+    assert.deepEqual([late.status, late.headers['idempotency-replayed'], calls.get(key)], [201, 'true', 1])
+  })
+
+  it('take no hit of a limit when they are replayed', async () => {
+    const key = randomUUID()
+    assert.equal((await pay(gateway, key, '/limited')).status, 201)
+    assert.equal((await pay(gateway, key, '/limited')).status, 201)
+    const other = await pay(gateway, randomUUID(), '/limited')
+    assert.equal(other.status, 429)
+  })
+
+  it('leave their key free when a limit refuses them', async () => {
+    const key = randomUUID()
+    assert.equal((await pay(gateway, key, '/limited')).status, 429)
+    assert.equal((await pay(gateway, key, '/limited')).status, 429)
+    assert.equal(calls.get(key), undefined)
+  })
+
+  it('are refused with another body, and answered in problems of a type of their own', async () => {
+    const key = randomUUID()
+    await pay(gateway, key)
+    const reused = await pay(gateway, key, '/transfers', { body: '{"amount":"12.51"}' })
+    const { type } = reused.json<{ type: string }>()
+    assert.deepEqual([reused.status, type], [422, 'urn:countersign:problem:idempotency_key_reused'])
+    const repeated = await call(`${gateway.url}/transfers`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'idempotency-key': [key, key] },
+    })
+    assert.deepEqual([repeated.status, codeOf(repeated)], [400, 'invalid_header'])
+  })
+
+  it('may be longer than what is read at once, up to the bound of the row', async () => {
+    const key = randomUUID()
+    const long = { body: Buffer.alloc(500_000, 'a') }
+    assert.equal((await pay(gateway, key, '/transfers', long)).status, 201)
+    assert.equal((await pay(gateway, key, '/transfers', long)).headers['idempotency-replayed'], 'true')
+    assert.equal(
+      (await pay(gateway, randomUUID(), '/transfers', { body: Buffer.alloc(1_048_577) })).status,
+      413,
+    )
+  })
+})
+
+for (const durability of ['written', 'synced'])
+  describe(`a gateway that is killed, with durability ${durability}`, () => {
+    const config = { audit: { durability } }
+
+    it('replays what was done', async () => {
+      const key = randomUUID()
+      const first = await start(config)
+      const { body } = await pay(first, key)
+      await first.end('SIGKILL')
+      const next = await pay(await start(config, first), key)
+      assert.deepEqual([next.status, next.body, calls.get(key)], [201, body, 1])
+    })
+
+    it('never sends again what the service had got', async () => {
+      const [unanswered, half] = [randomUUID(), randomUUID()]
+      const first = await start(config)
+      await payAndLeave(first, unanswered, '/waits')
+      const begun = pay(first, half, '/waits').catch(() => {})
+      const response = await until(() => waiting.get(half))
+      response.writeHead(201, { 'content-length': '10' })
+      response.write('half')
+      await sleep(50)
+      await first.end('SIGKILL')
+      await begun
+      const next = await start(config, first)
+      for (const key of [unanswered, half]) {
+        const refused = await pay(next, key, '/waits')
+        assert.deepEqual([refused.status, codeOf(refused), calls.get(key)], [409, 'idempotency_unknown', 1])
+      }
+    })
+
+    it('leaves a key free whose request was never sent', async () => {
+      const key = randomUUID()
+      const away = await startUpstream()
+      const routes = [
+        { path: '/*', auth: ['bearer'], upstream: 'away', idempotency: {} },
+        { path: '/here', auth: ['bearer'] },
+      ]
+      const upstreams = { away: { targets: [away.url] } }
+      const first = await start({ ...config, routes, upstreams })
+      away.close()
+      assert.equal((await pay(first, key)).status, 502)
+      await first.end('SIGKILL')
+      const next = await start({}, first)
+      assert.equal((await pay(next, key)).status, 502)
+    })
+  })
+
+it('a gateway that is killed at any time under load sends no request twice and replays none wrongly', async () => {
+  let gateway = await start()
+  const seen = new Map<string, string>()
+  for (let run = 0; run < 3 * LONGER; run++) {
+    const keys = new Set<string>()
+    let over = false
+    const clients = Array.from({ length: 8 }, async () => {
+      while (!over) {
+        const key = randomUUID()
+        keys.add(key)
+        const first = await pay(gateway, key, '/slow').catch(() => undefined)
+        if (first?.status === 201) seen.set(key, first.body)
+      }
+    })
+    await sleep(200 + 200 * Math.random())
+    const killed = gateway.end('SIGKILL')
+    over = true
+    await Promise.all([killed, ...clients])
+    gateway = await start({}, gateway)
+    const outcomes = { replayed: 0, unknown: 0, begun: 0 }
+    for (const key of keys) {
+      const before = calls.get(key) ?? 0
+      const again = await pay(gateway, key, '/slow')
+      if (again.status === 409) {
+        outcomes.unknown += 1
+        assert.equal(codeOf(again), 'idempotency_unknown')
+        assert.equal(seen.has(key), false, 'a client had its response')
+      } else if (again.headers['idempotency-replayed'] === 'true') {
+        outcomes.replayed += 1
+        if (seen.has(key)) assert.equal(again.body, seen.get(key))
+      } else {
+        outcomes.begun += 1
+        assert.equal(again.status, 201, again.body)
+        assert.equal(before, 0, 'it was sent twice')
+      }
+      assert.ok((calls.get(key) ?? 0) <= 1)
+    }
+    assert.ok(outcomes.unknown <= 8, JSON.stringify(outcomes))
+  }
+})

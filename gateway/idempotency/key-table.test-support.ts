@@ -1,0 +1,67 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestContext } from 'node:test'
+import type { KeyJournalOptions } from './key-journal.ts'
+import type { KeptResponse } from './key-record.ts'
+import { KeySecret } from './key-secret.ts'
+import { type Begun, type HeldKey, type KeyedRequest, KeyTable } from './key-table.ts'
+
+export const SECRET = new KeySecret('a secret of at least 32 characters')
+export const RESPONSE: KeptResponse = {
+  status: 201,
+  fields: [['Location', '/transfers/1']],
+  body: Buffer.from('{"id":1}'),
+}
+export const NOW_MS = Date.UTC(2030, 0, 1)
+const DAY_MS = 86_400_000
+
+export function request(key: string, more: Partial<KeyedRequest> = {}): KeyedRequest {
+  return {
+    ...{ key, caller: ['user-1', 'app-1'], row: '/transfers', content: ['POST', '/transfers', '{}'] },
+    ...{ requestId: `id of ${key}`, keepMs: DAY_MS, maxKeys: 100, resolves: false },
+    ...more,
+  }
+}
+
+export function temporaryDirectory(t: Pick<TestContext, 'after'>): string {
+  const directory = mkdtempSync(join(tmpdir(), 'countersign-keys-'))
+  t.after(() => rmSync(directory, { recursive: true, force: true }))
+  return directory
+}
+
+/** A table in a directory, with a clock of its own. */
+export function openTable(
+  directory: string,
+  options: Partial<KeyJournalOptions> = {},
+  time = { nowMs: NOW_MS },
+) {
+  const faults: string[] = []
+  const table = new KeyTable({
+    ...{ directory, secret: SECRET, syncs: false, clock: () => time.nowMs },
+    onFault: (cause) => faults.push(cause),
+    ...options,
+  })
+  /** What is known at once. */
+  const begin = (key: string, more?: Partial<KeyedRequest>): Begun => {
+    let known: Begun | undefined
+    table.begin(request(key, more), (begun) => {
+      known = begun
+    })
+    if (known === undefined) throw new Error(`${key} is waited for`)
+    return known
+  }
+  const held = (key: string, more?: Partial<KeyedRequest>): HeldKey => {
+    const begun = begin(key, more)
+    if (begun.outcome !== 'begun') throw new Error(`${key} is ${begun.outcome}`)
+    return begun.held
+  }
+  return {
+    table,
+    time,
+    faults,
+    begin,
+    held,
+    outcome: (key: string, more?: Partial<KeyedRequest>) => begin(key, more).outcome,
+  }
+}

@@ -1,0 +1,273 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, it } from 'node:test'
+import type { Write } from '../storage/append-log.ts'
+import { KeySecret } from './key-secret.ts'
+import { NOW_MS, openTable, RESPONSE, request, temporaryDirectory } from './key-table.test-support.ts'
+
+const MINUTE_MS = 60_000
+const none = () => {}
+const realWrite = writeSync as Write
+/** The disk is full. */
+const fullDisk = () => {
+  throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' })
+}
+
+describe('a key', () => {
+  it('begins once, and is in progress until it is finished', (t) => {
+    const { outcome } = openTable(temporaryDirectory(t))
+    assert.deepEqual([outcome('a'), outcome('a'), outcome('b')], ['begun', 'in_progress', 'begun'])
+  })
+
+  it('gives the whole response, with the id of the first request, once it is done', (t) => {
+    const { table, begin, held } = openTable(temporaryDirectory(t))
+    table.finish(held('a'), RESPONSE, none)
+    assert.deepEqual(begin('a', { requestId: 'another' }), {
+      outcome: 'done',
+      requestId: 'id of a',
+      response: RESPONSE,
+    })
+  })
+
+  it('may be begun again when its request was not sent', (t) => {
+    const { table, outcome, held } = openTable(temporaryDirectory(t))
+    table.finish(held('a'), 'free', none)
+    assert.equal(outcome('a'), 'begun')
+  })
+
+  it('stays refused while its outcome is unknown, unless the service resolves it', (t) => {
+    const { table, outcome, held } = openTable(temporaryDirectory(t))
+    table.finish(held('a'), 'unknown', none)
+    assert.equal(outcome('a'), 'unknown')
+    table.finish(held('a', { resolves: true }), RESPONSE, none)
+    assert.equal(outcome('a'), 'done')
+  })
+
+  it('belongs to a user, a client and a row', (t) => {
+    const { outcome } = openTable(temporaryDirectory(t))
+    outcome('a')
+    for (const other of [
+      { caller: ['user-2', 'app-1'] },
+      { caller: ['user-1', 'app-2'] },
+      { caller: ['user-1app-1', ''] },
+      { row: '/refunds' },
+    ])
+      assert.equal(outcome('a', other), 'begun')
+    assert.equal(outcome('a'), 'in_progress')
+  })
+
+  it('is refused with other content, whatever became of it', (t) => {
+    const { table, outcome, held } = openTable(temporaryDirectory(t))
+    const other = { content: ['POST', '/transfers', '{ }'] }
+    const first = held('a')
+    assert.equal(outcome('a', other), 'reused')
+    table.finish(first, RESPONSE, none)
+    assert.equal(outcome('a', other), 'reused')
+    table.finish(held('b'), 'unknown', none)
+    assert.equal(outcome('b', { ...other, resolves: true }), 'reused')
+  })
+
+  it('is told from one whose content is divided otherwise', (t) => {
+    const { outcome } = openTable(temporaryDirectory(t))
+    outcome('a', { content: ['POST', '/a', 'b'] })
+    assert.equal(outcome('a', { content: ['POST', '/ab', ''] }), 'reused')
+  })
+
+  it('is forgotten when it has been kept long enough, but not while it is in progress', (t) => {
+    const { table, time, outcome, held } = openTable(temporaryDirectory(t))
+    const keepMs = MINUTE_MS
+    table.finish(held('done', { keepMs }), RESPONSE, none)
+    table.finish(held('unknown', { keepMs }), 'unknown', none)
+    held('slow', { keepMs })
+    time.nowMs += keepMs - 1
+    assert.deepEqual(
+      [outcome('done'), outcome('unknown'), outcome('slow')],
+      ['done', 'unknown', 'in_progress'],
+    )
+    time.nowMs += 1
+    assert.deepEqual(
+      [outcome('done'), outcome('unknown'), outcome('slow')],
+      ['begun', 'begun', 'in_progress'],
+    )
+  })
+
+  it('is one too many when its caller has as many as it may, until some are over', (t) => {
+    const { table, time, outcome, held } = openTable(temporaryDirectory(t))
+    const most = { maxKeys: 2, keepMs: MINUTE_MS }
+    table.finish(held('a', most), RESPONSE, none)
+    table.finish(held('b', most), RESPONSE, none)
+    assert.equal(outcome('c', most), 'too_many')
+    assert.equal(outcome('c', { ...most, row: '/refunds' }), 'too_many')
+    assert.equal(outcome('c', { ...most, caller: ['user-2', 'app-1'] }), 'begun')
+    assert.equal(outcome('a', most), 'done')
+    time.nowMs += MINUTE_MS
+    assert.equal(outcome('c', most), 'begun')
+  })
+})
+
+describe('the files of keys', () => {
+  it('have no name, key, response or request of a caller in clear', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, held } = openTable(directory)
+    table.finish(held('payment-4711'), RESPONSE, none)
+    const text = readFileSync(join(directory, readdirSync(directory)[0] as string), 'latin1')
+    for (const secret of ['payment-4711', 'user-1', 'app-1', '/transfers', 'Location', '"id"', '201'])
+      for (const form of [secret, Buffer.from(secret).toString('base64url').slice(0, -1)])
+        assert.equal(text.includes(form), false, form)
+  })
+
+  it('are refused with another secret, and by a gateway that does not know their format', (t) => {
+    const directory = temporaryDirectory(t)
+    openTable(directory).table.close()
+    const secret = new KeySecret('another secret of 32 characters or more')
+    assert.throws(() => openTable(directory, { secret }), /another "idempotencyKeyFile"/)
+    const file = join(directory, readdirSync(directory)[0] as string)
+    writeFileSync(file, readFileSync(file, 'utf8').replace('"version":1', '"version":2'))
+    assert.throws(() => openTable(directory), /newer version/)
+  })
+
+  it('keep a key unknown whose record is damaged', (t) => {
+    const directory = temporaryDirectory(t)
+    const first = openTable(directory)
+    first.table.finish(first.held('a'), RESPONSE, none)
+    first.table.close()
+    const file = join(directory, readdirSync(directory)[0] as string)
+    const text = readFileSync(file, 'latin1')
+    writeFileSync(file, `${text.slice(0, -10)}AAAAAAAAA\n`, 'latin1')
+    const { outcome, faults } = openTable(directory)
+    assert.equal(outcome('a'), 'unknown')
+    assert.equal(outcome('a', { resolves: true }), 'unknown')
+    assert.match(faults.join(), /1 line\(s\) are damaged/)
+  })
+
+  it('make no key expire because of a wrong clock', (t) => {
+    const directory = temporaryDirectory(t)
+    const first = openTable(directory, {}, { nowMs: NOW_MS + 365 * 86_400_000 })
+    first.table.finish(first.held('of a clock ahead'), RESPONSE, none)
+    first.table.close()
+    const second = openTable(directory)
+    second.table.finish(second.held('of the right clock'), RESPONSE, none)
+    second.time.nowMs += MINUTE_MS
+    second.table.finish(second.held('later'), RESPONSE, none)
+    second.table.close()
+    const third = openTable(directory, {}, { nowMs: NOW_MS + 3 * 365 * 86_400_000 })
+    for (const key of ['of a clock ahead', 'of the right clock', 'later'])
+      assert.equal(third.outcome(key), 'done')
+    third.time.nowMs += 86_400_000 - MINUTE_MS
+    assert.equal(third.outcome('of a clock ahead'), 'begun')
+    assert.equal(third.outcome('of the right clock'), 'begun')
+    assert.equal(third.outcome('later'), 'done')
+  })
+
+  it('are removed when nothing in them is kept any more, and rewritten when too little is', async (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, time, outcome, held } = openTable(directory, { segmentBytes: 4096 })
+    table.finish(held('kept'), RESPONSE, none)
+    table.finish(held('unknown'), 'unknown', none)
+    const slow = held('slow')
+    for (let i = 0; i < 200; i++) {
+      table.finish(held(`${i}`, { keepMs: MINUTE_MS, maxKeys: 1000 }), RESPONSE, none)
+      table.maintain()
+    }
+    const before = readdirSync(directory).length
+    assert.ok(before > 10, `${before}`)
+    time.nowMs += MINUTE_MS
+    for (let i = 0; i < 300; i++) {
+      table.maintain()
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    const after = readdirSync(directory).length
+    assert.ok(after <= 4, `${after}`)
+    assert.deepEqual(
+      [outcome('kept'), outcome('unknown'), outcome('slow')],
+      ['done', 'unknown', 'in_progress'],
+    )
+    table.finish(slow, RESPONSE, none)
+    table.close()
+    const again = openTable(directory, {}, time)
+    for (const [key, state] of [
+      ['kept', 'done'],
+      ['unknown', 'unknown'],
+      ['slow', 'done'],
+    ] as const)
+      assert.equal(again.outcome(key), state)
+    assert.equal(again.outcome('7'), 'begun')
+  })
+})
+
+describe('a full disk', () => {
+  it('refuses to begin a key, which is free when there is room again', (t) => {
+    const disk = { isFull: false }
+    const directory = temporaryDirectory(t)
+    const { table, time, outcome, held } = withDisk(directory, disk)
+    table.finish(held('before'), RESPONSE, none)
+    disk.isFull = true
+    assert.equal(outcome('a'), 'unavailable')
+    assert.equal(table.isWritable, false)
+    assert.equal(outcome('before'), 'done')
+    disk.isFull = false
+    time.nowMs += 1000
+    table.maintain()
+    assert.equal(outcome('a'), 'begun')
+  })
+
+  it('holds an outcome back until it is written, and replays it meanwhile', (t) => {
+    const disk = { isFull: false }
+    const directory = temporaryDirectory(t)
+    const { table, time, begin, held, outcome } = withDisk(directory, disk)
+    const [a, b] = [held('a'), held('b')]
+    disk.isFull = true
+    const durable: string[] = []
+    table.finish(a, RESPONSE, (error) => durable.push(error === undefined ? 'a' : 'late'))
+    assert.equal(durable.length, 0)
+    assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id of a', response: RESPONSE })
+    table.finish(b, 'free', () => durable.push('b'))
+    assert.deepEqual([durable, outcome('b')], [['b'], 'unavailable'])
+    disk.isFull = false
+    time.nowMs += 1000
+    table.maintain()
+    assert.deepEqual(durable, ['b', 'a'])
+    table.close()
+    const again = openTable(directory)
+    assert.deepEqual([again.outcome('a'), again.outcome('b')], ['done', 'begun'])
+  })
+
+  it('fails an outcome after five seconds, and writes it later all the same', (t) => {
+    const disk = { isFull: false }
+    const directory = temporaryDirectory(t)
+    const { table, time, held } = withDisk(directory, disk)
+    const a = held('a')
+    disk.isFull = true
+    const told: (Error | undefined)[] = []
+    table.finish(a, RESPONSE, (error) => told.push(error))
+    time.nowMs += 5000
+    table.maintain()
+    assert.match(String(told[0]), /cannot be written/)
+    disk.isFull = false
+    time.nowMs += 1000
+    table.maintain()
+    table.close()
+    assert.equal(told.length, 1)
+    assert.equal(openTable(directory).outcome('a'), 'done')
+  })
+
+  function withDisk(directory: string, disk: { isFull: boolean }) {
+    const write = (fd: number, bytes: string | Uint8Array) =>
+      disk.isFull ? fullDisk() : realWrite(fd, bytes)
+    return openTable(directory, { write })
+  }
+})
+
+describe('keys with durability synced', () => {
+  it('begin and are done only when the disk has them', async (t) => {
+    const { table } = openTable(temporaryDirectory(t), { syncs: true })
+    const order: string[] = []
+    const begun = new Promise<string>((resolve) =>
+      table.begin(request('a'), ({ outcome }) => resolve(outcome)),
+    )
+    table.begin(request('a'), ({ outcome }) => order.push(outcome))
+    assert.deepEqual(order, ['in_progress'])
+    assert.equal(await begun, 'begun')
+  })
+})

@@ -1,0 +1,296 @@
+import { type Journaled, KeyJournal, type KeyJournalOptions } from './key-journal.ts'
+import type { KeptResponse, KeyRecord } from './key-record.ts'
+
+/** A request with a key. */
+export interface KeyedRequest {
+  readonly key: string
+  /** Who sends it: the key belongs to them and to the row. */
+  readonly caller: readonly string[]
+  readonly row: string
+  /** What must be the same when the key comes again: method, target, content type, body. */
+  readonly content: readonly (string | Uint8Array)[]
+  readonly requestId: string
+  readonly keepMs: number
+  /** Keys of one caller that are kept at a time. */
+  readonly maxKeys: number
+  /** A request whose outcome is unknown is sent again: the service resolves it. */
+  readonly resolves: boolean
+}
+
+interface KeyEntry extends Journaled {
+  readonly caller: string
+  /** Undefined: its record is damaged. */
+  fingerprint: string | undefined
+  keepMs: number
+  expiresAtMs: number
+  state: 'in_progress' | 'unknown' | 'done'
+}
+
+/** A key that has begun. `finish` must follow. */
+export interface HeldKey {
+  readonly entry: KeyEntry
+  readonly requestId: string
+}
+
+export type Begun =
+  | { readonly outcome: 'begun'; readonly held: HeldKey }
+  | { readonly outcome: 'done'; readonly requestId: string; readonly response: KeptResponse }
+  | { readonly outcome: 'in_progress' | 'unknown' | 'reused' | 'too_many' | 'unavailable' }
+
+/** `free`: the request was not sent. `unknown`: it was, and there is no whole response. */
+export type Finish = KeptResponse | 'free' | 'unknown'
+
+interface LateRecord {
+  readonly record: KeyRecord
+  readonly sinceMs: number
+  run: ((error: Error | undefined) => void) | undefined
+}
+
+/** About 500 bytes of memory each. */
+const MAX_KEYS = 1_000_000
+/** The disk holds about twice as much. */
+const MAX_BYTES = 1024 * 1024 * 1024
+/** Looked at in each second. */
+const SWEPT_AT_ONCE = 5000
+/** More than one request adds. */
+const SWEPT_OF_CALLER = 8
+/** The longest `keep`: how long a key was to be kept stands in its record. */
+const DAMAGED_KEEP_MS = 30 * 86_400_000
+/** Shorter than the timeout of clients and most proxies. */
+const MAX_LATE_MS = 5000
+const UNWRITTEN = new Error('the outcome of an idempotency key cannot be written')
+
+/**
+ * The keys of one gateway. A crash at any time leaves a key done, free or unknown: `begun` is durable before `begin` calls back, and
+ * the response before `finish` does.
+ */
+export class KeyTable {
+  readonly #options: KeyJournalOptions
+  readonly #journal: KeyJournal
+  readonly #keys = new Map<string, KeyEntry>()
+  /** Oldest first. */
+  readonly #ofCallers = new Map<string, Set<KeyEntry>>()
+  /** Outcomes that could not be written yet. */
+  readonly #late = new Map<KeyEntry, LateRecord>()
+  #sweep: Iterator<KeyEntry> | undefined
+
+  /** @throws Error that names a file which cannot be read: its keys would be forgotten */
+  constructor(options: KeyJournalOptions) {
+    this.#options = options
+    this.#journal = new KeyJournal(options)
+    const shifts = this.#journal.load((id, record, place) => {
+      const before = this.#keys.get(id)
+      if (before !== undefined) this.#forget(before)
+      if (record?.state === 'free') return
+      // In the clock of its file, until all are read.
+      const { keepMs, atMs, state } = record ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0, state: 'begun' }
+      const entry: KeyEntry = {
+        ...{ id, segment: undefined, at: 0, bytes: 0, keepMs },
+        caller: record?.caller ?? before?.caller ?? '',
+        fingerprint: record?.fingerprint,
+        expiresAtMs: atMs + keepMs,
+        state: state === 'done' ? 'done' : 'unknown',
+      }
+      this.#remember(entry)
+      this.#journal.keep(entry, place)
+    })
+    const nowMs = options.clock()
+    for (const entry of this.#keys.values()) {
+      if (entry.fingerprint === undefined) entry.expiresAtMs = nowMs + DAMAGED_KEEP_MS
+      else entry.expiresAtMs += shifts.get(entry.segment) ?? 0
+    }
+  }
+
+  get isWritable(): boolean {
+    return this.#journal.isWritable && this.#late.size === 0
+  }
+
+  /** Calls back once, at once unless the disk is waited for. Never throws. */
+  begin(request: KeyedRequest, run: (begun: Begun) => void): void {
+    const { secret, clock } = this.#options
+    const nowMs = clock()
+    const caller = secret.nameOf(...request.caller)
+    const id = secret.nameOf(caller, request.row, request.key)
+    const fingerprint = secret.nameOf(...request.content)
+    let entry = this.#keys.get(id)
+    if (entry !== undefined && isOver(entry, nowMs)) {
+      this.#forget(entry)
+      entry = undefined
+    }
+    const known = entry && this.#outcomeOf(entry, fingerprint, request.resolves)
+    if (known !== undefined) {
+      run(known)
+      return
+    }
+    const isFull = this.#keys.size >= MAX_KEYS || this.#journal.liveBytes >= MAX_BYTES
+    if (!this.isWritable || isFull) run({ outcome: 'unavailable' })
+    else if (entry === undefined && this.#hasAll(caller, request.maxKeys, nowMs)) run({ outcome: 'too_many' })
+    else this.#begin({ ...request, id, callerName: caller, fingerprint, nowMs }, entry, run)
+  }
+
+  /** Undefined when the request may be sent. */
+  #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
+    const { state } = entry
+    if (entry.fingerprint !== undefined && entry.fingerprint !== fingerprint) return { outcome: 'reused' }
+    if (state === 'in_progress') return { outcome: 'in_progress' }
+    // What a damaged record was sent with is not known, so nothing can resolve it.
+    if (state === 'unknown')
+      return resolves && entry.fingerprint !== undefined ? undefined : { outcome: 'unknown' }
+    const { response, requestId } = this.#late.get(entry)?.record ?? this.#journal.read(entry) ?? {}
+    if (response === undefined || requestId === undefined) return { outcome: 'unavailable' }
+    return { outcome: 'done', requestId, response }
+  }
+
+  #begin(
+    {
+      id,
+      callerName,
+      fingerprint,
+      nowMs,
+      requestId,
+      keepMs,
+    }: KeyedRequest & Named & { readonly nowMs: number },
+    before: KeyEntry | undefined,
+    run: (begun: Begun) => void,
+  ): void {
+    const entry: KeyEntry = before ?? {
+      ...{ id, caller: callerName, segment: undefined, at: 0, bytes: 0 },
+      ...{ fingerprint, keepMs, expiresAtMs: 0, state: 'in_progress' },
+    }
+    const record: KeyRecord = {
+      ...{ state: 'begun', caller: callerName, fingerprint, requestId, atMs: nowMs, keepMs },
+    }
+    if (!this.#journal.append(entry, record)) {
+      run({ outcome: 'unavailable' })
+      return
+    }
+    entry.state = 'in_progress'
+    entry.keepMs = keepMs
+    entry.expiresAtMs = nowMs + keepMs
+    if (before === undefined) this.#remember(entry)
+    const held = { entry, requestId }
+    this.#journal.whenDurable((error) => {
+      if (error === undefined) {
+        run({ outcome: 'begun', held })
+        return
+      }
+      // It was not sent.
+      this.finish(held, before === undefined ? 'free' : 'unknown', () => run({ outcome: 'unavailable' }))
+    })
+  }
+
+  /**
+   * Ends what `begin` has begun. Calls back once, when the outcome is durable; with an error when it cannot be written in time. It is
+   * remembered all the same, and written later.
+   */
+  finish({ entry, requestId }: HeldKey, finish: Finish, run: (error?: Error) => void): void {
+    const atMs = this.#options.clock()
+    entry.expiresAtMs = atMs + entry.keepMs
+    if (finish === 'unknown') {
+      // The file says so already.
+      entry.state = 'unknown'
+      run()
+      return
+    }
+    const { caller, fingerprint = '', keepMs } = entry
+    const common = { caller, fingerprint, requestId, atMs, keepMs }
+    if (finish === 'free') {
+      this.#forget(entry)
+      const record: KeyRecord = { state: 'free', ...common }
+      if (!this.#journal.append(entry, record))
+        this.#late.set(entry, { record, sinceMs: atMs, run: undefined })
+      run()
+      return
+    }
+    entry.state = 'done'
+    const record: KeyRecord = { state: 'done', ...common, response: finish }
+    if (this.#journal.append(entry, record)) this.#journal.whenDurable(run)
+    else this.#late.set(entry, { record, sinceMs: atMs, run })
+  }
+
+  /** To be called once a second and at the end. */
+  maintain(): void {
+    this.#writeLate()
+    this.#sweepSome()
+    this.#journal.maintain((entry) => this.#again(entry as KeyEntry))
+    this.#writeLate()
+  }
+
+  #writeLate(): void {
+    for (const [entry, late] of this.#late) {
+      if (this.#journal.append(entry, late.record)) {
+        this.#late.delete(entry)
+        if (late.run !== undefined) this.#journal.whenDurable(late.run)
+      } else if (this.#options.clock() - late.sinceMs >= MAX_LATE_MS) {
+        late.run?.(UNWRITTEN)
+        late.run = undefined
+      }
+    }
+  }
+
+  /** The last record of a key as it is written again; one that cannot be read is made of what is known. */
+  #again(entry: KeyEntry): KeyRecord {
+    const { caller, fingerprint = '', state, keepMs, expiresAtMs } = entry
+    const known = this.#journal.read(entry) ?? {
+      ...{ caller, fingerprint, requestId: '' },
+      state: state === 'done' ? ('done' as const) : ('begun' as const),
+    }
+    return { ...known, atMs: expiresAtMs - keepMs, keepMs }
+  }
+
+  #sweepSome(): void {
+    const nowMs = this.#options.clock()
+    this.#sweep ??= this.#keys.values()
+    for (let left = SWEPT_AT_ONCE; left > 0; left--) {
+      const { value, done } = this.#sweep.next()
+      if (done === true) {
+        this.#sweep = undefined
+        return
+      }
+      if (isOver(value, nowMs)) this.#forget(value)
+    }
+  }
+
+  /** A caller has as many keys as it may, without those that are over. */
+  #hasAll(caller: string, maxKeys: number, nowMs: number): boolean {
+    const own = this.#ofCallers.get(caller)
+    if (own === undefined || own.size < maxKeys) return false
+    let left = SWEPT_OF_CALLER
+    for (const entry of own) {
+      if (left-- === 0 || !isOver(entry, nowMs)) break
+      this.#forget(entry)
+    }
+    return own.size >= maxKeys
+  }
+
+  #remember(entry: KeyEntry): void {
+    this.#keys.set(entry.id, entry)
+    const own = this.#ofCallers.get(entry.caller)
+    if (own === undefined) this.#ofCallers.set(entry.caller, new Set([entry]))
+    else own.add(entry)
+  }
+
+  #forget(entry: KeyEntry): void {
+    this.#keys.delete(entry.id)
+    this.#journal.forget(entry)
+    const own = this.#ofCallers.get(entry.caller)
+    own?.delete(entry)
+    if (own?.size === 0) this.#ofCallers.delete(entry.caller)
+  }
+
+  close(): void {
+    this.#writeLate()
+    this.#journal.close()
+  }
+}
+
+interface Named {
+  readonly id: string
+  readonly callerName: string
+  readonly fingerprint: string
+}
+
+/** A request under way is never over. */
+function isOver({ state, expiresAtMs }: KeyEntry, nowMs: number): boolean {
+  return state !== 'in_progress' && nowMs >= expiresAtMs
+}

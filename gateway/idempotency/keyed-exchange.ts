@@ -1,0 +1,86 @@
+import type { KeptResponse } from './key-record.ts'
+import type { HeldKey, KeyTable } from './key-table.ts'
+
+type KeptFields = KeptResponse['fields']
+
+/** Statuses by which a service says that it has done nothing. */
+const NOT_CARRIED_OUT: ReadonlySet<number> = new Set([408, 425, 429])
+
+/** A request whose key has begun, with what is kept of its response. */
+export class KeyedExchange {
+  readonly #table: Pick<KeyTable, 'finish'>
+  readonly #held: HeldKey
+  readonly #maxBytes: number
+  #status = 0
+  #mayRetry = false
+  #fields: KeptFields = []
+  #pieces: Buffer[] = []
+  #bytes = 0
+  #isWhole = false
+  #isSettled = false
+  #isDurable = false
+  #fault: Error | undefined
+  #whenDurable: ((error: Error | undefined) => void) | undefined
+
+  /** @param maxBytes of a body that is kept */
+  constructor(table: Pick<KeyTable, 'finish'>, held: HeldKey, maxBytes: number) {
+    this.#table = table
+    this.#held = held
+    this.#maxBytes = maxBytes
+  }
+
+  /** @param mayRetry the service says when to try again (Retry-After) */
+  head(status: number, fields: KeptFields, mayRetry: boolean): void {
+    this.#status = status
+    this.#fields = fields
+    this.#mayRetry = mayRetry
+  }
+
+  /** What has come is short enough to be kept, so that it need not wait for the client. */
+  get isKeeping(): boolean {
+    return this.#bytes <= this.#maxBytes
+  }
+
+  /** @param piece may change afterwards */
+  add(piece: Buffer): void {
+    this.#bytes += piece.length
+    if (this.isKeeping) this.#pieces.push(Buffer.from(piece))
+    else this.#pieces = []
+  }
+
+  /** The response is whole. */
+  complete(): void {
+    this.#isWhole = true
+  }
+
+  /**
+   * Ends the key, once. @param isSent the service may act on the request
+   * @returns itself when what comes next must wait for `whenKnown`; undefined when it need not
+   */
+  settle(isSent: boolean): this | undefined {
+    if (this.#isSettled) return undefined
+    this.#isSettled = true
+    this.#table.finish(this.#held, this.#outcome(isSent), (error) => {
+      this.#isDurable = true
+      this.#fault = error
+      this.#whenDurable?.(error)
+    })
+    this.#pieces = []
+    return this.#isDurable && this.#fault === undefined ? undefined : this
+  }
+
+  /** @param run called once, when the outcome is durable, or with an error when it cannot be written */
+  whenKnown(run: (error: Error | undefined) => void): void {
+    if (this.#isDurable) run(this.#fault)
+    else this.#whenDurable = run
+  }
+
+  #outcome(isSent: boolean): KeptResponse | 'free' | 'unknown' {
+    if (!this.#isWhole) return isSent ? 'unknown' : 'free'
+    const status = this.#status
+    if (NOT_CARRIED_OUT.has(status) || (status === 503 && this.#mayRetry)) return 'free'
+    if (status >= 500 && status !== 501) return 'unknown'
+    if (!this.isKeeping) return { status, fields: [], body: undefined }
+    return { status, fields: this.#fields, body: Buffer.concat(this.#pieces) }
+  }
+}

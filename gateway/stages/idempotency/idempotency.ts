@@ -1,0 +1,169 @@
+import type { IdempotencyTerms } from '../../config/settings.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { readIdempotencyKey } from '../../idempotency/idempotency-key.ts'
+import type { Begun } from '../../idempotency/key-table.ts'
+import { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
+import { bodyTooLarge, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
+import { readWholeBody } from '../body/whole-body.ts'
+import { replay } from './replay.ts'
+
+const METHODS: ReadonlySet<string> = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
+const PORT = /:\d*$/
+const NO_BODY = Buffer.alloc(0)
+const MISSING = refusal('idempotency_key_missing')
+const INVALID = refusal('idempotency_key_invalid')
+const REUSED = refusal('idempotency_key_reused')
+const UNKNOWN = refusal('idempotency_unknown')
+const TOO_MANY = refusal('idempotency_too_many_keys')
+const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After', '1'] })
+const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
+
+/**
+ * Begins the key of a request, or answers with what it came to before. Waits for the body and, with `synced`, for the disk. Writes
+ * `bufferedBody`, `keyed` and `replayOf`.
+ */
+export function idempotency(
+  gateway: Gateway,
+  exchange: Exchange,
+): Refusal | undefined | PendingRefusal | Promise<Refusal | undefined> {
+  const terms = exchange.route?.idempotency
+  if (terms === undefined || !METHODS.has(exchange.method)) return undefined
+  const key = keyOf(exchange, terms)
+  if (key === undefined) return undefined
+  if (typeof key !== 'string') {
+    if (key === MISSING) count(gateway, exchange, 'missing')
+    else count(gateway, exchange, 'invalid')
+    return key
+  }
+  const { bufferedBody, headers, req, principal } = exchange
+  if (bufferedBody !== undefined || !headers.hasBody || req.body === null)
+    return begin(gateway, exchange, { key, terms, body: bufferedBody ?? NO_BODY })
+  const owner = principal?.key ?? exchange.address
+  const read = readWholeBody(gateway, exchange, { owner, source: req.body, maxBytes: terms.maxRequestBytes })
+  if (!(read instanceof Promise)) return read
+  return read.then((body) => {
+    if (!Buffer.isBuffer(body)) return body
+    exchange.bufferedBody = body
+    if (exchange.closed) return undefined
+    const begun = begin(gateway, exchange, { key, terms, body })
+    if (begun === undefined || 'code' in begun) return begun
+    return new Promise((resolve) => begun.whenKnown((refused) => resolve(refused as Refusal | undefined)))
+  })
+}
+
+/** The key; a refusal where it is missing or cannot be read; undefined where the request has none and needs none. */
+function keyOf({ req }: Exchange, { header, required, maxKeyLength }: IdempotencyTerms) {
+  let value: string | undefined
+  for (const field of req.fields) {
+    if (field.lower !== header) continue
+    if (value !== undefined) return refusal('invalid_header', { detail: `The ${header} header is repeated.` })
+    value = field.value
+  }
+  if (value === undefined) return required ? MISSING : undefined
+  return readIdempotencyKey(value, maxKeyLength) ?? INVALID
+}
+
+interface Keyed {
+  readonly key: string
+  readonly terms: IdempotencyTerms
+  readonly body: Buffer
+}
+
+function begin(
+  gateway: Gateway,
+  exchange: Exchange,
+  { key, terms, body }: Keyed,
+): Refusal | undefined | PendingRefusal {
+  const { idempotency: table } = gateway
+  const { principal, route, requestId, req } = exchange
+  if (table === undefined || principal === undefined || route === undefined)
+    throw new Error('an idempotency key without a table, a caller or a row')
+  if (body.length > terms.maxRequestBytes) return bodyTooLarge(terms.maxRequestBytes)
+  const types = req.fields.filter(({ lower }) => lower === 'content-type' || lower === 'content-encoding')
+  let known: { readonly refused: Refusal | undefined } | undefined
+  let goOn: ((refused: Refusal | undefined) => void) | undefined
+  table.begin(
+    {
+      key,
+      caller: [principal.key, principal.client ?? ''],
+      row: route.path,
+      content: [
+        exchange.method,
+        exchange.host.toLowerCase().replace(PORT, ''),
+        exchange.path,
+        exchange.query,
+        types.map(({ lower, value }) => `${lower}: ${value}\n`).join(''),
+        body,
+      ],
+      requestId,
+      keepMs: terms.keepMs,
+      maxKeys: terms.maxKeys,
+      resolves: terms.resolves,
+    },
+    (begun) => {
+      const refused = outcomeOf(gateway, exchange, begun, terms)
+      if (goOn === undefined) known = { refused }
+      else goOn(refused)
+    },
+  )
+  if (known !== undefined) return known.refused
+  return {
+    whenKnown: (run) => {
+      goOn = run
+    },
+  }
+}
+
+function outcomeOf(
+  gateway: Gateway,
+  exchange: Exchange,
+  begun: Begun,
+  { maxResponseBytes }: IdempotencyTerms,
+): Refusal | undefined {
+  switch (begun.outcome) {
+    case 'begun':
+      if (gateway.idempotency === undefined) return UNAVAILABLE
+      count(gateway, exchange, 'begun')
+      exchange.keyed = new KeyedExchange(gateway.idempotency, begun.held, maxResponseBytes)
+      // The client went while the disk was waited for.
+      if (exchange.closed) exchange.keyed.settle(false)
+      return undefined
+    case 'done': {
+      const { requestId, response } = begun
+      const { status, body } = response
+      if (body === undefined) {
+        count(gateway, exchange, 'not_kept')
+        return notKept(status)
+      }
+      count(gateway, exchange, 'replayed')
+      exchange.replayOf = requestId
+      replay(gateway, exchange, { ...response, body })
+      return undefined
+    }
+    case 'in_progress':
+      count(gateway, exchange, 'in_progress')
+      return IN_PROGRESS
+    case 'unknown':
+      count(gateway, exchange, 'unknown')
+      return UNKNOWN
+    case 'reused':
+      count(gateway, exchange, 'reused')
+      return REUSED
+    case 'too_many':
+      return TOO_MANY
+    default:
+      count(gateway, exchange, 'unavailable')
+      return UNAVAILABLE
+  }
+}
+
+function notKept(status: number): Refusal {
+  return refusal('idempotency_response_not_kept', {
+    detail: `The request with this idempotency key was completed with status ${status}; its response was too long to be kept.`,
+  })
+}
+
+function count({ metrics }: Gateway, { route }: Exchange, outcome: string): void {
+  metrics.gateway_idempotency_total.count(route?.path ?? '', outcome)
+}

@@ -1,0 +1,27 @@
+import { filterResponseHead } from '../../edge/rules/response-headers.ts'
+import { Field } from '../../edge/syntax/field.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import type { KeptResponse } from '../../idempotency/key-record.ts'
+import { close } from '../close.ts'
+import { writeHead } from '../response/write-response.ts'
+
+const REPLAYED = new Field('Idempotency-Replayed', 'true')
+
+/** Ends an exchange with the response that its key was given first. @param body of that response */
+export function replay(
+  gateway: Gateway,
+  exchange: Exchange,
+  { status, fields, body }: Pick<KeptResponse, 'status' | 'fields'> & { readonly body: Buffer },
+): void {
+  const { res, route } = exchange
+  const kept = fields.map(([name, value]) => new Field(name, value))
+  const isBodiless = status === 204 || status === 304
+  const length = isBodiless ? [] : [new Field('Content-Length', String(body.length))]
+  const head = filterResponseHead([...kept, ...length, REPLAYED], status, exchange, route?.forwarded)
+  if (gateway.load.phase !== 'serving') res.keepAlive = false
+  close(gateway, exchange, status)
+  writeHead(gateway, exchange, status, head)
+  if (body.length > 0 && !isBodiless) res.write(body)
+  res.end()
+}
