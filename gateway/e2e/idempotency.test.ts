@@ -9,6 +9,8 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire } from './wire.ts'
 
+/** 50 in a long run. */
+const RESTARTS = Math.floor(2.5 * LONGER)
 const BODY = '{"amount":"12.50"}'
 
 /** A service that counts its calls by key, and knows nothing of idempotency. */
@@ -272,4 +274,48 @@ it('a gateway that is killed at any time under load sends no request twice and r
     }
     assert.ok(outcomes.unknown <= 8, JSON.stringify(outcomes))
   }
+})
+
+describe('a restart', () => {
+  it('takes over what is done and what is in progress', async () => {
+    const gateway = await start()
+    const [done, waits] = [randomUUID(), randomUUID()]
+    const { body } = await pay(gateway, done)
+    const first = pay(gateway, waits, '/waits')
+    await payAndLeave(gateway, `${waits}-left`, '/waits')
+    await until(() => waiting.get(waits))
+    await gateway.restart()
+    assert.equal((await pay(gateway, done)).body, body)
+    for (const key of [waits, `${waits}-left`]) {
+      assert.equal(codeOf(await pay(gateway, key, '/waits')), 'idempotency_in_progress')
+      answer(waiting.get(key) as ServerResponse)
+    }
+    assert.equal((await first).status, 201)
+    assert.equal((await pay(gateway, waits, '/waits')).body, (await first).body)
+    const left = await until(async () => {
+      const response = await pay(gateway, `${waits}-left`, '/waits')
+      return response.status === 409 ? undefined : response
+    })
+    assert.deepEqual([left.status, left.headers['idempotency-replayed']], [201, 'true'])
+    for (const key of [done, waits, `${waits}-left`]) assert.equal(calls.get(key), 1)
+  })
+
+  it('under load leaves no key unknown and sends no request twice', async () => {
+    const gateway = await start()
+    const keys: string[] = []
+    let over = false
+    const clients = Array.from({ length: 8 }, async () => {
+      while (!over) {
+        const key = randomUUID()
+        keys.push(key)
+        const { status, body } = await pay(gateway, key, '/slow')
+        const again = await pay(gateway, key, '/slow')
+        assert.deepEqual([status, again.status, again.body], [201, 201, body])
+      }
+    })
+    for (let i = 0; i < RESTARTS; i++) await gateway.restart()
+    over = true
+    await Promise.all(clients)
+    for (const key of keys) assert.equal(calls.get(key), 1)
+  })
 })

@@ -32,7 +32,6 @@ export interface Journaled {
 }
 
 interface Segment {
-  readonly number: number
   readonly file: string
   /** For reading. */
   readonly fd: number
@@ -109,8 +108,7 @@ export class KeyJournal {
   load(found: OnFound): ReadonlyMap<unknown, number> {
     const { directory, clock } = this.#options
     makeDirectory(directory)
-    const names = readdirSync(directory).filter((name) => SEGMENT.test(name))
-    const segments = names.sort().flatMap((name) => this.#read(name, found) ?? [])
+    const segments = segmentsIn(directory).flatMap((name) => this.#read(name, found) ?? [])
     this.#segments = segments.map(({ segment }) => segment)
     const shifts = new Map<unknown, number>()
     let endMs = clock()
@@ -118,8 +116,7 @@ export class KeyJournal {
       shifts.set(segment, endMs - lastMs)
       endMs -= lastMs - firstMs
     }
-    const last = names.at(-1)
-    this.#begin(last === undefined ? 1 : Number(SEGMENT.exec(last)?.[1]) + 1)
+    this.#begin()
     return shifts
   }
 
@@ -200,14 +197,20 @@ export class KeyJournal {
     this.#log.maintain(this.#options.clock())
     const wasDoubtful = this.#isDoubtful
     // A sync works on the open file.
-    if ((current.bytes >= this.#segmentBytes || wasDoubtful) && !this.#isSyncing) this.#rotate(current)
+    if ((current.bytes >= this.#segmentBytes || wasDoubtful) && !this.#isSyncing) this.#rotate()
     if (wasDoubtful && !this.#isDoubtful) for (const entry of current.live) this.append(entry, again(entry))
     this.#compact(again)
   }
 
-  #rotate({ number }: Segment): void {
+  /** Goes on after another process may have written segments, in one behind them. */
+  resume(): void {
+    this.#isDoubtful = true
+    this.#rotate()
+  }
+
+  #rotate(): void {
     try {
-      this.#begin(number + 1)
+      this.#begin()
     } catch (error) {
       this.#options.onFault(`${this.#options.directory}: cannot begin a file: ${String(error)}`)
     }
@@ -260,8 +263,9 @@ export class KeyJournal {
   }
 
   /** @throws Error of the system */
-  #begin(number: number): void {
+  #begin(): void {
     const { directory, secret, clock } = this.#options
+    const number = numberOf(segmentsIn(directory).at(-1) ?? '') + 1
     const file = join(directory, `keys-${String(number).padStart(10, '0')}.log`)
     const salt = randomBytes(SALT_BYTES)
     const names = { salt: salt.toString('base64url'), check: secret.nameOf('check', salt) }
@@ -272,7 +276,7 @@ export class KeyJournal {
     this.#isDoubtful = false
     const live = new Set<Journaled>()
     this.#segments.push({
-      ...{ number, file, live, bytes: 0 },
+      ...{ file, live, bytes: 0 },
       fd: openSync(file, 'r'),
       seal: secret.sealOf(salt),
     })
@@ -298,7 +302,7 @@ export class KeyJournal {
     }
     const { salt, atMs } = headerOf(file, first, secret)
     const segment: Segment = {
-      ...{ number: Number(SEGMENT.exec(name)?.[1]), file, live: new Set<Journaled>(), bytes: text.length },
+      ...{ file, live: new Set<Journaled>(), bytes: text.length },
       fd: openSync(file, 'r'),
       seal: secret.sealOf(salt),
     }
@@ -317,6 +321,17 @@ export class KeyJournal {
     if (torn !== '') onFault(`${file}: the last line was cut off and is left out`)
     return result
   }
+}
+
+/** Oldest first. */
+function segmentsIn(directory: string): string[] {
+  return readdirSync(directory)
+    .filter((name) => SEGMENT.test(name))
+    .sort()
+}
+
+function numberOf(name: string): number {
+  return Number(SEGMENT.exec(name)?.[1] ?? 0)
 }
 
 /** @throws Error that names the file */

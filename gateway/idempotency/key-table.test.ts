@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, it } from 'node:test'
+import { describe, it, type TestContext } from 'node:test'
 import type { Write } from '../storage/append-log.ts'
 import { KeySecret } from './key-secret.ts'
 import { NOW_MS, openTable, RESPONSE, request, temporaryDirectory } from './key-table.test-support.ts'
+import type { Finish, HeldKey } from './key-table.ts'
 
 const MINUTE_MS = 60_000
 const none = () => {}
@@ -269,5 +270,72 @@ describe('keys with durability synced', () => {
     table.begin(request('a'), ({ outcome }) => order.push(outcome))
     assert.deepEqual(order, ['in_progress'])
     assert.equal(await begun, 'begun')
+  })
+})
+
+describe('a table that another process takes over', () => {
+  /** Both processes while the files change hands. */
+  function handedOver(t: TestContext, keys: readonly string[]) {
+    const directory = temporaryDirectory(t)
+    const old = openTable(directory)
+    const held = Object.fromEntries(keys.map((key) => [key, old.held(key)]))
+    const begun = old.table.suspend()
+    const next = openTable(directory)
+    next.table.inherit(begun)
+    return { directory, old, held, begun, next }
+  }
+
+  it('is told what is in progress, and gets the outcomes', (t) => {
+    const { directory, old, held, next } = handedOver(t, ['done', 'long', 'free', 'unknown', 'early'])
+    const told: string[] = []
+    const finish = (key: string, finish: Finish) =>
+      old.table.finish(held[key] as HeldKey, finish, (error) =>
+        told.push(error === undefined ? key : `${error}`),
+      )
+    finish('early', RESPONSE)
+    assert.deepEqual(
+      [told.length, next.outcome('early'), old.outcome('new')],
+      [0, 'in_progress', 'unavailable'],
+    )
+    old.table.leaveTo((key, run) => next.table.apply(JSON.parse(JSON.stringify(key)), run))
+    finish('done', RESPONSE)
+    finish('long', { ...RESPONSE, body: undefined })
+    finish('free', 'free')
+    finish('unknown', 'unknown')
+    old.table.close()
+    assert.deepEqual(told, ['early', 'done', 'long', 'free', 'unknown'])
+    for (const table of [next, openTable(directory)]) {
+      assert.deepEqual(table.begin('done'), { outcome: 'done', requestId: 'id of done', response: RESPONSE })
+      const outcomes = ['early', 'long', 'unknown'].map((key) => table.outcome(key))
+      assert.deepEqual(outcomes, ['done', 'done', 'unknown'])
+    }
+    assert.equal(next.outcome('free'), 'begun')
+  })
+
+  it('does not know what became of the rest when the process before has ended', (t) => {
+    const { old, held, next } = handedOver(t, ['a', 'b'])
+    old.table.leaveTo((key, run) => next.table.apply(key, run))
+    old.table.finish(held.a as HeldKey, RESPONSE, none)
+    next.table.release()
+    assert.deepEqual([next.outcome('a'), next.outcome('b')], ['done', 'unknown'])
+    const told: (Error | undefined)[] = []
+    old.table.finish(held.b as HeldKey, RESPONSE, (error) => told.push(error))
+    assert.match(String(told[0]), /cannot be written/)
+    assert.equal(next.outcome('b'), 'unknown')
+  })
+
+  it('goes on with its files when the other process does not serve', (t) => {
+    const { directory, old, held, next } = handedOver(t, ['a'])
+    let isDurable = false
+    old.table.finish(held.a as HeldKey, RESPONSE, (error) => {
+      isDurable = error === undefined
+    })
+    assert.equal(isDurable, false)
+    next.table.close()
+    old.table.resume()
+    assert.deepEqual([isDurable, old.outcome('b')], [true, 'begun'])
+    old.table.close()
+    const again = openTable(directory)
+    assert.deepEqual([again.outcome('a'), again.outcome('b')], ['done', 'unknown'])
   })
 })

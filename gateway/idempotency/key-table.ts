@@ -40,6 +40,17 @@ export type Begun =
 /** `free`: the request was not sent. `unknown`: it was, and there is no whole response. */
 export type Finish = KeptResponse | 'free' | 'unknown'
 
+/** An outcome for the process that has the files now. Plain data. */
+export interface FinishedKey {
+  readonly id: string
+  readonly requestId: string
+  /** The body in base64. */
+  readonly finish: (Omit<KeptResponse, 'body'> & { readonly body: string | undefined }) | 'free' | 'unknown'
+}
+
+type OnFinished = (error?: Error) => void
+type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
+
 interface LateRecord {
   readonly record: KeyRecord
   readonly sinceMs: number
@@ -73,6 +84,14 @@ export class KeyTable {
   /** Outcomes that could not be written yet. */
   readonly #late = new Map<KeyEntry, LateRecord>()
   #sweep: Iterator<KeyEntry> | undefined
+  /** Begun by the process before, which sends their outcomes. */
+  readonly #inherited = new Set<KeyEntry>()
+  /** Another process may have the files. */
+  #isSuspended = false
+  /** Gets outcomes when another process has them. */
+  #elsewhere: Elsewhere | undefined
+  /** Outcomes that came before it was decided which process goes on, with what to call. */
+  #undecided: (readonly [HeldKey, Finish, OnFinished])[] = []
 
   /** @throws Error that names a file which cannot be read: its keys would be forgotten */
   constructor(options: KeyJournalOptions) {
@@ -123,7 +142,7 @@ export class KeyTable {
       return
     }
     const isFull = this.#keys.size >= MAX_KEYS || this.#journal.liveBytes >= MAX_BYTES
-    if (!this.isWritable || isFull) run({ outcome: 'unavailable' })
+    if (!this.isWritable || isFull || this.#isSuspended) run({ outcome: 'unavailable' })
     else if (entry === undefined && this.#hasAll(caller, request.maxKeys, nowMs)) run({ outcome: 'too_many' })
     else this.#begin({ ...request, id, callerName: caller, fingerprint, nowMs }, entry, run)
   }
@@ -183,7 +202,16 @@ export class KeyTable {
    * Ends what `begin` has begun. Calls back once, when the outcome is durable; with an error when it cannot be written in time. It is
    * remembered all the same, and written later.
    */
-  finish({ entry, requestId }: HeldKey, finish: Finish, run: (error?: Error) => void): void {
+  finish(held: HeldKey, finish: Finish, run: OnFinished): void {
+    const { entry, requestId } = held
+    if (this.#elsewhere !== undefined) {
+      this.#elsewhere({ id: entry.id, requestId, finish: portable(finish) }, run)
+      return
+    }
+    if (this.#isSuspended) {
+      this.#undecided.push([held, finish, run])
+      return
+    }
     const atMs = this.#options.clock()
     entry.expiresAtMs = atMs + entry.keepMs
     if (finish === 'unknown') {
@@ -210,6 +238,7 @@ export class KeyTable {
 
   /** To be called once a second and at the end. */
   maintain(): void {
+    if (this.#isSuspended) return
     this.#writeLate()
     this.#sweepSome()
     this.#journal.maintain((entry) => this.#again(entry as KeyEntry))
@@ -278,10 +307,63 @@ export class KeyTable {
     if (own?.size === 0) this.#ofCallers.delete(entry.caller)
   }
 
-  close(): void {
+  /** Writes nothing more, until `resume` or `leaveTo`: another process may take the files. @returns the keys in progress */
+  suspend(): readonly string[] {
     this.#writeLate()
+    this.#isSuspended = true
+    return [...this.#keys.values()].filter(({ state }) => state === 'in_progress').map(({ id }) => id)
+  }
+
+  /** After `suspend`: the files are this process's again. */
+  resume(): void {
+    this.#isSuspended = false
+    this.#journal.resume()
+    for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
+  }
+
+  /** After `suspend`: another process has the files, and gets the outcomes of what is still in progress here. */
+  leaveTo(elsewhere: Elsewhere): void {
+    this.#elsewhere = elsewhere
+    for (const undecided of this.#undecided.splice(0)) this.finish(...undecided)
+  }
+
+  /** Keys that the process before has begun are in progress there, until `apply` or `release`. */
+  inherit(ids: readonly string[]): void {
+    for (const id of ids) {
+      const entry = this.#keys.get(id)
+      if (entry?.state !== 'unknown') continue
+      entry.state = 'in_progress'
+      this.#inherited.add(entry)
+    }
+  }
+
+  /** As `finish`, for the process before. */
+  apply({ id, requestId, finish }: FinishedKey, run: OnFinished): void {
+    const entry = this.#keys.get(id)
+    if (entry === undefined || !this.#inherited.delete(entry)) run(UNWRITTEN)
+    else this.finish({ entry, requestId }, carried(finish), run)
+  }
+
+  /** The process before has ended: what it has not finished is unknown. */
+  release(): void {
+    for (const entry of this.#inherited) entry.state = 'unknown'
+    this.#inherited.clear()
+  }
+
+  close(): void {
+    if (!this.#isSuspended) this.#writeLate()
     this.#journal.close()
   }
+}
+
+function portable(finish: Finish): FinishedKey['finish'] {
+  return typeof finish === 'string' ? finish : { ...finish, body: finish.body?.toString('base64') }
+}
+
+function carried(finish: FinishedKey['finish']): Finish {
+  if (typeof finish === 'string') return finish
+  const { body } = finish
+  return { ...finish, body: body === undefined ? undefined : Buffer.from(body, 'base64') }
 }
 
 interface Named {

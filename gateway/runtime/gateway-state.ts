@@ -195,10 +195,11 @@ export function whyUnready(
 
 export function whyNotHandedOver(
   trail: Pick<Trail, 'recheck'>,
-  { limiter, revocations }: Pick<GatewayState, 'limiter' | 'revocations'>,
+  { limiter, revocations, keys }: Pick<GatewayState, 'limiter' | 'revocations' | 'keys'>,
 ): string | undefined {
   if (!trail.recheck()) return 'the audit trail cannot be written'
   if (!limiter.isWritable) return 'limits cannot be written'
+  if (keys.table?.isWritable === false) return 'idempotency keys cannot be written'
   return revocations.isSafe ? undefined : 'the end of a session cannot be written'
 }
 
@@ -220,10 +221,11 @@ export function whyDegraded({
 }
 
 export function takeState(
-  { proofs, failures, throttle, clock }: GatewayState,
+  { proofs, failures, throttle, clock, keys: { table } }: GatewayState,
   keys: readonly LastGoodKeys[],
 ): PassedState {
   return {
+    begunKeys: table?.suspend() ?? [],
     proofs: [...proofs.entries()],
     failures: [...failures.entries(clock())],
     blocked: throttle.blocked(),
@@ -231,7 +233,12 @@ export function takeState(
   }
 }
 
-export function restoreState(passed: PassedState, { proofs, failures, throttle, clock }: GatewayState): void {
+export function restoreState(
+  passed: PassedState,
+  { proofs, failures, throttle, clock, keys }: GatewayState,
+): void {
+  const { begunKeys = [] } = passed
+  if (begunKeys.length > 0) keys.open().inherit(begunKeys)
   for (const [key, atMs] of passed.proofs) proofs.apply(key, atMs, true)
   for (const [key, entry] of passed.failures) failures.restore(key, entry, clock())
   throttle.block(passed.blocked)

@@ -97,6 +97,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
         trail,
         inherited,
         revocations: state.revocations,
+        keys: state.keys,
         adopt: (passed) => connections.accept(adoptConnection(passed), passed.clear !== undefined),
       })
       return open
@@ -134,6 +135,7 @@ function handOverOf({ inForce, state, open, ...parts }: HandedOver): HandOver {
     trail,
     connections: new ConnectionHandOver(inForce, open),
     revocations: state.revocations,
+    keys: state.keys,
     obstacle: () => whyNotHandedOver(trail, state),
     close: () => state.member?.close(),
   })
@@ -175,6 +177,7 @@ function keepFiles(
     },
     resume: () => {
       limiter.reopen()
+      state.keys.table?.resume()
       timer = start()
     },
   }

@@ -33,6 +33,7 @@ function handedOver(t: TestContext, log = pino({ level: 'silent' })) {
     },
     tickets: new TicketKeys(randomDayKey(Date.now())),
     revocations,
+    keys: { table: undefined },
     obstacle: () => undefined,
     unwatch: () => {},
     close: () => revocations.revoke('last'),

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { Trail } from '../../audit/trail.ts'
 import type { Revocations } from '../../auth/revocations.ts'
 import type { TicketKeys } from '../../tls/listener/ticket-keys.ts'
+import type { IdempotencyKeys } from '../gateway-state.ts'
 import type { ConnectionHandOver } from './connection-hand-over.ts'
 import type { PassedState } from './messages.ts'
 import type { NamedSocket, PassedSocket } from './sockets.ts'
@@ -29,6 +30,7 @@ export interface HandOverParts {
   /** Ticket keys of this process: with them clients resume their sessions at the other one. */
   readonly tickets: Pick<TicketKeys, 'dayKey'>
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
+  readonly keys: Pick<IdempotencyKeys, 'table'>
   readonly obstacle: () => string | undefined
   readonly unwatch: () => void
   readonly close: () => void
@@ -90,9 +92,10 @@ export class HandOver {
 
   /** After `suspend`: gives the connections to the process that serves now, and waits for requests in flight. */
   async leave(successor: Successor, hurry: Promise<unknown>): Promise<void> {
-    const { connections, trail, revocations, unwatch, close } = this.#parts
+    const { connections, trail, revocations, keys, unwatch, close } = this.#parts
     unwatch()
     trail.leaveTo((lines) => successor.record(lines))
+    keys.table?.leaveTo((key, run) => successor.finishKey(key).whenDone(run))
     successor.onRevoked = (sid) => revocations.apply(sid, Date.now(), true)
     let isTold = Promise.resolve()
     const tell = (sid: string) => {

@@ -1,4 +1,5 @@
 import type { LastGoodKeys } from '../../auth/keys/jwks.ts'
+import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { DayKey } from '../../tls/listener/ticket-keys.ts'
 import type { ListenerName, PassedConnection } from './sockets.ts'
 
@@ -11,6 +12,8 @@ export interface PassedState {
   readonly failures: readonly (readonly [key: string, entry: readonly [atMs: number, count: number]])[]
   readonly blocked: readonly (readonly [key: string, untilMs: number])[]
   readonly keys: readonly LastGoodKeys[]
+  /** Idempotency keys in progress; older gateways do not pass them. */
+  readonly begunKeys?: readonly string[]
   /** Key of TLS session tickets; older gateways do not pass it. */
   readonly tickets?: DayKey
 }
@@ -23,6 +26,8 @@ export type ToSuccessor =
   | ({ readonly type: 'connection' } & Omit<PassedConnection, 'socket'>)
   /** Audit records to write, and to acknowledge. */
   | { readonly type: 'records'; readonly id: number; readonly lines: readonly string[] }
+  /** The outcome of an idempotency key to write, and to acknowledge as records are. */
+  | { readonly type: 'key'; readonly id: number; readonly key: FinishedKey }
   | { readonly type: 'revoked'; readonly sid: string }
 
 /** From the process that takes over to the one before. A socket comes with `listener`. */

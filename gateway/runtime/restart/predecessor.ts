@@ -2,6 +2,7 @@ import type { SendHandle } from 'node:child_process'
 import type { InheritedRequests } from '../../audit/open-trail.ts'
 import type { Trail } from '../../audit/trail.ts'
 import type { Revocations } from '../../auth/revocations.ts'
+import type { IdempotencyKeys } from '../gateway-state.ts'
 import type { PassedState, Places, ToPredecessor, ToSuccessor } from './messages.ts'
 import type { ListenerName, ListeningSockets, PassedConnection, PassedSocket } from './sockets.ts'
 import { TAKES_OVER } from './successor.ts'
@@ -17,6 +18,7 @@ interface Followed {
   readonly trail: Trail
   readonly inherited: InheritedRequests | undefined
   readonly revocations: Pick<Revocations, 'otherProcess' | 'apply'>
+  readonly keys: IdempotencyKeys
   adopt(connection: PassedConnection): void
 }
 
@@ -91,14 +93,20 @@ export class Predecessor {
       case 'records':
         if (followed !== undefined) this.#record(followed, message)
         break
+      case 'key':
+        followed?.keys.open().apply(message.key, this.#replyTo(message.id))
+        break
       default:
         followed?.revocations.apply(message.sid, Date.now(), false)
     }
   }
 
+  #replyTo(id: number): (error?: Error) => void {
+    return (error) => void this.#send({ type: 'recorded', id, fault: error?.message })
+  }
+
   #record({ trail, inherited }: Followed, { id, lines }: Extract<ToSuccessor, { type: 'records' }>): void {
-    const reply = (error: Error | undefined) =>
-      void this.#send({ type: 'recorded', id, fault: error?.message })
+    const reply = this.#replyTo(id)
     const commit = inherited?.settle(lines)
     if (commit === undefined) trail.whenPendingWritten(reply)
     else commit.whenDone((error) => (error === undefined ? reply(error) : trail.whenPendingWritten(reply)))
@@ -110,6 +118,7 @@ export class Predecessor {
     if (this.#followed === undefined) return
     this.#followed.revocations.otherProcess = undefined
     this.#followed.inherited?.end()
+    this.#followed.keys.table?.release()
     this.#gone.resolve()
   }
 }

@@ -1,5 +1,6 @@
 import { type ChildProcess, type SendHandle, spawn } from 'node:child_process'
 import { Commit } from '../../audit/commit/commit.ts'
+import type { FinishedKey } from '../../idempotency/key-table.ts'
 import type { Places, ToPredecessor, ToSuccessor } from './messages.ts'
 import type { NamedSocket, PassedConnection, PassedSocket } from './sockets.ts'
 
@@ -15,7 +16,7 @@ export class Successor {
   readonly #hurry = Promise.withResolvers<void>()
   /** Messages that wait for it to take a socket are never sent then. */
   readonly #gone = Promise.withResolvers<void>()
-  /** Commits of audit records that it has not acknowledged. */
+  /** Commits of audit records and of outcomes of keys that it has not acknowledged. */
   readonly #commits = new Map<number, Commit>()
   #lastRecordsId = 0
   #faults: readonly string[] = []
@@ -81,10 +82,18 @@ export class Successor {
   }
 
   record(lines: readonly string[]): Commit {
+    return this.#committed((id) => ({ type: 'records', id, lines }))
+  }
+
+  finishKey(key: FinishedKey): Commit {
+    return this.#committed((id) => ({ type: 'key', id, key }))
+  }
+
+  #committed(messageOf: (id: number) => ToSuccessor): Commit {
     const commit = new Commit()
     const id = ++this.#lastRecordsId
     this.#commits.set(id, commit)
-    if (this.#child.connected) this.send({ type: 'records', id, lines })
+    if (this.#child.connected) this.send(messageOf(id))
     else setImmediate(() => this.#recorded(id, 'the process that has the audit trail has ended'))
     return commit
   }
