@@ -1,51 +1,13 @@
-import { randomBytes } from 'node:crypto'
-import {
-  closeSync,
-  fdatasync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readSync,
-  rmSync,
-} from 'node:fs'
-import { join } from 'node:path'
+import { closeSync, existsSync, fdatasync, fdatasyncSync, fstatSync, readSync, rmSync } from 'node:fs'
 import { AppendLog, type Write } from '../storage/append-log.ts'
-import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
 import { type KeyRecord, keyLine, readKeyLine } from './key-record.ts'
-import { type KeySecret, type RecordSeal, SALT_BYTES } from './key-secret.ts'
+import type { KeySecret } from './key-secret.ts'
+import { createSegment, type Journaled, type OnFound, readSegments, type Segment } from './key-segment.ts'
 
-const FORMAT = 'idempotency-keys'
-const VERSION = 1
-const SEGMENT = /^keys-([0-9]{10})\.log$/
 const SEGMENT_BYTES = 16 * 1024 * 1024
 const RETRY_MS = 250
-/** Copied in one turn of the event loop. */
-const SLICE_BYTES = 256 * 1024
-
-/** Where the last record of a key is. */
-export interface Journaled {
-  readonly id: string
-  segment: Segment | undefined
-  at: number
-  bytes: number
-}
-
-interface Segment {
-  readonly file: string
-  /** For reading. */
-  readonly fd: number
-  readonly seal: RecordSeal
-  readonly live: Set<Journaled>
-  bytes: number
-}
-
-/** A segment as it was found, with its first and last time on the clock of its run. */
-interface FoundSegment {
-  readonly segment: Segment
-  readonly firstMs: number
-  lastMs: number
-}
+/** A part of a segment, 256 KiB, is copied in one turn of the event loop. */
+const SLICE = 1 / 64
 
 export interface KeyJournalOptions {
   readonly directory: string
@@ -55,12 +17,13 @@ export interface KeyJournalOptions {
   /** Epoch milliseconds, monotonic during a run. */
   readonly clock: () => number
   readonly onFault: (cause: string) => void
+  /** The files were removed under the gateway, and are made again. */
+  readonly onRemoved: (cause: string) => void
   readonly write?: Write
+  readonly sync?: typeof fdatasync
   readonly segmentBytes?: number
 }
 
-/** One record of an earlier run. @param record undefined: damaged, so that nothing but its key is known */
-export type OnFound = (id: string, record: KeyRecord | undefined, place: Omit<Journaled, 'id'>) => void
 type OnDurable = (error: Error | undefined) => void
 
 /**
@@ -76,9 +39,10 @@ export class KeyJournal {
   #liveBytes = 0
   #waiting: OnDurable[] = []
   #isSyncing = false
+  #isRotationDue = false
   #isCompacting = false
-  /** A sync failed: what the kernel dropped is written again, into another segment. */
-  #isDoubtful = false
+  /** Another process may have the files. */
+  #isSuspended = false
 
   constructor(options: KeyJournalOptions) {
     this.#options = options
@@ -91,7 +55,7 @@ export class KeyJournal {
   }
 
   get isWritable(): boolean {
-    return this.#log.isWritable && !this.#isDoubtful
+    return this.#log.isWritable && this.#segments.at(-1)?.isDoubtful === false
   }
 
   get liveBytes(): number {
@@ -106,12 +70,10 @@ export class KeyJournal {
    * @throws Error that names the file, because keys would be forgotten without it
    */
   load(found: OnFound): ReadonlyMap<unknown, number> {
-    const { directory, clock } = this.#options
-    makeDirectory(directory)
-    const segments = segmentsIn(directory).flatMap((name) => this.#read(name, found) ?? [])
+    const segments = readSegments(this.#options, found)
     this.#segments = segments.map(({ segment }) => segment)
     const shifts = new Map<unknown, number>()
-    let endMs = clock()
+    let endMs = this.#options.clock()
     for (const { segment, firstMs, lastMs } of segments.reverse()) {
       shifts.set(segment, endMs - lastMs)
       endMs -= lastMs - firstMs
@@ -123,7 +85,7 @@ export class KeyJournal {
   /** Writes the last record of a key. @returns false when it is not in the file */
   append(entry: Journaled, record: KeyRecord): boolean {
     const segment = this.#segments.at(-1)
-    if (segment === undefined || this.#isDoubtful) return false
+    if (segment === undefined || segment.isDoubtful || this.#isSuspended) return false
     const line = keyLine(entry.id, record, segment.seal)
     if (!this.#log.append(line, this.#options.clock())) return false
     // What a failed write has left before it counts too.
@@ -159,19 +121,19 @@ export class KeyJournal {
 
   #beginSync(): void {
     const group = this.#waiting.splice(0)
+    const { sync = fdatasync } = this.#options
     const { descriptor } = this.#log
-    if (descriptor === undefined) {
+    const segment = this.#segments.at(-1)
+    if (descriptor === undefined || segment === undefined) {
       for (const run of group) run(new Error('the journal is closed'))
       return
     }
     this.#isSyncing = true
-    fdatasync(descriptor, (error) => {
+    sync(descriptor, (error) => {
       this.#isSyncing = false
-      if (error !== null) {
-        this.#isDoubtful = true
-        this.#options.onFault(`${this.#options.directory}: cannot sync: ${error.message}`)
-      }
+      if (error !== null) this.#doubt(segment, error)
       for (const run of group) run(error ?? undefined)
+      if (this.#isRotationDue) this.#rotate()
       if (this.#waiting.length > 0 && !this.#isSyncing) this.#beginSync()
     })
   }
@@ -195,44 +157,80 @@ export class KeyJournal {
     const current = this.#segments.at(-1)
     if (current === undefined) return
     this.#log.maintain(this.#options.clock())
-    const wasDoubtful = this.#isDoubtful
+    if (!existsSync(current.file)) this.#doubtAll()
+    this.#isRotationDue = current.bytes >= this.#segmentBytes || current.isDoubtful
     // A sync works on the open file.
-    if ((current.bytes >= this.#segmentBytes || wasDoubtful) && !this.#isSyncing) this.#rotate()
-    if (wasDoubtful && !this.#isDoubtful) for (const entry of current.live) this.append(entry, again(entry))
+    if (this.#isRotationDue && !this.#isSyncing) this.#rotate()
+    if (this.#isCompacting) return
+    this.#isCompacting = true
     this.#compact(again)
+  }
+
+  #doubtAll(): void {
+    const { directory, onRemoved } = this.#options
+    for (const segment of this.#segments) segment.isDoubtful = true
+    onRemoved(`${directory}: removed under the gateway, and begun anew`)
+  }
+
+  /** Writes and removes nothing until `resume`. */
+  suspend(): void {
+    this.#isSuspended = true
   }
 
   /** Goes on after another process may have written segments, in one behind them. */
   resume(): void {
-    this.#isDoubtful = true
+    this.#isSuspended = false
+    const current = this.#segments.at(-1)
+    if (current !== undefined) current.isDoubtful = true
     this.#rotate()
   }
 
+  /** Begins a segment when all of the present one is as durable as it was promised to be. */
   #rotate(): void {
+    this.#isRotationDue = false
+    const group = this.#waiting.splice(0)
+    const error = this.#options.syncs ? this.#syncNow() : undefined
     try {
       this.#begin()
+    } catch (fault) {
+      this.#options.onFault(`${this.#options.directory}: cannot begin a file: ${String(fault)}`)
+    }
+    for (const run of group) run(error)
+  }
+
+  #syncNow(): Error | undefined {
+    const current = this.#segments.at(-1)
+    try {
+      if (current?.isDoubtful === true) return new Error('an earlier sync has failed')
+      fdatasyncSync(this.#log.descriptor as number)
+      return undefined
     } catch (error) {
-      this.#options.onFault(`${this.#options.directory}: cannot begin a file: ${String(error)}`)
+      this.#doubt(current, error as Error)
+      return error as Error
     }
   }
 
-  /** Removes the oldest segment when it is due, a slice in each turn. */
-  #compact(again: (entry: Journaled) => KeyRecord): void {
-    if (this.#isCompacting) return
-    this.#isCompacting = true
-    this.#compactNext(again)
+  /** The kernel may have dropped what it could not write, and the next sync would report success. */
+  #doubt(segment: Segment | undefined, error: Error): void {
+    if (segment !== undefined) segment.isDoubtful = true
+    this.#options.onFault(`${this.#options.directory}: cannot sync: ${error.message}`)
   }
 
-  #compactNext(again: (entry: Journaled) => KeyRecord): void {
+  /** Copies the records of doubtful segments, and removes the oldest one when it is due: a slice in each turn. */
+  #compact(again: (entry: Journaled) => KeyRecord): void {
     const [oldest, next] = this.#segments
+    const doubtful = this.#segments.slice(0, -1).find(({ isDoubtful, live }) => isDoubtful && live.size > 0)
     const isDue = oldest !== undefined && next !== undefined && (oldest.live.size === 0 || this.#isWasteful)
-    if (!isDue || !this.#copySlice(oldest, again)) this.#isCompacting = false
-    else if (oldest.live.size > 0) setImmediate(() => this.#compactNext(again))
+    const from = doubtful ?? (isDue ? oldest : undefined)
+    if (from === undefined || !this.#copySlice(from, again)) this.#isCompacting = false
+    else if (from.live.size > 0 || from !== oldest) setImmediate(() => this.#compact(again))
     else
       this.#sync((error) => {
-        if (error === undefined) this.#remove(oldest)
-        if (error === undefined) this.#compactNext(again)
-        else this.#isCompacting = false
+        const goesOn = error === undefined && !this.#isSuspended && this.#segments[0] === oldest
+        this.#isCompacting = goesOn
+        if (!goesOn) return
+        this.#remove(oldest)
+        this.#compact(again)
       })
   }
 
@@ -243,7 +241,7 @@ export class KeyJournal {
 
   /** @returns false when nothing can be written */
   #copySlice({ live }: Segment, again: (entry: Journaled) => KeyRecord): boolean {
-    let left = SLICE_BYTES
+    let left = this.#segmentBytes * SLICE
     for (const entry of live) {
       if (left < 0) break
       left -= entry.bytes
@@ -264,22 +262,9 @@ export class KeyJournal {
 
   /** @throws Error of the system */
   #begin(): void {
-    const { directory, secret, clock } = this.#options
-    const number = numberOf(segmentsIn(directory).at(-1) ?? '') + 1
-    const file = join(directory, `keys-${String(number).padStart(10, '0')}.log`)
-    const salt = randomBytes(SALT_BYTES)
-    const names = { salt: salt.toString('base64url'), check: secret.nameOf('check', salt) }
-    const header = JSON.stringify({ format: FORMAT, version: VERSION, ...names, atMs: clock() })
-    const fd = openSync(file, 'ax', OWNER_ONLY)
-    syncDirectory(directory)
-    this.#log.moveTo(fd, `${header}\n`, clock())
-    this.#isDoubtful = false
-    const live = new Set<Journaled>()
-    this.#segments.push({
-      ...{ file, live, bytes: 0 },
-      fd: openSync(file, 'r'),
-      seal: secret.sealOf(salt),
-    })
+    const { segment, fd, header } = createSegment(this.#options, this.#segments.at(-1))
+    this.#log.moveTo(fd, header, this.#options.clock())
+    this.#segments.push(segment)
   }
 
   /** Gives the files up. */
@@ -287,70 +272,4 @@ export class KeyJournal {
     this.#log.close()
     for (const { fd } of this.#segments.splice(0)) closeSync(fd)
   }
-
-  /** @returns undefined for a segment that was not begun @throws Error that names the file */
-  #read(name: string, found: OnFound): FoundSegment | undefined {
-    const { directory, secret, onFault } = this.#options
-    const file = join(directory, name)
-    const text = readFileSync(file, 'latin1')
-    const lines = text.split('\n')
-    const torn = lines.pop() ?? ''
-    const first = lines.shift()
-    if (first === undefined) {
-      rmSync(file)
-      return undefined
-    }
-    const { salt, atMs } = headerOf(file, first, secret)
-    const segment: Segment = {
-      ...{ file, live: new Set<Journaled>(), bytes: text.length },
-      fd: openSync(file, 'r'),
-      seal: secret.sealOf(salt),
-    }
-    const result: FoundSegment = { segment, firstMs: atMs, lastMs: atMs }
-    let at = first.length + 1
-    let damaged = 0
-    for (const line of lines) {
-      const bytes = line.length + 1
-      const read = readKeyLine(line, segment.seal)
-      if (read?.record === undefined && line !== '') damaged += 1
-      if (read?.record !== undefined) result.lastMs = Math.max(result.lastMs, read.record.atMs)
-      if (read !== undefined) found(read.id, read.record, { segment, at, bytes })
-      at += bytes
-    }
-    if (damaged > 0) onFault(`${file}: ${damaged} line(s) are damaged: the outcome of their keys is unknown`)
-    if (torn !== '') onFault(`${file}: the last line was cut off and is left out`)
-    return result
-  }
-}
-
-/** Oldest first. */
-function segmentsIn(directory: string): string[] {
-  return readdirSync(directory)
-    .filter((name) => SEGMENT.test(name))
-    .sort()
-}
-
-function numberOf(name: string): number {
-  return Number(SEGMENT.exec(name)?.[1] ?? 0)
-}
-
-/** @throws Error that names the file */
-function headerOf(file: string, line: string, secret: KeySecret) {
-  let header: { format?: unknown; version?: unknown; salt?: unknown; check?: unknown; atMs?: unknown }
-  try {
-    header = JSON.parse(line)
-  } catch {
-    header = {}
-  }
-  const { format, version, check, atMs } = header
-  if (format !== FORMAT)
-    throw new Error(`${file} is no file of idempotency keys, or its first line is damaged`)
-  if (Number(version) > VERSION)
-    throw new NewerFormatError(`${file} was written by a newer version of the gateway`)
-  const salt = Buffer.from(String(header.salt), 'base64url')
-  if (secret.nameOf('check', salt) !== check)
-    throw new Error(
-      `${file} was written with another "idempotencyKeyFile": bring that one back, or move the directory away, which forgets every key`,
-    )
-  return { salt, atMs: Number(atMs) }
 }

@@ -9,9 +9,12 @@ export interface KeptResponse {
   readonly body: Buffer | undefined
 }
 
-/** What a line of the journal says of a key. `free`: its request was never sent, so it may be sent now. */
+/**
+ * What a line of the journal says of a key. `begun`: its request is under way, and unknown after a crash. `free`: its request was
+ * never sent, so it may be sent now.
+ */
 export interface KeyRecord {
-  readonly state: 'begun' | 'done' | 'free'
+  readonly state: 'begun' | 'unknown' | 'done' | 'free'
   /** A name made by `KeySecret`, as `fingerprint`. */
   readonly caller: string
   readonly fingerprint: string

@@ -40,6 +40,7 @@ export function openTable(
   const table = new KeyTable({
     ...{ directory, secret: SECRET, syncs: false, clock: () => time.nowMs },
     onFault: (cause) => faults.push(cause),
+    onRemoved: (cause) => faults.push(cause),
     ...options,
   })
   /** What is known at once. */

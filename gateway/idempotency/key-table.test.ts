@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
 import type { Write } from '../storage/append-log.ts'
 import { KeySecret } from './key-secret.ts'
 import { NOW_MS, openTable, RESPONSE, request, temporaryDirectory } from './key-table.test-support.ts'
-import type { Finish, HeldKey } from './key-table.ts'
+import type { Begun, Finish, HeldKey } from './key-table.ts'
 
 const MINUTE_MS = 60_000
 const none = () => {}
@@ -261,16 +262,70 @@ describe('a full disk', () => {
 })
 
 describe('keys with durability synced', () => {
-  it('begin and are done only when the disk has them', async (t) => {
-    const { table } = openTable(temporaryDirectory(t), { syncs: true })
-    const order: string[] = []
-    const begun = new Promise<string>((resolve) =>
-      table.begin(request('a'), ({ outcome }) => resolve(outcome)),
-    )
-    table.begin(request('a'), ({ outcome }) => order.push(outcome))
-    assert.deepEqual(order, ['in_progress'])
-    assert.equal(await begun, 'begun')
+  /** A disk that syncs when the test says so. */
+  function slowDisk(t: TestContext) {
+    const syncs: ((error: Error | null) => void)[] = []
+    const sync = ((_fd: number, done: (error: Error | null) => void) => syncs.push(done)) as never
+    const directory = temporaryDirectory(t)
+    return { directory, syncs, ...openTable(directory, { syncs: true, sync }) }
+  }
+
+  it('begin and are done only when the disk has them', (t) => {
+    const { table, syncs, begin, outcome } = slowDisk(t)
+    let begun: Begun | undefined
+    table.begin(request('a'), (one) => {
+      begun = one
+    })
+    assert.deepEqual([begun, outcome('a')], [undefined, 'in_progress'])
+    syncs.shift()?.(null)
+    assert.equal(begun?.outcome, 'begun')
+    let isDurable = false
+    table.finish((begun as Extract<Begun, { outcome: 'begun' }>).held, RESPONSE, (error) => {
+      isDurable = error === undefined
+    })
+    assert.deepEqual([isDurable, begin('a').outcome], [false, 'done'])
+    syncs.shift()?.(null)
+    assert.equal(isDurable, true)
   })
+
+  it('are refused when a sync fails, and written again into another file', (t) => {
+    const { directory, table, syncs, outcome } = slowDisk(t)
+    const told: string[] = []
+    table.begin(request('before'), ({ outcome }) => told.push(outcome))
+    syncs.shift()?.(null)
+    table.begin(request('a'), ({ outcome }) => told.push(outcome))
+    syncs.shift()?.(new Error('EIO'))
+    assert.deepEqual([told, outcome('b')], [['begun', 'unavailable'], 'unavailable'])
+    table.maintain()
+    assert.equal(outcome('before'), 'in_progress')
+    table.begin(request('a'), ({ outcome }) => told.push(outcome))
+    while (syncs.length > 0) syncs.shift()?.(null)
+    assert.deepEqual(told, ['begun', 'unavailable', 'begun'])
+    assert.deepEqual(readdirSync(directory), ['keys-0000000002.log'])
+    table.close()
+    assert.equal(openTable(directory).outcome('before'), 'unknown')
+  })
+})
+
+it('files that are removed under the gateway are made again with all that is known', async (t) => {
+  const directory = temporaryDirectory(t)
+  const { table, held, faults } = openTable(directory, {
+    segmentBytes: 1000,
+    sync: ((_fd: number, done: (error: null) => void) => setImmediate(done, null)) as never,
+  })
+  for (let i = 0; i < 20; i++) {
+    table.finish(held(`${i}`), RESPONSE, none)
+    table.maintain()
+  }
+  const begun = held('in progress')
+  rmSync(directory, { recursive: true })
+  table.maintain()
+  assert.match(faults.join(), /removed under the gateway/)
+  for (let i = 0; i < 100; i++) await turn()
+  table.finish(begun, RESPONSE, none)
+  table.close()
+  const again = openTable(directory)
+  for (const key of ['0', '7', '19', 'in progress']) assert.equal(again.outcome(key), 'done', key)
 })
 
 describe('a table that another process takes over', () => {

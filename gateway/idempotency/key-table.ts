@@ -1,5 +1,6 @@
-import { type Journaled, KeyJournal, type KeyJournalOptions } from './key-journal.ts'
+import { KeyJournal, type KeyJournalOptions } from './key-journal.ts'
 import type { KeptResponse, KeyRecord } from './key-record.ts'
+import type { Journaled } from './key-segment.ts'
 
 /** A request with a key. */
 export interface KeyedRequest {
@@ -100,23 +101,24 @@ export class KeyTable {
     const shifts = this.#journal.load((id, record, place) => {
       const before = this.#keys.get(id)
       if (before !== undefined) this.#forget(before)
-      if (record?.state === 'free') return
+      const state = record?.state ?? 'begun'
+      if (state === 'free') return
       // In the clock of its file, until all are read.
-      const { keepMs, atMs, state } = record ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0, state: 'begun' }
+      const { keepMs, atMs } = record ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
       const entry: KeyEntry = {
         ...{ id, segment: undefined, at: 0, bytes: 0, keepMs },
         caller: record?.caller ?? before?.caller ?? '',
-        fingerprint: record?.fingerprint,
+        fingerprint: record?.fingerprint || undefined,
         expiresAtMs: atMs + keepMs,
-        state: state === 'done' ? 'done' : 'unknown',
+        state: state === 'begun' ? 'in_progress' : state,
       }
       this.#remember(entry)
       this.#journal.keep(entry, place)
     })
-    const nowMs = options.clock()
     for (const entry of this.#keys.values()) {
-      if (entry.fingerprint === undefined) entry.expiresAtMs = nowMs + DAMAGED_KEEP_MS
-      else entry.expiresAtMs += shifts.get(entry.segment) ?? 0
+      if (entry.state !== 'in_progress') entry.expiresAtMs += shifts.get(entry.segment) ?? 0
+      // However long it has taken: it is unknown from now on.
+      else this.finish({ entry, requestId: this.#journal.read(entry)?.requestId ?? '' }, 'unknown', () => {})
     }
   }
 
@@ -214,14 +216,15 @@ export class KeyTable {
     }
     const atMs = this.#options.clock()
     entry.expiresAtMs = atMs + entry.keepMs
+    const { caller, fingerprint = '', keepMs } = entry
+    const common = { caller, fingerprint, requestId, atMs, keepMs }
     if (finish === 'unknown') {
-      // The file says so already.
       entry.state = 'unknown'
+      // Where it cannot be written, the next start says so too.
+      this.#journal.append(entry, { state: 'unknown', ...common })
       run()
       return
     }
-    const { caller, fingerprint = '', keepMs } = entry
-    const common = { caller, fingerprint, requestId, atMs, keepMs }
     if (finish === 'free') {
       this.#forget(entry)
       const record: KeyRecord = { state: 'free', ...common }
@@ -262,7 +265,7 @@ export class KeyTable {
     const { caller, fingerprint = '', state, keepMs, expiresAtMs } = entry
     const known = this.#journal.read(entry) ?? {
       ...{ caller, fingerprint, requestId: '' },
-      state: state === 'done' ? ('done' as const) : ('begun' as const),
+      state: state === 'in_progress' ? ('begun' as const) : state,
     }
     return { ...known, atMs: expiresAtMs - keepMs, keepMs }
   }
@@ -311,6 +314,7 @@ export class KeyTable {
   suspend(): readonly string[] {
     this.#writeLate()
     this.#isSuspended = true
+    this.#journal.suspend()
     return [...this.#keys.values()].filter(({ state }) => state === 'in_progress').map(({ id }) => id)
   }
 

@@ -86,6 +86,7 @@ export function openKeyTable(
     syncs: settings.audit.durability === 'synced',
     clock,
     onFault: (cause) => watch.fault('idempotency', cause),
+    onRemoved: (cause) => watch.removed('idempotency', cause),
   })
 }
 

@@ -58,8 +58,12 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
     exchange.host = asked.host ?? 'api.example'
     exchange.bufferedBody = Buffer.from(body)
     exchange.principal = makePrincipal(asked.principal)
-    const call = { resume: () => {}, abort: () => aborted++, sent: isSent, upstream: 'http://up' }
     let aborted = 0
+    let resumed = 0
+    const call = {
+      ...{ resume: () => resumed++, abort: () => aborted++ },
+      ...{ sent: isSent, upstream: 'http://up' },
+    }
     const client = { send: () => call, speaksHttp2: false }
     exchange.route = makeRoute({ idempotency: { ...TERMS, ...terms }, client })
     record(gateway, exchange)
@@ -70,6 +74,7 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
       res,
       refused,
       aborted: () => aborted,
+      resumed: () => resumed,
       /** @returns what the upstream calls */
       send: () => {
         takePermit(gateway, exchange)
@@ -334,6 +339,21 @@ describe('a client that goes away', () => {
     forwarding.data(Buffer.from('ne'))
     forwarding.end()
     assert.equal(ask().res.body, 'done')
+  })
+
+  it('does not hold its response back any more', (t) => {
+    const { ask, gateway } = served(t)
+    const first = ask()
+    first.res.write = () => false
+    const forwarding = first.send()
+    forwarding.head(200, fieldsOf({}))
+    assert.equal(forwarding.data(Buffer.alloc(20)), true, 'as long as it is kept')
+    assert.equal(forwarding.data(Buffer.alloc(1)), false)
+    closeAbandoned(gateway, first.exchange)
+    assert.equal(first.resumed(), 1)
+    assert.equal(forwarding.data(Buffer.alloc(1)), true)
+    forwarding.end()
+    assert.equal(ask().refused?.code, 'idempotency_response_not_kept')
   })
 
   it('leaves the outcome unknown when the response then breaks off, or the gateway ends', (t) => {

@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict'
+import { cpSync, writeSync } from 'node:fs'
+import { it, type TestContext } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
+import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
+import type { Write } from '../storage/append-log.ts'
+import { openTable, RESPONSE, request, temporaryDirectory } from './key-table.test-support.ts'
+import type { HeldKey, KeyTable } from './key-table.ts'
+
+const realWrite = writeSync as Write
+const KEYS = ['a', 'b', 'c', 'd', 'e', 'f']
+const KEEP_MS = 60_000
+const KEYED = { keepMs: KEEP_MS }
+
+type Command =
+  | { readonly does: 'send' | 'answer' | 'free' | 'lose'; readonly key: string }
+  | { readonly does: 'maintain' | 'turn' | 'kill' | 'hand over' | 'fill' | 'empty' | 'break sync' }
+  | { readonly does: 'wait'; readonly ms: number }
+
+/** What must be known of a key. `until`: when it may be forgotten. */
+interface Known {
+  readonly state: 'free' | 'in progress' | 'done' | 'unknown'
+  readonly body?: string
+  readonly until: number
+}
+
+const key = fc.constantFrom(...KEYS)
+const command: fc.Arbitrary<Command> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ does: fc.constant('send' as const), key }) },
+  { weight: 4, arbitrary: fc.record({ does: fc.constant('answer' as const), key }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constantFrom('free' as const, 'lose' as const), key }) },
+  { weight: 3, arbitrary: fc.record({ does: fc.constantFrom('maintain' as const, 'turn' as const) }) },
+  { weight: 1, arbitrary: fc.record({ does: fc.constantFrom('kill' as const, 'hand over' as const) }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ does: fc.constantFrom('fill' as const, 'empty' as const, 'break sync' as const) }),
+  },
+  { weight: 1, arbitrary: fc.record({ does: fc.constant('wait' as const), ms: fc.nat(40_000) }) },
+)
+
+/** A gateway with its keys, whose disk can be full, and which can be killed. */
+class Model {
+  readonly #t: TestContext
+  readonly #syncs: boolean
+  readonly #time = { nowMs: 1_900_000_000_000 }
+  readonly #disk = { isFull: false, breaksNext: false }
+  readonly #known = new Map<string, Known>(KEYS.map((key) => [key, { state: 'free', until: 0 }]))
+  /** It is in the file that they have begun, and could not be synced. */
+  readonly #doubted = new Set<string>()
+  readonly #held = new Map<string, HeldKey>()
+  /** Begins that wait for the disk. */
+  readonly #begins = new Set<string>()
+  #directory: string
+  #table: KeyTable
+  #sent = 0
+
+  constructor(t: TestContext, syncs: boolean) {
+    this.#t = t
+    this.#syncs = syncs
+    this.#directory = temporaryDirectory(t)
+    this.#table = this.#open()
+  }
+
+  #open(): KeyTable {
+    const disk = this.#disk
+    const { table } = openTable(
+      this.#directory,
+      {
+        syncs: this.#syncs,
+        segmentBytes: 1500,
+        write: (fd, bytes) => {
+          if (disk.isFull) throw new Error('ENOSPC')
+          return realWrite(fd, bytes)
+        },
+        sync: ((_fd: number, done: (error: Error | null) => void) => {
+          const error = disk.breaksNext ? new Error('EIO') : null
+          disk.breaksNext = false
+          setImmediate(done, error)
+        }) as never,
+      },
+      this.#time,
+    )
+    return table
+  }
+
+  async run(one: Command): Promise<void> {
+    if (one.does === 'send') this.#send(one.key)
+    else if (one.does === 'answer' || one.does === 'free' || one.does === 'lose')
+      this.#finish(one.key, one.does)
+    else if (one.does === 'maintain') this.#table.maintain()
+    else if (one.does === 'turn') await turn()
+    else if (one.does === 'kill') this.#kill()
+    else if (one.does === 'hand over') await this.#handOver()
+    else if (one.does === 'wait') this.#time.nowMs += one.ms
+    else if (one.does === 'break sync') this.#disk.breaksNext = this.#syncs
+    else this.#disk.isFull = one.does === 'fill'
+  }
+
+  #send(key: string): void {
+    const before = this.#known.get(key) ?? { state: 'free', until: 0 }
+    if (this.#begins.has(key)) return
+    this.#begins.add(key)
+    const requestId = String(++this.#sent)
+    const table = this.#table
+    table.begin(request(key, { ...KEYED, requestId }), (begun) => {
+      // It was killed meanwhile.
+      if (table !== this.#table) return
+      this.#begins.delete(key)
+      const isOver = this.#time.nowMs >= before.until
+      if (begun.outcome === 'begun') {
+        assert.ok(
+          before.state === 'free' || (isOver && before.state !== 'in progress'),
+          `${key} is sent again: it was ${before.state}`,
+        )
+        this.#held.set(key, begun.held)
+        this.#doubted.delete(key)
+        this.#known.set(key, { state: 'in progress', until: Number.POSITIVE_INFINITY })
+      } else if (begun.outcome === 'done') {
+        assert.deepEqual([before.state, begun.response.body?.toString()], ['done', before.body])
+      } else if (begun.outcome === 'in_progress') assert.equal(before.state, 'in progress')
+      else if (begun.outcome === 'unknown') assert.equal(before.state, 'unknown')
+      else {
+        assert.equal(begun.outcome, 'unavailable')
+        if (isOver) this.#doubted.add(key)
+      }
+    })
+  }
+
+  #finish(key: string, how: 'answer' | 'free' | 'lose'): void {
+    const held = this.#held.get(key)
+    if (held === undefined) return
+    this.#held.delete(key)
+    const until = this.#time.nowMs + KEEP_MS
+    if (how === 'free') {
+      this.#known.set(key, { state: 'free', until: 0 })
+      this.#table.finish(held, 'free', () => {})
+    } else if (how === 'lose') {
+      this.#known.set(key, { state: 'unknown', until })
+      this.#table.finish(held, 'unknown', () => {})
+    } else {
+      const body = `response ${held.requestId}`
+      this.#known.set(key, { state: 'done', body, until })
+      // Until it is durable its client has not got the response, and a crash makes it unknown.
+      this.#unfinished.add(key)
+      const table = this.#table
+      table.finish(held, { ...RESPONSE, body: Buffer.from(body) }, (error) => {
+        if (error === undefined && table === this.#table) this.#unfinished.delete(key)
+      })
+    }
+  }
+
+  readonly #unfinished = new Set<string>()
+
+  #kill(): void {
+    const [next, copy] = [temporaryDirectory(this.#t), temporaryDirectory(this.#t)]
+    for (const directory of [next, copy]) cpSync(this.#directory, directory, { recursive: true })
+    const dead = this.#table
+    this.#directory = next
+    this.#disk.isFull = false
+    this.#table = this.#open()
+    dead.close()
+    // A look at the same files: what was not durable may or may not be in them, and nothing else is open.
+    const look = openTable(copy, {}, this.#time)
+    for (const [key, known] of this.#known) {
+      const isUnknown = look.outcome(key, KEYED) === 'unknown'
+      const isOpen =
+        known.state === 'free' || this.#unfinished.has(key) || this.#begins.has(key) || this.#doubted.has(key)
+      if (known.state === 'in progress')
+        this.#known.set(key, { state: 'unknown', until: this.#time.nowMs + KEEP_MS })
+      else if (isOpen && isUnknown) this.#known.set(key, { state: 'unknown', until: 0 })
+    }
+    look.table.close()
+    this.#held.clear()
+    this.#begins.clear()
+    this.#unfinished.clear()
+  }
+
+  async #handOver(): Promise<void> {
+    // A gateway waits until all requests under way are decided.
+    while (this.#begins.size > 0) await turn()
+    if (!this.#table.isWritable) return
+    const old = this.#table
+    const begun = old.suspend()
+    const next = this.#open()
+    this.#table = next
+    next.inherit(begun)
+    old.leaveTo((finished, run) => next.apply(finished, run))
+    // The old process has only what is in progress: all of it ends now.
+    for (const [key, held] of this.#held) {
+      const body = `response ${held.requestId}`
+      this.#known.set(key, { state: 'done', body, until: this.#time.nowMs + KEEP_MS })
+      this.#unfinished.add(key)
+      old.finish(held, { ...RESPONSE, body: Buffer.from(body) }, (error) => {
+        if (error === undefined && next === this.#table) this.#unfinished.delete(key)
+      })
+    }
+    this.#held.clear()
+    next.release()
+    old.close()
+  }
+
+  close(): void {
+    this.#table.close()
+  }
+}
+
+for (const syncs of [false, true])
+  it(`keys survive any order of requests, kills, hand-overs and full disks, ${syncs ? 'synced' : 'written'}`, async (t) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(command, { maxLength: 150, size: 'max' }), async (commands) => {
+        const model = new Model(t, syncs)
+        for (const one of commands) await model.run(one)
+        model.close()
+      }),
+      { numRuns: 40 * LONGER },
+    )
+  })
