@@ -45,6 +45,14 @@ export const REFUSALS = {
       status: 409,
       detail: 'A request with this idempotency key is in progress.',
     },
+    idempotency_response_not_kept: {
+      status: 409,
+      detail: 'The request with this idempotency key was completed; its response was too long to be kept.',
+    },
+    idempotency_unknown: {
+      status: 409,
+      detail: 'Whether the request with this idempotency key was carried out is not known.',
+    },
     idempotency_key_reused: {
       status: 422,
       detail: 'This idempotency key was used for another request.',
@@ -83,10 +91,6 @@ export const REFUSALS = {
     internal_fault: { status: 500, detail: 'The gateway failed to handle the request.' },
     webhooks_unavailable: { status: 503, detail: 'Webhooks cannot be accepted at the moment.' },
     proofs_unavailable: { status: 503, detail: 'DPoP proofs cannot be verified at the moment.' },
-    idempotency_response_not_kept: {
-      status: 409,
-      detail: 'The request with this idempotency key was completed; its response was too long to be kept.',
-    },
     idempotency_unavailable: { status: 503, detail: 'Idempotency keys cannot be kept at the moment.' },
     limits_unavailable: { status: 503, detail: 'Requests cannot be counted at the moment.' },
     sessions_unavailable: { status: 503, detail: 'The end of a session cannot be recorded at the moment.' },
@@ -106,10 +110,6 @@ export const REFUSALS = {
     upstream_unreachable: { status: 502, detail: 'The service cannot be reached.' },
     upstream_broken: { status: 502, detail: 'The service broke off its response.' },
     upstream_malformed: { status: 502, detail: 'The service sent a response that cannot be forwarded.' },
-    idempotency_unknown: {
-      status: 409,
-      detail: 'Whether the request with this idempotency key was carried out is not known.',
-    },
     upstream_unavailable: {
       status: 503,
       detail: 'The service has failed too often and is given time to recover.',

@@ -54,7 +54,10 @@ after(async () => {
 })
 
 async function start(config: object = {}, before?: TestGateway): Promise<TestGateway> {
-  const routes = [{ path: '/*', auth: ['bearer'], idempotency: { required: true } }]
+  const routes = [
+    { path: '/*', auth: ['bearer'], idempotency: { required: true } },
+    { path: '/scoped', auth: ['bearer'], scopes: ['transfers:write'], idempotency: {} },
+  ]
   const gateway = await startGateway({
     config: { upstream: upstream.url, routes, ...config },
     limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'a test' }],
@@ -173,6 +176,23 @@ describe('requests with an idempotency key', () => {
       headers: { authorization: `Bearer ${token}`, 'idempotency-key': [key, key] },
     })
     assert.deepEqual([repeated.status, codeOf(repeated)], [400, 'invalid_header'])
+  })
+
+  it('are not answered with a kept response when their token may no longer do it, or is of another caller', async () => {
+    const key = randomUUID()
+    const as = async (claims: Record<string, string>) =>
+      pay(gateway, key, '/scoped', {
+        headers: { ...headers(key), authorization: `Bearer ${await upstream.issuer.token(claims)}` },
+      })
+    const first = await as({ scope: 'transfers:write' })
+    assert.equal(first.status, 201)
+    assert.equal((await as({ scope: 'accounts:read' })).status, 403)
+    for (const other of [{ sub: 'user-2' }, { client_id: 'app-2' }]) {
+      const response = await as({ scope: 'transfers:write', ...other })
+      assert.deepEqual([response.status, response.headers['idempotency-replayed']], [201, undefined])
+      assert.notEqual(response.body, first.body)
+    }
+    assert.equal(calls.get(key), 3)
   })
 
   it('may be longer than what is read at once, up to the bound of the row', async () => {

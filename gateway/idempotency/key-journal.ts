@@ -87,13 +87,19 @@ export class KeyJournal {
     const segment = this.#segments.at(-1)
     if (segment === undefined || segment.isDoubtful || this.#isSuspended) return false
     const line = keyLine(entry.id, record, segment.seal)
+    const wasTorn = this.#log.isTorn
     if (!this.#log.append(line, this.#options.clock())) return false
-    // What a failed write has left before it counts too.
-    segment.bytes = fstatSync(segment.fd).size
+    this.#measure(segment, wasTorn)
     this.forget(entry)
     if (record.state === 'free') return true
     this.keep(entry, { segment, at: segment.bytes - line.length, bytes: line.length })
     return true
+  }
+
+  /** What a failed write has left in the file counts too. */
+  #measure(segment: Segment, wasTorn: boolean): void {
+    if (wasTorn) this.#log.sizeBytes = fstatSync(segment.fd).size
+    segment.bytes = this.#log.sizeBytes
   }
 
   keep(entry: Journaled, { segment, at, bytes }: Omit<Journaled, 'id'>): void {
@@ -156,7 +162,9 @@ export class KeyJournal {
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return
+    const wasTorn = this.#log.isTorn
     this.#log.maintain(this.#options.clock())
+    this.#measure(current, wasTorn)
     if (!existsSync(current.file)) this.#doubtAll()
     this.#isRotationDue = current.bytes >= this.#segmentBytes || current.isDoubtful
     // A sync works on the open file.

@@ -1,6 +1,7 @@
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, hkdfSync } from 'node:crypto'
 
 const NONCE_BYTES = 12
+const COUNT_BYTES = 6
 const TAG_BYTES = 16
 export const SALT_BYTES = 32
 /** 132 bits. */
@@ -32,9 +33,10 @@ export class KeySecret {
   }
 }
 
-/** AES-256-GCM under the key of one file, with a random nonce before each record. */
+/** AES-256-GCM under the key of one file, which one process writes, with a counter as nonce before each record. */
 export class RecordSeal {
   readonly #key: Buffer
+  #count = 0
 
   constructor(key: Buffer) {
     this.#key = key
@@ -42,7 +44,8 @@ export class RecordSeal {
 
   /** @param id stands beside the record in clear, and is authenticated with it */
   seal(id: string, ...parts: readonly Uint8Array[]): string {
-    const nonce = randomBytes(NONCE_BYTES)
+    const nonce = Buffer.alloc(NONCE_BYTES)
+    nonce.writeUIntBE(++this.#count, NONCE_BYTES - COUNT_BYTES, COUNT_BYTES)
     const cipher = createCipheriv('aes-256-gcm', this.#key, nonce).setAAD(Buffer.from(id))
     const sealed = [nonce, ...parts.map((part) => cipher.update(part)), cipher.final(), cipher.getAuthTag()]
     return Buffer.concat(sealed).toString('base64url')
