@@ -1,16 +1,22 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import type { RequestListener, ServerResponse } from 'node:http'
+import { connect, constants } from 'node:http2'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Environment } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
+import { ask } from './http2-client.ts'
 import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from './small-disk.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 import { openWire } from './wire.ts'
 
 /** 50 in a long run. */
 const RESTARTS = Math.floor(2.5 * LONGER)
+const { NGHTTP2_CANCEL: CANCEL } = constants
 const BODY = '{"amount":"12.50"}'
 
 /** A service that counts its calls by key, and knows nothing of idempotency. */
@@ -53,7 +59,7 @@ after(async () => {
   upstream.close()
 })
 
-async function start(config: object = {}, before?: TestGateway): Promise<TestGateway> {
+async function start(config: object = {}, before?: TestGateway, env: Environment = {}): Promise<TestGateway> {
   const routes = [
     { path: '/*', auth: ['bearer'], idempotency: { required: true } },
     { path: '/scoped', auth: ['bearer'], scopes: ['transfers:write'], idempotency: {} },
@@ -62,6 +68,7 @@ async function start(config: object = {}, before?: TestGateway): Promise<TestGat
     config: { upstream: upstream.url, routes, ...config },
     limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'a test' }],
     ...(before && { dir: before.dir }),
+    env,
   })
   gateways.push(gateway)
   return gateway
@@ -254,6 +261,92 @@ for (const durability of ['written', 'synced'])
       assert.equal((await pay(next, key)).status, 502)
     })
   })
+
+const probe = mountSmallDisk()
+probe?.remove()
+
+it('a full disk lets no key begin, and holds back what is done until it is written', {
+  skip: probe === undefined ? NO_SMALL_DISK : false,
+}, async () => {
+  const disk = mountSmallDisk() as SmallDisk
+  const env = { GATEWAY_DATA_DIR: join(disk.dir, 'data') }
+  try {
+    const gateway = await start({}, undefined, env)
+    const [before, waits] = [randomUUID(), randomUUID()]
+    const { body } = await pay(gateway, before)
+    let answered: ReceivedResponse | undefined
+    const late = pay(gateway, waits, '/waits').then((response) => {
+      answered = response
+    })
+    const response = await until(() => waiting.get(waits))
+    disk.fill()
+    const refused = await until(async () => {
+      const key = randomUUID()
+      // There may be room left for its beginning, and not for its response, which is then held back.
+      const next = await Promise.race([pay(gateway, key), sleep(500)])
+      if (next === undefined || next.status === 201) return undefined
+      assert.deepEqual(
+        [next.status, codeOf(next), calls.get(key)],
+        [503, 'idempotency_unavailable', undefined],
+      )
+      return next
+    })
+    assert.equal(refused.headers['retry-after'], '5')
+    assert.equal((await pay(gateway, before)).body, body)
+    answer(response)
+    await sleep(300)
+    assert.equal(answered, undefined)
+    disk.free()
+    await late
+    assert.equal((answered as ReceivedResponse | undefined)?.status, 201)
+    await gateway.end('SIGKILL')
+    const next = await start({}, gateway, env)
+    for (const key of [before, waits]) {
+      assert.equal(
+        (await pay(next, key, key === waits ? '/waits' : '/transfers')).headers['idempotency-replayed'],
+        'true',
+      )
+      assert.equal(calls.get(key), 1)
+    }
+    await next.end('SIGKILL')
+  } finally {
+    disk.remove()
+  }
+})
+
+it('requests of HTTP/2 with an idempotency key reach the service once too', async () => {
+  const gateway = await start({ http2: true })
+  const session = connect(gateway.url)
+  try {
+    const key = randomUUID()
+    const asked = { method: 'POST', path: '/slow', headers: headers(key), body: BODY }
+    const racing = await Promise.all([1, 2, 3, 4].map(() => ask(session, asked)))
+    const [first, ...others] = racing.sort((a, b) => a.status - b.status)
+    assert.equal(first?.status, 201)
+    for (const { status, body } of others) assert.ok(status === 409 || body === first?.body)
+    const again = await ask(session, asked)
+    assert.deepEqual(
+      [again.status, again.body, again.headers['idempotency-replayed']],
+      [201, first?.body, 'true'],
+    )
+    const overHttp1 = await pay(gateway, key, '/slow')
+    assert.deepEqual([overHttp1.body, calls.get(key)], [first?.body, 1])
+    const gone = randomUUID()
+    const stream = session.request({ ':method': 'POST', ':path': '/waits', ...headers(gone) })
+    stream.on('error', () => {})
+    stream.end(BODY)
+    const response = await until(() => waiting.get(gone))
+    stream.close(CANCEL)
+    answer(response)
+    const kept = await until(async () => {
+      const next = await ask(session, { ...asked, path: '/waits', headers: headers(gone) })
+      return next.status === 409 ? undefined : next
+    })
+    assert.deepEqual([kept.status, kept.headers['idempotency-replayed'], calls.get(gone)], [201, 'true', 1])
+  } finally {
+    session.destroy()
+  }
+})
 
 it('a gateway that is killed at any time under load sends no request twice and replays none wrongly', async () => {
   let gateway = await start()
