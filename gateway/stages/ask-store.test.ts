@@ -20,9 +20,10 @@ interface Case {
   readonly path?: string
   readonly alone?: boolean
   readonly operations?: ServedRoute['operations']
+  readonly idempotency?: ServedRoute['idempotency']
 }
 
-function asked({ scopes = [], complete = true, path = '/api/x', alone = false, operations }: Case) {
+function asked({ scopes = [], complete = true, path = '/api/x', alone = false, ...row }: Case) {
   const keys: string[] = []
   const table = new LimitTable([ROW])
   const limiter = { find: table.find.bind(table), take: () => assert.fail(), close: () => {} }
@@ -33,7 +34,7 @@ function asked({ scopes = [], complete = true, path = '/api/x', alone = false, o
   const { gateway } = makeGateway({ limiter: alone ? limiter : { ...limiter, ask } })
   const { exchange } = makeExchange({ complete })
   exchange.path = path
-  exchange.route = makeRoute({ scopes: [scopes], operations })
+  exchange.route = makeRoute({ scopes: [scopes], ...row })
   exchange.principal = makePrincipal({ key: 'user-1', scopes: new Set(['read']) })
   askStore(gateway, exchange)
   return { keys, pending: exchange.pendingTake }
@@ -53,6 +54,14 @@ describe('askStore', () => {
 
   it('asks nothing for a request that will be refused for its scopes', () => {
     assert.deepEqual(asked({ scopes: ['read', 'write'] }), { keys: [], pending: undefined })
+  })
+
+  it('asks nothing for a row with idempotency, whose replays take no hit', () => {
+    const idempotency = {
+      ...{ required: false, header: 'idempotency-key', maxKeyLength: 255, keepMs: 60_000 },
+      ...{ maxResponseBytes: 1, maxRequestBytes: 1, maxKeys: 1, resolves: false },
+    }
+    assert.deepEqual(asked({ idempotency }), { keys: [], pending: undefined })
   })
 
   it('leaves a caller without credentials to its address', () => {
