@@ -61,7 +61,7 @@ after(async () => {
 
 async function start(config: object = {}, before?: TestGateway, env: Environment = {}): Promise<TestGateway> {
   const routes = [
-    { path: '/*', auth: ['bearer'], idempotency: { required: true } },
+    { path: '/*', auth: ['bearer'], idempotency: { required: true, maxKeysPerCaller: 1_000_000 } },
     { path: '/scoped', auth: ['bearer'], scopes: ['transfers:write'], idempotency: {} },
   ]
   const gateway = await startGateway({

@@ -121,11 +121,17 @@ export class GatewayInForce {
       proofs: this.#proofs(settings, before),
       throttle: authThrottle.failures === 0 ? undefined : state.throttle,
       upstreams,
-      idempotency: settings.routes.some(({ idempotency }) => idempotency !== undefined)
-        ? this.#foundation.state.keys.open()
-        : this.#foundation.state.keys.table,
+      idempotency: this.#keyTable(settings),
       upstreamSecret: secret,
     }
+  }
+
+  /** Opened for the first row that needs it, and kept for the responses of those that are gone. */
+  #keyTable({ routes }: Settings): Gateway['idempotency'] {
+    const { state, metrics } = this.#foundation
+    const keyed = routes.filter(({ idempotency }) => idempotency !== undefined)
+    for (const { path } of keyed) metrics.gateway_idempotency_total.begin(path, 'unknown')
+    return keyed.length > 0 ? state.keys.open() : state.keys.table
   }
 
   /** What has been compiled of a document that has not changed is kept. */
