@@ -31,6 +31,8 @@ export interface OngoingForwarding {
   readonly isSent: boolean
   /** The client has disconnected. Called before `close`. */
   clientGone(): void
+  /** Called when it ends without its client. */
+  onEnd: (() => void) | undefined
 }
 
 /**
@@ -102,6 +104,8 @@ export class Exchange implements Slotted {
   traceparent: string | undefined = undefined
   /** forward. */
   forwarding: OngoingForwarding | undefined = undefined
+  /** forwarding: it goes on, though the exchange is over for its client. */
+  orphan: Pick<OngoingForwarding, 'onEnd'> | undefined = undefined
   /** close. */
   closed = false
 

@@ -32,7 +32,7 @@ function live(
   steps: readonly Step[],
 ): { readonly file: string; readonly moments: Moment[] } {
   const { table, begin } = openTable(directory)
-  const file = join(directory, readdirSync(directory).sort().at(-1) as string)
+  const file = join(directory, readdirSync(directory).sort()[0] as string)
   const held = new Map<Key, HeldKey>()
   const states: Record<Key, State> = { a: 'begun', b: 'begun', c: 'begun' }
   const moments: Moment[] = []

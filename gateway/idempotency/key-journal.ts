@@ -1,6 +1,9 @@
 import { closeSync, existsSync, fdatasync, fdatasyncSync, fstatSync, readSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { AppendLog, type Write } from '../storage/append-log.ts'
+import { makeDirectory } from '../storage/line-file.ts'
 import { type KeyRecord, keyLine, readKeyLine } from './key-record.ts'
+import { Reserve } from './key-reserve.ts'
 import type { KeySecret } from './key-secret.ts'
 import { createSegment, type Journaled, type OnFound, readSegments, type Segment } from './key-segment.ts'
 
@@ -34,6 +37,7 @@ export class KeyJournal {
   readonly #options: KeyJournalOptions
   readonly #segmentBytes: number
   readonly #log: AppendLog
+  #reserve: Reserve | undefined
   /** Oldest first; the last is written. */
   #segments: Segment[] = []
   #liveBytes = 0
@@ -83,23 +87,27 @@ export class KeyJournal {
   }
 
   /** Writes the last record of a key. @returns false when it is not in the file */
-  append(entry: Journaled, record: KeyRecord): boolean {
+  append(entry: Journaled, record: KeyRecord, nowMs = this.#options.clock()): boolean {
     const segment = this.#segments.at(-1)
     if (segment === undefined || segment.isDoubtful || this.#isSuspended) return false
     const line = keyLine(entry.id, record, segment.seal)
-    const wasTorn = this.#log.isTorn
-    if (!this.#log.append(line, this.#options.clock())) return false
-    this.#measure(segment, wasTorn)
+    if (!this.#log.append(line, nowMs)) return false
+    segment.bytes = fstatSync(segment.fd).size
     this.forget(entry)
     if (record.state === 'free') return true
     this.keep(entry, { segment, at: segment.bytes - line.length, bytes: line.length })
     return true
   }
 
-  /** What a failed write has left in the file counts too. */
-  #measure(segment: Segment, wasTorn: boolean): void {
-    if (wasTorn) this.#log.sizeBytes = fstatSync(segment.fd).size
-    segment.bytes = this.#log.sizeBytes
+  /** Keeps room on the disk for so many calls of `appendShort`. @returns false when there is none */
+  reserve(records: number): boolean {
+    return this.#reserve?.hold(records) === true
+  }
+
+  /** Writes a record of at most 4 KiB that a full disk has not taken, into reserved room. @returns as `append` */
+  appendShort(entry: Journaled, record: KeyRecord): boolean {
+    // It does not wait for the time of the next try.
+    return this.#reserve?.give() === true && this.append(entry, record, this.#options.clock() + RETRY_MS)
   }
 
   keep(entry: Journaled, { segment, at, bytes }: Omit<Journaled, 'id'>): void {
@@ -162,9 +170,8 @@ export class KeyJournal {
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return
-    const wasTorn = this.#log.isTorn
     this.#log.maintain(this.#options.clock())
-    this.#measure(current, wasTorn)
+    current.bytes = fstatSync(current.fd).size
     if (!existsSync(current.file)) this.#doubtAll()
     this.#isRotationDue = current.bytes >= this.#segmentBytes || current.isDoubtful
     // A sync works on the open file.
@@ -270,6 +277,11 @@ export class KeyJournal {
 
   /** @throws Error of the system */
   #begin(): void {
+    const { directory, write } = this.#options
+    makeDirectory(directory)
+    this.#reserve?.close()
+    this.#reserve = undefined
+    this.#reserve = new Reserve(join(directory, 'reserve'), write)
     const { segment, fd, header } = createSegment(this.#options, this.#segments.at(-1))
     this.#log.moveTo(fd, header, this.#options.clock())
     this.#segments.push(segment)
@@ -278,6 +290,8 @@ export class KeyJournal {
   /** Gives the files up. */
   close(): void {
     this.#log.close()
+    this.#reserve?.close()
+    this.#reserve = undefined
     for (const { fd } of this.#segments.splice(0)) closeSync(fd)
   }
 }

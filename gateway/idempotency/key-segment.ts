@@ -64,7 +64,6 @@ export function createSegment(
   { directory, secret, clock }: Pick<Reading, 'directory' | 'secret'> & { readonly clock: () => number },
   newest: Segment | undefined,
 ) {
-  makeDirectory(directory)
   const number = 1 + Math.max(numberOf(namesIn(directory).at(-1)), numberOf(newest && basename(newest.file)))
   const file = join(directory, `keys-${String(number).padStart(NUMBER_CHARS, '0')}.log`)
   const salt = randomBytes(SALT_BYTES)

@@ -52,12 +52,6 @@ export interface FinishedKey {
 type OnFinished = (error?: Error) => void
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
-interface LateRecord {
-  readonly record: KeyRecord
-  readonly sinceMs: number
-  run: ((error: Error | undefined) => void) | undefined
-}
-
 /** About 500 bytes of memory each. */
 const MAX_KEYS = 1_000_000
 /** The disk holds about twice as much. */
@@ -68,8 +62,6 @@ const SWEPT_AT_ONCE = 5000
 const SWEPT_OF_CALLER = 8
 /** The longest `keep`: how long a key was to be kept stands in its record. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
-/** Shorter than the timeout of clients and most proxies. */
-const MAX_LATE_MS = 5000
 const UNWRITTEN = new Error('the outcome of an idempotency key cannot be written')
 
 /**
@@ -82,8 +74,8 @@ export class KeyTable {
   readonly #keys = new Map<string, KeyEntry>()
   /** Oldest first. */
   readonly #ofCallers = new Map<string, Set<KeyEntry>>()
-  /** Outcomes that could not be written yet. */
-  readonly #late = new Map<KeyEntry, LateRecord>()
+  /** Their outcomes are still to be written. */
+  readonly #inProgress = new Set<KeyEntry>()
   #sweep: Iterator<KeyEntry> | undefined
   /** Begun by the process before, which sends their outcomes. */
   readonly #inherited = new Set<KeyEntry>()
@@ -123,7 +115,8 @@ export class KeyTable {
   }
 
   get isWritable(): boolean {
-    return this.#journal.isWritable && this.#late.size === 0
+    // A key whose outcome could not be written would be unknown.
+    return this.#journal.isWritable && this.#journal.reserve(this.#inProgress.size + 1)
   }
 
   /** Calls back once, at once unless the disk is waited for. Never throws. */
@@ -157,7 +150,7 @@ export class KeyTable {
     // What a damaged record was sent with is not known, so nothing can resolve it.
     if (state === 'unknown')
       return resolves && entry.fingerprint !== undefined ? undefined : { outcome: 'unknown' }
-    const { response, requestId } = this.#late.get(entry)?.record ?? this.#journal.read(entry) ?? {}
+    const { response, requestId } = this.#journal.read(entry) ?? {}
     if (response === undefined || requestId === undefined) return { outcome: 'unavailable' }
     return { outcome: 'done', requestId, response }
   }
@@ -185,6 +178,7 @@ export class KeyTable {
       run({ outcome: 'unavailable' })
       return
     }
+    this.#inProgress.add(entry)
     entry.state = 'in_progress'
     entry.keepMs = keepMs
     entry.expiresAtMs = nowMs + keepMs
@@ -201,8 +195,8 @@ export class KeyTable {
   }
 
   /**
-   * Ends what `begin` has begun. Calls back once, when the outcome is durable; with an error when it cannot be written in time. It is
-   * remembered all the same, and written later.
+   * Ends what `begin` has begun. Calls back once, when the outcome is durable; with an error when it cannot be written, so that it is
+   * unknown. A full disk takes at least the status of a response.
    */
   finish(held: HeldKey, finish: Finish, run: OnFinished): void {
     const { entry, requestId } = held
@@ -215,6 +209,7 @@ export class KeyTable {
       return
     }
     const atMs = this.#options.clock()
+    this.#inProgress.delete(entry)
     entry.expiresAtMs = atMs + entry.keepMs
     const { caller, fingerprint = '', keepMs } = entry
     const common = { caller, fingerprint, requestId, atMs, keepMs }
@@ -223,41 +218,36 @@ export class KeyTable {
       // Where it cannot be written, the next start says so too.
       this.#journal.append(entry, { state: 'unknown', ...common })
       run()
-      return
-    }
-    if (finish === 'free') {
-      this.#forget(entry)
+    } else if (finish === 'free') {
       const record: KeyRecord = { state: 'free', ...common }
-      if (!this.#journal.append(entry, record))
-        this.#late.set(entry, { record, sinceMs: atMs, run: undefined })
+      // Where neither can be written, the next start does not know that it was not sent.
+      if (!this.#journal.append(entry, record)) this.#journal.appendShort(entry, record)
+      this.#forget(entry)
       run()
-      return
+    } else this.#finishDone(entry, { state: 'done', ...common, response: finish }, run)
+  }
+
+  /** Until it is durable, nobody gets the response: a crash could make it unknown. */
+  #finishDone(
+    entry: KeyEntry,
+    record: KeyRecord & { readonly response: KeptResponse },
+    run: OnFinished,
+  ): void {
+    const short = { ...record, response: { status: record.response.status, fields: [], body: undefined } }
+    const end = (error?: Error) => {
+      entry.state = error === undefined ? 'done' : 'unknown'
+      run(error)
     }
-    entry.state = 'done'
-    const record: KeyRecord = { state: 'done', ...common, response: finish }
-    if (this.#journal.append(entry, record)) this.#journal.whenDurable(run)
-    else this.#late.set(entry, { record, sinceMs: atMs, run })
+    if (this.#journal.append(entry, record) || this.#journal.appendShort(entry, short))
+      this.#journal.whenDurable(end)
+    else end(UNWRITTEN)
   }
 
   /** To be called once a second and at the end. */
   maintain(): void {
     if (this.#isSuspended) return
-    this.#writeLate()
     this.#sweepSome()
     this.#journal.maintain((entry) => this.#again(entry as KeyEntry))
-    this.#writeLate()
-  }
-
-  #writeLate(): void {
-    for (const [entry, late] of this.#late) {
-      if (this.#journal.append(entry, late.record)) {
-        this.#late.delete(entry)
-        if (late.run !== undefined) this.#journal.whenDurable(late.run)
-      } else if (this.#options.clock() - late.sinceMs >= MAX_LATE_MS) {
-        late.run?.(UNWRITTEN)
-        late.run = undefined
-      }
-    }
   }
 
   /** The last record of a key as it is written again; one that cannot be read is made of what is known. */
@@ -312,10 +302,9 @@ export class KeyTable {
 
   /** Writes nothing more, until `resume` or `leaveTo`: another process may take the files. @returns the keys in progress */
   suspend(): readonly string[] {
-    this.#writeLate()
     this.#isSuspended = true
     this.#journal.suspend()
-    return [...this.#keys.values()].filter(({ state }) => state === 'in_progress').map(({ id }) => id)
+    return [...this.#inProgress].map(({ id }) => id)
   }
 
   /** After `suspend`: the files are this process's again. */
@@ -338,6 +327,7 @@ export class KeyTable {
       if (entry?.state !== 'unknown') continue
       entry.state = 'in_progress'
       this.#inherited.add(entry)
+      this.#inProgress.add(entry)
     }
   }
 
@@ -350,12 +340,14 @@ export class KeyTable {
 
   /** The process before has ended: what it has not finished is unknown. */
   release(): void {
-    for (const entry of this.#inherited) entry.state = 'unknown'
+    for (const entry of this.#inherited) {
+      entry.state = 'unknown'
+      this.#inProgress.delete(entry)
+    }
     this.#inherited.clear()
   }
 
   close(): void {
-    if (!this.#isSuspended) this.#writeLate()
     this.#journal.close()
   }
 }

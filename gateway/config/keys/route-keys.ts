@@ -56,6 +56,7 @@ const CORS = keys({
       uniqueItems: true,
       default: [
         'DPoP-Nonce',
+        'Idempotency-Replayed',
         'Link',
         'Location',
         'RateLimit',

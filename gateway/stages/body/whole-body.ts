@@ -10,7 +10,12 @@ import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 const MAX_BODY_BYTES = 1024 * 1024
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
 
-/** Reads the whole body into memory, if there is room. @param owner the room is shared fairly among owners @param maxBytes a bound below that of the route */
+/**
+ * Reads the whole body into memory, if there is room.
+ *
+ * @param owner the room is shared fairly among owners
+ * @param maxBytes a bound beside that of the route
+ */
 export function readWholeBody(
   { load: { bodyRoom } }: Gateway,
   exchange: Exchange,
@@ -25,7 +30,11 @@ export function readWholeBody(
   const { contentLength } = headers
   if (contentLength !== undefined && contentLength > maxBytes) return bodyTooLarge(maxBytes)
   const waiting = { keyId: owner, network: networkOf(exchange.address), bytes: 0 }
-  res.onClose(() => bodyRoom.release(waiting))
+  const release = () => bodyRoom.release(waiting)
+  res.onClose(() => {
+    if (exchange.orphan === undefined) release()
+    else exchange.orphan.onEnd = release
+  })
   // The body is needed before anything else is decided.
   if (headers.expect !== undefined && req.version !== '1.0') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)

@@ -71,11 +71,12 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   /** The response must be delivered even if it ends its caller's session. */
   #endsSessions = false
   #nextLapseCheckMs: number
-  /** The client has disconnected, and only the response head is awaited. */
+  /** The client has no part in it any more: only the response head is awaited, or with a key all of the response. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
   /** What is kept of the response, whether or not its client is still there. */
   readonly #keyed: KeyedExchange | undefined
+  onEnd: (() => void) | undefined = undefined
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
@@ -138,8 +139,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (this.#orphaned !== undefined) return true
     const lapse = this.#bodyBegan ? this.#lapse() : undefined
     if (lapse !== undefined) {
-      this.give(REFUSAL_OF_LAPSE[lapse])
-      return false
+      if (this.#keyed !== undefined) this.#orphan()
+      giveUp(this.#gateway, this.#exchange, REFUSAL_OF_LAPSE[lapse])
+      return this.#orphaned !== undefined
     }
     const { res } = this.#exchange
     this.#bodyBegan = true
@@ -202,7 +204,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#gateway.load.orphans.delete(this)
     releasePermit(this.#gateway, this.#exchange, this.#orphaned.permitHolder)
     this.#orphaned = undefined
+    this.#exchange.orphan = undefined
     this.#keyed?.settle(this.isSent)
+    this.onEnd?.()
   }
 
   /** The response is whole. */
@@ -216,18 +220,26 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
    * is cancelled. Of one with an idempotency key the whole response is awaited, because the client will ask for it.
    */
   clientGone(): void {
-    const { req, permitHolder, grpcStatus } = this.#exchange
+    const { req, grpcStatus } = this.#exchange
     // A client of gRPC that cancels its call means the service.
     const mayHaveActed =
       this.call?.sent === true && req.complete && !SAFE.has(req.method) && grpcStatus === undefined
+    if (this.#keyed !== undefined || (mayHaveActed && this.#status === 0)) this.#orphan()
+    else this.abort()
+  }
+
+  /** Goes on without the client, and without its exchange. */
+  #orphan(): void {
     const { load } = this.#gateway
-    const isAwaited = this.#keyed !== undefined || (mayHaveActed && this.#status === 0)
-    if (!isAwaited || permitHolder === undefined || load.phase === 'over') {
+    const { permitHolder } = this.#exchange
+    if (permitHolder === undefined || load.phase === 'over') {
       this.abort()
       return
     }
     this.#exchange.permitHolder = undefined
     this.#exchange.keyed = undefined
+    this.#exchange.forwarding = undefined
+    this.#exchange.orphan = this
     load.orphans.add(this)
     const abort = () => this.abort()
     const timer = this.#keyed === undefined ? setTimeout(abort, HEAD_AFTER_CLIENT_MS) : undefined
@@ -243,8 +255,9 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   }
 
   give(refused: Refusal): void {
+    if (this.#orphaned !== undefined) this.abort()
     // It is complete with its last byte, whatever the upstream does afterwards.
-    if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
+    else if (this.#exchange.closed && this.#bytesLeft === 0) this.#exchange.res.end()
     else giveUp(this.#gateway, this.#exchange, refused)
   }
 

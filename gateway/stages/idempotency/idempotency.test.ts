@@ -1,14 +1,18 @@
 import assert from 'node:assert/strict'
 import { writeSync } from 'node:fs'
+import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import type { IdempotencyTerms } from '../../config/settings.ts'
+import type { WaitingBody } from '../../edge/bodies/body-room.ts'
 import { Field } from '../../edge/syntax/field.ts'
 import type { Gateway } from '../../gateway.ts'
 import { openTable, temporaryDirectory } from '../../idempotency/key-table.test-support.ts'
 import type { Principal } from '../../principal.ts'
-import { type Refusal, refusal } from '../../refusals.ts'
+import { type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
 import type { Write } from '../../storage/append-log.ts'
 import type { UpstreamFaultKind } from '../../upstream/upstream-client.ts'
+import { readWholeBody } from '../body/whole-body.ts'
 import { forward } from '../forward.ts'
 import type { Forwarding } from '../forwarding/forwarding.ts'
 import { closeAbandoned } from '../open.ts'
@@ -67,7 +71,9 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
     const client = { send: () => call, speaksHttp2: false }
     exchange.route = makeRoute({ idempotency: { ...TERMS, ...terms }, client })
     record(gateway, exchange)
-    const refused = idempotency(gateway, exchange) as Refusal | undefined
+    const outcome = idempotency(gateway, exchange) as Refusal | PendingRefusal | undefined
+    if (outcome !== undefined && 'whenKnown' in outcome) outcome.whenKnown(() => {})
+    const refused = outcome !== undefined && 'code' in outcome ? outcome : undefined
     if (refused !== undefined) refuse(gateway, exchange, refused)
     return {
       exchange,
@@ -92,7 +98,7 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
     forwarding.end()
     return first
   }
-  return { ...made, ...opened, ask, answered }
+  return { ...made, ...opened, gatewayTime: made.time, ask, answered }
 }
 
 function fieldsOf(headers: Readonly<Record<string, string>>): Field[] {
@@ -198,6 +204,7 @@ describe('the next request with a key', () => {
       { host: 'other.example' },
       { headers: { 'Idempotency-Key': 'k', 'Content-Type': 'text/plain' } },
       { headers: { 'Idempotency-Key': 'k', 'Content-Encoding': 'gzip' } },
+      { headers: { 'Idempotency-Key': 'k', 'Content-Encoding': 'gzip' }, body: gzipSync('{}').toString() },
       { body: '{ }' },
     ] satisfies Asked[]) {
       const { refused, res } = ask(other)
@@ -341,6 +348,46 @@ describe('a client that goes away', () => {
     assert.equal(ask().res.body, 'done')
   })
 
+  it('leaves its place among the bodies in memory taken until the response is whole', async (t) => {
+    const { ask, gateway } = served(t)
+    const bodies: WaitingBody[] = []
+    Object.assign(gateway.load, {
+      bodyRoom: { take: () => true, release: (body: WaitingBody) => bodies.push(body) },
+    })
+    for (const isAwaited of [true, false]) {
+      const { exchange, res, send } = ask({ headers: { 'Idempotency-Key': `${isAwaited}` } })
+      await readWholeBody(gateway, exchange, { owner: 'user-1', source: Readable.from([Buffer.from('{}')]) })
+      const forwarding = send()
+      if (isAwaited) closeAbandoned(gateway, exchange)
+      else forwarding.fault({ kind: 'broken', cause: 'a test' })
+      res.close()
+      assert.equal(bodies.length, isAwaited ? 0 : 2)
+      if (!isAwaited) continue
+      forwarding.head(201, fieldsOf({ 'Content-Length': '0' }))
+      forwarding.end()
+      assert.equal(bodies.length, 1)
+    }
+  })
+
+  it('need not be told of its session, which ends while the response comes', (t) => {
+    const { ask, gateway, gatewayTime, trail } = served(t)
+    const first = ask({ principal: { sessionId: 's1' } as Partial<Principal> })
+    const forwarding = first.send()
+    forwarding.head(200, fieldsOf({}))
+    forwarding.data(Buffer.from('do'))
+    first.res.headersSent = true
+    Object.assign(gateway.revocations, { isRevoked: () => true })
+    gatewayTime.nowMs += 1000
+    assert.equal(forwarding.data(Buffer.from('n')), true)
+    assert.deepEqual([first.res.calls.at(-1), trail.records.at(-1)?.statusCode], ['breakOff', 401])
+    closeAbandoned(gateway, first.exchange)
+    forwarding.data(Buffer.from('e'))
+    forwarding.end()
+    assert.deepEqual([first.aborted(), gateway.load.orphans.size], [0, 0])
+    Object.assign(gateway.revocations, { isRevoked: () => false })
+    assert.equal(ask().res.body, 'done')
+  })
+
   it('does not hold its response back any more', (t) => {
     const { ask, gateway } = served(t)
     const first = ask()
@@ -378,23 +425,39 @@ describe('a client that goes away', () => {
 })
 
 describe('the last byte of a response', () => {
-  it('waits until the outcome of its key is written, and is broken off when that takes too long', (t) => {
+  it('waits until the disk has it', (t) => {
+    const syncs: ((error: Error | null) => void)[] = []
+    const sync = ((_fd: number, done: (error: Error | null) => void) => syncs.push(done)) as never
+    for (const error of [null, new Error('EIO')]) {
+      const { ask } = served(t, {}, { syncs: true, sync })
+      const first = ask()
+      syncs.shift()?.(null)
+      const forwarding = first.send()
+      forwarding.head(200, fieldsOf({ 'Content-Length': '4' }))
+      forwarding.data(Buffer.from('done'))
+      assert.ok(first.res.calls.includes('hold'))
+      assert.equal(ask().refused?.code, 'idempotency_in_progress')
+      syncs.shift()?.(error)
+      assert.equal(first.res.calls.includes('breakOff'), error !== null)
+      assert.equal(ask().refused?.code, error === null ? undefined : 'idempotency_unknown')
+    }
+  })
+
+  it('is not sent when its outcome cannot be written', (t) => {
     const disk = { isFull: false }
     const write = (fd: number, bytes: string | Uint8Array) => {
-      if (disk.isFull) throw new Error('ENOSPC')
+      if (disk.isFull) throw new Error('EIO')
       return realWrite(fd, bytes)
     }
-    const { ask, table, time } = served(t, {}, { write })
+    const { ask } = served(t, {}, { write })
     const first = ask()
     const forwarding = first.send()
     disk.isFull = true
     forwarding.head(200, fieldsOf({ 'Content-Length': '4' }))
     forwarding.data(Buffer.from('done'))
-    assert.ok(first.res.calls.includes('hold'))
-    assert.equal(first.res.calls.includes('release'), false)
-    time.nowMs += 5000
-    table.maintain()
     assert.ok(first.res.calls.includes('breakOff'))
+    assert.equal(first.res.calls.includes('release'), false)
+    assert.equal(ask().refused?.code, 'idempotency_unknown')
   })
 })
 
