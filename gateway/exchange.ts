@@ -32,7 +32,7 @@ export interface OngoingForwarding {
   /** The client has disconnected. Called before `close`. */
   clientGone(): void
   /** Called when it ends without its client. */
-  onEnd: (() => void) | undefined
+  onEnd?: (() => void) | undefined
 }
 
 /**

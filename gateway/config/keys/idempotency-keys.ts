@@ -15,20 +15,20 @@ export const IDEMPOTENCY = keys({
     examples: ['24h', '7d'],
   }),
   maxResponseBytes: integer(
-    'Bytes that the body of a kept response may have. Of a longer one only the status is kept, and the next request with its key gets 409.',
+    'Bytes that the body of a kept response may have. Of a longer one only the status is kept.',
     { range: [0, 1_048_576], default: 65_536 },
   ),
   maxRequestBytes: integer(
-    'Bytes that the body of a request with a key may have; it is held in memory. A longer one gets 413.',
+    'Bytes that the body of a request with a key may have, which is held in memory; more gets 413.',
     { range: [1, 1_048_576], default: 1_048_576, examples: [65_536] },
   ),
   maxKeysPerCaller: integer(
-    'Keys of one caller that are kept at a time, on all rows together. One more gets 429.',
+    'Keys of one caller that are kept at a time, on all rows together; one more gets 429.',
     { range: [1, 1_000_000], default: 10_000, examples: [100_000] },
   ),
   onUnknown: choice(
     ['refuse', 'forward'],
-    'What becomes of a request whose key was sent to the service before with an unknown outcome. `refuse`: 409. `forward`: it is sent again, for a service that resolves such a key itself.',
+    'A request whose key has an unknown outcome gets 409 (`refuse`), or is sent again to a service that resolves keys itself (`forward`).',
     { default: 'refuse' },
   ),
 })

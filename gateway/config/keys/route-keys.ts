@@ -185,7 +185,7 @@ const ROUTE = keys({
   ),
   idempotency: key(
     IDEMPOTENCY,
-    'Requests with a key reach the service once: the next one with it gets the first response again. For POST, PATCH, PUT and DELETE. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
+    'Requests with a key reach the service once; the next one gets the first response again. For POST, PATCH, PUT and DELETE, not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
     { examples: [{}, { required: true, keep: '7d' }] },
   ),
   ...SENDING_KEYS,
