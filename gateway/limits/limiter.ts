@@ -16,6 +16,8 @@ interface Asked {
   readonly caller: Caller | undefined
   readonly nowMs: number
   readonly shared: Take | 'away' | undefined
+  /** What the request is counted in, for the journal. */
+  readonly counted: Counted[] | undefined
 }
 
 interface Counted {
@@ -100,7 +102,7 @@ export class Limiter {
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
     if (row.next !== undefined || row.beside !== undefined || shared !== undefined)
-      return this.#takeTogether(row, key, { caller, nowMs, shared })
+      return this.#takeTogether(row, key, { caller, nowMs, shared, counted: this.#journal && [] })
     const take = counters.take(key, nowMs, row.cost, true, row.factor)
     const { record } = counters
     if (!take.allowed || this.#journal === undefined || !isDurable(record)) return take
@@ -116,47 +118,40 @@ export class Limiter {
   }
 
   #takeTogether(row: LimitRow, key: string, asked: Asked): Take {
-    const { nowMs, shared } = asked
+    const { nowMs, shared, counted } = asked
     const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
     if (!passes(row, answer)) return answer
-    const counted: Counted[] = []
-    const take = this.#takeRows(row, key, asked, { answer, counted })
+    const take = this.#takeRows(row, key, asked, answer)
+    if (this.#journal === undefined || counted === undefined) return take
     const hit = counted.reduceRight<Hit | undefined>(
       (next, { counters: { record }, key: own, cost: count }) =>
         isDurable(record) ? { id: record.id, atMs: nowMs, key: own, count, next } : next,
       undefined,
     )
-    if (hit === undefined || this.#journal === undefined || this.#journal.append(hit)) return take
+    if (hit === undefined || this.#journal.append(hit)) return take
     for (const { counters, key: own, cost } of counted) counters.giveBack(own, cost)
     return UNRECORDED
   }
 
-  /** @param passed set when the request is counted: what the rows said, and where it is noted what was counted */
-  #takeRows(
-    row: LimitRow,
-    key: string,
-    asked: Asked,
-    passed?: { readonly answer: Take; readonly counted: Counted[] },
-  ): Take {
+  /** @param answer what the rows said, when the request is counted */
+  #takeRows(row: LimitRow, key: string, asked: Asked, answer?: Take): Take {
     const { caller, shared } = asked
+    const isCounted = answer !== undefined && (row.mode === 'enforce' || isAllowed(answer))
     const isHere = shared === undefined || row.onStoreFailure === 'local'
-    const isCounted = passed !== undefined && (row.mode === 'enforce' || isAllowed(passed.answer))
-    const take = isHere
-      ? this.#takeWindows(row, key, asked.nowMs, isCounted ? passed.counted : undefined)
-      : UNCOUNTED
+    const take = isHere ? this.#takeWindows(row, key, asked, isCounted) : UNCOUNTED
     const { beside } = row
     if (beside === undefined) return take
     const besideKey = caller === undefined ? key : limitKey(beside.per, caller.principal, caller.address)
-    const besidePassed = passed && { ...passed, answer: passed.answer.beside ?? UNCOUNTED }
-    return { ...take, beside: this.#takeRows(beside, besideKey, asked, besidePassed) }
+    const besideAnswer = answer && (answer.beside ?? UNCOUNTED)
+    return { ...take, beside: this.#takeRows(beside, besideKey, asked, besideAnswer) }
   }
 
-  #takeWindows(row: LimitRow, key: string, nowMs: number, counted: Counted[] | undefined): Take {
+  #takeWindows(row: LimitRow, key: string, asked: Asked, isCounted: boolean): Take {
     const { cost, factor, next } = row
     const counters = this.#countersFor(row)
-    const take = counters.take(key, nowMs, cost, counted !== undefined, factor)
-    if (take.allowed) counted?.push({ counters, key, cost })
-    return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, nowMs, counted) }
+    const take = counters.take(key, asked.nowMs, cost, isCounted, factor)
+    if (isCounted && take.allowed) asked.counted?.push({ counters, key, cost })
+    return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, asked, isCounted) }
   }
 
   /** The rows in force, each of one window, with their counters, for readers. */
