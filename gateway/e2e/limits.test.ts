@@ -357,7 +357,7 @@ describe('counts', () => {
 })
 
 describe('a plan', () => {
-  it('comes with its clients, and goes, whichever of the two files is edited first', async () => {
+  it('comes with its clients, and goes, whichever of the two files is edited first; then a quota comes', async () => {
     const upstream = await startUpstream()
     const gateway = await startGateway({
       config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['bearer'] }] },
@@ -388,6 +388,12 @@ describe('a plan', () => {
       assert.equal(await policy(), '"all";q=3;w=3600')
       write(clientsFile, { clients: [] })
       await until(() => isInForce(2))
+      const quota = { path: '/*', limit: 1, window: '1d', purpose: 'a quota', per: 'user', name: 'quota' }
+      write(limitsFile, { limits, overall: [quota] })
+      await until(async () => (await policy()).includes('"quota";q=1;w=86400') || undefined)
+      const both = await call(`${gateway.url}/`, { headers: { authorization: `Bearer ${bearer}` } })
+      assert.match(String(both.headers.ratelimit), /^"all";r=0;t=\d+, "quota";r=1;t=86400$/)
+      assert.deepEqual(both.json()['violated-policies'], ['all'])
     } finally {
       await gateway.end()
       upstream.close()

@@ -7,7 +7,7 @@ import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal, type OnJournalFailure } from './journal/limit-journal.ts'
 import { Limiter } from './limiter.ts'
-import { rowWith } from './table/limit-row.test-support.ts'
+import { makeRow, rowWith } from './table/limit-row.test-support.ts'
 import { type LimitRow, windowsOf } from './table/limit-table.ts'
 import { isAllowed, type Take } from './windows/window.ts'
 
@@ -201,6 +201,45 @@ describe('a row with several windows', () => {
     gateway.crash()
     gateway.limiter.replace([row])
     assert.deepEqual(gateway.counts('a'), [6, 6])
+  })
+
+  it('writes and gives back the hits of each row that counts the request, under its own key', () => {
+    const gateway = new Gateway('unready')
+    const minute = makeRow({ name: 'minute', limit: 9 })
+    const day = makeRow({
+      name: 'day',
+      path: '/*',
+      limit: 9,
+      windowMs: 24 * HOUR_MS,
+      per: 'address',
+      isOverall: true,
+    })
+    const take = () =>
+      gateway.limiter.take(gateway.limiter.find('/api/x', 'GET') ?? assert.fail(), 'p:a', {
+        principal: undefined,
+        address: '192.0.2.1',
+      })
+    gateway.limiter.replace([minute, day])
+    assert.equal(isAllowed(take()), true)
+    gateway.hasRoom = false
+    assert.equal(take().unrecorded, true)
+    gateway.hasRoom = true
+    assert.deepEqual(
+      [gateway.counts('p:a'), gateway.counts('a:192.0.2.1')],
+      [
+        [1, 0],
+        [0, 1],
+      ],
+    )
+    gateway.crash()
+    gateway.limiter.replace([minute, day])
+    assert.deepEqual(
+      [gateway.counts('p:a'), gateway.counts('a:192.0.2.1')],
+      [
+        [0, 0],
+        [0, 1],
+      ],
+    )
   })
 
   it('counts in none of them when the journal takes no line', () => {

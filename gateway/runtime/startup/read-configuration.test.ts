@@ -32,8 +32,17 @@ function written(t: TestContext) {
   const { value, faults } = readConfiguration(env)
   assert.ok(value, JSON.stringify(faults))
   const read = value as StartupConfiguration
-  return { read, write, again: () => readAgain(read, env) }
+  return { env, read, write, again: () => readAgain(read, env) }
 }
+
+it('with a client whose plan limits.json has not, no gateway starts', (t) => {
+  const { env, write } = written(t)
+  write('GATEWAY_CLIENTS', 'clients.json', JSON.stringify({ clients: [{ id: 'shop', plan: 'gold' }] }))
+  assert.deepEqual(
+    readConfiguration(env).faults?.map(({ path, reason }) => `${path}: ${reason}`),
+    ['$.clients[0].plan: names no plan of limits.json: "gold"'],
+  )
+})
 
 describe('what a process reads again that takes over', () => {
   it('is nothing when no file was edited', (t) => {
