@@ -48,6 +48,9 @@ export const CONFIG_FLAGS = {
   clients: { value: 'FILE', about: 'clients.json; default $GATEWAY_CLIENTS, or config/clients.json' },
 } as const satisfies Flags
 
+/** For programs that read what the command says. Faults of the command line itself go to standard error as text. */
+export const JSON_FLAG = { json: { about: 'as a line of JSON' } } as const satisfies Flags
+
 export function environmentOf(flags: Given['flags']): Environment {
   const given = Object.keys(CONFIG_FLAGS).filter((name) => flags[name] !== undefined)
   const variables = given.map((name) => [`GATEWAY_${name.toUpperCase()}`, flags[name]])
@@ -89,6 +92,10 @@ function parsed(flags: Flags, args: readonly string[]) {
 
 export function print(text: string): void {
   process.stdout.write(`${lines(text)}\n`)
+}
+
+export function printJson(value: object): void {
+  print(JSON.stringify(value))
 }
 
 export function complain(text: string): void {

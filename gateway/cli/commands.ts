@@ -31,6 +31,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
   },
   reload: { summary: 'has a running gateway read its files now', load: () => import('./reload.ts') },
   restart: { summary: 'replaces a running gateway by a new process', load: () => import('./restart.ts') },
+  completion: {
+    summary: 'prints what completes commands in your shell',
+    load: () => import('./completion.ts'),
+  },
   'certs demo': {
     summary: 'makes throw-away certificates to try mutual TLS with',
     load: () => import('./certs-demo.ts'),

@@ -2,7 +2,7 @@ import { closestTo } from '../config/json/did-you-mean.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { CommandFault, complain, EXIT, parseCommandLine, print, UsageFault } from './command.ts'
 import { COMMANDS } from './commands.ts'
-import { helpOf, overview } from './help.ts'
+import { familyHelp, helpOf, overview } from './help.ts'
 
 /*
  * The command line `countersign`: `countersign.mjs` runs this program. The command is found by its name, of one word or two,
@@ -64,9 +64,13 @@ async function runCommand(args: readonly string[]): Promise<number> {
 }
 
 function unknownCommand(args: readonly string[]): number {
-  const [first = ''] = args
+  const [first = '', second] = args
   const names = Object.keys(COMMANDS)
   const family = names.filter((name) => name.startsWith(`${first} `))
+  if (family.length > 0 && (second === '--help' || second === '-h')) {
+    print(familyHelp(first).trimEnd())
+    return EXIT.good
+  }
   const known = first.startsWith('-') ? ['--help', '--version'] : names
   const both = args.slice(0, 2).join(' ')
   const meant = closestTo(both, known) ?? closestTo(first, known)

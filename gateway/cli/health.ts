@@ -1,11 +1,21 @@
 import { ADMIN_FLAGS, askAdmin } from './admin-client.ts'
-import { CONFIG_FLAGS, type Command, complain, EXIT, environmentOf, print } from './command.ts'
+import {
+  CONFIG_FLAGS,
+  type Command,
+  complain,
+  EXIT,
+  environmentOf,
+  JSON_FLAG,
+  print,
+  printJson,
+} from './command.ts'
 
 export const command: Command = {
   flags: {
     admin: ADMIN_FLAGS.admin,
     config: CONFIG_FLAGS.config,
     live: { about: 'asks only whether it runs: /healthz, which says "alive"' },
+    ...JSON_FLAG,
   },
   about: [
     'Asks /readyz of a running gateway, which needs no token. For scripts that wait until it serves, and for a person.',
@@ -22,11 +32,13 @@ export const command: Command = {
     const env = environmentOf(flags)
     const path = flags.live !== undefined ? '/healthz' : '/readyz'
     const { status, body } = await askAdmin({ method: 'GET', path, flags, env, signed: false })
-    if (status === 200) {
-      print(body.trimEnd())
-      return EXIT.good
-    }
-    complain(`not ready: ${body.trimEnd()}`)
-    return EXIT.fault
+    const said = body.trimEnd()
+    const isGood = status === 200
+    if (flags.json !== undefined) {
+      const [state, reason] = isGood ? said.split(/: (.*)/) : ['not ready', said]
+      printJson({ healthy: isGood, state, reason })
+    } else if (isGood) print(said)
+    else complain(`not ready: ${said}`)
+    return isGood ? EXIT.good : EXIT.fault
   },
 }

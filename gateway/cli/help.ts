@@ -8,7 +8,7 @@ export function overview(version: string): string {
 
   countersign COMMAND [flags]
 
-${columns(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary]))}
+${listed('')}
 
   countersign COMMAND --help   what a command takes, with examples
   countersign --version        ${version}
@@ -16,6 +16,21 @@ ${columns(Object.entries(COMMANDS).map(([name, { summary }]) => [name, summary])
 It is configured by config/gateway.json, config/limits.json and variables named GATEWAY_….
 Exit codes: 0 good, 1 a fault, 2 the command line is not one, or the output cannot be written.
 `
+}
+
+/** Lists the commands of a group. @param family such as `audit` */
+export function familyHelp(family: string): string {
+  return `countersign ${family} COMMAND [flags]
+
+${listed(`${family} `)}
+
+  countersign ${family} COMMAND --help   what a command takes, with examples
+`
+}
+
+function listed(prefix: string): string {
+  const shown = Object.entries(COMMANDS).filter(([name]) => name.startsWith(prefix))
+  return columns(shown.map(([name, { summary }]) => [name, summary]))
 }
 
 export function helpOf(name: string, command: Command): string {

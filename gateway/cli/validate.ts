@@ -38,7 +38,9 @@ import {
   complain,
   EXIT,
   environmentOf,
+  JSON_FLAG,
   print,
+  printJson,
   UsageFault,
 } from './command.ts'
 import { compareConfig } from './compare-config.ts'
@@ -62,6 +64,7 @@ export const command: Command = {
     },
     against: { value: 'URL', about: 'also tells what would change in the gateway with this admin listener' },
     ...TOKEN_FLAG,
+    ...JSON_FLAG,
   },
   about: [
     'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. Every fault of every file comes at once, with its line; files that only a faulty gateway.json may name come after it is mended.',
@@ -83,28 +86,36 @@ export const command: Command = {
     if (files.length === 0) checkEnvironment(found, env)
     for (const file of files) checkFile(found, file)
     if (flags.store !== undefined) await reachStore(found, env, files.length > 0)
-    report(found)
-    if (found.faults.length > 0) return EXIT.fault
-    if (against !== undefined) await compareWith({ base: against, flags, env })
-    return EXIT.good
+    const { good, faults } = found
+    const warnings = warningsOf(found)
+    const isGood = faults.length === 0
+    if (flags.json === undefined) {
+      for (const line of good) print(line)
+      for (const warning of warnings) complain(`warning: ${warning}`)
+      for (const fault of faults) complain(showFault(fault))
+    }
+    const compared = isGood && against ? await compareWith({ base: against, flags, env }) : undefined
+    if (flags.json !== undefined)
+      printJson({ valid: isGood, good, warnings, faults, changes: compared?.changes })
+    else if (compared?.changes.length === 0) print(`${compared.url}: the same configuration is in force`)
+    else if (compared !== undefined)
+      print([`${compared.url}: what would change`, ...compared.changes].join('\n'))
+    return isGood ? EXIT.good : EXIT.fault
   },
 }
 
 async function compareWith(
   asked: Pick<Parameters<typeof askAdmin>[0], 'base' | 'flags' | 'env'>,
-): Promise<void> {
+): Promise<{ readonly url: string; readonly changes: readonly string[] }> {
   const { url, status, body } = await askAdmin({ method: 'GET', path: '/config', ...asked })
   const { value, faults } = readConfiguration(asked.env)
   if (faults !== undefined) throw new CommandFault(faults.map(showFault).join('\n'))
-  let changes: string[]
   try {
     if (status !== 200) throw new Error('it has no configuration')
-    changes = compareConfig(JSON.parse(body), new ConfigInForce(value).report())
+    return { url, changes: compareConfig(JSON.parse(body), new ConfigInForce(value).report()) }
   } catch {
     throw new CommandFault(`${url} responded ${status}, and no configuration`)
   }
-  if (changes.length === 0) print(`${url}: the same configuration is in force`)
-  else print([`${url}: what would change`, ...changes].join('\n'))
 }
 
 /** Keeps the faults. @returns undefined where there are any */
@@ -269,11 +280,9 @@ function checkStaple(found: Findings, file: string, chain: Chain): void {
   else found.good.push(`${file}: OK, sent until ${new Date(judged.staple.untilMs).toISOString()}`)
 }
 
-function report({ good, faults, routes, rows, clients, warnings }: Findings): void {
-  for (const line of good) print(line)
+function warningsOf({ routes, rows, clients, warnings }: Findings): string[] {
   // Without routes it is not known which limits and clients are reached.
   const idle =
     routes.length === 0 ? [] : [...idleRowWarnings(routes, rows), ...clientWarnings(routes, clients)]
-  for (const warning of [...warnings, ...idle]) complain(`warning: ${warning}`)
-  for (const fault of faults) complain(showFault(fault))
+  return [...warnings, ...idle]
 }

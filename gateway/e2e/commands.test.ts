@@ -216,7 +216,7 @@ describe('the command line', () => {
       says: /^\{"type":"API_REQUEST","requestId":"my-request-1".*\n\{"type":"API_RESPONSE","requestId":"my-request-1".*\n$/,
     },
     'countersign audit find --status 429 --format table data/audit.ndjson': {
-      says: /^\S+Z {2}response {2}429 {9}1 ms {2}GET .* a3f1e7c2-\S+ by tpp-1 192\.0\.2\.1 {2}my-request-1\n$/,
+      says: /^TIME +RECORD +CODE +DURATION +METHOD +PATH +CALLER +ID\n\S+Z {2}response {2}429 {9}1 ms {2}GET .* a3f1e7c2-\S+ by tpp-1 192\.0\.2\.1 {2}my-request-1\n$/,
     },
     'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01': {
       says: /^\{"type":"API_REQUEST","requestId":"one".*\n\{"type":"API_RESPONSE","requestId":"one".*\n$/,
@@ -228,6 +228,10 @@ describe('the command line', () => {
       says: /^$/,
       status: 1,
     },
+    'countersign completion bash > countersign.bash': { says: /^$/, after: '. ./countersign.bash' },
+    // What they offer is asked in completion.test.ts.
+    'countersign completion zsh > _countersign': { says: /^$/ },
+    'countersign completion fish > countersign.fish': { says: /^$/ },
     'countersign keys rotate': { says: /^signing key \S+ is published and signs from / },
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
     'countersign certs demo --force data/my-certs': { says: /are in data\/my-certs\./ },
@@ -358,6 +362,12 @@ describe('the command line', () => {
       ['countersign constructor', 2, /has no command "constructor"/],
       ['countersign health --constructor', 2, /has no --constructor/],
       ['countersign audit fnd', 2, /has no command "audit fnd"; did you mean "audit find"\?/],
+      [
+        'countersign audit --help',
+        0,
+        /^countersign audit COMMAND \[flags\]\n\n {2}audit verify {3,}proves[\s\S]*audit export/,
+      ],
+      ['countersign help audit', 0, /^countersign audit COMMAND/],
       ['countersign explain', 2, /is not a command: there is explain route, explain limit/],
       ['countersign health --admn x', 2, /^countersign health has no --admn; did you mean --admin\?/],
       [
@@ -394,6 +404,37 @@ describe('the command line', () => {
       assert.match(typed.out + typed.errors, says)
     }
     assert.equal(existsSync(join(dir, 'config/schemas/gateway.schema.json')), true)
+  })
+
+  it('says by --json what it says as text, with the same exit code', () => {
+    const json = (line: string, status: number, env = {}) => {
+      const typed = type(line, env)
+      assert.equal(typed.status, status, `${line}\n${typed.out}${typed.errors}`)
+      return JSON.parse(typed.out)
+    }
+    const at = '--admin http://127.0.0.1:9090'
+    assert.deepEqual(json(`countersign health --json ${at}`, 0), { healthy: true, state: 'ready' })
+    assert.deepEqual(json(`countersign health --live --json ${at}`, 0), { healthy: true, state: 'alive' })
+    writeFileSync(join(dir, 'bad.json'), '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
+    const { valid, good, faults } = json('countersign validate --json config/limits.json bad.json', 1)
+    assert.deepEqual([valid, good], [false, ['config/limits.json: OK, limits: 6']])
+    assert.deepEqual([faults.length, faults[0].file, faults[0].path], [1, 'bad.json', '$.limits[0].limit'])
+    const against = `--against http://127.0.0.1:9090 --token-file data/admin-token`
+    assert.match(
+      json(`countersign validate --json ${against}`, 0).changes.join('\n'),
+      /~ adminPort: \d+ → 9090/,
+    )
+    const balance = json('countersign explain route --json GET /api/balance', 0)
+    assert.deepEqual([balance.rows.length, balance.rows[0].path], [1, '/api/balance'])
+    assert.match(balance.rows[0].says.limit, /^balance: /)
+    const refused = json('countersign explain route --json DELETE /api/login', 1)
+    assert.match(refused.otherwise, /^refused, 405 method_not_allowed/)
+    assert.deepEqual([refused.near[0].path, refused.near[0].why], ['/api/login', 'is not for DELETE'])
+    const login = json('countersign explain limit --json POST /api/login', 0)
+    assert.deepEqual([login.rows[0].place, login.rows[0].says.name], ['row 1 of config/limits.json', 'login'])
+    assert.equal(json('countersign explain limit --json GET /api/data', 1).otherwise, 'nothing limits it')
+    const token = json('echo x | countersign explain token --json', 1)
+    assert.deepEqual([token.accepted, token.checks[0].check, token.checks[0].passed], [false, 'form', false])
   })
 
   it('leaves no file behind when the disk has no room for those of init', () => {

@@ -1,7 +1,7 @@
 import { type AuditLine, textOf } from '../../evidence/records/audit-line.ts'
 import { findRecords, type Search } from '../../evidence/records/find-records.ts'
 import { printable } from '../../terminal/printable.ts'
-import { type Command, complain, EXIT, type Given, UsageFault } from '../command.ts'
+import { type Command, complain, EXIT, type Given, print, UsageFault } from '../command.ts'
 import {
   ABOUT_FILES,
   ableTo,
@@ -53,14 +53,18 @@ export const command: Command = {
   unable: UNABLE,
   async run({ words, flags }) {
     const search = searchOf(flags)
-    const show = formatOf(flags) === 'table' ? tableRow : ndjson
+    const isTable = formatOf(flags) === 'table'
+    const show = isTable ? tableRow : ndjson
     const progress = new Progress('searching')
     let count = 0
+    let isHeaded = false
     for (const { segments } of await trailsNamed(words)) {
       const result = await ableTo(() =>
         findRecords(segments, search, {
           onRecord(line, record) {
             progress.clear()
+            if (isTable && !isHeaded) print(HEADINGS)
+            isHeaded = true
             process.stdout.write(show(line, record))
           },
           onRead: progress.show,
@@ -117,7 +121,9 @@ function ndjson(line: Buffer): Buffer | string {
   return process.stdout.isTTY ? `${printable(line.toString().trimEnd())}\n` : line
 }
 
-/** Time, record, status, duration, method, path, caller, id; other lines with all that they say. */
+const HEADINGS = `${'TIME'.padEnd(24)}  RECORD    CODE   DURATION  METHOD  ${'PATH'.padEnd(24)}  CALLER  ID`
+
+/** A line below the headings; other lines than those of requests and responses with all that they say. */
 function tableRow(line: Buffer, record: AuditLine): string {
   const { type, timestamp, statusCode, duration, method, path, userId, clientId, ip, requestId } = record
   const cells =

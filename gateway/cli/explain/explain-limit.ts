@@ -8,8 +8,8 @@ import {
 } from '../../limits/table/limit-table.ts'
 import { plannedLimit } from '../../limits/windows/window.ts'
 import { idleRowWarnings } from '../../runtime/config-warnings.ts'
-import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
-import { aligned, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'
+import { CONFIG_FLAGS, type Command, environmentOf, JSON_FLAG } from '../command.ts'
+import { type Cells, methodsOf, readRequest, readTables, tell, whyNot } from './row-reasons.ts'
 
 const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
   caller: 'each caller; without a credential, each address',
@@ -22,7 +22,7 @@ const COUNTED: Readonly<Record<LimitRow['per'], string>> = {
 
 export const command: Command = {
   words: 'METHOD PATH',
-  flags: CONFIG_FLAGS,
+  flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
     'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It reads the files here; no gateway need run.',
     'One row of `limits` counts a request: that of the most specific path. When that path has rows for other methods only, none does. Of `overall` every row does whose path covers it. Letter case and a closing slash make no difference.',
@@ -38,23 +38,28 @@ export const command: Command = {
     const { method, path } = readRequest(words, settings)
     const found = new LimitTable(rows).find(path, method)
     const counting = found === undefined ? [] : rowsOf(found).map((row) => row.origin ?? row)
-    if (found === undefined) print(`${method} ${path}: nothing limits it`)
-    for (const row of counting) {
-      print(`${method} ${path}: ${placeOf(row, rows)} of ${settings.limitsFile}, ${row.path}`)
-      print(describeLimit(row, plans))
-      for (const warning of idleRowWarnings(settings.routes, [row])) print(`  warning   ${warning}`)
-    }
     const listed = rows.filter(({ isOverall }) => isOverall === undefined)
     const { near, others } = whyNot(
       listed,
       counting.find(({ isOverall }) => isOverall === undefined),
       { path, method, folded: true },
     )
-    for (const [other, why] of near) {
-      print(`not row ${rows.indexOf(other) + 1}, ${other.path} (${methodsOf(other)}): ${why}`)
+    const explanation = {
+      method,
+      path,
+      rows: counting.map((row) => ({
+        place: `${placeOf(row, rows)} of ${settings.limitsFile}`,
+        path: row.path,
+        cells: describeLimit(row, plans),
+        warnings: idleRowWarnings(settings.routes, [row]),
+      })),
+      otherwise: 'nothing limits it',
+      near: near.map(([row, why]) => {
+        return { place: `row ${rows.indexOf(row) + 1}`, path: row.path, methods: methodsOf(row), why }
+      }),
+      others,
     }
-    if (others > 0) print(`${others} rows are for other paths`)
-    return found === undefined ? EXIT.fault : EXIT.good
+    return tell(explanation, flags)
   },
 }
 
@@ -63,13 +68,13 @@ function placeOf(row: LimitRow, rows: readonly LimitRow[]): string {
   return `row ${alike.indexOf(row) + 1}${row.isOverall ? ' of overall' : ''}`
 }
 
-function describeLimit(row: LimitRow, plans: Limits['plans']): string {
+function describeLimit(row: LimitRow, plans: Limits['plans']): Cells {
   const windows = windowsOf(row)
   const planned = [...plans].map(
     ([plan, factor]) => `${plan} ${windows.map(({ limit }) => plannedLimit(limit, factor)).join(' and ')}`,
   )
   const bounds = windows.map(({ limit, window }) => `${limit} requests in any ${window}`)
-  return aligned([
+  return [
     ['name', windows.map(({ name }) => name).join(' ')],
     ['limit', `${bounds.join(' and ')}, then 429`],
     ['plans', PLANNED.has(row.per) && planned.join(', ')],
@@ -77,5 +82,5 @@ function describeLimit(row: LimitRow, plans: Limits['plans']): string {
     ['methods', methodsOf(row)],
     ['mode', row.mode === 'shadow' ? 'shadow: it counts, and refuses nothing' : 'enforce'],
     ['purpose', row.purpose],
-  ])
+  ]
 }

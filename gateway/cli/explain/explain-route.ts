@@ -8,8 +8,8 @@ import type { ServedRoute } from '../../exchange.ts'
 import { LimitTable, nameOf, rowsOf } from '../../limits/table/limit-table.ts'
 import { METHOD_UNKNOWN } from '../../stages/admit.ts'
 import { type RoutedExchange, route } from '../../stages/route.ts'
-import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
-import { aligned, type Cells, methodsOf, readRequest, readTables, whyNot } from './row-reasons.ts'
+import { CONFIG_FLAGS, type Command, environmentOf, JSON_FLAG } from '../command.ts'
+import { type Cells, methodsOf, readRequest, readTables, tell, whyNot } from './row-reasons.ts'
 
 /** The stage finds rows with clients of their upstreams. */
 const NOTHING_SENT: ServedRoute['client'] = {
@@ -21,7 +21,7 @@ const NOTHING_SENT: ServedRoute['client'] = {
 
 export const command: Command = {
   words: 'METHOD PATH',
-  flags: CONFIG_FLAGS,
+  flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
     'Says what the gateway would do with a request by its path and method: which row of gateway.json, or operation of its OpenAPI document, applies, what it demands, where the request goes; and of the rows near it, why they do not apply. It reads the files here; no gateway need run.',
     'The most specific path applies: an exact path before a template such as /users/{id}, a template before a prefix that ends before its first {name}, a longer prefix before a shorter one.',
@@ -55,25 +55,19 @@ export const command: Command = {
       : METHOD_UNKNOWN
     const served = exchange.route
     const winner = routes.find((row) => row === served)
-    if (winner === undefined) {
-      const why = refused === undefined ? 'by no row' : `${refused.status} ${refused.code}: ${refused.detail}`
-      print(`${method} ${path}: refused, ${why}`)
-    } else {
-      const limit = limiter.find(path, method)
-      const names = limit && rowsOf(limit).map(nameOf).join(', ')
-      print(`${method} ${path}: ${placeOf(winner, settings)}, ${winner.path}`)
-      print(describeRoute(winner, settings, path))
-      for (const warning of issuerWarnings({ ...settings, routes: [winner] })) print(`  warning   ${warning}`)
-      print(
-        `  limit     ${names === undefined ? 'none' : `${names}: countersign explain limit ${method} ${path}`}`,
-      )
-    }
+    const why = refused === undefined ? 'by no row' : `${refused.status} ${refused.code}: ${refused.detail}`
+    const found = limiter.find(path, method)
+    const names = found && rowsOf(found).map(nameOf).join(', ')
+    const limit = names === undefined ? 'none' : `${names}: countersign explain limit ${method} ${path}`
     const { near, others } = whyNot(routes, winner, { path, method, folded: false })
-    for (const [row, why] of near) {
-      print(`not ${placeOf(row, settings)}, ${row.path} (${methodsOf(row)}): ${why}`)
-    }
-    if (others > 0) print(`${others} rows are for other paths`)
-    return winner === undefined ? EXIT.fault : EXIT.good
+    const place = (row: (typeof routes)[number]) => ({ place: placeOf(row, settings), path: row.path })
+    const rows = (winner === undefined ? [] : [winner]).map((row) => ({
+      ...place(row),
+      cells: [...describeRoute(row, settings, path), ['limit', limit]] as Cells,
+      warnings: issuerWarnings({ ...settings, routes: [row] }),
+    }))
+    const nearby = near.map(([row, cause]) => ({ ...place(row), methods: methodsOf(row), why: cause }))
+    return tell({ method, path, rows, otherwise: `refused, ${why}`, near: nearby, others }, flags)
   },
 }
 
@@ -102,10 +96,10 @@ function sentOf(sending: SendingPolicy | undefined, path: string): Cells {
   ]
 }
 
-function describeRoute(row: Route, settings: Settings, path: string): string {
+function describeRoute(row: Route, settings: Settings, path: string): Cells {
   const group = groupsInUse(settings).find(({ name }) => name === row.upstream)
   const seconds = (ms: number | undefined) => (ms === undefined ? 'any time' : `${ms / 1000} s`)
-  return aligned([
+  return [
     ['methods', methodsOf(row)],
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
     ['tokens', row.auth.has('bearer') && `of ${issuersOf(settings)}`],
@@ -118,7 +112,7 @@ function describeRoute(row: Route, settings: Settings, path: string): string {
     ...sentOf(row.sending, path),
     ['closed', row.screening?.maintenance && 'for maintenance, now'],
     ['shadow', row.isShadow && 'who is not let through is counted, and let through'],
-  ])
+  ]
 }
 
 function stepUpOf({ acr, maxAgeMs }: NonNullable<Route['stepUp']>): string {

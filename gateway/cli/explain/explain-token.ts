@@ -5,15 +5,16 @@ import { faultOfKind } from '../../auth/tokens/dialect.ts'
 import { type TrustedIssuer, trustedIssuers } from '../../auth/tokens/issuers.ts'
 import { issuerNamed, parseToken } from '../../auth/tokens/token.ts'
 import { TokenVerifier } from '../../auth/tokens/verifier.ts'
+import type { Settings } from '../../config/settings.ts'
 import type { Principal } from '../../principal.ts'
-import { CONFIG_FLAGS, type Command, EXIT, environmentOf, print } from '../command.ts'
+import { CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, print, printJson } from '../command.ts'
 import { readTables } from './row-reasons.ts'
 
 /** Only the running gateway knows which sessions have ended. */
 const NONE_REVOKED = { isRevoked: () => false } as unknown as Revocations
 
 export const command: Command = {
-  flags: CONFIG_FLAGS,
+  flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
     'Reads an access token from standard input, never from an argument, and says which checks of the gateway it passes and which not, and why. It reads the files here; no gateway need run. The keys of the issuer are fetched from its jwksUri. An issuer with introspection is asked about an opaque token.',
     'It cannot tell whether the session has ended, and asks for no proof of possession. It shows claims that a check refuses, acr and auth_time, never the signature.',
@@ -22,33 +23,70 @@ export const command: Command = {
   fault: 'the token is not accepted, or the configuration is faulty',
   async run({ flags }) {
     const { settings } = readTables(environmentOf(flags))
-    const text = readFileSync(0, 'utf8').trim()
-    const sources = { ...settings, upstreamSecret: undefined }
-    const issuers = trustedIssuers(settings, {
-      clock: Date.now,
-      onFault: (uri, cause) => print(`      ${uri}: ${cause}`),
-      sources: () => sources,
-    })
-    const asked = issuers.filter((one) => isAsked(one, text, issuers))
-    if (asked.length > 0) return askAbout(text, asked)
-    const parsed = parseToken(text)
-    if (!passes('form', parsed.fault?.cause) || parsed.token === undefined) return EXIT.fault
-    const { type, claims } = parsed.token
-    const issuer = issuers.find((one) => one.issuer === claims.iss)
-    const trusted = issuers.map((one) => one.issuer).join(', ')
-    if (!passes('issuer', issuer ? undefined : `iss is none of ${trusted}`) || !issuer) return EXIT.fault
-    const results = [
-      passes('kind', faultOfKind(type, claims, issuer.tokens)),
-      passes('claims', readClaims(claims, issuer, Date.now()).fault?.cause),
-    ]
-    if (results.includes(false)) return EXIT.fault
-    await issuer.keys.refresh()
-    const verifier = new TokenVerifier({ issuers, revocations: NONE_REVOKED, clock: Date.now })
-    const { fault, principal } = await verifier.verify(text, { address: '', closed: false })
-    if (!passes('signature', fault?.cause) || principal === undefined) return EXIT.fault
-    printPrincipal(principal)
-    return EXIT.good
+    const told = new Told(flags.json !== undefined)
+    const isAccepted = await judge(readFileSync(0, 'utf8').trim(), settings, told)
+    if (flags.json !== undefined)
+      printJson({ accepted: isAccepted, checks: told.checks, caller: told.caller })
+    return isAccepted ? EXIT.good : EXIT.fault
   },
+}
+
+/** The checks so far; as text each is printed at once. */
+class Told {
+  readonly checks: object[] = []
+  caller: Readonly<Record<string, string | undefined>> | undefined
+  readonly #isQuiet: boolean
+
+  constructor(isQuiet: boolean) {
+    this.#isQuiet = isQuiet
+  }
+
+  say(line: string): void {
+    if (!this.#isQuiet) print(line)
+  }
+
+  passes(check: string, cause: string | undefined): boolean {
+    const passed = cause === undefined
+    this.checks.push({ check, passed, cause })
+    this.say(passed ? `pass  ${check}` : `FAIL  ${check}: ${cause}`)
+    return passed
+  }
+
+  called({ subject, client, scope, acr, authenticatedAtMs }: Principal): void {
+    const at = authenticatedAtMs === undefined ? undefined : new Date(authenticatedAtMs).toISOString()
+    this.caller = { user: subject, client, scopes: scope, acr, authTime: at }
+    this.say(`      user ${subject ?? 'none'}, client ${client ?? 'none'}, scopes ${scope || 'none'}`)
+    this.say(`      acr ${acr ?? 'none'}, auth_time ${at ? `with the clock tolerance ${at}` : 'none'}`)
+  }
+}
+
+/** @returns whether the gateway accepts the token */
+async function judge(text: string, settings: Settings, told: Told): Promise<boolean> {
+  const sources = { ...settings, upstreamSecret: undefined }
+  const issuers = trustedIssuers(settings, {
+    clock: Date.now,
+    onFault: (uri, cause) => told.say(`      ${uri}: ${cause}`),
+    sources: () => sources,
+  })
+  const asked = issuers.filter((one) => isAsked(one, text, issuers))
+  if (asked.length > 0) return askAbout(text, asked, told)
+  const parsed = parseToken(text)
+  if (!told.passes('form', parsed.fault?.cause) || parsed.token === undefined) return false
+  const { type, claims } = parsed.token
+  const issuer = issuers.find((one) => one.issuer === claims.iss)
+  const trusted = issuers.map((one) => one.issuer).join(', ')
+  if (!told.passes('issuer', issuer ? undefined : `iss is none of ${trusted}`) || !issuer) return false
+  const results = [
+    told.passes('kind', faultOfKind(type, claims, issuer.tokens)),
+    told.passes('claims', readClaims(claims, issuer, Date.now()).fault?.cause),
+  ]
+  if (results.includes(false)) return false
+  await issuer.keys.refresh()
+  const verifier = new TokenVerifier({ issuers, revocations: NONE_REVOKED, clock: Date.now })
+  const { fault, principal } = await verifier.verify(text, { address: '', closed: false })
+  if (!told.passes('signature', fault?.cause) || principal === undefined) return false
+  told.called(principal)
+  return true
 }
 
 /** True for an issuer that the gateway would ask about the token, on a row that trusts this one. */
@@ -60,24 +98,12 @@ function isAsked(issuer: TrustedIssuer, text: string, issuers: readonly TrustedI
 }
 
 /** Asks each issuer, because the row of a request decides which one the gateway asks. */
-async function askAbout(text: string, asked: readonly TrustedIssuer[]): Promise<number> {
+async function askAbout(text: string, asked: readonly TrustedIssuer[], told: Told): Promise<boolean> {
   for (const { issuer, introspector } of asked) {
     const verification = await introspector?.verify(text, { address: '', closed: false })
-    if (!passes(`introspection by ${issuer}`, verification?.fault?.cause)) continue
-    if (verification?.principal !== undefined) printPrincipal(verification.principal)
-    return EXIT.good
+    if (!told.passes(`introspection by ${issuer}`, verification?.fault?.cause)) continue
+    if (verification?.principal !== undefined) told.called(verification.principal)
+    return true
   }
-  return EXIT.fault
-}
-
-function printPrincipal(principal: Principal): void {
-  const { subject = 'none', client = 'none', scope, acr = 'none', authenticatedAtMs } = principal
-  const at = authenticatedAtMs && new Date(authenticatedAtMs).toISOString()
-  print(`      user ${subject}, client ${client}, scopes ${scope || 'none'}`)
-  print(`      acr ${acr}, auth_time ${at === undefined ? 'none' : `with the clock tolerance ${at}`}`)
-}
-
-function passes(check: string, cause: string | undefined): boolean {
-  print(`${cause === undefined ? 'pass' : 'FAIL'}  ${cause === undefined ? check : `${check}: ${cause}`}`)
-  return cause === undefined
+  return false
 }

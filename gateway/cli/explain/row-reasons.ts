@@ -9,7 +9,7 @@ import { readTarget } from '../../edge/rules/request-target.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 import type { Limits } from '../../limits/table/limit-table.ts'
 import { parseLimits } from '../../limits/table/limits-file.ts'
-import { CommandFault, UsageFault } from '../command.ts'
+import { CommandFault, EXIT, type Given, print, printJson, UsageFault } from '../command.ts'
 
 /** METHOD and PATH of a command line, the path in the form that the gateway compares. @throws UsageFault, CommandFault */
 export function readRequest(
@@ -91,9 +91,40 @@ export function whyNot<R extends Row>(
 
 export type Cells = readonly (readonly [name: string, text: string | false | undefined])[]
 
-export function aligned(cells: Cells): string {
-  return cells
-    .filter(([, text]) => text)
-    .map(([name, text]) => `  ${name.padEnd(10)}${text}`)
-    .join('\n')
+/** What a table does with a request. Places are for people, such as `row 1 of config/limits.json`. */
+interface Explanation {
+  readonly method: string
+  readonly path: string
+  /** Those that apply. */
+  readonly rows: readonly {
+    readonly place: string
+    readonly path: string
+    readonly cells: Cells
+    readonly warnings: readonly string[]
+  }[]
+  /** What happens when none applies. */
+  readonly otherwise: string
+  readonly near: readonly Readonly<Record<'place' | 'path' | 'methods' | 'why', string>>[]
+  /** How many rows are for other paths. */
+  readonly others: number
+}
+
+/** @returns the exit code: good when a row applies */
+export function tell(explanation: Explanation, { json }: Given['flags']): number {
+  const { method, path, otherwise, near, others } = explanation
+  const rows = explanation.rows.map(({ cells, ...row }) => ({ ...row, cells: cells.filter(([, it]) => it) }))
+  if (json !== undefined) {
+    const shown = rows.map(({ cells, ...row }) => ({ ...row, says: Object.fromEntries(cells) }))
+    printJson({ method, path, ...(rows.length === 0 ? { otherwise } : { rows: shown }), near, others })
+  } else {
+    if (rows.length === 0) print(`${method} ${path}: ${otherwise}`)
+    for (const row of rows) {
+      print(`${method} ${path}: ${row.place}, ${row.path}`)
+      for (const [name, text] of row.cells) print(`  ${name.padEnd(10)}${text}`)
+      for (const warning of row.warnings) print(`  warning   ${warning}`)
+    }
+    for (const row of near) print(`not ${row.place}, ${row.path} (${row.methods}): ${row.why}`)
+    if (others > 0) print(`${others} rows are for other paths`)
+  }
+  return rows.length === 0 ? EXIT.fault : EXIT.good
 }

@@ -1,0 +1,117 @@
+import { type Command, EXIT, type Flags, print, UsageFault } from './command.ts'
+import { COMMANDS } from './commands.ts'
+
+/** What may come after the words before it: of a group its commands, of a command its flags. */
+interface Next {
+  /** `''`, `audit` or `audit verify`. */
+  readonly before: string
+  readonly words: readonly (readonly [word: string, does: string])[]
+  readonly flags: Flags
+}
+
+const SCRIPTS = { bash: bashScript, zsh: zshScript, fish: fishScript }
+const HELP: Flags = { help: { about: 'says what it takes' } }
+
+export const command: Command = {
+  words: 'SHELL',
+  about: ['Prints a script by which Tab completes commands and flags. SHELL is bash, zsh or fish.'],
+  examples: [
+    ['countersign completion bash > countersign.bash', 'to source in ~/.bashrc'],
+    ['countersign completion zsh > _countersign', 'for a folder of $fpath'],
+    ['countersign completion fish > countersign.fish', 'for ~/.config/fish/completions'],
+  ],
+  fault: 'never',
+  async run({ words: [shell = ''] }) {
+    if (!Object.hasOwn(SCRIPTS, shell)) throw new UsageFault(`SHELL is bash, zsh or fish, not "${shell}"`)
+    print(SCRIPTS[shell as keyof typeof SCRIPTS](await everyNext()).join('\n'))
+    return EXIT.good
+  },
+}
+
+/** Commands before their groups: a beginning is looked for in this order. */
+async function everyNext(): Promise<Next[]> {
+  const names = Object.keys(COMMANDS)
+  const families = Map.groupBy(
+    names.filter((name) => name.includes(' ')),
+    (name) => name.split(' ')[0] as string,
+  )
+  const summaries = (under: readonly string[]) =>
+    under.map((name) => [name.split(' ').at(-1) as string, COMMANDS[name]?.summary ?? ''] as const)
+  const first = summaries(names.filter((name) => !name.includes(' ')))
+  const groups = [...families].map(([family, members]) => ({
+    before: family,
+    words: summaries(members),
+    flags: HELP,
+  }))
+  const commands = names.map(async (before) => {
+    const { command: one } = await (COMMANDS[before] as (typeof COMMANDS)[string]).load()
+    return { before, words: [], flags: { ...one.flags, ...HELP } }
+  })
+  const inGroups = groups.map(
+    ({ before, words }) => [before, words.map(([word]) => word).join(', ')] as const,
+  )
+  const top = {
+    before: '',
+    words: [...first, ...inGroups],
+    flags: { ...HELP, version: { about: 'prints it' } },
+  }
+  return [...(await Promise.all(commands)), ...groups, top]
+}
+
+function bashScript(all: readonly Next[]): string[] {
+  return [
+    '_countersign() {',
+    `  local next= cur=\${COMP_WORDS[COMP_CWORD]}`,
+    `  case "\${COMP_WORDS[*]:1:COMP_CWORD-1} $cur" in`,
+    ...cases(all, (words) => `next="${words.map(([word]) => word).join(' ')}"`),
+    '  esac',
+    '  COMPREPLY=($(compgen -W "$next" -- "$cur"))',
+    '}',
+    'complete -o default -F _countersign countersign',
+  ]
+}
+
+function zshScript(all: readonly Next[]): string[] {
+  const described = (words: Next['words']) =>
+    `next=(${words.map(([word, does]) => quoted(`${word}:${does}`, "'\\''")).join(' ')})`
+  return [
+    '#compdef countersign',
+    '_countersign() {',
+    '  local -a next',
+    '  local cur=$words[CURRENT]',
+    `  case "\${(j: :)words[2,CURRENT-1]} $cur" in`,
+    ...cases(all, described),
+    '  esac',
+    '  _describe countersign next || _files',
+    '}',
+    'if [[ $funcstack[1] == _countersign ]]; then _countersign "$@"; else compdef _countersign countersign; fi',
+  ]
+}
+
+/** Of a command only what begins as a flag is completed here; for other words the shell knows the names of files. */
+function cases(all: readonly Next[], set: (words: Next['words']) => string): string[] {
+  return all.map(({ before, words, flags }) => {
+    const named = Object.entries(flags).map(([flag, { about }]) => [`--${flag}`, about] as const)
+    const only = words.length === 0 ? '[[ $cur == -* ]] && ' : ''
+    return `    "${before} "*) ${only}${set([...words, ...named])} ;;`
+  })
+}
+
+function fishScript(all: readonly Next[]): string[] {
+  return all.flatMap(({ before, words, flags }) => {
+    const typed = `*countersign ${before === '' ? '' : `${before} `}${words.length > 0 ? '' : '*'}`
+    const given = `string match -q -- ${quoted(typed, "\\'")} (string join " " -- (commandline -opc))" "`
+    const start = `complete -c countersign -n ${quoted(given, "\\'")}`
+    return [
+      ...words.map(([word, does]) => `${start} -f -a ${word} -d ${quoted(does, "\\'")}`),
+      ...Object.entries(flags).map(([flag, { value, about }]) => {
+        return `${start} -l ${flag}${value === undefined ? '' : ' -r'} -d ${quoted(about, "\\'")}`
+      }),
+    ]
+  })
+}
+
+/** A text for a shell, which has its own way to write a quote within. */
+function quoted(text: string, quote: string): string {
+  return `'${text.replaceAll("'", quote)}'`
+}
