@@ -9,7 +9,7 @@ import { isAllowed, type Take } from './windows/window.ts'
 export type { Take } from './windows/window.ts'
 
 /** Nothing was counted, and the request is let through. */
-const UNCOUNTED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
+export const UNCOUNTED: Take = { allowed: true, remaining: 0, resetSeconds: 1, uncounted: true }
 const UNRECORDED: Take = { allowed: false, remaining: 0, resetSeconds: 1, unrecorded: true }
 
 interface Asked {

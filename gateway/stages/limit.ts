@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { limitKey } from '../limits/limit-key.ts'
-import type { PendingTake, Take } from '../limits/limiter.ts'
+import { type PendingTake, type Take, UNCOUNTED } from '../limits/limiter.ts'
 import {
   type LimitRow,
   passes,
@@ -75,7 +75,7 @@ function countDecisions(gateway: Gateway, row: LimitRow, take: Take, hasPassed: 
     for (const [{ name }] of refusingWindows(row, take))
       gateway.metrics.gateway_rate_limit_decisions_total.count(name, decision)
   } else if (hasPassed) countDecision(gateway, row, 'allowed')
-  if (row.beside && take.beside) countDecisions(gateway, row.beside, take.beside, hasPassed)
+  if (row.beside) countDecisions(gateway, row.beside, take.beside ?? UNCOUNTED, hasPassed)
 }
 
 function countDecision(gateway: Gateway, row: LimitRow, decision: string): void {

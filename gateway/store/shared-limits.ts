@@ -1,5 +1,5 @@
 import type { Caller } from '../limits/limit-key.ts'
-import { type Limiter, PendingTake } from '../limits/limiter.ts'
+import { type Limiter, PendingTake, UNCOUNTED } from '../limits/limiter.ts'
 import { type LimitRow, passes, rowsOf } from '../limits/table/limit-table.ts'
 import type { Take } from '../limits/windows/window.ts'
 import { type SharedRow, type SharedTakes, sharedRowOf } from './shared-takes.ts'
@@ -37,7 +37,9 @@ export class SharedLimits {
   /** Never throws: other requests wait for the same reply. @param take undefined: the store is away */
   #decide(row: LimitRow, key: string, caller: Caller | undefined, take: Take | undefined): Take | Error {
     try {
-      if (take === undefined) return isDenied(row) ? DENIED : this.#local.take(row, key, caller, 'away')
+      if (take === undefined && isDenied(row)) return DENIED
+      if (!isCountedHere(row)) return take ?? UNCOUNTED
+      if (take === undefined) return this.#local.take(row, key, caller, 'away')
       if (passes(row, take)) this.#local.take(row, key, caller, take)
       return take
     } catch (fault) {
@@ -52,6 +54,10 @@ export class SharedLimits {
     this.#rows.set(row, shared)
     return shared
   }
+}
+
+function isCountedHere({ onStoreFailure, beside }: LimitRow): boolean {
+  return onStoreFailure === 'local' || (beside !== undefined && isCountedHere(beside))
 }
 
 /** True when one of the rows that decide wants no request without the store. */

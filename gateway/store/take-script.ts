@@ -223,10 +223,11 @@ local function take_each(first, last, counted)
   return allowed
 end
 
+local byte, MINUS = string.byte, 45
 local first, passed = 1, true
 for last = 1, #KEYS do
-  if tonumber(ARGV[3 * last - 2]) > 0 then
-    local follows = tonumber(ARGV[3 * last]) < 0
+  if byte(ARGV[3 * last - 2]) ~= MINUS then
+    local follows = byte(ARGV[3 * last]) == MINUS
     local counts = passed or not follows
     if first ~= last or not counts then counts = take_each(first, last, false) and counts end
     if counts then counts = take_each(first, last, true) end
