@@ -26,9 +26,9 @@ describe('npm run bench', { skip: process.platform !== 'linux' && 'needs Linux' 
       assert.equal(status, 0, stdout + stderr)
       return readFileSync(join(out, 'RESULTS.md'), 'utf8')
     }
-    const brief = measured('0.2')
-    // On a busy machine not one response may come in so short a time.
-    const page = LATENCY.test(brief) ? brief : measured('5')
+    let page = measured('0.2')
+    // On a busy machine not one response may come in so short a time; the longer ones keep both cores busy.
+    for (const seconds of ['0.2', '1', '5']) if (!LATENCY.test(page)) page = measured(seconds)
     assert.match(page, /^\| Unlimited path \| byte pump \| [\d.]+ \(/m)
     assert.match(page, LATENCY)
     assert.match(
