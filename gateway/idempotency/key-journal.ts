@@ -152,7 +152,7 @@ export class KeyJournal {
     })
   }
 
-  /** Undefined when it cannot be read. */
+  /** Undefined when it cannot be read, or is damaged. */
   read({ id, segment, at, bytes }: Journaled): KeyRecord | undefined {
     if (segment === undefined) return undefined
     const line = Buffer.alloc(bytes)
@@ -162,8 +162,9 @@ export class KeyJournal {
       this.#options.onFault(`${segment.file}: cannot read: ${String(error)}`)
       return undefined
     }
-    const read = readKeyLine(line.toString('latin1', 0, bytes - 1), segment.seal)
-    return read?.id === id ? read.record : undefined
+    const record = readKeyLine(line.subarray(0, -1), id, segment.seal)
+    if (record === undefined) this.#options.onFault(`${segment.file}: a record is damaged`)
+    return record
   }
 
   /** To be called once a second: retries writes, begins and removes segments. @param again the record of a key in the present clock */

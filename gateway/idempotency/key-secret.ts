@@ -42,23 +42,23 @@ export class RecordSeal {
     this.#key = key
   }
 
-  /** @param id stands beside the record in clear, and is authenticated with it */
-  seal(id: string, ...parts: readonly Uint8Array[]): string {
+  /** @param clear stands beside the record, and is authenticated with it */
+  seal(clear: string, ...parts: readonly Uint8Array[]): string {
     const nonce = Buffer.alloc(NONCE_BYTES)
     nonce.writeUIntBE(++this.#count, NONCE_BYTES - COUNT_BYTES, COUNT_BYTES)
-    const cipher = createCipheriv('aes-256-gcm', this.#key, nonce).setAAD(Buffer.from(id))
+    const cipher = createCipheriv('aes-256-gcm', this.#key, nonce).setAAD(Buffer.from(clear))
     const sealed = [nonce, ...parts.map((part) => cipher.update(part)), cipher.final(), cipher.getAuthTag()]
     return Buffer.concat(sealed).toString('base64url')
   }
 
-  /** Undefined when it is not what `seal` has made for this id. */
-  open(id: string, text: string): Buffer | undefined {
+  /** Undefined when it is not what `seal` has made with `clear`. */
+  open(clear: string, text: string): Buffer | undefined {
     const sealed = Buffer.from(text, 'base64url')
     if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
     const decipher = createDecipheriv('aes-256-gcm', this.#key, sealed.subarray(0, NONCE_BYTES), {
       authTagLength: TAG_BYTES,
     })
-    decipher.setAAD(Buffer.from(id)).setAuthTag(sealed.subarray(-TAG_BYTES))
+    decipher.setAAD(Buffer.from(clear)).setAuthTag(sealed.subarray(-TAG_BYTES))
     try {
       return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
     } catch {

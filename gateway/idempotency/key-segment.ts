@@ -2,13 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
-import { type KeyRecord, readKeyLine } from './key-record.ts'
+import { type KeyHead, readKeyHead } from './key-record.ts'
 import { type KeySecret, type RecordSeal, SALT_BYTES } from './key-secret.ts'
 
 const FORMAT = 'idempotency-keys'
 const VERSION = 1
 const NAME = /^keys-([0-9]{10})\.log$/
 const NUMBER_CHARS = 10
+const NEWLINE = 0x0a
 
 /** Where the last record of a key is. */
 export interface Journaled {
@@ -37,8 +38,8 @@ interface FoundSegment {
   readonly lastMs: number
 }
 
-/** One record of an earlier run. @param record undefined: damaged, so that nothing but its key is known */
-export type OnFound = (id: string, record: KeyRecord | undefined, place: Omit<Journaled, 'id'>) => void
+/** One record of an earlier run. @param head undefined: damaged, so that nothing but its key is known */
+export type OnFound = (id: string, head: KeyHead | undefined, place: Omit<Journaled, 'id'>) => void
 
 interface Reading {
   readonly directory: string
@@ -91,29 +92,26 @@ function numberOf(name = ''): number {
 
 /** @returns undefined for a segment that was not begun @throws Error that names the file */
 function readSegment(file: string, { secret, onFault }: Reading, found: OnFound): FoundSegment | undefined {
-  const text = readFileSync(file, 'latin1')
-  const lines = text.split('\n')
-  const torn = lines.pop() ?? ''
-  const first = lines.shift()
-  if (first === undefined) {
+  const text = readFileSync(file)
+  let at = text.indexOf(NEWLINE) + 1
+  if (at === 0) {
     rmSync(file)
     return undefined
   }
-  const { salt, atMs } = headerOf(file, first, secret)
+  const { salt, atMs } = headerOf(file, text.toString('latin1', 0, at), secret)
   const segment = openSegment(file, secret.sealOf(salt), text.length)
   let lastMs = atMs
-  let at = first.length + 1
   let damaged = 0
-  for (const line of lines) {
-    const bytes = line.length + 1
-    const read = readKeyLine(line, segment.seal)
-    if (read?.record === undefined && line !== '') damaged += 1
-    if (read?.record !== undefined) lastMs = Math.max(lastMs, read.record.atMs)
-    if (read !== undefined) found(read.id, read.record, { segment, at, bytes })
+  for (let end = text.indexOf(NEWLINE, at); end !== -1; end = text.indexOf(NEWLINE, at)) {
+    const bytes = end + 1 - at
+    const read = readKeyHead(text.subarray(at, end))
+    if (read?.head === undefined && bytes > 1) damaged += 1
+    if (read?.head !== undefined) lastMs = Math.max(lastMs, read.head.atMs)
+    if (read !== undefined) found(read.id, read.head, { segment, at, bytes })
     at += bytes
   }
   if (damaged > 0) onFault(`${file}: ${damaged} line(s) are damaged: the outcome of their keys is unknown`)
-  if (torn !== '') onFault(`${file}: the last line was cut off and is left out`)
+  if (at < text.length) onFault(`${file}: the last line was cut off and is left out`)
   return { segment, firstMs: atMs, lastMs }
 }
 

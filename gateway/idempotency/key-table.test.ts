@@ -138,11 +138,18 @@ describe('the files of keys', () => {
     first.table.close()
     const file = join(directory, readdirSync(directory)[0] as string)
     const text = readFileSync(file, 'latin1')
-    writeFileSync(file, `${text.slice(0, -10)}AAAAAAAAA\n`, 'latin1')
-    const { outcome, faults } = openTable(directory)
-    assert.equal(outcome('a'), 'unknown')
-    assert.equal(outcome('a', { resolves: true }), 'unknown')
-    assert.match(faults.join(), /1 line\(s\) are damaged/)
+    const lastLine = text.lastIndexOf('\n', text.length - 2) + 1
+    for (const [at, message] of [
+      [text.length - 10, /a record is damaged/],
+      [lastLine + 30, /1 line\(s\) are damaged/],
+    ] as const) {
+      writeFileSync(file, `${text.slice(0, at)}~${text.slice(at + 1)}`, 'latin1')
+      const { table, outcome, faults } = openTable(directory)
+      assert.equal(outcome('a'), 'unknown')
+      assert.equal(outcome('a', { resolves: true }), 'unknown')
+      assert.match(faults.join(), message)
+      table.close()
+    }
   })
 
   it('are read at the right places behind a torn line that could not be cut off', (t) => {

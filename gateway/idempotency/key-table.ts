@@ -20,8 +20,6 @@ export interface KeyedRequest {
 
 interface KeyEntry extends Journaled {
   readonly caller: string
-  /** Undefined: its record is damaged. */
-  fingerprint: string | undefined
   keepMs: number
   expiresAtMs: number
   state: 'in_progress' | 'unknown' | 'done'
@@ -31,6 +29,7 @@ interface KeyEntry extends Journaled {
 export interface HeldKey {
   readonly entry: KeyEntry
   readonly requestId: string
+  readonly fingerprint: string
 }
 
 export type Begun =
@@ -90,17 +89,16 @@ export class KeyTable {
   constructor(options: KeyJournalOptions) {
     this.#options = options
     this.#journal = new KeyJournal(options)
-    const shifts = this.#journal.load((id, record, place) => {
+    const shifts = this.#journal.load((id, head, place) => {
       const before = this.#keys.get(id)
       if (before !== undefined) this.#forget(before)
-      const state = record?.state ?? 'begun'
+      const state = head?.state ?? 'begun'
       if (state === 'free') return
       // In the clock of its file, until all are read.
-      const { keepMs, atMs } = record ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
+      const { keepMs, atMs } = head ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
       const entry: KeyEntry = {
         ...{ id, segment: undefined, at: 0, bytes: 0, keepMs },
-        caller: record?.caller ?? before?.caller ?? '',
-        fingerprint: record?.fingerprint || undefined,
+        caller: head?.caller ?? before?.caller ?? '',
         expiresAtMs: atMs + keepMs,
         state: state === 'begun' ? 'in_progress' : state,
       }
@@ -110,7 +108,7 @@ export class KeyTable {
     for (const entry of this.#keys.values()) {
       if (entry.state !== 'in_progress') entry.expiresAtMs += shifts.get(entry.segment) ?? 0
       // However long it has taken: it is unknown from now on.
-      else this.finish({ entry, requestId: this.#journal.read(entry)?.requestId ?? '' }, 'unknown', () => {})
+      else this.finish(this.#heldOf(entry), 'unknown', () => {})
     }
   }
 
@@ -142,17 +140,22 @@ export class KeyTable {
     else this.#begin({ ...request, id, callerName: caller, fingerprint, nowMs }, entry, run)
   }
 
+  /** A key of an earlier process, or of the one before. */
+  #heldOf(entry: KeyEntry): HeldKey {
+    const { requestId = '', fingerprint = '' } = this.#journal.read(entry) ?? {}
+    return { entry, requestId, fingerprint }
+  }
+
   /** Undefined when the request may be sent. */
   #outcomeOf(entry: KeyEntry, fingerprint: string, resolves: boolean): Begun | undefined {
-    const { state } = entry
-    if (entry.fingerprint !== undefined && entry.fingerprint !== fingerprint) return { outcome: 'reused' }
-    if (state === 'in_progress') return { outcome: 'in_progress' }
+    const record = this.#journal.read(entry)
     // What a damaged record was sent with is not known, so nothing can resolve it.
-    if (state === 'unknown')
-      return resolves && entry.fingerprint !== undefined ? undefined : { outcome: 'unknown' }
-    const { response, requestId } = this.#journal.read(entry) ?? {}
-    if (response === undefined || requestId === undefined) return { outcome: 'unavailable' }
-    return { outcome: 'done', requestId, response }
+    if (!record?.fingerprint) return { outcome: entry.state === 'in_progress' ? 'in_progress' : 'unknown' }
+    if (record.fingerprint !== fingerprint) return { outcome: 'reused' }
+    if (entry.state === 'in_progress') return { outcome: 'in_progress' }
+    const { requestId, response } = record
+    if (entry.state === 'done' && response !== undefined) return { outcome: 'done', requestId, response }
+    return resolves ? undefined : { outcome: 'unknown' }
   }
 
   #begin(
@@ -169,7 +172,7 @@ export class KeyTable {
   ): void {
     const entry: KeyEntry = before ?? {
       ...{ id, caller: callerName, segment: undefined, at: 0, bytes: 0 },
-      ...{ fingerprint, keepMs, expiresAtMs: 0, state: 'in_progress' },
+      ...{ keepMs, expiresAtMs: 0, state: 'in_progress' },
     }
     const record: KeyRecord = {
       ...{ state: 'begun', caller: callerName, fingerprint, requestId, atMs: nowMs, keepMs },
@@ -183,7 +186,7 @@ export class KeyTable {
     entry.keepMs = keepMs
     entry.expiresAtMs = nowMs + keepMs
     if (before === undefined) this.#remember(entry)
-    const held = { entry, requestId }
+    const held = { entry, requestId, fingerprint }
     this.#journal.whenDurable((error) => {
       if (error === undefined) {
         run({ outcome: 'begun', held })
@@ -199,7 +202,7 @@ export class KeyTable {
    * unknown. A full disk takes at least the status of a response.
    */
   finish(held: HeldKey, finish: Finish, run: OnFinished): void {
-    const { entry, requestId } = held
+    const { entry, requestId, fingerprint } = held
     if (this.#elsewhere !== undefined) {
       this.#elsewhere({ id: entry.id, requestId, finish: portable(finish) }, run)
       return
@@ -211,7 +214,7 @@ export class KeyTable {
     const atMs = this.#options.clock()
     this.#inProgress.delete(entry)
     entry.expiresAtMs = atMs + entry.keepMs
-    const { caller, fingerprint = '', keepMs } = entry
+    const { caller, keepMs } = entry
     const common = { caller, fingerprint, requestId, atMs, keepMs }
     if (finish === 'unknown') {
       entry.state = 'unknown'
@@ -252,9 +255,9 @@ export class KeyTable {
 
   /** The last record of a key as it is written again; one that cannot be read is made of what is known. */
   #again(entry: KeyEntry): KeyRecord {
-    const { caller, fingerprint = '', state, keepMs, expiresAtMs } = entry
+    const { caller, state, keepMs, expiresAtMs } = entry
     const known = this.#journal.read(entry) ?? {
-      ...{ caller, fingerprint, requestId: '' },
+      ...{ caller, fingerprint: '', requestId: '' },
       state: state === 'in_progress' ? ('begun' as const) : state,
     }
     return { ...known, atMs: expiresAtMs - keepMs, keepMs }
@@ -335,7 +338,7 @@ export class KeyTable {
   apply({ id, requestId, finish }: FinishedKey, run: OnFinished): void {
     const entry = this.#keys.get(id)
     if (entry === undefined || !this.#inherited.delete(entry)) run(UNWRITTEN)
-    else this.finish({ entry, requestId }, carried(finish), run)
+    else this.finish({ ...this.#heldOf(entry), requestId }, carried(finish), run)
   }
 
   /** The process before has ended: what it has not finished is unknown. */
