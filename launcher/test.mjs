@@ -172,6 +172,7 @@ const LONG = [
   'gateway/e2e/edge.test.ts',
   'gateway/e2e/full-disk.test.ts',
   'gateway/e2e/h2spec.test.ts',
+  'gateway/e2e/idempotency-kills.test.ts',
   'gateway/e2e/idempotency.test.ts',
   'gateway/e2e/openapi.test.ts',
   'gateway/e2e/other-verifiers.test.ts',
@@ -202,6 +203,7 @@ const LONG = [
 const SOAK = [
   'gateway/e2e/audit-seals.test.ts',
   'gateway/e2e/full-disk.test.ts',
+  'gateway/e2e/idempotency-kills.test.ts',
   'gateway/e2e/restart-kills.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',

@@ -37,19 +37,19 @@ const HEAD_MAX_CHARS = 96
 export function keyLine(id: string, { response, ...record }: KeyRecord, seal: RecordSeal): string {
   const { state, caller, atMs, keepMs, ...rest } = record
   const { body, ...head } = response ?? {}
-  const clear = `${id} ${caller} ${state} ${atMs} ${keepMs} `
+  const clear = `${id} ${caller} ${state} ${Math.round(atMs)} ${keepMs} `
   const text = JSON.stringify({ ...rest, ...head, isKept: body !== undefined })
   return `${clear}${seal.seal(clear, Buffer.from(text), NEWLINE, body ?? NOTHING)}\n`
 }
 
 /** @returns undefined when the line has no name; without a head when that is damaged */
-export function readKeyHead(line: Buffer):
-  | { readonly id: string; readonly head: KeyHead | undefined; readonly chars: number }
-  | undefined {
-  const [clear, id, caller, state, atMs, keepMs] =
-    HEAD.exec(line.toString('latin1', 0, HEAD_MAX_CHARS)) ?? []
+export function readKeyHead(
+  line: Buffer,
+): { readonly id: string; readonly head: KeyHead | undefined; readonly chars: number } | undefined {
+  const [clear, id, caller, state, atMs, keepMs] = HEAD.exec(line.toString('latin1', 0, HEAD_MAX_CHARS)) ?? []
   if (clear === undefined || id === undefined) return undefined
-  const head = caller === undefined ? undefined : { state, caller, atMs: Number(atMs), keepMs: Number(keepMs) }
+  const head =
+    caller === undefined ? undefined : { state, caller, atMs: Number(atMs), keepMs: Number(keepMs) }
   return { id, head: head as KeyHead | undefined, chars: clear.length }
 }
 

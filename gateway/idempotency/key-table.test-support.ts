@@ -13,7 +13,8 @@ export const RESPONSE: KeptResponse = {
   fields: [['Location', '/transfers/1']],
   body: Buffer.from('{"id":1}'),
 }
-export const NOW_MS = Date.UTC(2030, 0, 1)
+/** Clocks that go on steadily have fractions. */
+export const NOW_MS = Date.UTC(2030, 0, 1) + 0.375
 const DAY_MS = 86_400_000
 
 export function request(key: string, more: Partial<KeyedRequest> = {}): KeyedRequest {
