@@ -107,6 +107,32 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     )
   })
 
+  it('of rows beside each other do not count for those in shadow mode what the others refuse, in one command', async () => {
+    const store = await open()
+    const rows = [
+      makeRow({ path: '/beside', limit: 1 }),
+      makeRow({ name: 'trial', path: '/*', limit: 5, mode: 'shadow', isOverall: true, per: 'address' }),
+    ]
+    const row = sharedRowOf(new LimitTable(rows).find('/beside', 'GET') ?? assert.fail())
+    const caller = { principal: undefined, address: '192.0.2.1' }
+    const before = store.counts.roundTrips
+    const takes = await Promise.all(
+      ['a', 'a', 'b', 'a'].map(
+        (key) => new Promise<Take | undefined>((resolve) => store.takes.take(row, key, resolve, caller)),
+      ),
+    )
+    assert.equal(store.counts.roundTrips - before, 1)
+    assert.deepEqual(
+      takes.map((one) => [one?.allowed, one?.remaining, one?.beside?.remaining]),
+      [
+        [true, 0, 4],
+        [false, 0, 4],
+        [true, 0, 3],
+        [false, 0, 3],
+      ],
+    )
+  })
+
   it('gather while a command is under way', async () => {
     const store = await open()
     const row = { identity: 'gather', limit: 100, windowMs: 60_000 }
@@ -330,8 +356,8 @@ test('a row of overall has a place of its own, and one in shadow mode follows th
   const enforced = list('enforce')
   assert.notEqual(enforced.beside?.identity, enforced.identity)
   assert.deepEqual(
-    [enforced.isJoined, enforced.beside?.isJoined, enforced.beside?.per],
-    [true, false, 'address'],
+    [enforced.isJoined, enforced.per, enforced.beside?.isJoined, enforced.beside?.per],
+    [true, undefined, false, 'address'],
   )
   const { isJoined, isFollower, beside } = list('shadow')
   assert.deepEqual([isJoined, isFollower, beside?.per, beside?.isFollower], [false, false, 'caller', true])

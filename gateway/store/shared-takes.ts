@@ -212,7 +212,7 @@ export function sharedRowOf(row: LimitRow, first = row): SharedRow {
   if (beside === undefined && first === row) return shared
   return {
     ...shared,
-    per,
+    ...(first !== row && { per }),
     isJoined: mode === 'enforce' && beside?.mode === 'enforce',
     isFollower: mode === 'shadow' && first.mode === 'enforce',
     ...(beside && { beside: sharedRowOf(beside, first) }),

@@ -154,3 +154,29 @@ test('every row of overall that covers a request counts it beside the row of its
   )
   assert.equal(rateLimit(list, { ...take, uncounted: true, beside: take }), '"one";r=4;t=60')
 })
+
+test('a row of overall covers the same paths as one of limits', () => {
+  const patterns = ['/', '/*', '/a', '/A/', '/a/*', '/a/b', '/{x}', '/a/{x}', '/{x}/B', '/a-{x}.json']
+  const paths = [
+    '/',
+    '/a',
+    '/A',
+    '/a/',
+    '/ab',
+    '/a/b',
+    '/A/B/',
+    '/a/b/c',
+    '/x',
+    '/x/b',
+    '/a-1.json',
+    '/a-.json',
+    '/*',
+  ]
+  for (const path of patterns)
+    for (const asked of paths) {
+      const [limits, overall] = [{}, { isOverall: true as const }].map((more) =>
+        new LimitTable([row({ path, ...more })]).find(asked, 'GET'),
+      )
+      assert.equal(overall !== undefined, limits !== undefined, `${path} ${asked}`)
+    }
+})

@@ -1,6 +1,7 @@
 import type { Written } from '../../config/keys/key-types.ts'
 import type { LIMIT_KEYS } from '../../config/keys/limits-keys.ts'
 import { PathTable, rowForMethod } from '../../edge/rules/path-table.ts'
+import { isTemplate } from '../../edge/rules/path-template.ts'
 import { isAllowed, plannedLimit, type Take } from '../windows/window.ts'
 
 /** limits.json. Immutable. */
@@ -78,34 +79,49 @@ export function writtenLimits({ rows, plans }: Limits): object[] {
 
 export class LimitTable {
   readonly #rows: PathTable<LimitRow>
-  /** A table for each row of `overall`: of these every one that covers a request counts it. */
-  readonly #overall: readonly PathTable<LimitRow>[]
+  readonly #overall: readonly {
+    readonly row: LimitRow
+    readonly covers: (path: string) => boolean
+  }[]
   readonly #plans: Limits['plans']
   readonly #none = new Together([])
 
   constructor(rows: readonly LimitRow[], plans: Limits['plans'] = new Map()) {
     this.#rows = new PathTable(rows.filter(({ isOverall }) => isOverall === undefined))
-    this.#overall = rows.filter(({ isOverall }) => isOverall).map((row) => new PathTable([row]))
+    this.#overall = rows.filter(({ isOverall }) => isOverall).map((row) => ({ row, covers: coverOf(row) }))
     this.#plans = plans
   }
 
   /** The rows that count a request. Letter case and a closing slash make no difference. @returns the same object for the same limits */
   find(path: string, method: string, plan?: string): LimitRow | undefined {
-    const row = rowIn(this.#rows, path, method)
+    const entry = this.#rows.findFolded(path)
+    const row = entry === undefined ? undefined : rowForMethod(entry, method)
     const factor = plan === undefined ? undefined : this.#plans.get(plan)
     if (factor === undefined && this.#overall.length === 0) return row
     let together = row === undefined ? this.#none : this.#none.with(row)
-    for (const table of this.#overall) {
-      const other = rowIn(table, path, method)
-      if (other !== undefined) together = together.with(other)
-    }
+    const closed = closedPath(path)
+    for (const { row: other, covers } of this.#overall)
+      if (other.methods?.has(method) !== false && covers(closed)) together = together.with(other)
     return together.under(factor)
   }
 }
 
-function rowIn(table: PathTable<LimitRow>, path: string, method: string): LimitRow | undefined {
-  const entry = table.findFolded(path)
-  return entry === undefined ? undefined : rowForMethod(entry, method)
+/** In lower case, with a closing slash. */
+function closedPath(path: string): string {
+  const lower = path.toLowerCase()
+  return lower.endsWith('/') ? lower : `${lower}/`
+}
+
+/** Tells of a closed path whether the row covers it. */
+function coverOf(row: LimitRow): (closed: string) => boolean {
+  if (isTemplate(row.path)) {
+    const table = new PathTable([row])
+    return (closed) => table.findFolded(closed) !== undefined
+  }
+  const own = closedPath(row.path)
+  if (!row.path.endsWith('/*')) return (closed) => closed === own
+  const prefix = own.slice(0, -2)
+  return (closed) => closed.startsWith(prefix)
 }
 
 /** Rows that count the same requests. The table bounds how many such sets there are, whatever paths are asked for. */
