@@ -31,7 +31,7 @@ export const LIMIT_KEYS = keys({
   window: Type.Optional(BOUND.window),
   windows: list(
     keys(BOUND),
-    'Several windows instead of `limit` and `window`. A request is counted in all of them, or in none when one of them is full.',
+    'Several windows instead of `limit` and `window`. A request counts in all or in none.',
     {
       minItems: 2,
       maxItems: 4,
@@ -117,7 +117,7 @@ export const LIMITS_FILE = file(
     ),
     overall: list(
       LIMIT_KEYS,
-      'Rows like those of `limits`. Every one whose path covers a request counts it, beside the row of `limits`: in all of them, or in none when one refuses it. Not with a cluster as GATEWAY_STORE.',
+      'Rows like those of `limits`. Every one whose path covers a request counts it, beside the row of `limits`, in all or in none. Not with a cluster as GATEWAY_STORE.',
       {
         maxItems: 100,
         default: [],
@@ -134,7 +134,7 @@ export const LIMITS_FILE = file(
           patternErrorMessage: `must have names that are ${NAME.patternErrorMessage.slice(8)}`,
         },
       } as typeof PLANS,
-      'Plans by name. clients.json says which client has which `plan`; such a client has other limits in rows whose `per` is `caller`, `client` or `client+user`.',
+      'Plans by name, for clients that have it as `plan` in clients.json, in rows whose `per` is `caller`, `client` or `client+user`.',
       { maxProperties: 100, default: {}, examples: [{ gold: { factor: 5 } }] },
     ),
   },
