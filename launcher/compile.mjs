@@ -14,6 +14,7 @@ export function compile(into, options = []) {
       filter: (file) => !/(?:\.ts|\.json)$/.test(file),
     })
   }
+  cpSync(pathOf('docs/operate/runbook.md'), join(into, 'gateway/admin/console/page/runbook.md'))
   const tsc = pathOf('node_modules/typescript/bin/tsc')
   launch([tsc, '-p', pathOf('tsconfig.build.json'), ...options, '--outDir', into])
 }

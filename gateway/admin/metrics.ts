@@ -6,6 +6,8 @@ import { type Families, makeFamilies } from './metric-table.ts'
 
 /** All metrics by their names, and a method for each event that several of them count. */
 export interface Metrics extends Families {
+  /** Why a metric says that something is wrong, in the words of the log, by its name and label values with spaces between. */
+  readonly causes: Map<string, string>
   /** The page for Prometheus, in the exposition format that `contentType` names. */
   expose(): Promise<string>
   readonly contentType: string
@@ -71,6 +73,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   families.gateway_build_info.set(1, version, process.version)
   return {
     ...families,
+    causes: new Map(),
     expose: () => {
       for (const family of Object.values(families)) {
         // The registry accepts any object with `get`; the library's types do not say so.

@@ -183,7 +183,7 @@ describe('what the images and the package are made of', () => {
       assert.ok(files.includes(wanted), wanted)
     const unexpected = files.filter(
       (path) =>
-        !/^(package\.json|LICENSE|README\.md|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/gateway\/admin\/console\/page\/\w+\.(html|css|svg)|dist\/config\/schemas\/.+\.json)$/.test(
+        !/^(package\.json|LICENSE|README\.md|cli\/countersign\.mjs|launcher\/.+\.mjs|dist\/gateway\/.+\.js(on)?|dist\/gateway\/testing\/.+\.d\.ts|dist\/gateway\/admin\/console\/page\/\w+\.(html|css|svg|md)|dist\/config\/schemas\/.+\.json)$/.test(
           path,
         ),
     )

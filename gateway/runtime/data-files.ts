@@ -24,6 +24,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
     clock,
     onFault: ({ message: cause }: Error) => {
       metrics.gateway_audit_write_errors_total.count()
+      metrics.causes.set('gateway_audit_writable', cause)
       if (!repeated.isDue(cause)) return
       isFailing = true
       log.error({ file, cause }, 'the audit trail cannot be written')

@@ -165,6 +165,7 @@ export function sealTrail(
     },
     onFault: (cause) => {
       faults.count()
+      metrics.causes.set('gateway_audit_seal_lag_seconds', cause)
       isFailing = true
       if (repeated.isDue(cause)) log.error({ cause }, 'the audit trail cannot be sealed')
     },

@@ -40,8 +40,14 @@ export class StoreWatch {
   fault(store: StoreName, cause: string): void {
     const { log, metrics } = this.#options
     metrics.gateway_store_write_errors_total.count(store)
+    this.#because(store, cause)
     if (this.#faults[store].isDue(cause))
       log.error({ store, cause }, store === 'shared' ? 'the shared store' : 'the data directory')
+  }
+
+  #because(store: StoreName, cause: string): void {
+    const metric = store === 'shared' ? 'gateway_store_breaker_open' : `gateway_store_writable ${store}`
+    this.#options.metrics.causes.set(metric, cause)
   }
 
   /** Exposes the shared store in the metrics: without it there is no metric of it. Called once. */
@@ -68,6 +74,7 @@ export class StoreWatch {
   /** Reports that the shared store no longer responds, once until it is observed to be writable. */
   away(cause: string): void {
     this.#options.metrics.gateway_store_write_errors_total.count('shared')
+    this.#because('shared', cause)
     this.#faults.shared.isDue(cause)
     this.observe('shared', false)
   }

@@ -91,8 +91,10 @@ const BREAKER_STATES = { closed: 0, 'half-open': 1, open: 2 } as const
 export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => readonly GroupTarget[]): void {
   metrics.gateway_upstream_healthy.read(() => {
     const healthy = new Map<string, number>()
-    for (const { url, health } of targets())
+    for (const { url, health } of targets()) {
       healthy.set(url, Math.min(healthy.get(url) ?? 1, health.isHealthy ? 1 : 0))
+      if (!health.isHealthy) metrics.causes.set(`gateway_upstream_healthy ${url}`, health.cause)
+    }
     return healthy
   })
   metrics.gateway_upstream_breaker_state.read(() => {

@@ -121,7 +121,7 @@ export class HealthCheck {
     this.#inRow = isGood === health.passesChecks ? 0 : this.#inRow + 1
     if (this.#inRow < (isGood ? settings.healthyAfter : settings.unhealthyAfter)) return
     this.#inRow = 0
-    health.checked(isGood)
+    health.checked(isGood, this.#cause)
     onChange(isGood, this.#cause)
   }
 }

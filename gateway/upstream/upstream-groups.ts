@@ -38,7 +38,7 @@ export interface GroupsOptions extends PoolBounds {
 export interface GroupTarget {
   readonly group: string
   readonly url: string
-  readonly health: Pick<Health, 'isHealthy'>
+  readonly health: Pick<Health, 'isHealthy' | 'cause'>
   readonly breaker: Pick<CircuitBreaker, 'state'> | undefined
 }
 

@@ -1,5 +1,6 @@
 import type { Limiter } from '../../limits/limiter.ts'
 import { NearestCallers } from '../../limits/nearest-callers.ts'
+import { Attention } from './attention.ts'
 import { type ConsoleSources, consoleState } from './console-state.ts'
 import { pointBetween, type Totals, totalsOf } from './totals.ts'
 import type { FeedFault, Moment, Point } from './wire.ts'
@@ -32,6 +33,7 @@ export class ConsoleFeed {
   readonly #history: Point[] = []
   readonly #past: Totals[] = []
   #last: Totals | undefined
+  readonly #attention = new Attention()
   /** Only while a console is open, because it holds on to the callers that it has looked at. */
   #callers: NearestCallers | undefined
   #timer: NodeJS.Timeout | undefined
@@ -74,11 +76,14 @@ export class ConsoleFeed {
     const totals = totalsOf(this.#options.metrics, this.#clock())
     if (totals.atMs < (this.#last?.atMs ?? 0)) this.#beginAnew()
     this.#remember(totals)
+    const past = this.#past[0] ?? totals
+    const { metrics, readiness } = this.#options
+    metrics.causes.set('gateway_ready', readiness() ?? '')
+    const attention = this.#attention.look({ metrics, totals, past })
     const callers = this.#callers
     if (this.#listeners.size > 0 && callers !== undefined) {
-      const past = this.#past[0] ?? totals
       const point = pointBetween(this.#last ?? past, totals)
-      const state = consoleState({ sources: this.#options, callers, totals, past })
+      const state = consoleState({ sources: this.#options, callers, totals, past, attention })
       this.#tell(eventOf('moment', { point, state } satisfies Moment))
     }
     this.#last = totals

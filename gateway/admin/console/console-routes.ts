@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type AdminGuard, type AdminResponse, type AdminRoute, text } from '../admin-server.ts'
 import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
+import { runbookPage } from './runbook-page.ts'
 
 /** A console that reads more slowly than this is dropped: it connects again and begins with the present. */
 const MAX_UNREAD_BYTES = 256 * 1024
@@ -40,6 +41,7 @@ const OWN = ['main.js', 'stream.js', 'plots.js', 'panels.js', 'elements.js', 'wo
 export function consoleRoutes(feed: ConsoleFeed, guard: AdminGuard): AdminRoute[] {
   return [
     page('/', HTML, ownFile('index.html')),
+    page('/runbook', HTML, runbookPage),
     page('/console/console.css', STYLE, ownFile('console.css')),
     page('/console/icon.svg', 'image/svg+xml', ownFile('icon.svg')),
     page('/console/uPlot.js', SCRIPT, fileAt(import.meta.resolve('uplot/dist/uPlot.iife.min.js'))),

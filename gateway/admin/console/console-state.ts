@@ -1,9 +1,10 @@
+import { hostname } from 'node:os'
 import type { Settings } from '../../config/settings.ts'
 import type { NearestCallers } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
 import { perSecond, quantileMs, type Totals } from './totals.ts'
-import type { CertificateState, ConsoleState, Count, LimitState, Shown } from './wire.ts'
+import type { AttentionLine, CertificateState, ConsoleState, Count, LimitState, Shown } from './wire.ts'
 
 /** Rows of one table; what an operator has to see comes first. */
 const MAX_ROWS = 50
@@ -24,6 +25,7 @@ interface Look {
   readonly totals: Totals
   /** About a minute ago. */
   readonly past: Totals
+  readonly attention: readonly AttentionLine[]
 }
 
 interface View extends Look {
@@ -34,13 +36,15 @@ interface View extends Look {
 
 /** Everything but the plots. A metric that is not in use is left out. */
 export function consoleState(look: Look): ConsoleState {
-  const { sources, totals, past } = look
+  const { sources, totals, past, attention } = look
   const { metrics } = sources
   const config = sources.config()
   const ms = totals.atMs - past.atMs
   const view: View = { ...look, metrics, rate: (before, after) => perSecond(before, after, ms) }
   return {
     version: config.version,
+    host: hostname(),
+    attention,
     node: process.version,
     uptimeSeconds: Math.floor(process.uptime()),
     unready: sources.readiness(),

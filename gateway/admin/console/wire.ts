@@ -29,6 +29,10 @@ export interface FeedFault {
 /** Rates are per second over the last minute. */
 export interface ConsoleState {
   readonly version: string
+  /** The name of the machine. */
+  readonly host: string
+  /** The worst first. */
+  readonly attention: readonly AttentionLine[]
   readonly node: string
   readonly uptimeSeconds: number
   readonly unready: string | undefined
@@ -73,6 +77,18 @@ export interface ConsoleState {
     readonly cpuCores: number
     readonly memoryBytes: number
   }
+}
+
+export interface AttentionLine {
+  /** Its chapter of the runbook says what to do. */
+  readonly alert: string
+  readonly severity: 'page' | 'ticket'
+  readonly text: string
+  /** In the words of the log. */
+  readonly cause?: string | undefined
+  /** When something expires. */
+  readonly untilMs?: number
+  readonly sinceMs: number
 }
 
 /** The first of some rows, and how many more there are. */

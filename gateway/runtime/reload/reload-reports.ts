@@ -15,6 +15,8 @@ export interface Watching {
 
 /** How often a file is read before it is called faulty: the certificates. */
 const MOST_LOOKS = 3
+/** Faults of a file that stand in its cause. */
+const MOST_FAULTS = 3
 
 export async function checkNow(watching: readonly Watching[]): Promise<void> {
   for (let look = 0; look < MOST_LOOKS; look++) for (const each of watching) await each.check()
@@ -71,6 +73,10 @@ export function reporter<T>(
     if (reload.result === 'failure') {
       const { faults } = reload
       config.failed(what, faults)
+      metrics.causes.set(
+        `gateway_config_last_reload_successful ${label}`,
+        faults.map(describeFault).slice(0, MOST_FAULTS).join('; '),
+      )
       log.error({ file, faults: faults.map(describeFault) }, `the last good ${name} stay in force`)
       return
     }

@@ -6,7 +6,12 @@ import { exposeUpstreams } from '../upstream-parts.ts'
 it('an upstream in two groups is as ill in the metrics as the worse of them says', () => {
   const metrics = createMetrics({ version: '1.2.3' })
   const target = (url: string, isHealthy: boolean, state?: 'closed' | 'open') => {
-    return { group: 'any', url, health: { isHealthy }, breaker: state && { state } }
+    return {
+      group: 'any',
+      url,
+      health: { isHealthy, cause: isHealthy ? '' : 'refused' },
+      breaker: state && { state },
+    }
   }
   const targets = [
     target('http://a', true, 'open'),
@@ -20,6 +25,7 @@ it('an upstream in two groups is as ill in the metrics as the worse of them says
     ['http://a', 0],
     ['http://b', 1],
   ])
+  assert.deepEqual([...metrics.causes], [['gateway_upstream_healthy http://a', 'refused']])
   assert.deepEqual(readings(metrics.gateway_upstream_breaker_state), [['http://a', 2]])
   targets.length = 0
   assert.deepEqual(readings(metrics.gateway_upstream_healthy), [])

@@ -21,6 +21,8 @@ export class Health {
   /** End of the back-off. Written here alone. */
   retryAtMs = 0
   #connectProbed = false
+  /** Why it was not healthy the last time. */
+  cause = ''
   #failures = 0
   #avoidedMs = FIRST_AVOIDED_MS
   #avoidedUntilMs = 0
@@ -48,7 +50,8 @@ export class Health {
   }
 
   /** Active checks know nothing of how it serves requests. */
-  checked(passes: boolean): void {
+  checked(passes: boolean, cause = ''): void {
+    if (!passes) this.cause = cause
     this.#become(this.#healthy, passes)
   }
 
@@ -111,7 +114,9 @@ export class Health {
     this.retryAtMs = this.#clock() + this.#backOffMs
   }
 
-  connectFailed(): void {
+  /** @param cause in the words of the system */
+  connectFailed(cause = ''): void {
+    this.cause = cause
     // Attempts that were made together fail together: they count once.
     if (!this.#healthy && !this.#connectProbed) return
     this.#connectProbed = false

@@ -255,7 +255,7 @@ export class Http1Connection implements Timed, ResponseReader {
   #connectFailed(fault: UpstreamFault): void {
     const user = this.#user
     // An attempt that we gave up says nothing about the upstream.
-    if (!this.#retired) this.#pool.health.connectFailed()
+    if (!this.#retired) this.#pool.health.connectFailed(fault.cause)
     this.destroy()
     user?.connectFailed(fault)
   }

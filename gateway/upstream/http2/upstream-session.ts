@@ -185,7 +185,7 @@ export class UpstreamSession implements Timed {
     const waiting = [...this.#waiting]
     this.#waiting.clear()
     // An attempt that we gave up says nothing about the upstream.
-    if (!this.#isRetired) this.#pool.health.connectFailed()
+    if (!this.#isRetired) this.#pool.health.connectFailed(fault.cause)
     this.retire()
     this.#socket.destroy()
     for (const user of waiting) user.connectFailed(fault)

@@ -7,7 +7,7 @@ export function byId(id, kind) {
   return /** @type {Kind} */ (element)
 }
 
-/** @typedef {string | { text: string, is: 'good' | 'bad' | 'warn' | 'number' }} Value A text, with what it is. */
+/** @typedef {string | { text: string, is?: 'good' | 'bad' | 'warn' | 'number', hover?: string }} Value A text, with what it is. */
 /** @typedef {Value | { near: number, of: number }} Cell A value, or how near something is to its limit. */
 
 /** @param {string} text @returns {Value} */
@@ -30,7 +30,7 @@ export function showTable(id, titles, rows, none, more = 0) {
   while (body.rows.length > shown.length) body.deleteRow(-1)
   for (const [i, cells] of shown.entries()) {
     const isNote = cells.length < titles.length
-    showRow(body.rows[i] ?? body.insertRow(), cells, isNote ? titles.length : 1)
+    showRow(body.rows[i] ?? body.insertRow(), cells, { titles, span: isNote ? titles.length : 1 })
   }
 }
 
@@ -51,8 +51,11 @@ function tableWith(table, titles) {
   return table.createTBody()
 }
 
-/** @param {HTMLTableRowElement} row @param {readonly Cell[]} cells @param {number} span */
-function showRow(row, cells, span) {
+/**
+ * @param {HTMLTableRowElement} row @param {readonly Cell[]} cells
+ * @param {{ titles: readonly string[], span: number }} columns
+ */
+function showRow(row, cells, { titles, span }) {
   if (row.cells.length !== cells.length || row.cells[0]?.colSpan !== span) {
     row.replaceChildren(
       ...cells.map((_, i) => {
@@ -65,7 +68,10 @@ function showRow(row, cells, span) {
   }
   for (const [i, value] of cells.entries()) {
     const cell = row.cells[i]
-    if (cell !== undefined) showCell(cell, value, span)
+    if (cell === undefined) continue
+    // Where there is room for cards only, its title stands before the text.
+    cell.dataset.title = span > 1 ? '' : (titles[i] ?? '')
+    showCell(cell, value, span)
   }
 }
 
@@ -78,10 +84,11 @@ function showCell(cell, value, span) {
   showValue(cell, span > 1 && typeof value === 'string' ? { text: value, is: 'empty' } : value)
 }
 
-/** @param {HTMLElement} element @param {Value | { text: string, is: 'empty' }} value */
+/** @param {HTMLElement} element @param {Value | { text: string, is: 'empty', hover?: string }} value */
 function showValue(element, value) {
-  const { text, is } = typeof value === 'string' ? { text: value, is: '' } : value
+  const { text, is = '', hover = '' } = typeof value === 'string' ? { text: value } : value
   element.className = is
+  if (element.title !== hover) element.title = hover
   setText(element, text)
 }
 
@@ -118,6 +125,26 @@ export function showFacts(id, facts) {
     if (term === undefined || definition === undefined) continue
     setText(term, name)
     showValue(definition, value)
+  }
+}
+
+/** @typedef {{ href: string, link: Value, detail: Value, since: Value }} Line */
+
+/** @param {string} id @param {readonly Line[]} lines */
+export function showLines(id, lines) {
+  const list = byId(id)
+  while (list.children.length > lines.length) list.lastElementChild?.remove()
+  for (const [i, { href, link, detail, since }] of lines.entries()) {
+    let item = list.children[i]
+    if (item === undefined) {
+      item = document.createElement('li')
+      item.append(...['a', 'span', 'small'].map((name) => document.createElement(name)))
+      list.append(item)
+    }
+    const [anchor, ...texts] = /** @type {[HTMLAnchorElement, ...HTMLElement[]]} */ ([...item.children])
+    if (anchor.getAttribute('href') !== href) anchor.href = href
+    for (const [at, value] of [link, detail, since].entries())
+      showValue(at === 0 ? anchor : /** @type {HTMLElement} */ (texts[at - 1]), value)
   }
 }
 

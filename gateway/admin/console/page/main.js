@@ -1,6 +1,6 @@
 /** @import { Moment } from '../wire.ts' */
 import { byId, setText, showFacts } from './elements.js'
-import { showPanels } from './panels.js'
+import { showPanels, stateOf } from './panels.js'
 import { Plots } from './plots.js'
 import { follow } from './stream.js'
 import { milliseconds, rate, whole } from './words.js'
@@ -69,7 +69,10 @@ function connect() {
       if (!paused()) show()
     },
     fault: (reason) => say(`The gateway could not read its state: ${reason}`),
-    lost: () => showLink('connection lost, trying again', 'bad'),
+    lost: () => {
+      showLink('connection lost, trying again', 'bad')
+      entitle('connection lost')
+    },
     refused: (reason) => {
       showLink('refused', 'bad')
       say(reason)
@@ -89,6 +92,7 @@ function open() {
 function askForToken(wasTried) {
   sessionStorage.removeItem(TOKEN)
   showLink('signed out', 'warn')
+  entitle('signed out')
   say('')
   byId('console').hidden = true
   byId('sign-out').hidden = true
@@ -113,6 +117,12 @@ function show() {
     ['Tunnels', whole(state.tunnels)],
   ])
   showPanels(state)
+  entitle(stateOf(state))
+}
+
+/** @param {string} state */
+function entitle(state) {
+  document.title = `${state} · ${last?.state.host ?? location.host} · Countersign`
 }
 
 /** @param {string} text @param {'good' | 'bad' | 'warn'} is */

@@ -1,6 +1,6 @@
 /** @import { ConsoleState, Count, LimitState, PartState, AttestationState } from '../wire.ts' */
-/** @import { Fact } from './elements.js' */
-import { byId, number, setText, showFacts, showTable } from './elements.js'
+/** @import { Fact, Value } from './elements.js' */
+import { byId, number, setText, showFacts, showLines, showTable } from './elements.js'
 import { duration, megabytes, milliseconds, rate, time, whole } from './words.js'
 
 /** A certificate that expires sooner is marked. */
@@ -17,7 +17,9 @@ const OLD_KEYS_SECONDS = 660
 /** Shows everything but the plots. @param {ConsoleState} state */
 export function showPanels(state) {
   setText(byId('version'), state.version)
+  setText(byId('host'), `${state.host}, ${location.host}`)
   showHealth(state)
+  showAttention(state)
   showLimits(state)
   showTraffic(state)
   showTrail(state)
@@ -27,17 +29,35 @@ export function showPanels(state) {
   showConfig(state)
 }
 
+/** The state in a word or two. @param {ConsoleState} state */
+export function stateOf({ unready, degraded, attention }) {
+  if (unready !== undefined) return 'not ready'
+  if (attention.length > 0) return 'needs attention'
+  return degraded === undefined ? 'ready' : 'degraded'
+}
+
 /** @param {ConsoleState} state */
-function showHealth({ unready, degraded }) {
+function showHealth(state) {
+  const { unready, degraded, attention } = state
+  const isBad = unready !== undefined || attention.some(({ severity }) => severity === 'page')
+  const word = stateOf(state)
   const health = byId('health')
-  health.className = `pill ${unready !== undefined ? 'bad' : degraded !== undefined ? 'warn' : 'good'}`
-  setText(
-    health,
-    unready !== undefined
-      ? `not ready: ${unready}`
-      : degraded !== undefined
-        ? `degraded: ${degraded}`
-        : 'ready',
+  health.className = `pill ${isBad ? 'bad' : word === 'ready' ? 'good' : 'warn'}`
+  const reason = unready ?? (word === 'degraded' ? degraded : undefined)
+  setText(health, reason === undefined ? word : `${word}: ${reason}`)
+}
+
+/** @param {ConsoleState} state */
+function showAttention({ attention }) {
+  byId('attention-none').hidden = attention.length > 0
+  showLines(
+    'attention',
+    attention.map(({ alert, severity, text, cause, untilMs, sinceMs }) => ({
+      href: `/runbook#${alert.toLowerCase()}`,
+      link: { text, is: severity === 'page' ? 'bad' : 'warn' },
+      detail: untilMs === undefined ? (cause ?? '') : time(untilMs),
+      since: time(sinceMs, (since) => `since ${since}`),
+    })),
   )
 }
 
@@ -232,13 +252,13 @@ function showKeys({ certificate, clientTrust, issuers }) {
   showFacts('keys', facts)
 }
 
-/** @param {number} epochSeconds @returns {string | { text: string, is: 'bad' | 'warn' }} */
+/** @param {number} epochSeconds @returns {Value} */
 function expiry(epochSeconds) {
   const seconds = epochSeconds - Date.now() / 1000
-  const until = time(epochSeconds * 1000)
-  if (seconds <= 0) return { text: `expired ${until}`, is: 'bad' }
-  const text = `in ${duration(seconds)}, ${until}`
-  return seconds < SOON_DAYS * DAY_SECONDS ? { text, is: 'warn' } : text
+  const ms = epochSeconds * 1000
+  if (seconds <= 0) return { ...time(ms, (until) => `expired ${until}`), is: 'bad' }
+  const value = time(ms, (until) => `in ${duration(seconds)}, ${until}`)
+  return seconds < SOON_DAYS * DAY_SECONDS ? { ...value, is: 'warn' } : value
 }
 
 /** @param {ConsoleState} state */
@@ -258,12 +278,12 @@ function showConfig({ config }) {
   )
 }
 
-/** @param {PartState} part @returns {string | { text: string, is: 'bad' }} */
+/** @param {PartState} part @returns {Value} */
 function lastReload({ lastReload: last }) {
   if (last === undefined) return 'none since the start'
   if (last.result === 'success') {
     const later = last.needsRestart.length === 0 ? '' : `; after a restart: ${last.needsRestart.join(', ')}`
-    return `good, ${time(last.atMs)}${later}`
+    return time(last.atMs, (at) => `good, ${at}${later}`)
   }
-  return { text: `refused, ${time(last.atMs)}: ${last.faults.join('; ')}`, is: 'bad' }
+  return { ...time(last.atMs, (at) => `refused, ${at}: ${last.faults.join('; ')}`), is: 'bad' }
 }

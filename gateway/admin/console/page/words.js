@@ -30,10 +30,15 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86_400)} days`
 }
 
-/** @param {number} epochMs */
-export function time(epochMs) {
-  return new Date(epochMs)
+/**
+ * By the clock of the browser; UTC when the pointer rests on it.
+ * @param {number} epochMs @param {(time: string) => string} [sentence] around it
+ */
+export function time(epochMs, sentence = (one) => one) {
+  const date = new Date(epochMs)
+  const utc = date
     .toISOString()
     .replace('T', ' ')
     .replace(/\.\d+Z$/, ' UTC')
+  return { text: sentence(date.toLocaleString('sv')), hover: utc }
 }

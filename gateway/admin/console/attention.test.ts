@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { parse } from 'yaml'
+import { createMetrics } from '../metrics.ts'
+import { Attention, CONDITIONS, SATURATED } from './attention.ts'
+import { totalsOf } from './totals.ts'
+
+interface Rule {
+  readonly alert?: string
+  readonly expr: string
+  readonly labels?: { readonly severity: string }
+}
+
+const FILE = new URL('../../../config/prometheus/countersign.rules.yml', import.meta.url)
+const rules = (parse(readFileSync(FILE, 'utf8')).groups as { rules: Rule[] }[]).flatMap(
+  (group) => group.rules,
+)
+const ruleOf = (alert: string) => rules.find((rule) => rule.alert === alert)
+
+/** The lines at a moment, of metrics that a test sets. */
+function watching() {
+  const metrics = createMetrics({ version: '1' })
+  const attention = new Attention()
+  let past = totalsOf(metrics, 0)
+  return {
+    metrics,
+    lines: (atMs: number) => {
+      const totals = totalsOf(metrics, atMs)
+      const lines = attention.look({ metrics, totals, past })
+      past = totals
+      return lines
+    },
+  }
+}
+
+test('each condition is that of the rule of its alert, and as severe', () => {
+  for (const { alert, severity, expression } of CONDITIONS) {
+    const rule = ruleOf(alert)
+    const now = rule?.expr.replaceAll(/max_over_time\((\w+)\[2m\]\)/g, '$1') ?? ''
+    assert.ok(now.split(' or ').includes(expression), `${alert}: ${expression} in ${rule?.expr}`)
+    assert.equal(rule?.labels?.severity, severity, alert)
+  }
+  const saturated = ruleOf('CountersignLimitSaturated')?.expr ?? ''
+  for (const bound of Object.values(SATURATED)) assert.ok(saturated.includes(`> ${bound}`), saturated)
+})
+
+test('what wakes somebody comes before what waits, and each metric of a condition exists', () => {
+  const severities = CONDITIONS.map(({ severity }) => severity)
+  assert.deepEqual(severities, severities.toSorted())
+  const { metrics, lines } = watching()
+  for (const { metric, expression } of CONDITIONS) assert.ok(metrics[metric] !== undefined, expression)
+  assert.deepEqual(lines(1000), [])
+})
+
+test('a line says since when, for as long as the condition holds, and of two bounds the worse one', () => {
+  const { metrics, lines } = watching()
+  const untilSeconds = 100 * 86_400
+  metrics.gateway_tls_certificate_expiry_timestamp_seconds.set(untilSeconds)
+  const at = (daysLeft: number) =>
+    lines((untilSeconds - daysLeft * 86_400) * 1000).map(({ alert, sinceMs, untilMs }) => [
+      alert,
+      sinceMs,
+      untilMs,
+    ])
+  const ms = (daysLeft: number) => (untilSeconds - daysLeft * 86_400) * 1000
+  assert.deepEqual(at(15), [])
+  const soon = ['CountersignCertificateExpiresSoon', ms(13), untilSeconds * 1000]
+  assert.deepEqual(at(13), [soon])
+  assert.deepEqual(at(12), [soon])
+  assert.deepEqual(at(1), [['CountersignCertificateExpiresNow', ms(1), untilSeconds * 1000]])
+  metrics.gateway_tls_certificate_expiry_timestamp_seconds.set(untilSeconds * 2)
+  assert.deepEqual(at(0), [])
+})
+
+test('seals that are behind are told with the fault of the sealer', () => {
+  const { metrics, lines } = watching()
+  metrics.gateway_audit_seal_lag_seconds.set(61)
+  metrics.causes.set('gateway_audit_seal_lag_seconds', 'EACCES: permission denied, open')
+  const [line] = lines(5000)
+  assert.deepEqual(line, {
+    alert: 'CountersignAuditNotSealed',
+    severity: 'ticket',
+    text: 'Seals are behind',
+    cause: 'EACCES: permission denied, open',
+    sinceMs: 5000,
+  })
+})
+
+test('a limit is saturated when more than a fifth of many requests are refused', () => {
+  const { metrics, lines } = watching()
+  const count = (decision: string, times: number) => {
+    for (let i = 0; i < times; i++) metrics.gateway_rate_limit_decisions_total.count('login', decision)
+  }
+  count('allowed', 80)
+  count('refused', 20)
+  assert.deepEqual(lines(60_000), [])
+  count('allowed', 79)
+  count('refused', 21)
+  assert.deepEqual(
+    lines(120_000).map(({ text, cause }) => [text, cause]),
+    [['Limit login is saturated', '21 % of its requests were refused in the last minute']],
+  )
+  assert.deepEqual(lines(180_000), [])
+})
+
+test('one upstream of several that is down is told, and all of them as worse', () => {
+  const upstreams = fc.dictionary(fc.stringMatching(/^[a-z]{1,5}$/), fc.boolean(), { minKeys: 1, maxKeys: 5 })
+  fc.assert(
+    fc.property(upstreams, (healthy) => {
+      const { metrics, lines } = watching()
+      for (const [name, isUp] of Object.entries(healthy)) {
+        metrics.gateway_upstream_healthy.set(isUp ? 1 : 0, `http://${name}`)
+        metrics.causes.set(`gateway_upstream_healthy http://${name}`, `connect ECONNREFUSED ${name}`)
+      }
+      const down = Object.keys(healthy).filter((name) => !healthy[name])
+      const all = down.length === Object.keys(healthy).length ? ['CountersignAllUpstreamsDown'] : []
+      const found = lines(1000)
+      assert.deepEqual(
+        found.map(({ alert }) => alert),
+        [...all, ...down.map(() => 'CountersignUpstreamDown')],
+      )
+      for (const [i, name] of down.entries())
+        assert.equal(found[all.length + i]?.cause, `connect ECONNREFUSED ${name}`)
+    }),
+  )
+})

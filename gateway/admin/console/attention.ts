@@ -1,0 +1,165 @@
+import type { Families } from '../metric-table.ts'
+import type { Metrics } from '../metrics.ts'
+import { perSecond, type Totals } from './totals.ts'
+import type { AttentionLine } from './wire.ts'
+
+type Severity = AttentionLine['severity']
+
+interface Condition {
+  readonly alert: string
+  readonly severity: Severity
+  /** As the rule of the alert has it, without what looks at a time before. */
+  readonly expression: string
+  readonly metric: keyof Families
+  /** True when all series of the metric must hold, and make one line. */
+  readonly ofAll: boolean
+  readonly isOf: (labels: readonly string[]) => boolean
+  readonly holds: (value: number, nowSeconds: number) => boolean
+  /** A time, from the value of the metric. */
+  readonly isTime: boolean
+  readonly says: (label: string) => string
+}
+
+const EXPRESSION =
+  /^(max by \(job, instance\) \()?(\w+)(?:\{\w+(!?)="(\w+)"\})?\)?( - time\(\))? (==|<|>) (\d+)(?: \* (\d+))?$/
+const CERTIFICATE = 'gateway_tls_certificate_expiry_timestamp_seconds - time()'
+const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
+/** Of the alert CountersignLimitSaturated, here over a minute. */
+export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
+
+/** Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before what follows from it. */
+export const CONDITIONS: readonly Condition[] = [
+  page('AuditNotWritten', 'gateway_audit_writable == 0', () => 'The audit trail cannot be written'),
+  page(
+    'AllUpstreamsDown',
+    'max by (job, instance) (gateway_upstream_healthy) == 0',
+    () => 'No upstream takes connections',
+  ),
+  page('StoreAway', 'gateway_store_breaker_open == 1', () => 'The shared store is away'),
+  page(
+    'DataNotWritten',
+    'gateway_store_writable{store!="shared"} == 0',
+    (store) => `The data directory cannot be written: ${store}`,
+  ),
+  page('NotReady', 'gateway_ready == 0', () => 'Not ready'),
+  page('AuditSealGap', 'gateway_audit_seal_gaps_total > 0', () => 'Sealed records have gone from the trail'),
+  page('AuditForeign', 'gateway_audit_foreign_bytes_total > 0', () => 'Others have written to the trail'),
+  page('CertificateExpiresNow', `${CERTIFICATE} < 2 * 86400`, () => 'The certificate expires'),
+  page(
+    'RevocationListExpires',
+    `${TRUST}{what="lists"} - time() < 6 * 3600`,
+    () => 'A revocation list expires',
+  ),
+  page('SessionsUnsent', 'gateway_store_unsent_sessions > 0', () => 'Other gateways do not know of log-outs'),
+  ticket('UpstreamDown', 'gateway_upstream_healthy == 0', (upstream) => `Upstream ${upstream} is down`),
+  ticket(
+    'BreakerOpen',
+    'gateway_upstream_breaker_state == 2',
+    (name) => `Circuit breaker of ${name} is open`,
+  ),
+  ticket(
+    'ReloadFailed',
+    'gateway_config_last_reload_successful == 0',
+    (file) => `${file} is refused; the last good one is in force`,
+  ),
+  ticket('AuditNotSealed', 'gateway_audit_seal_lag_seconds > 60', () => 'Seals are behind'),
+  ticket(
+    'AuditNotShipped',
+    'gateway_audit_ship_lag_seconds > 7200',
+    () => 'Closed audit files are not copied',
+  ),
+  ticket('CertificateExpiresSoon', `${CERTIFICATE} < 14 * 86400`, () => 'The certificate expires'),
+  ticket(
+    'ClientAuthorityExpires',
+    `${TRUST}{what="authorities"} - time() < 30 * 86400`,
+    () => 'A client authority expires',
+  ),
+  ticket('IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', (name) => `Keys of ${name} are old`),
+]
+
+interface Look {
+  readonly metrics: Metrics
+  readonly totals: Totals
+  /** About a minute ago. */
+  readonly past: Totals
+}
+
+/** What needs attention, and since when; seen only as often as it looks. */
+export class Attention {
+  #since: ReadonlyMap<string, number> = new Map()
+
+  look(look: Look): readonly AttentionLine[] {
+    const { atMs } = look.totals
+    const found = [...conditionsMet(look.metrics, atMs / 1000), ...limitsSaturated(look)]
+    const since = (key: string) => this.#since.get(key) ?? atMs
+    const lines = found.map(({ key, ...line }) => ({ ...line, sinceMs: since(key) }))
+    this.#since = new Map(found.map(({ key }, i) => [key, lines[i]?.sinceMs ?? atMs]))
+    return lines
+  }
+}
+
+type Found = Omit<AttentionLine, 'sinceMs'> & { readonly key: string }
+
+function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
+  const told = new Set<string>()
+  for (const { alert, severity, metric, ofAll, isOf, holds, isTime, says } of CONDITIONS) {
+    const samples = metrics[metric].samples().map(({ labels, value }) => ({
+      values: Object.values(labels).map(String),
+      value,
+    }))
+    const bad = samples.filter(({ values, value }) => isOf(values) && holds(value, nowSeconds))
+    for (const { values, value } of ofAll ? (bad.length === samples.length ? bad.slice(0, 1) : []) : bad) {
+      const series = [metric, ...values].join(' ')
+      // Of two bounds the worse one is told.
+      if (!ofAll && told.has(series)) continue
+      if (!ofAll) told.add(series)
+      const until = isTime ? { untilMs: value * 1000 } : {}
+      const cause = metrics.causes.get(series)
+      yield { key: `${alert} ${series}`, alert, severity, text: says(values.join(' ')), cause, ...until }
+    }
+  }
+}
+
+function* limitsSaturated({ totals, past }: Look): Iterable<Found> {
+  const alert = 'CountersignLimitSaturated'
+  for (const [limit, decisions] of totals.decisions) {
+    const rate = (decision: string) =>
+      perSecond(past.decisions.get(limit)?.get(decision), decisions.get(decision), totals.atMs - past.atMs)
+    const refused = rate('refused')
+    const all = [...decisions.keys()].reduce((sum, decision) => sum + rate(decision), 0)
+    if (refused <= SATURATED.refusedPerSecond || refused / all <= SATURATED.refusedShare) continue
+    const cause = `${Math.round((refused / all) * 100)} % of its requests were refused in the last minute`
+    yield { key: `${alert} ${limit}`, alert, severity: 'ticket', text: `Limit ${limit} is saturated`, cause }
+  }
+}
+
+function page(name: string, expression: string, says: Condition['says']): Condition {
+  return condition('page', name, expression, says)
+}
+
+function ticket(name: string, expression: string, says: Condition['says']): Condition {
+  return condition('ticket', name, expression, says)
+}
+
+function condition(severity: Severity, name: string, expression: string, says: Condition['says']): Condition {
+  const [, max, metric = '', not, label, isTime, operator, factor, other = 1] =
+    EXPRESSION.exec(expression) ?? []
+  const bound = Number(factor) * Number(other)
+  const compare = {
+    '==': (a: number) => a === bound,
+    '<': (a: number) => a < bound,
+    '>': (a: number) => a > bound,
+  }
+  return {
+    alert: `Countersign${name}`,
+    severity,
+    expression,
+    metric: metric as keyof Families,
+    ofAll: max !== undefined,
+    isOf: (labels) => label === undefined || labels.includes(label) === (not === ''),
+    holds: (value, nowSeconds) =>
+      compare[operator as keyof typeof compare](value - (isTime === undefined ? 0 : nowSeconds)),
+    isTime: isTime !== undefined,
+    says,
+  }
+}

@@ -1,0 +1,220 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it, type TestContext } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import { freePort } from '../../backend/testing/free-port.ts'
+import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
+import { accessibilityFindings } from './accessibility.ts'
+import { launchChromium, NO_CHROMIUM } from './chromium.ts'
+import { call } from './client.ts'
+import { type GatewayOptions, startGateway } from './running-gateway.ts'
+import { makeServerCertificate, makeTlsSetup } from './secure.ts'
+import { startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const { SCREENSHOTS } = process.env
+const PATIENCE_MS = 30_000
+const NO_PRLIMIT = spawnSync('prlimit', ['--version']).error !== undefined && 'needs prlimit (util-linux)'
+
+if (NO_CHROMIUM === undefined) describe('what needs attention, in a browser', describeAttention)
+else it('what needs attention, in a browser', { skip: NO_CHROMIUM })
+
+/** Each fault is made for real; the first line of the console is it, and its link leads to its chapter. */
+function describeAttention(): void {
+  let browser: Browser
+  let upstream: TestUpstream
+  before(async () => {
+    browser = await launchChromium()
+    upstream = await startUpstream((req, res) => {
+      res.statusCode = req.url === '/broken' ? 503 : 200
+      res.end('whole')
+    })
+  })
+  after(async () => {
+    await browser?.close()
+    upstream?.close()
+  })
+
+  async function started(t: TestContext, options: Partial<GatewayOptions> = {}) {
+    const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }], ...options.config }
+    const gateway = await startGateway({ ...options, config })
+    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } })
+    page.setDefaultTimeout(PATIENCE_MS)
+    t.after(async () => {
+      await page.close()
+      await gateway.end('SIGKILL')
+    })
+    await page.goto(gateway.adminUrl)
+    return { gateway, page }
+  }
+
+  async function firstLineIs(page: Page, alert: string, says: RegExp): Promise<void> {
+    const first = page.locator('#attention li').first()
+    await first.filter({ hasText: says }).waitFor()
+    assert.match((await first.textContent()) ?? '', / ?since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/)
+    assert.match(await page.title(), new RegExp(`^n.* · ${hostname()} · Countersign$`))
+    await first.getByRole('link').click()
+    await page.locator(`#${alert.toLowerCase()}`).filter({ hasText: alert }).waitFor()
+    assert.equal(new URL(page.url()).pathname + new URL(page.url()).hash, `/runbook#${alert.toLowerCase()}`)
+  }
+
+  it('says in one line that nothing does, with the host in header and title', async (t) => {
+    const { page, gateway } = await started(t)
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    await page.getByText('ready', { exact: true }).waitFor()
+    assert.equal(await page.title(), `ready · ${hostname()} · Countersign`)
+    assert.equal(
+      await page.locator('#host').textContent(),
+      `${hostname()}, ${new URL(gateway.adminUrl).host}`,
+    )
+    const since = page.locator('#config td[title$=" UTC"]').first()
+    assert.match((await since.textContent()) ?? '', /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/)
+  })
+
+  it('upstreams that are down', async (t) => {
+    const port = await freePort()
+    const { page, gateway } = await started(t, { config: { upstream: `http://127.0.0.1:${port}` } })
+    await call(`${gateway.url}/x`)
+    await firstLineIs(
+      page,
+      'CountersignAllUpstreamsDown',
+      new RegExp(`^No upstream takes connections.*ECONNREFUSED 127.0.0.1:${port}`),
+    )
+  })
+
+  it('one upstream of two that is down', async (t) => {
+    const port = await freePort()
+    const healthCheck = { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 }
+    const targets = [upstream.url, `http://127.0.0.1:${port}`]
+    const { page } = await started(t, {
+      config: { upstream: targets, upstreams: { default: { healthCheck } } },
+    })
+    await firstLineIs(
+      page,
+      'CountersignUpstreamDown',
+      new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`),
+    )
+  })
+
+  it('a circuit breaker that is open', async (t) => {
+    const upstreams = { default: { breaker: { failures: 2, openMs: 60_000 } } }
+    const { page, gateway } = await started(t, { config: { upstreams } })
+    for (let i = 0; i < 5; i++) await call(`${gateway.url}/broken`)
+    await firstLineIs(page, 'CountersignBreakerOpen', /^Circuit breaker of http\S+ is open/)
+  })
+
+  it('an edit that is refused', async (t) => {
+    const { page, gateway } = await started(t)
+    writeFileSync(gateway.limitsFile, '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
+    await firstLineIs(
+      page,
+      'CountersignReloadFailed',
+      /^limits\.json is refused.*\$\.limits\[0\]\.limit: must be/,
+    )
+  })
+
+  it('a shared store that is away', { skip: NO_REDIS }, async (t) => {
+    const redis = await startRedis()
+    const { page } = await started(t, { env: { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` } })
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    await redis.stop()
+    await firstLineIs(page, 'CountersignStoreAway', /^The shared store is away.*\w{5}/)
+  })
+
+  it('an audit trail that cannot be written', { skip: NO_PRLIMIT }, async (t) => {
+    const { page, gateway } = await started(t)
+    await call(`${gateway.url}/x`)
+    const bytes = statSync(gateway.auditFile).size + 50
+    spawnSync('prlimit', ['--pid', String(gateway.process.child.pid), `--fsize=${bytes}:`])
+    await call(`${gateway.url}/x`)
+    await page.getByText('not ready: the audit trail cannot be written').waitFor()
+    assert.equal(await page.locator('#attention li').nth(1).getByRole('link').textContent(), 'Not ready')
+    await firstLineIs(page, 'CountersignAuditNotWritten', /^The audit trail cannot be written.*EFBIG/)
+  })
+
+  it('a gateway that is not ready', async (t) => {
+    const { page, gateway } = await started(t, { env: { GATEWAY_DRAIN_GRACE_MS: '30000' } })
+    await page.getByText('Nothing.', { exact: true }).waitFor()
+    gateway.process.child.kill('SIGTERM')
+    await firstLineIs(page, 'CountersignNotReady', /^Not ready.*draining/)
+  })
+
+  it('a certificate that expires', async (t) => {
+    const tls = await makeTlsSetup()
+    const { certPem, keyPem } = await makeServerCertificate(tls.ca, { untilDays: 1 })
+    const env = {
+      ...tls.env,
+      GATEWAY_TLS_CERT: tls.write('c.pem', certPem),
+      GATEWAY_TLS_KEY: tls.write('k.pem', keyPem),
+    }
+    const { page } = await started(t, { env })
+    await firstLineIs(page, 'CountersignCertificateExpiresNow', /^The certificate expires.*\d{4}-\d\d-\d\d/)
+  })
+
+  it('a limit that is saturated', async (t) => {
+    const limits = [{ name: 'tight', path: '/tight', limit: 1, window: '1h', purpose: 'a test' }]
+    const { page, gateway } = await started(t, { limits })
+    for (let i = 0; i < 20; i++) await call(`${gateway.url}/tight`)
+    await firstLineIs(page, 'CountersignLimitSaturated', /^Limit tight is saturated.*\d+ % of its requests/)
+  })
+
+  it('several faults and 40 limits fit 360 and 1280 px: cards, no word broken, nothing for axe to find', async (t) => {
+    const limits = Array.from({ length: 40 }, (_, i) => {
+      return { name: `limit-${i}`, path: `/limits/number-${i}`, limit: 5, window: '1h', purpose: 'a test' }
+    })
+    const port = await freePort()
+    const { page, gateway } = await started(t, { config: { upstream: `http://127.0.0.1:${port}` }, limits })
+    for (let i = 0; i < 12; i++) await call(`${gateway.url}/limits/number-7`)
+    writeFileSync(gateway.limitsFile, '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
+    await page.locator('#attention li').nth(3).waitFor()
+    await look(page, 'attention')
+    const rows = page.locator('#limits tbody tr')
+    assert.equal(await rows.count(), 40)
+    await page.setViewportSize({ width: 1280, height: 900 })
+    const hidden =
+      "document.querySelector('.whole').scrollHeight - document.querySelector('.whole').clientHeight"
+    assert.equal(await page.evaluate(hidden), 0, 'every row of the table is shown')
+    await page.goto(`${gateway.adminUrl}/runbook#countersigndown`)
+    await look(page, 'runbook')
+  })
+
+  /** In two of the four combinations, since axe takes seconds for each. */
+  async function look(page: Page, name: string): Promise<void> {
+    for (const [width, colorScheme] of [
+      [360, 'light'],
+      [1280, 'dark'],
+    ] as const) {
+      await page.setViewportSize({ width, height: 900 })
+      await page.emulateMedia({ colorScheme })
+      const what = `${name}, ${width} px, ${colorScheme}`
+      assert.deepEqual(await accessibilityFindings(page), [], what)
+      assert.deepEqual(await page.evaluate(WIDER_THAN_PAGE), [], what)
+      assert.deepEqual(await page.evaluate(BROKEN_WORDS), [], what)
+      if (SCREENSHOTS === undefined) continue
+      mkdirSync(SCREENSHOTS, { recursive: true })
+      await page.screenshot({ path: join(SCREENSHOTS, `${name}-${width}.png`), fullPage: true })
+    }
+  }
+}
+
+/** Words of letters alone that stand on two lines. */
+const BROKEN_WORDS = `(() => {
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  const broken = []
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    for (const { index, 0: word } of node.data.matchAll(/(?<![^\\s])\\p{L}{2,24}(?![^\\s])/gu)) {
+      const range = document.createRange()
+      range.setStart(node, index)
+      range.setEnd(node, index + word.length)
+      const tops = new Set([...range.getClientRects()].filter(({ width }) => width > 0).map(({ top }) => Math.round(top)))
+      if (tops.size > 1) broken.push(word)
+    }
+  }
+  return broken
+})()`
+
+/** What one has to push sideways. */
+const WIDER_THAN_PAGE = `[...document.querySelectorAll('html, table, pre, dl')]
+  .filter((one) => one.checkVisibility() && one.scrollWidth > innerWidth).map((one) => one.id || one.className)`
