@@ -17,7 +17,7 @@ interface Asked {
   readonly nowMs: number
   readonly shared: Take | 'away' | undefined
   /** What the request is counted in, for the journal. */
-  readonly counted: Counted[] | undefined
+  readonly counted: Counted[]
 }
 
 interface Counted {
@@ -102,7 +102,7 @@ export class Limiter {
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
     if (row.next !== undefined || row.beside !== undefined || shared !== undefined)
-      return this.#takeTogether(row, key, { caller, nowMs, shared, counted: this.#journal && [] })
+      return this.#takeTogether(row, key, { caller, nowMs, shared, counted: [] })
     const take = counters.take(key, nowMs, row.cost, true, row.factor)
     const { record } = counters
     if (!take.allowed || this.#journal === undefined || !isDurable(record)) return take
@@ -122,15 +122,16 @@ export class Limiter {
     const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
     if (!passes(row, answer)) return answer
     const take = this.#takeRows(row, key, asked, answer)
-    if (this.#journal === undefined || counted === undefined) return take
+    // The memory that one row found for its key may be that of another row.
+    const isRefused = typeof shared !== 'object' && !passes(row, take)
     const hit = counted.reduceRight<Hit | undefined>(
       (next, { counters: { record }, key: own, cost: count }) =>
         isDurable(record) ? { id: record.id, atMs: nowMs, key: own, count, next } : next,
       undefined,
     )
-    if (hit === undefined || this.#journal.append(hit)) return take
+    if (!isRefused && (hit === undefined || this.#journal?.append(hit) !== false)) return take
     for (const { counters, key: own, cost } of counted) counters.giveBack(own, cost)
-    return UNRECORDED
+    return isRefused ? take : UNRECORDED
   }
 
   /** @param answer what the rows said, when the request is counted */
@@ -150,7 +151,7 @@ export class Limiter {
     const { cost, factor, next } = row
     const counters = this.#countersFor(row)
     const take = counters.take(key, asked.nowMs, cost, isCounted, factor)
-    if (isCounted && take.allowed) asked.counted?.push({ counters, key, cost })
+    if (isCounted && take.allowed) asked.counted.push({ counters, key, cost })
     return next === undefined ? take : { ...take, next: this.#takeWindows(next, key, asked, isCounted) }
   }
 

@@ -8,7 +8,7 @@ import { LONGER } from '../e2e/long-runs.ts'
 import { Journal, type OnJournalFailure } from './journal/limit-journal.ts'
 import { Limiter } from './limiter.ts'
 import { makeRow, rowWith } from './table/limit-row.test-support.ts'
-import { type LimitRow, windowsOf } from './table/limit-table.ts'
+import { type LimitRow, passes, windowsOf } from './table/limit-table.ts'
 import { isAllowed, type Take } from './windows/window.ts'
 
 const START_MS = 1_763_692_800_000
@@ -180,6 +180,18 @@ describe('a row with several windows', () => {
         passed,
       )
     assert.ok(passed.length > 0 && passed.length < 5)
+  })
+
+  it('uses no hit of any row when the memory that one finds is that of another row', () => {
+    const limiter = new Limiter({ clock: () => START_MS, maxKeys: 4 })
+    limiter.replace([makeRow({ path: '/a' }), makeRow({ name: 'all', path: '/*', isOverall: true })])
+    const ask = (path: string, key: string) => {
+      const row = limiter.find(path, 'GET') ?? assert.fail(path)
+      return passes(row, limiter.take(row, key))
+    }
+    const asked = [ask('/a', 'a'), ask('/b', 'b'), ask('/a', 'c'), ask('/a', 'c')]
+    assert.deepEqual(asked, [true, true, false, false])
+    for (const [, counters] of limiter.inForce().rows) assert.equal(counters.countOf('c', START_MS), 0)
   })
 
   it('gives all hits of a request back when the journal takes no line, in a log and in slices', () => {
