@@ -311,5 +311,10 @@ describe('the take script', { skip: NO_REDIS }, () => {
     const before = await offset()
     await takeAt(2_000_000, 'full', rule, 100)
     assert.equal(await offset(), before)
+    await takeAt(1_000_000, 'gold', { limit: 1500, windowMs: 60_000 })
+    const held = await offset()
+    const beside = ['EVAL', CLOCKED, '2', 'gold', 'full', '-9', '60000', '1', '1', '60000', '1', '2', '0']
+    assert.deepEqual(await client.sendCommand(beside), [8, 59, -1, 59])
+    assert.equal(await offset(), held)
   })
 })

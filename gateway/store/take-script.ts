@@ -10,7 +10,7 @@ export const READ_CLOCK = "local time = redis.call('TIME')"
  * the next, in all of them or in none. Hits with a minus sign: a take that counts only if the one before it without the sign passed.
  * Reply: for each window how many hits remain, -1 when it refuses, and the whole seconds of `Take.resetSeconds`.
  *
- * A key is a list, oldest first, in one of two forms, which the first take after an edit of the row converts:
+ * A key is a list, oldest first, in one of two forms, which a take under another limit converts:
  *  - log, for limits up to 1,000: the time of each hit.
  *  - slices, for larger ones: `time:number` per slice, the time of its newest hit and the number of hits up to it since
  *    the key began. What counts is the difference to the first entry, which is the last slice that expired, or `0:0`.
@@ -205,6 +205,7 @@ local function take(key, limit, window, cost, counted)
   if not tail then return take_logged(key, nil, limit, window, cost, counted) end
   local newest = tonumber(tail)
   if newest then return take_logged(key, newest, limit, window, cost, counted) end
+  if not counted then return take_sliced(key, tail, limit, window, cost, counted) end
   local converted, last = into_log(key, limit, window)
   if converted then return take_logged(key, last, limit, window, cost, counted) end
   return take_sliced(key, tail, limit, window, cost, counted)

@@ -231,6 +231,15 @@ test('slices refuse at most a hundredth of the window early', () => {
   )
 })
 
+test('slices become a log only when a hit is counted, so that refused requests under two plans convert nothing', () => {
+  const window = new Window()
+  window.take(START, sliced(5, 60_000), 3)
+  assert.equal(window.take(START, logged(5, 60_000), 1, false).remaining, 2)
+  assert.deepEqual([...window.entries()], [[START, 3]])
+  window.take(START, logged(5, 60_000))
+  assert.equal([...window.entries()].length, 4)
+})
+
 test('slices hold no more than 102 entries however many hits they count', () => {
   const window = new Window()
   for (let i = 0; i < 200_000; i++) window.take(START + i, sliced(1_000_000, 60_000))

@@ -88,7 +88,7 @@ export class Window {
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
     // Not before fewer hits count than the limit: as a log, more could take any amount of memory.
-    if (this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
+    if (isCounted && this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
     if (isCounted) this.add(nowMs, cost, rule)
     return {
       allowed: true,
@@ -195,7 +195,8 @@ export class Window {
 
   #push(atMs: number, count: number, limit: number): void {
     const capacity = this.#times.length
-    if (this.#entries === capacity) this.#resize(Math.min(capacity * 2, Math.max(limit, capacity + 1)) || 1)
+    if (this.#entries === capacity)
+      this.#resize((capacity < limit ? Math.min(capacity * 2, limit) : capacity * 2) || 1)
     const place = this.#placeOf(this.#entries++)
     this.#times[place] = atMs
     if (this.#counts !== undefined) this.#counts[place] = count
