@@ -79,6 +79,11 @@ describe('limit', () => {
     assert.deepEqual(measured, ['gateway_rate_limit_decisions_total orders refused'])
   })
 
+  it('tells how many requests pass where each takes several hits', () => {
+    const { refused } = limited({ row: { limit: 17, cost: 5 }, take: { allowed: false } })
+    assert.match(refused?.detail ?? '', /At most 3 requests in 1m/)
+  })
+
   it('names the windows that refuse, and tells the longest wait of these', () => {
     const row = rowWith(
       [

@@ -94,7 +94,9 @@ function refusalOf(row: LimitRow, take: Take): Refusal {
   ) {
     const refusing = refusingWindows(one, own)
     if (refusing.length === 0) continue
-    const bounds = refusing.map(([{ limit, window }]) => `${limit} requests in ${window}`)
+    const bounds = refusing.map(
+      ([{ limit, cost, window }]) => `${Math.floor(limit / cost)} requests in ${window}`,
+    )
     details.push(`At most ${bounds.join(' and ')}: ${one.purpose}`)
     windows.push(...refusing.map(([window]) => window))
     waitSeconds = Math.max(waitSeconds, ...refusing.map(([, { resetSeconds }]) => resetSeconds))

@@ -70,13 +70,16 @@ function placeOf(row: LimitRow, rows: readonly LimitRow[]): string {
 
 function describeLimit(row: LimitRow, plans: Limits['plans']): Cells {
   const windows = windowsOf(row)
+  const requests = (limit: number) => Math.floor(limit / row.cost)
   const planned = [...plans].map(
-    ([plan, factor]) => `${plan} ${windows.map(({ limit }) => plannedLimit(limit, factor)).join(' and ')}`,
+    ([plan, factor]) =>
+      `${plan} ${windows.map(({ limit }) => requests(plannedLimit(limit, factor))).join(' and ')}`,
   )
-  const bounds = windows.map(({ limit, window }) => `${limit} requests in any ${window}`)
+  const bounds = windows.map(({ limit, window }) => `${requests(limit)} requests in any ${window}`)
   return [
     ['name', windows.map(({ name }) => name).join(' ')],
     ['limit', `${bounds.join(' and ')}, then 429`],
+    ['cost', row.cost > 1 && `${row.cost} hits for each request`],
     ['plans', PLANNED.has(row.per) && planned.join(', ')],
     ['counts', COUNTED[row.per]],
     ['methods', methodsOf(row)],
