@@ -73,6 +73,7 @@ const FOUND = /, but is .*$/su
 const TYPE_WORDS = new Map([
   ['string', 'text'],
   ['integer', 'a whole number'],
+  ['number', 'a number'],
   ['boolean', 'true or false'],
   ['array', 'an array'],
   ['object', 'an object'],
