@@ -13,6 +13,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'checks the configuration, and compares it with a running gateway',
     load: () => import('./validate.ts'),
   },
+  'config show': {
+    summary: 'shows each value in force, and where it comes from',
+    load: () => import('./config-show.ts'),
+  },
   'explain route': {
     summary: 'which route lets a request through, and why no other',
     load: () => import('./explain/explain-route.ts'),

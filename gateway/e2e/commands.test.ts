@@ -166,6 +166,9 @@ describe('the command line', () => {
     'countersign validate --against http://127.0.0.1:9090': {
       says: /what would change\nconfig\/gateway\.json:\n[\s\S]*~ adminPort: \d+ → 9090/,
     },
+    'countersign config show': {
+      says: /^KEY +FROM +VALUE\n(?:GATEWAY_\S+ .*\n)*[\s\S]*^adminPort +GATEWAY_ADMIN_PORT +\d+$[\s\S]*^limits\[0\]\.path +config\/limits\.json +"\/api\/login"$/m,
+    },
     'countersign explain route GET /api/balance': {
       says: /row \d+ of config\/gateway\.json, \/api\/balance\n[\s\S]*\n {2}tokens {4}of http:\/\/localhost:8080 for http:\/\/localhost:8080\/api\n/,
     },

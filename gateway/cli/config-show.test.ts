@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+
+const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
+const SECRET = 'hunter2hunter2hunter2'
+
+function show(t: TestContext, gateway: object, env: Readonly<Record<string, string>> = {}) {
+  const dir = mkdtempSync(join(tmpdir(), 'config-show-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const file = (name: string, content: object) => {
+    writeFileSync(join(dir, name), JSON.stringify(content))
+    return name
+  }
+  const limits = [{ path: '/a', limit: 5, window: '1m', purpose: 'x' }]
+  const flags = ['--config', file('gateway.json', gateway), '--limits', file('limits.json', { limits })]
+  const run = (...more: string[]) =>
+    spawnSync(process.execPath, [PROGRAM, 'config', 'show', ...flags, ...more], {
+      cwd: dir,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, ...env },
+    })
+  return { text: () => run(), json: () => JSON.parse(run('--json').stdout) as Row[] }
+}
+
+interface Row {
+  readonly key: string
+  readonly value: unknown
+  readonly from: string
+}
+
+test('each value says where it comes from: a variable, the file, or the default', (t) => {
+  const gateway = {
+    $schema: 'x',
+    port: 1,
+    timeouts: { connectMs: 7 },
+    routes: [{ path: '/a', auth: ['none'] }],
+  }
+  const rows = show(t, gateway, { GATEWAY_PORT: '8123', GATEWAY_UPSTREAM: 'http://127.0.0.1:1' }).json()
+  const byKey = new Map(rows.map(({ key, ...rest }) => [key, rest]))
+  assert.equal(byKey.get('$schema'), undefined)
+  assert.deepEqual(byKey.get('port'), { value: 8123, from: 'GATEWAY_PORT' })
+  assert.deepEqual(byKey.get('upstream'), { value: 'http://127.0.0.1:1', from: 'GATEWAY_UPSTREAM' })
+  assert.deepEqual(byKey.get('timeouts.connectMs'), { value: 7, from: 'gateway.json' })
+  const { bodyIdleMs } = schema.properties.timeouts.properties
+  assert.deepEqual(byKey.get('timeouts.bodyIdleMs'), { value: bodyIdleMs.default, from: 'default' })
+  assert.deepEqual(byKey.get('routes[0].auth'), { value: ['none'], from: 'gateway.json' })
+  assert.deepEqual(byKey.get('routes[0].mode'), { value: 'enforce', from: 'default' })
+  assert.deepEqual(byKey.get('jwksUri'), {
+    value: 'http://127.0.0.1:1/.well-known/jwks.json',
+    from: 'default',
+  })
+  assert.deepEqual(byKey.get('limits[0].limit'), { value: 5, from: 'limits.json' })
+  assert.deepEqual(byKey.get('limits[0].per'), { value: 'caller', from: 'default' })
+  assert.deepEqual(byKey.get('GATEWAY_CONFIG'), { value: 'gateway.json', from: 'GATEWAY_CONFIG' })
+})
+
+test('every key with a default is shown once', (t) => {
+  const keys = show(t, { routes: [{ path: '/a', auth: ['none'] }] })
+    .json()
+    .map(({ key }) => key)
+  assert.equal(new Set(keys).size, keys.length)
+  for (const [key, property] of Object.entries(schema.properties))
+    if ('default' in property)
+      assert.ok(
+        keys.some((one) => one.split(/[.[]/)[0] === key),
+        key,
+      )
+})
+
+test('a secret that stands where it does not belong is not shown', (t) => {
+  const set = { 'X-Api-Key': SECRET, Authorization: `Bearer ${SECRET}` }
+  const shown = show(t, { routes: [{ path: '/a', auth: ['none'], requestHeaders: { set } }] })
+  const { status, stdout, stderr } = shown.text()
+  assert.equal(status, 0, stderr)
+  assert.match(stdout, /^routes\[0\]\.requestHeaders\.set\.X-Api-Key +gateway\.json +"\*+"$/m)
+  assert.ok(!stdout.includes(SECRET), stdout)
+  assert.ok(!JSON.stringify(shown.json()).includes(SECRET))
+})
+
+test('a faulty configuration is told with all its faults', (t) => {
+  const { status, stderr } = show(t, { port: 'x', routes: 5 }).text()
+  assert.equal(status, 1)
+  assert.match(stderr, /\$\.port[\s\S]*\$\.routes/)
+})

@@ -1,0 +1,90 @@
+import gatewaySchema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import limitsSchema from '../../config/schemas/limits.schema.json' with { type: 'json' }
+import { type Environment, parseEnvironment } from '../config/environment.ts'
+import { hidden } from '../config/json/hidden-text.ts'
+import { JsonFile, type Overrides } from '../config/json/json-file.ts'
+import { childPath, parentPath } from '../config/json/json-path.ts'
+import { OVERRIDDEN_KEYS } from '../config/json/key-names.ts'
+import { type Schema, schemaCheck } from '../config/json/schema-check.ts'
+import { readText } from '../config/load-file.ts'
+import { CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, print, printJson } from './command.ts'
+import { readTables } from './explain/row-reasons.ts'
+
+interface Shown {
+  /** Such as `timeouts.connectMs`, or the name of a variable that overrides no key. */
+  readonly key: string
+  readonly value: unknown
+  /** The name of a variable or of a file, or `default`. */
+  readonly from: string
+}
+
+export const command: Command = {
+  flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
+  about: [
+    'Shows every value of gateway.json and limits.json that a gateway started here would have, and whether it is from a variable, from the file or the default. Secrets are hidden. What a running gateway has is GET /config of its admin listener; "validate --against" compares both.',
+  ],
+  examples: [['countersign config show', 'all values, and where each comes from']],
+  fault: 'the configuration is faulty',
+  run({ flags }) {
+    const env = environmentOf(flags)
+    const { settings } = readTables(env)
+    const { overrides } = parseEnvironment(env)
+    const values = [
+      ...valuesOf(settings.configFile, gatewaySchema, overrides),
+      ...valuesOf(settings.limitsFile, limitsSchema),
+    ]
+    const { jwksUri, audience, interactionId } = settings
+    // Defaults that depend on other values.
+    for (const [key, value] of Object.entries({ jwksUri, audience, interactionId }))
+      if (!values.some((one) => one.key === key)) values.push({ key, value, from: 'default' })
+    const shown = [...variablesOf(env), ...values].map((one) => ({ ...one, value: withoutSecret(one) }))
+    if (flags.json !== undefined) printJson(shown)
+    else print(table(shown))
+    return EXIT.good
+  },
+}
+
+function valuesOf(file: string, schema: Schema, overrides: Overrides = new Map()): Shown[] {
+  const json = new JsonFile(file, readText(file), schemaCheck(schema), { overrides })
+  const leaves = [...leavesOf('$', json.value)].filter(([path]) => path !== '$.$schema')
+  return leaves.map(([path, value]) => {
+    const variable = [path, parentPath(path) ?? path].flatMap((at) => overrides.get(at)?.variable ?? [])[0]
+    return { key: path.slice(2), value, from: variable ?? (json.wrote(path) ? file : 'default') }
+  })
+}
+
+/** An object or a list of objects is shown by what is in it; any other list is one value. */
+function* leavesOf(path: string, value: unknown): Iterable<readonly [path: string, value: unknown]> {
+  const isBranch = Array.isArray(value)
+    ? value.some((entry) => typeof entry === 'object')
+    : typeof value === 'object' && value !== null && Object.keys(value).length > 0
+  if (!isBranch) yield [path, value]
+  else
+    for (const [step, part] of Object.entries(value as object))
+      yield* leavesOf(childPath(path, Array.isArray(value) ? Number(step) : step), part)
+}
+
+/** Those that override no key. */
+function variablesOf(env: Environment): Shown[] {
+  return Object.entries(env).flatMap(([key, value]) =>
+    key.startsWith('GATEWAY_') && !OVERRIDDEN_KEYS.has(key) ? [{ key, value, from: key }] : [],
+  )
+}
+
+function withoutSecret({ key, value }: Shown): unknown {
+  // What may be a secret is known by the key before it.
+  const name = `${JSON.stringify(key.replace(/^.*\./, ''))}:`
+  return JSON.parse(hidden(name + JSON.stringify(value), 0, []).slice(name.length))
+}
+
+function table(shown: readonly Shown[]): string {
+  const rows = [
+    ['KEY', 'FROM', 'VALUE'],
+    ...shown.map(({ key, from, value }) => [key, from, JSON.stringify(value)]),
+  ]
+  const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0)) + 2
+  const [keys, sources] = [width(0), width(1)]
+  return rows
+    .map(([key = '', from = '', value]) => key.padEnd(keys) + from.padEnd(sources) + value)
+    .join('\n')
+}
