@@ -101,7 +101,9 @@ export class Limiter {
     // Another process may be counting.
     if (this.#closed) return UNRECORDED
     const nowMs = this.#clock()
-    if (row.next !== undefined || row.beside !== undefined || shared !== undefined)
+    const isAlone = row.next === undefined && row.beside === undefined
+    const isHere = row.onStoreFailure === 'local' && (shared === 'away' || shared?.allowed)
+    if (!isAlone || (shared !== undefined && !isHere))
       return this.#takeTogether(row, key, { caller, nowMs, shared, counted: [] })
     const take = counters.take(key, nowMs, row.cost, true, row.factor)
     const { record } = counters
