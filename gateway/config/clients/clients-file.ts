@@ -110,9 +110,14 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   const [identity, table] = identityOf(draft, `${at}.mtls`, row.mtls)
   const secrets = secretsOf(draft, `${at}.hmac`, row.hmac)
   if (!json.sound(at)) return
-  if (row.mtls === undefined && row.hmac === undefined && row.plan === undefined) {
+  if (row.mtls === undefined && row.hmac === undefined) {
     const reason = 'must have "mtls" or "hmac", which prove who calls, or the "plan" of the app of a token'
-    json.refuse({ path: at, reason })
+    if (row.plan === undefined) json.refuse({ path: at, reason })
+    else if (row.scopes.length > 0)
+      json.refuse({
+        path: `${at}.scopes`,
+        reason: 'must not be there: the scopes of an app are those of its token',
+      })
   }
   if (row.plan !== undefined) draft.tables.plans.set(row.id, row.plan)
   if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
