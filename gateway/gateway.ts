@@ -17,7 +17,7 @@ import type { PathTable } from './edge/rules/path-table.ts'
 import type { Field } from './edge/syntax/field.ts'
 import type { Slots } from './edge/syntax/slots.ts'
 import type { Exchange, OngoingForwarding, ServedRoute } from './exchange.ts'
-import type { KeyTable } from './idempotency/key-table.ts'
+import type { KeyKeeper } from './idempotency/key-table.ts'
 import type { Caller } from './limits/limit-key.ts'
 import type { Limiter, PendingTake } from './limits/limiter.ts'
 import type { LimitRow } from './limits/table/limit-table.ts'
@@ -68,7 +68,7 @@ export interface Configured {
   readonly throttle: AuthThrottle | undefined
   readonly upstreams: UpstreamGroups
   /** Undefined: no row has `idempotency`. */
-  readonly idempotency: Pick<KeyTable, 'begin' | 'finish' | 'close'> | undefined
+  readonly idempotency: KeyKeeper | undefined
   /** X-Gateway-Secret. */
   readonly upstreamSecret: Field | undefined
 }

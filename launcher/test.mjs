@@ -180,6 +180,7 @@ const LONG = [
   'gateway/e2e/restart-load.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
+  'gateway/e2e/store-idempotency.test.ts',
   'gateway/e2e/store-once.test.ts',
   'gateway/evidence/records/find-records.test.ts',
   'gateway/evidence/verify/foreign-cases.test.ts',
@@ -194,6 +195,7 @@ const LONG = [
   'gateway/limits/limiter.test.ts',
   'gateway/limits/several-windows.test.ts',
   'gateway/limits/windows/window.test.ts',
+  'gateway/store/shared-idempotency.test.ts',
   'gateway/store/shared-takes.test.ts',
   'gateway/store/store-outages.test.ts',
   'gateway/store/take-script.test.ts',
@@ -207,6 +209,7 @@ const SOAK = [
   'gateway/e2e/restart-kills.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
+  'gateway/e2e/store-idempotency.test.ts',
   'gateway/e2e/store-once.test.ts',
 ]
 const SOAK_FROM = 5

@@ -137,7 +137,7 @@ const METRICS = {
   ),
   gateway_store_round_trips_total: counter('Commands that the shared store replied to in time.'),
   gateway_store_script_reloads_total: counter(
-    'How often the script of limits was sent because the server did not know it, as after its restart.',
+    'How often a script was sent because the server did not know it, as after its restart.',
   ),
   gateway_store_takes_total: counter(
     'Hits on limits that the shared store was to decide; undecided: it was away, and onStoreFailure decided.',

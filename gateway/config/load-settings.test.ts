@@ -320,7 +320,7 @@ test('a row asks for step-up authentication only where access tokens are accepte
   )
 })
 
-test('a row has idempotency only where its callers are proved, and one gateway keeps their keys', () => {
+test('a row has idempotency only where its callers are proved, and with a store needs the same key at all gateways', () => {
   const row = (more: object) => ({
     routes: [{ path: '/*', auth: ['bearer'], idempotency: {}, ...more }],
     upstreams: { calls: { targets: ['h2c://a:1'] }, plain: { targets: ['http://a:1'] } },
@@ -328,18 +328,27 @@ test('a row has idempotency only where its callers are proved, and one gateway k
   assert.deepEqual(good(row({ idempotency: { keep: '7d', onUnknown: 'forward' } })).routes[0]?.idempotency, {
     ...{ required: false, header: 'idempotency-key', maxKeyLength: 255, keepMs: 7 * 86_400_000 },
     ...{ maxResponseBytes: 65_536, maxRequestBytes: 1_048_576, maxKeys: 10_000, resolves: true },
+    onStoreFailure: 'deny',
   })
   good(row({ upstream: 'plain' }))
   for (const [more, env, reason] of [
     [{ auth: ['bearer', 'none'] }, {}, /"auth" has "none"/],
     [{ mode: 'shadow' }, {}, /"mode" is "shadow"/],
     [{ upstream: 'calls' }, {}, /the group \("calls"\) speaks HTTP\/2/],
-    [{}, { GATEWAY_STORE: 'redis://x' }, /GATEWAY_STORE: gateways do not share their keys yet/],
   ] as const) {
     const told = faults(row(more), env).join()
     assert.match(told, /\$\.routes\[0\]\.idempotency: must not be there/)
     assert.match(told, reason)
   }
+  const store = { GATEWAY_STORE: 'redis://x' }
+  assert.match(
+    faults(row({}), store).join(),
+    /\$\.idempotencyKeyFile: is missing: gateways that share a store/,
+  )
+  assert.match(
+    faults(row({ idempotency: { maxResponseBytes: 65_537 } }), store).join(),
+    /\$\.routes\[0\]\.idempotency\.maxResponseBytes: must be at most 65536 with GATEWAY_STORE, but is 65537/,
+  )
   const named = JSON.stringify({ ...row({}), idempotencyKeyFile: 'short' })
   const short = loadSettings({}, (file) => (file === 'short' ? 'secret' : named)).faults?.map(describeFault)
   assert.match(

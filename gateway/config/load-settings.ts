@@ -16,7 +16,7 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { idempotencyKeyFaults, maskKeyFaults, parseUpstreamSecret } from './secret-line.ts'
+import { keyFileFaults, parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
 import { loadTracing } from './tracing-settings.ts'
 import { groupsInUse } from './upstreams/group-rules.ts'
@@ -57,9 +57,8 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const conflicts = [
     ...faultsOf(others),
     ...(upstreamTls.faults ?? []),
-    ...idempotencyKeyFaults(merged, readFile),
     ...idempotencyFaults(merged, configFile, hasStore),
-    ...maskKeyFaults({ ...merged, configFile }, hasStore, readFile),
+    ...keyFileFaults({ ...merged, configFile }, hasStore, readFile),
     ...reusePortFaults({ port: merged.port, tls: tls.value }, { env, platform: process.platform }),
     ...spanLoops(endpointPlace(configFile, env), merged, tracing.value?.receiver.endpoint),
     ...conflictsOf(merged, configFile, placeIn(configFile, overrides), readFile),
@@ -97,6 +96,7 @@ export function conflictsInForce(settings: Settings): Fault[] {
   const { configFile, store } = settings
   return [
     ...idempotencyFaults(settings, configFile, store !== undefined),
+    ...keyFileFaults(settings, store !== undefined),
     ...conflictsOf(settings, configFile, placeIn(configFile, new Map())),
   ]
 }

@@ -21,29 +21,24 @@ const parseMaskKey = secretLine('the key of masked parameters')
 /** The key of what is kept for idempotency keys. */
 const parseIdempotencyKey = secretLine('the key of idempotency')
 
-/** Faults of the key that rows with `idempotency` need. */
-export function idempotencyKeyFaults(
-  { idempotencyKeyFile }: Pick<Settings, 'idempotencyKeyFile'>,
-  readFile?: ReadFile,
-): readonly Fault[] {
-  if (idempotencyKeyFile === undefined) return []
-  return (
-    loadFile(idempotencyKeyFile, parseIdempotencyKey, { readFile, namedBy: '"idempotencyKeyFile"' }).faults ??
-    []
-  )
-}
+/** Keys that gateways must share when a row has the policy that needs them. */
+const SHARED_KEYS = [
+  ['mask', 'maskKeyFile', parseMaskKey, 'need one key for what rows "mask"'],
+  ['idempotency', 'idempotencyKeyFile', parseIdempotencyKey, 'need one key for "idempotency" of rows'],
+] as const
 
-/** Faults of the key that rows with `mask` need. */
-export function maskKeyFaults(
-  { maskKeyFile, routes, configFile }: Pick<Settings, 'maskKeyFile' | 'routes' | 'configFile'>,
+/** Faults of the keys that rows with `mask` or `idempotency` need. */
+export function keyFileFaults(
+  settings: Pick<Settings, 'maskKeyFile' | 'idempotencyKeyFile' | 'routes' | 'configFile'>,
   hasStore: boolean,
   readFile?: ReadFile,
 ): readonly Fault[] {
-  if (maskKeyFile !== undefined)
-    return loadFile(maskKeyFile, parseMaskKey, { readFile, namedBy: '"maskKeyFile"' }).faults ?? []
-  if (!hasStore || !routes.some(({ mask }) => mask)) return []
-  const reason = 'is missing: gateways that share a store need one key for what rows "mask"'
-  return [{ file: configFile, path: '$.maskKeyFile', reason }]
+  return SHARED_KEYS.flatMap(([policy, key, parse, need]) => {
+    const { [key]: file, routes, configFile } = settings
+    if (file !== undefined) return loadFile(file, parse, { readFile, namedBy: `"${key}"` }).faults ?? []
+    if (!hasStore || !routes.some((row) => row[policy])) return []
+    return [{ file: configFile, path: `$.${key}`, reason: `is missing: gateways that share a store ${need}` }]
+  })
 }
 
 /** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */

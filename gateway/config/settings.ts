@@ -53,6 +53,8 @@ export interface IdempotencyTerms {
   readonly maxKeys: number
   /** The service resolves a key whose outcome is unknown. */
   readonly resolves: boolean
+  /** While the store of several gateways is away; `local`: with the keys of this gateway alone. */
+  readonly onStoreFailure: 'deny' | 'local'
 }
 
 /** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */

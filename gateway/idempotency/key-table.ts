@@ -16,6 +16,8 @@ export interface KeyedRequest {
   readonly maxKeys: number
   /** A request whose outcome is unknown is sent again: the service resolves it. */
   readonly resolves: boolean
+  /** Where gateways share a store: `local` asks this gateway's keys alone while it is away. Default: `deny`. */
+  readonly onStoreFailure?: 'deny' | 'local'
 }
 
 interface KeyEntry extends Journaled {
@@ -32,8 +34,8 @@ export interface HeldKey {
   readonly fingerprint: string
 }
 
-export type Begun =
-  | { readonly outcome: 'begun'; readonly held: HeldKey }
+export type Begun<Held = HeldKey> =
+  | { readonly outcome: 'begun'; readonly held: Held }
   | { readonly outcome: 'done'; readonly requestId: string; readonly response: KeptResponse }
   | { readonly outcome: 'in_progress' | 'unknown' | 'reused' | 'too_many' | 'unavailable' }
 
@@ -48,7 +50,15 @@ export interface FinishedKey {
   readonly finish: (Omit<KeptResponse, 'body'> & { readonly body: string | undefined }) | 'free' | 'unknown'
 }
 
-type OnFinished = (error?: Error) => void
+export type OnFinished = (error?: Error) => void
+
+/** Where keys are kept: the table of one gateway, or the store that gateways share. See the methods of `KeyTable`. */
+export interface KeyKeeper<Held = unknown> {
+  begin(request: KeyedRequest, run: (begun: Begun<Held>) => void): void
+  finish(held: Held, finish: Finish, run: OnFinished): void
+  close(): void
+}
+
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
 /** About 500 bytes of memory each. */
@@ -67,7 +77,7 @@ const UNWRITTEN = new Error('the outcome of an idempotency key cannot be written
  * The keys of one gateway. A crash at any time leaves a key done, free or unknown: `begun` is durable before `begin` calls back, and
  * the response before `finish` does.
  */
-export class KeyTable {
+export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #options: KeyJournalOptions
   readonly #journal: KeyJournal
   readonly #keys = new Map<string, KeyEntry>()

@@ -1,5 +1,5 @@
 import type { KeptResponse } from './key-record.ts'
-import type { HeldKey, KeyTable } from './key-table.ts'
+import type { KeyKeeper } from './key-table.ts'
 
 type KeptFields = KeptResponse['fields']
 
@@ -8,8 +8,8 @@ const NOT_CARRIED_OUT: ReadonlySet<number> = new Set([408, 425, 429])
 
 /** A request whose key has begun, with what is kept of its response. */
 export class KeyedExchange {
-  readonly #table: Pick<KeyTable, 'finish'>
-  readonly #held: HeldKey
+  readonly #keeper: Pick<KeyKeeper, 'finish'>
+  readonly #held: unknown
   readonly #maxBytes: number
   #status = 0
   #mayRetry = false
@@ -23,8 +23,8 @@ export class KeyedExchange {
   #whenDurable: ((error: Error | undefined) => void) | undefined
 
   /** @param maxBytes of a body that is kept */
-  constructor(table: Pick<KeyTable, 'finish'>, held: HeldKey, maxBytes: number) {
-    this.#table = table
+  constructor(keeper: Pick<KeyKeeper, 'finish'>, held: unknown, maxBytes: number) {
+    this.#keeper = keeper
     this.#held = held
     this.#maxBytes = maxBytes
   }
@@ -60,7 +60,7 @@ export class KeyedExchange {
   settle(isSent: boolean): this | undefined {
     if (this.#isSettled) return undefined
     this.#isSettled = true
-    this.#table.finish(this.#held, this.#outcome(isSent), (error) => {
+    this.#keeper.finish(this.#held, this.#outcome(isSent), (error) => {
       this.#isDurable = true
       this.#fault = error
       this.#whenDurable?.(error)

@@ -146,6 +146,25 @@ test('routes that refuse no caller, or everybody, are named', () => {
   assert.deepEqual([closed, rest], ['closed for maintenance: /b', []])
 })
 
+test('rows that go on alone without the store are named: a request with a key may be sent twice', () => {
+  const idempotency = { onStoreFailure: 'local' }
+  const text = JSON.stringify({
+    issuer: 'https://id.example',
+    idempotencyKeyFile: 'key',
+    routes: [
+      { path: '/a', auth: ['bearer'], idempotency },
+      { path: '/b', auth: ['bearer'], idempotency: {} },
+    ],
+  })
+  const told = (env: Record<string, string>) =>
+    settingsWarnings(loadSettings(env, (file) => (file === 'key' ? 'k'.repeat(32) : text)).value!)
+  assert.deepEqual(told({}), [])
+  assert.match(
+    String(told({ GATEWAY_STORE: 'redis://x' })),
+    /^rows whose "idempotency" goes on alone.*: \/a$/,
+  )
+})
+
 test('a shared port is warned of where the system resets what a gateway has not accepted at its end', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'migrate-'))
   t.after(() => rmSync(dir, { recursive: true }))

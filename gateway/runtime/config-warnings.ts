@@ -65,9 +65,12 @@ export function clientWarnings(
 
 /** One sentence for each thing in gateway.json that is valid but probably a mistake, or easily forgotten. */
 export function settingsWarnings(
-  settings: Parameters<typeof issuerWarnings>[0] & Pick<Settings, 'upstreams' | 'openapi'>,
+  settings: Parameters<typeof issuerWarnings>[0] &
+    Pick<Settings, 'upstreams' | 'openapi'> &
+    Partial<Pick<Settings, 'store'>>,
 ): readonly string[] {
-  const { routes, upstreams, openapi } = settings
+  const { routes, upstreams, openapi, store } = settings
+  const alone = routes.filter(({ idempotency }) => store && idempotency?.onStoreFailure === 'local')
   const shadow = named(pathsOf(routes.filter(({ isShadow }) => isShadow)))
   const closed = named(pathsOf(routes.filter(({ screening }) => screening?.maintenance !== undefined)))
   return [
@@ -76,6 +79,10 @@ export function settingsWarnings(
     ...shadow.map((names) => `in shadow mode, so that they refuse no caller: ${names}`),
     ...(openapi?.skippedPatterns ?? []).map((why) => `${openapi?.file}: ${why}; it is not checked`),
     ...closed.map((names) => `closed for maintenance: ${names}`),
+    ...named(pathsOf(alone)).map(
+      (names) =>
+        `rows whose "idempotency" goes on alone while the store is away, so that two gateways may send one request: ${names}`,
+    ),
     ...rewriteWarnings(routes),
     ...maskWarnings(routes),
   ]

@@ -11,7 +11,7 @@ import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
 import { OperationRules } from '../config/openapi/compiled-operations.ts'
 import { placesOf } from '../config/openapi/documented-routes.ts'
-import { readMaskKey } from '../config/secret-line.ts'
+import { readIdempotencyKey, readMaskKey } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { BodyRoom } from '../edge/bodies/body-room.ts'
 import { Tunnels } from '../edge/http1/tunnels.ts'
@@ -20,6 +20,7 @@ import { firstSegment } from '../edge/rules/policy/path-mask.ts'
 import { checkedField } from '../edge/syntax/field.ts'
 import { Slots } from '../edge/syntax/slots.ts'
 import type { Configured, Gateway } from '../gateway.ts'
+import { KeySecret } from '../idempotency/key-secret.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import { existingOrNew } from '../storage/secret-file.ts'
 import type { DropReason } from '../tracing/span-exporter.ts'
@@ -121,17 +122,24 @@ export class GatewayInForce {
       proofs: this.#proofs(settings, before),
       throttle: authThrottle.failures === 0 ? undefined : state.throttle,
       upstreams,
-      idempotency: this.#keyTable(settings),
+      idempotency: this.#keyKeeper(settings),
       upstreamSecret: secret,
     }
   }
 
-  /** Opened for the first row that needs it, and kept for the responses of those that are gone. */
-  #keyTable({ routes }: Settings): Gateway['idempotency'] {
+  /** The table is opened for the first row that needs it, and kept for the responses of those that are gone. */
+  #keyKeeper(settings: Settings): Gateway['idempotency'] {
     const { state, metrics } = this.#foundation
-    const keyed = routes.filter(({ idempotency }) => idempotency !== undefined)
+    const { keys, member } = state
+    const keyed = settings.routes.filter(({ idempotency }) => idempotency !== undefined)
     for (const { path } of keyed) metrics.gateway_idempotency_total.begin(path, 'unknown')
-    return keyed.length > 0 ? state.keys.open() : state.keys.table
+    if (keyed.length === 0) return keys.table
+    if (member === undefined) return keys.open()
+    if (keyed.some(({ idempotency }) => idempotency?.onStoreFailure === 'local')) keys.open()
+    return member.idempotency(
+      () => new KeySecret(readIdempotencyKey(settings)),
+      () => keys.table,
+    )
   }
 
   /** What has been compiled of a document that has not changed is kept. */

@@ -60,6 +60,7 @@ describe('askStore', () => {
     const idempotency = {
       ...{ required: false, header: 'idempotency-key', maxKeyLength: 255, keepMs: 60_000 },
       ...{ maxResponseBytes: 1, maxRequestBytes: 1, maxKeys: 1, resolves: false },
+      onStoreFailure: 'deny' as const,
     }
     assert.deepEqual(asked({ idempotency }), { keys: [], pending: undefined })
   })

@@ -26,6 +26,7 @@ export class SharedStore {
   readonly #onNewData: () => void
   #hasAgreed: boolean
   #agreement = 0
+  #isShared = true
   /** What stands in the store until it loses its data. */
   #mark: string | undefined
 
@@ -58,6 +59,11 @@ export class SharedStore {
   /** True once the store has responded and the key of hashes is known. */
   get wasReached(): boolean {
     return this.breaker.wasReached && this.#hasAgreed
+  }
+
+  /** False when gateways have different keys of hashes, so that none finds what another has written. */
+  get isShared(): boolean {
+    return this.#isShared
   }
 
   /** Looks whether the store responds and has its data. Called once a second. @param onLost the data was lost while connected */
@@ -113,7 +119,8 @@ export class SharedStore {
     this.keys.rekey(hashKey)
     this.#hasAgreed = true
     if (isNew) this.#onNewData()
-    if (mark.startsWith(`${this.#check}.`)) return
+    this.#isShared = mark.startsWith(`${this.#check}.`)
+    if (this.#isShared) return
     this.#onFault('gateways have different GATEWAY_STORE_KEY_FILEs, so they share nothing')
   }
 

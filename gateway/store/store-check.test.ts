@@ -25,24 +25,31 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
   after(() => redis.stop())
 
   it('names server and version, finds nothing wrong with the user of docs/operate/operations.md, and leaves nothing behind', async () => {
-    const { good, warnings, faults } = await checkStore(storeAt('single', [redis.port], USER))
+    const secrets = { maskKeyFile: 'k'.repeat(32), idempotencyKeyFile: 'l'.repeat(32) }
+    const { good, warnings, faults } = await checkStore(storeAt('single', [redis.port], USER), secrets)
     assert.match(
       good.join(),
       new RegExp(`^127\\.0\\.0\\.1:${redis.port}: reached, (Redis|Valkey) \\d+\\.\\d+\\.\\d+$`),
     )
     assert.deepEqual([warnings, faults], [[], []])
+    const salted = ['countersign:{mask-key}', 'countersign:{idempotency-key}']
+    assert.equal(await redis.command('DEL', ...salted), 2)
     assert.equal(await redis.command('DBSIZE'), 0)
   })
 
-  it('tells two keys of masked parameters apart, and leaves none in the store', async () => {
-    const [key, other] = ['k'.repeat(32), 'l'.repeat(32)]
-    const check = (one: string) => checkStore(storeAt('single', [redis.port], USER), one)
-    assert.deepEqual((await check(key)).faults, [])
-    assert.deepEqual((await check(key)).faults, [])
-    assert.match((await check(other)).faults.join(), /another "maskKeyFile"/)
-    assert.ok(!String(await redis.command('GET', 'countersign:{mask-key}')).includes(key))
-    await redis.command('DEL', 'countersign:{mask-key}')
-  })
+  for (const [name, kept] of [
+    ['maskKeyFile', 'countersign:{mask-key}'],
+    ['idempotencyKeyFile', 'countersign:{idempotency-key}'],
+  ] as const)
+    it(`tells two values of ${name} apart, and leaves none in the store`, async () => {
+      const [key, other] = ['k'.repeat(32), 'l'.repeat(32)]
+      const check = (one: string) => checkStore(storeAt('single', [redis.port], USER), { [name]: one })
+      assert.deepEqual((await check(key)).faults, [])
+      assert.deepEqual((await check(key)).faults, [])
+      assert.match((await check(other)).faults.join(), new RegExp(`another "${name}"`))
+      assert.ok(!String(await redis.command('GET', kept)).includes(key))
+      await redis.command('DEL', kept)
+    })
 
   it('names each right that the user lacks', async () => {
     const rights = leastRights('').filter((word) => word.startsWith('+') && word !== '+info')
@@ -50,7 +57,8 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
     for (const right of rights) {
       const name = right.slice(1)
       await redis.command('ACL', 'SETUSER', 'countersign', `-${name}`)
-      const { faults } = await checkStore(storeAt('single', [redis.port], USER))
+      const secrets = { idempotencyKeyFile: 'l'.repeat(32) }
+      const { faults } = await checkStore(storeAt('single', [redis.port], USER), secrets)
       await redis.command('ACL', 'SETUSER', 'countersign', right)
       assert.ok(
         faults.some((fault) => fault.startsWith(`the server refuses ${name.toUpperCase()}: NOPERM`)),

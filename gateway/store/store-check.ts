@@ -2,6 +2,7 @@ import { randomBytes, scryptSync, timingSafeEqual } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { dialMaster, dialServer, dialStore, inTime, type StoreLink } from './connection/store-link.ts'
+import { BEGIN_SCRIPT, FINISH_SCRIPT } from './idempotency-scripts.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
 interface StoreFindings {
@@ -14,12 +15,27 @@ const KEPT_MS = '60000'
 /** For so long a key is compared with those of gateways that are checked later. */
 const FINGERPRINT_MS = '86400000'
 
+/** Secrets that gateways must share. Absent: no row needs it. */
+interface SharedSecrets {
+  readonly maskKeyFile?: string | undefined
+  readonly idempotencyKeyFile?: string | undefined
+}
+
+/** What is wrong when gateways have different secrets. */
+const CONSEQUENCES = {
+  maskKeyFile: 'the same value would have two pseudonyms',
+  idempotencyKeyFile: 'requests with keys that the other has begun would get 503',
+}
+
 /**
  * Connects, runs each command of a gateway on keys of its own, and looks whether servers could forget. Never rejects.
  *
- * @param maskKey compared with that of gateways checked within a day; undefined: no row masks anything
+ * @param secrets compared with those of gateways checked within a day
  */
-export async function checkStore(settings: StoreSettings, maskKey?: string): Promise<StoreFindings> {
+export async function checkStore(
+  settings: StoreSettings,
+  secrets: SharedSecrets = {},
+): Promise<StoreFindings> {
   const found = { good: [] as string[], warnings: [] as string[], faults: [] as string[] }
   try {
     if (settings.kind === 'sentinel')
@@ -34,9 +50,12 @@ export async function checkStore(settings: StoreSettings, maskKey?: string): Pro
       dialStore(settings, () => undefined),
       'the store',
       async (send) => {
-        await tryCommands(send, prefix, found.faults)
-        if (maskKey !== undefined && found.faults.length === 0)
-          await compareKey(send, { prefix, maskKey }, found.faults)
+        await tryCommands(send, prefix, found.faults, secrets.idempotencyKeyFile !== undefined)
+        if (found.faults.length > 0) return
+        for (const key of ['maskKeyFile', 'idempotencyKeyFile'] as const) {
+          const { [key]: secret } = secrets
+          if (secret !== undefined) await compareKey(send, { prefix, key, secret }, found.faults)
+        }
       },
     )
   } catch (error) {
@@ -94,7 +113,7 @@ async function look(
 }
 
 /** Each command of a gateway, also those in scripts, since a server checks the rights for them too. */
-async function tryCommands(send: Send, prefix: string, faults: string[]): Promise<void> {
+async function tryCommands(send: Send, prefix: string, faults: string[], hasKeys: boolean): Promise<void> {
   const tag = `${prefix}:{check-${randomBytes(6).toString('hex')}}`
   const [text, list, set, stream] = [`${tag}:text`, `${tag}:list`, `${tag}:set`, `${tag}:stream`] as const
   const commands: readonly (readonly string[])[] = [
@@ -113,6 +132,7 @@ async function tryCommands(send: Send, prefix: string, faults: string[]): Promis
     ['ZADD', set, 'GT', 'CH', '1', 'hash'],
     ['ZSCAN', set, '0', 'COUNT', '1'],
     ['ZREMRANGEBYSCORE', set, '-inf', '1'],
+    ...(hasKeys ? keyCommands(tag, set) : []),
     ['XADD', stream, 'MAXLEN', '~', '1', '*', 'kind', 'check'],
     ['XRANGE', stream, '-', '+', 'COUNT', '1'],
     ['XREVRANGE', stream, '+', '-', 'COUNT', '1'],
@@ -131,21 +151,38 @@ async function tryCommands(send: Send, prefix: string, faults: string[]): Promis
   }
 }
 
+function keyCommands(tag: string, set: string): readonly (readonly string[])[] {
+  const operands = ['2', `${tag}:text`, set, 'id', 'token']
+  return [
+    ['PEXPIRE', set, KEPT_MS, 'GT'],
+    ['ZCARD', set],
+    ['ZRANGEBYSCORE', set, '-inf', '1', 'LIMIT', '0', '1'],
+    ['ZREM', set, 'hash'],
+    ['DEL', `${tag}:text`],
+    ['EVAL', BEGIN_SCRIPT.text, ...operands, 'check', 'content', '1000', KEPT_MS, '1', '0', 'request'],
+    ['EVAL', FINISH_SCRIPT.text, ...operands, 'free', '0', KEPT_MS, ''],
+  ]
+}
+
 /** Leaves no key in the store, only a salted hash that is slow to make: guesses of a weak key cost as much as of a password. */
 async function compareKey(
   send: Send,
-  { prefix, maskKey }: { readonly prefix: string; readonly maskKey: string },
+  {
+    prefix,
+    key,
+    secret,
+  }: { readonly prefix: string; readonly key: keyof SharedSecrets; readonly secret: string },
   faults: string[],
 ): Promise<void> {
-  const name = `${prefix}:{mask-key}`
-  const hashOf = (salt: Buffer) => scryptSync(maskKey, salt, 32)
+  const name = `${prefix}:{${key === 'maskKeyFile' ? 'mask' : 'idempotency'}-key}`
+  const hashOf = (salt: Buffer) => scryptSync(secret, salt, 32)
   const salt = randomBytes(16)
   const own = Buffer.concat([salt, hashOf(salt)]).toString('base64')
   await send(['SET', name, own, 'NX', 'PX', FINGERPRINT_MS], name)
   const kept = Buffer.from(String(await send(['GET', name], name)), 'base64')
   if (kept.length !== 48 || !timingSafeEqual(kept.subarray(16), hashOf(kept.subarray(0, 16))))
     faults.push(
-      `another gateway was checked with another "maskKeyFile" within a day: the same value would have two pseudonyms. After a change of the key remove ${name} from the store`,
+      `another gateway was checked with another "${key}" within a day: ${CONSEQUENCES[key]}. After a change of the key remove ${name} from the store`,
     )
 }
 

@@ -4,12 +4,16 @@ import type { SessionGroup } from '../auth/revocations.ts'
 import type { FailureGroup } from '../auth/throttle.ts'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import type { Settings } from '../config/settings.ts'
+import type { KeySecret } from '../idempotency/key-secret.ts'
+import type { KeyTable } from '../idempotency/key-table.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import { StoreConnection } from './connection/store-connection.ts'
 import { EndedSessions } from './ended-sessions.ts'
+import { SharedIdempotency } from './shared-idempotency.ts'
 import { SharedLimits } from './shared-limits.ts'
 import { SharedReplays } from './shared-replays.ts'
 import { SharedStore } from './shared-store.ts'
+import { REAL_TIMERS } from './store-breaker.ts'
 import type { StoreCounts } from './store-counts.ts'
 import { MAX_STREAM, StoreEvents, streamKey } from './store-events.ts'
 
@@ -40,6 +44,7 @@ export class StoreMember {
   readonly #events: StoreEvents
   readonly #ended: EndedSessions
   readonly #guards: SharedReplays[] = []
+  #idempotency: SharedIdempotency | undefined
   #onStoreFailure: Settings['onStoreFailure']
   #nonceSecret: Uint8Array | undefined
   #nonceSecretOf = ''
@@ -127,6 +132,17 @@ export class StoreMember {
 
   limits(local: Pick<Limiter, 'find' | 'take' | 'close'>): SharedLimits {
     return new SharedLimits(local, this.#store.takes)
+  }
+
+  /** The same object each time. @param local the keys of this gateway alone @throws what `readSecret` throws */
+  idempotency(readSecret: () => KeySecret, local: () => KeyTable | undefined): SharedIdempotency {
+    const { breaker, keys, counts } = this.#store
+    const { gatewayId: id, onFault } = this.#options
+    const isShared = () => this.#store.isShared
+    this.#idempotency ??= new SharedIdempotency({
+      ...{ breaker, keys, counts, timers: REAL_TIMERS, secret: readSecret(), id, isShared, local, onFault },
+    })
+    return this.#idempotency
   }
 
   /** Accepted messages of one kind. @param space one for each kind */

@@ -15,7 +15,7 @@ export const IDEMPOTENCY = keys({
     examples: ['24h', '7d'],
   }),
   maxResponseBytes: integer(
-    'Bytes that the body of a kept response may have. Of a longer one only the status is kept.',
+    'Bytes that the body of a kept response may have, with `GATEWAY_STORE` at most 65,536. Of a longer one only the status is kept.',
     { range: [0, 1_048_576], default: 65_536 },
   ),
   maxRequestBytes: integer(
@@ -30,5 +30,10 @@ export const IDEMPOTENCY = keys({
     ['refuse', 'forward'],
     'A request whose key has an unknown outcome gets 409 (`refuse`), or is sent again to a service that resolves keys itself (`forward`).',
     { default: 'refuse' },
+  ),
+  onStoreFailure: choice(
+    ['deny', 'local'],
+    'While the shared store is away, requests with a key get 503 (`deny`), or each gateway goes by its own keys, and two may send one request (`local`).',
+    { default: 'deny' },
   ),
 })

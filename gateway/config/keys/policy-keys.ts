@@ -91,7 +91,7 @@ export const POLICY_KEYS = {
     { examples: ['/run/secrets/mask'] },
   ),
   idempotencyKeyFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps in the data directory. Default: `idempotency-key` in the data directory, made when a row first needs it.',
+    'A file with one line of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps. Required with `GATEWAY_STORE`, the same at every gateway. Default: `idempotency-key` in the data directory, made when a row first needs it.',
     { restart: true, examples: ['/run/secrets/idempotency'] },
   ),
   addresses: key(

@@ -8,6 +8,8 @@ import { windowToMs } from './window-rule.ts'
 
 const MIN_KEEP_MS = 60_000
 const MAX_KEEP_MS = 30 * 86_400_000
+/** Longer ones would delay what else waits for the store. */
+const MAX_SHARED_BYTES = 65_536
 const DEFAULT_HEADER = 'idempotency-key'
 
 export function checkIdempotency(json: JsonFile<unknown>, at: string, { idempotency }: AnyRow): void {
@@ -44,7 +46,7 @@ interface Served {
   readonly hasStore: boolean
 }
 
-/** A key belongs to a caller, and its response is one of HTTP/1.1 that one gateway keeps. */
+/** A key belongs to a caller, and its response is one of HTTP/1.1. */
 export function idempotencyConflicts(file: string, { routes, groups, hasStore }: Served): Fault[] {
   return keyFaults(file, routes, ({ idempotency, auth, isShadow, upstream }) => {
     if (idempotency === undefined) return undefined
@@ -55,9 +57,11 @@ export function idempotencyConflicts(file: string, { routes, groups, hasStore }:
         ? 'must not be there where "mode" is "shadow": a key belongs to a caller who is proved'
         : isHttp2
           ? `must not be there where the group ("${upstream}") speaks HTTP/2, as for gRPC`
-          : hasStore
-            ? 'must not be there with GATEWAY_STORE: gateways do not share their keys yet, and each would send the request'
-            : undefined
-    return reason === undefined ? undefined : { key: 'idempotency', reason }
+          : undefined
+    if (reason !== undefined) return { key: 'idempotency', reason }
+    const { maxResponseBytes } = idempotency
+    if (!hasStore || maxResponseBytes <= MAX_SHARED_BYTES) return undefined
+    const tooLong = `must be at most ${MAX_SHARED_BYTES} with GATEWAY_STORE, but is ${maxResponseBytes}: a response goes to the store whole`
+    return { key: 'idempotency.maxResponseBytes', reason: tooLong }
   })
 }

@@ -8,6 +8,7 @@ import type { WaitingBody } from '../../edge/bodies/body-room.ts'
 import { Field } from '../../edge/syntax/field.ts'
 import type { Gateway } from '../../gateway.ts'
 import { openTable, temporaryDirectory } from '../../idempotency/key-table.test-support.ts'
+import type { Begun, KeyKeeper } from '../../idempotency/key-table.ts'
 import type { Principal } from '../../principal.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
 import type { Write } from '../../storage/append-log.ts'
@@ -32,6 +33,7 @@ const TERMS: IdempotencyTerms = {
   maxRequestBytes: 50,
   maxKeys: 100,
   resolves: false,
+  onStoreFailure: 'deny',
 }
 
 interface Asked {
@@ -465,4 +467,51 @@ it('a row without it costs nothing, not even a look at the headers', () => {
   const { exchange } = makeExchange({ method: 'POST' })
   exchange.route = makeRoute()
   assert.equal(idempotency({} as Gateway, exchange), undefined)
+})
+
+describe('an outcome that is waited for', () => {
+  function late(begun: Begun<unknown>) {
+    const { promise, resolve: tell } = Promise.withResolvers<(begun: Begun<unknown>) => void>()
+    const finished: unknown[] = []
+    const keeper: KeyKeeper = {
+      begin: (_request, run) => tell(run),
+      finish: (_held, finish) => void finished.push(finish),
+      close: () => undefined,
+    }
+    const { gateway } = makeGateway({ idempotency: keeper })
+    const { exchange, res } = makeExchange({ method: 'POST', headers: { 'Idempotency-Key': 'k' } })
+    exchange.bufferedBody = Buffer.from('{}')
+    exchange.principal = makePrincipal()
+    exchange.route = makeRoute({ idempotency: TERMS })
+    const known: unknown[] = []
+    const pending = idempotency(gateway, exchange) as PendingRefusal
+    pending.whenKnown((refused) => known.push(refused))
+    const come = async () => (await promise)(begun)
+    return { exchange, res, known, finished, come }
+  }
+  const response = { status: 201, fields: [], body: Buffer.from('done') }
+  const done = { outcome: 'done', requestId: 'first', response } as const
+
+  it('is replayed to a client that is still there', async () => {
+    const { exchange, res, known, come } = late(done)
+    await come()
+    assert.deepEqual([exchange.closed, res.status, res.body, known], [true, 201, 'done', [undefined]])
+  })
+
+  it('is nothing to a client that has gone', async () => {
+    const { exchange, res, known, come } = late(done)
+    exchange.closed = true
+    await come()
+    assert.deepEqual([res.body, known], ['', [undefined]])
+    const begun = late({ outcome: 'begun', held: {} })
+    begun.exchange.closed = true
+    await begun.come()
+    assert.deepEqual([begun.finished, begun.known], [['free'], [undefined]])
+  })
+
+  it('fails the request alone when it cannot be given', async () => {
+    const { known, come } = late({ ...done, response: { ...response, fields: undefined as never } })
+    await come()
+    assert.ok(known[0] instanceof Error)
+  })
 })

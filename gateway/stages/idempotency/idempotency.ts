@@ -20,7 +20,7 @@ const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After'
 const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
 
 /**
- * Begins the key of a request, or answers with what it came to before. Waits for the body and, with `synced`, for the disk. Writes
+ * Begins the key of a request, or answers with what it came to before. Waits for the body and, with `synced`, for the disk, or for the shared store. Writes
  * `bufferedBody`, `keyed` and `replayOf`.
  */
 export function idempotency(
@@ -75,15 +75,15 @@ function begin(
   exchange: Exchange,
   { key, terms, body }: Keyed,
 ): Refusal | undefined | PendingRefusal {
-  const { idempotency: table } = gateway
+  const { idempotency: keeper } = gateway
   const { principal, route, requestId, req } = exchange
-  if (table === undefined || principal === undefined || route === undefined)
-    throw new Error('an idempotency key without a table, a caller or a row')
+  if (keeper === undefined || principal === undefined || route === undefined)
+    throw new Error('an idempotency key without a keeper, a caller or a row')
   if (body.length > terms.maxRequestBytes) return bodyTooLarge(terms.maxRequestBytes)
   const types = req.fields.filter(({ lower }) => lower === 'content-type' || lower === 'content-encoding')
   let known: { readonly refused: Refusal | undefined } | undefined
-  let goOn: ((refused: Refusal | undefined) => void) | undefined
-  table.begin(
+  let goOn: ((refused: Refusal | Error | undefined) => void) | undefined
+  keeper.begin(
     {
       key,
       caller: [principal.key, principal.client ?? ''],
@@ -100,11 +100,11 @@ function begin(
       keepMs: terms.keepMs,
       maxKeys: terms.maxKeys,
       resolves: terms.resolves,
+      onStoreFailure: terms.onStoreFailure,
     },
     (begun) => {
-      const refused = outcomeOf(gateway, exchange, begun, terms)
-      if (goOn === undefined) known = { refused }
-      else goOn(refused)
+      if (goOn === undefined) known = { refused: outcomeOf(gateway, exchange, begun, terms) }
+      else goOn(lateOutcomeOf(gateway, exchange, begun, terms))
     },
   )
   if (known !== undefined) return known.refused
@@ -115,10 +115,25 @@ function begin(
   }
 }
 
+/** What was waited for. Its client may have gone, and nobody else catches. */
+function lateOutcomeOf(
+  gateway: Gateway,
+  exchange: Exchange,
+  begun: Begun<unknown>,
+  terms: IdempotencyTerms,
+): Refusal | Error | undefined {
+  if (exchange.closed && begun.outcome !== 'begun') return undefined
+  try {
+    return outcomeOf(gateway, exchange, begun, terms)
+  } catch (fault) {
+    return fault as Error
+  }
+}
+
 function outcomeOf(
   gateway: Gateway,
   exchange: Exchange,
-  begun: Begun,
+  begun: Begun<unknown>,
   { maxResponseBytes }: IdempotencyTerms,
 ): Refusal | undefined {
   switch (begun.outcome) {
@@ -126,7 +141,7 @@ function outcomeOf(
       if (gateway.idempotency === undefined) return UNAVAILABLE
       count(gateway, exchange, 'begun')
       exchange.keyed = new KeyedExchange(gateway.idempotency, begun.held, maxResponseBytes)
-      // The client went while the disk was waited for.
+      // The client went while the disk or the store was waited for.
       if (exchange.closed) exchange.keyed.settle(false)
       return undefined
     case 'done': {

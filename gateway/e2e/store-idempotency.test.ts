@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent, type ServerResponse } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
+import { call, type ReceivedResponse } from './client.ts'
+import { LONGER } from './long-runs.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { type StoreGroup, startGroup } from './store-group.ts'
+
+/** 10,000 in a long run. */
+const RACES = LONGER > 1 ? 10_000 : 100
+const AT_ONCE = 10
+const BODY = '{"amount":"12.50"}'
+
+describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 64 })
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-keys-'))
+  const keyFile = join(dir, 'key')
+  const routes = [
+    { path: '/*', auth: ['bearer'], idempotency: { maxKeysPerCaller: 1_000_000 } },
+    { path: '/local', auth: ['bearer'], idempotency: { onStoreFailure: 'local' } },
+  ]
+  /** Calls of the service by key. */
+  const calls = new Map<string, number>()
+  const waiting = new Map<string, ServerResponse>()
+  let redis: RedisServer
+  let group: StoreGroup
+  let token: string
+
+  const startOn = (server: RedisServer) =>
+    startGroup({
+      store: `redis://127.0.0.1:${server.port}`,
+      gateways: 2,
+      config: { routes, idempotencyKeyFile: keyFile, onStoreFailure: { deadlineMs: 1000 } },
+      respond: (req, res) => {
+        const key = String(req.headers['idempotency-key'])
+        calls.set(key, (calls.get(key) ?? 0) + 1)
+        if (req.url === '/waits') waiting.set(key, res)
+        else res.writeHead(201, { location: `/transfers/${key}` }).end(`made ${key}`)
+      },
+    })
+
+  before(async () => {
+    writeFileSync(keyFile, 's'.repeat(32))
+    redis = await startRedis()
+    group = await startOn(redis)
+    token = await group.upstream.issuer.token()
+  })
+  after(async () => {
+    agent.destroy()
+    await group.stop()
+    await redis.stop()
+    rmSync(dir, { recursive: true })
+  })
+
+  const pay = (gateway: TestGateway | undefined, key: string, path = '/transfers', bearer = token) =>
+    call(`${gateway?.url}${path}`, {
+      agent,
+      method: 'POST',
+      headers: { authorization: `Bearer ${bearer}`, 'idempotency-key': key },
+      body: BODY,
+    })
+  const codeOf = (response: ReceivedResponse) => response.json<{ code?: string }>().code
+
+  it('send a request once when two clients race with one key', async (test) => {
+    const [one, other] = group.gateways
+    let replays = 0
+    const race = async () => {
+      const key = randomUUID()
+      const answers = await Promise.all([pay(one, key), pay(other, key)])
+      assert.equal(calls.get(key), 1)
+      const made = answers.filter(({ status }) => status === 201)
+      assert.ok(made.length > 0 && made.every(({ body }) => body === `made ${key}`))
+      replays += made.filter(({ headers }) => headers['idempotency-replayed'] === 'true').length
+      for (const late of answers.filter(({ status }) => status !== 201))
+        assert.equal(codeOf(late), 'idempotency_in_progress')
+      const next = await pay(other, key)
+      assert.deepEqual([next.status, next.body], [201, `made ${key}`])
+      assert.equal(calls.get(key), 1)
+    }
+    for (let done = 0; done < RACES; done += AT_ONCE) await Promise.all(Array.from({ length: AT_ONCE }, race))
+    test.diagnostic(`${RACES} races, ${replays} of them replayed at once`)
+  })
+
+  it('leave a key unknown when the one that began it is killed, once its lease is over', async () => {
+    const key = randomUUID()
+    const [one, other] = group.gateways
+    const lost = pay(one, key, '/waits').catch(() => undefined)
+    await until(() => waiting.get(key))
+    await group.restart(0)
+    await lost
+    assert.equal(codeOf(await pay(other, key, '/waits')), 'idempotency_in_progress')
+    // 30 s later.
+    for (const name of (await redis.command('KEYS', '*:*:*')) as string[]) {
+      if (name.endsWith(':keys')) continue
+      const value = String(await redis.command('GET', name))
+      await redis.command('SET', name, value.replace(/^begun \d+/, 'begun 1'), 'PX', '60000')
+    }
+    assert.equal(codeOf(await pay(other, key, '/waits')), 'idempotency_unknown')
+    assert.equal(codeOf(await pay(group.gateways[0], key, '/waits')), 'idempotency_unknown')
+    assert.equal(calls.get(key), 1)
+  })
+
+  it('refuse such requests while the store is away, or go on alone where the row says so', async () => {
+    const [one] = group.gateways
+    const [key, begun] = [randomUUID(), randomUUID()]
+    const first = pay(one, begun, '/waits')
+    const res = await until(() => waiting.get(begun))
+    redis.signal('SIGSTOP')
+    const refused = await pay(one, key)
+    assert.deepEqual([refused.status, codeOf(refused)], [503, 'idempotency_unavailable'])
+    assert.equal(calls.get(key), undefined)
+    const alone = [await pay(one, key, '/local'), await pay(one, key, '/local')]
+    assert.deepEqual([...alone.map(({ status }) => status), calls.get(key)], [201, 201, 1])
+    res.writeHead(201).end('made late')
+    redis.signal('SIGCONT')
+    assert.equal((await first).body, 'made late')
+    await group.storeIs('there')
+    const next = await until(async () => {
+      const answer = await pay(group.gateways[1], begun, '/waits')
+      return answer.status === 201 ? answer : undefined
+    })
+    assert.deepEqual([next.body, calls.get(begun)], ['made late', 1])
+  })
+
+  it('refuse what a gateway with another key file has begun', async () => {
+    const key = randomUUID()
+    const other = join(dir, 'other')
+    writeFileSync(other, 'o'.repeat(32))
+    const stranger = await startGateway({
+      config: { upstream: group.upstream.url, routes, idempotencyKeyFile: other },
+      env: { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` },
+    })
+    try {
+      assert.equal((await pay(group.gateways[1], key)).status, 201)
+      const refused = await pay(stranger, key)
+      assert.deepEqual([codeOf(refused), calls.get(key)], ['idempotency_unavailable', 1])
+    } finally {
+      await stranger.end()
+    }
+  })
+
+  for (const [title, options, sent] of [
+    ['again after the store has lost its data', [], 2],
+    ['once when the store keeps its data', ['--appendonly', 'yes', '--appendfsync', 'always'], 1],
+  ] as const)
+    it(`send a request ${title}`, async () => {
+      const server = await startRedis(options)
+      const gateways = await startOn(server)
+      try {
+        const key = randomUUID()
+        const bearer = await gateways.upstream.issuer.token()
+        assert.equal((await pay(gateways.gateways[0], key, '/transfers', bearer)).status, 201)
+        await server.kill()
+        await server.restart()
+        const again = await until(async () => {
+          const answer = await pay(gateways.gateways[1], key, '/transfers', bearer)
+          return answer.status === 503 ? undefined : answer
+        })
+        assert.deepEqual([again.status, calls.get(key)], [201, sent])
+      } finally {
+        await gateways.stop()
+        await server.stop()
+      }
+    })
+})

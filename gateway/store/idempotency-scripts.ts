@@ -1,0 +1,89 @@
+import { createHash } from 'node:crypto'
+import { READ_CLOCK } from './take-script.ts'
+
+export interface Script {
+  readonly text: string
+  readonly sha: string
+}
+
+/**
+ * KEYS: a key, and the sorted set of all keys of its caller with the times when they expire. ARGV: the id of the key, a token of the
+ * request, then what each script says.
+ *
+ * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`: epoch milliseconds on the server's clock, the token of the
+ * request that began it, a name of the secret, and what became of it: `begun`; `again`, which is begun and was unknown before;
+ * `unknown`; `done`, whose rest is the sealed response.
+ */
+const COMMON = `
+local call = redis.call
+${READ_CLOCK}
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local key, all, id = KEYS[1], KEYS[2], ARGV[1]
+local value = call('GET', key)
+local state, lease, token, check, fingerprint, at
+if value then
+  state, lease, token, check, fingerprint, at = string.match(value, '^(%l+) (%d+) (%S+) (%S+) (%S+) ()')
+end
+
+local function put(state, token, lease, keep, rest)
+  call('SET', key, string.format('%s %.0f %s ', state, now + lease, token) .. rest, 'PX', lease + keep)
+  call('ZADD', all, now + lease + keep, id)
+  if call('PEXPIRE', all, lease + keep, 'NX') == 0 then call('PEXPIRE', all, lease + keep, 'GT') end
+end
+`
+
+/**
+ * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, how many keys the caller may have, `1` where an unknown outcome
+ * may be begun again.
+ * Reply: the outcome of `Begun`, or `foreign` for what another secret or version wrote; with `done` its rest.
+ * A key whose lease is over becomes unknown when somebody asks for it: until then its request may still finish it.
+ */
+export const BEGIN_SCRIPT: Script = script(`
+${COMMON}
+local lease_ms, keep_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
+if value then
+  if check ~= ARGV[3] then return { 'foreign' } end
+  if fingerprint ~= ARGV[4] then return { 'reused' } end
+  if state == 'done' then return { 'done', string.sub(value, at) } end
+  if state ~= 'unknown' and now < tonumber(lease) then return { 'in_progress' } end
+  if ARGV[8] ~= '1' then
+    if state ~= 'unknown' then put('unknown', token, 0, keep_ms, check .. ' ' .. fingerprint .. ' ') end
+    return { 'unknown' }
+  end
+else
+  -- At most 100 at once, which is more than one request adds.
+  local over = call('ZRANGEBYSCORE', all, '-inf', now, 'LIMIT', 0, 100)
+  if #over > 0 then call('ZREM', all, unpack(over)) end
+  if call('ZCARD', all) >= tonumber(ARGV[7]) then return { 'too_many' } end
+end
+put(value and 'again' or 'begun', ARGV[2], lease_ms, keep_ms, ARGV[3] .. ' ' .. ARGV[4] .. ' ')
+return { 'begun' }
+`)
+
+/**
+ * Ends a key, or renews its lease. ARGV: `begun` (renew), `free`, `unknown` or `done`; lease and keep in milliseconds; check, fingerprint
+ * and rest.
+ * Reply: 1, or 0 when the key is another request's or was told to be unknown. May be repeated. A store that lost the key gets it again.
+ */
+export const FINISH_SCRIPT: Script = script(`
+${COMMON}
+local kind = ARGV[3]
+if value then
+  if token ~= ARGV[2] then return 0 end
+  if state == kind and kind == 'done' then return 1 end
+  if state ~= 'begun' and state ~= 'again' then return 0 end
+end
+if kind == 'free' and state ~= 'again' then
+  call('DEL', key)
+  call('ZREM', all, id)
+  return 1
+end
+if kind == 'free' then kind = 'unknown' end
+if kind == 'begun' and state then kind = state end
+put(kind, ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6])
+return 1
+`)
+
+function script(text: string): Script {
+  return { text, sha: createHash('sha1').update(text).digest('hex') }
+}

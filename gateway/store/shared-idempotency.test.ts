@@ -1,0 +1,484 @@
+import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
+import { after, before, beforeEach, describe, it } from 'node:test'
+import { createClient } from '@redis/client'
+import fc from 'fast-check'
+import { LONGER } from '../e2e/long-runs.ts'
+import { KeySecret } from '../idempotency/key-secret.ts'
+import { RESPONSE, request, SECRET } from '../idempotency/key-table.test-support.ts'
+import type { Begun, Finish, KeyedRequest, KeyTable } from '../idempotency/key-table.ts'
+import type { StoreReply } from './connection/store-link.ts'
+import { BEGIN_SCRIPT, FINISH_SCRIPT } from './idempotency-scripts.ts'
+import {
+  NO_REDIS,
+  PATIENT_MS,
+  type RedisServer,
+  startCluster,
+  startRedis,
+  storeAt,
+  until,
+} from './redis-server.test-support.ts'
+import { SharedIdempotency } from './shared-idempotency.ts'
+import { SharedStore } from './shared-store.ts'
+import { REAL_TIMERS, type StoreCall } from './store-breaker.ts'
+import { newStoreCounts } from './store-counts.ts'
+import { StoreKeys } from './store-keys.ts'
+import { READ_CLOCK } from './take-script.ts'
+
+/** The scripts by their SHA, with the clock of the test. */
+const CLOCKED = new Map(
+  [BEGIN_SCRIPT, FINISH_SCRIPT].map(({ text, sha }) => [
+    sha,
+    text.replace(READ_CLOCK, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }'),
+  ]),
+)
+const LEASE_MS = 30_000
+const KEEP_MS = 3 * 3_600_000
+const LARGEST_BYTES = 65_536
+
+type Line = 'up' | 'lost' | 'unheard' | 'late'
+type Held = Extract<Begun<unknown>, { outcome: 'begun' }>['held']
+
+describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
+  let server: RedisServer
+  let client: ReturnType<typeof createClient>
+  const time = { nowMs: 0 }
+  const underWay: Promise<unknown>[] = []
+  before(async () => {
+    server = await startRedis()
+    client = createClient({ RESP: 2, socket: { host: '127.0.0.1', port: server.port } })
+    await client.connect()
+  })
+  after(async () => {
+    client.destroy()
+    await server.stop()
+  })
+  beforeEach(clear)
+
+  async function clear(): Promise<void> {
+    time.nowMs = 1_900_000_000_000
+    await client.sendCommand(['FLUSHALL'])
+  }
+
+  /** Waits for all that the store was asked. */
+  async function settled(): Promise<void> {
+    while (underWay.length > 0) await Promise.all(underWay.splice(0))
+  }
+
+  async function carryOut([, sha = '', ...operands]: readonly string[]): Promise<StoreReply> {
+    const clock = [String(Math.floor(time.nowMs / 1000)), String((time.nowMs % 1000) * 1000)]
+    return (await client.sendCommand(['EVAL', CLOCKED.get(sha) ?? '', ...operands, ...clock])) as StoreReply
+  }
+
+  let gateways = 0
+
+  /** A gateway on a line to the store that may lose commands or replies, or carry commands out late. */
+  function open(more: { secret?: KeySecret; local?: KeyTable } = {}) {
+    const late: (() => Promise<unknown>)[] = []
+    const faults: string[] = []
+    let tick: (() => void) | undefined
+    const gateway = {
+      line: 'up' as Line,
+      isOpen: false,
+      faults,
+      send: ({ args, fits, done }: StoreCall) => {
+        if (gateway.isOpen) return done(undefined)
+        const { line } = gateway
+        if (line === 'late') late.push(() => carryOut(args))
+        const reply = line === 'up' || line === 'unheard' ? carryOut(args) : Promise.resolve(undefined)
+        underWay.push(
+          reply.then((known) => {
+            assert.ok(known === undefined || fits?.(known) !== false, JSON.stringify(known))
+            done(line === 'up' ? known : undefined)
+          }),
+        )
+      },
+      carryOutLate: () => {
+        for (const run of late.splice(0)) underWay.push(run())
+      },
+      tick: () => tick?.(),
+      /** What becomes of a request at once. */
+      begin: async (key: string, change: Partial<KeyedRequest> = {}): Promise<Begun<unknown>> => {
+        const { promise, resolve } = Promise.withResolvers<Begun<unknown>>()
+        keeper.begin(request(key, { keepMs: KEEP_MS, ...change }), resolve)
+        await settled()
+        return promise
+      },
+      outcome: async (key: string, change: Partial<KeyedRequest> = {}) =>
+        (await gateway.begin(key, change)).outcome,
+      held: async (key: string, change: Partial<KeyedRequest> = {}): Promise<Held> => {
+        const begun = await gateway.begin(key, change)
+        assert.equal(begun.outcome, 'begun')
+        return (begun as { held: Held }).held
+      },
+      /** @returns what `finish` calls back with; `waits` while it does not */
+      finish: async (held: Held, finish: Finish): Promise<Error | undefined | 'waits'> => {
+        let told: Error | undefined | 'waits' = 'waits'
+        keeper.finish(held as never, finish, (error) => {
+          told = error
+        })
+        await settled()
+        return told
+      },
+      keeper: undefined as unknown as SharedIdempotency,
+    }
+    const keeper = new SharedIdempotency({
+      breaker: gateway,
+      keys: new StoreKeys('test', 'k'.repeat(32)),
+      counts: newStoreCounts(),
+      timers: {
+        nowMs: () => time.nowMs,
+        after: (_ms, run) => {
+          tick = run
+          return () => {
+            tick = undefined
+          }
+        },
+      },
+      secret: more.secret ?? SECRET,
+      id: `gateway-${++gateways}`,
+      isShared: () => true,
+      local: () => more.local,
+      onFault: (cause) => faults.push(cause),
+    })
+    gateway.keeper = keeper
+    return gateway
+  }
+
+  it('begin once, and have the response at every gateway', async () => {
+    const [one, other] = [open(), open()]
+    const body = randomBytes(LARGEST_BYTES)
+    const held = await one.held('a')
+    assert.equal(await other.outcome('a'), 'in_progress')
+    assert.equal(await other.outcome('a', { content: ['else'] }), 'reused')
+    assert.equal(await one.finish(held, { ...RESPONSE, body }), undefined)
+    for (const gateway of [one, other]) {
+      const done = await gateway.begin('a')
+      assert.ok(done.outcome === 'done' && done.requestId === 'id of a')
+      assert.deepEqual({ ...done.response, body: RESPONSE.body }, RESPONSE)
+      assert.ok(done.response.body?.equals(body))
+    }
+    assert.equal(await other.outcome('a', { content: ['else'] }), 'reused')
+    assert.equal(await other.outcome('a', { caller: ['user-2'] }), 'begun')
+    assert.equal(await other.outcome('a', { row: '/else' }), 'begun')
+  })
+
+  it('keep only the status of a response that is too long', async () => {
+    const [one, other] = [open(), open()]
+    const response = { status: 201, fields: [], body: undefined }
+    await one.finish(await one.held('a'), response)
+    assert.deepEqual(await other.begin('a'), { outcome: 'done', requestId: 'id of a', response })
+  })
+
+  it('are free when the request was not sent, and unknown when it has no response', async () => {
+    const [one, other] = [open(), open()]
+    assert.equal(await one.finish(await one.held('a'), 'free'), undefined)
+    const again = await other.held('a')
+    assert.equal(await other.finish(again, 'unknown'), undefined)
+    assert.equal(await one.outcome('a'), 'unknown')
+    const resolving = await one.held('a', { resolves: true })
+    assert.equal(await other.outcome('a'), 'in_progress')
+    await one.finish(resolving, 'free')
+    assert.equal(await other.outcome('a'), 'unknown', 'it was sent before')
+  })
+
+  it('are unknown when a gateway is silent for longer than its lease, and stay so once somebody was told', async () => {
+    const [one, other] = [open(), open()]
+    const [a, b] = [await one.held('a'), await one.held('b')]
+    time.nowMs += LEASE_MS - 1
+    assert.equal(await other.outcome('a'), 'in_progress')
+    time.nowMs += 1
+    assert.equal(await other.outcome('a'), 'unknown')
+    assert.match(String(await one.finish(a, RESPONSE)), /^Error: the store did not take/)
+    assert.equal(await other.outcome('a'), 'unknown')
+    assert.equal(await one.finish(b, RESPONSE), undefined)
+    assert.equal(await other.outcome('b'), 'done')
+  })
+
+  it('are in progress for as long as the request takes', async () => {
+    const [one, other] = [open(), open()]
+    const held = await one.held('a')
+    for (let seconds = 0; seconds < 600; seconds += 10) {
+      time.nowMs += 10_000
+      one.tick()
+      await settled()
+      assert.equal(await other.outcome('a'), 'in_progress')
+    }
+    assert.equal(await one.finish(held, RESPONSE), undefined)
+  })
+
+  it('are counted for each caller over all gateways, until they expire', async () => {
+    const [one, other] = [open(), open()]
+    const few = { maxKeys: 3, keepMs: 60_000 }
+    const a = await one.held('a', few)
+    const b = await other.held('b', few)
+    await one.held('c', few)
+    assert.equal(await other.outcome('d', few), 'too_many')
+    assert.equal(await other.outcome('d', { ...few, caller: ['user-2'] }), 'begun')
+    await one.finish(a, 'free')
+    assert.equal(await other.outcome('d', few), 'begun')
+    assert.equal(await one.outcome('e', few), 'too_many')
+    assert.equal(await other.finish(b, RESPONSE), undefined)
+    assert.equal(await one.outcome('b', few), 'done', 'what is kept is given though the caller has all')
+    time.nowMs += 60_001
+    assert.equal(await one.outcome('e', few), 'begun')
+    assert.equal(await one.outcome('f', few), 'too_many')
+  })
+
+  it('expire with all that the store has of them', async () => {
+    const one = open()
+    await one.finish(await one.held('a', { keepMs: 60_000 }), RESPONSE)
+    await one.held('b', { keepMs: 600_000 })
+    const keys = (await client.sendCommand(['KEYS', '*'])) as unknown as string[]
+    assert.equal(keys.length, 3)
+    assert.equal(new Set(keys.map((key) => /^test:\{[\w-]{22}\}/.exec(key)?.[0])).size, 1, 'one slot')
+    for (const key of keys) {
+      const leftMs = Number(await client.sendCommand(['PTTL', key]))
+      assert.ok(leftMs > 59_000 && leftMs <= 630_000, `${key}: ${leftMs}`)
+    }
+  })
+
+  it('leave nothing in the store that can be read', async () => {
+    const one = open()
+    const change = { caller: ['the-caller'], content: ['the-content'], requestId: 'the-request' }
+    const response = { ...RESPONSE, body: Buffer.from('the-response') }
+    await one.finish(await one.held('the-key', change), response)
+    await one.held('the-next', change)
+    for (const key of (await client.sendCommand(['KEYS', '*'])) as unknown as string[]) {
+      const value = key.endsWith(':keys')
+        ? String(await client.sendCommand(['ZRANGE', key, '0', '-1']))
+        : String(await client.sendCommand(['GET', key]))
+      assert.doesNotMatch(`${key} ${value}`, /the-|\/transfers|201/)
+    }
+  })
+
+  it('are refused at a gateway with another secret, and where the store was written by others', async () => {
+    const [one, other] = [open(), open({ secret: new KeySecret('another secret of 32 characters.') })]
+    await one.finish(await one.held('a'), RESPONSE)
+    assert.equal(await other.outcome('a'), 'unavailable')
+    assert.deepEqual(other.faults, ['another gateway has another "idempotencyKeyFile"'])
+    await one.finish(await one.held('b'), { ...RESPONSE, status: 200 })
+    const names = ((await client.sendCommand(['KEYS', '*'])) as unknown as string[]).filter(
+      (name) => !name.endsWith(':keys'),
+    )
+    const [first, second] = await Promise.all(
+      names.map(async (name) => String(await client.sendCommand(['GET', name]))),
+    )
+    await client.sendCommand(['SET', names[0] ?? '', second ?? ''])
+    await client.sendCommand(['SET', names[1] ?? '', first ?? ''])
+    assert.equal(await one.outcome('a'), 'unavailable', 'no response of another key')
+    assert.deepEqual(one.faults, ['a response in the store is damaged'])
+    for (const name of names) await client.sendCommand(['SET', name, 'damaged'])
+    assert.equal(await one.outcome('b'), 'unavailable')
+  })
+
+  it('are refused while the store is away, or asked of this gateway alone where the row says so', async () => {
+    const asked: string[] = []
+    const local = {
+      begin: ({ key }: KeyedRequest, run: (begun: Begun) => void) => {
+        asked.push(key)
+        run({ outcome: 'begun', held: { entry: {}, requestId: '' } as never })
+      },
+      finish: (_held: unknown, finish: Finish, run: () => void) => {
+        asked.push(String(finish))
+        run()
+      },
+    } as unknown as KeyTable
+    const one = open({ local })
+    one.isOpen = true
+    assert.equal(await one.outcome('a'), 'unavailable')
+    assert.equal(await one.finish(await one.held('b', { onStoreFailure: 'local' }), 'unknown'), undefined)
+    assert.deepEqual(asked, ['b', 'unknown'])
+    assert.equal(await client.sendCommand(['DBSIZE']), 0)
+  })
+
+  for (const line of ['unheard', 'late'] as const)
+    it(`are free again after a begin without a reply (${line}), once the store is back`, async () => {
+      const [one, other] = [open(), open()]
+      one.line = line
+      assert.equal(await one.outcome('a'), 'unavailable')
+      if (line === 'unheard') assert.equal(await other.outcome('a'), 'in_progress')
+      one.line = 'up'
+      one.tick()
+      one.carryOutLate()
+      await settled()
+      one.tick()
+      await settled()
+      assert.equal(await other.outcome('a'), 'begun')
+      for (let ticks = 0; ticks < 5; ticks++) one.tick()
+      await settled()
+      assert.equal(await other.outcome('a'), 'in_progress', 'a key is not taken back from others')
+    })
+
+  it('hold a response back until the store has it, and for 5 s at most', async () => {
+    const [one, other] = [open(), open()]
+    const [a, b] = [await one.held('a'), await one.held('b')]
+    one.line = 'lost'
+    const told: (Error | undefined)[] = []
+    for (const held of [a, b]) one.keeper.finish(held as never, RESPONSE, (error) => told.push(error))
+    await settled()
+    one.tick()
+    await settled()
+    assert.equal(told.length, 0)
+    time.nowMs += 4999
+    one.tick()
+    await settled()
+    assert.equal(told.length, 0)
+    time.nowMs += 1
+    one.tick()
+    await settled()
+    assert.equal(told.length, 2)
+    assert.ok(told.every((error) => error instanceof Error))
+    assert.equal(await other.outcome('a'), 'in_progress')
+    one.line = 'up'
+    one.tick()
+    await settled()
+    assert.deepEqual([await other.outcome('a'), told.length], ['done', 2], 'its client asks again')
+  })
+
+  it('come back to a store that lost a begun key, with its response', async () => {
+    const [one, other] = [open(), open()]
+    const held = await one.held('a')
+    await client.sendCommand(['FLUSHALL'])
+    assert.equal(await one.finish(held, RESPONSE), undefined)
+    assert.equal(await other.outcome('a'), 'done')
+  })
+
+  it('begin once in a cluster, whose servers do not know the scripts yet', async () => {
+    const { ports, stop } = await startCluster()
+    const observer = { onAway: () => undefined, onBack: () => undefined, onFault: () => undefined }
+    const store = new SharedStore(storeAt('cluster', ports), observer, PATIENT_MS)
+    try {
+      await until(() => store.wasReached && !store.breaker.isOpen, 'the cluster')
+      const { breaker, keys, counts } = store
+      const alone = { timers: REAL_TIMERS, isShared: () => true, local: () => undefined }
+      const [one, other] = ['one', 'other'].map(
+        (id) =>
+          new SharedIdempotency({
+            ...{ breaker, keys, counts, ...alone, secret: SECRET, id, onFault: assert.fail },
+          }),
+      ) as [SharedIdempotency, SharedIdempotency]
+      const begin = (keeper: SharedIdempotency, key: string) =>
+        new Promise<Begun<unknown>>((resolve) => keeper.begin(request(key, { caller: [key] }), resolve))
+      for (let caller = 0; caller < 20; caller++) {
+        const key = `key-${caller}`
+        const begun = await Promise.all([begin(one, key), begin(other, key)])
+        assert.deepEqual(begun.map(({ outcome }) => outcome).sort(), ['begun', 'in_progress'])
+        const [held] = begun.flatMap((each) => ('held' in each ? [each.held] : []))
+        const fault = await new Promise((resolve) => one.finish(held as never, RESPONSE, resolve))
+        assert.deepEqual([fault, (await begin(other, key)).outcome], [undefined, 'done'])
+      }
+      for (const keeper of [one, other]) keeper.close()
+    } finally {
+      store.close()
+      await stop()
+    }
+  })
+
+  interface Known {
+    /** It may have reached the service. */
+    isSent: boolean
+    isUnknown: boolean
+    isAcknowledged: boolean
+    body: string | undefined
+    owner: { readonly at: number; readonly held: Held; readonly requestId: string } | undefined
+  }
+
+  const commands = fc.array(
+    fc.record({
+      does: fc.oneof(
+        { weight: 6, arbitrary: fc.constantFrom('send', 'race', 'tick') },
+        { weight: 4, arbitrary: fc.constantFrom('answer', 'wait', 'late') },
+        { weight: 2, arbitrary: fc.constantFrom('free', 'lose', 'kill') },
+        { weight: 3, arbitrary: fc.constantFrom('up', 'lost', 'unheard', 'away') },
+      ),
+      key: fc.constantFrom('a', 'b'),
+      at: fc.nat(1),
+      waitMs: fc.constantFrom(1000, 9000, 31_000),
+    }),
+    { maxLength: 60, size: 'max' },
+  )
+
+  it('are sent once, and never get a response of another, in any order of requests, kills and outages', async () => {
+    await fc.assert(
+      fc.asyncProperty(commands, async (steps) => {
+        await clear()
+        const group = [open(), open()] as [ReturnType<typeof open>, ReturnType<typeof open>]
+        const known = new Map<string, Known>()
+        for (const key of ['a', 'b'])
+          known.set(key, {
+            isSent: false,
+            isUnknown: false,
+            isAcknowledged: false,
+            body: undefined,
+            owner: undefined,
+          })
+        let sent = 0
+        const send = (at: number, key: string) => {
+          const gateway = group[at] as ReturnType<typeof open>
+          const one = known.get(key) as Known
+          const requestId = String(++sent)
+          gateway.keeper.begin(request(key, { keepMs: KEEP_MS, requestId }), (begun) => {
+            // It was killed meanwhile.
+            if (gateway !== group[at]) return
+            if (begun.outcome === 'begun') {
+              assert.ok(!one.isSent && !one.isUnknown, `${key} is sent again`)
+              one.isSent = true
+              one.owner = { at, held: begun.held, requestId }
+            } else if (begun.outcome === 'done') {
+              assert.ok(one.body !== undefined && !one.isUnknown)
+              assert.equal(begun.response.body?.toString(), one.body)
+            } else if (begun.outcome === 'unknown') {
+              assert.ok(!one.isAcknowledged, `${key} was done`)
+              one.isUnknown = true
+            } else assert.ok(['in_progress', 'unavailable'].includes(begun.outcome), begun.outcome)
+          })
+        }
+        const finish = (key: string, how: 'answer' | 'free' | 'lose') => {
+          const one = known.get(key) as Known
+          const { owner } = one
+          if (owner === undefined) return
+          one.owner = undefined
+          const { keeper } = group[owner.at] as ReturnType<typeof open>
+          if (how === 'free') one.isSent = false
+          if (how === 'answer') one.body = `response ${owner.requestId} to ${key}`
+          const response = how === 'answer' && { ...RESPONSE, body: Buffer.from(one.body ?? '') }
+          keeper.finish(owner.held as never, response || (how === 'free' ? 'free' : 'unknown'), (error) => {
+            if (!response || error !== undefined) return
+            assert.ok(!one.isUnknown, `the client of ${key} gets a response after others were told unknown`)
+            one.isAcknowledged = true
+          })
+        }
+        for (const { does, key, at, waitMs } of steps) {
+          const gateway = group[at] as ReturnType<typeof open>
+          if (does === 'send') send(at, key)
+          else if (does === 'race') for (const each of [0, 1]) send(each, key)
+          else if (does === 'tick') gateway.tick()
+          else if (does === 'answer' || does === 'free' || does === 'lose') finish(key, does)
+          else if (does === 'wait') time.nowMs += waitMs
+          else if (does === 'kill') {
+            group[at] = open()
+            for (const one of known.values()) if (one.owner?.at === at) one.owner = undefined
+          } else if (does === 'late' && gateway.line === 'late') gateway.carryOutLate()
+          else {
+            gateway.isOpen = does === 'away'
+            if (does !== 'away') gateway.line = does as Line
+          }
+          await settled()
+        }
+        for (const gateway of group) {
+          gateway.isOpen = false
+          gateway.line = 'up'
+          gateway.carryOutLate()
+          for (let ticks = 0; ticks < 4; ticks++) {
+            gateway.tick()
+            await settled()
+          }
+        }
+        for (const [key, one] of known)
+          if (one.isAcknowledged) assert.equal(await group[0].outcome(key), 'done')
+      }),
+      { numRuns: 100 * LONGER },
+    )
+  })
+})

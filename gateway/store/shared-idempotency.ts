@@ -1,0 +1,236 @@
+import { randomBytes } from 'node:crypto'
+import { type KeyRecord, keyLine, readKeyLine } from '../idempotency/key-record.ts'
+import { type KeySecret, type RecordSeal, SALT_BYTES } from '../idempotency/key-secret.ts'
+import type {
+  Begun,
+  Finish,
+  HeldKey,
+  KeyedRequest,
+  KeyKeeper,
+  KeyTable,
+  OnFinished,
+} from '../idempotency/key-table.ts'
+import type { StoreReply } from './connection/store-link.ts'
+import { BEGIN_SCRIPT, FINISH_SCRIPT, type Script } from './idempotency-scripts.ts'
+import type { StoreBreaker, StoreTimers } from './store-breaker.ts'
+import type { StoreCounts } from './store-counts.ts'
+import type { StoreKeys } from './store-keys.ts'
+
+interface SharedIdempotencyOptions {
+  readonly breaker: Pick<StoreBreaker, 'send' | 'isOpen'>
+  readonly keys: StoreKeys
+  readonly counts: StoreCounts
+  readonly timers: Pick<StoreTimers, 'nowMs' | 'after'>
+  readonly secret: KeySecret
+  /** Unique among gateways. */
+  readonly id: string
+  /** False: other gateways find nothing of what this one writes. */
+  readonly isShared: () => boolean
+  /** The keys of this gateway alone, for rows that go on without the store. */
+  readonly local: () => KeyTable | undefined
+  readonly onFault: (cause: string) => void
+}
+
+/** A key that this gateway has begun, until the store knows its outcome. */
+interface SharedKey {
+  readonly key: string
+  readonly id: string
+  readonly token: string
+  readonly keepMs: number
+  readonly fingerprint: string
+  readonly requestId: string
+  /** What the store is told: the lease is renewed, until there is an outcome. */
+  kind: 'begun' | 'free' | 'unknown' | 'done'
+  /** Sealed response of `done`. */
+  rest: string
+  /** When the lease was last renewed, or since when the outcome waits. */
+  sinceMs: number
+  run: OnFinished | undefined
+  /** Replies that are still needed. */
+  replies: number
+}
+
+/** A gateway that dies leaves its keys in progress for so long. */
+const LEASE_MS = 30_000
+const RENEW_MS = 10_000
+const TICK_MS = 1000
+/** Commands at once: more than a connection takes would count as a failure of the store. */
+const MAX_BATCH = 1000
+/** As long as for a disk that is full. */
+const MAX_LATE_MS = 5000
+/** Begins without a reply, which the store may have carried out. Beyond these, keys stay begun until their lease is over. */
+const MAX_UNSURE = 10_000
+/** A command of a connection that is gone may still be carried out after those of the next one. */
+const TAKEN_BACK_TIMES = 3
+const LOST = new Error('the store did not take the outcome of an idempotency key')
+
+/** The keys of several gateways, kept by the store. `begun` and `done` are acknowledged by it before `begin` and `finish` call back. */
+export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
+  readonly #options: SharedIdempotencyOptions
+  /** Tells secrets apart. */
+  readonly #check: string
+  readonly #salt: string
+  readonly #seal: RecordSeal
+  readonly #open = new Set<SharedKey>()
+  #cancelTick: (() => void) | undefined
+  #count = 0
+
+  constructor(options: SharedIdempotencyOptions) {
+    this.#options = options
+    this.#check = options.secret.nameOf()
+    const salt = randomBytes(SALT_BYTES)
+    this.#salt = salt.toString('base64url')
+    this.#seal = options.secret.sealOf(salt)
+  }
+
+  /** See KeyTable.begin. */
+  begin(request: KeyedRequest, run: (begun: Begun<SharedKey | HeldKey>) => void): void {
+    const { breaker, keys, secret, id: gatewayId, isShared, timers } = this.#options
+    if (breaker.isOpen || !isShared()) {
+      this.#beginAlone(request, run)
+      return
+    }
+    const { caller, row, key: name, keepMs, requestId, resolves, maxKeys } = request
+    const id = keys.hashOf(`idempotency key\0${JSON.stringify([caller, row, name])}`)
+    const held: SharedKey = {
+      key: `${keys.keyOfOnce('idempotency', JSON.stringify(caller))}:${id}`,
+      ...{ id, token: `${gatewayId}.${++this.#count}`, keepMs, requestId },
+      fingerprint: secret.nameOf(...request.content),
+      ...{ kind: 'begun', rest: '', sinceMs: timers.nowMs(), run: undefined, replies: 1 },
+    }
+    const terms = [this.#check, held.fingerprint, LEASE_MS, keepMs, maxKeys, resolves ? 1 : 0]
+    this.#send(BEGIN_SCRIPT, held, terms, {
+      fits: (reply) => Array.isArray(reply) && reply.every((one) => typeof one === 'string'),
+      done: (reply) => {
+        if (reply !== undefined) run(this.#begun(held, reply as readonly string[]))
+        else {
+          this.#takeBack(held)
+          this.#beginAlone(request, run)
+        }
+      },
+    })
+  }
+
+  #beginAlone(request: KeyedRequest, run: (begun: Begun) => void): void {
+    const table = request.onStoreFailure === 'local' ? this.#options.local() : undefined
+    if (table === undefined) run({ outcome: 'unavailable' })
+    else table.begin(request, run)
+  }
+
+  #begun(held: SharedKey, [outcome, rest = '']: readonly string[]): Begun<SharedKey> {
+    switch (outcome) {
+      case 'begun':
+        this.#keep(held)
+        return { outcome, held }
+      case 'done': {
+        const { requestId, response } = this.#unsealed(held, rest) ?? {}
+        if (response !== undefined && requestId !== undefined) return { outcome, requestId, response }
+        this.#options.onFault('a response in the store is damaged')
+        return { outcome: 'unavailable' }
+      }
+      case 'foreign':
+        this.#options.onFault('another gateway has another "idempotencyKeyFile"')
+        return { outcome: 'unavailable' }
+      default:
+        return { outcome: outcome as 'in_progress' }
+    }
+  }
+
+  #unsealed({ id, fingerprint }: SharedKey, rest: string): KeyRecord | undefined {
+    const end = rest.indexOf(' ')
+    const seal = this.#options.secret.sealOf(Buffer.from(rest.slice(0, end), 'base64url'))
+    const record = readKeyLine(Buffer.from(rest.slice(end + 1)), id, seal)
+    return record?.fingerprint === fingerprint ? record : undefined
+  }
+
+  /** See KeyTable.finish. An error too when the key was told to be unknown meanwhile. */
+  finish(held: SharedKey | HeldKey, finish: Finish, run: OnFinished): void {
+    if ('entry' in held) {
+      this.#options.local()?.finish(held, finish, run)
+      return
+    }
+    held.sinceMs = this.#options.timers.nowMs()
+    if (typeof finish === 'string') {
+      held.kind = finish
+      run()
+    } else {
+      const { id, fingerprint, requestId, keepMs } = held
+      // The name of the key in the store has the caller.
+      const record = { caller: id, fingerprint, requestId, atMs: 0, keepMs, response: finish }
+      held.kind = 'done'
+      held.rest = `${this.#salt} ${keyLine(id, { state: 'done', ...record }, this.#seal).trimEnd()}`
+      held.run = run
+    }
+    this.#tell(held)
+  }
+
+  /** Its request was not sent. */
+  #takeBack(held: SharedKey): void {
+    if (this.#open.size >= MAX_UNSURE) return
+    held.kind = 'free'
+    held.replies = TAKEN_BACK_TIMES
+    this.#keep(held)
+  }
+
+  #tell(held: SharedKey): void {
+    const { kind, fingerprint, rest, keepMs } = held
+    const terms = [kind, kind === 'begun' ? LEASE_MS : 0, keepMs, `${this.#check} ${fingerprint} ${rest}`]
+    this.#send(FINISH_SCRIPT, held, terms, {
+      fits: (reply) => typeof reply === 'number',
+      done: (reply) => {
+        if (reply === undefined || kind === 'begun' || --held.replies > 0) return
+        this.#open.delete(held)
+        held.run?.(reply === 1 ? undefined : LOST)
+        held.run = undefined
+      },
+    })
+  }
+
+  #send(
+    { text, sha }: Script,
+    { key, id, token }: SharedKey,
+    terms: readonly (string | number)[],
+    call: { fits(reply: StoreReply): boolean; done(reply: StoreReply | undefined): void },
+  ): void {
+    const { breaker, counts } = this.#options
+    const all = `${key.slice(0, -id.length)}keys`
+    const operands = ['2', key, all, id, token, ...terms.map(String)]
+    const scriptMissing = () => {
+      counts.scriptReloads++
+      breaker.send({ args: ['EVAL', text, ...operands], key, ...call })
+    }
+    breaker.send({ args: ['EVALSHA', sha, ...operands], key, ...call, scriptMissing })
+  }
+
+  #keep(held: SharedKey): void {
+    this.#open.add(held)
+    this.#cancelTick ??= this.#options.timers.after(TICK_MS, this.#tick)
+  }
+
+  /** Renews leases, and tells the outcomes that the store has not taken. Not left to a process after a restart: each ends its own keys. */
+  readonly #tick = (): void => {
+    this.#cancelTick = undefined
+    const { breaker, timers } = this.#options
+    const nowMs = timers.nowMs()
+    let left = breaker.isOpen ? 0 : MAX_BATCH
+    for (const held of [...this.#open]) {
+      if (held.kind === 'done' && nowMs - held.sinceMs >= MAX_LATE_MS) {
+        held.run?.(LOST)
+        held.run = undefined
+      }
+      if (left <= 0 || (held.kind === 'begun' && nowMs - held.sinceMs < RENEW_MS)) continue
+      left--
+      if (held.kind === 'begun') held.sinceMs = nowMs
+      // Behind those that wait for their turn.
+      this.#open.delete(held)
+      this.#open.add(held)
+      this.#tell(held)
+    }
+    if (this.#open.size > 0) this.#cancelTick ??= timers.after(TICK_MS, this.#tick)
+  }
+
+  close(): void {
+    this.#cancelTick?.()
+    this.#options.local()?.close()
+  }
+}
