@@ -47,6 +47,10 @@ export const COMMANDS: Readonly<Record<string, Listed>> = {
     summary: 'replaces the signing keys of the demo backend',
     load: () => import('./keys-rotate.ts'),
   },
+  'idempotency show': {
+    summary: 'what became of the requests with an idempotency key',
+    load: () => import('./idempotency-show.ts'),
+  },
   'audit verify': {
     summary: 'proves by its seals that nobody has changed the audit trail',
     load: () => import('./audit/verify-seals.ts'),

@@ -239,8 +239,8 @@ describe('the command line', () => {
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
     'countersign certs demo --force data/my-certs': { says: /are in data\/my-certs\./ },
   }
-  /** Run by tests of their own: below, and in restart.test.ts. */
-  const ELSEWHERE = /^(GATEWAY_\S+ )*countersign (run|restart)/
+  /** Run by tests of their own: below, in restart.test.ts, and in idempotency.test.ts. */
+  const ELSEWHERE = /^(GATEWAY_\S+ )*countersign (run|restart|idempotency)/
 
   for (const [name, { load }] of Object.entries(COMMANDS)) {
     it(`does what the examples of "${name}" say`, async () => {

@@ -31,7 +31,7 @@ test('a gateway that is killed at any time under load sends no request twice and
     req.resume()
     setTimeout(() => res.writeHead(201).end(body), 5 * Math.random())
   })
-  const token = await upstream.issuer.token()
+  let token = ''
   let dir: string | undefined
   let gateway: TestGateway | undefined
   after(() => {
@@ -45,6 +45,8 @@ test('a gateway that is killed at any time under load sends no request twice and
       body: '{"amount":"12.50"}',
     })
   const start = async (run: number) => {
+    // It expires during a long run.
+    token = await upstream.issuer.token()
     gateway = await startGateway({
       config: {
         upstream: upstream.url,

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { readdirSync } from 'node:fs'
 import type { RequestListener, ServerResponse } from 'node:http'
 import { connect, constants } from 'node:http2'
 import { join } from 'node:path'
@@ -31,6 +33,7 @@ const serve: RequestListener = (req, res) => {
   req.resume()
   req.on('end', () => {
     if (req.url === '/waits') waiting.set(key, res)
+    else if (req.url === '/broken') res.destroy()
     else if (req.url === '/slow') setTimeout(answer, 5 * Math.random(), res)
     else answer(res)
   })
@@ -200,6 +203,41 @@ describe('requests with an idempotency key', () => {
       assert.notEqual(response.body, first.body)
     }
     assert.equal(calls.get(key), 3)
+  })
+
+  it('are shown to the operator, beside the running gateway', async () => {
+    const [key, broken] = [randomUUID(), randomUUID()]
+    const { headers: had } = await pay(gateway, key)
+    await pay(gateway, broken, '/broken')
+    const files = () => readdirSync(join(gateway.dir, 'data', 'idempotency'))
+    const before = files()
+    const show = (...flags: string[]) => {
+      const { status, stdout, stderr } = spawnSync(
+        process.execPath,
+        ['gateway/cli/countersign.ts', 'idempotency', 'show', '--json', ...flags],
+        {
+          encoding: 'utf8',
+          env: {
+            ...process.env,
+            GATEWAY_CONFIG: join(gateway.dir, 'gateway.json'),
+            GATEWAY_DATA_DIR: join(gateway.dir, 'data'),
+          },
+        },
+      )
+      return { status, stderr, shown: stdout === '' ? undefined : JSON.parse(stdout) }
+    }
+    const caller = ['--caller', 'user-1']
+    const { shown, stderr } = show('--key', `"${key}"`, ...caller)
+    assert.equal(stderr, '')
+    assert.deepEqual(
+      [shown.row, shown.state, shown.status, shown.isKept, shown.firstRequest],
+      ['/*', 'done', 201, true, had['x-request-id']],
+    )
+    assert.equal(Date.parse(shown.keptUntil) - Date.parse(shown.since), 86_400_000)
+    assert.equal(show('--key', broken, ...caller).shown.state, 'unknown')
+    assert.deepEqual(show('--key', key, '--caller', 'user-2').status, 1)
+    assert.match(show('--key', key).stderr, /needs --key and --caller/)
+    assert.deepEqual(files(), before)
   })
 
   it('may be longer than what is read at once, up to the bound of the row', async () => {

@@ -24,6 +24,11 @@ export class KeySecret {
     return hmac.digest('base64url').slice(0, NAME_CHARS)
   }
 
+  /** @param caller made by `nameOf` */
+  idOf(caller: string, row: string, key: string): string {
+    return this.nameOf(caller, row, key)
+  }
+
   sealOf(salt: Uint8Array): RecordSeal {
     return new RecordSeal(this.#derive(salt, 'countersign idempotency records'))
   }

@@ -50,7 +50,7 @@ interface Reading {
 /** Reads all segments, oldest first. @throws Error that names the file */
 export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
   makeDirectory(reading.directory)
-  return namesIn(reading.directory).flatMap(
+  return namesIn(readdirSync(reading.directory)).flatMap(
     (name) => readSegment(join(reading.directory, name), reading, found) ?? [],
   )
 }
@@ -65,7 +65,8 @@ export function createSegment(
   { directory, secret, clock }: Pick<Reading, 'directory' | 'secret'> & { readonly clock: () => number },
   newest: Segment | undefined,
 ) {
-  const number = 1 + Math.max(numberOf(namesIn(directory).at(-1)), numberOf(newest && basename(newest.file)))
+  const number =
+    1 + Math.max(numberOf(namesIn(readdirSync(directory)).at(-1)), numberOf(newest && basename(newest.file)))
   const file = join(directory, `keys-${String(number).padStart(NUMBER_CHARS, '0')}.log`)
   const salt = randomBytes(SALT_BYTES)
   const names = { salt: salt.toString('base64url'), check: secret.nameOf('check', salt) }
@@ -79,11 +80,9 @@ function openSegment(file: string, seal: RecordSeal, bytes: number): Segment {
   return { file, fd: openSync(file, 'r'), seal, live: new Set(), bytes, isDoubtful: false }
 }
 
-/** Oldest first. */
-function namesIn(directory: string): string[] {
-  return readdirSync(directory)
-    .filter((name) => NAME.test(name))
-    .sort()
+/** Names of segments, oldest first. */
+export function namesIn(names: readonly string[]): string[] {
+  return names.filter((name) => NAME.test(name)).sort()
 }
 
 function numberOf(name = ''): number {
@@ -116,7 +115,7 @@ function readSegment(file: string, { secret, onFault }: Reading, found: OnFound)
 }
 
 /** @throws Error that names the file */
-function headerOf(file: string, line: string, secret: KeySecret) {
+export function headerOf(file: string, line: string, secret: KeySecret) {
   let header: { format?: unknown; version?: unknown; salt?: unknown; check?: unknown; atMs?: unknown }
   try {
     header = JSON.parse(line)

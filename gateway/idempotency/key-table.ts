@@ -132,7 +132,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     const { secret, clock } = this.#options
     const nowMs = clock()
     const caller = secret.nameOf(...request.caller)
-    const id = secret.nameOf(caller, request.row, request.key)
+    const id = secret.idOf(caller, request.row, request.key)
     const fingerprint = secret.nameOf(...request.content)
     let entry = this.#keys.get(id)
     if (entry !== undefined && isOver(entry, nowMs)) {

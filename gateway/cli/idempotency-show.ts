@@ -1,0 +1,91 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { loadSettings } from '../config/load-settings.ts'
+import { readIdempotencyKey as readSecret } from '../config/secret-line.ts'
+import type { Settings } from '../config/settings.ts'
+import { findKey } from '../idempotency/find-key.ts'
+import { readIdempotencyKey } from '../idempotency/idempotency-key.ts'
+import { KeySecret } from '../idempotency/key-secret.ts'
+import { ableTo, UNABLE } from './audit/trail-words.ts'
+import {
+  CONFIG_FLAGS,
+  type Command,
+  CommandFault,
+  EXIT,
+  environmentOf,
+  type Given,
+  JSON_FLAG,
+  print,
+  printJson,
+  UsageFault,
+} from './command.ts'
+
+export const command: Command = {
+  flags: {
+    key: { value: 'KEY', about: 'as the client sent it' },
+    caller: { value: 'ID', about: 'userId of the audit trail, or the clientId of a machine' },
+    client: { value: 'ID', about: 'clientId of the app that acted for the user' },
+    ...CONFIG_FLAGS,
+    ...JSON_FLAG,
+  },
+  about: [
+    'Prints what became of the requests of a caller with an idempotency key, for each row: the state, when, the status, and the id of the first request, for "audit find --request". It reads the data directory, also beside a running gateway, whose key in progress is "begun".',
+  ],
+  examples: [
+    ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],
+  ],
+  fault: 'no row has the key, or the configuration has faults',
+  unable: UNABLE,
+  async run({ flags }) {
+    const { value: settings, faults = [] } = loadSettings(environmentOf(flags))
+    if (settings === undefined)
+      throw new CommandFault(`the configuration has faults: ${faults.map(({ reason }) => reason).join('; ')}`)
+    const found = await ableTo(() => [...shownKeys(settings, flags)])
+    if (found.length === 0) throw new CommandFault('no row has this key of this caller')
+    for (const one of found) {
+      if (flags.json !== undefined) printJson(one)
+      else
+        print(
+          Object.entries(one)
+            .flatMap(([name, value]) => (value === undefined ? [] : `${name}: ${value}`))
+            .join('\n'),
+        )
+    }
+    return EXIT.good
+  },
+}
+
+function* shownKeys(settings: Settings, { key: written, caller, client }: Given['flags']) {
+  const directory = join(settings.dataDir, 'idempotency')
+  if (written === undefined || caller === undefined) throw new UsageFault('needs --key and --caller')
+  if (!existsSync(directory))
+    throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
+  const secret = new KeySecret(readSecret(settings))
+  // As in `Principal.key` and `Principal.client`.
+  const callers = [
+    [`user:${caller}`, client ?? ''],
+    [`client:${caller}`, caller],
+  ]
+  for (const { path, idempotency } of settings.routes) {
+    const key = idempotency && readIdempotencyKey(written, idempotency.maxKeyLength)
+    if (key === undefined) continue
+    for (const one of callers) {
+      const found = findKey(directory, secret.idOf(secret.nameOf(...one), path, key), secret)
+      if (found === undefined) continue
+      const { state, requestId, atMs = 0, keepMs = 0, response } = found.record ?? {}
+      yield {
+        row: path,
+        state: state ?? `damaged, in ${found.file}`,
+        since: timeOf(atMs),
+        keptUntil: timeOf(atMs + keepMs),
+        firstRequest: requestId,
+        status: response?.status,
+        isKept: response && response.body !== undefined,
+      }
+    }
+  }
+}
+
+function timeOf(ms: number): string | undefined {
+  return ms === 0 ? undefined : new Date(ms).toISOString()
+}
