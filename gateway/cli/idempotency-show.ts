@@ -25,11 +25,11 @@ export const command: Command = {
     key: { value: 'KEY', about: 'as the client sent it' },
     caller: { value: 'ID', about: 'userId of the audit trail, or the clientId of a machine' },
     client: { value: 'ID', about: 'clientId of the app that acted for the user' },
-    ...CONFIG_FLAGS,
+    config: CONFIG_FLAGS.config,
     ...JSON_FLAG,
   },
   about: [
-    'Prints what became of the requests of a caller with an idempotency key, for each row: the state, when, the status, and the id of the first request, for "audit find --request". It reads the data directory, also beside a running gateway, whose key in progress is "begun".',
+    'Prints, for each row, what became of the requests of a caller with an idempotency key. "audit find --request" finds the first one. It reads the data directory, beside a running gateway too: "begun" is in progress there, and otherwise unknown.',
   ],
   examples: [
     ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],
