@@ -8,7 +8,7 @@ const LOOP_LAG_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5]
 /** Every metric: name, type, help text, buckets, labels. Names and labels are part of the public contract. */
 const METRICS = {
   gateway_audit_foreign_bytes_total: counter(
-    'Bytes that others have added to the audit trail, or taken away, as far as the gateway has noticed; 1 for a change that keeps the size.',
+    'Bytes that others were seen to add to the audit trail or to take from it; 1 for a change that keeps the size.',
   ),
   gateway_audit_last_seal_timestamp_seconds: gauge(
     'When the last checkpoint of this run was made; 0: none yet.',
@@ -16,11 +16,11 @@ const METRICS = {
   gateway_audit_records_pending: gauge(
     'Records that are not yet where the durability promises them: in the file, or on the disk.',
   ),
-  gateway_audit_records_total: counter('Records handed to the audit trail, by type.', 'type'),
+  gateway_audit_records_total: counter('Records handed to the audit trail.', 'type'),
   gateway_audit_seal_faults_total: counter('Times that sealing failed; it is tried again.'),
   gateway_audit_seal_gaps_total: counter('Times that sealed records were no longer in the audit trail.'),
   gateway_audit_seal_lag_seconds: gauge(
-    'Age of the oldest record that no checkpoint covers yet, at most, counted from the start for what was left then; a second or two under load.',
+    'Greatest possible age of the oldest record that no checkpoint covers yet; what an earlier run left counts from the start. A second or two under load.',
   ),
   gateway_audit_ship_lag_seconds: gauge(
     'How long ago the oldest audit segment was closed that is not shipped yet; 0 when there is none.',
@@ -31,9 +31,7 @@ const METRICS = {
     'Closed segments of the audit trail that are not yet where audit.ship copies them.',
   ),
   gateway_audit_stamp_failures_total: counter('How often no time stamp could be had.'),
-  gateway_audit_stamp_interval_seconds: gauge(
-    'How long apart time stamps are asked for at least: audit.stamps.every.',
-  ),
+  gateway_audit_stamp_interval_seconds: gauge('Value of audit.stamps.every.'),
   gateway_audit_stamp_lag_seconds: gauge(
     'For how long there has been a checkpoint without a time stamp; 0: there is none.',
   ),
@@ -42,13 +40,11 @@ const METRICS = {
     'Sealed records after the newest checkpoint that enough witnesses have signed.',
   ),
   gateway_audit_witness_failures_total: counter(
-    'How often a witness was asked for its signature and gave none, by reason; conflict: it has seen another log.',
+    'How often a witness was asked for its signature and gave none; conflict: it has seen another log.',
     'witness',
     'failure',
   ),
-  gateway_audit_witness_interval_seconds: gauge(
-    'How long apart witnesses are asked for their signatures at least: audit.witnesses.every.',
-  ),
+  gateway_audit_witness_interval_seconds: gauge('Value of audit.witnesses.every.'),
   gateway_audit_witness_lag_seconds: gauge(
     'For how long there has been a checkpoint that not enough witnesses have signed; 0: there is none.',
   ),
@@ -62,13 +58,9 @@ const METRICS = {
     'Closed segments of the audit trail that could not be compressed, shipped or pruned; tried again later.',
     'task',
   ),
-  gateway_auth_decisions_total: counter(
-    'Credentials looked at, by authentication method and outcome.',
-    'method',
-    'outcome',
-  ),
+  gateway_auth_decisions_total: counter('Credentials looked at.', 'method', 'outcome'),
   gateway_shadow_refusals_total: counter(
-    'Requests that a route in shadow mode let through and would have refused, by route and code.',
+    'Requests that a route in shadow mode let through and would have refused.',
     'route',
     'code',
   ),
@@ -77,7 +69,7 @@ const METRICS = {
     '1 when the file as it is now is in force, but for what needs a restart, 0 when the last good one is.',
     'file',
   ),
-  gateway_config_reloads_total: counter('Configuration files read, by file and result.', 'file', 'result'),
+  gateway_config_reloads_total: counter('Configuration files read.', 'file', 'result'),
   gateway_event_loop_active_seconds_total: counter(
     'Time that the event loop was not waiting; a gateway is at its limit when it grows by 1 each second.',
   ),
@@ -86,7 +78,7 @@ const METRICS = {
     LOOP_LAG_SECONDS,
   ),
   gateway_grpc_calls_total: counter(
-    'Calls of gRPC closed, by route and by the number of the status that they came to.',
+    'Calls of gRPC closed; `code` is the number of their status.',
     'route',
     'code',
   ),
@@ -98,18 +90,18 @@ const METRICS = {
   ),
   gateway_http_requests_in_flight: gauge('Requests begun and not closed.'),
   gateway_http_requests_total: counter(
-    'Requests closed, by route, method and status; 499 is a client that went away.',
+    'Requests closed; 499 is a client that went away.',
     'route',
     'method',
     'status',
   ),
   gateway_idempotency_total: counter(
-    'Requests of rows with `idempotency`, by route and by what their key came to.',
+    'Requests of rows with `idempotency`, by what their key came to.',
     'route',
     'outcome',
   ),
   gateway_introspection_requests_total: counter(
-    'Questions to introspection endpoints about opaque tokens, by issuer and outcome; breaker_open and too_many: it was not asked.',
+    'Questions to introspection endpoints about opaque tokens; breaker_open and too_many: it was not asked.',
     'issuer',
     'outcome',
   ),
@@ -118,12 +110,12 @@ const METRICS = {
     'issuer',
   ),
   gateway_rate_limit_decisions_total: counter(
-    'Requests counted against a limit, by its name and the decision. Of several windows only those that refuse a request count it as refused.',
+    'Requests counted against a limit. Of several windows only those that refuse a request count it as refused.',
     'limit',
     'decision',
   ),
   gateway_ready: gauge('1 when /readyz is green.'),
-  gateway_refusals_total: counter('Answers made by the gateway instead of the upstream, by code.', 'code'),
+  gateway_refusals_total: counter('Answers made by the gateway instead of the upstream.', 'code'),
   gateway_requests_abandoned_total: counter(
     'About how many requests were sent ahead and never begun, because their client went away.',
   ),
@@ -149,7 +141,7 @@ const METRICS = {
     'store',
   ),
   gateway_store_write_errors_total: counter(
-    'Faults of what is kept in the data directory, and of connections to the shared store, by store.',
+    'Faults of what is kept in the data directory, and of connections to the shared store.',
     'store',
   ),
   gateway_tls_certificate_expiry_timestamp_seconds: gauge(
@@ -160,12 +152,12 @@ const METRICS = {
     'what',
   ),
   gateway_trace_spans_dropped_total: counter(
-    'Spans that were lost, by reason: queue_full, refused by the receiver, undelivered, or stopped before they were sent.',
+    'Spans that were lost: queue_full, refused by the receiver, undelivered, or stopped before they were sent.',
     'reason',
   ),
   gateway_trace_spans_exported_total: counter('Spans that the OTLP receiver took.'),
   gateway_tunnels_ended_total: counter(
-    'Upgraded connections that have ended, by reason; closed is by either side.',
+    'Upgraded connections that have ended; closed is by either side.',
     'reason',
   ),
   gateway_tunnels_open: gauge('Upgraded connections that are open.'),
@@ -182,12 +174,12 @@ const METRICS = {
     'upstream',
   ),
   gateway_upstream_request_duration_seconds: histogram(
-    "Time from sending a request upstream to the head of the upstream's answer; of one that is sent again, from its first attempt, with the upstream of the last.",
+    'Time from sending a request upstream to the head of the answer. A request that is sent again counts from its first attempt, for the upstream of its last.',
     REQUEST_SECONDS,
     'upstream',
   ),
   gateway_upstream_retries_total: counter(
-    'Requests sent again as the retries of their group ask, by outcome; denied: the budget had none left.',
+    'Requests sent again as the retries of their group ask; denied: the budget had none left.',
     'group',
     'outcome',
   ),

@@ -5,7 +5,7 @@ import { processMetrics } from './metrics.ts'
 
 interface Described {
   readonly name: string
-  readonly help: string
+  readonly help?: string
   readonly type: string
   readonly labels: Labels
 }
@@ -20,22 +20,23 @@ export async function metricsDocument(): Promise<string> {
       ? { ...family, help: `${family.help} Buckets: ${family.bounds.join(' ')}.` }
       : family,
   )
-  return `${byHand}## The gateway\n\n${listOf(gateway)}\n## The process\n\n${listOf(await ofProcess())}`
+  return `${byHand}## The gateway\n\n${listOf(gateway)}\n## The process\n\nThose of [prom-client](https://github.com/siimon/prom-client).\n\n${listOf(await ofProcess())}`
 }
 
 async function ofProcess(): Promise<Described[]> {
   const registry = processMetrics()
   const metrics = await registry.getMetricsAsJSON()
-  return metrics.map(({ name, help, type }) => {
+  return metrics.map(({ name, type }) => {
     // The library's types leave out the names of labels.
     const { labelNames = [] } = registry.getSingleMetric(name) as { labelNames?: Labels }
-    return { name, help, type: String(type), labels: labelNames }
+    return { name, type: String(type), labels: labelNames }
   })
 }
 
 function listOf(metrics: readonly Described[]): string {
   const lines = metrics.map(({ name, type, labels, help }) => {
-    return `- \`${name}\` (${[type, ...labels.map((label) => `\`${label}\``)].join(' ')}): ${help}\n`
+    const kind = [type, ...labels.map((label) => `\`${label}\``)].join(' ')
+    return `- \`${name}\` (${kind})${help === undefined ? '' : `: ${help}`}\n`
   })
   return lines.join('')
 }

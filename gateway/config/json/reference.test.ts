@@ -18,7 +18,11 @@ test('docs/reference/keys.md explains every key of every object', () => {
   for (const key of keys) assert.match(key, /^- `\S+` \(\S.*\): \S/, key)
 })
 
-test('docs/reference/keys.md has no example of a number, a boolean, or a key whose choices or default it lists', () => {
-  assert.doesNotMatch(written, /^- `(?:logLevel|adminHost|maxTunnels|via)` .* Example: /m)
+test('docs/reference/keys.md has no example of a number, a boolean, a file, an object that it explains, or a key whose choices or default it lists', () => {
+  assert.doesNotMatch(
+    written,
+    /^- `(?:logLevel|adminHost|maxTunnels|via|maskKeyFile|addresses)` .* Example: /m,
+  )
   assert.match(written, /^- `jwksUri` .* Example: /m)
+  assert.match(written, /^- `machine` \(object\): .* Example: `\{/m)
 })

@@ -8,7 +8,12 @@ const FILES = ['gateway', 'limits', 'clients']
 const INTRODUCTION = `# Configuration reference
 
 \`npm run schemas\` writes this page from [config/schemas/](../../config/schemas). [configuration.md](../operate/configuration.md) says what the keys are for.
+
+In brackets stand the type (\`[string]\` is a list of strings), \`required\` or the default, \`restart\` if an edit is in force only after one, and the
+variable that takes the place of the key, with commas in a list. A key that is missing and has no default does nothing, unless its text says more.
 `
+const EMPTY: ReadonlySet<string> = new Set(['', '`{}`', '`[]`'])
+const VARIABLE = / Environment: (\w+)(?:, separated by commas)?\./
 
 /** The text of docs/reference/keys.md. */
 export function referenceText(): string {
@@ -41,7 +46,7 @@ function chapterOf(name: string): string {
   const parts = [...tables].map(([path, schema]) => {
     const keys = JSON.stringify(schema.properties)
     const twin = shown.get(keys)
-    if (twin !== undefined) return `\n### \`${path}\`\n\nThe keys of \`${twin}\`.\n`
+    if (twin !== undefined) return `\n### \`${path}\`\n\nAs \`${twin}\`.\n`
     shown.set(keys, path)
     return listOf(path, schema, explained)
   })
@@ -73,11 +78,12 @@ function listOf(
 ): string {
   const twins = new Map<string, string[]>()
   const keys = Object.entries(properties).flatMap(([key, schema]) => {
-    const preset = schema.default === undefined ? '' : `, default ${codeOf(schema.default)}`
+    const preset = EMPTY.has(codeOf(schema.default)) ? '' : `, default ${codeOf(schema.default)}`
     const kind = shapeOf(schema) + (required.includes(key) ? ', required' : preset)
-    const text = textOf(schema)
-    const after = text.includes(RESTART) ? ', after a restart' : ''
-    const line = `- \`${key}\` (${kind}${after}): ${text.replace(RESTART, '')}\n`
+    const text = textOf(key, schema)
+    const [, variable] = VARIABLE.exec(text) ?? []
+    const marks = [kind, text.includes(RESTART) && 'restart', variable].filter(Boolean).join(', ')
+    const line = `- \`${key}\` (${marks}): ${text.replace(RESTART, '').replace(VARIABLE, '')}\n`
     const first = explained.get(line)
     if (first === undefined) explained.set(line, path === '' ? 'the file' : `\`${path}\``)
     else twins.set(first, [...(twins.get(first) ?? []), `\`${key}\``])
@@ -97,28 +103,25 @@ function shapeOf(schema: Declaration): string {
 }
 
 function namedType(schema: Declaration, type: string): string {
-  if (type === 'array') return schema.items === undefined ? 'list' : `list of ${shapeOf(schema.items)}`
+  if (type === 'array') return `[${shapeOf(schema.items ?? {})}]`
   return type === 'integer' || type === 'number' ? type + boundsOf(schema) : type
 }
 
 function boundsOf({ minimum, maximum }: Declaration): string {
-  if (maximum !== undefined) return ` ${format(minimum ?? 0)} to ${format(maximum)}`
-  return minimum === undefined ? '' : ` from ${format(minimum)}`
+  const [from, to] = [minimum ?? 0, maximum].map((bound) => bound?.toLocaleString('en'))
+  if (to !== undefined) return ` ${from}–${to}`
+  return minimum === undefined ? '' : ` from ${from}`
 }
 
-function format(value: number): string {
-  return value.toLocaleString('en')
-}
-
-function textOf({
-  description = '',
-  enum: choices,
-  examples: [example] = [],
-  default: preset,
-}: Declaration): string {
-  const isPlain = typeof example === 'number' || typeof example === 'boolean'
-  const isTold = choices !== undefined || example === undefined || codeOf(example) === codeOf(preset)
-  return isPlain || isTold ? description : `${description} Example: ${codeOf(example)}`
+function textOf(key: string, schema: Declaration): string {
+  const { description = '', properties, items, additionalProperties: values } = schema
+  const example = codeOf(schema.examples?.[0])
+  const parts = properties ?? items?.properties ?? (typeof values === 'object' && values.properties)
+  const isBelow = parts && /^`[{[]/.test(example)
+  const isTold = schema.enum !== undefined || example === codeOf(schema.default) || /File$|^\$/.test(key)
+  return isBelow || isTold || /^(?:$|`(?:\d|true|false))/.test(example)
+    ? description
+    : `${description} Example: ${example}`
 }
 
 function codeOf(value: unknown): string {

@@ -133,7 +133,7 @@ const AUDIT = keys({
   ),
   secondSealKey: choice(
     ['ml-dsa-44'],
-    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. Beside a key that is named, `countersign audit key --second` makes it. Default: none.',
+    'A second key, of ML-DSA-44 (FIPS 204), signs the seals too. Beside a key that is named, `countersign audit key --second` makes it.',
     { restart: true },
   ),
   origin: anyText(

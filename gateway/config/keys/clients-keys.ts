@@ -66,7 +66,7 @@ const DESCRIBED = keys({
   }),
   algorithm: choice(['sha256', 'sha512', 'sha1'], 'The hash of the HMAC.', { required: true }),
   encoding: choice(['hex', 'base64'], 'How the signature is written.', { required: true }),
-  prefix: anyText('What stands before the signature in its header. Default: nothing.', {
+  prefix: anyText('What stands before the signature in its header.', {
     pattern: '^[\\x21-\\x7e]{0,64}$',
     patternErrorMessage: 'must be at most 64 visible ASCII characters',
     examples: ['v0='],

@@ -146,11 +146,7 @@ const AUTH_THROTTLE = keys({
     default: 20,
     examples: [20, 0],
   }),
-  window: span(
-    'smh',
-    'A whole number followed by s, m or h: seconds, minutes or hours. At most 24h. It slides.',
-    { default: '1m' },
-  ),
+  window: span('smh', 'In s, m or h, at most 24h. It slides.', { default: '1m' }),
 })
 
 export const ISSUER_KEYS = {
@@ -173,7 +169,7 @@ export const ISSUER_KEYS = {
   ),
   profile: key(
     PROFILE,
-    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, RS256 is refused, and keys come over https. Default: none.',
+    '`fapi`: the FAPI 2.0 Security Profile. Tokens must be bound to a DPoP key or a client certificate, RS256 is refused, and keys come over https.',
     { examples: ['fapi'] },
   ),
   ...TERMS,

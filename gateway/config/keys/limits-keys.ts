@@ -16,7 +16,7 @@ const BOUND = {
   }),
   window: span(
     'smhd',
-    'A whole number followed by s, m, h or d: seconds, minutes, hours or days. At most 366d. It slides: it does not begin anew at the full minute or hour.',
+    'A whole number with s, m, h or d, at most 366d. It slides: it does not begin anew at the full minute or hour.',
     { required: true, examples: ['1m', '1h', '1d'] },
   ),
 }

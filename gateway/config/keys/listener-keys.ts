@@ -27,7 +27,7 @@ const TLS = keys({
     { env: 'GATEWAY_TLS_OCSP', examples: ['/run/tls/tls.ocsp'] },
   ),
   ocspFetch: flag(
-    'Whether the gateway gets that response itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`. Default: false.',
+    'Whether the gateway gets that response itself, from the responder that the certificate names, over http. Nobody waits for it. Not with `ocspFile`.',
     { env: 'GATEWAY_TLS_OCSP_FETCH', examples: [true] },
   ),
 })
@@ -46,7 +46,7 @@ export const LISTENER_KEYS = {
   }),
   tls: key(
     TLS,
-    'A second public listener, for TLS 1.2 and 1.3, on the host of the first. The files are PEM, relative to the working directory, and are read anew when they change. Default: there is none.',
+    'A second public listener, for TLS 1.2 and 1.3, on the host of the first. The files are PEM, relative to the working directory, and are read anew when they change.',
     {
       restart: true,
       examples: [{ port: 8443, certFile: '/run/tls/tls.crt', keyFile: '/run/tls/tls.key' }],

@@ -105,7 +105,7 @@ export const POLICY_KEYS = {
   ),
   responseHeaders: key(
     FILE_RESPONSE_HEADERS,
-    'Headers added to every response, besides the mandatory ones, which nothing takes away or weakens. A route may give its own. Default: none.',
+    'Headers added to every response, besides the mandatory ones, which nothing takes away or weakens. A route may give its own.',
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
 }

@@ -115,7 +115,7 @@ const ROUTE = keys({
       pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
       patternErrorMessage: 'must be visible ASCII without spaces, quotes and backslashes',
     }),
-    'Ways of authentication, as the issuers name them, of which `acr` of the token must be one. Otherwise, and without the claim, 401 tells the client what is needed (RFC 9470). Default: any.',
+    'Ways of authentication, as the issuers name them, of which `acr` of the token must be one. Otherwise, and without the claim, 401 tells the client what is needed (RFC 9470).',
     { minItems: 1, maxItems: 32, uniqueItems: true, examples: [['urn:example:psd2:sca']] },
   ),
   maxAuthAge: span(
@@ -257,7 +257,7 @@ export const OPENAPI = keys({
 export const ROUTE_KEYS = {
   openapi: key(
     Type.Unsafe<string | Static<typeof OPENAPI>>({ ...OPENAPI, type: ['string', 'object'], minLength: 1 }),
-    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows, for whom its `security` says. Its name alone, or an object. Default: none.',
+    'An OpenAPI 3.0, 3.1 or 3.2 document in JSON or YAML, followed when it changes: its operations become rows, for whom its `security` says. Its name alone, or an object.',
     { examples: ['./api.json', { file: './api.json', validateRequests: true }] },
   ),
   routes: list(

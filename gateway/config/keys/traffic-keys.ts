@@ -36,11 +36,7 @@ const ADDRESS_RATE = keys({
     required: true,
     examples: [1000],
   }),
-  window: span(
-    'smh',
-    'A whole number followed by s, m or h: seconds, minutes or hours. At most 24h. It slides.',
-    { required: true, examples: ['10s'] },
-  ),
+  window: span('smh', 'In s, m or h, at most 24h. It slides.', { required: true, examples: ['10s'] }),
 })
 
 const LIMITS = keys({

@@ -39,7 +39,7 @@ const BREAKER = keys({
     'Failures in a row that open it; 0: any number. A failure is one of `statuses`, no connection, or no whole response; one that was still coming when `timeoutMs` or `totalMs` was over is none.',
     { range: [0, 10_000], default: 5 },
   ),
-  failurePercent: integer('Percentage of failures in the window that opens it. Default: any.', {
+  failurePercent: integer('Percentage of failures in the window that opens it.', {
     range: [1, 100],
     examples: [50],
   }),
@@ -117,11 +117,11 @@ const UPSTREAM_GROUP = keys({
   ),
   healthCheck: key(
     HEALTH_CHECK,
-    'A GET request to each target at intervals. A target that is down by its checks gets requests only when all are. Default: there are no checks.',
+    'A GET request to each target at intervals. A target that is down by its checks gets requests only when all are.',
   ),
   breaker: key(
     BREAKER,
-    'A target that fails too often gets no requests for a time, then a few to find out. When no target takes any, the answer is 503. Default: there is none.',
+    'A target that fails too often gets no requests for a time, then a few to find out. When no target takes any, the answer is 503.',
     { examples: [{ failures: 0, failurePercent: 50 }] },
   ),
   retry: key(
@@ -173,7 +173,7 @@ export const UPSTREAM_KEYS = {
     },
   ),
   upstreamSecretFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters. The service gets it in X-Gateway-Secret with every request. Read again when it changes. Default: none.',
+    'A file with one line of 32 to 256 visible ASCII characters. The service gets it in X-Gateway-Secret with every request. Read again when it changes.',
     { env: 'GATEWAY_UPSTREAM_SECRET_FILE', examples: ['/run/secrets/gateway'] },
   ),
 }
