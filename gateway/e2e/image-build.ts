@@ -1,17 +1,14 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { basename, join, relative } from 'node:path'
+import { basename, join, matchesGlob, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Where the stages of the Dockerfile work. */
 const WORKDIR = '/app'
-const IGNORED = new Set(
-  readFileSync(join(ROOT, '.dockerignore'), 'utf8')
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((pattern) => basename(pattern)),
-)
+const IGNORED = readFileSync(join(ROOT, '.dockerignore'), 'utf8')
+  .split('\n')
+  .filter((line) => line !== '')
 
 export interface Stage {
   /** Stands for /app. */
@@ -103,10 +100,12 @@ function copy({ dir }: Stage, words: readonly string[], stages: ReadonlyMap<stri
   }
 }
 
+/** As Docker does it: the last pattern that the path, or a folder around it, matches decides. */
 function isInContext(file: string): boolean {
-  return !relative(ROOT, file)
-    .split('/')
-    .some((part) => IGNORED.has(part))
+  const steps = relative(ROOT, file).split('/')
+  const paths = steps.map((_, i) => steps.slice(0, i + 1).join('/'))
+  const last = IGNORED.findLast((line) => paths.some((path) => matchesGlob(path, line.replace(/^!/, ''))))
+  return last === undefined || last.startsWith('!')
 }
 
 /** Copies the content of a directory without writing it again. */

@@ -148,6 +148,8 @@ describe('what the images and the package are made of', () => {
     writeFileSync(file, JSON.stringify({ adminPort, audit, routes: [{ path: '/api/*', auth: ['none'] }] }))
     const keys = { AWS_ACCESS_KEY_ID: 'AKIAEXAMPLE', AWS_SECRET_ACCESS_KEY: 'secret' }
     await start(stage, { GATEWAY_PORT: String(port), GATEWAY_CONFIG: file, ...keys })
+    const runbook = await fetch(`http://127.0.0.1:${adminPort}/runbook`)
+    assert.match(await runbook.text(), /<h2 id="countersigndown">/)
     const { status, headers } = await fetch(`http://127.0.0.1:${port}/nothing`)
     assert.equal(status, 404)
     assert.equal(headers.get('x-content-type-options'), 'nosniff')
