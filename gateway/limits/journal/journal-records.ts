@@ -14,7 +14,7 @@ export interface Hit {
   readonly atMs: number
   readonly key: string
   readonly count: number
-  /** The hit of this request in the next window of its row, written in the same write. */
+  /** A further hit of this request, in another window or row, written in the same write. */
   readonly next?: Hit | undefined
 }
 

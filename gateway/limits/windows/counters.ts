@@ -127,7 +127,7 @@ export class Counters {
   /**
    * Counts `cost` hits of `key` if the limit allows it. Without memory a new key is refused: a flood must not erase counts.
    *
-   * @param isCounted false: an allowed hit is not counted; it can be at once, because its key has its memory then
+   * @param isCounted false: an allowed hit is not counted
    * @param factor that of the caller's plan
    */
   take(key: string, nowMs: number, cost = 1, isCounted = true, factor?: number): Take {
