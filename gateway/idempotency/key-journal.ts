@@ -25,6 +25,8 @@ export interface KeyJournalOptions {
   readonly write?: Write
   readonly sync?: typeof fdatasync
   readonly segmentBytes?: number
+  /** Of records, beyond which responses are not kept. */
+  readonly maxBytes?: number
 }
 
 type OnDurable = (error: Error | undefined) => void

@@ -48,6 +48,27 @@ describe('a key', () => {
     assert.equal(outcome('a'), 'done')
   })
 
+  it('stays unknown when the service is asked again and has not carried that out', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, outcome, held } = openTable(directory)
+    table.finish(held('a'), 'unknown', none)
+    table.finish(held('a', { resolves: true }), 'free', none)
+    assert.equal(outcome('a', { content: ['POST', '/transfers', '{ }'], resolves: true }), 'reused')
+    assert.equal(outcome('a'), 'unknown')
+    assert.equal(openTable(directory).outcome('a'), 'unknown')
+  })
+
+  it('is kept without its response when there are too many bytes of them', (t) => {
+    const { table, begin, held } = openTable(temporaryDirectory(t), { maxBytes: 200 })
+    for (const key of ['a', 'b']) table.finish(held(key), RESPONSE, none)
+    const second = begin('b')
+    assert.deepEqual(second.outcome === 'done' && second.response, {
+      status: 201,
+      fields: [],
+      body: undefined,
+    })
+  })
+
   it('belongs to a user, a client and a row', (t) => {
     const { outcome } = openTable(temporaryDirectory(t))
     outcome('a')

@@ -32,6 +32,8 @@ export interface HeldKey {
   readonly entry: KeyEntry
   readonly requestId: string
   readonly fingerprint: string
+  /** What it is when this request was not carried out: an earlier one may have been. */
+  readonly otherwise: 'free' | 'unknown'
 }
 
 export type Begun<Held = HeldKey> =
@@ -63,7 +65,7 @@ type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
 /** About 500 bytes of memory each. */
 const MAX_KEYS = 1_000_000
-/** The disk holds about twice as much. */
+/** Beyond it only statuses are kept. The disk holds about twice as much. */
 const MAX_BYTES = 1024 * 1024 * 1024
 /** Looked at in each second. */
 const SWEPT_AT_ONCE = 5000
@@ -144,8 +146,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       run(known)
       return
     }
-    const isFull = this.#keys.size >= MAX_KEYS || this.#journal.liveBytes >= MAX_BYTES
-    if (!this.isWritable || isFull || this.#isSuspended) run({ outcome: 'unavailable' })
+    if (!this.isWritable || this.#keys.size >= MAX_KEYS || this.#isSuspended) run({ outcome: 'unavailable' })
     else if (entry === undefined && this.#hasAll(caller, request.maxKeys, nowMs)) run({ outcome: 'too_many' })
     else this.#begin({ ...request, id, callerName: caller, fingerprint, nowMs }, entry, run)
   }
@@ -153,7 +154,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** A key of an earlier process, or of the one before. */
   #heldOf(entry: KeyEntry): HeldKey {
     const { requestId = '', fingerprint = '' } = this.#journal.read(entry) ?? {}
-    return { entry, requestId, fingerprint }
+    return { entry, requestId, fingerprint, otherwise: 'free' }
   }
 
   /** Undefined when the request may be sent. */
@@ -196,14 +197,15 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     entry.keepMs = keepMs
     entry.expiresAtMs = nowMs + keepMs
     if (before === undefined) this.#remember(entry)
-    const held = { entry, requestId, fingerprint }
+    const otherwise: HeldKey['otherwise'] = before === undefined ? 'free' : 'unknown'
+    const held = { entry, requestId, fingerprint, otherwise }
     this.#journal.whenDurable((error) => {
       if (error === undefined) {
         run({ outcome: 'begun', held })
         return
       }
       // It was not sent.
-      this.finish(held, before === undefined ? 'free' : 'unknown', () => run({ outcome: 'unavailable' }))
+      this.finish(held, 'free', () => run({ outcome: 'unavailable' }))
     })
   }
 
@@ -211,8 +213,9 @@ export class KeyTable implements KeyKeeper<HeldKey> {
    * Ends what `begin` has begun. Calls back once, when the outcome is durable; with an error when it cannot be written, so that it is
    * unknown. A full disk takes at least the status of a response.
    */
-  finish(held: HeldKey, finish: Finish, run: OnFinished): void {
-    const { entry, requestId, fingerprint } = held
+  finish(held: HeldKey, outcome: Finish, run: OnFinished): void {
+    const { entry, requestId, fingerprint, otherwise } = held
+    const finish = outcome === 'free' ? otherwise : outcome
     if (this.#elsewhere !== undefined) {
       this.#elsewhere({ id: entry.id, requestId, finish: portable(finish) }, run)
       return
@@ -251,7 +254,8 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       entry.state = error === undefined ? 'done' : 'unknown'
       run(error)
     }
-    if (this.#journal.append(entry, record) || this.#journal.appendShort(entry, short))
+    const isRoom = this.#journal.liveBytes < (this.#options.maxBytes ?? MAX_BYTES)
+    if ((isRoom && this.#journal.append(entry, record)) || this.#journal.appendShort(entry, short))
       this.#journal.whenDurable(end)
     else end(UNWRITTEN)
   }
