@@ -9,7 +9,7 @@ const ROOTS = ['backend', 'gateway', 'launcher']
 /**
  * Test files, alone or all of a folder, that share one process: each process costs 0.2 to 0.6 s of CPU, and one with an
  * embedded database a second more. Their tests start nothing that outlives them, change nothing of the process, and have no
- * hooks outside a suite. A group takes 15 s at most, since groups run side by side.
+ * hooks outside a suite that another file would disturb. A group takes 15 s of CPU at most; groups run first, side by side.
  */
 const TOGETHER = {
   'backend-identity': ['backend/identity'],
@@ -28,6 +28,7 @@ const TOGETHER = {
   bench: [
     'gateway/bench/bystanders.test.ts',
     'gateway/bench/kernel.test.ts',
+    'gateway/bench/load.test.ts',
     'gateway/bench/memory-table.test.ts',
     'gateway/bench/options.test.ts',
     'gateway/bench/pace.test.ts',
@@ -51,6 +52,33 @@ const TOGETHER = {
   ],
   cli: ['gateway/cli'],
   config: ['gateway/config'],
+  evidence: [
+    'gateway/evidence/attested-checkpoints.test.ts',
+    'gateway/evidence/export-log.test.ts',
+    'gateway/evidence/line-proofs.test.ts',
+    'gateway/evidence/many-segments.test.ts',
+    'gateway/evidence/records',
+    'gateway/evidence/verify/foreign-cases.test.ts',
+    'gateway/evidence/verify/mutations.test.ts',
+    'gateway/evidence/verify/verify-trail.test.ts',
+  ],
+  http1: [
+    'gateway/edge/http1/client-connection.test.ts',
+    'gateway/edge/http1/close.test.ts',
+    'gateway/edge/http1/http-server.test.ts',
+    'gateway/edge/http1/lingering.test.ts',
+    'gateway/edge/http1/sockets',
+  ],
+  http2: [
+    'gateway/e2e/grpc.test.ts',
+    'gateway/e2e/http2-default.test.ts',
+    'gateway/e2e/http2-features.test.ts',
+  ],
+  https: [
+    'gateway/e2e/client-authorities.test.ts',
+    'gateway/e2e/https.test.ts',
+    'gateway/e2e/session-tickets.test.ts',
+  ],
   limits: ['gateway/edge/bodies', 'gateway/idempotency', 'gateway/limits', 'gateway/runtime'],
   'oauth-bound': ['gateway/e2e/oauth-dpop.test.ts', 'gateway/e2e/oauth-mtls.test.ts'],
   'oauth-users': ['gateway/e2e/oauth.test.ts', 'gateway/e2e/oauth-sign-in.test.ts'],
@@ -65,6 +93,20 @@ const TOGETHER = {
     'gateway/e2e/other-verifiers.test.ts',
     'gateway/e2e/start-up.test.ts',
     'gateway/e2e/systemd.test.ts',
+  ],
+  restarts: [
+    'gateway/e2e/drain.test.ts',
+    'gateway/e2e/left-alone.test.ts',
+    'gateway/e2e/restart-kills.test.ts',
+    'gateway/e2e/restart-load.test.ts',
+    'gateway/e2e/socket-activation.test.ts',
+  ],
+  routing: [
+    'gateway/e2e/admin.test.ts',
+    'gateway/e2e/forwarding.test.ts',
+    'gateway/e2e/masked-paths.test.ts',
+    'gateway/e2e/route-policy.test.ts',
+    'gateway/e2e/upstream-groups.test.ts',
   ],
   server: [
     'gateway/edge/http2',
@@ -113,6 +155,11 @@ const TOGETHER = {
     'gateway/store/store-events.test.ts',
     'gateway/store/take-script.test.ts',
   ],
+  'store-connection': [
+    'gateway/store/connection',
+    'gateway/store/ended-sessions.test.ts',
+    'gateway/store/store-check.test.ts',
+  ],
   tls: ['gateway/tls'],
   trail: [
     'gateway/audit/audit-records.test.ts',
@@ -137,6 +184,13 @@ const TOGETHER = {
     'gateway/upstream/upstream-address.test.ts',
     'gateway/upstream/upstream-groups.test.ts',
     'gateway/upstream/upstream-tls.test.ts',
+  ],
+  webhooks: [
+    'gateway/e2e/webhook-clients.test.ts',
+    'gateway/e2e/webhook-schemes.test.ts',
+    'gateway/e2e/webhook-senders.test.ts',
+    'gateway/e2e/webhook-store.test.ts',
+    'gateway/e2e/webhooks.test.ts',
   ],
 }
 /**
