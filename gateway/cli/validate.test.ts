@@ -3,11 +3,13 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type TestContext, test } from 'node:test'
+import { mock, type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { describeFault } from '../config/faults.ts'
 import { readConfiguration } from '../runtime/startup/read-configuration.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
+import { parseCommandLine } from './command.ts'
+import { command } from './validate.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
@@ -18,25 +20,50 @@ process.on('exit', () => rmSync(DATA, { recursive: true }))
 const LIMITS = '{"limits":[{"path":"/api/login","limit":5,"window":"1m","purpose":"Test"}]}'
 
 /** Runs the real program, as `npm run validate` does. */
-function validate(args: readonly string[], env: Record<string, string> = {}) {
-  return run(['validate', ...args], env)
+function run(args: readonly string[], env: Record<string, string> = {}) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
+    cwd: ROOT,
+    env: { ...inherited(), ...env },
+    encoding: 'utf8',
+  })
+  return { status, out: linesOf(stdout), errors: linesOf(stderr) }
 }
 
-function run(args: readonly string[], env: Record<string, string>) {
+/** Runs the command in this process, which costs a tenth. Without `--store` it has written all when it returns its promise. */
+async function validate(args: readonly string[], env: Record<string, string> = {}) {
+  const written = { stdout: '', stderr: '' }
+  const streams = ['stdout', 'stderr'] as const
+  const mocks = streams.map((name) =>
+    mock.method(process[name], 'write', (text: string) => {
+      written[name] += text
+      return true
+    }),
+  )
+  const { env: own } = process
+  process.env = { ...inherited(), ...env }
+  let status: number | Promise<number>
+  try {
+    status = command.run(parseCommandLine(command, args))
+  } finally {
+    process.env = own
+    for (const one of mocks) one.mock.restore()
+  }
+  return { status: await status, out: linesOf(written.stdout), errors: linesOf(written.stderr) }
+}
+
+function inherited() {
   const { PATH, NODE_V8_COVERAGE, NODE_COMPILE_CACHE } = process.env
-  const inherited = {
+  return {
     ...(PATH && { PATH }),
     ...(NODE_V8_COVERAGE && { NODE_V8_COVERAGE }),
     ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }),
     GATEWAY_DATA_DIR: DATA,
     GATEWAY_AUDIT_FILE: join(DATA, 'audit.ndjson'),
   }
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], {
-    cwd: ROOT,
-    env: { ...inherited, ...env },
-    encoding: 'utf8',
-  })
-  return { status, out: stdout.split('\n').filter(Boolean), errors: stderr.split('\n').filter(Boolean) }
+}
+
+function linesOf(text: string): string[] {
+  return text.split('\n').filter(Boolean)
 }
 
 /** Of each fault where it is, without its sentence and the line that is shown. */
@@ -53,7 +80,7 @@ function files(t: TestContext, texts: Record<string, string>): Record<string, st
 }
 
 test('the configuration that comes with the gateway is good, with a line for each file', () => {
-  assert.deepEqual(validate([]), {
+  assert.deepEqual(run(['validate']), {
     status: 0,
     out: [
       'config/gateway.json: OK, routes: 17',
@@ -64,7 +91,7 @@ test('the configuration that comes with the gateway is good, with a line for eac
   })
 })
 
-test('the key of the seals is read, and the keys of a bucket', (t) => {
+test('the key of the seals is read, and the keys of a bucket', async (t) => {
   const ship = {
     s3: { endpoint: 'https://s3.example', bucket: 'trail', region: 'eu', credentialsFile: '/nowhere' },
   }
@@ -78,13 +105,13 @@ test('the key of the seals is read, and the keys of a bucket', (t) => {
     GATEWAY_LIMITS: paths['l.json']!,
     GATEWAY_AUDIT_SEAL_KEY: paths['key.pem']!,
   }
-  const { status, out, errors } = validate([], env)
+  const { status, out, errors } = await validate([], env)
   assert.equal(status, 1)
   assert.match(errors.join('\n'), /^\S+key\.pem: .*seal key .* cannot be used/m)
   assert.match([...out, ...errors].join('\n'), /audit\.ship: nothing can be shipped: .*\/nowhere/)
 })
 
-test('a bucket without the packages that it needs is a fault that says how to install them', (t) => {
+test('a bucket without the packages that it needs is a fault that says how to install them', async (t) => {
   const ship = { s3: { endpoint: 'https://s3.example', bucket: 'trail' } }
   const hook = `import { registerHooks } from 'node:module'
     registerHooks({ resolve(name, context, next) {
@@ -97,7 +124,7 @@ test('a bucket without the packages that it needs is a fault that says how to in
     'hook.mjs': hook,
   })
   const env = { GATEWAY_CONFIG: paths['g.json']!, GATEWAY_LIMITS: paths['l.json']! }
-  assert.equal(validate([], env).status, 0)
+  assert.equal((await validate([], env)).status, 0)
   const without = { ...env, NODE_OPTIONS: `--import ${paths['hook.mjs']}` }
   const reason =
     '$.audit.ship.s3: needs packages that are not installed: run "npm install @aws-sdk/client-s3 @aws-sdk/lib-storage"'
@@ -117,29 +144,32 @@ function trailIn(t: TestContext) {
   }
 }
 
-test('a trail that others may write is warned of', (t) => {
+test('a trail that others may write is warned of', async (t) => {
   const env = trailIn(t)
   chmodSync(env.GATEWAY_AUDIT_FILE, 0o620)
-  const { status, errors } = validate([], env)
+  const { status, errors } = await validate([], env)
   assert.deepEqual([status, errors.length], [0, 1], errors.join('\n'))
   assert.match(errors[0] ?? '', /^warning: \S+audit\.ndjson may be written by the group/)
 })
 
 test('a trail that others own is warned of', {
   skip: process.geteuid?.() !== 0 && 'NOT TESTED: only root can give files away',
-}, (t) => {
+}, async (t) => {
   const env = trailIn(t)
   chownSync(env.GATEWAY_AUDIT_FILE, 12_345, 0)
-  assert.match(validate([], env).errors.join('\n'), /^warning: \S+audit\.ndjson belongs to the user 12345,/m)
+  assert.match(
+    (await validate([], env)).errors.join('\n'),
+    /^warning: \S+audit\.ndjson belongs to the user 12345,/m,
+  )
 })
 
-test('every fault of the environment and both files comes at once, one a line, with status 1', (t) => {
+test('every fault of the environment and both files comes at once, one a line, with status 1', async (t) => {
   const paths = files(t, {
     'g.json': '{"port":"x","routes":[]}',
     'l.json': '{"limits":[{"path":"/a","limit":0,"window":"1w","purpose":"Test"}]}',
   })
   const env = { GATEWAY_CONFIG: paths['g.json']!, GATEWAY_LIMITS: paths['l.json']!, GATEWAY_PROT: '1' }
-  const { status, out, errors } = validate([], env)
+  const { status, out, errors } = await validate([], env)
   assert.equal(status, 1)
   assert.deepEqual(out, [])
   assert.deepEqual(placesOf(errors), [
@@ -155,7 +185,7 @@ test('every fault of the environment and both files comes at once, one a line, w
   )
 })
 
-test('a fault in gateway.json or the environment hides none in the other files, nor at a start', (t) => {
+test('a fault in gateway.json or the environment hides none in the other files, nor at a start', async (t) => {
   const paths = files(t, {
     'gateway.json': '{"rout":[]}',
     'sound.json': GATEWAY.replace('{', '{"upstreamSecretFile":"/nowhere/secret",'),
@@ -187,7 +217,7 @@ test('a fault in gateway.json or the environment hides none in the other files, 
     [variable, ofVariable],
   ] as const) {
     const atStart = readConfiguration(env).faults?.map(describeFault).join('\n') ?? ''
-    const { status, errors } = validate([], env)
+    const { status, errors } = await validate([], env)
     assert.equal(status, 1)
     for (const fault of told) {
       assert.match(errors.join('\n'), fault)
@@ -196,11 +226,11 @@ test('a fault in gateway.json or the environment hides none in the other files, 
   }
 })
 
-test('a file that cannot start is no good alone either; what the environment may complete is a warning', (t) => {
+test('a file that cannot start is no good alone either; what the environment may complete is a warning', async (t) => {
   const routes = JSON.parse(GATEWAY).routes
-  const checked = (file: object) => {
+  const checked = async (file: object) => {
     const paths = files(t, { 'gateway.json': JSON.stringify({ routes, ...file }) })
-    const { status, errors, out } = validate([paths['gateway.json']!])
+    const { status, errors, out } = await validate([paths['gateway.json']!])
     return { status, text: errors.join('\n'), out }
   }
   const completed: [file: object, warning: RegExp][] = [
@@ -215,7 +245,7 @@ test('a file that cannot start is no good alone either; what the environment may
     [{ adminHost: '0.0.0.0' }, /^warning: .*\$\.adminHost: /],
   ]
   for (const [file, warning] of completed) {
-    const { status, text, out } = checked(file)
+    const { status, text, out } = await checked(file)
     assert.match(text, warning)
     assert.deepEqual([status, out.length], [0, 1])
   }
@@ -228,7 +258,7 @@ test('a file that cannot start is no good alone either; what the environment may
     [{ upstreamSecretFile: '/nowhere' }, /^\/nowhere: \$: cannot be read/],
   ]
   for (const [file, fault] of bad) {
-    const { status, text, out } = checked(file)
+    const { status, text, out } = await checked(file)
     assert.match(text, fault)
     assert.deepEqual([status, out], [1, []])
   }
@@ -238,13 +268,13 @@ test('a file that cannot start is no good alone either; what the environment may
     [{ tls: { port: 8443, certFile: '/nowhere', keyFile: '/nowhere' } }, '"tls.certFile"'],
   ]
   for (const [file, name] of naming) {
-    const { status, text } = checked(file)
+    const { status, text } = await checked(file)
     assert.ok(text.includes(`; the file is named by ${name}`), text)
     assert.equal(status, 1)
   }
 })
 
-test('a file that cannot be read is told with the key or the variable that names it', (t) => {
+test('a file that cannot be read is told with the key or the variable that names it', async (t) => {
   const gateway = { ...JSON.parse(GATEWAY), openapi: '/nowhere/api.json' }
   const paths = files(t, {
     'gateway.json': JSON.stringify(gateway),
@@ -265,25 +295,28 @@ test('a file that cannot be read is told with the key or the variable that names
     [{ ...tls, GATEWAY_TLS_CERT: '/nowhere/a' }, '"tls.keyFile" (GATEWAY_TLS_KEY)'],
   ]
   for (const [env, name] of cases) {
-    const { status, errors } = validate([], { ...base, ...env })
+    const { status, errors } = await validate([], { ...base, ...env })
     assert.equal(status, 1)
     const text = errors.join('\n')
     assert.ok(text.includes(`; the file is named by ${name}`), text)
   }
 })
 
-test('bearer routes without an issuer are warned of, and the shipped configuration is not', (t) => {
+test('bearer routes without an issuer are warned of, and the shipped configuration is not', async (t) => {
   const bearer = JSON.stringify({
     upstream: 'http://127.0.0.1:1',
     routes: [{ path: '/*', auth: ['bearer'] }],
   })
   const paths = files(t, { 'gateway.json': bearer, 'limits.json': LIMITS })
   const env = { GATEWAY_CONFIG: paths['gateway.json']!, GATEWAY_LIMITS: paths['limits.json']! }
-  const { status, errors } = validate([], env)
+  const { status, errors } = await validate([], env)
   assert.equal(status, 0)
   assert.match(errors.join('\n'), /^warning: no issuer is set: /m)
-  assert.doesNotMatch(validate([], { ...env, GATEWAY_ISSUER: 'https://id.example' }).errors.join(), /issuer/)
-  assert.deepEqual(validate([], {}).errors, [])
+  assert.doesNotMatch(
+    (await validate([], { ...env, GATEWAY_ISSUER: 'https://id.example' })).errors.join(),
+    /issuer/,
+  )
+  assert.deepEqual((await validate([], {})).errors, [])
   const explained = run(['explain', 'route', 'GET', '/x'], env).out.join('\n')
   assert.match(explained, /^ {2}tokens +of http:\/\/localhost:8080 for http:\/\/localhost:8080\/api$/m)
   assert.match(explained, /^ {2}warning +no issuer is set: /m)
@@ -292,18 +325,18 @@ test('bearer routes without an issuer are warned of, and the shipped configurati
   assert.doesNotMatch(named.out.join('\n'), /warning/)
 })
 
-test('the key of the seals is not asked for where nothing is sealed, as at a start', (t) => {
+test('the key of the seals is not asked for where nothing is sealed, as at a start', async (t) => {
   const paths = files(t, { 'gateway.json': GATEWAY, 'limits.json': LIMITS })
   const env = {
     GATEWAY_CONFIG: paths['gateway.json']!,
     GATEWAY_LIMITS: paths['limits.json']!,
     GATEWAY_AUDIT_SEAL_KEY: '/nowhere/key.pem',
   }
-  assert.equal(validate([], { ...env, GATEWAY_AUDIT_FILE: '-' }).status, 0)
-  assert.equal(validate([], env).status, 1)
+  assert.equal((await validate([], { ...env, GATEWAY_AUDIT_FILE: '-' })).status, 0)
+  assert.equal((await validate([], env)).status, 1)
 })
 
-test('files named as arguments are checked by what they hold, and the environment is not', (t) => {
+test('files named as arguments are checked by what they hold, and the environment is not', async (t) => {
   const paths = files(t, {
     one: GATEWAY,
     two: LIMITS,
@@ -313,14 +346,14 @@ test('files named as arguments are checked by what they hold, and the environmen
     six: '{"limits":[],"routes":[]}',
     marked: `\uFEFF${LIMITS}`,
   })
-  const good = validate([paths.one!, paths.two!, paths.marked!], { GATEWAY_PORT: 'x' })
+  const good = await validate([paths.one!, paths.two!, paths.marked!], { GATEWAY_PORT: 'x' })
   assert.deepEqual(good, {
     status: 0,
     out: [`${paths.one}: OK, routes: 1`, `${paths.two}: OK, limits: 1`, `${paths.marked}: OK, limits: 1`],
     errors: [],
   })
   const missing = join(paths.one!, '..', 'missing')
-  const bad = validate([paths.three!, paths.four!, paths.five!, paths.six!, missing, paths.two!])
+  const bad = await validate([paths.three!, paths.four!, paths.five!, paths.six!, missing, paths.two!])
   assert.equal(bad.status, 1)
   assert.deepEqual(bad.out, [`${paths.two}: OK, limits: 1`])
   assert.deepEqual(placesOf(bad.errors), [
@@ -333,9 +366,9 @@ test('files named as arguments are checked by what they hold, and the environmen
   ])
 })
 
-test('a limit that no route can reach is a warning, not a fault', (t) => {
+test('a limit that no route can reach is a warning, not a fault', async (t) => {
   const paths = files(t, { g: GATEWAY, l: LIMITS.replace('/api/login', '/login') })
-  const { status, errors } = validate([], { GATEWAY_CONFIG: paths.g!, GATEWAY_LIMITS: paths.l! })
+  const { status, errors } = await validate([], { GATEWAY_CONFIG: paths.g!, GATEWAY_LIMITS: paths.l! })
   assert.equal(status, 0)
   assert.deepEqual(errors, [
     'warning: the limit "login" (/login) has no effect: no route lets such a request through',
@@ -343,21 +376,24 @@ test('a limit that no route can reach is a warning, not a fault', (t) => {
 })
 
 test('with --store it connects, says what is there, and fails when the store cannot be used', async (t) => {
-  assert.match(validate(['--store']).errors.join(), /GATEWAY_STORE: is memory, so there is no store to reach/)
-  const away = validate(['--store'], { GATEWAY_STORE: 'redis://127.0.0.1:1' })
+  assert.match(
+    run(['validate', '--store']).errors.join(),
+    /GATEWAY_STORE: is memory, so there is no store to reach/,
+  )
+  const away = run(['validate', '--store'], { GATEWAY_STORE: 'redis://127.0.0.1:1' })
   assert.equal(away.status, 1)
   assert.match(away.errors.join(), /^environment: GATEWAY_STORE: cannot be reached: .*ECONNREFUSED/)
   if (NO_REDIS !== false) return t.skip(NO_REDIS)
   const redis = await startRedis()
   try {
-    const { status, out, errors } = validate(['--store'], {
+    const { status, out, errors } = run(['validate', '--store'], {
       GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
     })
     assert.equal(status, 0)
     assert.match(out.at(-1) ?? '', /^GATEWAY_STORE: 127\.0\.0\.1:\d+: reached, (Redis|Valkey) \d/)
     assert.match(errors.join(), /^warning: GATEWAY_STORE: .*appendonly is off/)
     redis.signal('SIGSTOP')
-    const hanging = validate(['--store'], { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` })
+    const hanging = run(['validate', '--store'], { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` })
     assert.equal(hanging.status, 1)
     assert.match(
       hanging.errors.join(),
