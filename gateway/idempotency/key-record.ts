@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib'
 import type { RecordSeal } from './key-secret.ts'
 
 /** A response that is replayed. */
@@ -30,14 +31,15 @@ export interface KeyRecord extends KeyHead {
 
 const NEWLINE = Buffer.from('\n')
 const NOTHING = Buffer.alloc(0)
-const HEAD = /^([\w-]{22}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) )?/
-const HEAD_MAX_CHARS = 96
+const HEAD = /^([\w-]{22}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\da-f]{1,8}) )?/
+const HEAD_MAX_CHARS = 104
 
-/** `<name of the key> <caller> <state> <atMs> <keepMs> <sealed>`; sealed is JSON, `\n`, then the bytes of the body. */
+/** `<name of the key> <caller> <state> <atMs> <keepMs> <CRC-32> <sealed>`; sealed is JSON, `\n`, then the bytes of the body. */
 export function keyLine(id: string, { response, ...record }: KeyRecord, seal: RecordSeal): string {
   const { state, caller, atMs, keepMs, ...rest } = record
   const { body, ...head } = response ?? {}
-  const clear = `${id} ${caller} ${state} ${Math.round(atMs)} ${keepMs} `
+  const said = `${id} ${caller} ${state} ${Math.round(atMs)} ${keepMs}`
+  const clear = `${said} ${crc32(said).toString(16)} `
   const text = JSON.stringify({ ...rest, ...head, isKept: body !== undefined })
   return `${clear}${seal.seal(clear, Buffer.from(text), NEWLINE, body ?? NOTHING)}\n`
 }
@@ -46,10 +48,12 @@ export function keyLine(id: string, { response, ...record }: KeyRecord, seal: Re
 export function readKeyHead(
   line: Buffer,
 ): { readonly id: string; readonly head: KeyHead | undefined; readonly chars: number } | undefined {
-  const [clear, id, caller, state, atMs, keepMs] = HEAD.exec(line.toString('latin1', 0, HEAD_MAX_CHARS)) ?? []
+  const [clear, id, caller, state, atMs, keepMs, crc] =
+    HEAD.exec(line.toString('latin1', 0, HEAD_MAX_CHARS)) ?? []
   if (clear === undefined || id === undefined) return undefined
-  const head =
-    caller === undefined ? undefined : { state, caller, atMs: Number(atMs), keepMs: Number(keepMs) }
+  // A wrong time would make every key of its file expire.
+  const isSound = crc !== undefined && crc32(clear.slice(0, -crc.length - 2)) === Number.parseInt(crc, 16)
+  const head = isSound ? { state, caller, atMs: Number(atMs), keepMs: Number(keepMs) } : undefined
   return { id, head: head as KeyHead | undefined, chars: clear.length }
 }
 

@@ -69,8 +69,9 @@ export function createSegment(
     1 + Math.max(numberOf(namesIn(readdirSync(directory)).at(-1)), numberOf(newest && basename(newest.file)))
   const file = join(directory, `keys-${String(number).padStart(NUMBER_CHARS, '0')}.log`)
   const salt = randomBytes(SALT_BYTES)
-  const names = { salt: salt.toString('base64url'), check: secret.nameOf('check', salt) }
-  const header = `${JSON.stringify({ format: FORMAT, version: VERSION, ...names, atMs: clock() })}\n`
+  const atMs = clock()
+  const names = { salt: salt.toString('base64url'), check: secret.nameOf('check', salt, String(atMs)) }
+  const header = `${JSON.stringify({ format: FORMAT, version: VERSION, ...names, atMs })}\n`
   const fd = openSync(file, 'ax', OWNER_ONLY)
   syncDirectory(directory)
   return { segment: openSegment(file, secret.sealOf(salt), 0), fd, header }
@@ -128,9 +129,9 @@ export function headerOf(file: string, line: string, secret: KeySecret) {
   if (Number(version) > VERSION)
     throw new NewerFormatError(`${file} was written by a newer version of the gateway`)
   const salt = Buffer.from(String(header.salt), 'base64url')
-  if (secret.nameOf('check', salt) !== check)
+  if (secret.nameOf('check', salt, String(atMs)) !== check)
     throw new Error(
-      `${file} was written with another "idempotencyKeyFile": bring that one back, or move the directory away, which forgets every key`,
+      `${file} was written with another "idempotencyKeyFile", or its first line is damaged: bring the right one back, or move the directory away, which forgets every key`,
     )
   return { salt, atMs: Number(atMs) }
 }

@@ -173,6 +173,23 @@ describe('the files of keys', () => {
     }
   })
 
+  it('forget no key where a time in clear is damaged', (t) => {
+    const directory = temporaryDirectory(t)
+    const first = openTable(directory)
+    for (const key of ['a', 'b']) first.table.finish(first.held(key), RESPONSE, none)
+    first.table.close()
+    const file = join(directory, readdirSync(directory)[0] as string)
+    const text = readFileSync(file, 'latin1')
+    const later = (at: number) => writeFileSync(file, `${text.slice(0, at)}9${text.slice(at + 1)}`, 'latin1')
+    const time = String(Math.floor(NOW_MS))
+    later(text.lastIndexOf(time))
+    const { table, outcome } = openTable(directory)
+    assert.deepEqual([outcome('a'), outcome('b')], ['done', 'unknown'])
+    table.close()
+    later(text.indexOf(time))
+    assert.throws(() => openTable(directory), /first line is damaged/)
+  })
+
   it('are read at the right places behind a torn line that could not be cut off', (t) => {
     const directory = temporaryDirectory(t)
     const disk = { tears: false }
