@@ -232,9 +232,6 @@ describe('the README', () => {
       /^http:\/\/localhost:\d+\nhttp:\/\/localhost:\d+\/\.well-known\/jwks\.json\n$/,
     ],
     'Rotating keys, secrets and certificates': [/"balance":/],
-    'Reading the trail': [
-      /"API_REQUEST","requestId":"to-find"[\s\S]*"API_RESPONSE","requestId":"to-find"[\s\S]*T.*Z \S+ GET \/api\/balance 200\n[\s\S]* \d+ \/api\/\S+ 4\d\d\n[\s\S]*Z config\/limits\.json\n/,
-    ],
     'Before your own service': [
       /gateway\.json: OK, routes: 1[\s\S]*limits\.json: OK[\s\S]*ready\n[\s\S]*HTTP\/1\.1 401 [\s\S]*missing_token[\s\S]*HTTP\/1\.1 200 OK[\s\S]*X-Frame-Options: DENY[\s\S]*hello alice[\s\S]*data\/mine\/limits\.json/,
     ],
