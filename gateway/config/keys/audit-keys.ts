@@ -8,7 +8,7 @@ const ROTATION = keys({
   maxAge: span('smhd', 'Since the first record of the file, in s, m, h or d.', { examples: ['1d', '12h'] }),
   compress: choice(
     ['none', 'zstd'],
-    'zstd: each file that the gateway has closed and sealed is replaced by `<file>.zst`, after the copy was read back and compared.',
+    'zstd: each closed and sealed file is replaced by `<file>.zst`, after the copy was read back and compared.',
     { default: 'none' },
   ),
 })
@@ -44,7 +44,7 @@ const S3 = keys({
     examples: ['gateway-1/'],
   }),
   credentialsFile: text(
-    'File with lines such as `aws_access_key_id = …`; read again for each request. Default: the AWS SDK finds the keys, in the environment, a profile, a web identity, the container or the instance.',
+    'File with lines such as `aws_access_key_id = …`; read again for each request. Default: the AWS SDK looks in the environment, a profile, a web identity, the container and the instance.',
     { examples: ['/run/secrets/evidence'] },
   ),
   objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.'),
@@ -119,12 +119,12 @@ const AUDIT = keys({
   }),
   durability: choice(
     ['written', 'synced', 'buffered'],
-    'How far a record has got when its request is forwarded, or its answer given: `written` to the operating system, `synced` to the disk, or `buffered` in memory.',
+    'Where a record is before its request or answer goes on: `written` to the operating system, `synced` to the disk, or `buffered` in memory.',
     { env: 'GATEWAY_AUDIT_DURABILITY', restart: true, default: 'written' },
   ),
   seals: choice(
     ['on', 'off'],
-    '`on`: a signed Merkle tree over all records stands beside the file, so that a change of a record is found. Standard output is not sealed.',
+    '`on`: a signed Merkle tree over all records, beside the file, shows any change of a record. Standard output is not sealed.',
     { env: 'GATEWAY_AUDIT_SEALS', restart: true, default: 'on' },
   ),
   sealKeyFile: text(
@@ -148,7 +148,7 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. The closed one is renamed to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never.',
+    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. It renames the closed one to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(

@@ -83,7 +83,7 @@ const DESCRIBED = keys({
     },
   ),
   idHeader: anyText(
-    'The header with the id of the delivery. A delivery without one is known by what is signed alone.',
+    'The header with the id of the delivery. Without one a delivery is known by what is signed.',
     {
       ...HEADER_NAME,
       examples: ['X-Shopify-Webhook-Id'],
@@ -95,12 +95,12 @@ const DESCRIBED = keys({
   }),
   tolerance: span(
     'smh',
-    'How far the signed time may differ from the clock of the gateway, in either direction, at most 1h. Default: 5m.',
+    "How far the signed time may differ from the gateway's clock, either way, at most 1h. Default: 5m.",
     { examples: ['1m'] },
   ),
   secretEncoding: choice(
     ['text', 'hex', 'base64'],
-    'How the secrets become the key of the HMAC: their characters as they stand, or the bytes that they encode. Default: `text`.',
+    'How the secrets become the key of the HMAC: as their characters, or as the bytes that they encode. Default: `text`.',
   ),
 })
 
@@ -174,7 +174,7 @@ export const CLIENT_KEYS = keys({
   ),
   mtls: key(
     MTLS,
-    "By which one thing in it the client's certificate is known, beside being issued by the CA: exactly one of the four. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
+    "By what the client's certificate is known, beside its CA: exactly one of the four. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
     { minProperties: 1, maxProperties: 2, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {

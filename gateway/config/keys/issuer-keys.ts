@@ -130,7 +130,7 @@ const ISSUER = keys({
 const DPOP = keys({
   nonce: choice(
     ['off', 'required'],
-    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes, so that none can be made in advance.',
+    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes. So none can be made in advance.',
     { default: 'off' },
   ),
   publicUrls: list(
@@ -179,7 +179,7 @@ export const ISSUER_KEYS = {
     { maxItems: 64, default: [] },
   ),
   jwksMaxStaleMs: integer(
-    "How long an issuer's keys are believed that could not be fetched again. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
+    "How long an issuer's keys are used while they cannot be fetched again. Then none of its tokens is accepted. Keys that the issuer no longer publishes end at once.",
     { range: [60_000, 2_592_000_000], default: 86_400_000 },
   ),
   dpop: key(DPOP, 'Proofs of possession (RFC 9449), which tokens bound to a key are presented with.', {

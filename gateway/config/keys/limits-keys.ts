@@ -48,7 +48,7 @@ export const LIMIT_KEYS = keys({
     default: 1,
     examples: [5],
   }),
-  purpose: text('Why the limit is there, in words for the caller: a refused caller reads it in the answer.', {
+  purpose: text('Why the limit is there; a refused caller reads it in the answer.', {
     required: true,
     ...ONE_LINE,
     examples: ['Slows down the guessing of passwords'],
@@ -68,7 +68,7 @@ export const LIMIT_KEYS = keys({
   }),
   per: choice(
     ['caller', 'user', 'client', 'client+user', 'address'],
-    'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without one as `user`. `client+user`: each user of each client; where one of them is missing, the other. `address`: always the address.',
+    'Whom the limit counts. `caller` and `user`: the user, without one the client (a machine, or the app of a token), without both the address. `client`: the client, all its users together; without one as `user`. `client+user`: each user of each client; where one is missing, the other. `address`: the address.',
     { default: 'caller' },
   ),
   mode: choice(
@@ -78,7 +78,7 @@ export const LIMIT_KEYS = keys({
   ),
   onStoreFailure: choice(
     ['local', 'deny', 'allow'],
-    'What happens when a shared store cannot be asked: count `local`ly, `deny` or `allow`. Without a shared store it has no effect.',
+    'When a shared store cannot be asked: count `local`ly, `deny` or `allow`.',
     { default: 'local' },
   ),
 })

@@ -66,7 +66,7 @@ export const LISTENER_KEYS = {
     { env: 'GATEWAY_ADMIN_TOKEN_FILE', restart: true, examples: ['/run/secrets/admin_token'] },
   ),
   adminOpen: flag(
-    'Lets the admin listener stand beyond loopback without a token: whoever reaches it can read metrics and console.',
+    'Allows the admin listener beyond loopback without a token: whoever reaches it can read metrics and console.',
     { env: 'GATEWAY_ADMIN_OPEN', restart: true, default: false },
   ),
   adminNames: list(
@@ -82,7 +82,7 @@ export const LISTENER_KEYS = {
   ),
   http2: choice(
     ['tls', true, false],
-    'Which clients may speak HTTP/2. `tls`: those of the HTTPS listener that ask for it (ALPN `h2`). `true`: also those without TLS that begin with its preface (prior knowledge). `false`: nobody.',
+    'Who may speak HTTP/2. `tls`: clients of the HTTPS listener that ask for it (ALPN `h2`). `true`: also clients without TLS that begin with its preface (prior knowledge). `false`: nobody.',
     { restart: true, default: 'tls' },
   ),
 }

@@ -24,10 +24,10 @@ export const MAINTENANCE = keys({
     default: 300,
     examples: [3600],
   }),
-  passes: networks(
-    'Addresses and networks that are served all the same, so that those who maintain it can try it.',
-    { default: [], examples: [['10.0.0.0/8']] },
-  ),
+  passes: networks('Addresses and networks that are served all the same, for those who maintain it.', {
+    default: [],
+    examples: [['10.0.0.0/8']],
+  }),
 })
 
 const STRICT_TRANSPORT_SECURITY = keys({
@@ -59,12 +59,12 @@ const RESPONSE_HEADERS = {
   crossOriginEmbedderPolicy: choice(['require-corp', 'credentialless'], "Replaces the service's."),
   crossOriginResourcePolicy: choice(['same-origin', 'same-site'], "Replaces the service's."),
   altSvc: flag(
-    "Whether the service's `Alt-Svc` goes to the client. It sends clients to another server for up to a year, past the gateway, and is removed otherwise.",
+    "Whether the service's `Alt-Svc` goes to the client. It can send clients past the gateway for up to a year.",
     { default: false },
   ),
   set: key(
     FIELD_VALUES,
-    "Further headers of the service's responses, each in place of the service's of that name. None that the gateway writes itself, and none that has a key of its own.",
+    "Further headers of responses, each in place of the service's. None that the gateway writes itself, and none that has a key of its own.",
     { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
   ),
   remove: list(TEXT, "Names that the service's responses lose.", {
@@ -80,7 +80,7 @@ export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
 const FILE_RESPONSE_HEADERS = keys({
   strictTransportSecurity: key(
     STRICT_TRANSPORT_SECURITY,
-    'More than the mandatory year. It counts for the whole host, so it stands here only. `preload` asks browsers to build the host into their lists, which is hard to take back.',
+    'More than the mandatory year, for the whole host. `preload` asks browsers to build the host into their lists, which is hard to take back.',
   ),
   ...RESPONSE_HEADERS,
 })

@@ -34,7 +34,7 @@ const CORS = keys({
     },
   ),
   credentials: flag(
-    'Whether pages may send cookies and client certificates along. A bearer token that the page itself sends needs no such permission. Never together with `*`.',
+    'Whether pages may send cookies and client certificates. A bearer token that the page sends needs no permission. Never together with `*`.',
     { default: false },
   ),
   methods: list(
@@ -115,12 +115,12 @@ const ROUTE = keys({
       pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
       patternErrorMessage: 'must be visible ASCII without spaces, quotes and backslashes',
     }),
-    'Ways of authentication, as the issuers name them, of which `acr` of the token must be one. Otherwise, and without the claim, 401 tells the client what is needed (RFC 9470).',
+    'Ways of authentication, as the issuers name them; `acr` of the token must be one. Otherwise 401 tells the client what is needed (RFC 9470).',
     { minItems: 1, maxItems: 32, uniqueItems: true, examples: [['urn:example:psd2:sca']] },
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470). A tunnel ends when it is longer ago. Default: at any time.',
+    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470). A tunnel ends when it is longer ago.',
     { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
@@ -148,16 +148,16 @@ const ROUTE = keys({
     { minItems: 1, maxItems: 65, uniqueItems: true, examples: [['https://bank.example']] },
   ),
   webhookClient: text(
-    'The client in config/clients.json whose webhooks come here, for senders that send no `X-API-Key`: with its secrets alone is a webhook verified. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
+    'The client in config/clients.json whose webhooks come here, for senders without `X-API-Key`: only its secrets verify them. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
     { maxLength: 256, examples: ['acme'] },
   ),
   mask: list(
     TEXT,
-    'Parameters of the path whose values stand in audit trail, spans and log as `{name:<16 hexadecimal digits>}`, an HMAC-SHA-256 of the value under `maskKeyFile`.',
+    'Parameters of the path that audit trail, spans and log show as `{name:<16 hexadecimal digits>}`, an HMAC-SHA-256 of the value under `maskKeyFile`.',
     { minItems: 1, uniqueItems: true, examples: [['iban']] },
   ),
   clientCert: flag(
-    "Whether the caller's client certificate goes upstream in `Client-Cert` (RFC 9440), when it is a good one. What a caller sends under that name never does.",
+    "Whether the caller's client certificate, if it is good, goes upstream in `Client-Cert` (RFC 9440). What a caller sends under that name never does.",
     { default: false },
   ),
   mode: choice(
@@ -176,7 +176,7 @@ const ROUTE = keys({
   ),
   cors: key(
     CORS,
-    "Which pages of other origins may use the route. The gateway answers preflights itself, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass.",
+    "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass.",
   ),
   responseHeaders: key(
     ROUTE_RESPONSE_HEADERS,
@@ -234,17 +234,17 @@ export const OPENAPI = keys({
   }),
   schemes: key(
     byName(AUTH),
-    "What the document's security schemes are, by name, where they do not say so themselves: HTTP bearer, OAuth 2.0 and OpenID Connect are `bearer`, mutual TLS is `mtls`. Another scheme must be named here.",
+    "What the document's security schemes are, by name. HTTP bearer, OAuth 2.0 and OpenID Connect are `bearer` and mutual TLS is `mtls` by themselves; another scheme must be named here.",
     { default: {}, examples: [{ webhook: 'hmac' }] },
   ),
   auth: list(
     AUTH,
-    'What is accepted for operations of which neither they nor the document say anything under `security`. Default: such an operation is a fault.',
+    'What is accepted where neither operation nor document has `security`. Default: such an operation is a fault.',
     { minItems: 1, uniqueItems: true, examples: [['bearer']] },
   ),
   validateRequests: choice(
     [true, false, 'skip-patterns'],
-    'Whether the parameters and JSON bodies of requests must fit the schemas of the document; otherwise they are refused with 400. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time is not checked; otherwise it is a fault.',
+    'Whether parameters and JSON bodies of requests must fit the schemas of the document; others get 400. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time is not checked, instead of a fault.',
     { default: false },
   ),
   rows: list(

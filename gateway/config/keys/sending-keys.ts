@@ -29,12 +29,12 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Names that go to the service although they are removed otherwise, such as `X-Auth-Token`, and method overrides, which are refused otherwise. Never one that the gateway sets itself, or that belongs to the connection.',
+      'Names that go to the service although they are removed otherwise, such as `X-Auth-Token`, or refused: method overrides. Never one that the gateway sets itself, or that belongs to the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(
       FIELD_VALUES,
-      "Headers that the service gets in place of the client's of that name. Not for secrets: the values are shown where the configuration is.",
+      "Headers that the service gets in place of the client's. Not for secrets: the values are shown where the configuration is.",
       { minProperties: 1, maxProperties: 100, examples: [{ 'X-Env': 'prod' }] },
     ),
     remove: list(TEXT, 'Names that do not go to the service.', {
@@ -58,7 +58,7 @@ export const SENDING_KEYS = {
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    'The Host that the service gets: `preserve` is the one that the client asked for, `target` that of the upstream, and all else is the name itself, perhaps with a port.',
+    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, and all else is the name itself, perhaps with a port.",
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(
@@ -66,11 +66,9 @@ export const SENDING_KEYS = {
     'Whether the service gets the path as the client wrote it, byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
     { default: false },
   ),
-  requestHeaders: key(
-    REQUEST_HEADERS,
-    'Which headers go to the service, besides what holds for all rows. Default: nothing more or less.',
-    { examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }] },
-  ),
+  requestHeaders: key(REQUEST_HEADERS, 'Which headers go to the service, besides what holds for all rows.', {
+    examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }],
+  }),
   deprecated: text(
     'Since when, or from when on, the row should not be used: `Deprecation` (RFC 9745) in every response, refusals too. Default: the header of the service passes.',
     { ...DATE, examples: ['2026-12-31'] },

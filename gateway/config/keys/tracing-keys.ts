@@ -36,7 +36,7 @@ const TRACING = keys({
   ),
   parents: choice(
     ['all', 'trusted', 'none'],
-    "Whose `traceparent` decides whether a request gets spans: everybody's (`all`), that of requests from trustedProxies (`trusted`) or nobody's (`none`). For the others the ratio decides.",
+    "Whose `traceparent` decides whether a request gets spans: everybody's, that of requests from trustedProxies (`trusted`) or nobody's. For the others the ratio decides.",
     { default: 'all' },
   ),
   delayMs: integer(

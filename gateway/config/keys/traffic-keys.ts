@@ -15,12 +15,12 @@ import {
 
 const ON_STORE_FAILURE = keys({
   deadlineMs: integer(
-    'How long a request waits for a response of the store. Then the store counts as away, and no request waits for it until it responds again.',
+    'How long a request waits for the store. Then the store counts as away, and no request waits for it until it responds again.',
     { range: [1, 10_000], default: 25 },
   ),
   replays: choice(
     ['deny', 'local'],
-    '`deny`: webhooks and DPoP proofs are refused with 503, because another gateway may have accepted them before. `local`: only what this gateway has accepted counts; it tells the others when the store is back.',
+    '`deny`: webhooks and DPoP proofs get 503, because another gateway may have accepted them. `local`: only what this gateway has accepted counts; it tells the others when the store is back.',
     { default: 'deny' },
   ),
   revocations: choice(
@@ -42,7 +42,7 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'Requests under limits of an hour and more while their journal cannot be written. unready: they get 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, which a crash forgets.',
+    'Requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, which a crash forgets.',
     { restart: true, default: 'unready' },
   ),
 })
@@ -68,7 +68,7 @@ const TIMEOUTS = keys({
     { examples: [60_000] },
   ),
   bodyGraceMs: milliseconds(
-    "How long nothing of a client's request body may come, and how far it may fall behind the minimum rate. Time in which the gateway does not take it does not count.",
+    "How long a client's request body may be silent, and how far it may fall behind the minimum rate. Time in which the gateway does not read it does not count.",
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
@@ -77,11 +77,11 @@ const TIMEOUTS = keys({
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
-    'After SIGTERM: how long the gateway serves while it is not ready, so that load balancers notice; then its listeners close. SIGINT skips it.',
+    'After SIGTERM: how long the gateway still serves, not ready, so that load balancers notice; then its listeners close. SIGINT skips it.',
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
-    'After the grace of a stop, and at a restart: until what is still open is broken off. With the grace and half a second it must fit the deadline of the orchestrator.',
+    "After that grace, and at a restart: until what is still open is broken off. The grace, this and half a second must fit the orchestrator's deadline.",
     { default: 6000 },
   ),
 })
@@ -112,7 +112,7 @@ export const TRAFFIC_KEYS = {
     { env: 'GATEWAY_LOG_LEVEL', default: 'info' },
   ),
   trustedProxies: networks(
-    'Addresses (IPv4 or IPv6) and networks (CIDR) whose word is believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
+    'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
@@ -129,7 +129,7 @@ export const TRAFFIC_KEYS = {
     { default: false },
   ),
   interactionId: flag(
-    "Whether every request has an `x-fapi-interaction-id`: the client's when it is a UUID, else a new one. Service, response and both audit records have it. Default: `true` where an issuer has the profile `fapi`.",
+    "Whether every request has an `x-fapi-interaction-id`: the client's if it is a UUID, else a new one. Service, response and both audit records have it. Default: `true` where an issuer has the profile `fapi`.",
     { examples: [true] },
   ),
   maxTunnels: integer(

@@ -36,7 +36,7 @@ const HEALTH_CHECK = keys({
 
 const BREAKER = keys({
   failures: integer(
-    'Failures in a row that open it; 0: any number. A failure is one of `statuses`, no connection, or no whole response; one that was still coming when `timeoutMs` or `totalMs` was over is none.',
+    'Failures in a row that open it; 0: any number. A failure is one of `statuses`, no connection, or no whole response, unless that was still coming when `timeoutMs` or `totalMs` was over.',
     { range: [0, 10_000], default: 5 },
   ),
   failurePercent: integer('Percentage of failures in the window that opens it.', {
@@ -56,7 +56,7 @@ const BREAKER = keys({
     default: 5000,
   }),
   probes: integer(
-    'How many requests it lets through when half open. When all succeed it closes, when one fails it opens again.',
+    'Requests that it lets through when half open. When all succeed it closes; when one fails it opens again.',
     { range: [1, 1000], default: 1 },
   ),
   statuses: list(
@@ -84,12 +84,11 @@ const RETRY = keys({
 })
 
 const TLS = keys({
-  caFile: text(
-    'PEM file of the authorities that are trusted for this group, instead of those that Node knows.',
-    { examples: ['/run/secrets/upstream-ca.pem'] },
-  ),
+  caFile: text('PEM file of the trusted authorities, instead of those that Node knows.', {
+    examples: ['/run/secrets/upstream-ca.pem'],
+  }),
   certFile: text(
-    'PEM file of the certificate that the gateway shows when an upstream asks for one, with those between it and its authority. With `keyFile`.',
+    "PEM file of the gateway's certificate for upstreams that ask for one, with those up to its authority. With `keyFile`.",
     { examples: ['/run/secrets/upstream-client.pem'] },
   ),
   keyFile: text('PEM file of the private key of `certFile`, not encrypted.', {
@@ -99,29 +98,25 @@ const TLS = keys({
     'The name that is asked for (SNI) and that the certificate must have. Default: the host of each target.',
     { examples: ['pay.internal'] },
   ),
-  minVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The lowest version of TLS that is spoken.', {
+  minVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The lowest version of TLS.', {
     default: 'TLSv1.2',
   }),
-  maxVersion: choice(
-    ['TLSv1.2', 'TLSv1.3'],
-    'The highest version of TLS that is spoken; with the same `minVersion` it is the only one.',
-    { default: 'TLSv1.3' },
-  ),
+  maxVersion: choice(['TLSv1.2', 'TLSv1.3'], 'The highest version of TLS.', { default: 'TLSv1.3' }),
 })
 
 const UPSTREAM_GROUP = keys({
   targets: list(
     TEXT,
-    'One service or several equal ones: http://host:port, https://host:port or unix:/path.sock; or all of HTTP/2, gRPC too, h2c://host:port or h2://host:port (TLS). A request goes to the one with the fewest in flight.',
+    'One service or several equal ones, written as `upstream`; all of HTTP/1.1 or all of HTTP/2. A request goes to the one with the fewest in flight.',
     { minItems: 1, maxItems: 64, examples: [['http://10.0.0.3:3000', 'http://10.0.0.4:3000']] },
   ),
   healthCheck: key(
     HEALTH_CHECK,
-    'A GET request to each target at intervals. A target that is down by its checks gets requests only when all are.',
+    'A GET request to each target at intervals. A target that is down gets requests only when all are.',
   ),
   breaker: key(
     BREAKER,
-    'A target that fails too often gets no requests for a time, then a few to find out. When no target takes any, the answer is 503.',
+    'A target that fails too often gets no requests for a time, then a few as probes. When no target takes any, the answer is 503.',
     { examples: [{ failures: 0, failurePercent: 50 }] },
   ),
   retry: key(
@@ -130,7 +125,7 @@ const UPSTREAM_GROUP = keys({
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
-    'For so long after its recovery a target gets less than its share of requests, from a tenth up to all of it. 0: it gets its share at once.',
+    'How long the share of requests of a recovered target grows, from a tenth up to all of it. 0: all at once.',
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
   maxInFlight: integer(
