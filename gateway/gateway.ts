@@ -5,6 +5,7 @@ import type { Deliveries } from './auth/deliveries.ts'
 import type { ProofVerifier } from './auth/possession/dpop.ts'
 import type { ReplayGuard } from './auth/replay.ts'
 import type { Revocations } from './auth/revocations.ts'
+import type { ClientKeys } from './auth/signatures/client-keys.ts'
 import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/tokens/verifier.ts'
 import type { ClientTable } from './config/clients/clients-file.ts'
@@ -90,6 +91,9 @@ export interface Gateway extends Configured {
   readonly revocations: Revocations
   /** A reload swaps the table. */
   readonly clients: { table: ClientTable }
+  /** A reload swaps its table, too. */
+  readonly signers: ClientKeys
+  /** Signed requests, too. */
   readonly acceptedWebhooks: ReplayGuard
   /** Webhooks without a signed time. */
   readonly deliveries: Deliveries

@@ -38,7 +38,9 @@ export const REFUSALS = {
     use_dpop_nonce: { status: 401, detail: 'The DPoP proof needs a nonce from this server.' },
     missing_credentials: { status: 401, detail: 'A credential is needed.' },
     invalid_certificate: { status: 401, detail: 'The client certificate is not accepted.' },
-    invalid_signature: { status: 401, detail: 'The signature of the webhook is missing or not valid.' },
+    missing_signature: { status: 401, detail: 'The request must be signed.' },
+    invalid_signature: { status: 401, detail: 'The signature is missing or not valid.' },
+    digest_mismatch: { status: 401, detail: 'Content-Digest is not that of the request body.' },
     idempotency_key_missing: { status: 400, detail: 'An idempotency key is needed.' },
     idempotency_key_invalid: { status: 400, detail: 'The idempotency key is not well-formed.' },
     idempotency_in_progress: {

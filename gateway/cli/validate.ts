@@ -1,5 +1,6 @@
 import { ConfigInForce } from '../admin/config-in-force.ts'
 import { credentialsIn } from '../audit/segments/bucket-credentials.ts'
+import { clientKeyFaults } from '../auth/signatures/client-keys.ts'
 import { type ClientTable, parseClients, webhookClientFaults } from '../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES } from '../config/environment.ts'
 import { describeFault, ENVIRONMENT, type Fault, type Parsed, showFault } from '../config/faults.ts'
@@ -230,7 +231,7 @@ function checkRows(
 function checkClients(found: Findings, file: string, trust?: ClientTrust, settings?: Settings): void {
   const clients = soundIn(found, loadFile(file, parseClients, { namedBy: NAMES.clientsFile }))?.value
   if (clients === undefined) return
-  const faults = [...clientIssuerFaults(file, clients, trust)]
+  const faults = [...clientIssuerFaults(file, clients, trust), ...clientKeyFaults(file, clients)]
   if (settings !== undefined)
     faults.push(...webhookClientFaults(settings.configFile, settings.routes, clients))
   found.clients.push(...clients.rows)

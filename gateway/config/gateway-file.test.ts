@@ -13,6 +13,7 @@ const NO_POLICY = {
   webhookClient: undefined,
   idempotency: undefined,
   screening: undefined,
+  isSigned: false,
   isShadow: false,
   operations: undefined,
   documentedAt: undefined,
@@ -438,7 +439,7 @@ test('each key of a route refuses what is not of its kind, by its path', () => {
     [{ auth: [] }, /^\$\.routes\[0\]\.auth: must not be empty/],
     [
       { auth: ['basic'] },
-      /^\$\.routes\[0\]\.auth\[0\]: must be "none", "bearer", "mtls" or "hmac", but is "basic"/,
+      /^\$\.routes\[0\]\.auth\[0\]: must be "none", "bearer", "mtls", "hmac" or "signature", but is "basic"/,
     ],
     [{ clientCert: 1 }, /^\$\.routes\[0\]\.clientCert: must be true or false, but is 1/],
     [{ auth: ['none', 'none'] }, /^\$\.routes\[0\]\.auth: must not hold "none" twice/],

@@ -133,6 +133,7 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
     trustIssuers: route.trustIssuers && new Set(route.trustIssuers),
     webhookClient: route.webhookClient,
     idempotency: route.idempotency && idempotencyTerms(route.idempotency),
+    isSigned: route.signatures !== undefined,
     ...routePolicy(route, written),
     operations: documented.operations[index],
     documentedAt: route.documentedAt,

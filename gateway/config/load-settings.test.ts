@@ -320,6 +320,22 @@ test('a row asks for step-up authentication only where access tokens are accepte
   )
 })
 
+test('a row asks for a signature beside a credential that names a client; what is not built is a fault that says so', () => {
+  const row = (auth: string[], signatures: object) => ({ routes: [{ path: '/*', auth, signatures }] })
+  assert.equal(good(row(['bearer', 'mtls'], { request: 'required' })).routes[0]?.isSigned, true)
+  for (const auth of [['bearer', 'none'], ['signature'], ['bearer', 'signature']])
+    assert.match(
+      faults(row(auth, { request: 'required' })).join(),
+      /\$\.routes\[0\]\.signatures: must not be asked for where "auth" has "(?:none|signature)"/,
+    )
+  for (const key of ['response', 'upstream'])
+    assert.match(
+      faults(row(['bearer'], { request: 'required', [key]: true })).join(),
+      /is not a known key; it is not built yet: this version verifies signatures of requests, and signs nothing/,
+    )
+  assert.match(faults(row(['bearer'], {})).join(), /signatures\.request: is missing/)
+})
+
 test('a row has idempotency only where its callers are proved, and with a store needs the same key at all gateways', () => {
   const row = (more: object) => ({
     routes: [{ path: '/*', auth: ['bearer'], idempotency: {}, ...more }],

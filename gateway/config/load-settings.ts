@@ -11,7 +11,7 @@ import { idempotencyConflicts } from './rules/idempotency-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
-import { stepUpConflicts, webhookConflicts } from './rules/row-rules.ts'
+import { signatureConflicts, stepUpConflicts, webhookConflicts } from './rules/row-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
@@ -150,7 +150,9 @@ function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): re
 
 /** The file may be missing when no route accepts machine clients. */
 export function clientsInUse(env: Environment, { routes }: Pick<GatewayFile, 'routes'>): boolean {
-  return env.GATEWAY_CLIENTS !== undefined || routes.some(({ auth }) => auth.has('mtls') || auth.has('hmac'))
+  const isOfClients = ({ auth, isSigned }: Pick<Route, 'auth' | 'isSigned'>) =>
+    isSigned || auth.has('mtls') || auth.has('hmac') || auth.has('signature')
+  return env.GATEWAY_CLIENTS !== undefined || routes.some(isOfClients)
 }
 
 /** True when only programs of this machine reach a listener at this address. */
@@ -222,6 +224,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
     ...issuerConflicts(merged, configFile, place),
     ...introspectionConflicts({ ...merged, configFile, issuers: [merged, ...merged.issuers], readFile }),
     ...webhookConflicts(configFile, merged.routes),
+    ...signatureConflicts(configFile, merged.routes),
     ...stepUpConflicts(configFile, merged.routes),
   ]
 }

@@ -74,6 +74,8 @@ export interface Route {
   readonly trustIssuers: ReadonlySet<string> | undefined
   /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key. */
   readonly webhookClient: string | undefined
+  /** Its requests must be signed by the client that their credential names. */
+  readonly isSigned: boolean
   /** Name of the group that its requests go to. */
   readonly upstream: string
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */

@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Metrics } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
-import type { LastGoodKeys } from '../auth/keys/jwks.ts'
+import type { KeySet, LastGoodKeys } from '../auth/keys/jwks.ts'
 import { Nonces, ProofVerifier } from '../auth/possession/dpop.ts'
+import { ClientKeys } from '../auth/signatures/client-keys.ts'
 import { trustedIssuers, usesKeys } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
@@ -73,11 +74,11 @@ export class GatewayInForce {
   }
 
   lastGoodKeys(): LastGoodKeys[] {
-    return this.#gateway.verifier.issuers.flatMap(({ keys }) => keys.lastGood() ?? [])
+    return this.#keySets().flatMap((keys) => (/^https?:/.test(keys.uri) ? (keys.lastGood() ?? []) : []))
   }
 
   restoreKeys(kept: readonly LastGoodKeys[]): void {
-    for (const { keys } of this.#gateway.verifier.issuers) {
+    for (const keys of this.#keySets()) {
       const same = kept.find(({ uri }) => uri === keys.uri)
       if (same !== undefined) keys.restore(same)
     }
@@ -85,7 +86,12 @@ export class GatewayInForce {
 
   stopKeys(): void {
     this.#fetching = false
-    for (const { keys } of this.#gateway.verifier.issuers) keys.stop()
+    for (const keys of this.#keySets()) keys.stop()
+  }
+
+  #keySets(): readonly KeySet[] {
+    const { verifier, signers } = this.#gateway
+    return [...verifier.issuers, ...signers.all].map(({ keys }) => keys)
   }
 
   /** Puts other settings in force for the next requests. When it throws, nothing has changed. */
@@ -209,11 +215,13 @@ export class GatewayInForce {
 
   /** Keys that verify nothing are not fetched: there may be no server for them. */
   #fetchKeys(): void {
-    const { settings, verifier } = this.#gateway
+    const { settings, verifier, signers } = this.#gateway
     for (const issuer of verifier.issuers) {
       if (acceptsTokens(settings) && usesKeys(issuer)) issuer.keys.start()
       else issuer.keys.retire()
     }
+    if (settings.routes.some(({ isSigned, auth }) => isSigned || auth.has('signature'))) signers.start()
+    else signers.stop()
   }
 }
 
@@ -244,6 +252,12 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
   const { settings, log, clients, tls } = startup
   const steadyClock = () => performance.now()
   const { state, trail, metrics, secret } = foundation
+  const signers = new ClientKeys({
+    clock: Date.now,
+    onFault: (client, uri, cause) => log.warn({ client, uri, cause }, 'signing keys of a client'),
+  })
+  const table = clients?.value ?? NO_CLIENTS
+  signers.replace(table.signers)
   return {
     clock: Date.now,
     steadyClock,
@@ -251,7 +265,8 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     metrics,
     trail,
     revocations: state.revocations,
-    clients: { table: clients?.value ?? NO_CLIENTS },
+    clients: { table },
+    signers,
     acceptedWebhooks: state.guards.webhooks,
     deliveries: state.guards.deliveries,
     tls: { trust: tls?.material.trust },

@@ -142,11 +142,12 @@ function handOverOf({ inForce, state, open, ...parts }: HandedOver): HandOver {
 }
 
 function enforceIn({ limiter }: GatewayState, inForce: GatewayInForce, whenBound: () => void) {
-  const { clients } = inForce.gateway
+  const { clients, signers } = inForce.gateway
   return {
     limits: ({ rows, plans }: Limits) => limiter.replace(rows, plans),
     clients: (table: typeof clients.table) => {
       clients.table = table
+      signers.replace(table.signers)
     },
     settings: (settings: StartupConfiguration['settings']) => {
       inForce.replace(settings)

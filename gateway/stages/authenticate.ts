@@ -11,6 +11,7 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
 import { presentsCertificate, proveCertificate } from './credentials/prove-certificate.ts'
+import { presentsSignature, proveSignature, proveSigner } from './credentials/prove-signature.ts'
 import { presentsWebhook, proveWebhook } from './credentials/prove-webhook.ts'
 
 const TOKEN_IN_QUERY = refusal('token_in_query', {
@@ -39,7 +40,7 @@ const MISSING_CERTIFICATE = refusal('missing_credentials', {
 /**
  * Authenticates the caller by what the route accepts. A presented credential must be valid, also where `none` is accepted;
  * one in the request comes before the certificate of the connection. Waits for signing keys, a new token, or the body of a
- * webhook. Writes `principal` and `bufferedBody`.
+ * webhook or a signed request. Writes `principal` and `bufferedBody`.
  */
 export function authenticate(
   gateway: Gateway,
@@ -53,6 +54,16 @@ export function authenticate(
 }
 
 function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Promise<Refusal | undefined> {
+  const outcome = proveCaller(gateway, exchange)
+  if (exchange.route?.isSigned !== true) return outcome
+  const thenSigner = (refused: Refusal | undefined) => refused ?? proveSigner(gateway, exchange)
+  return outcome instanceof Promise ? outcome.then(thenSigner) : thenSigner(outcome)
+}
+
+function proveCaller(
+  gateway: Gateway,
+  exchange: Exchange,
+): Refusal | undefined | Promise<Refusal | undefined> {
   const accepted = exchange.route?.auth
   if (accepted === undefined) return undefined
   if (accepted.has('bearer')) {
@@ -64,10 +75,12 @@ function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Prom
     if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)
   }
   if (accepted.has('hmac') && presentsWebhook(gateway, exchange)) return proveWebhook(gateway, exchange)
+  if (accepted.has('signature') && presentsSignature(exchange)) return proveSignature(gateway, exchange)
   if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
     return proveCertificate(gateway, exchange)
   }
   if (accepted.has('none')) return undefined
+  if (!accepted.has('bearer') && accepted.has('signature')) return proveSignature(gateway, exchange)
   const method = accepted.has('bearer') ? 'bearer' : accepted.has('hmac') ? 'hmac' : 'mtls'
   gateway.metrics.gateway_auth_decisions_total.count(method, 'missing')
   return MISSING[method]

@@ -165,6 +165,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     documentedAt: undefined,
     laidAt: undefined,
     screening: undefined,
+    isSigned: false,
     isShadow: false,
     leniency: undefined,
     cors: undefined,

@@ -164,7 +164,7 @@ test('a first fetch that fails speaks of no keys before it', async () => {
   const { keys, faults } = keySetOf(new Error('the response has status 403, not 200'))
   assert.equal(await keys.refresh(), 'failed')
   assert.deepEqual(faults, [
-    'keys not fetched, tokens of this issuer get 503 until they are: the response has status 403, not 200',
+    'keys not fetched, what they verify gets 503 until they are: the response has status 403, not 200',
   ])
 })
 
@@ -180,7 +180,7 @@ for (const [what, keys] of [
     assert.equal(await harness.keys.refresh(), 'refreshed')
     assert.equal(harness.keys.find('ES256'), undefined)
     assert.equal(harness.keys.loaded, false)
-    assert.match(harness.faults.at(-1)!, /publishes no usable key/)
+    assert.match(harness.faults.at(-1)!, /no usable key is published/)
     harness.document = { keys: [es256] }
     harness.time.nowMs += 10_000
     await harness.keys.refresh()
@@ -203,7 +203,7 @@ test('keys that cannot be fetched again are believed for the stated time by a cl
   assert.equal(await later(HOUR_MS), true, 'the wall clock jumped')
   assert.equal(await later(1), false)
   assert.equal(keys.find('ES256'), undefined)
-  assert.match(faults.at(-1)!, /too old: no token of this issuer is accepted/)
+  assert.match(faults.at(-1)!, /too old: nothing that they verify is accepted/)
   assert.equal(await later(HOUR_MS), false)
   assert.equal(faults.filter((fault) => fault.includes('too old')).length, 1, 'told once')
   harness.document = { keys: [es256] }

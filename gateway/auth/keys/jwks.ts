@@ -141,7 +141,7 @@ export class KeySet {
     else if (this.loaded && this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)) {
       this.#keys = new Map()
       faults.push(
-        'the last good keys are too old: no token of this issuer is accepted until they can be fetched',
+        'the last good keys are too old: nothing that they verify is accepted until they can be fetched',
       )
     }
     this.#report(faults)
@@ -163,7 +163,7 @@ export class KeySet {
       const document = await fetch(this.uri, this.#stopped.signal)
       const keys = readKeys(document, faults)
       this.#document = document
-      if (keys.size === 0) faults.push('the issuer publishes no usable key: none of its tokens is accepted')
+      if (keys.size === 0) faults.push('no usable key is published: nothing signed by one is accepted')
       for (const [kid, key] of keys) {
         const before = this.#keys.get(kid)
         // Cached verifications refer to the object.
@@ -173,7 +173,7 @@ export class KeySet {
     } catch (error) {
       const state = this.loaded
         ? 'keys not refreshed, last good stay for a while'
-        : 'keys not fetched, tokens of this issuer get 503 until they are'
+        : 'keys not fetched, what they verify gets 503 until they are'
       faults.push(`${state}: ${(error as Error).message}`)
       return undefined
     }
@@ -189,7 +189,7 @@ export class KeySet {
 }
 
 /** The usable keys. Others, and all that share a `kid` (FAPI 2.0 section 5.4.3), are named in `faults`. @throws Error */
-function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
+export function readKeys(document: unknown, faults: string[]): Map<string, VerificationKey> {
   const list: unknown = (document as { keys?: unknown } | null)?.keys
   if (!Array.isArray(list)) throw new Error('the document is not a JWK Set: it has no array "keys"')
   if (list.length > MAX_KEYS) throw new Error(`the document has ${list.length} keys, more than ${MAX_KEYS}`)

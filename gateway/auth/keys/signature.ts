@@ -1,12 +1,14 @@
 import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
 
-/** RFC 7518 section 3.1, RFC 8037. */
-export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA'
+/** RFC 7518 section 3.1, RFC 8037. No token has PS512: it is the rsa-pss-sha512 of messages (RFC 9421 section 3.3.1). */
+export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA' | 'PS512'
 
-/** Reads an `alg`. `Ed25519` (RFC 9864) and `EdDSA` are one algorithm, because no other curve is accepted. */
+/** Reads the `alg` of a token. `Ed25519` (RFC 9864) and `EdDSA` are one algorithm, because no other curve is accepted. */
 export function algorithmNamed(alg: unknown): Algorithm | undefined {
   if (alg === 'Ed25519') return 'EdDSA'
-  return typeof alg === 'string' && Object.hasOwn(FORMS, alg) ? (alg as Algorithm) : undefined
+  return typeof alg === 'string' && alg !== 'PS512' && Object.hasOwn(FORMS, alg)
+    ? (alg as Algorithm)
+    : undefined
 }
 
 export interface Signed {
@@ -22,14 +24,13 @@ interface Form {
   readonly options: Omit<VerifyKeyObjectInput, 'key'>
 }
 
+const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
+
 /** OpenSSL's options for each algorithm: RFC 7518 sections 3.3 to 3.5, RFC 8037 section 3.1. */
 const FORMS: Readonly<Record<Algorithm, Form>> = {
   ES256: { keyType: 'ec', hash: 'sha256', options: { dsaEncoding: 'ieee-p1363' } },
-  PS256: {
-    keyType: 'rsa',
-    hash: 'sha256',
-    options: { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST },
-  },
+  PS256: { keyType: 'rsa', hash: 'sha256', options: PSS },
+  PS512: { keyType: 'rsa', hash: 'sha512', options: PSS },
   RS256: { keyType: 'rsa', hash: 'sha256', options: { padding: constants.RSA_PKCS1_PADDING } },
   EdDSA: { keyType: 'ed25519', hash: null, options: {} },
 }

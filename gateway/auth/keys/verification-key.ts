@@ -7,7 +7,7 @@ import { jwkThumbprint } from './thumbprint.ts'
 
 export interface VerificationKey {
   readonly kid: string
-  /** One algorithm, or PS256 and RS256 for an RSA key whose JWK names no `alg`. */
+  /** One algorithm, or those of RSA for an RSA key whose JWK names no `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
@@ -74,8 +74,8 @@ function pinnedAlgorithms({ kty, crv, alg }: JsonObject): readonly Algorithm[] |
   if (kty === 'EC' && crv === 'P-256' && (alg === undefined || alg === 'ES256')) return ['ES256']
   if (kty === 'OKP' && crv === 'Ed25519' && (alg === undefined || algorithmNamed(alg) === 'EdDSA'))
     return ['EdDSA']
-  if (kty === 'RSA' && alg === undefined) return ['PS256', 'RS256']
-  if (kty === 'RSA' && (alg === 'PS256' || alg === 'RS256')) return [alg]
+  if (kty === 'RSA' && alg === undefined) return ['PS256', 'RS256', 'PS512']
+  if (kty === 'RSA' && (alg === 'PS256' || alg === 'RS256' || alg === 'PS512')) return [alg]
   return undefined
 }
 

@@ -19,7 +19,13 @@ export interface SigningKey {
 const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
 const ed = generateKeyPairSync('ed25519').privateKey
-const sources: Readonly<Record<Algorithm, KeyObject>> = { ES256: ec, PS256: rsa, RS256: rsa, EdDSA: ed }
+const sources: Readonly<Record<Algorithm, KeyObject>> = {
+  ES256: ec,
+  PS256: rsa,
+  PS512: rsa,
+  RS256: rsa,
+  EdDSA: ed,
+}
 
 export function publicJwk(privateKey: KeyObject, members: Members = {}): JWK {
   const { kty, crv, x, y, n, e } = privateKey.export({ format: 'jwk' })

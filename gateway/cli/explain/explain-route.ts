@@ -102,6 +102,7 @@ function describeRoute(row: Route, settings: Settings, path: string): Cells {
   return [
     ['methods', methodsOf(row)],
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
+    ['signed', row.isSigned && 'by the client that the credential names'],
     ['tokens', row.auth.has('bearer') && `of ${issuersOf(settings)}`],
     ['scopes', row.scopes.map((set) => set.join(' and ')).join(', or ') || 'none needed'],
     ['step-up', row.stepUp && stepUpOf(row.stepUp)],

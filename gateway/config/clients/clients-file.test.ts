@@ -158,7 +158,7 @@ describe('a fault in clients.json', () => {
       [{ ...good, scopes: 'x' }, /^\$\.clients\[0\]\.scopes: must be an array, but is "x"/],
       [{ ...good, scopes: ['a b'] }, /^\$\.clients\[0\]\.scopes\[0\]: must be 1 to 128 visible/],
       [{ ...good, scopes: ['a', 'a'] }, /^\$\.clients\[0\]\.scopes: must not hold "a" twice/],
-      [{ id: 'a' }, /^\$\.clients\[0\]: must have "mtls" or "hmac", which prove who calls, or the "plan"/],
+      [{ id: 'a' }, /^\$\.clients\[0\]: must have "mtls", "hmac" or "signature", which prove who calls, or/],
       [{ id: 'a', plan: 'b', scopes: ['c'] }, /^\$\.clients\[0\]\.scopes: must not .* its token/],
       [certificate('a', 'x'), /^\$\.clients\[0\]\.mtls: must be an object, but is "x"/],
       [

@@ -6,8 +6,11 @@ import { JsonFile } from '../json/json-file.ts'
 import { schemaCheck } from '../json/schema-check.ts'
 import type { CLIENT_KEYS, CLIENTS_FILE } from '../keys/clients-keys.ts'
 import type { Written } from '../keys/key-types.ts'
+import { namedText } from '../load-file.ts'
 import { canonicalName } from '../rules/distinguished-name.ts'
+import { privateUrlFault } from '../rules/value-rules.ts'
 import { readSecret, type SecretSources, THIS_MACHINE } from './client-secrets.ts'
+import { profileFault, profileOf, type SignatureProfile } from './signature-profiles.ts'
 import { schemeFault, schemeOf, type WebhookScheme } from './webhook-schemes.ts'
 
 /** One entry of config/clients.json as it was written. Without secrets, so the audit trail can record it. Immutable. */
@@ -21,6 +24,14 @@ export interface WebhookKey {
   readonly principal: Principal
   /** At least one; any of them may have signed. Key objects do not appear in logs and JSON. */
   readonly secrets: readonly KeyObject[]
+}
+
+/** A client that signs its requests. Immutable. */
+export interface ClientSigner {
+  readonly principal: Principal
+  readonly profile: SignatureProfile
+  /** An address, or the name of a file and the JSON in it. */
+  readonly keys: { readonly uri: string; readonly document?: unknown }
 }
 
 /** The machine clients of config/clients.json with their secrets, ready for look-up. Immutable data: two tables can be compared. */
@@ -43,6 +54,8 @@ export interface ClientTable {
   readonly issuers: ReadonlyMap<string, readonly string[]>
   /** By client id: the name of its plan in limits.json. */
   readonly plans: ReadonlyMap<string, string>
+  /** By client id. */
+  readonly signers: ReadonlyMap<string, ClientSigner>
 }
 
 const emptyTables = () => ({
@@ -54,6 +67,7 @@ const emptyTables = () => ({
   bySubject: new Map<string, Principal>(),
   issuers: new Map<string, readonly string[]>(),
   plans: new Map<string, string>(),
+  signers: new Map<string, ClientSigner>(),
 })
 
 export const NO_CLIENTS: ClientTable = { rows: [], ...emptyTables() }
@@ -109,15 +123,21 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   if (json.sound(`${at}.id`)) claim(draft, `${at}.id`, 'id', row.id)
   const [identity, table] = identityOf(draft, `${at}.mtls`, row.mtls)
   const secrets = secretsOf(draft, `${at}.hmac`, row.hmac)
+  const keys = signatureKeysOf(draft, `${at}.signature`, row.signature)
   if (!json.sound(at)) return
-  if (row.mtls === undefined && row.hmac === undefined) {
-    const reason = 'must have "mtls" or "hmac", which prove who calls, or the "plan" of the app of a token'
+  if ((row.mtls ?? row.hmac ?? row.signature) === undefined) {
+    const reason =
+      'must have "mtls", "hmac" or "signature", which prove who calls, or the "plan" of the app of a token'
     if (row.plan === undefined) json.refuse({ path: at, reason })
     else if (row.scopes.length > 0)
       json.refuse({
         path: `${at}.scopes`,
         reason: 'must not be there: the scopes of an app are those of its token',
       })
+  }
+  if (row.signature !== undefined && keys !== undefined) {
+    const profile = profileOf(row.signature.profile)
+    draft.tables.signers.set(row.id, { principal: principalOf(row, 'signature'), profile, keys })
   }
   if (row.plan !== undefined) draft.tables.plans.set(row.id, row.plan)
   if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
@@ -218,6 +238,44 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   return secrets
 }
 
+/** Where the keys are that the client signs with. With those of another client it could pass for it. */
+function signatureKeysOf(
+  draft: Draft,
+  at: string,
+  signature: ClientRow['signature'],
+): ClientSigner['keys'] | undefined {
+  const { json, sources } = draft
+  if (signature === undefined || !json.sound(at)) return undefined
+  const { jwksUri, jwksFile, profile } = signature
+  const fault = profileFault(profile)
+  if (fault !== undefined) json.refuse({ path: `${at}.profile${fault.part}`, reason: fault.reason })
+  if ((jwksUri === undefined) === (jwksFile === undefined)) {
+    json.refuse({ path: at, reason: 'must have either "jwksUri" or "jwksFile"' })
+    return undefined
+  }
+  const [key, uri] = jwksFile === undefined ? ['jwksUri', jwksUri ?? ''] : ['jwksFile', jwksFile]
+  claim(draft, `${at}.${key}`, key, uri)
+  if (jwksFile === undefined) {
+    json.check(`${at}.jwksUri`, uri, privateUrlFault)
+    return { uri }
+  }
+  const { text, reason } = namedText(uri, sources.readFile)
+  const document = text === undefined ? undefined : jwkSetIn(text)
+  if (document === undefined)
+    json.refuse({ path: `${at}.jwksFile`, reason: reason ?? 'names a file that is no JWK Set' })
+  return { uri, document }
+}
+
+/** Undefined for any other text. */
+function jwkSetIn(text: string): object | undefined {
+  try {
+    const document = JSON.parse(text)
+    return Array.isArray(document?.keys) ? document : undefined
+  } catch {
+    return undefined
+  }
+}
+
 /** Adds a fault when another client already uses the value. */
 function claim({ json, owners }: Draft, path: string, kind: string, value: string): void {
   const key = `${kind}\0${value}`
@@ -230,7 +288,7 @@ function claim({ json, owners }: Draft, path: string, kind: string, value: strin
 }
 
 /** The principal of a client. Limits count all its credentials together. */
-function principalOf({ id, scopes }: ClientRow, method: 'mtls' | 'hmac'): Principal {
+function principalOf({ id, scopes }: ClientRow, method: 'mtls' | 'hmac' | 'signature'): Principal {
   return Object.freeze({
     method,
     subject: undefined,

@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from 'node:crypto'
 import type { Fault } from '../faults.ts'
 import type { WrittenIntrospection } from '../keys/issuer-keys.ts'
 import { loadText, type ReadFile, shownName } from '../load-file.ts'
-import { isPrivateUrl, urlFault } from '../rules/value-rules.ts'
+import { privateUrlFault } from '../rules/value-rules.ts'
 import { windowToMs } from '../rules/window-rule.ts'
 import type { IntrospectionSettings, IssuerSettings, Route } from '../settings.ts'
 
@@ -22,8 +22,7 @@ function spanToMs(span: string): number {
 
 export function introspectionFault(written: WrittenIntrospection): string | undefined {
   const { url, clientSecretFile, keyFile, certFile, cache, negativeCache } = written
-  const unsafe =
-    urlFault(url) ?? (isPrivateUrl(url) ? undefined : `must be https, or on this machine, but is "${url}"`)
+  const unsafe = privateUrlFault(url)
   if (unsafe !== undefined) return `has a url that ${unsafe}`
   if (clientSecretFile !== undefined && keyFile !== undefined)
     return 'must have either "clientSecretFile" or "keyFile", not both'

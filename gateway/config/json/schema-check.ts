@@ -55,13 +55,16 @@ const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
   'start several gateways on one port, each with GATEWAY_REUSE_PORT=true and a data directory of its own, and all with one GATEWAY_STORE'
-/** By JSON path: keys of earlier versions, with what to do instead. */
+const LATER = 'it is not built yet: this version verifies signatures of requests, and signs nothing'
+/** By JSON path without the places in lists: keys of earlier and later versions, with what to do instead. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
   [
     '$.audit.retention.minFreeBytes',
     'it was removed: nothing goes before its time. Watch the disk, or shorten keep',
   ],
+  ['$.routes[].signatures.response', LATER],
+  ['$.routes[].signatures.upstream', LATER],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])
 /** By JSON path without the places in lists: values of earlier versions, with what to do instead. */
@@ -158,7 +161,7 @@ class Inspection {
       if (suggestion !== undefined) meant.add(suggestion)
       const hint =
         suggestion === undefined ? `the keys are ${quoteAll(known)}` : `did you mean "${suggestion}"?`
-      return `is not a known key; ${REMOVED_KEYS.get(path) ?? hint}`
+      return `is not a known key; ${REMOVED_KEYS.get(withoutPlaces(path)) ?? hint}`
     }, key)
   }
 
@@ -256,8 +259,12 @@ function sizeFault({ minProperties = 0, maxProperties }: Schema, value: object):
   return `must have at most ${maxProperties} keys, but has ${length}`
 }
 
+function withoutPlaces(path: string): string {
+  return path.replace(/\[\d+\]/g, '[]')
+}
+
 function removalHint(path: string, value: unknown): string {
-  const hint = REMOVED_VALUES.get(path.replace(/\[\d+\]/g, '[]'))?.[typeof value === 'string' ? value : '']
+  const hint = REMOVED_VALUES.get(withoutPlaces(path))?.[typeof value === 'string' ? value : '']
   return hint === undefined ? '' : `; ${hint}`
 }
 

@@ -148,6 +148,64 @@ const HMAC = keys(
   { writeOnly: true },
 )
 
+const DESCRIBED_PROFILE = keys({
+  components: list(
+    Type.String({ maxLength: 256 }),
+    'What must be signed: headers in lower case, `@method`, `@target-uri`, `@authority`, `@scheme`, `@request-target`, `@path`, `@query`, `@query-param;name="…"`.',
+    {
+      required: true,
+      minItems: 1,
+      maxItems: 32,
+      uniqueItems: true,
+      examples: [['@method', '@target-uri', 'content-type']],
+    },
+  ),
+  tag: anyText('The `tag` that it must have. Default: any, or none.', {
+    pattern: '^[\\x20\\x21\\x23-\\x5b\\x5d-\\x7e]{1,128}$',
+    patternErrorMessage: 'must be 1 to 128 ASCII characters without \\ and "',
+    examples: ['payments'],
+  }),
+  maxAge: span('smh', 'How long ago it may have been `created`, at most 5m.', {
+    required: true,
+    examples: ['60s'],
+  }),
+  algorithms: list(
+    Type.Enum(['ES256', 'EdDSA', 'PS256', 'ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512']),
+    '`ES256`, `EdDSA`, `PS256` are those without `alg`; the others are its values.',
+    { required: true, minItems: 1, uniqueItems: true, examples: [['ES256', 'ecdsa-p256-sha256']] },
+  ),
+})
+
+/** What a signature must cover and be: a name, or a description. */
+export const SIGNATURE_PROFILE = Type.Unsafe<string | Static<typeof DESCRIBED_PROFILE>>({
+  ...DESCRIBED_PROFILE,
+  type: ['string', 'object'],
+  pattern: '^fapi-2$',
+  patternErrorMessage: 'must be "fapi-2", or an object that describes the profile',
+})
+
+const SIGNATURE = keys({
+  jwksUri: text(
+    'Where the client publishes its keys: https, or http on this machine. Fetched every 5 minutes.',
+    { maxLength: 2048, examples: ['https://bank-b.example/jwks.json'] },
+  ),
+  jwksFile: text('A file with them, a JWK Set, in place of `jwksUri`. Read when this file is.', {
+    maxLength: 1024,
+    examples: ['/etc/countersign/bank-b.jwks.json'],
+  }),
+  profile: key(
+    SIGNATURE_PROFILE,
+    'What its signatures must be: `fapi-2`, or an object that describes another profile. More in docs/use/signatures.md.',
+    {
+      required: true,
+      examples: [
+        'fapi-2',
+        { components: ['@method', '@target-uri'], maxAge: '60s', algorithms: ['ecdsa-p256-sha256'] },
+      ],
+    },
+  ),
+})
+
 /** An entry of clients.json. */
 export const CLIENT_KEYS = keys({
   id: anyText(
@@ -180,11 +238,14 @@ export const CLIENT_KEYS = keys({
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],
   }),
+  signature: key(SIGNATURE, 'How the client signs its requests (RFC 9421).', {
+    examples: [{ jwksUri: 'https://bank-b.example/jwks.json', profile: 'fapi-2' }],
+  }),
 })
 
 export const CLIENTS_FILE = file(
   'clients',
-  'The machines that may call: by a client certificate (mTLS), by signed webhooks (HMAC), or both. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
+  'The machines that may call: by a client certificate (mTLS), signed webhooks (HMAC) or signed requests. Read again whenever the file changes; a bad file changes nothing. No secret stands in it.',
   {
     clients: list(CLIENT_KEYS, 'One entry per client. An empty list knows no machine.', {
       required: true,

@@ -19,7 +19,7 @@ import { ADDRESSES, MAINTENANCE, ROUTE_RESPONSE_HEADERS } from './policy-keys.ts
 import { SENDING_KEYS } from './sending-keys.ts'
 import { SCOPE } from './shared-keys.ts'
 
-const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac'])
+const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac', 'signature'])
 
 const CORS = keys({
   origins: list(
@@ -86,7 +86,7 @@ const ROUTE = keys({
   ),
   auth: list(
     AUTH,
-    'What is accepted as proof of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate and `hmac` a signed webhook of a client in config/clients.json; `none` lets anyone through, also beside another. A credential that is presented must be good.',
+    'What is accepted as proof of the caller: `bearer` is an access token of an issuer, `mtls` a client certificate, `hmac` a signed webhook and `signature` a signed request (RFC 9421) of a client in config/clients.json; `none` lets anyone through, also beside another. A credential that is presented must be good.',
     {
       required: true,
       minItems: 1,
@@ -150,6 +150,17 @@ const ROUTE = keys({
   webhookClient: text(
     'The client in config/clients.json whose webhooks come here, for senders without `X-API-Key`: only its secrets verify them. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
     { maxLength: 256, examples: ['acme'] },
+  ),
+  signatures: key(
+    keys({
+      request: choice(
+        ['required'],
+        'The client that the credential names must have signed, as its `signature` in clients.json says.',
+        { required: true },
+      ),
+    }),
+    'Signatures (RFC 9421) beside another credential. Default: none is asked for.',
+    { examples: [{ request: 'required' }] },
   ),
   mask: list(
     TEXT,

@@ -88,6 +88,17 @@ export function webhookConflicts(file: string, routes: readonly Route[]): Fault[
   )
 }
 
+/** Only a credential says who must have signed. */
+export function signatureConflicts(file: string, routes: readonly Route[]): Fault[] {
+  return keyFaults(file, routes, ({ isSigned, auth }) => {
+    if (!isSigned || !(auth.has('none') || auth.has('signature'))) return undefined
+    const reason = auth.has('none')
+      ? 'must not be asked for where "auth" has "none": nobody is named who must sign'
+      : 'must not be asked for where "auth" has "signature", which asks for a signature already'
+    return { key: 'signatures', reason }
+  })
+}
+
 /** Only an access token says how a user was authenticated. */
 export function stepUpConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ stepUp, auth }) => {

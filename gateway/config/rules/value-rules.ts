@@ -78,6 +78,12 @@ export function isPrivateUrl(url: string): boolean {
   return protocol === 'https:' || LOOPBACK.has(hostname)
 }
 
+export function privateUrlFault(url: string): string | undefined {
+  return (
+    urlFault(url) ?? (isPrivateUrl(url) ? undefined : `must be https, or on this machine, but is "${url}"`)
+  )
+}
+
 /** An issuer is a URL without query and fragment (RFC 8414 section 2). */
 export function issuerFault(issuer: string): string | undefined {
   const fault = urlFault(issuer)

@@ -1,3 +1,4 @@
+import { clientKeyFaults } from '../../auth/signatures/client-keys.ts'
 import {
   type ClientTable,
   NO_CLIENTS,
@@ -59,6 +60,7 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
         const parsed = await parse(name, text)
         const faults = parsed.faults ?? [
           ...clientIssuerFaults(file, parsed.value, tls.trust),
+          ...clientKeyFaults(file, parsed.value),
           ...webhookClientFaults(inForce.configFile, inForce.routes, parsed.value),
           ...limitFaults(inForce.limitsFile, limits.inForce(), inForce, parsed.value.rows),
         ]
@@ -81,7 +83,12 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
     settings: inForce,
     texts: startup.texts,
     faultsOf: ({ settings: edited, settings: { configFile, clientsFile, routes }, clients: loaded }) => [
-      ...(loaded === undefined ? [] : clientIssuerFaults(clientsFile ?? '', loaded.value, tls.trust)),
+      ...(loaded === undefined
+        ? []
+        : [
+            ...clientIssuerFaults(clientsFile ?? '', loaded.value, tls.trust),
+            ...clientKeyFaults(clientsFile ?? '', loaded.value),
+          ]),
       ...webhookClientFaults(configFile, routes, loaded?.value ?? table ?? NO_CLIENTS),
       ...limitFaults(edited.limitsFile, limits.inForce(), edited, loaded?.value.rows ?? []),
     ],

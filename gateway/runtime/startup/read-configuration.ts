@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { Logger } from 'pino'
 import type { ClockOffset } from '../../audit/clock-offset.ts'
+import { clientKeyFaults } from '../../auth/signatures/client-keys.ts'
 import { type ClientTable, parseClients, webhookClientFaults } from '../../config/clients/clients-file.ts'
 import { configFiles, type Environment, NAMES, parseEnvironment } from '../../config/environment.ts'
 import type { Parsed } from '../../config/faults.ts'
@@ -39,7 +40,10 @@ export function readConfiguration(
   const tls = tlsSettings === undefined ? NOTHING : loadTls(tlsSettings, Date.now())
   const faults = [settings, limits, clients, adminToken, tls].flatMap((read) => read.faults ?? [])
   if (clientsFile !== undefined && clients.value !== undefined)
-    faults.push(...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust))
+    faults.push(
+      ...clientIssuerFaults(clientsFile, clients.value.value, tls.value?.material.trust),
+      ...clientKeyFaults(clientsFile, clients.value.value),
+    )
   if (settings.value !== undefined && clients.value !== undefined)
     faults.push(...webhookClientFaults(settings.value.configFile, settings.value.routes, clients.value.value))
   if (limits.value !== undefined && settings.value !== undefined)

@@ -20,6 +20,7 @@ describe('shadow mode', () => {
   it('overlooks what is about who calls and what that caller may do, and nothing else', () => {
     const passed = codes.filter((code) => overlooked(code).refused === undefined)
     assert.deepEqual(passed.sort(), [
+      'digest_mismatch',
       'insufficient_scope',
       'insufficient_user_authentication',
       'introspection_unavailable',
@@ -30,6 +31,7 @@ describe('shadow mode', () => {
       'invalid_token',
       'keys_unavailable',
       'missing_credentials',
+      'missing_signature',
       'missing_token',
       'proofs_unavailable',
       'sessions_unavailable',

@@ -1,0 +1,385 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import { LONGER } from '../../e2e/long-runs.ts'
+import { Field } from '../../edge/syntax/field.ts'
+import { KeySet } from '../keys/jwks.ts'
+import type { Algorithm } from '../keys/signature.ts'
+import { freshKey, NOW_MS, NOW_SECONDS, signingKey } from '../tokens/issuer.test-support.ts'
+import { digestFault } from './content-digest.ts'
+import { coversDigest, replayKey, type Signer, verifyMessage } from './message-verifier.ts'
+import type { SignedRequest } from './signature-base.ts'
+import { combinedValue, readSignatures } from './signature-fields.ts'
+import { digestOf, signMessage } from './signed-request.test-support.ts'
+
+const BODY = '{"amount":"12.50"}'
+const PARAMS = `;created=${NOW_SECONDS};keyid="bank-key";tag="fapi-2-request"`
+const FAPI = profileOf('fapi-2')
+const ES256 = freshKey('bank-key')
+const OTHER = freshKey('other-key')
+
+function signerOf(client: string, jwks: readonly object[], profile: SignatureProfile = FAPI): Signer {
+  const keys = new KeySet({ uri: client, clock: () => NOW_MS, onFault: assert.fail })
+  keys.restore({ uri: client, document: { keys: jwks }, ageMs: 0 })
+  return { principal: { client } as Signer['principal'], profile, keys }
+}
+
+const BANK = signerOf('bank', [ES256.jwk])
+const MALLORY = signerOf('mallory', [OTHER.jwk])
+
+interface Message {
+  method: string
+  target: string
+  authority: string
+  body: string
+  fields: [name: string, value: string][]
+}
+
+const COMPONENTS = [
+  ['"@method"', 'POST'],
+  ['"@target-uri"', 'https://api.example/pay//now?to=%41&amount=1'],
+  ['"authorization"', 'Bearer a.b.c'],
+  ['"content-digest"', digestOf(BODY)],
+  ['"content-type"', 'application/json'],
+  ['"x-note"', 'one, two'],
+] as const
+const WRITTEN = signMessage(COMPONENTS, { key: ES256.privateKey, algorithm: 'ES256', params: PARAMS })
+
+const goodMessage = (signature: Record<string, string> = WRITTEN): Message => ({
+  method: 'POST',
+  target: '/pay//now?to=%41&amount=1',
+  authority: 'api.example',
+  body: BODY,
+  fields: [
+    ['Authorization', 'Bearer a.b.c'],
+    ['Content-Digest', digestOf(BODY)],
+    ['Content-Type', 'application/json'],
+    ['X-Note', 'one'],
+    ['X-Note', 'two'],
+    ...Object.entries(signature),
+  ],
+})
+
+interface Terms {
+  readonly signers?: readonly Signer[]
+  readonly nowMs?: number
+}
+
+/** As the stage does: undefined for a request that is accepted. */
+function refusalOf(message: Message, { signers = [BANK], nowMs = NOW_MS }: Terms = {}): string | undefined {
+  const fields = message.fields.map(([name, value]) => new Field(name, value))
+  const { method, target, authority } = message
+  const request: SignedRequest = { method, target, uri: `https://${authority}${target}`, fields }
+  const signatures = readSignatures(fields)
+  if (typeof signatures === 'string') return signatures
+  const { verified, fault } = verifyMessage({ requests: [request], signatures, signers, nowMs })
+  if (verified === undefined) return `${fault.reason}: ${fault.cause}`
+  const body = Buffer.from(message.body)
+  if (!coversDigest(verified.signature)) return 'uncovered body'
+  return digestFault(combinedValue(fields, 'content-digest') ?? '', body)
+}
+
+test('a request that is signed as fapi-2 wants it is accepted', () => {
+  assert.equal(refusalOf(goodMessage()), undefined)
+})
+
+test('each algorithm is accepted by its name in alg, and those of JOSE without one', () => {
+  for (const [algorithm, alg, members] of [
+    ['ES256', undefined, {}],
+    ['EdDSA', undefined, {}],
+    ['PS256', undefined, {}],
+    ['PS256', undefined, { alg: undefined }],
+    ['ES256', 'ecdsa-p256-sha256', {}],
+    ['EdDSA', 'ed25519', { alg: 'Ed25519' }],
+    ['PS512', 'rsa-pss-sha512', {}],
+    ['PS512', 'rsa-pss-sha512', { alg: undefined }],
+  ] as const) {
+    const { privateKey: key, jwk } = signingKey(algorithm, { kid: 'bank-key', ...members })
+    const params = PARAMS + (alg === undefined ? '' : `;alg="${alg}"`)
+    const signers = [signerOf('bank', [JSON.parse(JSON.stringify(jwk))])]
+    assert.equal(
+      refusalOf(goodMessage(signMessage(COMPONENTS, { key, algorithm, params })), { signers }),
+      undefined,
+    )
+  }
+})
+
+test('an alg that is not that of the key, unknown, or symmetric is refused', () => {
+  for (const [algorithm, alg, members] of [
+    ['EdDSA', 'ecdsa-p256-sha256', {}],
+    ['ES256', 'ed25519', {}],
+    ['PS256', 'rsa-pss-sha512', {}],
+    ['PS512', 'rsa-pss-sha512', { alg: 'PS256' }],
+    ['PS512', undefined, {}],
+    ['RS256', undefined, {}],
+    ['RS256', 'rsa-v1_5-sha256', {}],
+    ['RS256', 'rsa-pss-sha512', { alg: undefined }],
+    ['ES256', 'hmac-sha256', {}],
+    ['ES256', 'ES256', {}],
+    ['ES256', 'none', {}],
+    ['ES256', '', {}],
+    ['ES256', '__proto__', {}],
+  ] as const) {
+    const { privateKey: key, jwk } = signingKey(algorithm, { kid: 'bank-key', ...members })
+    const params = PARAMS + (alg === undefined ? '' : `;alg="${alg}"`)
+    const signers = [signerOf('bank', [JSON.parse(JSON.stringify(jwk))])]
+    const message = goodMessage(signMessage(COMPONENTS, { key, algorithm, params }))
+    assert.match(
+      refusalOf(message, { signers }) ?? 'accepted',
+      /^(unsupported|mismatch)/,
+      `${algorithm} ${alg}`,
+    )
+  }
+})
+
+test('a signature over less than the profile wants is refused, whatever it is', () => {
+  const signed = (components: typeof COMPONENTS | readonly (readonly [string, string])[], params = PARAMS) =>
+    refusalOf(goodMessage(signMessage(components, { key: ES256.privateKey, algorithm: 'ES256', params })))
+  for (const missing of ['"@method"', '"@target-uri"', '"authorization"'])
+    assert.equal(
+      signed(COMPONENTS.filter(([component]) => component !== missing)),
+      `uncovered: The signature must cover ${missing}`,
+    )
+  assert.equal(signed(COMPONENTS.filter(([component]) => component !== '"content-digest"')), 'uncovered body')
+  assert.match(signed([]) ?? '', /^uncovered/)
+  // One member of the digest, or the path alone, is not the whole.
+  const [method, , authorization] = COMPONENTS
+  assert.match(signed([method, ['"@path"', '/pay//now'], authorization]) ?? '', /cover "@target-uri"/)
+  const digest = /:.*:/.exec(digestOf(BODY))?.[0] ?? ''
+  const member = [['"content-digest";key="sha-256"', digest] as const]
+  const rest = COMPONENTS.filter(([component]) => component !== '"content-digest"')
+  assert.equal(signed([...rest, ...member]), 'uncovered body')
+  for (const params of [
+    `;keyid="bank-key";tag="fapi-2-request"`,
+    `;created=${NOW_SECONDS}.0;keyid="bank-key";tag="fapi-2-request"`,
+    `;created="${NOW_SECONDS}";keyid="bank-key";tag="fapi-2-request"`,
+    `;created=${NOW_SECONDS};keyid="bank-key"`,
+    `;created=${NOW_SECONDS};keyid="bank-key";tag="fapi-2-response"`,
+    `;created=${NOW_SECONDS};keyid=bank-key;tag="fapi-2-request"`,
+    `;created=${NOW_SECONDS};tag="fapi-2-request"`,
+  ])
+    assert.notEqual(signed(COMPONENTS, params), undefined, params)
+})
+
+test('dpop must be covered where it is sent', () => {
+  const message = goodMessage()
+  message.fields.push(['DPoP', 'x.y.z'])
+  assert.equal(refusalOf(message), 'uncovered: The signature must cover "dpop"')
+})
+
+test('a component may not be there twice, in whatever order its parameters are', () => {
+  const twice = (one: string, other: string) =>
+    readSignatures([
+      new Field('Signature-Input', `sig=(${one} ${other})`),
+      new Field('Signature', 'sig=:AA==:'),
+    ])
+  assert.match(String(twice('"@method"', '"@method"')), /twice/)
+  assert.match(String(twice('"x";sf;key="a"', '"x";key="a";sf')), /twice/)
+  assert.equal(typeof twice('"x";key="a"', '"x";key="b"'), 'object')
+})
+
+test('a signature is accepted for 60 s, 10 s before its time, and not once it has expired', () => {
+  const at = (seconds: number, params = PARAMS) =>
+    refusalOf(goodMessage(signMessage(COMPONENTS, { key: ES256.privateKey, algorithm: 'ES256', params })), {
+      nowMs: NOW_MS + seconds * 1000,
+    })
+  for (const seconds of [-10, 0, 60]) assert.equal(at(seconds), undefined)
+  for (const seconds of [-10.001, 60.001, 86_400]) assert.match(at(seconds) ?? '', /^stale/)
+  const expiring = `${PARAMS};expires=${NOW_SECONDS + 5}`
+  assert.equal(at(4.999, expiring), undefined)
+  assert.match(at(5, expiring) ?? '', /^stale: The signature has expired/)
+})
+
+test('the key of another client, also under one name, makes nobody this client', () => {
+  const by = (keyid: string, key = OTHER.privateKey) => {
+    const params = PARAMS.replace('bank-key', keyid)
+    return goodMessage(signMessage(COMPONENTS, { key, algorithm: 'ES256', params }))
+  }
+  const both = [BANK, MALLORY]
+  assert.match(refusalOf(by('bank-key'), { signers: both }) ?? '', /^mismatch/)
+  assert.match(refusalOf(by('other-key'), { signers: [BANK] }) ?? '', /^unknown_key/)
+  assert.equal(refusalOf(by('other-key'), { signers: both }), undefined)
+  // Mallory publishes a key of her own by the name of the bank's: she is still herself.
+  const squatter = signerOf('mallory', [{ ...OTHER.jwk, kid: 'bank-key' }])
+  const fields = by('bank-key').fields.map(([name, value]) => new Field(name, value))
+  const signatures = readSignatures(fields) as Exclude<ReturnType<typeof readSignatures>, string>
+  const request = { method: 'POST', target: '/', uri: `https://api.example${goodMessage().target}`, fields }
+  const { verified } = verifyMessage({
+    requests: [request],
+    signatures,
+    signers: [BANK, squatter],
+    nowMs: NOW_MS,
+  })
+  assert.equal(verified?.signer, squatter)
+  // She publishes the bank's own key: what the bank signs is nobody's then.
+  const thief = signerOf('mallory', [ES256.jwk])
+  assert.match(refusalOf(goodMessage(), { signers: [thief, BANK] }) ?? '', /publish the same key/)
+})
+
+test('of several signatures a good one counts, and one without a value spoils all', () => {
+  const one = { key: ES256.privateKey, algorithm: 'ES256' as Algorithm, params: PARAMS }
+  const proxy = signMessage([['"@method"', 'POST']], {
+    ...one,
+    params: ';created=1;keyid="proxy"',
+    label: 'proxy',
+  })
+  const join = (other: Record<string, string>) =>
+    Object.fromEntries(Object.entries(WRITTEN).map(([name, value]) => [name, `${other[name]}, ${value}`]))
+  assert.equal(refusalOf(goodMessage(join(proxy))), undefined)
+  const message = goodMessage()
+  message.fields.push(['Signature-Input', 'proxy=("@method")'])
+  assert.match(refusalOf(message) ?? '', /name other signatures/)
+})
+
+test('an ECDSA signature with its second half negated is the same to replays', () => {
+  const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n
+  const bytes = Buffer.from(/:(.*):/.exec(WRITTEN.Signature)?.[1] ?? '', 'base64')
+  const negated = (order - BigInt(`0x${bytes.toString('hex', 32)}`)).toString(16).padStart(64, '0')
+  const twin = Buffer.concat([bytes.subarray(0, 32), Buffer.from(negated, 'hex')]).toString('base64')
+  const keys = [WRITTEN.Signature, `sig=:${twin}:`].map((Signature) => {
+    const fields = goodMessage({ ...WRITTEN, Signature }).fields.map(
+      ([name, value]) => new Field(name, value),
+    )
+    const signatures = readSignatures(fields) as Exclude<ReturnType<typeof readSignatures>, string>
+    const { target } = goodMessage()
+    const request = { method: 'POST', target, uri: `https://api.example${target}`, fields }
+    const { verified } = verifyMessage({ requests: [request], signatures, signers: [BANK], nowMs: NOW_MS })
+    return verified && replayKey(verified)
+  })
+  assert.ok(keys[0] !== undefined)
+  assert.equal(keys[0], keys[1])
+})
+
+/** Changes of which each makes another message. The numbers choose the place. */
+const CHANGES: readonly ((message: Message, at: number, other: number) => Terms | undefined)[] = [
+  (message, at) => set(message, { method: ['GET', 'PUT', 'post', 'POST ', 'DELETE'][at % 5] as string }),
+  (message, at, other) => set(message, { target: replaced(message.target, at, other) }),
+  (message) => set(message, { target: message.target.replace('%41', 'A') }),
+  (message) => set(message, { target: message.target.replace('//', '/') }),
+  (message) => set(message, { target: `${message.target}&amount=1` }),
+  (message, at, other) => set(message, { authority: replaced(message.authority, at, other) }),
+  (message, at, other) => set(message, { body: replaced(message.body, at, other) }),
+  (message) => set(message, { body: `${message.body} ` }),
+  (message) => set(message, { body: '' }),
+  // A covered field: changed, doubled, taken away, with other white space, or in another order.
+  (message, at, other) => changeField(message, at, (value) => replaced(value, other, at)),
+  (message, at) => {
+    const field = message.fields[at % 5]
+    if (field !== undefined) message.fields.push([...field])
+    return undefined
+  },
+  (message, at) => void message.fields.splice(at % 5, 1),
+  (message, at) => changeField(message, at, (value) => ` ${value}`),
+  (message) => void message.fields.splice(3, 2, ['X-Note', 'two'], ['X-Note', 'one']),
+  (message) => void message.fields.splice(3, 2, ['X-Note', 'one,two']),
+  // What is signed.
+  (message, at) => changeInput(message, (components) => components.splice(at % components.length, 1)),
+  (message, at) =>
+    changeInput(message, (components) => components.splice(at % 6, 0, components[at % 6] as string)),
+  (message, at, other) =>
+    changeInput(message, (components) => {
+      const [one] = components.splice(at % 6, 1)
+      components.splice((at + 1 + (other % 5)) % 6, 0, one as string)
+    }),
+  (message, at) =>
+    changeInput(message, (components) =>
+      components.splice(at % 6, 0, ['"@path"', '"x-none"', '"host"'][at % 3] as string),
+    ),
+  (message, at) => changeInput(message, (components) => components.splice(at % 6, 1, '"X-Note"')),
+  (message, at) =>
+    changeInput(message, (components) => {
+      const one = components[at % 6] as string
+      components[at % 6] = one + [';sf', ';bs', ';req', ';tr', ';key="a"', ';x'][at % 6]
+    }),
+  ...[
+    [';keyid="bank-key"', ';keyid="other-key"'],
+    [';keyid', ';created=1;keyid'],
+    [`created=${NOW_SECONDS}`, `created=${NOW_SECONDS - 1}`],
+    [`created=${NOW_SECONDS}`, `created=${NOW_SECONDS}.0`],
+    ['fapi-2-request"', 'fapi-2-request";alg="ecdsa-p256-sha256"'],
+    ['fapi-2-request"', 'fapi-2-request";nonce="n"'],
+    ['fapi-2-request"', 'fapi-2-request";expires=9999999999'],
+    ['fapi-2-request"', 'fapi-2-request";other'],
+    [';tag="fapi-2-request"', ''],
+    [`;created=${NOW_SECONDS};keyid="bank-key"`, `;keyid="bank-key";created=${NOW_SECONDS}`],
+    ['sig=', 'sig1='],
+    [')', ' )x'],
+    ['" "', '""'],
+    ['sig=(', 'sig=('.toUpperCase()],
+  ].map(([from = '', to = '']) => (message: Message) => {
+    const input = message.fields.at(-2) as Message['fields'][number]
+    input[1] = input[1].replace(from, to)
+    return undefined
+  }),
+  // Who signs, and when.
+  (message, at, other) => {
+    const signature = message.fields.at(-1) as Message['fields'][number]
+    const bytes = Buffer.from(signature[1].slice(5, -1), 'base64')
+    bytes[at % bytes.length] = (bytes[at % bytes.length] ?? 0) ^ (1 << (other % 8))
+    signature[1] = `sig=:${bytes.toString('base64')}:`
+    return undefined
+  },
+  (message, at) => {
+    const signature = message.fields.at(-1) as Message['fields'][number]
+    signature[1] = [
+      'sig=::',
+      'sig=:AA==:',
+      `${signature[1]};x`,
+      `${signature[1]}, ${signature[1]}`,
+      `${signature[1]};x, b=:AA==:`,
+    ][at % 5] as string
+    return undefined
+  },
+  (message, at) => void message.fields.splice(-1 - (at % 2), 1),
+  (message, at) =>
+    void message.fields.push([...(message.fields.at(-1 - (at % 2)) as Message['fields'][number])]),
+  () => ({ signers: [MALLORY] }),
+  () => ({ signers: [signerOf('bank', [{ ...OTHER.jwk, kid: 'bank-key' }])] }),
+  (_message, at) => ({ nowMs: NOW_MS + 60_001 + at }),
+  (_message, at) => ({ nowMs: NOW_MS - 10_001 - at }),
+]
+
+function set(message: Message, changes: Partial<Message>): undefined {
+  Object.assign(message, changes)
+}
+
+function replaced(text: string, at: number, other: number): string {
+  const place = at % text.length
+  const now = text.charCodeAt(place)
+  const next = 0x21 + ((now - 0x21 + 1 + (other % 93)) % 94)
+  return text.slice(0, place) + String.fromCharCode(next) + text.slice(place + 1)
+}
+
+function changeField(message: Message, at: number, change: (value: string) => string): undefined {
+  const field = message.fields[at % 5] as Message['fields'][number]
+  field[1] = change(field[1])
+}
+
+function changeInput(message: Message, change: (components: string[]) => void): undefined {
+  const input = message.fields.at(-2) as Message['fields'][number]
+  const [, inside = '', params = ''] = /\((.*)\)(.*)/.exec(input[1]) ?? []
+  const components = inside.split(' ')
+  change(components)
+  input[1] = `sig=(${components.join(' ')})${params}`
+}
+
+test('no changed message is accepted: its components, their order, white space and number, the key, the time', () => {
+  fc.assert(
+    fc.property(fc.nat(CHANGES.length - 1), fc.nat(4000), fc.nat(4000), (which, at, other) => {
+      const message = goodMessage()
+      const before = JSON.stringify(message)
+      const terms = CHANGES[which]?.(message, at, other)
+      fc.pre(terms !== undefined || JSON.stringify(message) !== before)
+      assert.notEqual(refusalOf(message, terms), undefined, JSON.stringify(message))
+    }),
+    { numRuns: 1000 * LONGER },
+  )
+})
+
+test('white space that a structured field may have changes nothing', () => {
+  const message = goodMessage()
+  const input = message.fields.at(-2) as Message['fields'][number]
+  input[1] = ` ${input[1].replace('(', '(  ').replace(')', ' )').replace('" "', '"   "').replace(';created', ';  created')} `
+  assert.equal(refusalOf(message), undefined)
+})

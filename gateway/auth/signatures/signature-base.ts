@@ -1,0 +1,124 @@
+import { DERIVED_COMPONENTS } from '../../config/clients/signature-profiles.ts'
+import type { Field } from '../../edge/syntax/field.ts'
+import {
+  type FieldItem,
+  parseDictionary,
+  serializeDictionary,
+  serializeParameters,
+} from '../../edge/syntax/structured-field.ts'
+import type { OrFault } from '../tokens/verification.ts'
+import { combinedValue, type MessageSignature } from './signature-fields.ts'
+
+/** A request as it was received, before anything in it is normalised. */
+export interface SignedRequest {
+  readonly method: string
+  /** Of the request line, or `:path`. */
+  readonly target: string
+  /** Absolute, as its client knows it: scheme and authority in lower case, then path and query as received. */
+  readonly uri: string
+  readonly fields: readonly Field[]
+}
+
+/** Why a component has no value. */
+class NoValue extends Error {}
+
+/** Fields whose structure is known: of others nobody knows how they are serialised (RFC 9421 section 2.1.1). */
+const DICTIONARIES: ReadonlySet<string> = new Set([
+  'accept-signature',
+  'content-digest',
+  'priority',
+  'repr-digest',
+  'signature',
+  'signature-input',
+  'want-content-digest',
+  'want-repr-digest',
+])
+const URI = /^([a-z]+):\/\/([^/?]*)([^?]*)(\?.*)?$/
+const ASCII = /^[\t\x20-\x7e]*$/
+
+/** The signature base (RFC 9421 section 2.5), or what is wrong with a component. Never throws. */
+export function signatureBase(
+  request: SignedRequest,
+  { components, params }: Pick<MessageSignature, 'components' | 'params'>,
+): OrFault<{ readonly base: string }, string> {
+  let base = ''
+  for (const component of components) {
+    try {
+      const value = componentValue(request, component)
+      if (!ASCII.test(value)) throw new NoValue('has a value beyond ASCII')
+      base += `${component.text}: ${value}\n`
+    } catch (error) {
+      if (!(error instanceof NoValue)) throw error
+      return { fault: `the component ${component.text} ${error.message}` }
+    }
+  }
+  return { base: `${base}"@signature-params": ${params}` }
+}
+
+/** @throws NoValue */
+function componentValue(request: SignedRequest, { item, parameters }: FieldItem): string {
+  const name = String(item.value)
+  if (name.startsWith('@')) {
+    const names = [...parameters.keys()].join()
+    if (!DERIVED_COMPONENTS.has(name) || names !== (name === '@query-param' ? 'name' : ''))
+      throw new NoValue('is none of a request')
+    return derivedValue(request, name, parameters.get('name')?.value)
+  }
+  // Names of fields are in lower case, so that no component can be there twice.
+  if (name !== name.toLowerCase()) throw new NoValue('is not in lower case')
+  const value = combinedValue(request.fields, name)
+  if (value === undefined) throw new NoValue('is not in the request')
+  return fieldValue(request, name, value, parameters)
+}
+
+/** @throws NoValue */
+function fieldValue(
+  { fields }: SignedRequest,
+  name: string,
+  combined: string,
+  parameters: FieldItem['parameters'],
+): string {
+  const key = parameters.get('key')
+  const flags = serializeParameters([...parameters].filter(([flag]) => flag !== 'key'))
+  if (flags === ';bs' && key === undefined)
+    return fields
+      .filter(({ lower }) => lower === name)
+      .map(({ value }) => `:${Buffer.from(value, 'latin1').toString('base64')}:`)
+      .join(', ')
+  if (flags !== '' && flags !== ';sf') throw new NoValue('has parameters that are not supported')
+  if (key === undefined && flags === '') return combined
+  if (key === undefined && !DICTIONARIES.has(name)) throw new NoValue('is of no structure that is known')
+  const members = parseDictionary(combined)
+  if (members === undefined) throw new NoValue('is no dictionary')
+  if (key === undefined) return serializeDictionary(members)
+  const member = key.kind === 'string' ? members.get(key.value) : undefined
+  if (member === undefined) throw new NoValue('is not in the request')
+  return member.text
+}
+
+/** @throws NoValue */
+function derivedValue({ method, target, uri }: SignedRequest, name: string, parameter: unknown): string {
+  const [, scheme = '', authority = '', path = '', query] = URI.exec(uri) ?? []
+  if (name === '@query-param') return queryValue(query ?? '', parameter)
+  const values: Readonly<Record<string, string>> = {
+    '@method': method,
+    '@target-uri': uri,
+    '@authority': authority,
+    '@scheme': scheme,
+    '@request-target': target,
+    '@path': path,
+    '@query': query ?? '?',
+  }
+  return values[name] ?? ''
+}
+
+/** A parameter that is there twice has no one value (RFC 9421 section 2.2.8). @throws NoValue */
+function queryValue(query: string, name: unknown): string {
+  const values = [...new URLSearchParams(query)].filter(([key]) => encodeURIComponent(key) === name)
+  const [[, value] = []] = values
+  if (value === undefined || values.length > 1)
+    throw new NoValue(`is ${value === undefined ? 'not' : 'twice'} in the query`)
+  // It stands for every octet that is not UTF-8.
+  if (value.includes('\ufffd')) throw new NoValue('is not in UTF-8')
+  return encodeURIComponent(value)
+}

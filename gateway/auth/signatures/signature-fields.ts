@@ -1,0 +1,76 @@
+import type { Field } from '../../edge/syntax/field.ts'
+import { type FieldItem, parseDictionary, serializeParameters } from '../../edge/syntax/structured-field.ts'
+
+/** One signature of a message (RFC 9421 section 4), not verified yet. */
+export interface MessageSignature {
+  readonly components: readonly FieldItem[]
+  /** Of its components, as `identifierOf` names them. */
+  readonly covered: ReadonlySet<string>
+  /** `@signature-params`, canonical. */
+  readonly params: string
+  readonly value: Buffer
+  /** Epoch seconds. */
+  readonly created?: number
+  /** Epoch seconds. */
+  readonly expires?: number
+  readonly nonce?: string
+  readonly keyid?: string
+  readonly alg?: string
+  readonly tag?: string
+}
+
+/** Each may cost a verification. */
+const MAX_SIGNATURES = 4
+const MAX_COMPONENTS = 64
+/** RFC 9421 section 2.3. */
+const PARAMETERS: ReadonlyMap<string, string> = new Map([
+  ['created', 'integer'],
+  ['expires', 'integer'],
+  ['nonce', 'string'],
+  ['keyid', 'string'],
+  ['alg', 'string'],
+  ['tag', 'string'],
+])
+
+/** The value of a field: its lines in order, joined (RFC 9421 section 2.1). Undefined: it is not there. */
+export function combinedValue(fields: readonly Field[], name: string): string | undefined {
+  const lines = fields.filter(({ lower }) => lower === name)
+  return lines.length === 0 ? undefined : lines.map(({ value }) => value).join(', ')
+}
+
+/** The name of a component and its parameters, whose order has no meaning (RFC 9421 section 2). */
+export function identifierOf({ item, parameters }: FieldItem): string {
+  return item.text + serializeParameters([...parameters].sort(([one], [other]) => (one < other ? -1 : 1)))
+}
+
+/** Reads Signature-Input and Signature. Empty without either; a text says what is wrong with them. */
+export function readSignatures(fields: readonly Field[]): readonly MessageSignature[] | string {
+  const input = combinedValue(fields, 'signature-input')
+  const signature = combinedValue(fields, 'signature')
+  if (input === undefined && signature === undefined) return []
+  const inputs = parseDictionary(input ?? '')
+  const values = parseDictionary(signature ?? '')
+  if (inputs === undefined || values === undefined)
+    return `${inputs === undefined ? 'Signature-Input' : 'Signature'} is no dictionary with each signature once`
+  if (values.size !== inputs.size) return 'Signature-Input and Signature name other signatures'
+  if (inputs.size > MAX_SIGNATURES) return `there are more than ${MAX_SIGNATURES} signatures`
+  const signatures: MessageSignature[] = []
+  for (const [label, { items, parameters, text: params }] of inputs) {
+    const written = values.get(label)
+    if (written?.item?.kind !== 'bytes' || written.parameters.size > 0)
+      return `the signature ${label} is no byte sequence in Signature`
+    if (items === undefined || items.length > MAX_COMPONENTS)
+      return `the signature ${label} has no list of at most ${MAX_COMPONENTS} components`
+    const covered = new Set(items.map(identifierOf))
+    if (covered.size < items.length) return `the signature ${label} has a component twice`
+    if (items.some(({ item }) => item.kind !== 'string')) return 'a component is no string'
+    const known: Record<string, unknown> = {}
+    for (const [name, { kind, value }] of parameters) {
+      const wanted = PARAMETERS.get(name)
+      if (wanted !== undefined && kind !== wanted) return `the parameter ${name} is no ${wanted}`
+      if (wanted !== undefined) known[name] = value
+    }
+    signatures.push({ components: items, covered, params, value: written.item.value, ...known })
+  }
+  return signatures
+}

@@ -1,0 +1,442 @@
+import assert from 'node:assert/strict'
+import { webcrypto as crypto, randomUUID } from 'node:crypto'
+import { writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { createSignature, webcrypto } from 'http-message-sig'
+import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
+import { freshKey, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
+import type { TestIssuer } from '../testing/test-issuer.ts'
+import { type Call, call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
+import { LONGER } from './long-runs.ts'
+import { describeWithPrograms } from './other-programs.ts'
+import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { runTool } from './secure.ts'
+import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
+
+const HOST = 'api.bank.example'
+const BODY = '{"amount":"12.50","to":"DE02120300000000202051"}'
+const BANK = freshKey('bank-1')
+const NEXT = freshKey('bank-2')
+const SHOP = signingKey('EdDSA', { kid: 'shop-1' })
+const SCRIPT = fileURLToPath(new URL('python-programs/sign_request.py', import.meta.url))
+const DESCRIBED = {
+  components: ['@method', '@path', '@query-param;name="id"'],
+  tag: 'shop',
+  maxAge: '2m',
+  algorithms: ['ed25519', 'EdDSA', 'rsa-pss-sha512'],
+}
+
+interface Signed {
+  readonly method?: string
+  readonly target?: string
+  readonly body?: string
+  readonly token?: string
+  readonly by?: SigningKey
+  readonly keyId?: string
+  readonly nonce?: string
+  readonly ageSeconds?: number
+  readonly tag?: string
+  readonly without?: string
+}
+
+/** A call as a client makes it under fapi-2. */
+function signedCall({
+  by = BANK,
+  keyId,
+  ageSeconds = 0,
+  ...signed
+}: Signed = {}): Call & { readonly target: string } {
+  const {
+    method = 'POST',
+    target = '/pay',
+    body = method === 'GET' ? undefined : BODY,
+    token,
+    tag,
+    nonce,
+  } = signed
+  const digest = body === undefined ? undefined : digestOf(body)
+  const components = [
+    ['"@method"', method],
+    ['"@target-uri"', `https://${HOST}${target}`],
+    ...(token === undefined ? [] : [['"authorization"', `Bearer ${token}`]]),
+    ...(digest === undefined ? [] : [['"content-digest"', digest]]),
+  ] as [string, string][]
+  const created = Math.floor(Date.now() / 1000) - ageSeconds
+  const more = nonce === undefined ? '' : `;nonce="${nonce}"`
+  const params = `;created=${created};keyid="${keyId ?? by.jwk.kid}"${more};tag="${tag ?? 'fapi-2-request'}"`
+  const covered = components.filter(([name]) => name !== signed.without)
+  return {
+    method,
+    target,
+    headers: {
+      host: HOST,
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+      ...(digest !== undefined && { 'content-digest': digest, 'content-type': 'application/json' }),
+      ...signMessage(covered, { key: by.privateKey, algorithm: 'ES256', params }),
+    },
+    ...(body !== undefined && { body }),
+  }
+}
+
+describe('requests with HTTP message signatures', () => {
+  let upstream: TestUpstream
+  let gateway: TestGateway
+  let issuer: TestIssuer
+  let keys: Server
+  let published: readonly object[] = [BANK.jwk]
+  let seen: SeenRequest[]
+
+  before(async () => {
+    upstream = await startUpstream()
+    ;({ issuer, seen } = upstream)
+    keys = createServer((_, response) => response.end(JSON.stringify({ keys: published }))).listen(
+      0,
+      '127.0.0.1',
+    )
+    await new Promise((resolve) => keys.once('listening', resolve))
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        dpop: { publicUrls: [`https://${HOST}`] },
+        authThrottle: { failures: 0 },
+        routes: [
+          { path: '/pay', auth: ['signature'], scopes: ['pay'] },
+          { path: '/shop', auth: ['signature', 'none'] },
+          { path: '/both', auth: ['bearer'], signatures: { request: 'required' } },
+          { path: '/watched', auth: ['signature'], mode: 'shadow' },
+          { path: '/folder/*', auth: ['signature'] },
+        ],
+      },
+      clients: [
+        {
+          id: 'bank',
+          scopes: ['pay'],
+          signature: {
+            jwksUri: `http://127.0.0.1:${(keys.address() as AddressInfo).port}/jwks`,
+            profile: 'fapi-2',
+          },
+        },
+        { id: 'shop', signature: { jwksFile: jwksFile('shop', [SHOP.jwk]), profile: DESCRIBED } },
+      ],
+    })
+    await until(async () => ((await send(signedCall())).status === 200 ? true : undefined))
+  })
+  after(async () => {
+    await gateway.end()
+    upstream.close()
+    keys.close()
+  })
+
+  const send = ({ target, ...options }: Call & { readonly target: string }) =>
+    call(gateway.url + target, options)
+  const outcomes = (outcome: string) =>
+    gateway.metric(`gateway_auth_decisions_total{method="signature",outcome="${outcome}"}`)
+
+  async function refused(
+    request: Call & { readonly target: string },
+    code: string,
+    outcome: string,
+  ): Promise<ReceivedResponse> {
+    const [before, reached] = [await outcomes(outcome), seen.length]
+    const response = await send(request)
+    assert.deepEqual([response.status, response.json().code], [401, code], response.body)
+    assert.match(String(response.headers['www-authenticate']), /(^|, )Signature realm="api"/)
+    assert.equal(await outcomes(outcome), before + 1)
+    assert.equal(seen.length, reached)
+    return response
+  }
+
+  it('are accepted as the client in clients.json, its bytes unchanged, once', async () => {
+    const request = signedCall()
+    const response = await send(request)
+    assert.equal(response.status, 200, response.body)
+    const { headers, body } = seen.at(-1) as SeenRequest
+    assert.deepEqual(
+      [headers['x-auth-client'], headers['x-auth-method'], headers['x-auth-subject']],
+      ['bank', 'signature', undefined],
+    )
+    assert.equal(body, BODY)
+    for (const record of await gateway.pair(String(response.headers['x-request-id'])))
+      assert.deepEqual([record.clientId, record.userId], ['bank', undefined])
+    await refused(request, 'invalid_signature', 'replayed')
+  })
+
+  it('may have one nonce once, whatever the signature', async () => {
+    const nonce = randomUUID()
+    assert.equal((await send(signedCall({ nonce }))).status, 200)
+    await refused(signedCall({ nonce }), 'invalid_signature', 'replayed')
+  })
+
+  it('are verified by the target before it is normalised', async () => {
+    assert.equal((await send(signedCall({ method: 'GET', target: '/folder//%41?x=%7E' }))).status, 200)
+    assert.equal(seen.at(-1)?.url, '/folder/A?x=%7E')
+    const request = signedCall({ method: 'GET', target: '/folder//%41?x=%7E' })
+    await refused({ ...request, target: '/folder/A?x=%7E' }, 'invalid_signature', 'mismatch')
+  })
+
+  it('with a body that is not that of the digest are refused, also where the digest is not signed', async () => {
+    await refused(
+      { ...signedCall(), body: BODY.replace('12.50', '99.50') },
+      'digest_mismatch',
+      'digest_mismatch',
+    )
+    const bodiless = signedCall({ method: 'GET' })
+    await refused(
+      { ...bodiless, headers: { ...bodiless.headers, 'content-length': '1' }, body: 'x' },
+      'invalid_signature',
+      'uncovered',
+    )
+    const { detail } = (
+      await refused(signedCall({ without: '"content-digest"' }), 'invalid_signature', 'uncovered')
+    ).json()
+    assert.equal(detail, 'The signature must cover "content-digest", because the request has a body.')
+  })
+
+  it('that lack a signature are told what it must be, where the client is known', async () => {
+    const { headers } = await refused({ target: '/pay', method: 'GET' }, 'missing_signature', 'missing')
+    assert.equal(headers['accept-signature'], undefined)
+    const authorization = `Bearer ${await issuer.token({ client_id: 'bank' })}`
+    const known = await refused(
+      { target: '/both', method: 'POST', headers: { authorization }, body: BODY },
+      'missing_signature',
+      'missing',
+    )
+    assert.equal(
+      known.headers['accept-signature'],
+      'sig=("@method" "@target-uri" "authorization" "content-digest");created;tag="fapi-2-request"',
+    )
+  })
+
+  it('of too little, too old, too early, of another tag, or of nothing are refused', async () => {
+    await refused(signedCall({ without: '"@target-uri"' }), 'invalid_signature', 'uncovered')
+    await refused(signedCall({ tag: 'other' }), 'invalid_signature', 'uncovered')
+    await refused(signedCall({ ageSeconds: 75 }), 'invalid_signature', 'stale')
+    await refused(signedCall({ ageSeconds: -30 }), 'invalid_signature', 'stale')
+    const { Signature: _, ...headers } = signedCall().headers as Record<string, string>
+    await refused({ target: '/pay', method: 'POST', headers, body: BODY }, 'invalid_signature', 'malformed')
+  })
+
+  it('for another host, even one that also knows the client, are refused', async () => {
+    const { headers, ...rest } = signedCall()
+    await refused(
+      { ...rest, headers: { ...headers, host: 'other.example' } },
+      'invalid_signature',
+      'mismatch',
+    )
+  })
+
+  it('by the key of another, or naming it, are refused', async () => {
+    await refused(signedCall({ by: NEXT, keyId: 'bank-1' }), 'invalid_signature', 'mismatch')
+    await refused(signedCall({ by: NEXT }), 'invalid_signature', 'unknown_key')
+    await refused(signedCall({ keyId: 'shop-1' }), 'invalid_signature', 'uncovered')
+  })
+
+  it('beside a token must be signed by the client that it names', async () => {
+    const tokenOf = (id: string) => issuer.token({ client_id: id })
+    const token = await tokenOf('bank')
+    assert.equal((await send(signedCall({ target: '/both', token }))).status, 200)
+    assert.deepEqual(
+      [seen.at(-1)?.headers['x-auth-method'], seen.at(-1)?.headers['x-auth-subject']],
+      ['bearer', 'user-1'],
+    )
+    await refused(
+      signedCall({ target: '/both', token: await tokenOf('shop') }),
+      'invalid_signature',
+      'unknown_key',
+    )
+    await refused(
+      signedCall({ target: '/both', token: await tokenOf('nobody') }),
+      'invalid_signature',
+      'unknown_client',
+    )
+    await refused(
+      signedCall({ target: '/both', token, without: '"authorization"' }),
+      'invalid_signature',
+      'uncovered',
+    )
+    const { headers, ...rest } = signedCall({ target: '/both', token })
+    const other = { ...headers, authorization: `Bearer ${await tokenOf('bank')}` }
+    await refused({ ...rest, headers: other }, 'invalid_signature', 'mismatch')
+    const bare = await call(`${gateway.url}/both`, { headers: { host: HOST } })
+    assert.deepEqual([bare.status, bare.json().code], [401, 'missing_token'])
+  })
+
+  it('of a client that has published a new key are accepted without a wait, beside a token', async () => {
+    published = [BANK.jwk, NEXT.jwk]
+    const token = await issuer.token({ client_id: 'bank' })
+    // One look at the keys in ten seconds: an earlier test may have caused one.
+    const request = () => send(signedCall({ target: '/both', token, by: NEXT }))
+    await until(async () => ((await request()).status === 200 ? true : undefined))
+  })
+
+  it('are let through in shadow mode, as nobody', async () => {
+    const { status } = await send({ ...signedCall({ target: '/watched' }), body: `${BODY} ` })
+    assert.equal(status, 200)
+    assert.deepEqual([seen.at(-1)?.headers['x-auth-client'], seen.at(-1)?.body], [undefined, `${BODY} `])
+  })
+
+  it('with doubled fields are refused', async () => {
+    const { headers = {} } = signedCall({ method: 'GET', target: '/shop?id=1' })
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+    const send = (extra: readonly string[]) =>
+      sendBytes(
+        gateway.port,
+        ['GET /shop?id=1 HTTP/1.1', ...lines, ...extra, 'connection: close', '', ''].join('\r\n'),
+      )
+    for (const extra of [lines.at(-1), lines.at(-2)]) assert.equal(statusOf(await send([String(extra)])), 401)
+  })
+
+  it('as http-message-sig signs them are accepted, with its Ed25519 and RSA-PSS', async () => {
+    const rsa = signingKey('PS512', { kid: 'shop-rsa' })
+    const file = jwksFile('both', [SHOP.jwk, rsa.jwk])
+    const other = await startGateway({
+      config: {
+        upstream: upstream.url,
+        dpop: { publicUrls: [`https://${HOST}`] },
+        routes: [{ path: '/shop', auth: ['signature'] }],
+      },
+      clients: [{ id: 'shop', signature: { jwksFile: file, profile: DESCRIBED_BY_OTHERS } }],
+    })
+    for (const [key, algorithm] of [
+      [SHOP, 'Ed25519'],
+      [rsa, { name: 'RSA-PSS', hash: 'SHA-512' }],
+    ] as const) {
+      const pkcs8 = key.privateKey.export({ type: 'pkcs8', format: 'der' })
+      const signer = webcrypto.signer(
+        await crypto.subtle.importKey('pkcs8', pkcs8, algorithm, false, ['sign']),
+      )
+      const uri = `https://${HOST}/shop?id=7&x=a%20b`
+      const fields = [
+        { name: 'content-digest', value: digestOf(BODY) },
+        { name: 'x-note', value: 'one' },
+        { name: 'x-note', value: 'two' },
+        { name: 'priority', value: 'u=1,   i' },
+      ]
+      const { signature, signatureInput } = await createSignature(
+        { kind: 'request', method: 'POST', targetUri: uri, fields },
+        {
+          components: [
+            '@method',
+            '@target-uri',
+            '@authority',
+            '@scheme',
+            '@path',
+            '@query',
+            'content-digest',
+            'x-note',
+            { name: 'priority', parameters: { key: 'u' } },
+          ],
+          parameters: {
+            created: Math.floor(Date.now() / 1000),
+            keyid: String(key.jwk.kid),
+            alg: signer.algorithm,
+            tag: 'shop',
+            nonce: randomUUID(),
+          },
+          signer,
+        },
+      )
+      const { status, body } = await call(`${other.url}/shop?id=7&x=a%20b`, {
+        method: 'POST',
+        headers: {
+          host: HOST,
+          'content-digest': digestOf(BODY),
+          'x-note': ['one', 'two'],
+          priority: 'u=1,   i',
+          'signature-input': signatureInput,
+          signature,
+        },
+        body: BODY,
+      })
+      assert.equal(status, 200, body)
+    }
+    await other.end()
+  })
+})
+
+const SUITE = {
+  title: 'requests that http-message-signatures of PyPI signs',
+  programs: ['http-message-signatures-python'],
+  isListed: LONGER > 1,
+} as const
+
+describeWithPrograms(SUITE, (programs) => {
+  it('are accepted, with each algorithm and component', async () => {
+    const upstream = await startUpstream()
+    const rsa = signingKey('PS512', { kid: 'shop-rsa' })
+    const gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        dpop: { publicUrls: [`https://${HOST}`] },
+        routes: [{ path: '/*', auth: ['signature'] }],
+      },
+      clients: [
+        {
+          id: 'bank',
+          signature: { jwksFile: jwksFile('python', [BANK.jwk, SHOP.jwk, rsa.jwk]), profile: 'fapi-2' },
+        },
+      ],
+    })
+    for (const [{ privateKey, jwk }, algorithm, alg] of [
+      [BANK, 'ECDSA_P256_SHA256', true],
+      [BANK, 'ECDSA_P256_SHA256', false],
+      [SHOP, 'ED25519', true],
+      [SHOP, 'ED25519', false],
+      [rsa, 'RSA_PSS_SHA512', true],
+    ] as const) {
+      const target = '/a//b%2Dc?x=1&caf%C3%A9=a+b%20c'
+      const asked = {
+        ...{
+          method: 'POST',
+          url: `https://${HOST}${target}`,
+          body: BODY,
+          algorithm,
+          alg,
+          tag: 'fapi-2-request',
+        },
+        headers: {
+          Host: HOST,
+          'X-Note': 'one, two',
+          Priority: 'u=1,   i',
+          'Content-Type': 'application/json',
+        },
+        key: privateKey.export({ type: 'pkcs8', format: 'pem' }),
+        keyid: jwk.kid,
+        nonce: randomUUID(),
+        components: [
+          ...['@method', '@target-uri', '@authority', '@scheme', '@request-target', '@path', '@query'],
+          ...[
+            '"@query-param";name="caf%C3%A9"',
+            'x-note',
+            '"x-note";bs',
+            '"priority";sf',
+            '"priority";key="u"',
+          ],
+          'content-type',
+        ],
+      }
+      const python = programs['http-message-signatures-python']
+      const { status, output } = await runTool(python, [SCRIPT], JSON.stringify(asked))
+      assert.equal(status, 0, output)
+      const headers = JSON.parse(output)
+      const response = await call(gateway.url + target, { method: 'POST', headers, body: BODY })
+      assert.equal(response.status, 200, response.body)
+      const other = await call(gateway.url + target, { method: 'POST', headers, body: `${BODY} ` })
+      assert.equal(other.json().code, 'digest_mismatch')
+    }
+    await gateway.end()
+    upstream.close()
+  })
+})
+
+const DESCRIBED_BY_OTHERS = { ...DESCRIBED, components: ['@method', '@path', 'priority;key="u"'] }
+
+function jwksFile(name: string, jwks: readonly object[]): string {
+  const file = join(process.env.TMPDIR ?? '/tmp', `countersign-${name}-${process.pid}.jwks.json`)
+  writeFileSync(file, JSON.stringify({ keys: jwks }))
+  return file
+}

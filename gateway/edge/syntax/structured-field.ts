@@ -1,0 +1,159 @@
+/** A value of a structured field (RFC 9651 section 3.3), but no date and no display string. `text` is its canonical form. */
+export type BareItem = { readonly text: string } & (
+  | { readonly kind: 'integer' | 'decimal'; readonly value: number }
+  | { readonly kind: 'string' | 'token'; readonly value: string }
+  | { readonly kind: 'bytes'; readonly value: Buffer }
+  | { readonly kind: 'boolean'; readonly value: boolean }
+)
+
+/** `text` is canonical, parameters included. */
+export interface FieldItem {
+  readonly item: BareItem
+  readonly items?: undefined
+  readonly parameters: ReadonlyMap<string, BareItem>
+  readonly text: string
+}
+
+interface InnerList extends Omit<FieldItem, 'item' | 'items'> {
+  readonly items: readonly FieldItem[]
+  readonly item?: undefined
+}
+
+export type FieldDictionary = ReadonlyMap<string, FieldItem | InnerList>
+
+const KEY = /[a-z*][a-z0-9_.*-]*/y
+const BARE =
+  /(?<number>-?(?:\d{1,12}\.\d{1,3}|\d{1,15})(?![\d.]))|"(?<string>(?:[ !#-[\]-~]|\\["\\])*)"|(?<token>[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*)|:(?<bytes>[A-Za-z0-9+/]*={0,2}):|\?(?<flag>[01])/y
+const SPACES = / */y
+const SPACES_AND_TABS = /[ \t]*/y
+const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
+
+/**
+ * Parses a dictionary (RFC 9651 section 3.2), the lines of the field joined by commas. Undefined for anything else; also for a
+ * key that is there twice and for base64 that is not canonical, which RFC 9651 lets pass: two readers could take two values.
+ */
+export function parseDictionary(text: string): FieldDictionary | undefined {
+  const reader = new Reader(text)
+  const members = new Map<string, FieldItem | InnerList>()
+  reader.take(SPACES)
+  while (!reader.isOver) {
+    const key = reader.take(KEY)?.[0]
+    if (key === undefined || members.has(key)) return undefined
+    const isTrue = !reader.takeText('=')
+    const member = isTrue ? reader.withParameters(TRUE) : (reader.innerList() ?? reader.item())
+    if (member === undefined) return undefined
+    members.set(key, member)
+    reader.take(SPACES_AND_TABS)
+    if (reader.isOver) return members
+    if (!reader.takeText(',')) return undefined
+    reader.take(SPACES_AND_TABS)
+    if (reader.isOver) return undefined
+  }
+  return members
+}
+
+/** Parses an item (RFC 9651 section 3.3), strictly as `parseDictionary` does. */
+export function parseItem(text: string): FieldItem | undefined {
+  const reader = new Reader(text)
+  const item = reader.item()
+  return reader.isOver ? item : undefined
+}
+
+/** RFC 9651 section 4.1.2. */
+export function serializeDictionary(members: FieldDictionary): string {
+  return [...members]
+    .map(([key, { item, text }]) => key + (item?.value === true ? text.slice(2) : `=${text}`))
+    .join(', ')
+}
+
+/** The parameters in this order, canonical. */
+export function serializeParameters(parameters: Iterable<readonly [string, BareItem]>): string {
+  return [...parameters]
+    .map(([name, { value, text }]) => (value === true ? `;${name}` : `;${name}=${text}`))
+    .join('')
+}
+
+/** Reads from left to right. What is not there, or not well-formed, is undefined. */
+class Reader {
+  readonly #text: string
+  #at = 0
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  get isOver(): boolean {
+    return this.#at === this.#text.length
+  }
+
+  /** @param pattern sticky */
+  take(pattern: RegExp): RegExpExecArray | undefined {
+    pattern.lastIndex = this.#at
+    const match = pattern.exec(this.#text) ?? undefined
+    if (match !== undefined) this.#at = pattern.lastIndex
+    return match
+  }
+
+  takeText(text: string): boolean {
+    const isThere = this.#text.startsWith(text, this.#at)
+    if (isThere) this.#at += text.length
+    return isThere
+  }
+
+  innerList(): InnerList | undefined {
+    if (!this.takeText('(')) return undefined
+    const items: FieldItem[] = []
+    for (;;) {
+      const hasSpace = this.take(SPACES)?.[0] !== ''
+      if (this.takeText(')')) break
+      const item = items.length === 0 || hasSpace ? this.item() : undefined
+      if (item === undefined) return undefined
+      items.push(item)
+    }
+    const parameters = this.#parameters()
+    const list = `(${items.map(({ text }) => text).join(' ')})`
+    return parameters && { items, parameters, text: list + serializeParameters(parameters) }
+  }
+
+  item(): FieldItem | undefined {
+    const item = this.#bareItem()
+    return item && this.withParameters(item)
+  }
+
+  withParameters(item: BareItem): FieldItem | undefined {
+    const parameters = this.#parameters()
+    return parameters && { item, parameters, text: item.text + serializeParameters(parameters) }
+  }
+
+  #parameters(): FieldItem['parameters'] | undefined {
+    const parameters = new Map<string, BareItem>()
+    while (this.takeText(';')) {
+      this.take(SPACES)
+      const name = this.take(KEY)?.[0]
+      const value = this.takeText('=') ? this.#bareItem() : TRUE
+      if (name === undefined || value === undefined || parameters.has(name)) return undefined
+      parameters.set(name, value)
+    }
+    return parameters
+  }
+
+  #bareItem(): BareItem | undefined {
+    const match = this.take(BARE)
+    if (match === undefined) return undefined
+    const [text] = match
+    const { number, string, token, bytes, flag } = match.groups ?? {}
+    if (number !== undefined) return numberOf(number)
+    if (string !== undefined) return { kind: 'string', value: string.replace(/\\(.)/g, '$1'), text }
+    if (token !== undefined) return { kind: 'token', value: token, text }
+    if (bytes === undefined) return { kind: 'boolean', value: flag === '1', text }
+    const value = Buffer.from(bytes, 'base64')
+    return value.toString('base64') === bytes ? { kind: 'bytes', value, text } : undefined
+  }
+}
+
+/** `1.0` is a decimal, not the integer 1. */
+function numberOf(text: string): BareItem {
+  const value = Number(text)
+  if (!text.includes('.')) return { kind: 'integer', value, text: String(value) }
+  return { kind: 'decimal', value, text: value.toFixed(3).replace(/0{1,2}$/, '') }
+}

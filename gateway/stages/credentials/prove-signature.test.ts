@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { ReplayFault } from '../../auth/replay.ts'
+import { ClientKeys } from '../../auth/signatures/client-keys.ts'
+import { signMessage } from '../../auth/signatures/signed-request.test-support.ts'
+import { freshKey } from '../../auth/tokens/issuer.test-support.ts'
+import { profileOf } from '../../config/clients/signature-profiles.ts'
+import type { Gateway } from '../../gateway.ts'
+import { keysOf } from '../../principal.ts'
+import { authenticate } from '../authenticate.ts'
+import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from '../stage.test-support.ts'
+
+const KEY = freshKey('one')
+const PARAMS = `;created=${NOW_MS / 1000};keyid="one";tag="fapi-2-request"`
+const SIGNED = signMessage(
+  [
+    ['"@method"', 'GET'],
+    ['"@target-uri"', 'https://api.example/api/x'],
+  ],
+  { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS },
+)
+
+interface Terms {
+  readonly jwks?: readonly object[] | undefined
+  readonly replay?: ReplayFault | undefined
+  readonly headers?: Readonly<Record<string, string>>
+  readonly publicUrls?: readonly string[]
+  readonly viaProxy?: boolean
+  readonly blockedSeconds?: number
+}
+
+async function outcomeOf({
+  jwks = [KEY.jwk],
+  replay,
+  headers,
+  publicUrls,
+  viaProxy,
+  blockedSeconds,
+}: Terms = {}) {
+  const signers = new ClientKeys({ clock: () => NOW_MS, onFault: () => {} })
+  const principal = makePrincipal({
+    method: 'signature',
+    subject: undefined,
+    client: 'bank',
+    ...keysOf('client:bank'),
+  })
+  const keys = jwks.length === 0 ? { uri: 'http://127.0.0.1:1/' } : { uri: 'file', document: { keys: jwks } }
+  signers.replace(new Map([['bank', { principal, profile: profileOf('fapi-2'), keys }]]))
+  const failed: string[] = []
+  const { gateway, measured } = makeGateway({
+    signers,
+    settings: { dpop: { publicUrls: publicUrls ?? ['https://api.example'] } } as never,
+    acceptedWebhooks: { take: () => replay, maintain: () => {} },
+    throttle: { blockedSeconds: () => blockedSeconds, failed: (key: string) => failed.push(key) },
+  } as object as Partial<Gateway> as never)
+  const { exchange } = makeExchange({ headers: { ...SIGNED, ...headers } })
+  Object.assign(exchange, { viaTrustedProxy: viaProxy === true, host: exchange.headers.host })
+  exchange.route = makeRoute({ auth: new Set(['signature']) })
+  const refused = await authenticate(gateway, exchange)
+  signers.stop()
+  return { refused, client: exchange.principal?.client, measured, guesses: failed.length }
+}
+
+const counted = (outcome: string) => `gateway_auth_decisions_total signature ${outcome}`
+
+test('a signed request is its client, and no guess', async () => {
+  const { refused, client, measured, guesses } = await outcomeOf()
+  assert.deepEqual([refused, client, measured, guesses], [undefined, 'bank', [counted('accepted')], 0])
+})
+
+test('a request is not judged while the keys of its client have not been fetched', async () => {
+  const { refused, client, measured } = await outcomeOf({ jwks: [] })
+  assert.deepEqual([refused?.code, refused?.status, client], ['keys_unavailable', 503, undefined])
+  assert.deepEqual(refused?.headers, ['Retry-After', '5'])
+  assert.deepEqual(measured, [counted('keys_unavailable')])
+})
+
+test('a request is refused where its signature cannot be remembered', async () => {
+  for (const replay of ['full', 'crowded', 'unwritable', 'away'] as const) {
+    const { refused } = await outcomeOf({ replay })
+    assert.deepEqual([refused?.code, refused?.status], ['proofs_unavailable', 503])
+  }
+  const { refused, client } = await outcomeOf({ replay: 'replayed' })
+  assert.deepEqual([refused?.code, refused?.status, client], ['invalid_signature', 401, 'bank'])
+})
+
+test('an address that guesses is not verified, and a wrong key is a guess', async () => {
+  const { refused, measured } = await outcomeOf({ blockedSeconds: 7 })
+  assert.deepEqual([refused?.code, measured], ['too_many_failures', [counted('throttled')]])
+  const other = await outcomeOf({ jwks: [{ ...freshKey('one').jwk }] })
+  assert.deepEqual([other.refused?.code, other.guesses], ['invalid_signature', 1])
+})
+
+test('Host must be that of a public address, as HTTP compares it, but not behind a trusted proxy', async () => {
+  const codeOf = async (terms: Terms) => (await outcomeOf(terms)).refused?.code
+  assert.equal(await codeOf({ headers: { Host: 'API.example:443' } }), undefined)
+  assert.equal(await codeOf({ headers: { Host: 'api.example:80' } }), 'invalid_signature')
+  assert.equal(await codeOf({ headers: { Host: '10.0.0.1:8080' } }), 'invalid_signature')
+  assert.equal(await codeOf({ headers: { Host: '10.0.0.1:8080' }, viaProxy: true }), undefined)
+  const publicUrls = ['https://other.example', 'https://api.example/']
+  assert.equal(await codeOf({ publicUrls }), undefined)
+  assert.equal(await codeOf({ publicUrls: ['https://api.example/gateway'] }), 'invalid_signature')
+  assert.equal(await codeOf({ publicUrls: ['https://other.example'] }), 'invalid_signature')
+})
