@@ -18,9 +18,9 @@ export const command: Command = {
     ...JSON_FLAG,
   },
   about: [
-    'Asks /readyz of a running gateway, which needs no token. For scripts that wait until it serves, and for a person.',
+    'Asks /readyz of a running gateway, which needs no token.',
     'It says "ready"; "degraded: …" when it serves without a part of it, which is good too; or why it should get no traffic.',
-    'With --live it is the HEALTHCHECK of the image: what ends a container that is not healthy must not end one that waits for a store, or drains.',
+    'The HEALTHCHECK of the image uses --live: a container that waits for a store, or drains, must not be ended.',
   ],
   examples: [
     ['countersign health', 'the gateway that the files and variables here are of'],

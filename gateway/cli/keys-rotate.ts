@@ -10,8 +10,8 @@ const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTE
 
 export const command: Command = {
   about: [
-    'The gateway has no signing keys: the tokens that it accepts are signed by their issuers, and it takes new keys of theirs by itself. The issuer in a checkout is the demo backend. This replaces its signing keys, with overlap: tokens signed before stay valid until they expire.',
-    'Secrets of the gateway are files, which are read again when they change; those that clients.json names when clients.json changes. The password and the key of the shared store, the headers of tracing and the seal key stay until a restart.',
+    'Replaces the signing keys of the demo backend, the issuer in a checkout. Tokens signed before stay valid until they expire. The gateway has no signing keys: it accepts tokens of issuers, and takes new keys of theirs by itself.',
+    'The gateway reads files of secrets again when they change, those that clients.json names when clients.json changes. The password and the key of the shared store, the headers of tracing and the seal key stay until a restart.',
   ],
   examples: [['countersign keys rotate', 'the keys of the backend in this checkout']],
   fault: 'there is no backend here, or its keys cannot be written',

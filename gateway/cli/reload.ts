@@ -11,8 +11,8 @@ const WORDS: Readonly<Record<ReloadResult['result'], string>> = {
 export const command: Command = {
   flags: { ...ADMIN_FLAGS, config: CONFIG_FLAGS.config },
   about: [
-    'Has a running gateway read its files now, and says what came of it. Files are watched anyway: a saved edit is in force within a second. What this adds is the answer, for a script that must know.',
-    'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named: they stay as they are until the gateway is started again.',
+    'Has a running gateway read its files now, and says what came of it. Without it a saved edit is in force within a second, too.',
+    'A file with a fault changes nothing; its faults are listed. Keys of gateway.json that need a restart are named, and stay as they are.',
   ],
   examples: [
     ['countersign reload', 'the gateway that the files and variables here are of'],

@@ -39,7 +39,7 @@ export const command: Command = {
   about: [
     'Prints the records for which all flags hold, in the order of the trail. --since and --until mean the start of a request; its response is found however late it came.',
     ABOUT_FILES,
-    'It reads only what it must: parts of the trail outside the times are skipped, and an id that the gateway made holds its time. Where the clock was set back by more than a minute the gateway has begun another file, and the one before is read whole. In a file that it could not rename then, or of a version before, records of such times may be missed. Requests are taken to be recorded within ten minutes of their start.',
+    'It skips parts of the trail outside the times; an id that the gateway made holds its time. After a clock was set back by more than a minute the gateway began another file, and the one before is read whole. In a file that it could not rename then, or of an earlier version, records of such times may be missed. It takes requests to be recorded within ten minutes of their start.',
   ],
   examples: [
     ['countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h', 'what a user did'],

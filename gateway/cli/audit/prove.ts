@@ -13,7 +13,7 @@ export const command: Command = {
   },
   about: [
     'Writes to standard output what proves the records of a request to somebody who has only the verifier key: a C2SP tlog-proof for each record, which holds the record itself, its path in the tree and the signed checkpoint. Nothing else of the trail is shown.',
-    'It uses the last checkpoint that witnesses have signed, if there is one over these records. "audit verify --proof" checks it, as any other verifier of tlog-proof does for the parts, which begin with "c2sp.org/tlog-proof@v1".',
+    'It uses the last checkpoint over these records that witnesses have signed, if any. "audit verify --proof" checks it; so does any verifier of tlog-proof, part by part. A part begins with "c2sp.org/tlog-proof@v1".',
     ABOUT_FILES,
   ],
   examples: [
