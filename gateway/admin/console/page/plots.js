@@ -7,6 +7,9 @@ const SHOWN_SECONDS = 900
 /** The least that is shown, after a start. */
 const LEAST_SECONDS = 60
 const HEIGHT = 220
+/** Its axis is logarithmic, and begins here. */
+const LATENCY = 'latency-plot'
+const LEAST_MS = 0.1
 
 /**
  * @typedef {object} Line
@@ -24,7 +27,7 @@ const PLOTS = {
     { label: '5xx', color: '--plot-3', value: ({ serverErrors }) => serverErrors, dash: [2, 2] },
   ],
   'refused-plot': [{ label: 'refused', color: '--plot-2', value: ({ refused }) => refused }],
-  'latency-plot': [
+  [LATENCY]: [
     { label: 'p50', color: '--plot-1', value: ({ p50Ms }) => p50Ms },
     { label: 'p95', color: '--plot-2', value: ({ p95Ms }) => p95Ms, dash: [8, 3] },
     { label: 'p99', color: '--plot-3', value: ({ p99Ms }) => p99Ms, dash: [2, 2] },
@@ -83,7 +86,7 @@ export class Plots {
       plot.batch(() => {
         plot.setData([times, ...values], false)
         plot.setScale('x', { min: begin, max: end })
-        plot.setScale('y', { min: 0, max: highest * 1.05 })
+        plot.setScale('y', { min: id === LATENCY ? LEAST_MS : 0, max: highest * 1.05 })
       })
       // Under the pointer, or the present.
       plot.setLegend({}, false)
@@ -138,11 +141,11 @@ function optionsOf(id, lines) {
   return {
     width: widthOf(id),
     height: HEIGHT,
-    scales: { x: { time: true, auto: false }, y: { auto: false } },
+    scales: { x: { time: true, auto: false }, y: { auto: false, distr: id === LATENCY ? 3 : 1 } },
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     axes: [
       { ...axis, values: '{HH}:{mm}', space: 60 },
-      { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => tick.toLocaleString('en')) },
+      { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => tick?.toLocaleString('en') ?? '') },
     ],
     series: [
       { label: 'at', value: (plot, seconds) => clockTime(seconds ?? plot.data[0].at(-1)) },

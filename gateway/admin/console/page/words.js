@@ -1,15 +1,12 @@
 /** @param {number} perSecond */
 export function rate(perSecond) {
-  if (perSecond === 0) return '0/s'
-  if (perSecond < 0.1) return `${(perSecond * 60).toFixed(perSecond * 60 < 1 ? 2 : 1)}/min`
-  return `${perSecond < 10 ? perSecond.toFixed(1) : Math.round(perSecond).toLocaleString('en')}/s`
+  return `${perSecond < 10 ? perSecond.toLocaleString('en', { maximumSignificantDigits: 2 }) : whole(perSecond)}/s`
 }
 
 /** @param {number | null | undefined} ms */
 export function milliseconds(ms) {
   if (ms === null || ms === undefined) return '–'
-  if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`
-  return `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms`
+  return `${ms < 10 ? ms.toFixed(1) : whole(ms)} ms`
 }
 
 /** @param {number} value */
