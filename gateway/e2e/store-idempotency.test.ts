@@ -52,14 +52,22 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
   })
   after(async () => {
     agent.destroy()
+    // Also the process that a restart left.
+    for (const gateway of group.gateways) gateway.kill()
     await group.stop()
     await redis.stop()
     rmSync(dir, { recursive: true })
   })
 
-  const pay = (gateway: TestGateway | undefined, key: string, path = '/transfers', bearer = token) =>
+  const pay = (
+    gateway: TestGateway | undefined,
+    key: string,
+    path = '/transfers',
+    bearer = token,
+    from = agent,
+  ) =>
     call(`${gateway?.url}${path}`, {
-      agent,
+      agent: from,
       method: 'POST',
       headers: { authorization: `Bearer ${bearer}`, 'idempotency-key': key },
       body: BODY,
@@ -125,6 +133,30 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       return answer.status === 201 ? answer : undefined
     })
     assert.deepEqual([next.body, calls.get(begun)], ['made late', 1])
+  })
+
+  it('keep what is in progress through a restart, also for a client that has gone', async () => {
+    const [one, other] = group.gateways
+    const [stays, goes] = [randomUUID(), randomUUID()]
+    const first = pay(one, stays, '/waits')
+    const left = new Agent()
+    const lost = pay(one, goes, '/waits', token, left).catch(() => undefined)
+    for (const key of [stays, goes]) await until(() => waiting.get(key))
+    left.destroy()
+    await lost
+    await one?.restart()
+    for (const key of [stays, goes]) {
+      assert.equal(codeOf(await pay(other, key, '/waits')), 'idempotency_in_progress')
+      waiting.get(key)?.writeHead(201).end(`made ${key}`)
+    }
+    assert.equal((await first).body, `made ${stays}`)
+    for (const key of [stays, goes]) {
+      const next = await until(async () => {
+        const answer = await pay(one, key, '/waits')
+        return answer.status === 409 ? undefined : answer
+      })
+      assert.deepEqual([next.status, next.body, calls.get(key)], [201, `made ${key}`, 1])
+    }
   })
 
   it('refuse what a gateway with another key file has begun', async () => {

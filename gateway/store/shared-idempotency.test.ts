@@ -80,6 +80,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     const gateway = {
       line: 'up' as Line,
       isOpen: false,
+      isShared: true,
       faults,
       send: ({ args, fits, done }: StoreCall) => {
         if (gateway.isOpen) return done(undefined)
@@ -137,7 +138,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       },
       secret: more.secret ?? SECRET,
       id: `gateway-${++gateways}`,
-      isShared: () => true,
+      isShared: () => gateway.isShared,
       local: () => more.local,
       onFault: (cause) => faults.push(cause),
     })
@@ -289,6 +290,9 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.equal(await one.outcome('a'), 'unavailable')
     assert.equal(await one.finish(await one.held('b', { onStoreFailure: 'local' }), 'unknown'), undefined)
     assert.deepEqual(asked, ['b', 'unknown'])
+    one.isOpen = false
+    one.isShared = false
+    assert.equal(await one.outcome('a'), 'unavailable', 'others would not find it')
     assert.equal(await client.sendCommand(['DBSIZE']), 0)
   })
 

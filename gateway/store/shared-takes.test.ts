@@ -261,8 +261,10 @@ describe('shared takes', { skip: NO_REDIS }, () => {
     const silent = () => undefined
     const settings = storeAt('single', [server.port], { hashKey: 'b'.repeat(32) })
     const observer = { onAway: silent, onBack: silent, onFault: (cause: string) => faults.push(cause) }
-    stores.push(new SharedStore(settings, observer))
+    const other = new SharedStore(settings, observer)
+    stores.push(other)
     await until(() => faults.length === 1, 'the fault')
+    assert.equal(other.isShared, false)
     assert.match(faults[0] ?? '', /different GATEWAY_STORE_KEY_FILE/)
   })
 
