@@ -16,7 +16,7 @@ describe('the backend process', () => {
   const started: BackendProcess[] = []
   before(async () => {
     directory = mkdtempSync(join(tmpdir(), 'backend-'))
-    for (const name of ['data', 'webhooks', 'orphan']) await prepareBackendDirectory(join(directory, name))
+    await prepareBackendDirectory(join(directory, 'data'))
   })
   after(async () => {
     for (const { child } of started) child.kill('SIGKILL')
@@ -79,17 +79,50 @@ describe('the backend process', () => {
     assert.equal(third.log.at(-1)?.msg, 'stopped')
   })
 
-  it('keeps of the webhooks of a client as much as the operator says', async () => {
-    const url = await start({
-      BACKEND_DATA_DIR: join(directory, 'webhooks'),
-      BACKEND_WEBHOOK_CLIENT_MAX_BYTES: '1048576',
-    }).listening
-    const deliver = async (id: string) => {
-      const headers = { 'x-auth-client': 'acme', 'x-auth-method': 'hmac', 'webhook-id': id }
-      const body = Buffer.alloc(1024 * 1024)
-      return (await fetch(`${url}/api/webhooks/billing`, { method: 'POST', headers, body })).status
-    }
-    assert.deepEqual([await deliver('msg_1'), await deliver('msg_2')], [202, 429])
+  describe('with a quota of 1 MiB', () => {
+    let backend: BackendProcess
+    before(() => {
+      backend = start({ BACKEND_WEBHOOK_CLIENT_MAX_BYTES: '1048576' })
+    })
+
+    it('keeps of the webhooks of a client as much as the operator says', async () => {
+      const url = await backend.listening
+      const deliver = async (id: string) => {
+        const headers = { 'x-auth-client': 'acme', 'x-auth-method': 'hmac', 'webhook-id': id }
+        const body = Buffer.alloc(1024 * 1024)
+        return (await fetch(`${url}/api/webhooks/billing`, { method: 'POST', headers, body })).status
+      }
+      assert.deepEqual([await deliver('msg_1'), await deliver('msg_2')], [202, 429])
+    })
+
+    it('stops as soon as what is in flight has its response, whatever connections stay open', async () => {
+      const { port } = new URL(await backend.listening)
+      const open = async () => {
+        const socket = connect({ host: '127.0.0.1', port: Number(port), allowHalfOpen: true })
+        await once(socket.setEncoding('utf8'), 'connect')
+        return socket
+      }
+      const silent = await open()
+      const unparsed = await open()
+      unparsed.write('nonsense\r\n\r\n')
+      assert.match(String((await once(unparsed, 'data'))[0]), / 400 /)
+      const inFlight = await open()
+      const body = JSON.stringify({ email: 'alice@example.com', password: 'demo-password' })
+      inFlight.write(
+        `POST /api/login HTTP/1.1\r\nHost: backend\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n` +
+          `Content-Length: ${body.length}\r\n\r\n`,
+      )
+      assert.match(String((await once(inFlight, 'data'))[0]), / 100 /)
+
+      backend.child.kill('SIGTERM')
+      while (!backend.log.some(({ msg }) => msg === 'stopping')) await new Promise(setImmediate)
+      const [response] = await Promise.all([once(inFlight, 'data'), inFlight.write(body)])
+      assert.match(String(response[0]), /^HTTP\/1.1 200 /)
+      assert.match(String(response[0]), /\r\nconnection: close\r\n/i)
+      assert.equal(await backend.ended, 0)
+      assert.equal(backend.log.at(-1)?.msg, 'stopped')
+      for (const socket of [silent, unparsed, inFlight]) socket.destroy()
+    })
   })
 
   it('throws away a cluster that a killed process had not finished making', async () => {
@@ -106,40 +139,10 @@ describe('the backend process', () => {
   })
 
   it('stops also when its parent went away before it listened', async () => {
-    const backend = start({ BACKEND_DATA_DIR: join(directory, 'orphan') }, { ipc: true })
+    const backend = start({}, { ipc: true })
     backend.child.disconnect()
     assert.equal(await backend.ended, 0)
     assert.equal(backend.log.at(-1)?.msg, 'stopped')
-  })
-
-  it('stops as soon as what is in flight has its response, whatever connections stay open', async () => {
-    const backend = start()
-    const { port } = new URL(await backend.listening)
-    const open = async () => {
-      const socket = connect({ host: '127.0.0.1', port: Number(port), allowHalfOpen: true })
-      await once(socket.setEncoding('utf8'), 'connect')
-      return socket
-    }
-    const silent = await open()
-    const unparsed = await open()
-    unparsed.write('nonsense\r\n\r\n')
-    assert.match(String((await once(unparsed, 'data'))[0]), / 400 /)
-    const inFlight = await open()
-    const body = JSON.stringify({ email: 'alice@example.com', password: 'demo-password' })
-    inFlight.write(
-      `POST /api/login HTTP/1.1\r\nHost: backend\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n` +
-        `Content-Length: ${body.length}\r\n\r\n`,
-    )
-    assert.match(String((await once(inFlight, 'data'))[0]), / 100 /)
-
-    backend.child.kill('SIGTERM')
-    while (!backend.log.some(({ msg }) => msg === 'stopping')) await new Promise(setImmediate)
-    const [response] = await Promise.all([once(inFlight, 'data'), inFlight.write(body)])
-    assert.match(String(response[0]), /^HTTP\/1.1 200 /)
-    assert.match(String(response[0]), /\r\nconnection: close\r\n/i)
-    assert.equal(await backend.ended, 0)
-    assert.equal(backend.log.at(-1)?.msg, 'stopped')
-    for (const socket of [silent, unparsed, inFlight]) socket.destroy()
   })
 
   it('tells every fault of its environment and does not start', async () => {
