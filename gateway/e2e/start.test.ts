@@ -18,6 +18,25 @@ const { TEST_GATEWAY, TEST_BACKEND } = process.env
 const [PROGRAMS, EXTENSION] =
   TEST_GATEWAY && TEST_BACKEND ? [dirname(TEST_GATEWAY), 'js'] : [join(ROOT, 'gateway'), 'ts']
 
+/** Stands for the backend, whose start costs a second of CPU: it says that it listens, and ends by a signal or with its parent. */
+const BACKEND = `
+if (process.argv[1]?.includes('backend/main')) {
+  const { createServer } = await import('node:http')
+  const port = Number(process.env.BACKEND_PORT)
+  createServer((_, res) => res.end('{}')).listen(port, '127.0.0.1', () => process.send('listening'))
+  process.on('SIGTERM', () => stop())
+  process.on('SIGINT', () => stop())
+  process.on('disconnect', () => stop())
+  const stop = () => {
+    console.error('{"service":"backend","msg":"stopping"}')
+    process.exit()
+  }
+  await new Promise(() => {})
+}`
+const WITHOUT_BACKEND = {
+  NODE_OPTIONS: `--import=data:text/javascript;base64,${Buffer.from(BACKEND).toString('base64')}`,
+}
+
 /** Why the trail ended last, and its last record. */
 function endOf(dir: string): [reason: unknown, last: unknown] {
   const records = readAudit(join(dir, 'audit.ndjson'))
@@ -204,7 +223,7 @@ describe('npm start', () => {
     onLinux,
     async () => {
       for (const index of [0, 1, 2]) {
-        start({}, ['npm', 'start'])
+        start(WITHOUT_BACKEND, ['npm', 'start'])
         await serving()
         const closed = ended()
         process.kill(Number(chain()[index]), 'SIGKILL')
@@ -218,7 +237,7 @@ describe('npm start', () => {
   )
 
   it('under npm drains on SIGTERM to npm alone, which waits and exits with 0', onLinux, async () => {
-    start({}, ['npm', 'start'])
+    start(WITHOUT_BACKEND, ['npm', 'start'])
     await serving()
     const closed = ended()
     both?.kill('SIGTERM')
@@ -245,7 +264,7 @@ describe('npm start', () => {
   })
 
   it('with a bad configuration of the gateway ends both and exits with 1', async () => {
-    start({ GATEWAY_LOG_LEVEL: 'loud' })
+    start({ ...WITHOUT_BACKEND, GATEWAY_LOG_LEVEL: 'loud' })
     const code = await ended()
     assert.equal(code, 1)
     assert.match(log, /^environment: GATEWAY_LOG_LEVEL: /m)
