@@ -99,6 +99,11 @@ export function features(root: string, post: Partial<LoadRequest>) {
       }),
       add(postOnly, {}, post),
       add('OpenAPI validation, POST', openapi, post),
+      add(
+        'idempotency key, POST',
+        { route: { idempotency: { required: true, keep: '1m', maxKeysPerCaller: 1_000_000 } } },
+        { ...post, fields: ['Idempotency-Key: REQUEST-NUMBER--'] },
+      ),
     ],
     references: [postOnly],
   } satisfies Partial<Scenario>

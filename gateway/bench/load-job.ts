@@ -6,7 +6,7 @@ export interface LoadRequest {
   readonly path: string
   /** Empty: no body. `$caller` in it stands for the number of the token. */
   readonly body: string
-  /** Further header lines. */
+  /** Further header lines. `REQUEST-NUMBER--` in one is a number that no other request has; `order` must be `own`. */
   readonly fields?: readonly string[]
   /** One token per line. */
   readonly tokensFile: string

@@ -43,9 +43,25 @@ function jobOf(port: number, more: Partial<LoadJob> = {}): LoadJob {
   }
 }
 
+const NUMBERED = ['a', 'b', 'c'].map((name) =>
+  Buffer.from(`GET /${name} HTTP/1.1\r\nIdempotency-Key: REQUEST-NUMBER--\r\n\r\n`),
+)
 const REQUESTS = ['a', 'b', 'c'].map((name) => Buffer.from(`GET /${name} HTTP/1.1\r\n\r\n`))
 
 describe('a run of the load generator', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
+  it('gives each request a number of its own where it is to have one', async () => {
+    const seen: string[] = []
+    const port = await serve((socket, request) => {
+      seen.push(/^Idempotency-Key: (\d{16})\r$/m.exec(request)?.[1] ?? request)
+      socket.write(ANSWER)
+    })
+    await new LoadRun(jobOf(port), NUMBERED).closedLoop()
+    await new LoadRun(jobOf(port), NUMBERED).closedLoop()
+    assert.ok(seen.length > 3)
+    assert.equal(new Set(seen).size, seen.length)
+    assert.ok(seen.every((one) => /^\d+$/.test(one)))
+  })
+
   it('counts responses of a closed loop, one request under way on each connection', async () => {
     const open = new Set<Socket>()
     let most = 0

@@ -32,11 +32,17 @@ export interface Cycle {
   turn: number
 }
 
+const NUMBER = 'REQUEST-NUMBER--'
+/** As many digits. Microseconds of the clock: no process begins with numbers of one before. */
+let lastNumber = Date.now() * 1000
+
 /** One job of the load generator, from the first connection to the last response. */
 export class LoadRun {
   readonly #job: LoadJob
   readonly #requests: readonly Buffer[]
   readonly #cycle: Cycle
+  /** -1: the request has none. */
+  readonly #numbersAt: readonly number[]
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
   /** In an open loop from `#freeFrom` on. */
@@ -60,7 +66,8 @@ export class LoadRun {
   /** @param cycle of the run before, so that what a contender has seen last is the last to come again */
   constructor(job: LoadJob, requests: readonly Buffer[], cycle: Cycle = { turn: 0 }) {
     this.#job = job
-    this.#requests = requests
+    this.#requests = requests.map((request) => (request.includes(NUMBER) ? Buffer.from(request) : request))
+    this.#numbersAt = requests.map((request) => request.indexOf(NUMBER))
     this.#cycle = cycle
     // Races handle its rejection; a fault between two races must not end the process.
     this.#failed.promise.catch(() => {})
@@ -281,7 +288,11 @@ export class LoadRun {
 
   #send(connection: LoadConnection): void {
     this.#underWay += 1
-    connection.socket.write(this.#requests[this.#next(connection)] as Buffer)
+    const index = this.#next(connection)
+    const request = this.#requests[index] as Buffer
+    const numberAt = this.#numbersAt[index] as number
+    if (numberAt !== -1) request.write(String(++lastNumber), numberAt, 'latin1')
+    connection.socket.write(request)
   }
 
   #next(connection: LoadConnection): number {
