@@ -43,6 +43,8 @@ export class KeyJournal {
   /** Oldest first; the last is written. */
   #segments: Segment[] = []
   #liveBytes = 0
+  /** `bytes` of the newest is right. */
+  #isMeasured = false
   #waiting: OnDurable[] = []
   #isSyncing = false
   #isRotationDue = false
@@ -93,12 +95,21 @@ export class KeyJournal {
     const segment = this.#segments.at(-1)
     if (segment === undefined || segment.isDoubtful || this.#isSuspended) return false
     const line = keyLine(entry.id, record, segment.seal)
-    if (!this.#log.append(line, nowMs)) return false
-    segment.bytes = fstatSync(segment.fd).size
+    if (!this.#log.append(line, nowMs)) {
+      this.#isMeasured = false
+      return false
+    }
+    this.#measure(segment, line.length)
     this.forget(entry)
     if (record.state === 'free') return true
     this.keep(entry, { segment, at: segment.bytes - line.length, bytes: line.length })
     return true
+  }
+
+  /** A failed write may leave bytes in the file. */
+  #measure(segment: Segment, written: number): void {
+    segment.bytes = this.#isMeasured ? segment.bytes + written : fstatSync(segment.fd).size
+    this.#isMeasured = true
   }
 
   /** Keeps room on the disk for so many calls of `appendShort`. @returns false when there is none */
@@ -174,7 +185,8 @@ export class KeyJournal {
     const current = this.#segments.at(-1)
     if (current === undefined) return
     this.#log.maintain(this.#options.clock())
-    current.bytes = fstatSync(current.fd).size
+    this.#isMeasured = false
+    this.#measure(current, 0)
     if (!existsSync(current.file)) this.#doubtAll()
     this.#isRotationDue = current.bytes >= this.#segmentBytes || current.isDoubtful
     // A sync works on the open file.
@@ -288,6 +300,7 @@ export class KeyJournal {
     const { segment, fd, header } = createSegment(this.#options, this.#segments.at(-1))
     this.#log.moveTo(fd, header, this.#options.clock())
     this.#segments.push(segment)
+    this.#isMeasured = false
   }
 
   /** Gives the files up. */

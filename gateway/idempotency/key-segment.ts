@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
-import { type KeyHead, readKeyHead } from './key-record.ts'
+import { type KeyRecord, readKeyHead } from './key-record.ts'
 import { type KeySecret, type RecordSeal, SALT_BYTES } from './key-secret.ts'
 
 const FORMAT = 'idempotency-keys'
@@ -39,7 +39,11 @@ interface FoundSegment {
 }
 
 /** One record of an earlier run. @param head undefined: damaged, so that nothing but its key is known */
-export type OnFound = (id: string, head: KeyHead | undefined, place: Omit<Journaled, 'id'>) => void
+export type OnFound = (
+  id: string,
+  head: Omit<KeyRecord, 'response'> | undefined,
+  place: Omit<Journaled, 'id'>,
+) => void
 
 interface Reading {
   readonly directory: string

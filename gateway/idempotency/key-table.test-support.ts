@@ -20,7 +20,7 @@ const DAY_MS = 86_400_000
 export function request(key: string, more: Partial<KeyedRequest> = {}): KeyedRequest {
   return {
     ...{ key, caller: ['user-1', 'app-1'], row: '/transfers', content: ['POST', '/transfers', '{}'] },
-    ...{ requestId: `id of ${key}`, keepMs: DAY_MS, maxKeys: 100, resolves: false },
+    ...{ requestId: `id-of-${key.replaceAll(' ', '-')}`, keepMs: DAY_MS, maxKeys: 100, resolves: false },
     ...more,
   }
 }

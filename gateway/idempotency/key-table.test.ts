@@ -29,7 +29,7 @@ describe('a key', () => {
     table.finish(held('a'), RESPONSE, none)
     assert.deepEqual(begin('a', { requestId: 'another' }), {
       outcome: 'done',
-      requestId: 'id of a',
+      requestId: 'id-of-a',
       response: RESPONSE,
     })
   })
@@ -135,9 +135,10 @@ describe('the files of keys', () => {
   it('have no name, key, response or request of a caller in clear', (t) => {
     const directory = temporaryDirectory(t)
     const { table, held } = openTable(directory)
-    table.finish(held('payment-4711'), RESPONSE, none)
+    held('payment-4712', { requestId: 'id-1' })
+    table.finish(held('payment-4711', { requestId: 'id-2' }), RESPONSE, none)
     const text = readFileSync(join(directory, readdirSync(directory)[0] as string), 'latin1')
-    for (const secret of ['payment-4711', 'user-1', 'app-1', '/transfers', 'Location', '"id"', '201'])
+    for (const secret of ['payment-471', 'user-1', 'app-1', '/transfers', 'Location', '"id"', '201'])
       for (const form of [secret, Buffer.from(secret).toString('base64url').slice(0, -1)])
         assert.equal(text.includes(form), false, form)
   })
@@ -210,7 +211,7 @@ describe('the files of keys', () => {
     table.finish(held('a'), RESPONSE, none)
     ftruncate.mock.restore()
     syncBuiltinESMExports()
-    assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id of a', response: RESPONSE })
+    assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
     table.close()
     assert.equal(openTable(directory).outcome('a'), 'done')
   })
@@ -458,7 +459,7 @@ describe('a table that another process takes over', () => {
     old.table.close()
     assert.deepEqual(told, ['early', 'done', 'long', 'free', 'unknown'])
     for (const table of [next, openTable(directory)]) {
-      assert.deepEqual(table.begin('done'), { outcome: 'done', requestId: 'id of done', response: RESPONSE })
+      assert.deepEqual(table.begin('done'), { outcome: 'done', requestId: 'id-of-done', response: RESPONSE })
       const outcomes = ['early', 'long', 'unknown'].map((key) => table.outcome(key))
       assert.deepEqual(outcomes, ['done', 'done', 'unknown'])
     }

@@ -155,7 +155,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.equal(await one.finish(held, { ...RESPONSE, body }), undefined)
     for (const gateway of [one, other]) {
       const done = await gateway.begin('a')
-      assert.ok(done.outcome === 'done' && done.requestId === 'id of a')
+      assert.ok(done.outcome === 'done' && done.requestId === 'id-of-a')
       assert.deepEqual({ ...done.response, body: RESPONSE.body }, RESPONSE)
       assert.ok(done.response.body?.equals(body))
     }
@@ -168,7 +168,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     const [one, other] = [open(), open()]
     const response = { status: 201, fields: [], body: undefined }
     await one.finish(await one.held('a'), response)
-    assert.deepEqual(await other.begin('a'), { outcome: 'done', requestId: 'id of a', response })
+    assert.deepEqual(await other.begin('a'), { outcome: 'done', requestId: 'id-of-a', response })
   })
 
   it('are free when the request was not sent, and unknown when it has no response', async () => {
