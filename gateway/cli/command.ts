@@ -49,7 +49,7 @@ export const CONFIG_FLAGS = {
 } as const satisfies Flags
 
 /** For programs that read what the command says. Faults of the command line itself go to standard error as text. */
-export const JSON_FLAG = { json: { about: 'as a line of JSON' } } as const satisfies Flags
+export const JSON_FLAG = { json: { about: 'as JSON' } } as const satisfies Flags
 
 export function environmentOf(flags: Given['flags']): Environment {
   const given = Object.keys(CONFIG_FLAGS).filter((name) => flags[name] !== undefined)

@@ -14,12 +14,8 @@ const HELP: Flags = { help: { about: 'says what it takes' } }
 
 export const command: Command = {
   words: 'SHELL',
-  about: ['Prints a script by which Tab completes commands and flags. SHELL is bash, zsh or fish.'],
-  examples: [
-    ['countersign completion bash > countersign.bash', 'to source in ~/.bashrc'],
-    ['countersign completion zsh > _countersign', 'for a folder of $fpath'],
-    ['countersign completion fish > countersign.fish', 'for ~/.config/fish/completions'],
-  ],
+  about: ['Prints what completes commands and flags by Tab, for bash, zsh or fish.'],
+  examples: [['countersign completion bash > countersign.bash', 'to source in ~/.bashrc']],
   fault: 'never',
   async run({ words: [shell = ''] }) {
     if (!Object.hasOwn(SCRIPTS, shell)) throw new UsageFault(`SHELL is bash, zsh or fish, not "${shell}"`)

@@ -21,9 +21,9 @@ interface Shown {
 export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Shows every value of gateway.json and limits.json that a gateway started here would have, and whether it is from a variable, from the file or the default. Secrets are hidden. What a running gateway has is GET /config of its admin listener; "validate --against" compares both.',
+    'Shows each value of gateway.json and limits.json for a gateway started here, and what it is from: a variable, the file or a default. Secrets are hidden. What runs: "validate --against".',
   ],
-  examples: [['countersign config show', 'all values, and where each comes from']],
+  examples: [['countersign config show', 'all values']],
   fault: 'the configuration is faulty',
   run({ flags }) {
     const env = environmentOf(flags)

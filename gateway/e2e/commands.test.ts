@@ -232,9 +232,6 @@ describe('the command line', () => {
       status: 1,
     },
     'countersign completion bash > countersign.bash': { says: /^$/, after: '. ./countersign.bash' },
-    // What they offer is asked in completion.test.ts.
-    'countersign completion zsh > _countersign': { says: /^$/ },
-    'countersign completion fish > countersign.fish': { says: /^$/ },
     'countersign keys rotate': { says: /^signing key \S+ is published and signs from / },
     'countersign certs demo': { says: /are in data\/certs\. Never use them for anything real/ },
     'countersign certs demo --force data/my-certs': { says: /are in data\/my-certs\./ },

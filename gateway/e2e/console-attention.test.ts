@@ -111,7 +111,7 @@ function describeAttention(): void {
     await firstLineIs(
       page,
       'CountersignReloadFailed',
-      /^limits\.json is refused.*\$\.limits\[0\]\.limit: must be/,
+      /^The edit of limits\.json is refused.*\$\.limits\[0\]\.limit: must be/,
     )
   })
 

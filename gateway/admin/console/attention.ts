@@ -17,64 +17,65 @@ interface Condition {
   readonly holds: (value: number, nowSeconds: number) => boolean
   /** A time, from the value of the metric. */
   readonly isTime: boolean
-  readonly says: (label: string) => string
+  readonly says: string
 }
 
 const EXPRESSION =
   /^(max by \(job, instance\) \()?(\w+)(?:\{\w+(!?)="(\w+)"\})?\)?( - time\(\))? (==|<|>) (\d+)(?: \* (\d+))?$/
 const CERTIFICATE = 'gateway_tls_certificate_expiry_timestamp_seconds - time()'
 const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
+const ANY_UPSTREAM = 'max by (job, instance) (gateway_upstream_healthy)'
 /** Of the alert CountersignLimitSaturated, here over a minute. */
 export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
 
-/** Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before what follows from it. */
+/**
+ * Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before what follows from it.
+ * `%` is the label of a series.
+ */
 export const CONDITIONS: readonly Condition[] = [
-  page('AuditNotWritten', 'gateway_audit_writable == 0', () => 'The audit trail cannot be written'),
-  page(
-    'AllUpstreamsDown',
-    'max by (job, instance) (gateway_upstream_healthy) == 0',
-    () => 'No upstream takes connections',
-  ),
-  page('StoreAway', 'gateway_store_breaker_open == 1', () => 'The shared store is away'),
-  page(
+  condition('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
+  condition('page', 'AllUpstreamsDown', `${ANY_UPSTREAM} == 0`, 'No upstream takes connections'),
+  condition('page', 'StoreAway', 'gateway_store_breaker_open == 1', 'The shared store is away'),
+  condition(
+    'page',
     'DataNotWritten',
     'gateway_store_writable{store!="shared"} == 0',
-    (store) => `The data directory cannot be written: ${store}`,
+    'Not written to disk: %',
   ),
-  page('NotReady', 'gateway_ready == 0', () => 'Not ready'),
-  page('AuditSealGap', 'gateway_audit_seal_gaps_total > 0', () => 'Sealed records have gone from the trail'),
-  page('AuditForeign', 'gateway_audit_foreign_bytes_total > 0', () => 'Others have written to the trail'),
-  page('CertificateExpiresNow', `${CERTIFICATE} < 2 * 86400`, () => 'The certificate expires'),
-  page(
+  condition('page', 'NotReady', 'gateway_ready == 0', 'Not ready'),
+  condition('page', 'AuditSealGap', 'gateway_audit_seal_gaps_total > 0', 'Sealed records are gone'),
+  condition('page', 'AuditForeign', 'gateway_audit_foreign_bytes_total > 0', 'Others wrote to the trail'),
+  condition('page', 'CertificateExpiresNow', `${CERTIFICATE} < 2 * 86400`, 'The certificate expires'),
+  condition(
+    'page',
     'RevocationListExpires',
     `${TRUST}{what="lists"} - time() < 6 * 3600`,
-    () => 'A revocation list expires',
+    'Revocation list expires',
   ),
-  page('SessionsUnsent', 'gateway_store_unsent_sessions > 0', () => 'Other gateways do not know of log-outs'),
-  ticket('UpstreamDown', 'gateway_upstream_healthy == 0', (upstream) => `Upstream ${upstream} is down`),
-  ticket(
-    'BreakerOpen',
-    'gateway_upstream_breaker_state == 2',
-    (name) => `Circuit breaker of ${name} is open`,
-  ),
-  ticket(
+  condition('page', 'SessionsUnsent', 'gateway_store_unsent_sessions > 0', 'Other gateways miss log-outs'),
+  condition('ticket', 'UpstreamDown', 'gateway_upstream_healthy == 0', 'Upstream % is down'),
+  condition('ticket', 'BreakerOpen', 'gateway_upstream_breaker_state == 2', 'Circuit breaker of % is open'),
+  condition(
+    'ticket',
     'ReloadFailed',
     'gateway_config_last_reload_successful == 0',
-    (file) => `${file} is refused; the last good one is in force`,
+    'The edit of % is refused',
   ),
-  ticket('AuditNotSealed', 'gateway_audit_seal_lag_seconds > 60', () => 'Seals are behind'),
-  ticket(
+  condition('ticket', 'AuditNotSealed', 'gateway_audit_seal_lag_seconds > 60', 'Seals are behind'),
+  condition(
+    'ticket',
     'AuditNotShipped',
     'gateway_audit_ship_lag_seconds > 7200',
-    () => 'Closed audit files are not copied',
+    'Audit files are not copied',
   ),
-  ticket('CertificateExpiresSoon', `${CERTIFICATE} < 14 * 86400`, () => 'The certificate expires'),
-  ticket(
+  condition('ticket', 'CertificateExpiresSoon', `${CERTIFICATE} < 14 * 86400`, 'The certificate expires'),
+  condition(
+    'ticket',
     'ClientAuthorityExpires',
     `${TRUST}{what="authorities"} - time() < 30 * 86400`,
-    () => 'A client authority expires',
+    'A client authority expires',
   ),
-  ticket('IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', (name) => `Keys of ${name} are old`),
+  condition('ticket', 'IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', 'Keys of % are old'),
 ]
 
 interface Look {
@@ -113,9 +114,9 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
       // Of two bounds the worse one is told.
       if (!ofAll && told.has(series)) continue
       if (!ofAll) told.add(series)
+      const text = says.replace('%', () => values.join(' '))
       const until = isTime ? { untilMs: value * 1000 } : {}
-      const cause = metrics.causes.get(series)
-      yield { key: `${alert} ${series}`, alert, severity, text: says(values.join(' ')), cause, ...until }
+      yield { key: `${alert} ${series}`, alert, severity, text, cause: metrics.causes.get(series), ...until }
     }
   }
 }
@@ -133,15 +134,7 @@ function* limitsSaturated({ totals, past }: Look): Iterable<Found> {
   }
 }
 
-function page(name: string, expression: string, says: Condition['says']): Condition {
-  return condition('page', name, expression, says)
-}
-
-function ticket(name: string, expression: string, says: Condition['says']): Condition {
-  return condition('ticket', name, expression, says)
-}
-
-function condition(severity: Severity, name: string, expression: string, says: Condition['says']): Condition {
+function condition(severity: Severity, name: string, expression: string, says: string): Condition {
   const [, max, metric = '', not, label, isTime, operator, factor, other = 1] =
     EXPRESSION.exec(expression) ?? []
   const bound = Number(factor) * Number(other)
