@@ -126,7 +126,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
         const { requestId, response } = this.#unsealed(held, rest) ?? {}
         if (response !== undefined && requestId !== undefined) return { outcome, requestId, response }
         this.#options.onFault('a response in the store is damaged')
-        return { outcome: 'unavailable' }
+        return { outcome: 'unknown' }
       }
       case 'foreign':
         this.#options.onFault('another gateway has another "idempotencyKeyFile"')
