@@ -93,7 +93,7 @@ export interface Gateway extends Configured {
   readonly clients: { table: ClientTable }
   /** A reload swaps its table, too. */
   readonly signers: ClientKeys
-  /** Signed requests, too. */
+  readonly acceptedSignatures: ReplayGuard
   readonly acceptedWebhooks: ReplayGuard
   /** Webhooks without a signed time. */
   readonly deliveries: Deliveries

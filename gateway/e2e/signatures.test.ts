@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { webcrypto as crypto, randomUUID } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
+import { connect } from 'node:http2'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -11,6 +12,7 @@ import { digestOf, signMessage } from '../auth/signatures/signed-request.test-su
 import { freshKey, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
 import type { TestIssuer } from '../testing/test-issuer.ts'
 import { type Call, call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
+import { ask } from './http2-client.ts'
 import { LONGER } from './long-runs.ts'
 import { describeWithPrograms } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -101,6 +103,7 @@ describe('requests with HTTP message signatures', () => {
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
+        http2: true,
         dpop: { publicUrls: [`https://${HOST}`] },
         authThrottle: { failures: 0 },
         routes: [
@@ -277,6 +280,28 @@ describe('requests with HTTP message signatures', () => {
     const { status } = await send({ ...signedCall({ target: '/watched' }), body: `${BODY} ` })
     assert.equal(status, 200)
     assert.deepEqual([seen.at(-1)?.headers['x-auth-client'], seen.at(-1)?.body], [undefined, `${BODY} `])
+  })
+
+  it('over HTTP/2 are verified alike, with a body and without', async () => {
+    const over = connect(gateway.url)
+    for (const [request, status] of [
+      [signedCall(), 200],
+      [signedCall({ method: 'GET' }), 200],
+      [signedCall({ target: '/folder//%41?x=%7E' }), 200],
+      [{ ...signedCall(), body: `${BODY} ` }, 401],
+      [{ ...signedCall(), target: '/pay?' }, 401],
+    ] as const) {
+      const { target, method = 'GET', headers, body } = request as Call & { readonly target: string }
+      const { host: Host = '', ...others } = headers as Record<string, string>
+      const asked = {
+        method,
+        path: target,
+        headers: { Host, ...others },
+        ...(body !== undefined && { body: String(body) }),
+      }
+      assert.equal((await ask(over, asked)).status, status, `${method} ${target}`)
+    }
+    over.close()
   })
 
   it('with doubled fields are refused', async () => {

@@ -16,6 +16,7 @@ for (const [when, drainMs, hurry] of [
       settings: { ...settings, timeouts: { ...settings.timeouts, drainMs } },
       upstreams: { close: () => closed.promise },
       acceptedWebhooks: { maintain: () => {} },
+      acceptedSignatures: { maintain: () => {} },
       deliveries: { maintain: () => {} },
       revocations: { maintain: () => {}, isSafe: true },
       trail: Object.assign(trail, { end: async (reason: string) => ends.push(reason) }),

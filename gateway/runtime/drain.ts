@@ -70,6 +70,7 @@ async function passed(ms: number, hurry: Promise<void>): Promise<void> {
 export async function closeParts({ gateway }: InForce, reason: string): Promise<void> {
   gateway.revocations.maintain()
   gateway.acceptedWebhooks.maintain()
+  gateway.acceptedSignatures.maintain()
   gateway.deliveries.maintain()
   if (!gateway.revocations.isSafe) gateway.log.error('the end of a session could not be written: it is lost')
   gateway.limiter.close()

@@ -267,6 +267,7 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     revocations: state.revocations,
     clients: { table },
     signers,
+    acceptedSignatures: state.guards.signatures,
     acceptedWebhooks: state.guards.webhooks,
     deliveries: state.guards.deliveries,
     tls: { trust: tls?.material.trust },

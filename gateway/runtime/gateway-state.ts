@@ -6,6 +6,7 @@ import type { LastGoodKeys } from '../auth/keys/jwks.ts'
 import { PROOF_LIFETIME_MS } from '../auth/possession/dpop.ts'
 import { type ReplayGuard, ReplayMemory } from '../auth/replay.ts'
 import { Revocations, revocationLifetimeMs } from '../auth/revocations.ts'
+import { SIGNATURE_LIFETIME_MS } from '../auth/signatures/message-verifier.ts'
 import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
@@ -35,6 +36,8 @@ export interface GatewayState {
   readonly limiter: Limiter
   readonly revocations: Revocations
   readonly acceptedWebhooks: ReplayMemory
+  /** Of signed requests. */
+  readonly acceptedSignatures: ReplayMemory
   /** Webhooks without a signed time that the service has taken. */
   readonly deliveredWebhooks: ReplayMemory
   readonly proofs: ReplayMemory
@@ -49,6 +52,7 @@ export interface GatewayState {
   /** Who decides whether a message was accepted before: the memories above, or the shared store with them. */
   readonly guards: {
     readonly webhooks: ReplayGuard
+    readonly signatures: ReplayGuard
     readonly deliveries: Deliveries
     readonly proofs: ReplayGuard
   }
@@ -98,8 +102,11 @@ export function makeGatewayState(
       },
     })
   const acceptedWebhooks = webhookMemory('webhooks', WEBHOOK_LIFETIME_MS)
+  const acceptedSignatures = webhookMemory('signatures', SIGNATURE_LIFETIME_MS)
   const deliveredWebhooks = webhookMemory('deliveries', DELIVERY_LIFETIME_MS)
   const proofs = new ReplayMemory({ lifetimeMs: PROOF_LIFETIME_MS, clock, wallClock: Date.now })
+  const guard = (space: string, memory: ReplayMemory, lifetimeMs: number) =>
+    member?.replays(space, memory, lifetimeMs) ?? memory
   const state: GatewayState = {
     limiter: new Limiter({ clock, journal }),
     revocations: new Revocations({
@@ -112,6 +119,7 @@ export function makeGatewayState(
       lifetimeMs: revocationLifetimeMs([settings, ...settings.issuers]),
     }),
     acceptedWebhooks,
+    acceptedSignatures,
     deliveredWebhooks,
     proofs,
     keys: keysOf(() => openKeyTable(startup, { watch, clock })),
@@ -120,11 +128,10 @@ export function makeGatewayState(
     clock,
     member,
     guards: {
-      webhooks: member?.replays('webhook', acceptedWebhooks, WEBHOOK_LIFETIME_MS) ?? acceptedWebhooks,
-      deliveries: new Deliveries(
-        member?.replays('delivery', deliveredWebhooks, DELIVERY_LIFETIME_MS) ?? deliveredWebhooks,
-      ),
-      proofs: member?.replays('proof', proofs, PROOF_LIFETIME_MS) ?? proofs,
+      webhooks: guard('webhook', acceptedWebhooks, WEBHOOK_LIFETIME_MS),
+      signatures: guard('signature', acceptedSignatures, SIGNATURE_LIFETIME_MS),
+      deliveries: new Deliveries(guard('delivery', deliveredWebhooks, DELIVERY_LIFETIME_MS)),
+      proofs: guard('proof', proofs, PROOF_LIFETIME_MS),
     },
   }
   return state
@@ -151,9 +158,17 @@ export function changeState(
   revocations.rememberFor(revocationLifetimeMs([settings, ...settings.issuers]))
 }
 
+function messageMemories(state: GatewayState): readonly ReplayMemory[] {
+  return [state.acceptedWebhooks, state.acceptedSignatures, state.deliveredWebhooks]
+}
+
+function areWritable(state: GatewayState): boolean {
+  return messageMemories(state).every(({ isWritable }) => isWritable)
+}
+
 /** Work for each second and for the end. All of it in one turn of the event loop would delay requests. */
 export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly (() => void)[] {
-  const { limiter, revocations, acceptedWebhooks, deliveredWebhooks, keys, member } = state
+  const { limiter, revocations, keys, member } = state
   return [
     () => {
       member?.maintain()
@@ -166,9 +181,8 @@ export function maintenanceOf(state: GatewayState, watch: StoreWatch): readonly 
       watch.observe('revocations', revocations.isWritable && revocations.isSafe)
     },
     () => {
-      acceptedWebhooks.maintain()
-      deliveredWebhooks.maintain()
-      watch.observe('webhooks', acceptedWebhooks.isWritable && deliveredWebhooks.isWritable)
+      for (const memory of messageMemories(state)) memory.maintain()
+      watch.observe('webhooks', areWritable(state))
     },
     () => {
       if (keys.table === undefined) return
@@ -203,18 +217,12 @@ export function whyNotHandedOver(
   return revocations.isSafe ? undefined : 'the end of a session cannot be written'
 }
 
-export function whyDegraded({
-  limiter,
-  revocations,
-  acceptedWebhooks,
-  deliveredWebhooks,
-  keys,
-  member,
-}: GatewayState): string | undefined {
+export function whyDegraded(state: GatewayState): string | undefined {
+  const { limiter, revocations, keys, member } = state
   const lacking: string[] = []
   if (!limiter.isWritable) lacking.push('limits are counted in memory only')
   if (!revocations.isWritable) lacking.push('revocations are kept in the reserve')
-  if (!acceptedWebhooks.isWritable || !deliveredWebhooks.isWritable) lacking.push('webhooks are refused')
+  if (!areWritable(state)) lacking.push('webhooks are refused')
   if (keys.table?.isWritable === false) lacking.push('idempotency keys are refused')
   if (member?.isAway === true) lacking.push('the shared store is away')
   return lacking.length === 0 ? undefined : lacking.join(', ')

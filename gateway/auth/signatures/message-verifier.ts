@@ -1,4 +1,4 @@
-import type { SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import { MAX_AGE_MS, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
 import type { Principal } from '../../principal.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
@@ -32,6 +32,8 @@ export interface SignatureFault {
 
 /** How far the clock of a client may be ahead. */
 const AHEAD_MS = 10_000
+/** From the first to the last moment at which a signature can be accepted; `created` has no fractions. */
+export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 const DIGEST = '"content-digest"'
 /** The algorithms with an `alg` of their own (RFC 9421 section 6.2). */
 const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
@@ -156,7 +158,7 @@ const ECDSA_R_BYTES = 32
 /** Another message of the client has another one. */
 export function replayKey({ signature: { nonce, value }, signer }: VerifiedSignature): string {
   const known = nonce === undefined ? `value ${value.toString('base64', 0, ECDSA_R_BYTES)}` : `nonce ${nonce}`
-  return `signature:${signer.principal.client}\0${known}`
+  return `${signer.principal.client}\0${known}`
 }
 
 /** What a signature must have, for Accept-Signature (RFC 9421 section 5.1). @param hasBody the request has one */

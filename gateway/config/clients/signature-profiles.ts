@@ -29,8 +29,8 @@ export const DERIVED_COMPONENTS: ReadonlySet<string> = new Set([
   '@query',
   '@query-param',
 ])
-/** Replays are remembered for a little longer than this and the time that a clock may be ahead. */
-const MAX_AGE_MS = 300_000
+/** Signatures are remembered so long. */
+export const MAX_AGE_MS = 300_000
 
 /** FAPI 2.0 HTTP Signatures, draft of August 2026, section 5.3.1. */
 const FAPI_2: SignatureProfile = {

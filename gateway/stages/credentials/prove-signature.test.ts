@@ -50,7 +50,7 @@ async function outcomeOf({
   const { gateway, measured } = makeGateway({
     signers,
     settings: { dpop: { publicUrls: publicUrls ?? ['https://api.example'] } } as never,
-    acceptedWebhooks: { take: () => replay, maintain: () => {} },
+    acceptedSignatures: { take: () => replay, maintain: () => {} },
     throttle: { blockedSeconds: () => blockedSeconds, failed: (key: string) => failed.push(key) },
   } as object as Partial<Gateway> as never)
   const { exchange } = makeExchange({ headers: { ...SIGNED, ...headers } })

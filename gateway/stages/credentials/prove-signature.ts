@@ -117,7 +117,7 @@ function accept(gateway: Gateway, exchange: Exchange, verified: VerifiedSignatur
       return unavailable(gateway, 'proofs_unavailable', `accepted signatures cannot be remembered: ${found}`)
     return unproved(gateway, exchange, { outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
   }
-  const seen = gateway.acceptedWebhooks.take(replayKey(verified), signer.principal.key)
+  const seen = gateway.acceptedSignatures.take(replayKey(verified), signer.principal.key)
   return seen instanceof Promise ? seen.then(settle) : settle(seen)
 }
 
