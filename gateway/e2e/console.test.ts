@@ -85,6 +85,8 @@ function describeConsole(): void {
 
   it('asks for the token, and then shows live what passes through the gateway', async () => {
     const { context, page, complaints } = await open()
+    await page.getByLabel('Admin token').waitFor()
+    assert.equal(await page.title(), `signed out · ${new URL(gateway.adminUrl).host} · Countersign`)
     // As text is pasted from a document: no header field can carry it.
     await signIn(page, `${'x'.repeat(32)}…`)
     await page.getByRole('alert').getByText('A token has visible ASCII characters only.').waitFor()

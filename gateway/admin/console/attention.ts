@@ -3,11 +3,9 @@ import type { Metrics } from '../metrics.ts'
 import { perSecond, type Totals } from './totals.ts'
 import type { AttentionLine } from './wire.ts'
 
-type Severity = AttentionLine['severity']
-
 interface Condition {
   readonly alert: string
-  readonly severity: Severity
+  readonly severity: AttentionLine['severity']
   /** As the rule of the alert has it, without what looks at a time before. */
   readonly expression: string
   readonly metric: keyof Families
@@ -33,49 +31,34 @@ export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
  * `%` is the label of a series.
  */
 export const CONDITIONS: readonly Condition[] = [
-  condition('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
-  condition('page', 'AllUpstreamsDown', `${ANY_UPSTREAM} == 0`, 'No upstream takes connections'),
-  condition('page', 'StoreAway', 'gateway_store_breaker_open == 1', 'The shared store is away'),
-  condition(
-    'page',
-    'DataNotWritten',
-    'gateway_store_writable{store!="shared"} == 0',
-    'Not written to disk: %',
-  ),
-  condition('page', 'NotReady', 'gateway_ready == 0', 'Not ready'),
-  condition('page', 'AuditSealGap', 'gateway_audit_seal_gaps_total > 0', 'Sealed records are gone'),
-  condition('page', 'AuditForeign', 'gateway_audit_foreign_bytes_total > 0', 'Others wrote to the trail'),
-  condition('page', 'CertificateExpiresNow', `${CERTIFICATE} < 2 * 86400`, 'The certificate expires'),
-  condition(
+  rule('page', 'AuditNotWritten', 'gateway_audit_writable == 0', 'The audit trail cannot be written'),
+  rule('page', 'AllUpstreamsDown', `${ANY_UPSTREAM} == 0`, 'No upstream takes connections'),
+  rule('page', 'StoreAway', 'gateway_store_breaker_open == 1', 'The shared store is away'),
+  rule('page', 'DataNotWritten', 'gateway_store_writable{store!="shared"} == 0', 'Not written to disk: %'),
+  rule('page', 'NotReady', 'gateway_ready == 0', 'Not ready'),
+  rule('page', 'AuditSealGap', 'gateway_audit_seal_gaps_total > 0', 'Sealed records are gone'),
+  rule('page', 'AuditForeign', 'gateway_audit_foreign_bytes_total > 0', 'Others wrote to the trail'),
+  rule('page', 'CertificateExpiresNow', `${CERTIFICATE} < 2 * 86400`, 'The certificate expires'),
+  rule(
     'page',
     'RevocationListExpires',
     `${TRUST}{what="lists"} - time() < 6 * 3600`,
     'Revocation list expires',
   ),
-  condition('page', 'SessionsUnsent', 'gateway_store_unsent_sessions > 0', 'Other gateways miss log-outs'),
-  condition('ticket', 'UpstreamDown', 'gateway_upstream_healthy == 0', 'Upstream % is down'),
-  condition('ticket', 'BreakerOpen', 'gateway_upstream_breaker_state == 2', 'Circuit breaker of % is open'),
-  condition(
-    'ticket',
-    'ReloadFailed',
-    'gateway_config_last_reload_successful == 0',
-    'The edit of % is refused',
-  ),
-  condition('ticket', 'AuditNotSealed', 'gateway_audit_seal_lag_seconds > 60', 'Seals are behind'),
-  condition(
-    'ticket',
-    'AuditNotShipped',
-    'gateway_audit_ship_lag_seconds > 7200',
-    'Audit files are not copied',
-  ),
-  condition('ticket', 'CertificateExpiresSoon', `${CERTIFICATE} < 14 * 86400`, 'The certificate expires'),
-  condition(
+  rule('page', 'SessionsUnsent', 'gateway_store_unsent_sessions > 0', 'Other gateways miss log-outs'),
+  rule('ticket', 'UpstreamDown', 'gateway_upstream_healthy == 0', 'Upstream % is down'),
+  rule('ticket', 'BreakerOpen', 'gateway_upstream_breaker_state == 2', 'Circuit breaker of % is open'),
+  rule('ticket', 'ReloadFailed', 'gateway_config_last_reload_successful == 0', 'The edit of % is refused'),
+  rule('ticket', 'AuditNotSealed', 'gateway_audit_seal_lag_seconds > 60', 'Seals are behind'),
+  rule('ticket', 'AuditNotShipped', 'gateway_audit_ship_lag_seconds > 7200', 'Audit files are not copied'),
+  rule('ticket', 'CertificateExpiresSoon', `${CERTIFICATE} < 14 * 86400`, 'The certificate expires'),
+  rule(
     'ticket',
     'ClientAuthorityExpires',
     `${TRUST}{what="authorities"} - time() < 30 * 86400`,
     'A client authority expires',
   ),
-  condition('ticket', 'IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', 'Keys of % are old'),
+  rule('ticket', 'IssuerKeysStale', 'gateway_issuer_keys_age_seconds > 900', 'Keys of % are old'),
 ]
 
 interface Look {
@@ -134,15 +117,11 @@ function* limitsSaturated({ totals, past }: Look): Iterable<Found> {
   }
 }
 
-function condition(severity: Severity, name: string, expression: string, says: string): Condition {
+function rule(severity: Condition['severity'], name: string, expression: string, says: string): Condition {
   const [, max, metric = '', not, label, isTime, operator, factor, other = 1] =
     EXPRESSION.exec(expression) ?? []
   const bound = Number(factor) * Number(other)
-  const compare = {
-    '==': (a: number) => a === bound,
-    '<': (a: number) => a < bound,
-    '>': (a: number) => a > bound,
-  }
+  const sign = { '==': 0, '<': -1, '>': 1 }[operator as '==' | '<' | '>']
   return {
     alert: `Countersign${name}`,
     severity,
@@ -150,8 +129,7 @@ function condition(severity: Severity, name: string, expression: string, says: s
     metric: metric as keyof Families,
     ofAll: max !== undefined,
     isOf: (labels) => label === undefined || labels.includes(label) === (not === ''),
-    holds: (value, nowSeconds) =>
-      compare[operator as keyof typeof compare](value - (isTime === undefined ? 0 : nowSeconds)),
+    holds: (value, now) => Math.sign(value - (isTime === undefined ? 0 : now) - bound) === sign,
     isTime: isTime !== undefined,
     says,
   }

@@ -69,10 +69,7 @@ function connect() {
       if (!paused()) show()
     },
     fault: (reason) => say(`The gateway could not read its state: ${reason}`),
-    lost: () => {
-      showLink('connection lost, trying again', 'bad')
-      entitle('connection lost')
-    },
+    lost: () => showLink('connection lost, trying again', 'bad'),
     refused: (reason) => {
       showLink('refused', 'bad')
       say(reason)
@@ -92,7 +89,6 @@ function open() {
 function askForToken(wasTried) {
   sessionStorage.removeItem(TOKEN)
   showLink('signed out', 'warn')
-  entitle('signed out')
   say('')
   byId('console').hidden = true
   byId('sign-out').hidden = true
@@ -130,6 +126,7 @@ function showLink(text, is) {
   const link = byId('link')
   link.className = `pill ${is}`
   setText(link, text)
+  if (is !== 'good') entitle(text)
 }
 
 /** @param {string} text */
