@@ -36,6 +36,7 @@ const TOGETHER = {
     'gateway/bench/results.test.ts',
     'gateway/bench/statistics.test.ts',
   ],
+  browsers: ['gateway/e2e/browser.test.ts', 'gateway/e2e/http2-browser.test.ts'],
   callers: [
     'gateway/e2e/address-rate.test.ts',
     'gateway/e2e/claims.test.ts',
@@ -52,6 +53,7 @@ const TOGETHER = {
     'gateway/e2e/signatures.test.ts',
   ],
   cli: ['gateway/cli'],
+  console: ['gateway/e2e/console-attention.test.ts', 'gateway/e2e/console.test.ts'],
   config: ['gateway/config'],
   evidence: [
     'gateway/evidence/attested-checkpoints.test.ts',

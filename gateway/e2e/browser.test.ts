@@ -36,7 +36,6 @@ function describeBrowser(): void {
     if (SCREENSHOTS !== undefined) mkdirSync(SCREENSHOTS, { recursive: true })
   })
   after(async () => {
-    await browser?.close()
     app?.closeAllConnections()
     app?.close()
     await service?.end()

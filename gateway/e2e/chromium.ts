@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs'
+import { after } from 'node:test'
 import { type Browser, chromium } from 'playwright-core'
 
 const PROGRAM = process.env.CHROMIUM_PATH ?? '/usr/bin/chromium'
@@ -22,9 +23,14 @@ export const NO_CHROMIUM = existsSync(PROGRAM)
   ? undefined
   : `${PROGRAM} is not installed (apt-get install chromium)`
 
+let chromiumOfThisProcess: Promise<Browser> | undefined
+after(async () => (await chromiumOfThisProcess)?.close())
+
+/** One for all tests of this process: its start costs a second of CPU. Each test opens a context or a page of its own. */
 export function launchChromium(): Promise<Browser> {
-  return chromium.launch({
+  chromiumOfThisProcess ??= chromium.launch({
     executablePath: PROGRAM,
     args: ['--no-sandbox', `--disable-features=${[...BESIDE, ...BY_PLAYWRIGHT].join(',')}`],
   })
+  return chromiumOfThisProcess
 }

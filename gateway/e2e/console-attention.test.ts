@@ -33,7 +33,6 @@ function describeAttention(): void {
     })
   })
   after(async () => {
-    await browser?.close()
     upstream?.close()
   })
 

@@ -50,7 +50,6 @@ function describeConsole(): void {
     if (SCREENSHOTS !== undefined) mkdirSync(SCREENSHOTS, { recursive: true })
   })
   after(async () => {
-    await browser?.close()
     await gateway?.end('SIGKILL')
     upstream?.close()
     rmSync(dir, { recursive: true, force: true })

@@ -66,7 +66,6 @@ function describeBrowser(): void {
     await page.goto(`https://localhost:${gateway.tlsPort}/page`)
   })
   after(async () => {
-    await browser?.close()
     await gateway?.end()
     upstream?.close()
   })
