@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { webcrypto as crypto, randomUUID } from 'node:crypto'
-import { writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { connect } from 'node:http2'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -24,6 +25,7 @@ const BODY = '{"amount":"12.50","to":"DE02120300000000202051"}'
 const BANK = freshKey('bank-1')
 const NEXT = freshKey('bank-2')
 const SHOP = signingKey('EdDSA', { kid: 'shop-1' })
+const DIRECTORY = join(tmpdir(), `countersign-jwks-${process.pid}`)
 const SCRIPT = fileURLToPath(new URL('python-programs/sign_request.py', import.meta.url))
 const DESCRIBED = {
   components: ['@method', '@path', '@query-param;name="id"'],
@@ -132,6 +134,7 @@ describe('requests with HTTP message signatures', () => {
     await gateway.end()
     upstream.close()
     keys.close()
+    rmSync(DIRECTORY, { recursive: true })
   })
 
   const send = ({ target, ...options }: Call & { readonly target: string }) =>
@@ -455,13 +458,15 @@ describeWithPrograms(SUITE, (programs) => {
     }
     await gateway.end()
     upstream.close()
+    rmSync(DIRECTORY, { recursive: true })
   })
 })
 
 const DESCRIBED_BY_OTHERS = { ...DESCRIBED, components: ['@method', '@path', 'priority;key="u"'] }
 
 function jwksFile(name: string, jwks: readonly object[]): string {
-  const file = join(process.env.TMPDIR ?? '/tmp', `countersign-${name}-${process.pid}.jwks.json`)
+  mkdirSync(DIRECTORY, { recursive: true })
+  const file = join(DIRECTORY, `${name}.jwks.json`)
   writeFileSync(file, JSON.stringify({ keys: jwks }))
   return file
 }
