@@ -97,6 +97,11 @@ const TOGETHER = {
     'gateway/e2e/start-up.test.ts',
     'gateway/e2e/systemd.test.ts',
   ],
+  reloads: [
+    'gateway/e2e/reload.test.ts',
+    'gateway/e2e/settings-reload.test.ts',
+    'gateway/e2e/stapling.test.ts',
+  ],
   restarts: [
     'gateway/e2e/drain.test.ts',
     'gateway/e2e/left-alone.test.ts',
@@ -134,6 +139,11 @@ const TOGETHER = {
     'gateway/e2e/upstream-secret.test.ts',
     'gateway/e2e/upstream-tls.test.ts',
     'gateway/e2e/websocket.test.ts',
+  ],
+  sharing: [
+    'gateway/e2e/limits.test.ts',
+    'gateway/e2e/shared-store.test.ts',
+    'gateway/e2e/store-once.test.ts',
   ],
   stages: [
     'gateway/edge/rules',
@@ -176,6 +186,12 @@ const TOGETHER = {
     'gateway/audit/trail.test.ts',
     'gateway/store/shared-limits.test.ts',
     'gateway/store/store-breaker.test.ts',
+  ],
+  trails: [
+    'gateway/e2e/audit-durability.test.ts',
+    'gateway/e2e/audit-segments.test.ts',
+    'gateway/e2e/audit.test.ts',
+    'gateway/e2e/witnesses.test.ts',
   ],
   upstream: [
     'gateway/upstream/balancing',
