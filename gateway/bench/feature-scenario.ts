@@ -61,7 +61,7 @@ export function features(root: string, post: Partial<LoadRequest>) {
   const add = (name: string, additions: Additions, request: Partial<LoadRequest> = {}): Entry =>
     entry({ ...gateway({ name, root, additions }), request })
   const openapi = { openApi: OPENAPI }
-  const postOnly = 'nothing on, POST'
+  const postOnly = 'POST with nothing on'
   return {
     entries: [
       add('nothing on', {}),
@@ -98,9 +98,9 @@ export function features(root: string, post: Partial<LoadRequest>) {
         authenticates: false,
       }),
       add(postOnly, {}, post),
-      add('OpenAPI validation, POST', openapi, post),
+      add('POST with OpenAPI validation', openapi, post),
       add(
-        'idempotency key, POST',
+        'POST with idempotency key',
         { route: { idempotency: { required: true, keep: '1m', maxKeysPerCaller: 1_000_000 } } },
         { ...post, fields: ['Idempotency-Key: REQUEST-NUMBER--'] },
       ),
