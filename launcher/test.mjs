@@ -60,10 +60,6 @@ const TOGETHER = {
     'gateway/evidence/export-log.test.ts',
     'gateway/evidence/line-proofs.test.ts',
     'gateway/evidence/many-segments.test.ts',
-    'gateway/evidence/records',
-    'gateway/evidence/verify/foreign-cases.test.ts',
-    'gateway/evidence/verify/mutations.test.ts',
-    'gateway/evidence/verify/verify-trail.test.ts',
   ],
   http1: [
     'gateway/edge/http1/client-connection.test.ts',
@@ -72,11 +68,7 @@ const TOGETHER = {
     'gateway/edge/http1/lingering.test.ts',
     'gateway/edge/http1/sockets',
   ],
-  http2: [
-    'gateway/e2e/grpc.test.ts',
-    'gateway/e2e/http2-default.test.ts',
-    'gateway/e2e/http2-features.test.ts',
-  ],
+  http2: ['gateway/e2e/grpc.test.ts', 'gateway/e2e/http2-features.test.ts'],
   https: [
     'gateway/e2e/client-authorities.test.ts',
     'gateway/e2e/https.test.ts',
@@ -105,9 +97,7 @@ const TOGETHER = {
   restarts: [
     'gateway/e2e/drain.test.ts',
     'gateway/e2e/left-alone.test.ts',
-    'gateway/e2e/restart-kills.test.ts',
     'gateway/e2e/restart-load.test.ts',
-    'gateway/e2e/socket-activation.test.ts',
   ],
   routing: [
     'gateway/e2e/admin.test.ts',
@@ -252,6 +242,7 @@ const LONG = [
   'gateway/e2e/other-verifiers.test.ts',
   'gateway/e2e/restart-kills.test.ts',
   'gateway/e2e/restart-load.test.ts',
+  'gateway/e2e/signatures.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-idempotency.test.ts',

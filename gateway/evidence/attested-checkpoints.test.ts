@@ -31,10 +31,6 @@ import { trustedKey } from './verify/trusted-key.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'attested '))
 const witnesses: TestWitness[] = []
-after(() => {
-  for (const { server } of witnesses) server.close()
-  rmSync(home, { recursive: true })
-})
 
 function provenLog({ directory }: SealedLog): ProvenLog {
   const checkpoint = parseCheckpoint(parseNote(readFileSync(checkpointFile(directory))).text)
@@ -46,6 +42,11 @@ describe('a log for which others stand', () => {
   const log = makeSealedLog(join(home, 'log'))
   const seen = join(home, 'seen.checkpoint')
   let authority: StampAuthority
+
+  after(() => {
+    for (const { server } of witnesses) server.close()
+    rmSync(home, { recursive: true })
+  })
 
   before(async () => {
     mkdirSync(join(home, 'authority'))
