@@ -84,7 +84,7 @@ function zshScript(all: readonly Next[]): string[] {
   ]
 }
 
-/** Of a command only what begins as a flag is completed here; for other words the shell knows the names of files. */
+/** Completes flags of a command. For other words the shell knows the names of files. */
 function cases(all: readonly Next[], set: (words: Next['words']) => string): string[] {
   return all.map(({ before, words, flags }) => {
     const named = Object.entries(flags).map(([flag, { about }]) => [`--${flag}`, about] as const)

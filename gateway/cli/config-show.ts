@@ -64,7 +64,7 @@ function* leavesOf(path: string, value: unknown): Iterable<readonly [path: strin
       yield* leavesOf(childPath(path, Array.isArray(value) ? Number(step) : step), part)
 }
 
-/** Those that override no key. */
+/** Variables that override no key. */
 function variablesOf(env: Environment): Shown[] {
   return Object.entries(env).flatMap(([key, value]) =>
     key.startsWith('GATEWAY_') && !OVERRIDDEN_KEYS.has(key) ? [{ key, value, from: key }] : [],

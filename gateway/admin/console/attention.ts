@@ -23,7 +23,7 @@ const EXPRESSION =
 const CERTIFICATE = 'gateway_tls_certificate_expiry_timestamp_seconds - time()'
 const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
 const ANY_UPSTREAM = 'max by (job, instance) (gateway_upstream_healthy)'
-/** Of the alert CountersignLimitSaturated, here over a minute. */
+/** The bounds of the alert CountersignLimitSaturated, here over a minute. */
 export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
 
 /**
@@ -94,7 +94,7 @@ function* conditionsMet(metrics: Metrics, nowSeconds: number): Iterable<Found> {
     const bad = samples.filter(({ values, value }) => isOf(values) && holds(value, nowSeconds))
     for (const { values, value } of ofAll ? (bad.length === samples.length ? bad.slice(0, 1) : []) : bad) {
       const series = [metric, ...values].join(' ')
-      // Of two bounds the worse one is told.
+      // The worse of two bounds is told.
       if (!ofAll && told.has(series)) continue
       if (!ofAll) told.add(series)
       const text = says.replace('%', () => values.join(' '))

@@ -49,7 +49,7 @@ interface Presented {
   readonly requests: readonly SignedRequest[]
   /** At least one. */
   readonly signatures: readonly MessageSignature[]
-  /** Of whom one has signed. */
+  /** The clients of whom one has signed. */
   readonly signers: readonly Signer[]
   readonly nowMs: number
 }

@@ -12,7 +12,7 @@ import { combinedValue, type MessageSignature } from './signature-fields.ts'
 /** A request as it was received, before anything in it is normalised. */
 export interface SignedRequest {
   readonly method: string
-  /** Of the request line, or `:path`. */
+  /** The target of the request line, or `:path`. */
   readonly target: string
   /** Absolute, as its client knows it: scheme and authority in lower case, then path and query as received. */
   readonly uri: string

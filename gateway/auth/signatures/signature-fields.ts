@@ -4,7 +4,7 @@ import { type FieldItem, parseDictionary, serializeParameters } from '../../edge
 /** One signature of a message (RFC 9421 section 4), not verified yet. */
 export interface MessageSignature {
   readonly components: readonly FieldItem[]
-  /** Of its components, as `identifierOf` names them. */
+  /** The names of its components, as `identifierOf` writes them. */
   readonly covered: ReadonlySet<string>
   /** `@signature-params`, canonical. */
   readonly params: string

@@ -4,7 +4,7 @@ import type { Algorithm } from '../keys/signature.ts'
 export interface SignedBy {
   readonly key: KeyObject
   readonly algorithm: Algorithm
-  /** Of `@signature-params`, as written. */
+  /** The value of `@signature-params`, as written. */
   readonly params: string
   readonly label?: string
 }
