@@ -49,7 +49,7 @@ export interface IdempotencyTerms {
   readonly keepMs: number
   readonly maxResponseBytes: number
   readonly maxRequestBytes: number
-  /** Of one caller at a time. */
+  /** The most keys of one caller that are kept at a time. */
   readonly maxKeys: number
   /** The service resolves a key whose outcome is unknown. */
   readonly resolves: boolean

@@ -25,7 +25,7 @@ export interface KeyJournalOptions {
   readonly write?: Write
   readonly sync?: typeof fdatasync
   readonly segmentBytes?: number
-  /** Of records, beyond which responses are not kept. */
+  /** The bytes of records beyond which responses are not kept. */
   readonly maxBytes?: number
 }
 

@@ -21,7 +21,7 @@ export interface KeyRecord {
   readonly keepMs: number
   /** Empty, as `requestId`, where its record was damaged. */
   readonly fingerprint: string
-  /** Of the first request. */
+  /** The id of the first request. */
   readonly requestId: string
   /** With `done`. */
   readonly response?: KeptResponse

@@ -20,7 +20,7 @@ interface Case {
   readonly take?: Partial<Take>
   readonly method?: string
   readonly path?: string
-  /** That of the client of the request. */
+  /** The plan of the client of the request. */
   readonly plan?: string
 }
 

@@ -181,7 +181,7 @@ export interface SharedRow {
   readonly next?: SharedRow
   /** The next row that counts the request. */
   readonly beside?: SharedRow
-  /** Of a row beside another. */
+  /** What a row beside another counts by. */
   readonly per?: LimitRow['per']
   /** It counts together with the row beside it, in both or in none. */
   readonly isJoined?: boolean

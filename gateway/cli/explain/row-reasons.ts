@@ -95,7 +95,7 @@ export type Cells = readonly (readonly [name: string, text: string | false | und
 interface Explanation {
   readonly method: string
   readonly path: string
-  /** Those that apply. */
+  /** The rows that apply. */
   readonly rows: readonly {
     readonly place: string
     readonly path: string

@@ -14,7 +14,7 @@ export interface SignatureProfile {
   readonly whenSent: readonly string[]
   readonly tag: string | undefined
   readonly maxAgeMs: number
-  /** Of a signature with `alg` its registered name (RFC 9421 section 6.2), of one without that of JOSE. */
+  /** The names that are accepted: of RFC 9421 section 6.2 for a signature with `alg`, of JOSE for one without. */
   readonly algorithms: readonly string[]
 }
 
