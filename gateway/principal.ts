@@ -17,9 +17,9 @@ export interface Principal {
   /** Space-separated, as it goes upstream. */
   readonly scope: string
   /** How the user was authenticated. */
-  readonly acr?: string
+  readonly acr?: string | undefined
   /** `auth_time` and the issuer's clock tolerance, epoch milliseconds. Undefined for one in the future. */
-  readonly authenticatedAtMs?: number
+  readonly authenticatedAtMs?: number | undefined
   /** Unique across users and machines. */
   readonly key: string
   /** Limits count by it: `p:` and the key, so never an address. Made once, because each request looks it up. */

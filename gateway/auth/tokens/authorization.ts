@@ -87,8 +87,8 @@ function attributesOf({ error, description, scope, acrValues, maxAgeSeconds }: C
   )
 }
 
-/** Copies an ASCII text, because V8 keeps a part of a text as a reference to the whole: here the head of a request. */
-function ownText(ascii: string): string {
+/** Copies an ASCII text, because V8 keeps a part of a text as a reference to the whole, such as the head of a request. */
+export function ownText(ascii: string): string {
   return Buffer.from(ascii, 'latin1').toString('latin1')
 }
 

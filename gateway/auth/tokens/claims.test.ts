@@ -36,6 +36,8 @@ test('a session token proves a user and no client', () => {
     expiresAtMs: NOW_MS + 610_000,
     scopes: new Set(['accounts:read', 'transfers:write']),
     scope: 'accounts:read transfers:write',
+    acr: undefined,
+    authenticatedAtMs: undefined,
     key: 'user:user-1',
     limitKey: 'p:user:user-1',
   })

@@ -100,7 +100,8 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     expiresAtMs,
     scopes: granted,
     scope: [...granted].join(' '),
-    ...authenticationOf(claims, nowMs, clockToleranceMs),
+    acr: typeof claims.acr === 'string' ? claims.acr : undefined,
+    authenticatedAtMs: authenticatedAtMs(claims.auth_time, nowMs, clockToleranceMs),
     ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
   } satisfies Principal)
   return { verification: { principal, binding, issuer: rules.issuer }, expiresAtMs }
@@ -121,17 +122,23 @@ function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
   return { name: names.join(' or '), value: undefined }
 }
 
-function faultOfOrigin(claims: JsonObject, { issuer, audiences, tokens }: ClaimRules): string | undefined {
-  if (claims.iss !== issuer) return `iss ${quote(claims.iss)} is not ${issuer}`
+function faultOfOrigin(claims: JsonObject, rules: ClaimRules): string | undefined {
+  const { aud, iss } = claims
+  if (iss !== rules.issuer) return `iss ${quote(iss)} is not ${rules.issuer}`
+  const { audienceClaim } = rules.tokens
+  const cause = faultOfAudience(audienceClaim, claims[audienceClaim], rules)
   // RFC 7519 section 4.1.3: an `aud` that names somebody else refuses the token, whatever claim is asked for.
-  const namesSomebody = [claims.aud ?? []].flat().length > 0
-  for (const name of new Set([tokens.audienceClaim, ...(namesSomebody ? ['aud'] : [])])) {
-    const named: readonly unknown[] = [claims[name]].flat()
-    if (!named.every((one) => typeof one === 'string'))
-      return `${name} is neither a string nor a list of them`
-    if (!audiences.some((audience) => named.includes(audience)))
-      return `${name} ${quote(claims[name])} does not name ${audiences.join(' or ')}`
-  }
+  const namesNobody = (aud ?? undefined) === undefined || (Array.isArray(aud) && aud.length === 0)
+  return cause ?? (namesNobody ? undefined : faultOfAudience('aud', aud, rules))
+}
+
+function faultOfAudience(name: string, value: unknown, { audiences }: ClaimRules): string | undefined {
+  // Most tokens name one audience, the first of ours.
+  if (value === audiences[0]) return undefined
+  const named: readonly unknown[] = Array.isArray(value) ? value : [value]
+  if (!named.every((one) => typeof one === 'string')) return `${name} is neither a string nor a list of them`
+  if (!audiences.some((audience) => named.includes(audience)))
+    return `${name} ${quote(value)} does not name ${audiences.join(' or ')}`
   return undefined
 }
 
@@ -168,12 +175,11 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: num
   if (!isNumericDate(exp)) return `exp ${quote(exp)} is no time`
   if (!isNumericDate(iat)) return `iat ${quote(iat)} is no time`
   if (nbf !== undefined && !isNumericDate(nbf)) return `nbf ${quote(nbf)} is no time`
-  for (const [claim, seconds = 0] of Object.entries({ iat, nbf })) {
-    if (seconds * 1000 <= nowMs + aheadMs) continue
-    const ahead = Math.ceil(seconds - nowMs / 1000)
-    return `${claim} is ${ahead} s ahead of our clock; ${aheadMs / 1000} s are allowed`
-  }
-  return undefined
+  const latestMs = nowMs + aheadMs
+  if (iat * 1000 <= latestMs && (nbf === undefined || nbf * 1000 <= latestMs)) return undefined
+  const [claim, seconds] = iat * 1000 > latestMs ? ['iat', iat] : ['nbf', nbf as number]
+  const ahead = Math.ceil(seconds - nowMs / 1000)
+  return `${claim} is ${ahead} s ahead of our clock; ${aheadMs / 1000} s are allowed`
 }
 
 /** The caller is told, because only the issuer can mend it. */
@@ -199,14 +205,7 @@ function isNumericDate(value: unknown): value is number {
 }
 
 /** RFC 9470 section 6. A claim of another form counts as missing, since only some rows ask for it. */
-function authenticationOf(
-  { acr, auth_time: time }: JsonObject,
-  nowMs: number,
-  clockToleranceMs: number,
-): Pick<Principal, 'acr' | 'authenticatedAtMs'> {
-  return {
-    ...(typeof acr === 'string' && { acr }),
-    ...(isNumericDate(time) &&
-      time * 1000 <= nowMs + clockToleranceMs && { authenticatedAtMs: time * 1000 + clockToleranceMs }),
-  }
+function authenticatedAtMs(time: unknown, nowMs: number, clockToleranceMs: number): number | undefined {
+  if (!isNumericDate(time) || time * 1000 > nowMs + clockToleranceMs) return undefined
+  return time * 1000 + clockToleranceMs
 }

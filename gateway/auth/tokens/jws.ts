@@ -9,14 +9,17 @@ export interface Jws extends Signed {
   readonly payload: JsonObject
 }
 
-/** Reads a compact JWS (RFC 7515 section 7.1) whose payload is a JSON object, or says why it is none. Never throws. */
-export function parseJws(text: string): Jws | string {
+/**
+ * Reads a compact JWS (RFC 7515 section 7.1) whose payload is a JSON object, or says why it is none. Never throws.
+ * @param readHeader may remember what it decoded
+ */
+export function parseJws(text: string, readHeader = decodeObject): Jws | string {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
   if (first === last || text.indexOf('.', first + 1) !== last) return 'not three parts'
   const signature = decodeBase64url(text.slice(last + 1))
   if (signature === undefined) return 'the signature is not base64url'
-  const header = decodeObject(text.slice(0, first))
+  const header = readHeader(text.slice(0, first))
   if (typeof header === 'string') return `the header ${header}`
   const payload = decodeObject(text.slice(first + 1, last))
   if (typeof payload === 'string') return `the payload ${payload}`
@@ -41,20 +44,28 @@ export function decodeObject(part: string): JsonObject | string {
   return value as JsonObject
 }
 
+const QUOTE = 0x22
+const COLON = 0x3a
+const BACKSLASH = 0x5c
+
 /** Counts the colons outside strings of a valid JSON text. */
 function membersWritten(json: string): number {
   let members = 0
   for (let at = 0; at < json.length; at++) {
-    if (json[at] === '"') at = endOfString(json, at)
-    else if (json[at] === ':') members++
+    const code = json.charCodeAt(at)
+    if (code === QUOTE) at = endOfString(json, at)
+    else if (code === COLON) members++
   }
   return members
 }
 
 function endOfString(json: string, start: number): number {
-  let at = start + 1
-  while (at < json.length && json[at] !== '"') at += json[at] === '\\' ? 2 : 1
-  return at
+  for (let at = start + 1; at < json.length; at++) {
+    const code = json.charCodeAt(at)
+    if (code === QUOTE) return at
+    if (code === BACKSLASH) at++
+  }
+  return json.length
 }
 
 /** At any depth, without recursion: a token can be nested more deeply than the stack. */

@@ -1,5 +1,6 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import { ownText } from './authorization.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type OrFault, tokenFault } from './verification.ts'
@@ -15,6 +16,8 @@ export interface ParsedToken {
 
 const OPAQUE = 'it is no JWT, and an opaque token needs an issuer with "introspection"'
 const MAX_KID_CHARS = 256
+const MAX_KNOWN_HEADERS = 64
+const MAX_KNOWN_HEADER_CHARS = 512
 // Keys in the token, extensions, compression (RFC 8725 sections 3.6 and 3.10, RFC 7515 section 4.1.11, RFC 7797).
 export const REFUSED_HEADER_MEMBERS = ['crit', 'jku', 'jwk', 'x5u', 'x5c', 'b64', 'zip']
 
@@ -22,7 +25,7 @@ type TokenParsing = OrFault<{ readonly token: ParsedToken }>
 
 /** Reads a JWT with an accepted algorithm. Faults are `malformed` or `invalid`. Never throws. */
 export function parseToken(text: string): TokenParsing {
-  const jws = parseJws(text)
+  const jws = parseJws(text, readHeader)
   if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
   const { header, payload: claims } = jws
   const { alg, typ, kid } = header
@@ -36,6 +39,19 @@ export function parseToken(text: string): TokenParsing {
   if (kid !== undefined && kid.length > MAX_KID_CHARS)
     return invalid(`kid has ${kid.length} characters, more than ${MAX_KID_CHARS}`)
   return { token: { algorithm, kid, type: typeName(typ ?? ''), claims, jws } }
+}
+
+/** Headers by their encoded text: tokens of one key have few. A client can invent headers, so they are bounded. */
+const knownHeaders = new Map<string, JsonObject>()
+
+function readHeader(part: string): JsonObject | string {
+  const known = knownHeaders.get(part)
+  if (known !== undefined) return known
+  const header = decodeObject(part)
+  if (typeof header === 'string' || part.length > MAX_KNOWN_HEADER_CHARS) return header
+  if (knownHeaders.size >= MAX_KNOWN_HEADERS) knownHeaders.clear()
+  knownHeaders.set(ownText(part), header)
+  return header
 }
 
 /** The `iss` of a JWT that is not verified; undefined for an opaque token. */

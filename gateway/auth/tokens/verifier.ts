@@ -155,7 +155,9 @@ export class TokenVerifier {
     // Only a token that could be valid may make us fetch keys.
     const reading = readClaims(claims, issuer, this.#options.clock())
     if (reading.fault !== undefined) return { fault: reading.fault }
-    const check = (key: VerificationKey) => this.#checkSignature(text, token, { ...reading, issuer, key })
+    const { verification: verified, expiresAtMs } = reading
+    const check = (key: VerificationKey) =>
+      this.#checkSignature(text, token, { verification: verified, issuer, key, expiresAtMs })
     const key = findKey(issuer.keys, token)
     if (typeof key === 'string') return invalid(key)
     const verification = key && check(key)
