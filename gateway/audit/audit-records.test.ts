@@ -261,5 +261,12 @@ test('the type of a line and its change to the number of open requests are found
     ...configChangeRecords({ timestamp: '', file: '', before: [], after: [] }),
   ]
   for (const line of lines) assert.equal(typeOf(line), JSON.parse(line).type)
-  assert.deepEqual(lines.map(openChangeOf), [1, -1, -1, 0, 0, 0])
+  assert.deepEqual(
+    lines.map((line) => openChangeOf(line)),
+    [1, -1, -1, 0, 0, 0],
+  )
+  assert.deepEqual(
+    lines.map((_line, i) => openChangeOf(lines.join(''), lines.slice(0, i).join('').length)),
+    [1, -1, -1, 0, 0, 0],
+  )
 })
