@@ -50,7 +50,7 @@ const REMOVED = [
   'nodejs_eventloop_lag_seconds',
   ...['min', 'max', 'mean', 'stddev', 'p50', 'p90', 'p99'].map((of) => `nodejs_eventloop_lag_${of}_seconds`),
 ]
-/** As rarely as a timer can, because the library cannot be told not to observe what is removed. */
+/** Longest time of a timer. The library observes metrics that we remove, and can only be told how often. */
 const NEVER_MS = 2 ** 31 - 1
 
 /** The library's metrics of the process and of Node.js. */

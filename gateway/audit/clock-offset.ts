@@ -21,7 +21,7 @@ const SOURCES: readonly Source[] = [
 ]
 
 const TIMEOUT_MS = 500
-/** In how many steps that time passes: however long this thread did not run, it counts as one. */
+/** Number of steps in which that time passes. A time in which this thread did not run counts as one step. */
 const BEATS = 10
 const MAX_OUTPUT_BYTES = 16 * 1024
 

@@ -1,7 +1,7 @@
 import type { DeliveryGuard, ReplayFault } from './replay.ts'
 
 export interface Delivery {
-  /** One of them is enough to know it again. */
+  /** Keys of the delivery. Another delivery with one of them is the same. */
   readonly keys: readonly string[]
   /** Has a share of the memory. */
   readonly sender: string

@@ -85,7 +85,7 @@ interface SignedContent {
   readonly body: Buffer
   /** Several during a rotation. */
   readonly secrets: readonly KeyObject[]
-  /** As the sender may know it, for schemes that sign it. Without one, no signature is right. */
+  /** URLs of the request that the sender may know, for schemes that sign it. No signature is right without one. */
   readonly urls: readonly string[]
 }
 

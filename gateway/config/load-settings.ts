@@ -110,7 +110,7 @@ function idempotencyFaults(merged: Merged, configFile: string, hasStore: boolean
 interface OtherSources {
   readonly env: Environment
   readonly configFile: string
-  /** Undefined: it has faults of its own. */
+  /** Undefined when it has faults of its own. */
   readonly file: GatewayFile | undefined
   readonly readFile: ReadFile | undefined
 }

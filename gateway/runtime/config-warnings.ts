@@ -13,9 +13,9 @@ import { isTemplate, parametersOf, partsOf, patternsMeet, segmentsOf } from '../
 import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
 
-/** More are only counted: a table can have thousands of rows. */
+/** Number of warnings that are written out. Further ones are counted, because a table can have thousands of rows. */
 const MAX_WARNINGS = 20
-/** Pairs of rows that are compared: an edit must not hold requests up. */
+/** Pairs of rows that are compared at most, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
@@ -133,7 +133,7 @@ function rewriteWarnings(routes: readonly Route[]): readonly string[] {
         one.upstream === row.upstream &&
         callers.get(one) !== callers.get(row) &&
         patternsMeet(one.path, path) &&
-        // Otherwise it was set aside for this row anyway.
+        // Where both rows cover a path, the more specific one applies, as the operator wrote them.
         !patternsMeet(one.path, row.path),
     )
     return other === undefined

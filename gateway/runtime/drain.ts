@@ -4,11 +4,11 @@ import { interrupt } from '../pipeline.ts'
 import { refusal } from '../refusals.ts'
 
 const SWEEP_MS = 50
-/** The next request may be on its way on a connection that was used so recently. */
+/** Time since its last use in which a connection may have a next request on its way. */
 const QUIET_MS = 100
 /** Time for the last refusals to be recorded and read by clients. */
 const LAST_WORDS_MS = 500
-/** A stop waits for a receiver of spans no longer, and not beyond the drain deadline. */
+/** Longest time that a stop waits for a receiver of spans. The drain deadline bounds it too. */
 export const MAX_SPANS_MS = 3000
 
 export interface Stop {
@@ -79,7 +79,7 @@ export async function closeParts({ gateway }: InForce, reason: string): Promise<
   await gateway.trail.end(reason)
 }
 
-/** After the sockets have been read in this turn of the loop, so that a connection with a request waiting counts as busy. */
+/** Closes idle connections once this turn of the loop has read the sockets, so that one with a waiting request counts as busy. */
 function closeIdle(listeners: readonly HttpServer[]): void {
   setImmediate(() => {
     for (const listener of listeners) listener.closeIdleConnections(QUIET_MS)

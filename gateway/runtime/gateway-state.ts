@@ -45,11 +45,11 @@ export interface GatewayState {
   /** Used only while failed credentials are throttled. */
   readonly throttle: AuthThrottle
   readonly failures: Counters
-  /** That they count by, epoch milliseconds. */
+  /** Clock by which all of these count, epoch milliseconds. */
   readonly clock: () => number
   /** What other gateways share with this one; undefined: it is the only one. */
   readonly member: StoreMember | undefined
-  /** Who decides whether a message was accepted before: the memories above, or the shared store with them. */
+  /** Decide whether a message was accepted before: the memories above, or the shared store together with them. */
   readonly guards: {
     readonly webhooks: ReplayGuard
     readonly signatures: ReplayGuard

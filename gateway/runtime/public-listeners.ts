@@ -149,7 +149,7 @@ export async function listen(server: Server, place: Place): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** How often the day is looked at. */
+/** Time between two checks of the date. */
 const RENEW_MS = 1000
 
 interface SecureTerms {

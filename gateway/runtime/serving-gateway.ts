@@ -35,7 +35,7 @@ import { StoreWatch } from './store-watch.ts'
 const MAINTAIN_MS = 1000
 
 interface Origin {
-  /** What the process before has left to it; undefined: it starts by itself. */
+  /** State that the process before has handed over; undefined when the gateway starts by itself. */
   readonly inheritance?: Inheritance | undefined
   readonly sockets?: ListeningSockets | undefined
 }
@@ -74,7 +74,7 @@ export function serve(startup: StartupConfiguration, { inheritance, sockets }: O
     get settings() {
       return inForce.gateway.settings
     },
-    /** With it another process can take over; undefined: none can, or not yet. */
+    /** Lets another process take over; undefined while none can. */
     get handOver() {
       return handOver
     },
@@ -200,7 +200,7 @@ function assemble(startup: StartupConfiguration, passed?: PassedState) {
   const secret = randomBytes(32)
   const state = makeGatewayState(startup, { watch, gatewayId: gatewayIdOf(secret) })
   const inForce = new GatewayInForce(startup, { state, trail, metrics, secret })
-  // Last, because with the first table the snapshot of the last run is removed.
+  // This comes last: the first table removes the snapshot of the last run.
   const { rows, plans } = startup.limits.value
   state.limiter.replace(rows, plans)
   for (const maintain of maintenanceOf(state, watch)) maintain()

@@ -44,7 +44,7 @@ export function realPathOf(file: string): string {
     return realpathSync(file)
   } catch (error) {
     const path = join(realpathSync(dirname(file)), basename(file))
-    // Links in a circle are not missing, nor is what lies below a file.
+    // Only ENOENT says that the file is missing. Links in a circle (ELOOP) and a path below a file (ENOTDIR) do not.
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return path
     if (lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() !== true) return path
     const target = resolve(dirname(path), readlinkSync(path))

@@ -26,7 +26,7 @@ interface SharedReplaysOptions {
 const MAX_UNSURE = 10_000
 /** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 200
-/** Apart by a second each. A command of a connection that is gone may still be carried out after those of the next one. */
+/** Attempts to take an entry back, one second apart. The server may run a command of a lost connection after those of the next one. */
 const TAKEN_BACK_TIMES = 3
 
 const MAX_ATTEMPTS = 8
@@ -70,7 +70,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     const storeKey = keys.keyOfOnce(space, digestOf(key, sender))
     const value = `${id}.${++this.#count}`
     const unsure = this.#unsure.get(storeKey)
-    // First, so that the sender's next attempt is not refused for what the last one left.
+    // This comes first, so that what the sender's last attempt left does not refuse the next one.
     if (unsure !== undefined) this.#takeBack(storeKey, unsure)
     const args = ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)]
     const reply = await this.#ask(args, storeKey, (text) => text === 'OK' || text === null)
@@ -116,7 +116,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     return promise
   }
 
-  /** Replaces what a refused attempt left. For the whole time: another gateway may have accepted it later. */
+  /** Replaces what a refused attempt left, for the whole lifetime: another gateway may have accepted the message later. */
   #write(key: string): Promise<StoreReply | undefined> {
     const { lifetimeMs, id } = this.#options
     return this.#ask(['SET', key, `${id}.0`, 'PX', String(lifetimeMs)], key)
@@ -134,14 +134,14 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     if (!isWriting) void this.#writeSome()
   }
 
-  /** To be called once a second: takes back what refused messages left, writes back what the store lacks. */
+  /** Takes back what refused messages left, and writes what the store lacks. Call it once a second. */
   maintainStore(): void {
     if (this.#lackingSinceMs !== undefined && this.#unwritten === undefined)
       this.writeBack(this.#lackingSinceMs)
     let left = MAX_BATCH
     for (const [key, unsure] of [...this.#unsure]) {
       if (left-- === 0) return
-      // Behind those that wait for their turn.
+      // It goes behind the entries that already wait.
       this.#unsure.delete(key)
       this.#unsure.set(key, unsure)
       this.#takeBack(key, unsure)

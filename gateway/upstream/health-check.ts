@@ -14,9 +14,9 @@ const JITTER = 0.1
 
 /** Timer and random numbers. Tests give their own. */
 export interface CheckTimers {
-  /** @returns takes it back */
+  /** Calls `run` after `ms`. @returns a function that cancels it */
   after(ms: number, run: () => void): () => void
-  /** From 0 up to 1. */
+  /** A random number from 0 up to 1. */
   random(): number
 }
 

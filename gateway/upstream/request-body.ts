@@ -2,7 +2,7 @@ import type { Readable, Writable } from 'node:stream'
 import { valueIn } from '../edge/syntax/field.ts'
 import type { UpstreamRequest } from './upstream-client.ts'
 
-/** A service that accepts such a request has read its body. */
+/** Methods with a body that means something: a service that accepts such a request has read it. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
@@ -41,11 +41,11 @@ export abstract class StreamedBody<To extends Writable> {
   protected readonly source: Readable
   protected readonly to: To
   protected readonly sender: BodySender
-  /** Undefined: not known. */
+  /** Bytes of the announced length still to come; undefined when no length was announced. */
   protected left: number | undefined
-  /** Otherwise the source is waited for. */
+  /** True while the upstream takes no more. Otherwise the body waits for its source. */
   heldBack = false
-  /** Part of it cannot be sent a second time. */
+  /** True once a part was sent. It cannot be sent a second time. */
   hasBegun = false
   protected isOver = false
 

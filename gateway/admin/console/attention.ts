@@ -6,7 +6,7 @@ import type { AttentionLine } from './wire.ts'
 interface Condition {
   readonly alert: string
   readonly severity: AttentionLine['severity']
-  /** As the rule of the alert has it, without what looks at a time before. */
+  /** The expression of the alert's rule, without the parts that need earlier samples. */
   readonly expression: string
   readonly metric: keyof Families
   /** True when all series of the metric must hold, and make one line. */

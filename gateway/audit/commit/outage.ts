@@ -99,7 +99,7 @@ export class Outage {
     else if (this.#ended) this.#report(error)
   }
 
-  /** For the holder of the right to commit: commits a group after what is pending. @returns why that failed; it is then sorted */
+  /** Commits a group after what is pending. The caller holds the right to commit. @returns why that failed; then the lines are sorted */
   commit(lines: readonly string[]): Error | undefined {
     if (lines.length === 0) return undefined
     const { trailFile } = this.#options
@@ -192,7 +192,7 @@ export class Outage {
     return error
   }
 
-  /** After `suspend`: seals over all that has been written. A seal that cannot be written is only missing. */
+  /** Appends seals over all lines, after `suspend`. A seal that cannot be written is missing, and no fault. */
   appendSeals(lines: readonly string[]): void {
     const { trailFile } = this.#options
     if (lines.length === 0 || trailFile.torn) return
@@ -261,7 +261,7 @@ export class Outage {
     return error
   }
 
-  /** With `synced`: commits all that `write` puts, or cuts it off again. */
+  /** Calls `write`. With `synced` it commits all that `write` puts, or cuts it off again. */
   #allOrNothing(write: () => Error | undefined): Error | undefined {
     const { trailFile, syncs } = this.#options
     if (!syncs) return write()

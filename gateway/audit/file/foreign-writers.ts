@@ -15,7 +15,7 @@ interface ForeignWritersOptions
   readonly now: () => number
 }
 
-/** A frequent writer would otherwise make a new file of each of our writes. */
+/** Least time between two new files. Without it a frequent writer would cause a new file at each of our writes. */
 const BETWEEN_FILES_MS = 60_000
 const ROTATION_MS = 60_000
 
@@ -27,7 +27,7 @@ const ROTATION_MS = 60_000
 export class ForeignWriters {
   readonly #options: ForeignWritersOptions
   #path: string
-  /** Our file, in whose place an empty file or none stands, and since when. */
+  /** Our file while an empty file or none has its name, and since when. */
   #renamed: { readonly inode: string; readonly atMs: number } | undefined
   #leftAtMs = Number.NEGATIVE_INFINITY
   /** Foreign bytes left in the file since the last `find`. */

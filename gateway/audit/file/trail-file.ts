@@ -3,7 +3,7 @@ import type { TrailSink } from './trail-sink.ts'
 
 export type FileEnd = { readonly end: number; readonly open: number }
 
-/** The file is checked after such a pause. Longer than a tick of the kernel, which stamps files. */
+/** Pause after which the file is checked. It is longer than a tick of the clock by which the kernel stamps files. */
 const IDLE_MS = 20
 const ROUNDING_MS = 0.001
 
@@ -15,11 +15,11 @@ export type FilePlace = { readonly inode: string; readonly end: number }
 
 /** Seals the trail beside it. It is told what is written, so that nobody reads it back from a file that others may change. */
 export interface TrailSeals {
-  /** Lines come from the trail's `told` on. */
+  /** Begins: from now on committed lines behind the trail's `told` come through `wrote`. */
   begin(): void
-  /** Whole committed lines. The bytes are only lent until the call returns. */
+  /** Takes whole committed lines. The bytes are lent until the call returns. */
   wrote(lines: Buffer): void
-  /** Counts beginnings and ends of rewriting bytes of the file in place. Odd: in progress. */
+  /** How often the seals have begun or ended to rewrite bytes of the file in place. Odd while they do. */
   mends(): number
   /** Later lines go into another file, which is empty. */
   moved(inode: string): void
@@ -35,13 +35,13 @@ export class TrailFile {
   sink: TrailSink
   #end: number
   open = 0
-  /** Lines of the last failed `put` that are in the file whole. */
+  /** How many lines of the last failed `put` are whole in the file. */
   wholeLines = 0
   #distrusted = false
   #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
   #seals: TrailSeals | undefined
-  /** Lines that the seals do not have: they may be rolled back, or there are no seals yet. */
+  /** Lines that the seals do not have yet, because they may be rolled back, or because no seals are there yet. */
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
   #first: readonly string[] = []
@@ -51,7 +51,7 @@ export class TrailFile {
   #changedAtMs: number | undefined
   #mendsSeen = 0
   #idle: NodeJS.Timeout | undefined
-  /** Others have written to the file: calls `moveTo` to continue in a new one. */
+  /** Called when others have written to the file. Calls `moveTo` to continue in a new one. */
   onForeign: (at: number, found: number) => void = () => {}
 
   /** @param isFollowed `follow` will be called: lines are kept for it */
@@ -150,7 +150,7 @@ export class TrailFile {
     return error
   }
 
-  /** Takes the right to commit. @returns undefined; or what resolves when another releases it */
+  /** Takes the right to commit. @returns undefined when taken; else a promise that resolves when its holder releases it */
   takeCommit(): Promise<void> | undefined {
     if (this.#committing !== undefined) return this.#committing.promise
     this.#committing = Promise.withResolvers()

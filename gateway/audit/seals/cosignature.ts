@@ -48,7 +48,7 @@ type Message = (timestamp: bigint) => Buffer
 function verifyTimed(key: KeyObject, signature: Buffer, message: Message): boolean {
   if (signature.length <= TIME_BYTES) return false
   const timestamp = signature.readBigUInt64BE()
-  // Without a time it does not say that no larger tree was seen.
+  // Without a time the cosigner does not claim that it has seen no larger tree.
   if (timestamp === 0n || timestamp > LAST_TIMESTAMP) return false
   return verify(null, message(timestamp), key, signature.subarray(TIME_BYTES))
 }

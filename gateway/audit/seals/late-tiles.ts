@@ -12,11 +12,11 @@ import type { TileFile, TileFiles } from './tile-files.ts'
 import { hashesIn, TILE_HEIGHT, TILE_WIDTH, TileFault, type TileReader, tilePath } from './tiles.ts'
 import { rootOf } from './tree-edge.ts'
 
-/** By then Linux has written a file to the disk as a rule, and a sync costs a fifth. */
+/** Age at which a tile is synced. Linux has mostly written it by then, so the sync costs a fifth. */
 const LATE_MS = 40_000
-/** Twice as many as a checkpoint has, so that none falls behind. */
+/** Tiles that one call syncs: twice as many as a checkpoint has, so that none falls behind. */
 const MAX_SYNCS = 256
-/** The mark is replaced after so many tiles. */
+/** Number of tiles after which the mark is replaced. */
 const STRIDE = 1024
 /** Their leaves give the place of a lost tile in the trail. */
 const TILES_BEFORE = 2
@@ -120,7 +120,7 @@ export class LateTiles {
     this.#markedFrom = index
   }
 
-  /** If a power failure brings it back, some tiles are checked in vain. */
+  /** Removes the mark. If a power failure brings it back, some tiles are checked in vain. */
   #unmark(): void {
     rmSync(markFile(this.#files.directory), { force: true })
     this.#markedFrom = undefined

@@ -21,7 +21,7 @@ export type FromSealer = SealNews | { readonly type: 'fault'; readonly cause: st
 const RETRY_MS = 1000
 /** Between two steps, for requests that share the processor. */
 const PAUSE_MS = 4
-/** After so many steps it makes no more pauses. */
+/** Steps with a pause in between. Later steps have none. */
 const PACED_STEPS = 100
 /** A nice value: under full load on one processor about a seventh of it. */
 const PRIORITY = 8

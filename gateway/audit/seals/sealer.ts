@@ -16,15 +16,15 @@ import { SealedLog } from './sealed-log.ts'
 
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
-/** For late tiles at the end. The next start does the rest. */
+/** Time that an orderly stop has to sync tiles that were written late. The next start syncs the rest. */
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
 
 export type TrailNews =
-  /** The lines that follow come after this place; those before it are read from the files. */
+  /** The place after which the next `lines` stand. Lines before it are read from the files. */
   | ({ readonly type: 'begin' } & FilePlace)
   | { readonly type: 'moved'; readonly inode: string }
-  /** Lines, or parts of them, and when the first was written: `steadyMs`. */
+  /** Lines, or parts of them. `atMs` is when the first was written, by `steadyMs`. */
   | { readonly type: 'lines'; readonly lines: Uint8Array; readonly atMs: number }
 
 interface SealerOptions {
@@ -36,14 +36,14 @@ interface SealerOptions {
   onSealed(checkpoint: Checkpoint): void
   onGap(gap: SealGap): void
   onReadBack(records: number): void
-  /** Something was changed that only the gateway may touch. Sealing continues. */
+  /** Called when somebody changed what only the gateway may change. Sealing continues. */
   onFault(message: string): void
 }
 
 /**
  * Seals the trail while it is written: takes its lines from the writer. It makes a checkpoint when a line has waited for a
  * second, when 32,768 lines wait, at the end of each segment, and at the end.
- * Files are read only for lines that a process or thread before has not sealed.
+ * Files are read only for lines that an earlier process or thread has left unsealed.
  * A checkpoint covers only lines that `fdatasync` has covered, so a power failure never looks like tampering. AUDIT_SEAL lines
  * are leaves too, but no reason for another checkpoint.
  * Every step may fail and be called again.
@@ -56,10 +56,10 @@ export class Sealer {
   #file: SealedFile | undefined
   #reading: AsyncGenerator<Buffer, void, undefined> | undefined
   #readRecords = 0
-  /** Lines since the last checkpoint, without AUDIT_SEAL lines, and when the first was taken. */
+  /** Lines since the last checkpoint, without AUDIT_SEAL lines. The first was taken at `#sinceMs`. */
   #unsealed = 0
   #sinceMs = 0
-  /** When the lines that are being taken were written; steady. */
+  /** When the lines being taken were written, by `steadyMs`. */
   #atMs = 0
   #hasFailed = false
   readonly #isContinued: boolean
@@ -82,7 +82,7 @@ export class Sealer {
     this.#inbox.push(news)
   }
 
-  /** Milliseconds until there is something to do without news. */
+  /** Milliseconds until `poll` has something to do, if no news comes. */
   get restMs(): number {
     if (this.#inbox.length > 0) return 0
     return this.#unsealed > 0
@@ -90,7 +90,7 @@ export class Sealer {
       : Number.POSITIVE_INFINITY
   }
 
-  /** Takes what is new, and seals what has waited. @returns whether there is more to do at once */
+  /** Takes the news, and seals lines that have waited. @returns true when there is more to do at once */
   async poll(): Promise<boolean> {
     const more = await this.#advance()
     const isDue = this.#isFull || (this.#unsealed > 0 && this.#options.now() - this.#sinceMs >= MAX_WAIT_MS)
@@ -217,7 +217,7 @@ export class Sealer {
     isDoubtful: boolean,
   ): Promise<void> {
     const { file, progress, onFault } = this.#options
-    // Sealing may wait for the room of a removed file.
+    // A removed file keeps its room on the disk until it is closed, and sealing may need that room.
     if (this.#file?.isRemoved) this.#file.close()
     if (this.#log.size > this.#log.sealedSize) await this.#seal()
     // The name must survive a power failure as the lines do.
@@ -256,7 +256,7 @@ export class Sealer {
   }
 }
 
-/** Ends of the gateway's own bytes in files that others have written to, by inode: the next file's first lines tell it. */
+/** Where the gateway's own bytes end in files that others have written to, by inode. The first lines of the next file say so. */
 async function foreignEnds(
   segments: readonly Pick<Segment, 'path' | 'compression'>[],
 ): Promise<ReadonlyMap<unknown, number>> {

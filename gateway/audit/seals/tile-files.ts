@@ -14,7 +14,7 @@ const SYNCS_AT_ONCE = 2
 export class TileFiles {
   readonly directory: string
   readonly #unsynced = new Set<string>()
-  /** Directories whose own names are synced, or are going to be. */
+  /** Directories whose own names are synced, or will be by the next `syncNames`. */
   readonly #named = new Set<string>()
 
   constructor(directory: string) {
@@ -49,7 +49,7 @@ export class TileFiles {
   addName(path: string): void {
     const directory = dirname(path)
     this.#unsynced.add(directory)
-    // A process before may have ended without having synced the directory's name.
+    // An earlier process may have ended before it synced the name of the directory.
     const above = dirname(this.directory)
     for (let at = directory; at !== above && !this.#named.has(at); at = dirname(at)) {
       this.#named.add(at)
@@ -70,7 +70,7 @@ export class TileFiles {
     }
   }
 
-  /** @param directory that was removed; undefined: any may have been */
+  /** @param directory the one that was removed; undefined when any may have been */
   forget(directory?: string): void {
     if (directory === undefined) this.#named.clear()
     else this.#named.delete(directory)
@@ -105,7 +105,7 @@ function openDraft(path: string): number {
     return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
-    // Their names are synced with those of the files in them: `addName`.
+    // `addName` also sees to the names of directories.
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
     return openSync(draftOf(path), WRITE_ANEW, OWNER_ONLY)
   }
@@ -115,7 +115,7 @@ function writeAll(fd: number, bytes: Buffer): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, bytes.length - at)
 }
 
-/** @throws Error of the system, when none is in progress any more */
+/** @throws Error of the system, once no sync is in progress any more */
 async function syncAll(drafts: readonly Draft[]): Promise<void> {
   const left = drafts.values()
   const inTurn = async () => {

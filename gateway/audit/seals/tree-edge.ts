@@ -1,17 +1,17 @@
 import { EMPTY_ROOT, HASH_BYTES, type HashText, hashBytes, NODE_PREFIX, sha256 } from './hashes.ts'
 
-/** Depth of a tree of 2^53 leaves, and one more while two are joined. */
+/** Depth of a tree of 2^53 leaves, and one more hash while two are joined. */
 const MAX_HASHES = 55
 
-/** Called for each hash that tiles hold: complete subtrees of 1, 256, 256² … leaves. `level` is the tile's. */
+/** Called for each hash that tiles hold: the roots of complete subtrees of 1, 256, 256² … leaves. `level` is that of the tile. */
 type OnTileHash = (level: number, hash: HashText) => void
 
 /** The right edge of a growing tree ("compact range"): the roots of its complete subtrees, the largest first. */
 export class TreeEdge {
   readonly #onTileHash: OnTileHash | undefined
-  /** Hashes one after the other, behind a byte for the prefix. */
+  /** One byte for the prefix, then the hashes. */
   readonly #stack = Buffer.alloc(1 + MAX_HASHES * HASH_BYTES)
-  /** Views of the stack, made once for each place: prefix and two hashes. */
+  /** Views of `#stack`, made once for each place: a byte for the prefix and two hashes. */
   readonly #nodes: Buffer[] = []
   readonly #heights: number[] = []
   size = 0

@@ -66,7 +66,7 @@ async function dueSegments(
       if (typeof range === 'string') return { due, kept: { segment: basename(segment.path), why: range } }
       due.push({ segment, range, line: await recordOf(segment, range, wallMs) })
     } catch (error) {
-      // The next run says so, when those before it are gone.
+      // The segments before it can go. The next run meets the error first, and throws it.
       if (due.length > 0) break
       throw error
     }
@@ -86,10 +86,10 @@ async function mayGo(
   if (!(isSealed && tree !== undefined) && !retention.unsealed)
     return 'nothing is sealed, and audit.retention does not allow that'
   const range = await tree?.rangeOf(segment, 'beginning')
-  // The sealer needs the last leaf. Without a sealer, an older log only tells the leaves.
+  // The sealer needs the last leaf, so its segment stays. Without a sealer an older log only says which leaves these are.
   if (isSealed && tree !== undefined && (range === undefined || range.last + 1 >= tree.size))
     return 'it is not sealed as it stands'
-  // Anybody can give names; tiles of kept lines must not go.
+  // The order of names proves nothing, because anybody can rename a file. Tiles of kept lines must stay.
   if (range !== undefined && next !== undefined && tree?.hasBefore(range.last + 1, await firstLineOf(next)))
     return `its lines come after those of ${basename(next.path)}, in the log`
   if (isShipped !== undefined && !(await isShipped(segment, range ? range.last + 1 : 0)))

@@ -10,17 +10,17 @@ const CHUNK_BYTES = 1024 * 1024
 const MIN_CHUNK_BYTES = 64 * 1024
 const USUAL_RATIO = 10
 const NEWLINE = 10
-/** Longer: no trail, or made to fill the memory. */
+/** Longest line. A longer one is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 /** A trail is compressed by 10 to 50. A higher ratio keeps a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
-/** Above this, lines are counted: each line of a trail takes some compressed bytes. */
+/** Ratio above which lines are counted, because each line of a trail takes some compressed bytes. */
 const SUSPECT_RATIO = 50
 const FIRST_LINE_BYTES = 4096
 /** The first block of zstd (128 KiB of plain text) is shorter as a rule. */
 const FIRST_BLOCK_BYTES = 32 * 1024
-/** A cut end is no fault here; long texts are left to the stream. */
+/** Options for the head of a segment: a cut end is no fault, and a long text is left to the stream. */
 const GZIP_HEAD = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: CHUNK_BYTES }
 const ZSTD_HEAD = { finishFlush: constants.ZSTD_e_continue, maxOutputLength: CHUNK_BYTES }
 const TIMESTAMP_KEY = '"timestamp":"'

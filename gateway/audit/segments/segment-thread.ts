@@ -3,7 +3,7 @@ import type { Trail } from '../trail.ts'
 import type { AuditKeeping, KeeperReports } from './keeper.ts'
 import type { FromKeeper, KeeperData, ToKeeper } from './keeper-thread.ts'
 
-/** By then a `buffered` line is in the file. */
+/** Time after which a `buffered` line is in the file. */
 const BUFFERED_MS = 100
 
 /** Looks after closed segments in a thread that starts when there is something to do. For the trail's owner. */

@@ -46,7 +46,7 @@ export function stampedPath(auditFile: string, nowMs: number): string {
   return `${auditFile}.${new Date(nowMs).toISOString().replace(/[-:.]/g, '')}`
 }
 
-/** When we closed the segment, by its name; undefined when the name is not ours. */
+/** Time at which the gateway closed the segment, by its name; undefined when the gateway has not given the name. */
 export function stampOf(path: string): number | undefined {
   const digits = STAMPED.exec(plainPath(path))?.[1]
   if (digits === undefined) return undefined

@@ -33,7 +33,7 @@ export class ShipBucket implements ShipTarget {
   readonly #bucket: AuditBucket
   readonly #client: S3Client
 
-  /** @param cut from which size on an object is sent in parts */
+  /** @param cut size from which an object is sent in parts */
   constructor(bucket: AuditBucket, cut = CUT) {
     this.name = `${bucket.endpoint}/${bucket.bucket}/${bucket.prefix}`
     this.cut = cut
@@ -129,7 +129,7 @@ export class ShipBucket implements ShipTarget {
     }
   }
 
-  /** Not every server locks an object in parts as asked, or shows the lock. */
+  /** Locks an object that was sent in parts, unless it is seen to be locked. Some servers ignore the lock of such an upload. */
   async #lockParts(name: string, { parts }: Digest, seen: Seen): Promise<void> {
     const lock = this.#lock()
     if (lock === undefined || parts === undefined) return

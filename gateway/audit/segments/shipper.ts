@@ -60,7 +60,7 @@ export class Shipper {
     const digest = await digestOf({ path }, this.#target.cut)
     await this.#target.put(name, { path }, digest, false)
     this.#state.segments[name] = digest
-    // It is written whole. Other copies are compared again.
+    // The state is written whole, so not for each copy. After a crash the copies that it lacks are compared again.
     if (performance.now() - this.#keptMs >= KEEP_MS) this.keep()
   }
 

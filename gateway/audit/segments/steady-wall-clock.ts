@@ -4,14 +4,14 @@ import { readRegularFile } from '../../storage/regular-file.ts'
 import { closedSegments } from './trail-segments.ts'
 
 const MAX_AHEAD_MS = 3_600_000
-/** A jumped clock is believed after so long without another jump. */
+/** Time without another jump after which a jumped clock is believed. */
 const BELIEVED_AFTER_MS = 86_400_000
 
 /** Time of day for irreversible actions: a jump forward moves it by an hour at most, until the clock has stayed there for a day. */
 export class SteadyWallClock {
   readonly #wall: () => number
   readonly #steady: () => number
-  /** A believed time, and when that was by the steady clock. */
+  /** A believed time, and the steady clock's time at that moment. */
   #believedMs: number
   #believedAtMs: number
   #offsetMs: number
@@ -43,7 +43,7 @@ export class SteadyWallClock {
     return Math.min(wallMs, this.#believedMs + steadyMs - this.#believedAtMs)
   }
 
-  /** By how much the clock is too far ahead to be believed. */
+  /** Milliseconds by which the machine's clock is ahead of this one. */
   get doubtfulMs(): number {
     return Math.max(0, this.#wall() - this.now())
   }

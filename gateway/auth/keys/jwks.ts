@@ -47,7 +47,7 @@ export class KeySet {
   #timer: NodeJS.Timeout | undefined
   #started = false
   #document: unknown
-  /** Which of the times that it was started; a loop of an earlier one ends. */
+  /** Number of the present start. A loop of an earlier start ends. */
   #round = 0
 
   constructor(options: KeySetOptions) {

@@ -69,7 +69,7 @@ export function usesKeys({ introspection }: TrustedIssuer): boolean {
   return introspection?.for !== 'all' || introspection.signed
 }
 
-/** The keys are compared as one object. */
+/** What must be the same for an issuer to be unchanged. Its key set counts by its address. */
 function termsOf(trusted: TrustedIssuer) {
   return { ...trusted, keys: undefined, introspector: undefined, uri: trusted.keys.uri }
 }
@@ -85,7 +85,7 @@ function keysFrom(uri: string, { clock, onFault, sources }: TrustOptions, known?
   })
 }
 
-/** An upstream gets its secret. The rest of its group, the same service, is asked after it. @throws the first fault */
+/** Fetches a key set. An upstream gets the upstream secret, and when it fails the others of its group are asked. @throws the first fault */
 async function fetchFrom(uri: string, signal: AbortSignal, sources: KeySources): Promise<unknown> {
   const { origin, pathname, search } = new URL(uri)
   const groups = [sources.upstream, ...Object.values(sources.upstreams).map(({ targets = [] }) => targets)]

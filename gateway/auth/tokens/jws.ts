@@ -3,7 +3,7 @@ import type { Signed } from '../keys/signature.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/** Its signature is not verified yet. */
+/** A parsed token. Its signature is not verified yet. */
 export interface Jws extends Signed {
   readonly header: JsonObject
   readonly payload: JsonObject

@@ -193,7 +193,7 @@ export class TokenVerifier {
   }
 }
 
-/** Undefined: not known. A text: why no one key is meant. */
+/** The key that the token means; undefined when it is not known. A text says why several fit. */
 function findKey(keys: KeySet, { kid, algorithm }: ParsedToken): VerificationKey | string | undefined {
   if (kid !== undefined) return keys.find(kid)
   const fitting = keys.fitting(algorithm)

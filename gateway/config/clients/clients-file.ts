@@ -238,7 +238,7 @@ function secretsOf(draft: Draft, at: string, hmac: ClientRow['hmac']): KeyObject
   return secrets
 }
 
-/** Where the keys are that the client signs with. With those of another client it could pass for it. */
+/** Address or file of the keys that the client signs with. No two clients share one, or each could pass for the other. */
 function signatureKeysOf(
   draft: Draft,
   at: string,

@@ -1,7 +1,7 @@
 import type { DialectPreset, WrittenTokens } from '../keys/token-keys.ts'
 import { windowToMs } from '../rules/window-rule.ts'
 
-/** A claim, and the values of which it must have one exactly. */
+/** A claim, and the values that it may have. */
 export interface ClaimTerm {
   readonly claim: string
   readonly values: readonly ClaimValue[]
@@ -23,7 +23,7 @@ export interface TokenDialect {
   readonly audienceClaim: string
   /** Each must be met. */
   readonly require: readonly ClaimTerm[]
-  /** One that is met tells a token without a user. */
+  /** A token that meets one of these has no user. */
   readonly machine: readonly ClaimTerm[]
   /** Where `typ` does not tell: an access token of the provider has one of these, an ID token none. Empty: not known. */
   readonly accessClaims: readonly string[]

@@ -25,7 +25,7 @@ export interface RequestParameter {
 export interface RequestContent {
   /** In lower case: `application/json`, or a range such as `text/*`. */
   readonly type: string
-  /** Which a body must have where several entries have this type. Undefined: they cannot be read. */
+  /** Parameters that a body's type must have, where several entries have this type. Undefined when they cannot be read. */
   readonly parameters: MediaParameters | undefined
   /** Tells whether a body of JSON fits. Undefined: none is looked at, because the type is not JSON or has no schema. */
   readonly fits: Fits | undefined

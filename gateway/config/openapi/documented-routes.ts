@@ -69,7 +69,7 @@ function merged(options: OpenApiFile, api: ApiDescription, own: readonly OwnRow[
     const different = same.filter((one) => one === first || !isSameRequest(one, first))
     for (const operation of different) {
       const { path, method, auth, scopes, pointer } = operation
-      // Which of several operations for one request is meant is not known.
+      // Several operations fit one request, and nothing says which is meant.
       const validatedBy = (written: OperationRow['validateRequests']): ValidatedOperations =>
         written === false || different.length < same.length
           ? {}

@@ -83,7 +83,7 @@ function engineOf(conjunct: Conjunct, room: StateRoom): Engine {
 function v8Of({ ecma, anchored, cost }: Conjunct): Engine | undefined {
   let regexp: RegExp
   try {
-    // With `u` V8 14 takes `[^a]$` for no letter beyond U+FFFF.
+    // V8 14 does not match `[^a]$` with a letter beyond U+FFFF under the flag `u`.
     regexp = new RegExp(ecma, 'v')
     // It is compiled at the first match, and again for letters beyond Latin-1, and may be too large then.
     for (const text of ['', '\u0101']) regexp.test(text)

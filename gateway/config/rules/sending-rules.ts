@@ -168,14 +168,14 @@ function responseFault(name: string): string | undefined {
     : undefined
 }
 
-/** A header with a key of its own would be there twice. */
+/** The fault of a header that has a key of its own: it would be there twice. */
 function keyedFault(name: string): string | undefined {
   const lower = name.toLowerCase()
   const key = CORS_RESPONSE_FIELDS.includes(lower) ? 'cors' : KEYED_RESPONSE_FIELDS.get(lower)
   return key && `must not name ${JSON.stringify(name)}: write it as "${key}"`
 }
 
-/** @param route without faults. @returns undefined when nothing changes */
+/** What a row changes of requests. @param route without faults @returns undefined when it changes nothing */
 export function sendingPolicy(route: Pick<WrittenRoute, Key>): SendingPolicy | undefined {
   const { path, rewrite, upstreamHost, rawPath, requestHeaders } = route
   if (rewrite === undefined && upstreamHost === 'preserve' && !rawPath && requestHeaders === undefined)

@@ -3,14 +3,14 @@ import type { Overrides } from '../json/json-file.ts'
 import { variableOf } from '../json/key-names.ts'
 import type { TlsKeys, TlsSettings } from '../settings.ts'
 
-/** The keys, and which of them are variables. */
+/** The keys of `tls`, and which of them variables have set. */
 interface TlsSources {
   readonly configFile: string
   readonly merged: TlsKeys | undefined
   readonly overrides: Overrides
 }
 
-/** Undefined when neither the file nor the environment sets any key. */
+/** The settings of the HTTPS listener; undefined when neither the file nor the environment sets a key of `tls`. */
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const { merged = {} } = sources
   if (Object.keys(merged).length === 0) return { value: undefined }

@@ -3,7 +3,7 @@ import type { BodyReceiver } from './read-buffers.ts'
 
 const nothing = (): void => {}
 
-/** A buffer for short pieces has so many bytes at first, and at most. */
+/** Bytes of a buffer for short pieces, at first and at most. */
 const LEAST_GATHERED_BYTES = 512
 const GATHERED_BYTES = 16 * 1024
 
@@ -23,7 +23,7 @@ export abstract class BoundedBody extends Readable {
     return this.#bytes <= maxBytes
   }
 
-  /** To be called before `data` is listened to. Pieces may go to the receiver without the stream. Undefined: no more is wanted. */
+  /** Lets pieces go to a receiver without the stream; undefined ends that. Call it before you listen to `data`. */
   passTo(_receiver: BodyReceiver | undefined): void {}
 
   override read(size?: number): Buffer | null {

@@ -8,11 +8,11 @@ class BufferPool {
   readonly #bytes: number
   readonly #kept: number
   #most: number
-  /** So many exist: spare, lent, or taken. */
+  /** Number of buffers that exist: spare, lent, or taken. */
   #made = 0
   readonly #spare: Buffer[] = []
   readonly #lent: { readonly buffer: Buffer; readonly holder: PieceHolder }[] = []
-  /** So many spare ones were not needed since the last {@link trim}. */
+  /** Number of spare buffers that were not needed since the last {@link trim}. */
   #unused = 0
 
   /** @param kept how many are kept while spare, and how many while lent @param most how many may exist, at most `kept` if bounded */
@@ -22,7 +22,7 @@ class BufferPool {
     this.#most = most
   }
 
-  /** So many may exist from now on. Those that exist are kept until they are spare. */
+  /** Sets how many buffers may exist. Surplus ones are kept until they are spare. */
   bound(most: number): void {
     this.#most = Math.min(most, this.#kept)
   }
@@ -71,15 +71,15 @@ class BufferPool {
 
 /** A read of so many bytes is a full one. */
 const FULL_BYTES = 64 * 1024
-/** One read takes so much at most: a response of 64 KiB with its head. */
+/** Bytes that one read takes at most: a response of 64 KiB with its head. */
 const BUFFER_BYTES = 68 * 1024
 const MAX_KEPT = 64
-/** One read takes so much at most after `FULL_READS` full ones of a body in a row. */
+/** Bytes that one read takes at most after `FULL_READS` full reads of a body in a row. */
 const LARGE_BYTES = 256 * 1024
 const FULL_READS = 2
 const MAX_LARGE = 32
 
-/** After a piece of so many bytes a connection reads into a buffer of its own, until the response is whole. */
+/** Size of a piece after which a connection reads into a buffer of its own, until the response is whole. */
 export const BULK_BYTES = 16 * 1024
 
 export interface BodyReceiver extends PieceHolder {

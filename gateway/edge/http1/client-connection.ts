@@ -224,7 +224,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     }
   }
 
-  /** The handler gets a request when all bytes that have come are parsed: then a fault among them is known. */
+  /** Reads a head. The handler gets the request once all bytes that have come are parsed, so that a fault among them is known. */
   #readHead(bytes: Buffer, from: number, to: number): void {
     const reader = this.#reader
     const at = reader.readHead(bytes, from, to)

@@ -205,7 +205,7 @@ export class ClientNetworks {
     if (part > 0) this.#rowOf(network).add(network)
     if (network.isProxy) return
     if (part > this.largest) this.largest = part
-    // One step, but when the last connection of a network ends before its streams.
+    // Mostly one step; more when the last connection of a network ends before its streams.
     while (this.largest > 0 && (this.#rows[this.largest]?.size ?? 0) === 0) this.largest--
   }
 

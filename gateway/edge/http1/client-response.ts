@@ -78,7 +78,7 @@ export class ClientResponse implements OutgoingResponse {
     this.#bodiless = method === 'HEAD' || status === 204 || status === 304
     const unbounded = contentLength === undefined && !this.#bodiless
     this.#chunked = unbounded && version === '1.1'
-    // Only the end of the connection ends it.
+    // Only the end of the connection ends such a body.
     if (unbounded && !this.#chunked) this.keepAlive = false
     let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n${lines}`
     if (!dated) head += `Date: ${dateOf(clock())}\r\n`

@@ -43,7 +43,7 @@ export class ConnectionDeadline {
   #timeouts: ClientTimeouts
   /** The time that an idle connection was given last. */
   #idleAllowanceMs: number
-  /** When the current request began; infinite unless its head came in several pieces. */
+  /** Start of the current request; infinite unless its head came in several pieces. */
   #startedMs = NEVER
   /** The end of the time for the whole request. The time in which we held its body back does not count. */
   #requestEndMs = NEVER

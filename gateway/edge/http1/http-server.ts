@@ -7,7 +7,7 @@ import { acceptClientSockets } from './sockets/client-socket.ts'
 /** Enough for an honest client's TLS handshake from anywhere. */
 const HANDSHAKE_MS = 1000
 
-/** After so many event loop turns without a new connection the system has none left. */
+/** Event loop turns without a new connection after which the system has none left. */
 const QUIET_TURNS = 3
 /** A steady flow of new connections must not keep the listener open, nor a busy machine have it closed without a look. */
 const LONGEST_MS = 500

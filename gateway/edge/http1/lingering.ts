@@ -42,20 +42,20 @@ export class Lingering {
       this.#socket.destroy()
       return
     }
-    // From now on only what the client takes counts, not what it sends.
+    // From now on the client gets time for what it takes, not for what it sends.
     if (nowMs >= this.#endMs) this.#socket.pause()
     this.deadlineMs = nowMs + IDLE_MS
   }
 }
 
-/** When the system has everything, a plain close tells the client the end; TLS needs a half-close before it. */
+/** Closes the socket. Once the system has everything, a plain close ends the response; TLS needs a half-close first. */
 function close(socket: Socket): void {
   if (socket.writableLength === 0 && !('encrypted' in socket)) socket.destroy()
   else socket.destroySoon()
 }
 
 const LOOK_MS = 500
-/** After so many looks at which nothing of a begun response was sent, its client counts as gone: 10 s. */
+/** Looks in a row without progress of a begun response after which its client counts as gone: 10 s. */
 const SILENT_LOOKS = 20
 
 /**

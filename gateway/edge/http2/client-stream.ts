@@ -431,7 +431,7 @@ class StreamResponse implements OutgoingResponse {
     this.#carrier.write(frame)
   }
 
-  /** In several frames when it is long. @param fields one block, latin1 */
+  /** Sends a head, in several frames when it is long. @param fields one block, latin1 */
   #sendHead(fields: string, flags: number): void {
     const { settings } = this.#carrier
     const block = settings.isTableResized ? TABLE_UNUSED + fields : fields

@@ -10,7 +10,7 @@ const SHORT_BYTES = 256
 const TINY = { burst: 1_000_000, perSecond: 10_000 }
 const LEAST_MESSAGE_BYTES = 5
 const NOISE_PER_REQUEST = 10
-/** As many as a request may have. More of them are more noise: a byte of a head can mean one. */
+/** Fields that a request usually may have. Beyond them fields are noise, because one byte of a head can stand for one. */
 const USUAL_FIELDS = 100
 
 /** A bucket that is full at first, and fills with time. */

@@ -53,7 +53,7 @@ function isBetween(segment: string, fixed: readonly string[]): boolean {
   return from === segment.length
 }
 
-/** Where a parameter ends: before the first place where what follows it may be. -1: nowhere. */
+/** Index at which a parameter ends: where the fixed text after it first occurs; -1 when it does not. */
 function endOf(
   segment: string,
   fixed: readonly string[],
@@ -165,7 +165,7 @@ export function compareTemplates(one: string, other: string): number {
   return segments.length - others.length
 }
 
-/** By what stands before the first parameter, then by all that is fixed. Letter case makes no difference, as in folded paths. */
+/** Orders segments: the longer text before the first parameter first, then the longer fixed text, then the alphabet. Ignores case. */
 function compareSegments(one: string, other: string): number {
   const [begin, otherBegin] = [beginOf(one), beginOf(other)]
   if (begin !== otherBegin) return otherBegin - begin

@@ -28,7 +28,7 @@ export class LineComparison {
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
-  /** One of this many lines from `#broken` on differs: more than one where the tiles over them were changed too. */
+  /** Number of lines from `#broken` on of which one differs. It is more than one where the tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */

@@ -61,7 +61,7 @@ interface Seal {
   readonly line: number
 }
 
-/** The first lines that are looked for in the tree. */
+/** Number of lines at the beginning that are looked for in the tree. */
 const SOUGHT_LINES = 4096
 /** Lines up to which an AUDIT_SEAL may stand behind the last that it covers. */
 const SEAL_LAG_LINES = 1024
@@ -126,7 +126,7 @@ class Verification {
     await this.#readAll()
     const comparison = this.#comparison ?? this.#begin()
     this.#checkSeals(comparison)
-    // A file that was cut rarely ends so.
+    // A cut file rarely ends with AUDIT_STOP and a whole line.
     const isClosed = this.#closedLines === this.#lines.count && this.#tornBytes === 0
     comparison.end(this.#evidence.endsEarly === true && isClosed)
     if (!comparison.isBroken && comparison.addedLines > 0) {
@@ -234,7 +234,7 @@ class Verification {
     else if (typeof last === 'number' && !this.#prunedTo.has(last + 1)) this.#prunedTo.set(last + 1, before)
   }
 
-  /** Compares what was read but the last lines, which the next AUDIT_SEAL may cover. */
+  /** Compares all lines read so far except the last ones, which the next AUDIT_SEAL may cover. */
   #advance(): void {
     if (this.#comparison === undefined && this.#lines.count < SOUGHT_LINES) return
     const comparison = this.#comparison ?? this.#begin()
@@ -325,7 +325,7 @@ class Verification {
   }
 
   #lineFindings(found: readonly Finding[]): readonly Finding[] {
-    // A wrong root follows from changed lines, where these are named.
+    // Changed lines make the root wrong, so where they are named the root is not.
     const seal = found[0]?.place === undefined ? this.#sealFinding : undefined
     if (found.length > 0) return seal === undefined ? found : [seal, ...found]
     const beginning = this.#beginning()

@@ -58,7 +58,7 @@ function secondsUntilExpired(atMs: number | undefined, nowMs: number, rule: Wind
   return Math.max(1, Math.ceil(leftMs / 1000))
 }
 
-/** After a whole window all that is counted now has expired. */
+/** Refuses for a whole window. After it all that is counted now has expired. */
 export function refusedForCapacity(rule: WindowRule): Take {
   return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(undefined, 0, rule) }
 }
@@ -87,7 +87,7 @@ export class Window {
       const blocking = this.#blocking(rule.limit - cost + 1)
       return { allowed: false, remaining: 0, resetSeconds: secondsUntilExpired(blocking, nowMs, rule) }
     }
-    // Not before fewer hits count than the limit: as a log, more could take any amount of memory.
+    // A log has no bound on its memory while more hits count than the limit, so convert only now.
     if (isCounted && this.#counts !== undefined && rule.sliceMs === 0) this.#convert(undefined, rule)
     if (isCounted) this.add(nowMs, cost, rule)
     return {

@@ -13,7 +13,7 @@ export interface Watching {
   stop(): void
 }
 
-/** How often a file is read before it is called faulty: the certificates. */
+/** Reads of certificates after which a faulty file is reported. */
 const MOST_LOOKS = 3
 /** Faults of a file that stand in its cause. */
 const MOST_FAULTS = 3
@@ -35,7 +35,7 @@ interface Edited {
 }
 
 interface Edit {
-  /** What is in force until now and from now on, as the audit trail has it. */
+  /** Values in force until now and from now on, as the audit trail has them. */
   readonly before: readonly object[]
   readonly after: readonly object[]
   readonly settings?: {

@@ -6,13 +6,13 @@ import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-response.ts'
 import { type Chain, issuedCertificate, type Staple, Stapler } from '../../tls/stapling/stapler.ts'
 import type { Reports, Watching } from './reload-reports.ts'
 
-/** How often the time is looked at. */
+/** Time between two checks of the clock. */
 const CHECK_MS = 10_000
 const MINUTE_MS = 60_000
 /** Between two attempts when nothing came of the one before: twice as long each time, up to this. */
 const MAX_RETRY_MS = 60 * MINUTE_MS
 const MAX_PAUSE_MS = 24 * 60 * MINUTE_MS
-/** How often a faulty file is read before it is called so: it may be half written. */
+/** Reads after which a faulty file is reported. Until then it may be half written. */
 const DOUBTFUL_LOOKS = 3
 
 interface Stapled {
@@ -108,7 +108,7 @@ export class StapleFetch extends ReportedStapler {
     const judged = this.judge(answer)
     const isVerdict = 'staple' in judged || judged.isRevoked
     this.#fruitless = 'staple' in judged ? 0 : this.#fruitless + 1
-    // While the last good one holds, a responder that fails is no news for an alert.
+    // A failed fetch raises no alert while the last good response is valid.
     if (isVerdict || this.staple === undefined) this.offer(answer)
     else this.#reports.log.warn({ cause: judged.fault }, 'no new response of OCSP yet')
   }

@@ -25,7 +25,7 @@ export class ConnectionHandOver {
   readonly #inForce: GatewayInForce
   readonly #open: PublicListeners
   #parked: ParkedConnection[] = []
-  /** On their way to the other process, or with TLS and idle: those that have not gone by the end are closed. */
+  /** Sockets on their way to the other process, and idle ones with TLS. Those still here at the end are closed. */
   readonly #waiting = new Set<Socket>()
   /** Relays to the other process, which ends them. */
   readonly #relayed = new Set<Socket>()
@@ -152,7 +152,7 @@ export class ConnectionHandOver {
   }
 }
 
-/** Both ends of a local connection, the far one not read: Node cannot pass a connection with TLS to another process. */
+/** Both ends of a local connection; nobody reads the far one yet. Node cannot pass a connection with TLS to another process. */
 async function connectedPair(): Promise<readonly [near: Socket, far: Socket]> {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true })
   server.listen(0, '127.0.0.1')

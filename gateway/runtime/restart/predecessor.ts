@@ -63,7 +63,7 @@ export class Predecessor {
     if (!process.connected) this.#disconnected()
   }
 
-  /** This process is to end: resolves when the one before has, which must send its records first. */
+  /** Resolves when the process before has ended. Called when this process is to end, because the other must send its records first. */
   async over(hurry: Promise<void>): Promise<void> {
     void hurry.then(() => this.#send({ type: 'hurry' }))
     await this.#gone.promise

@@ -54,7 +54,7 @@ export class WriteWatch {
   }
 }
 
-/** Not documented of Node's sockets: where libuv counts. With TLS, in the connection below. */
+/** The counts of libuv, an undocumented part of Node's sockets. With TLS they are those of the connection below (`_parent`). */
 interface Counts {
   readonly bytesWritten?: number
   /** Bytes that the system has not taken, of writes under way too. */
@@ -62,7 +62,7 @@ interface Counts {
   readonly _parent?: Counts
 }
 
-/** How many bytes the system has taken from a socket, with TLS too. Node's own numbers change only when a whole write is done. */
+/** Bytes that the system has taken from a socket, with or without TLS. Node's own numbers change only when a whole write is done. */
 export function takenBytes(socket: Socket): number {
   const handle = (socket as unknown as { readonly _handle?: Counts | null })._handle
   const { bytesWritten, writeQueueSize } = handle?._parent ?? handle ?? {}

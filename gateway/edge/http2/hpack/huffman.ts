@@ -13,9 +13,9 @@ const EMITS = 1 << 16
 const FAILS = 1 << 17
 const NODES = 256
 
-/** By node and next four bits: the next node, and the byte that is complete, if any, in bits 8 to 15. */
+/** The next node by node and next four bits. Bits 8 to 15 hold the byte that is complete, if any. */
 const STEPS = new Int32Array(NODES * 16)
-/** A text may end here: the bits since the last byte are fewer than eight, and all ones (RFC 7541 section 5.2). */
+/** 1 for nodes where a text may end: the bits since the last byte are fewer than eight, and all ones (RFC 7541 section 5.2). */
 const MAY_END = new Uint8Array(NODES)
 build()
 

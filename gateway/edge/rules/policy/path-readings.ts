@@ -43,7 +43,7 @@ export function withoutParameters(path: string): string {
   return path.replace(/;[^/]*/g, '')
 }
 
-/** How services read a path besides as it is written, one step each. */
+/** Steps by which services read a path otherwise than as it is written. */
 const STEPS: readonly ((path: string) => string)[] = [
   withoutParameters,
   (path) => path.replace(/\/{2,}/g, '/'),
