@@ -51,11 +51,11 @@ export interface Load {
   readonly bodyRoom: BodyRoom
   /** Written by drain. */
   phase: Phase
-  /** Undefined: what a browser refuses. Written by logRefusal and logBrowserRefusal. */
+  /** Budget of log lines by code; `undefined` is for what a browser refuses. Written by logRefusal and logBrowserRefusal. */
   readonly refusalLog: Map<RefusalCode | undefined, RefusalLogBudget>
 }
 
-/** An edit of gateway.json replaces all of them together. */
+/** What gateway.json configures. An edit replaces all of it together. */
 export interface Configured {
   readonly settings: Settings
   readonly addressRate: Pick<Counters, 'take'> | undefined

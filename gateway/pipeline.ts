@@ -20,7 +20,7 @@ import { screenRoute } from './stages/screening/screen-route.ts'
 import { takePermit } from './stages/take-permit.ts'
 import { traceIdOf } from './tracing/trace.ts'
 
-/** `undefined` continues, a refusal ends the exchange; other results are waited for. */
+/** A stage. `undefined` continues, a refusal ends the exchange; the pipeline waits for other results. */
 type Stage = (
   gateway: Gateway,
   exchange: Exchange,
@@ -53,17 +53,17 @@ export function handle(gateway: Gateway, arrival: ReceivedRequest, refused?: Ref
   return exchange
 }
 
-/** For a head that is malformed or late. */
+/** Opens and refuses an exchange whose head is malformed or late. */
 export function handleUnreadable(gateway: Gateway, arrival: ReceivedRequest, refused: Refusal): Exchange {
   const exchange = open(gateway, arrival)
   readPath(gateway, exchange)
-  // A client that ends its half within a head has a pair of audit records too; one that resets there has sent no request.
+  // A client that ends its half within a head gets a pair of audit records. One that resets there has sent no request.
   if (!arrival.req.socket.writable) closeAbandoned(gateway, exchange)
   else refuse(gateway, exchange, refused)
   return exchange
 }
 
-/** For a malformed body, a timeout, or the end of the drain. */
+/** Ends an exchange because of a malformed body, a timeout, or the end of the drain. */
 export function interrupt(gateway: Gateway, exchange: Exchange, refused: Refusal): void {
   giveUp(gateway, exchange, refused)
 }

@@ -5,7 +5,7 @@ import type { Fault, Parsed } from './faults.ts'
 /** No configuration file needs more. Protects the memory from a wrong file. */
 const MAX_FILE_BYTES = 32 * 1024 * 1024
 const REPLACEMENT = Buffer.from('\uFFFD')
-/** Several lines, a secret of webhooks, or as long and random as a secret, without the look of a path. */
+/** Texts that may be a secret: several lines, `whsec_…`, PEM, or a long random word that does not look like a path. */
 const LIKE_SECRET = /[\r\n]|^whsec_|^-----BEGIN|^(?=.*\d)[^./\\][^.\s]{23,}$/
 /** `, open 'name'` */
 const NAME_AT_END = /, [a-z]+ '.*'$/s

@@ -243,7 +243,7 @@ function loopReason(upstream: string): string {
   return `the upstream ${upstream} is the gateway's own listener: requests would loop`
 }
 
-/** Each batch of spans would make new spans. */
+/** The fault of an endpoint for spans that is the gateway itself: each batch of spans would make new spans. */
 function spanLoops(
   place: Pick<Fault, 'file' | 'path'>,
   merged: Pick<Merged, 'host' | 'port' | 'tls'>,
@@ -296,13 +296,13 @@ function issuerConflicts(merged: Merged, configFile: string, place: Place): Faul
   return faults
 }
 
-/** At the first upstream of HTTP/1.1 that is not a socket. If there is none, at the issuer; no route needs it then. */
+/** The default of `jwksUri`: at the first upstream of HTTP/1.1 that is not a socket, else at the issuer. */
 function defaultJwksUri({ upstream, issuer }: Merged): string {
   const base = upstream.find(hasKeys) ?? withoutClosingSlash(issuer)
   return `${base}/.well-known/jwks.json`
 }
 
-/** Keys can be fetched from it. */
+/** True when keys can be fetched from this upstream. */
 function hasKeys(upstream: string): boolean {
   return /^https?:/.test(upstream)
 }

@@ -30,7 +30,7 @@ export function releasePermit({ load }: Gateway, { route }: Exchange, holder: st
   route?.permits?.release(holder)
 }
 
-/** Named by a trusted proxy. */
+/** The network of the client that a trusted proxy names; undefined when none does. */
 function namedNetwork(
   { settings }: Gateway,
   { address, peer, viaTrustedProxy }: Exchange,

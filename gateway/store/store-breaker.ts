@@ -60,7 +60,7 @@ interface Pending {
 }
 
 const DEFAULT_DEADLINE_MS = 25
-/** A timer that fires so much later than it should shows that our own event loop was busy. */
+/** Lateness of a timer that shows that our own event loop was busy. */
 const LATE_MS = 3
 const FIRST_PROBE_MS = 100
 const MAX_PROBE_MS = 1000
@@ -126,7 +126,7 @@ export class StoreBreaker {
     )
   }
 
-  /** Counts for later commands; sent ones may still get the time of before. */
+  /** Changes the deadline of later commands. Commands under way may keep the old one. */
   changeDeadline(deadlineMs: number): void {
     this.#deadlineMs = deadlineMs
   }
@@ -179,12 +179,12 @@ export class StoreBreaker {
     if (leftMs > 0 && !oldest.excused) {
       this.#armDeadline(leftMs)
     } else if (nowMs - dueMs > LATE_MS && !oldest.excused) {
-      // Perhaps the command has not even been written.
+      // The loop was busy, so the command may not even have been written.
       oldest.excused = true
       this.#armDeadline(this.#deadlineMs)
     } else {
       this.#deadlineArmed = true
-      // The reply may have arrived without having been read.
+      // The reply may have arrived, and nobody has read it yet.
       this.#options.timers.soon(() => this.#decide(oldest))
     }
   }

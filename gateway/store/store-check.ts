@@ -12,7 +12,7 @@ interface StoreFindings {
 }
 
 const KEPT_MS = '60000'
-/** For so long a key is compared with those of gateways that are checked later. */
+/** Time for which a key is compared with those of gateways that are checked later. */
 const FINGERPRINT_MS = '86400000'
 
 /** Secrets that gateways must share. Absent: no row needs it. */
@@ -66,7 +66,7 @@ export async function checkStore(
 
 type Send = StoreLink['send']
 
-/** No command is waited for longer than a connection: a server that hangs must not keep the check from its end. */
+/** Waits for a command no longer than for a connection, so that the check ends although a server hangs. */
 async function withLink(
   dialled: Promise<StoreLink>,
   name: string,
@@ -144,7 +144,7 @@ async function tryCommands(send: Send, prefix: string, faults: string[], hasKeys
       await send(args, tag)
     } catch (error) {
       if (!(error instanceof ErrorReply)) throw error
-      // Because of a command before, which has been reported.
+      // An earlier command failed, and has been reported.
       if (/no such key|^NOSCRIPT/.test(error.message)) continue
       faults.push(`the server refuses ${args[0]}: ${textOf(error)}`)
     }

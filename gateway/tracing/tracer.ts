@@ -19,9 +19,9 @@ interface TracerOptions {
 }
 
 const SCHEMA_URL = 'https://opentelemetry.io/schemas/1.44.0'
-/** The wall clock was set, or has drifted. Smaller differences are those of its resolution. */
+/** Difference from which the wall clock was set or has drifted. Smaller ones come from its resolution. */
 const CLOCK_CHANGE_MS = 2
-/** How many digits of a trace id decide: the last ones, which are random by Trace Context level 2. */
+/** Number of last digits of a trace id that decide. They are random by Trace Context level 2. */
 const DECIDING_DIGITS = 12
 const DECIDING_VALUES = 2 ** 48
 

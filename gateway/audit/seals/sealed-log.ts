@@ -14,7 +14,7 @@ import { TileFiles } from './tile-files.ts'
 import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { subtreeHeights, TreeEdge } from './tree-edge.ts'
 
-/** Such a batch takes some 0.1 ms. */
+/** Leaves that are added without a pause. Such a batch takes some 0.1 ms. */
 const LEAVES_AT_ONCE = 64
 
 /** @returns undefined when there is none @throws Error that names the file, when another key or log has sealed it */
@@ -53,7 +53,7 @@ interface EdgeTile {
   readonly bytes: Buffer
   index: number
   width: number
-  /** Width in which it is on the disk. */
+  /** Width of the tile on the disk. */
   writtenWidth: number
 }
 
@@ -73,7 +73,7 @@ export class SealedLog {
   readonly #edgeTiles: EdgeTile[] = []
   #full: FullTile[] = []
   #checkpoint: Checkpoint | undefined
-  /** The last one that was to be written: after a failure it may be there all the same. */
+  /** The checkpoint of the last attempt to write one. It may be on the disk although the attempt failed. */
   #attempted: Checkpoint | undefined
 
   private constructor(directory: string, key: SealKey, checkpoint: Checkpoint | undefined) {
@@ -219,7 +219,7 @@ export class SealedLog {
       if (found !== undefined)
         return `replaced by one of the same key over ${found.size} lines: another gateway may write this log too, or an old one was put back`
     } catch {
-      // It is of another key, or there is none.
+      // The checkpoint there is of another key, or there is none.
     }
     return 'removed or replaced'
   }

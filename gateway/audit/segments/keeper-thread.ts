@@ -69,7 +69,7 @@ const keeper = new SegmentKeeper({
   reports,
 })
 
-/** While a gateway is replaced, its predecessor may still hold it. */
+/** Takes the lock, if nobody holds it. While a gateway is replaced, its predecessor may. */
 function hasLock(): boolean {
   if (lock !== undefined) return true
   let taken: ProcessLock | undefined
@@ -109,7 +109,7 @@ function keepTime(): void {
   try {
     keepKnownTime(file, clock.knownMs)
   } catch {
-    // Then the next process knows of an earlier time, and waits longer.
+    // The next process then knows an earlier time, and waits longer.
   }
 }
 

@@ -2,7 +2,7 @@ import type { Scheme } from '../tokens/authorization.ts'
 import { type Binding, isBoundToCertificate } from './binding.ts'
 import type { ProofFault, ProofVerifier } from './dpop.ts'
 
-/** With its present verdict. */
+/** The certificate of the connection, with its present verdict. */
 interface ShownCertificate {
   readonly authorized: boolean
   /** For the log. */

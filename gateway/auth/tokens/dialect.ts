@@ -2,7 +2,7 @@ import type { ClaimTerm, TokenDialect } from '../../config/issuers/token-dialect
 import type { JsonObject } from './jws.ts'
 import { quote } from './quote.ts'
 
-/** Access tokens hardly ever have them. */
+/** Claims of ID tokens. Access tokens hardly ever have them. */
 const OF_ID_TOKENS = ['nonce', 'at_hash', 'c_hash']
 const SAYS_ACCESS = /^(?:access(?:[ _-]?token)?|bearer|dpop)$/i
 

@@ -24,7 +24,7 @@ export type Fits = (value: unknown) => Misfit | undefined
 
 const TOO_COMPLEX: Misfit = { pointer: '', reason: 'is too complex to be checked' }
 
-/** Undefined: it is too complex. A stack has an end where a schema or its alternatives are nested again and again. */
+/** Calls `run`. @returns undefined when the value is too complex, or nested so deeply that the stack overflows */
 function tried<V, T>(run: (value: V) => T, value: V): T | undefined {
   try {
     return run(value)
@@ -107,7 +107,7 @@ function failureAt(errors: readonly ErrorObject[], end: number): Failure {
   return { error, branches, begin }
 }
 
-/** The number of failed branches. The library stops at the second that fits. */
+/** The number of branches that failed. The library stops at the second one that fits. */
 function branchCount({ keyword, params, schema }: ErrorObject): number {
   if (keyword !== 'anyOf' && keyword !== 'oneOf') return OF_ONE_SCHEMA.has(keyword) ? 1 : 0
   return Array.isArray(params.passingSchemas) ? params.passingSchemas[1] - 1 : (schema as unknown[]).length

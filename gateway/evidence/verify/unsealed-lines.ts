@@ -13,7 +13,7 @@ const START_HEAD = '{"type":"AUDIT_START",'
 const RECOVERED_END = ',"recovered":true'
 
 interface UnsealedLines {
-  /** The first has the last sealed line. */
+  /** Segments from the one with the last sealed line on. */
   readonly segments: readonly Segment[]
   readonly from: Place
   readonly size: number
@@ -55,7 +55,7 @@ export async function judgeUnsealed(unsealed: UnsealedLines): Promise<readonly F
       hasSeal = isSealOver(line, unsealed.size)
       if (hasSeal) continue
     }
-    // The next start cuts it off.
+    // The next start of a gateway cuts a torn line off.
     if (!line.endsWith('\n') && isTorn(line) && !(isEnd && hasSeal && count === 2)) break
     latestMs = Math.max(latestMs, latest)
     if (first === undefined) oldest = { ms: Math.max(sealedMs, latest), place }

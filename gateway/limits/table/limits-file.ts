@@ -43,7 +43,7 @@ export function parseLimits(file: string, text: string): Parsed<Limits> {
 interface Entry {
   readonly at: string
   readonly row: WrittenRow
-  /** Its path and methods are sound. */
+  /** True when the row's path and methods have no fault. */
   readonly isSound: boolean
 }
 
@@ -52,7 +52,7 @@ function entriesOf(json: JsonFile<WrittenLimits>, list: string, rows: readonly W
   return rows.map((row, index) => ({ at: `${list}[${index}]`, row, isSound: sound.has(index) }))
 }
 
-/** Sound ones only. */
+/** The plans, if none has a fault. */
 function plansIn(json: JsonFile<WrittenLimits>): (readonly [name: string, factor: number])[] {
   const plans = json.sound('$.plans') ? (json.value?.plans ?? {}) : {}
   return Object.entries(plans).map(([name, { factor }]) => [name, factor])

@@ -111,9 +111,9 @@ export function watchFiles(watched: WatchedFiles): Watching[] {
 }
 
 interface LimitChecks {
-  /** Tells of what is probably a mistake. */
+  /** Logs what is probably a mistake. */
   warnOf(limits: Limits): void
-  /** What does not fit the clients in force. */
+  /** Finds what does not fit the clients in force. */
   faultsOf(limits: Limits): Fault[]
 }
 
@@ -173,7 +173,7 @@ interface WatchedTls {
   readonly clients: () => ClientTable | undefined
 }
 
-/** The response of OCSP is watched by itself: others write it, at other times. */
+/** Watches the files of `tls`. The OCSP response is watched by itself, because others write it at other times. */
 export function watchTls(reports: Reports, watched: WatchedTls): Watching[] {
   const { settings, loaded, enforce, clients } = watched
   const { log, metrics } = reports

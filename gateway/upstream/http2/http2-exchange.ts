@@ -9,7 +9,7 @@ import { requestHead } from './stream-heads.ts'
 import type { SessionPool, SessionUser, UpstreamSession } from './upstream-session.ts'
 import type { StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Each may have opened a connection. */
+/** Times that an exchange may be turned away. Each may have opened a connection. */
 const MAX_TIMES_TURNED_AWAY = 3
 
 export class Http2Exchange
@@ -102,7 +102,7 @@ export class Http2Exchange
     const isBodiless = status === 204 || status === 304 || this.request.method === 'HEAD'
     if (this.request.isDuplex === true && status === 200) this.#callStatus = grpcStatusIn(fields) ?? UNKNOWN
     this.head(status, fields, this.state.clock())
-    // Otherwise it was dropped, and the request is sent again.
+    // Without `headReceived` the response was dropped, and the request is sent again.
     this.#isWholeWithHead = isBodiless && this.headReceived
   }
 
