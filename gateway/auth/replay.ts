@@ -42,7 +42,7 @@ export interface DeliveryGuard {
 }
 
 const DEFAULT_MAX_ENTRIES = 500_000
-/** A sender always may have this part of the memory: its count may be that of several. */
+/** Part of the memory that a sender always may have, because several senders may share its count. */
 const FEW = 1 / 1000
 const DIGEST = /^[A-Za-z0-9_-]{43}$/
 const FORM: KeyForm = {
@@ -54,7 +54,7 @@ const FORM: KeyForm = {
 }
 /** The front of a digest names the sender. */
 const SENDER_CHARS = 8
-/** A power of two. */
+/** Number of counts, a power of two. */
 const COUNTS = 65_536
 const FNV_PRIME = 0x01000193
 

@@ -9,7 +9,7 @@ export interface SessionGroup {
   /** Tells the others that a session has ended here. */
   publish(sid: string): void
   rememberFor(lifetimeMs: number): void
-  /** False while ended sessions may be missing and must not be. */
+  /** False while ended sessions may be missing and `onStoreFailure` does not allow that. */
   readonly isKnown: boolean
 }
 
@@ -77,7 +77,7 @@ export class Revocations extends RememberedKeys {
     return this.since(sid) !== undefined || this.#group?.has(sid) === true
   }
 
-  /** False while sessions may have ended at other gateways that must be known and are not. */
+  /** False while `onStoreFailure` wants the ended sessions of other gateways, and they are not known. */
   get isKnown(): boolean {
     return this.#group?.isKnown !== false
   }

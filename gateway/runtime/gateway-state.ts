@@ -69,7 +69,7 @@ export function makeGatewayState(
 ): GatewayState {
   const { settings, storeModule } = startup
   const { dataDir, store, onStoreFailure, authThrottle } = settings
-  // First: it locks the directory.
+  // The journal comes first, because it locks the directory.
   const journal = new Journal(journalOptions(startup, watch))
   const clock = steadyClock()
   const failures = countersOutsideTable(Math.max(1, authThrottle.failures), authThrottle.windowMs)

@@ -67,7 +67,7 @@ export function observeUpstreams(
   { log, metrics }: Pick<Gateway, 'log' | 'metrics'>,
   inForce: () => UpstreamGroups,
 ): GroupObserver {
-  // One that was removed may still have requests.
+  // A removed upstream may still have requests, and is not logged.
   const warn = (group: string, upstream: string, what: object, message: string) => {
     const targets = inForce().targets
     if (targets.some((target) => target.group === group && target.url === upstream))

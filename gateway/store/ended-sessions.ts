@@ -63,7 +63,7 @@ export class EndedSessions {
     this.#hashKeys = [options.keys.hashKey]
   }
 
-  /** Also for sessions that have ended already. */
+  /** Sets how long sessions are remembered, also those that have ended already. */
   rememberFor(lifetimeMs: number): void {
     this.#lifetimeMs = lifetimeMs
     this.#ended.lifetimeMs = lifetimeMs
@@ -134,7 +134,7 @@ export class EndedSessions {
     return `${streamKey(this.#options.keys)}:ended`
   }
 
-  /** One batch at a time: all at once would be more than a connection takes, and hold up the store. */
+  /** Sends one batch. All sessions at once would be more than a connection takes, and would hold up the store. */
   #send(): void {
     if (this.#isSending || this.unsent === 0) return
     const { breaker, keys, id, clock } = this.#options

@@ -12,12 +12,12 @@ export interface ConnectionTarget {
   readonly connectMs: number
 }
 
-/** Exactly one is called, once, after `openConnection` has returned. */
+/** Receiver of the result: either `connected` or `failed` is called, once, after `openConnection` has returned. */
 interface ConnectionOpening {
   /** Reads into this buffer instead of a stream. */
   readonly onread?: OnReadOpts
   connected(socket: Socket): void
-  /** Nothing was sent. */
+  /** Called when there is no connection. Nothing was sent. */
   failed(fault: UpstreamFault): void
 }
 

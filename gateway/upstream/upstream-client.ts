@@ -2,16 +2,16 @@ import type { Duplex, Readable } from 'node:stream'
 import type { Field } from '../edge/syntax/field.ts'
 import type { CommonFields } from './common-fields.ts'
 
-/** Already checked: method, target and fields can be written as they are. */
+/** A request to an upstream. Its method, target and fields are checked, and can be written as they are. */
 export interface UpstreamRequest {
   readonly method: string
   /** Normalised path with its query. */
   readonly target: string
-  /** With Host, and Content-Length when known; no hop-by-hop field, no Expect. */
+  /** Fields with Host, and Content-Length when known. There is no hop-by-hop field, and no Expect. */
   readonly fields: readonly Field[]
-  /** Host is that of the upstream. */
+  /** True when Host is that of the upstream. */
   readonly namesTarget?: boolean
-  /** They come first and go with other requests too. Together Host and Content-Length are there once. */
+  /** Fields that come before `fields`, and that other requests have too. Host and Content-Length stand in one of the two. */
   readonly common?: CommonFields
   readonly body: Readable | null
   /** `websocket`, say. */
@@ -20,10 +20,10 @@ export interface UpstreamRequest {
   readonly idleMs: number
   /** From `send` to the last byte of the response; undefined: no limit. */
   readonly totalMs: number | undefined
-  /** An upstream that takes longer than the client allows has not failed. */
+  /** True when the client has chosen `totalMs`. An upstream that takes longer has not failed. */
   readonly isTotalOfClient?: boolean
   readonly attempts?: Attempts | undefined
-  /** Both sides may send, or be silent for `idleMs`, before the head too. HTTP/2 only. */
+  /** True for a call of gRPC: both sides may send, or be silent for `idleMs`, before the head too. HTTP/2 only. */
   readonly isDuplex?: boolean
   /** HTTP/2 only. */
   readonly acceptsTrailers?: boolean
@@ -34,7 +34,7 @@ export interface UpstreamRequest {
 export interface Attempts {
   /** @returns whether `fields` have changed since they were sent last */
   began(upstream: string): boolean
-  /** Another attempt may follow. @param status of a response that is not passed on */
+  /** Called when an attempt failed; another may follow. @param status of a response that is not passed on */
   failed(error: string, status?: number): void
 }
 
@@ -56,9 +56,9 @@ export interface UpstreamFault {
   readonly kind: UpstreamFaultKind
   /** For the log only. */
   readonly cause: string
-  /** It says nothing of the upstream: the client's total ran out, or the response was still coming. */
+  /** True when the fault says nothing of the upstream: the client's total ran out, or the response was still coming. */
   readonly isNeutral?: boolean
-  /** Until a breaker lets a request through. */
+  /** Time until a breaker lets a request through. */
   readonly retryAfterMs?: number
 }
 

@@ -22,7 +22,7 @@ interface RotationOptions {
   onFault(error: Error): void
 }
 
-/** Differences below count as none. What searches a file allows for five minutes. */
+/** Smallest set-back that counts. A search of a file allows for five minutes. */
 const SET_BACK_MS = 60_000
 const TAIL_BYTES = 128 * 1024
 
@@ -73,7 +73,7 @@ export class Rotation {
     const setBackMs = this.#latestMs - now
     this.#latestMs = Math.max(this.#latestMs, now)
     if (setBackMs < SET_BACK_MS || this.#sizeBytes === 0) return false
-    // Once: a file that cannot be renamed stays as it is.
+    // Counts once. A file that cannot be renamed stays as it is.
     this.#latestMs = now
     this.#setBackMs = Math.max(setBackMs, this.#setBackMs ?? 0)
     return true

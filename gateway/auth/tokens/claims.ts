@@ -35,7 +35,7 @@ interface Ids {
 }
 
 const HOUR_SECONDS = 3600
-/** RFC 6749 section 3.3, or nothing: what is between two spaces. */
+/** A scope (RFC 6749 section 3.3), or the empty text between two spaces. */
 const SCOPE_OR_NOTHING = /^[\x21\x23-\x5b\x5d-\x7e]*$/
 /** The `client_id` of our own session tokens: a user's session, not a machine. */
 const SESSION_CLIENT = 'session'
@@ -116,7 +116,7 @@ interface NamedClaim {
   readonly value: unknown
 }
 
-/** The first that is there; without any, the name is that of all. */
+/** The first of these claims that is there. Without any, the name lists all of them. */
 function firstOf(claims: JsonObject, names: readonly string[]): NamedClaim {
   for (const name of names) if (claims[name] !== undefined) return { name, value: claims[name] }
   return { name: names.join(' or '), value: undefined }
@@ -182,7 +182,7 @@ function faultOfTimes({ exp, iat, nbf }: JsonObject, nowMs: number, aheadMs: num
   return `${claim} is ${ahead} s ahead of our clock; ${aheadMs / 1000} s are allowed`
 }
 
-/** The caller is told, because only the issuer can mend it. */
+/** The fault of a token that lives too long. The caller is told, because only the issuer can mend it. */
 function faultOfLifetime(seconds: number, maxSeconds: number): TokenFault | undefined {
   if (seconds <= maxSeconds) return undefined
   const cause = `lives ${seconds} s (exp - iat), more than ${maxSeconds}: shorten it at the issuer`

@@ -36,12 +36,12 @@ export class JsonFile<T> {
   /** True when faults may show lines. A file of another kind, or one that may hold a secret, is not shown. */
   readonly #shown: boolean
   readonly #unsound: ReadonlySet<string> = new Set(['$'])
-  /** Paths that contain an unsound one. */
+  /** Paths that contain an unsound path. */
   readonly #spoilt: ReadonlySet<string> = new Set()
   #overrides: Overrides = new Map()
-  /** Found when a line is shown. */
+  /** Places of `headers`, found when a line is first shown. */
   #headers: Spans | undefined
-  /** Faults that were only counted. */
+  /** Number of faults that were only counted. */
   #uncollected = 0
   /** The place is undefined where nothing was read. */
   readonly #faults: { offset: number | undefined; fault: Fault }[] = []

@@ -9,9 +9,9 @@ interface KeyOptions {
   readonly restart?: true
   readonly required?: true
   readonly default?: unknown
-  /** For editors and the reference. Left out where the default, the choices or the other of two values show enough. */
+  /** Examples for editors and the reference. None where the default, the choices or the other of two values show enough. */
   readonly examples?: readonly unknown[]
-  /** JSON Schema's words for a text, a list or an object. */
+  /** Keywords of JSON Schema for a text, a list or an object. */
   readonly minLength?: number
   readonly maxLength?: number
   readonly pattern?: string

@@ -3,11 +3,11 @@ import type { Fault } from '../faults.ts'
 
 /** A certificate or a revocation list of a file. */
 export interface Dated {
-  /** All of one file have the same. */
+  /** The file that it stands in. */
   readonly file: string
   /** The name of its owner; '' for the certificate of a server or client. A replacement has the same. */
   readonly owner: string
-  /** The file is of use without it: an authority among others. */
+  /** True for an authority among others: the file is of use without it. */
   readonly isSpare: boolean
   /** Issue time of a revocation list; undefined: it is no list. */
   readonly issuedMs?: number
@@ -78,12 +78,12 @@ function isNewer({ file, owner, issuedMs }: Dated, inForce: readonly Dated[], no
   return known.every((one) => issuedMs > (one.issuedMs ?? 0))
 }
 
-/** One of the same file is valid. */
+/** True when something in the same file is valid. */
 function isFileGood(all: readonly Judged[], { file }: Judged): boolean {
   return all.some((one) => one.fault === undefined && one.file === file)
 }
 
-/** One of the same owner in the same file is valid. */
+/** True when something of the same owner in the same file is valid. */
 function isOwnerGood(all: readonly Judged[], { file, owner }: Judged): boolean {
   return all.some((one) => one.fault === undefined && one.file === file && one.owner === owner)
 }

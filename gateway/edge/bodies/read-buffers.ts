@@ -93,7 +93,7 @@ export interface Piece {
   readonly to: number
 }
 
-/** The buffers that connections read into between large bodies. TLS may read on one side while a piece of the other is handled: so two. */
+/** The buffers that connections read into between large bodies. Each side has one, as TLS may read on one while the other is handled. */
 const sharedBuffers: Readonly<Record<Side, Buffer>> = {
   clients: Buffer.allocUnsafeSlow(FULL_BYTES),
   upstreams: Buffer.allocUnsafeSlow(BUFFER_BYTES),

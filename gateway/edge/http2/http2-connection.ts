@@ -73,7 +73,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
     stream.isOver ? this.terms.handler.abandoned(this.peer, 1) : this.#begin(stream),
   )
   readonly joining: StreamBody[] = []
-  /** The last stream whose request will begin unless the connection fails, and the last whose request has. */
+  /** `#lastTaken`: last stream whose request will begin unless the connection fails. `#lastBegun`: last one whose request has begun. */
   #lastTaken = 0
   #lastBegun = 0
   readonly #places: StreamPlaces
@@ -103,7 +103,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
     socket.setNoDelay(true)
     socket.on('data', this.#onData)
     socket.on('drain', this.#onDrain)
-    // Nothing more could be asked of us, and no window would grow.
+    // A client that has closed its half can ask nothing more, and cannot open a window.
     socket.on('end', () => (this.#lingering === undefined ? socket.destroy() : socket.destroySoon()))
     socket.on('close', this.#onClose)
     socket.on('error', () => socket.destroy())
@@ -282,7 +282,7 @@ class Http2Connection<E> implements ServedConnection, FrameUser<E> {
   readonly #onDrain = (): void => {
     if (this.#lingering === undefined) {
       this.pumpAll()
-      // Whoever waited for the socket alone needs no window, and no turn.
+      // Responses that waited only for the socket need no window.
       if (this.sendWindow <= 0) this.streams.visitAll(({ res }) => res.pump())
     }
     if (this.socket.isPaused()) this.socket.resume()

@@ -97,7 +97,7 @@ export class StreamPlaces {
 
   leave(place: StreamPlace): void {
     if (isWithoutPlace(place)) this.#networks.endRefusedStream()
-    // The place of the connection stays with those that remain.
+    // One of the remaining streams keeps the place of the connection.
     else if (--this.#held > 0) this.#networks.countStream(this.#network, -1)
   }
 }

@@ -102,7 +102,7 @@ class DayCount {
     const ms = writtenMs(line)
     this.hasRecord ||= this.#has(ms) || this.#has(timestampMs(record))
     if (ms !== undefined) this.#lastMs = ms
-    // A request tells only when it began.
+    // The record of a request has no other time than its start.
     else if (type === 'API_REQUEST') this.#lastMs = laterOf(this.#lastMs, timestampMs(record))
     if (type !== 'AUDIT_SEAL') this.#unsealedSinceMs ??= ms
   }

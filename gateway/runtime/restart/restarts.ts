@@ -123,7 +123,7 @@ export class Restarts {
       successor.send({ type: 'state', state })
       await within(SERVE_MS, successor.serving)
     } catch (error) {
-      // First: two processes must never have the files.
+      // The successor ends first, because two processes must never have the files.
       await successor.end()
       // The admin listener was never closed.
       closeFrom(sockets.length)

@@ -4,10 +4,10 @@ import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
 import { boundLargeBuffers, trimBuffers } from '../../edge/bodies/read-buffers.ts'
 
 const TICK_MS = 10_000
-/** A gateway that works for a smaller share of the time is idle. */
+/** Share of the time below which a gateway that works is idle. */
 const IDLE_SHARE = 0.01
 const STARTED_MS = 1000
-/** For reads of large bodies; 256 KiB each. */
+/** Number of buffers for large bodies, 256 KiB each. */
 const LARGE_BUFFERS: Readonly<Record<MemoryProfile, number>> = { fast: 32, small: 4 }
 
 interface SaverParts {
@@ -30,7 +30,7 @@ export class MemorySaver {
     const { utilization, trim, collect } = this.#parts
     trim()
     const isBusy = utilization() >= IDLE_SHARE
-    // Once after each busy time: V8 collects when there is something new, so not in a gateway that is idle.
+    // Collects once after each busy time. V8 itself collects only when there is something new, so never in an idle gateway.
     if (this.#wasBusy && !isBusy) collect?.()
     this.#wasBusy = isBusy
   }

@@ -40,7 +40,7 @@ export function openTunnel(
   // While the 101 is held, an upstream that fails leaves nothing to switch to.
   const giveUp = () => exchange.res.breakOff()
   upstream.once('close', giveUp)
-  // `close` follows.
+  // Node emits `close` after `error`.
   upstream.on('error', () => {})
   exchange.res.switch(upgradeHead(withMandatory(gateway, exchange, lines)), (downstream, unread) => {
     upstream.off('close', giveUp)

@@ -23,7 +23,7 @@ const MAX_RETRY_MS = 1000
 
 boundReplies()
 
-/** Never connected. `createClient` makes a class of 500 methods (33 ms) whenever the address is another than before, as with Sentinel. */
+/** A client that never connects. `createClient` makes a class of 500 methods (33 ms) for each new address, as with Sentinel. */
 const PARENT = createClient(clientOptions())
 
 /** @param onNodeReady called at each connection to a server of a cluster @throws (rejects) like those below */
@@ -118,7 +118,7 @@ async function dial(
   return link
 }
 
-/** Waits as long as a connection may take: the kernel accepts connections for a frozen server too. @param whose for the error */
+/** Waits for a reply as long as for a connection. The kernel accepts connections for a frozen server too. @param whose for the error */
 export function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const why = `no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`
