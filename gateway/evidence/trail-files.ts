@@ -50,7 +50,7 @@ export async function trailsOf(paths: readonly string[]): Promise<TrailFiles[]> 
     if (inDirectory) trail.inDirectory = true
     named.set(auditFile, trail)
   }
-  // Nothing else is left of the trail.
+  // Such a file belongs to a trail of which no other file is left.
   const alone = beside.find((path) => !named.has(path.replace(BESIDE, '')))
   if (alone !== undefined) throw new Error(`${alone} names no audit trail: there is no file of it`)
   const trails: TrailFiles[] = []
@@ -90,7 +90,7 @@ async function trailsIn(directory: string): Promise<NamedFile[]> {
       .filter((path) => auditFileOf(path).endsWith('.ndjson') && isFile(path)),
     auditFileOf,
   )
-  // Its log tells of a trail whose files are gone.
+  // A log without files tells of a trail whose files are gone.
   for (const name of names.filter((one) => one.endsWith('-log'))) {
     const file = join(directory, name.slice(0, -'-log'.length))
     const isLog = existsSync(checkpointFile(join(directory, name))) && !existsSync(file)

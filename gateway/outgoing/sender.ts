@@ -12,9 +12,9 @@ export interface Receiver {
   /** PEM of the certificate that the gateway proves itself by, and of its key. */
   readonly cert?: string | undefined
   readonly key?: string | undefined
-  /** How many requests may be under way at a time; others wait for them. Default: 1. */
+  /** Requests that may be under way at a time; others wait. Default: 1. */
   readonly connections?: number
-  /** For one request, from its beginning to the last byte of the response. Default: 10 s. */
+  /** Time from the beginning of a request to the last byte of its response. Default: 10 s. */
   readonly timeoutMs?: number
   /** Default: 64 KiB. */
   readonly maxResponseBytes?: number
@@ -24,7 +24,7 @@ interface OutgoingRequest {
   readonly method: 'GET' | 'POST'
   readonly headers: Readonly<Record<string, string>>
   readonly body?: Buffer
-  /** When it aborts, the request is given up. */
+  /** Gives the request up when it aborts. */
   readonly signal?: AbortSignal
 }
 

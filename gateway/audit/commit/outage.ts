@@ -133,7 +133,7 @@ export class Outage {
   /** The trail goes on in a new file, whose first line is AUDIT_START. */
   moved(facts: MoveFacts): void {
     if (this.writable) this.#sinceMs = performance.now()
-    // Twice, if the file between was never written.
+    // Called twice when the first new file was never written: its facts are kept.
     const { removed = facts.removed, clockSetBackMs } = this.#moved ?? {}
     this.#moved = { ...facts, removed, clockSetBackMs: facts.clockSetBackMs ?? clockSetBackMs }
     this.writable = false

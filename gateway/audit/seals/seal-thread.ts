@@ -19,11 +19,11 @@ export type ToSealer = TrailNews | 'finish'
 export type FromSealer = SealNews | { readonly type: 'fault'; readonly cause: string }
 
 const RETRY_MS = 1000
-/** Between two steps, for requests that share the processor. */
+/** Pause between two steps, for requests that share the processor. */
 const PAUSE_MS = 4
 /** Steps with a pause in between. Later steps have none. */
 const PACED_STEPS = 100
-/** A nice value: under full load on one processor about a seventh of it. */
+/** Nice value of the thread. Under full load it gets about a seventh of one processor. */
 const PRIORITY = 8
 const job = workerData as SealJob
 const inbox: TrailNews[] = []

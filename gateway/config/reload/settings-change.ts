@@ -13,7 +13,7 @@ export function withoutRestart(running: Settings, wanted: Settings): Settings {
   const timeouts = keepWaiting(running.timeouts, wanted.timeouts, 'timeouts.')
   const audit = keepWaiting(running.audit, wanted.audit, 'audit.')
   const limits = keepWaiting(running.limits, wanted.limits, 'limits.')
-  // Once read it is watched, and its clients are known when a route accepts them again.
+  // A file that was read stays watched, so its clients are known when a route accepts them again.
   const clientsFile = wanted.clientsFile ?? running.clientsFile
   return { ...keepWaiting(running, wanted), timeouts, audit, limits, clientsFile }
 }
@@ -88,6 +88,6 @@ function withoutEqualRows(value: unknown, other: unknown): unknown {
   if (!Array.isArray(value) || !Array.isArray(other)) return value
   const known = new Set(other.map((row) => JSON.stringify(row)))
   const rows = value.filter((row) => !known.has(JSON.stringify(row)))
-  // Rows in another order.
+  // The lists have the same rows in another order, so all rows are shown.
   return rows.length === 0 && value.length === other.length ? value : rows
 }

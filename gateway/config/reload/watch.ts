@@ -23,12 +23,12 @@ export interface WatchOptions {
   readonly disk?: Disk
 }
 
-/** Checks that read the file after its identity changed: where file times have a resolution of two seconds, a second write hides. */
+/** Checks that read the file after its identity changed. Where file times have a resolution of two seconds, a second write hides. */
 const SUSPICIOUS_CHECKS = 8
 
-/** A second at the usual interval. */
+/** Checks until a retry: a second at the usual interval. */
 const LATER_CHECKS = 4
-/** `againLater` waits so many times as long as the content took to use. */
+/** Multiple of the time that the content took to use, for which `againLater` waits. */
 const LATER_FACTOR = 20
 /** Failures in a row before they are reported. */
 const REPORTED_FAILURES = 2

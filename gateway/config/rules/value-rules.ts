@@ -53,7 +53,7 @@ export function isHttp2Upstream(upstream: string): boolean {
   return /^h2c?:/.test(upstream)
 }
 
-/** The upstream with a scheme of which URL knows how names and ports are read. */
+/** The upstream with `https:` or `http:`, because `URL` reads names and ports only of schemes that it knows. */
 export function httpUrlOf(upstream: string): string {
   return upstream.replace(/^h2:/, 'https:').replace(/^h2c:/, 'http:')
 }

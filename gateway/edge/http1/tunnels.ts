@@ -27,7 +27,7 @@ export interface TunnelTerms {
 export class Tunnels extends FairPermits {
   readonly #steadyClock: () => number
   readonly #open: Deadlines<Tunnel>
-  /** Set when all were ended: one whose response was held until then begins later. */
+  /** Set when all tunnels were ended, for one that begins later because its response was held. */
   #endedAll: TunnelEnd | undefined = undefined
 
   /** @param steadyClock monotonic, milliseconds */

@@ -37,13 +37,13 @@ export interface FrameUser<E> extends StreamCarrier<E> {
   readonly isSecure: boolean
   readonly head: HeadBounds
   readonly streams: StreamTable<ClientStream<E>>
-  /** A fault of the connection: GOAWAY, and its end. */
+  /** Ends the connection by GOAWAY, for a fault of the connection. */
   fail(code: number): void
-  /** A fault of a stream, open or not. */
+  /** Resets a stream, open or not, for a fault of that stream. */
   resetStream(id: number, code: number): void
-  /** A request has begun. */
+  /** Called when a request has begun. */
   open(id: number, head: StreamHead, endsStream: boolean): void
-  /** More may be sent on all streams. */
+  /** Called when more may be sent on all streams. */
   pumpAll(): void
 }
 

@@ -1,12 +1,12 @@
 import { CHARACTERS, isSpace, TEXT, TOKEN } from './characters.ts'
 import { Field } from './field.ts'
 
-/** Few heads are longer, and decoding a body that follows is wasted. */
+/** Bytes decoded at a time. Few heads are longer, and a body behind the head is decoded for nothing. */
 const PIECE_BYTES = 2048
 const CR = 0x0d
 const SPACE = 0x20
 const COLON = 0x3a
-/** Lines that are kept from one head to the next, at most: a client must not fill memory with them. */
+/** Lines that are kept from one head to the next at most, so that a client cannot fill memory with them. */
 const MAX_KNOWN = 32
 
 /** Interprets the lines of a request's or a response's head. */

@@ -20,9 +20,9 @@ interface Scan {
   readonly onRead?: OnRead | undefined
 }
 
-/** A clock may be set back by this without notice. */
+/** Set-back of a clock that goes unnoticed. */
 const CLOCK_SLACK_MS = 5 * 60_000
-/** Longer than head and credentials of a request may take, after which it has its record. */
+/** Time after its start within which a request has its record: longer than its head and credentials may take. */
 const RECORDED_WITHIN_MS = 10 * 60_000
 const BISECT_BYTES = 512 * 1024
 const PROBE_BYTES = 128 * 1024
@@ -55,14 +55,14 @@ export async function* blocksWritten(
   let doneBytes = 0
   for (const [i, segment] of segments.entries()) {
     if (i >= begin) {
-      // The last lines before the clock was set back are of another time.
+      // A segment that ends with a set-back clock is not in the order of time at its end.
       const isBisected = isBounded && i === begin && !heads[i + 1]?.setBackMs
       const from = isBisected ? firstByte(segment, fromMs) : 0
       let at = from
       for await (const bytes of blocksOf(segment, from)) {
         at += bytes.length
         yield { segment, bytes }
-        // Responses of requests that began before the clock was set back tell the time of before.
+        // A response whose request began before the clock was set back has a time of the old clock.
         const writtenMs = i < lastSetBack || hasOpen() ? undefined : lastWrittenMs(bytes, lastSetBack < 0)
         if (writtenMs !== undefined && writtenMs > toMs) return
         onRead?.(doneBytes + (segment.compression === 'none' ? at : 0), totalBytes)
@@ -87,7 +87,7 @@ function firstSince(heads: readonly Head[], sinceMs: number): number {
   for (let i = heads.length - 1; i > 0; i--) {
     const { beginMs, setBackMs } = heads[i] as Head
     if (from === undefined && beganBefore(beginMs, sinceMs)) from = i
-    // The clock has been there before it was set back.
+    // Before it was set back, the clock may have passed this time already.
     if (setBackMs > 0 && !beganBefore(beginMs, sinceMs - setBackMs - CLOCK_SLACK_MS)) from = undefined
   }
   return from ?? 0
@@ -119,7 +119,7 @@ async function headOf(segment: Segment, before: Segment | undefined): Promise<He
   const beginMs = line && writtenMs(line)
   const saysMs = Number(SET_BACK.exec(line?.toString('latin1') ?? '')?.[1] ?? 0)
   if (saysMs > 0 || before === undefined || beginMs === undefined) return { beginMs, setBackMs: saysMs }
-  // A gateway that was killed or stopped could not say so.
+  // The clock may have been set back while no gateway ran, so no line says it.
   const backMs = (endMs(before) ?? beginMs) - beginMs
   return { beginMs, setBackMs: backMs > CLOCK_SLACK_MS ? backMs : 0 }
 }

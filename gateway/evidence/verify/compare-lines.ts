@@ -7,7 +7,7 @@ import { type Finding, plural } from './finding.ts'
 import type { ProvenTiles } from './proven-tiles.ts'
 import type { ReadLines } from './read-lines.ts'
 
-/** How far lines that were moved, added or removed are followed. */
+/** Lines within which moved, added or removed lines are recognised. */
 const LOOK_AHEAD = 8192
 const MAX_ADDITIONS = 100
 
@@ -18,7 +18,7 @@ export class LineComparison {
   readonly #tiles: ProvenTiles
   readonly #checkpoint: Checkpoint
   readonly #begin: number
-  /** The leaf of line 0, from each leaf on: less where lines were added. */
+  /** The leaf that line 0 would have, from each leaf on. It gets smaller where lines were added. */
   readonly #firsts: { readonly from: number; readonly first: number }[]
   #edge: TreeEdge
   #made: MadeTiles

@@ -21,7 +21,7 @@ import {
  */
 export type OnJournalFailure = 'unready' | 'degraded'
 
-/** One attempt can cost milliseconds on a full disk. */
+/** Time between two attempts to write. One attempt can cost milliseconds on a full disk. */
 const RETRY_MS = 250
 
 export interface JournalOptions {
@@ -40,11 +40,11 @@ export interface JournalReports {
   removed?(directory: string): void
 }
 
-/** Rows with such windows are journalled hit by hit. */
+/** Window from which the hits of a row are journalled one by one. */
 const DURABLE_WINDOW_MS = 3_600_000
 const SEGMENT_MS = 3_600_000
 const SEGMENT_BYTES = 16 * 1024 * 1024
-/** The old segment is used when no new one can be opened. */
+/** Time between two attempts to open a new segment. The old one is used meanwhile. */
 const REOPEN_MS = 10_000
 
 export function isDurable(record: RowRecord): boolean {
@@ -187,7 +187,7 @@ export class Journal {
       this.#segments.at(-1)?.note(hit.id, hit.atMs)
     }
     this.#isIncomplete = false
-    // Their hits would count twice.
+    // Old segments must go, or their hits would count twice.
     for (const { file } of before) rmSync(file, { force: true })
   }
 

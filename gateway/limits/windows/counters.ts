@@ -10,7 +10,7 @@ import {
   windowRule,
 } from './window.ts'
 
-/** For all rows together: 250 MB at about 250 bytes each. */
+/** Keys of all rows together: 250 MB at about 250 bytes each. */
 const MAX_KEYS = 1_000_000
 /** Keys checked by each take: it adds at most one key. */
 const SWEEP = 2

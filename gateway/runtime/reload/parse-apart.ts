@@ -9,11 +9,11 @@ export type ParseJob =
   | { readonly kind: Kind; readonly file: string; readonly text: string }
   | { readonly kind: 'settings'; readonly options: RereadOptions }
 
-/** Parsing shorter texts takes less than 10 ms; starting a thread takes some 50 ms on another core. */
+/** Length from which a text is parsed in a thread. Shorter ones take less than 10 ms; a thread starts in some 50 ms on another core. */
 const SMALL_LENGTH = 32 * 1024
-/** Beyond this only the parsing thread fails. */
+/** Heap of the parsing thread. A text that needs more ends only that thread. */
 const MAX_HEAP_MB = 1024
-/** That of the main thread: what is too large for it must not pass here. */
+/** Stack of the parsing thread, as small as that of the main thread, so that what passes here passes there. */
 const STACK_MB = 1
 const SCRIPT = new URL(`./parse-thread.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url)
 

@@ -6,10 +6,10 @@ import { text } from 'node:stream/consumers'
 
 const REQUEST = 'restart\n'
 const CLIENT_MS = 5000
-/** A process that has just taken over listens a moment later. */
+/** Time to wait for a listener: a process that has just taken over listens a moment later. */
 const REACH_MS = 1000
 const REACH_AGAIN_MS = 20
-/** To read files and the configuration, and to hand everything over: several times what a restart may take. */
+/** Time to wait for the report of a restart: several times what a restart may take. */
 const REPORT_MS = 120_000
 
 export interface Restarted {

@@ -8,11 +8,11 @@ import type { PassedState } from './messages.ts'
 import type { NamedSocket, PassedSocket } from './sockets.ts'
 import type { Successor } from './successor.ts'
 
-/** How often files that another process has taken are tried again. */
+/** Time between two attempts to take back files that another process has. */
 const RETRY_MS = 1000
-/** A new process that has not heard the last message by then is said to hang. */
+/** Time after which a new process that has not heard the last message counts as hanging. */
 const HEARD_MS = 5000
-/** What a stop still leaves for that. */
+/** Time that a stop leaves for that. */
 const LAST_WORDS_MS = 2000
 
 export interface StateFiles {

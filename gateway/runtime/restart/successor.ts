@@ -14,7 +14,7 @@ export class Successor {
   readonly #prepared = Promise.withResolvers<Places>()
   readonly #serving = Promise.withResolvers<void>()
   readonly #hurry = Promise.withResolvers<void>()
-  /** Messages that wait for it to take a socket are never sent then. */
+  /** Resolves when the process is gone: messages that wait for it to take a socket are then never sent. */
   readonly #gone = Promise.withResolvers<void>()
   /** Commits of audit records and of outcomes of keys that it has not acknowledged. */
   readonly #commits = new Map<number, Commit>()
