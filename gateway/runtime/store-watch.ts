@@ -7,9 +7,9 @@ import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
 type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared'
-/** Connections are tried again each second, for as long as the store is away. */
+/** Time between two log lines about the shared store, which is tried each second while it is away. */
 const SHARED_REPEAT_MS = 60_000
-/** What lasts is recorded again, because who reads the trail of a day does not read those before. */
+/** Time after which a lasting state is recorded again, for readers of one day of the trail. */
 const RECORD_AGAIN_MS = 3_600_000
 
 interface StoreWatchOptions {

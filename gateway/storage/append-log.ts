@@ -13,9 +13,9 @@ interface AppendLogOptions {
   readonly write?: Write | undefined
 }
 
-/** Lines that may wait in memory: some 100,000. */
+/** Bytes of lines that may wait in memory: some 100,000 lines. */
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
-/** A block of a disk: the last one of the file may have room for a byte although the disk is full. */
+/** A block of the disk. One byte proves nothing: the last block of the file may have room for it on a full disk. */
 const BLANK_BLOCK = '\n'.repeat(4096)
 const PART_CHARACTERS = 64 * 1024
 

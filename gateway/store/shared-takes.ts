@@ -68,7 +68,7 @@ export class SharedTakes {
     else timers.soon(this.#flushIfFree)
   }
 
-  /** A full batch goes out early, so there may be none now, or one that waits for the reply to it. */
+  /** Sends the batch unless one is under way. A full batch has gone out early, so there may be none to send. */
   readonly #flushIfFree = (): void => {
     if (this.#underWay === 0) this.#flush()
   }
@@ -138,7 +138,7 @@ class TakeBatch implements StoreCall {
     for (const [row, told] of this.#takes) told(takeOf(row, results))
   }
 
-  /** Once: EVAL leaves the script with the server. */
+  /** Sends the batch once more with its script, which EVAL leaves with the server. */
   scriptMissing(): void {
     this.#counts.scriptReloads++
     this.#breaker.send({

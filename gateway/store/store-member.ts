@@ -32,7 +32,7 @@ interface StoreMemberOptions {
   readonly onFault: (cause: string) => void
 }
 
-/** By which two clocks may differ, and a command may be late. */
+/** Difference that two clocks may have, with the lateness of a command. */
 const SLACK_MS = 1000
 
 export class StoreMember {

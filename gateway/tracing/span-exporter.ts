@@ -22,7 +22,7 @@ export interface ExportReports {
 
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 30_000
-/** A batch that cannot be sent for so long is dropped: it may be what the receiver fails at. */
+/** Time after which a batch that cannot be sent is dropped: the receiver may fail because of it. */
 const GIVE_UP_MS = 5 * 60_000
 
 /** Sends spans in batches, one at a time, and again when that may help. Spans wait as text in bounded memory; others are dropped. */
@@ -161,7 +161,7 @@ export interface Envelope {
 /** Spans per request, as OpenTelemetry's own exporters send them; but a batch goes out before the queue is full. */
 const MAX_BATCH_SPANS = 512
 const BATCH_BYTES = 256 * 1024
-/** A buffer has room for so many spans of usual length. With longer ones the queue is full earlier. */
+/** Spans of usual length for which a buffer has room. With longer ones the queue is full earlier. */
 const USUAL_SPANS = 256
 const MAX_BYTES_OF_CHARACTER = 3
 

@@ -22,7 +22,7 @@ export type Post = (body: Buffer, signal: AbortSignal) => Promise<Posted>
 
 const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504])
 const MAX_REASON_CHARS = 200
-/** A receiver cannot silence the gateway for longer. */
+/** Longest wait that a receiver can ask for. */
 const MAX_RETRY_AFTER_MS = 60_000
 const zip = promisify(gzip)
 
@@ -58,7 +58,7 @@ function outcomeOf({ statusCode, headers, body }: IncomingResponse): Posted {
   }
 }
 
-/** A receiver that took everything says nothing, and what it says wrongly is not worth sending a batch twice. */
+/** The result of a post that got 2xx. A text that cannot be read counts as a full success, so that no batch is sent twice. */
 function delivered(text: string): Posted {
   let partial: { rejectedSpans?: unknown; errorMessage?: unknown } | undefined
   try {

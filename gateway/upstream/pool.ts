@@ -26,7 +26,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   protected maxConnections: number
   readonly health: Health
   protected readonly deadlines: Deadlines
-  /** Not closed. */
+  /** Number of sockets that are not closed. */
   #sockets = 0
   #closing: (() => void) | undefined = undefined
 
@@ -46,7 +46,7 @@ export abstract class Pool<Connection extends Timed> implements ConnectionTarget
   /** Closes idle connections at once and the others when they are free. */
   protected abstract retireAll(): void
 
-  /** For connections that are made from now on. */
+  /** Sets the bounds of connections that are made from now on. */
   bound({ connectMs, maxConnections }: PoolBounds): void {
     this.connectMs = connectMs
     this.maxConnections = maxConnections

@@ -16,7 +16,7 @@ interface TokenVerifierOptions {
   readonly revocations: Revocations
   readonly clock: () => number
   readonly turns?: FairTurns
-  /** Together at most 16 Mi characters. */
+  /** Most tokens in the cache, which together have at most 16 Mi characters. */
   readonly cacheSize?: number
 }
 

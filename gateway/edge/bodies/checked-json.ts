@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 /** A JSON value, or why a body is none that every service reads in the same way. */
 type CheckedJson = { readonly value: unknown } | { readonly fault: string }
 
-/** Deeper than any request; shallower than the stack of who walks through the value. */
+/** Levels of a value: more than any request has, and fewer than the stack of those who walk through it allows. */
 const MAX_DEPTH = 64
 const QUOTE = 34
 const BACKSLASH = 92

@@ -2,12 +2,12 @@ import type { Socket } from 'node:net'
 import { isOverShare } from '../rules/fair-share.ts'
 import { Slots, type Slotted } from '../syntax/slots.ts'
 
-/** How many connections are searched for an idle one. */
+/** Connections that are searched for an idle one. */
 const MAX_LOOKS = 64
 const LOOKS_PER_NETWORK = 16
 /** Beyond this part of all connections, an address may lose busy ones too. */
 const EXCESS = 1 / 8
-/** Streams that are refused and wait for their records, besides the common room. */
+/** Refused streams that may wait for their records, besides the common room. */
 const MAX_REFUSED_STREAMS = 256
 
 /** The use of an accepted connection: its TLS handshake, then HTTP. */
@@ -80,7 +80,7 @@ export class ClientNetworks {
 
   /** Kept only while it has connections: use it at once. */
   networkNamed(address: string, isProxy: boolean): ClientNetwork {
-    // Apart: after an edit of `trustedProxies` the open connections of an address are of the other kind.
+    // A proxy counts apart: after an edit of `trustedProxies` an address may have open connections of both kinds.
     const name = isProxy ? `proxy ${address}` : address
     return this.#byName.get(name) ?? new ClientNetwork(name, isProxy)
   }

@@ -4,12 +4,12 @@ import type { AcceptedConnection } from './client-networks.ts'
 import type { Connections } from './connections.ts'
 import { acceptClientSockets } from './sockets/client-socket.ts'
 
-/** Enough for an honest client's TLS handshake from anywhere. */
+/** Time that a drain leaves for TLS handshakes: enough for an honest client from anywhere. */
 const HANDSHAKE_MS = 1000
 
 /** Event loop turns without a new connection after which the system has none left. */
 const QUIET_TURNS = 3
-/** A steady flow of new connections must not keep the listener open, nor a busy machine have it closed without a look. */
+/** Bounds of emptying the queue: a steady flow of new connections cannot hold it up, and a busy machine still looks at the queue. */
 const LONGEST_MS = 500
 const LEAST_TURNS = 100
 

@@ -6,7 +6,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
-/** Whatever its route allows. */
+/** Bytes of a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
 
@@ -45,7 +45,7 @@ export function readWholeBody(
   })
 }
 
-/** The frame mostly comes with the head, or in the next packet. */
+/** Time to wait for that frame. It mostly comes with the head, or in the next packet. */
 const EMPTY_END_MS = 50
 
 /** Over HTTP/2 an empty frame may end a request of unknown length. */

@@ -30,7 +30,7 @@ const OF_UPLOADS = /^(?:location|upload-[a-z-]+)$/
 
 /** RFC 9110 section 9.2.1: they change nothing, so they can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
-/** Long enough for a password change. */
+/** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000
 
 const LAPSE_CHECK_MS = 1000

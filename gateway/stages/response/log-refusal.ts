@@ -3,9 +3,9 @@ import type { Gateway } from '../../gateway.ts'
 import { REFUSALS, type Refusal, type RefusalCode } from '../../refusals.ts'
 import { traceIdOf } from '../../tracing/trace.ts'
 
-/** Between two lines of one code, after a burst. */
+/** Time between two lines of one code, after a burst. */
 const EVERY_MS = 1000
-/** At `info`, enough to debug one caller's attempts. */
+/** Lines at once, by level. Those of `info` are enough to debug one caller's attempts. */
 const BURST = { warn: 1, info: 20 }
 /** Foreign text in a cause is quoted and short already. */
 const MAX_CAUSE_LENGTH = 400

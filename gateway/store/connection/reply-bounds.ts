@@ -1,8 +1,8 @@
 import { Decoder } from '@redis/client/dist/lib/RESP/decoder.js'
 
-/** A page of ended sessions or events takes a quarter of a MB. */
+/** Largest reply. A page of ended sessions or events takes a quarter of a MB. */
 const MAX_REPLY_BYTES = 4 * 1024 * 1024
-/** The client makes room for all values that a list announces. */
+/** Most values in a reply, because the client makes room for all that a list announces. */
 const MAX_REPLY_VALUES = 100_000
 const LENGTH = /^[$*](-1|\d{1,9})\r$/
 const MAX_LENGTH_CHARS = 16

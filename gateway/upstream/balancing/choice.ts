@@ -1,6 +1,6 @@
 import type { Origin } from './origin.ts'
 
-/** From the most to the least preferred. */
+/** States of an upstream, from the most to the least preferred. */
 const READY = 0
 const AVOIDED = 1
 /** Its health checks fail. */

@@ -5,7 +5,7 @@ const SLOTS = 10
 
 export type BreakerState = 'closed' | 'half-open' | 'open'
 
-/** The exchange began while the breaker was closed. */
+/** Stands for an exchange that began while the breaker was closed. */
 export const NO_PROBE = 0
 
 /**
@@ -39,7 +39,7 @@ export class CircuitBreaker {
     this.#window = settings.failurePercent === undefined ? undefined : new FailureWindow(settings.windowMs)
   }
 
-  /** Changes nothing. */
+  /** True when it would admit an exchange now. Changes nothing. */
   admits(): boolean {
     if (this.state === 'closed') return true
     const nowMs = this.#clock()
@@ -116,7 +116,7 @@ export class CircuitBreaker {
     if (tooMany || tooOften) this.#open(nowMs)
   }
 
-  /** Without a result: it was cancelled, say. */
+  /** Gives a probe back that has no result, because it was cancelled for example. */
   abandoned(probe: number): void {
     if (this.#isProbe(probe) && probe === this.#round) this.#begun -= 1
   }

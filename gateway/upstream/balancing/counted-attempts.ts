@@ -35,7 +35,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.ended(status, this.#probe)
   }
 
-  /** The pool tells the health. */
+  /** Counts an attempt that found no connection. The pool reports that to the health. */
   protected attemptRefused(): void {
     this.chosenOrigin.breaker?.failed(this.#takeProbe())
   }

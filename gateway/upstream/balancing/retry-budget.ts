@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { RetrySettings } from '../../config/upstreams/upstream-group.ts'
 import type { UpstreamFault, UpstreamRequest } from '../upstream-client.ts'
 
-/** Saved up while few are needed, in seconds of `minPerSecond` or by themselves. */
+/** Retries that can be saved up: those of some seconds of `minPerSecond`, or this number. */
 const SAVED_SECONDS = 10
 const SAVED_RETRIES = 10
 
@@ -67,7 +67,7 @@ export function isRepeatable({ method, body, upgrade }: UpstreamRequest): boolea
   return SAFE_METHODS.has(method) && body === null && upgrade === undefined
 }
 
-/** The connection had been made. */
+/** True for a fault of the upstream itself, to which the connection had been made. */
 export function isOfUpstream({ kind, isNeutral }: UpstreamFault): boolean {
   return isNeutral !== true && (kind === 'timeout' || kind === 'broken' || kind === 'malformed')
 }

@@ -9,9 +9,9 @@ import { METHODS_WITH_BODY } from '../request-body.ts'
 import type { UpstreamFault, UpstreamFaultKind, UpstreamRequest } from '../upstream-client.ts'
 import { ResponseParser, type ResponseReader } from './response-parser.ts'
 
-/** Less than the 5 s after which a Node server closes an idle connection. */
+/** Time for which an idle connection is kept: less than the 5 s after which a Node server closes it. */
 const KEEP_ALIVE_MS = 4000
-/** No request meets the server's closing. */
+/** Time by which we are earlier than an announced timeout, so that no request meets the server's close. */
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
@@ -117,7 +117,7 @@ export class Http1Connection implements Timed, ResponseReader {
     else this.#resumeSocket()
   }
 
-  /** Does not tell its user. */
+  /** Closes the connection without a call to its exchange. */
   destroy(): void {
     this.#user = undefined
     this.#retire()

@@ -7,18 +7,18 @@ import { Pool } from '../pool.ts'
 import type { UpstreamFault } from '../upstream-client.ts'
 import { type StreamUser, UpstreamStream } from './upstream-stream.ts'
 
-/** Even if the upstream allows more: the next gets a connection of its own. */
+/** Streams of a connection, even if the upstream allows more. The next one gets a connection of its own. */
 const MAX_STREAMS = 100
 const MAX_FIELDS = 1100
-/** Beyond what the client takes: of one response, and of all of a session. */
+/** Bytes that may come beyond what clients take: of one response, and of all responses of a session. */
 const STREAM_WINDOW = 256 * 1024
 const SESSION_WINDOW = 4 * 1024 * 1024
-/** For all streams, with what waits to be read. */
+/** Memory of all streams, with what waits to be read. */
 const MAX_SESSION_MEMORY_MB = 64
 const IDLE_MS = 60_000
-/** For an upstream to close its side. All exchanges are over by then. */
+/** Time for an upstream to close its side, once all exchanges are over. */
 const CLOSE_MS = 1000
-/** No further exchange from this stream id on, well before the last is used (RFC 9113 section 5.1.1). */
+/** Stream id from which a session takes no further exchange, well before the last id (RFC 9113 section 5.1.1). */
 const LAST_STREAM_ID = 2 ** 30
 const NEVER = Number.POSITIVE_INFINITY
 

@@ -14,7 +14,7 @@ const CANCEL = 8
  */
 const MALFORMED: ReadonlySet<number> = new Set([1, 3, 6, 9, 11, 13])
 
-/** After so many short pieces, what comes in one turn of the event loop is joined. */
+/** Size of a short piece, number of them after which those of one turn of the event loop are joined, and bytes of a joined one. */
 const SHORT_BYTES = 64
 const USUAL_SHORT = 16
 const MAX_JOINED = 4096
