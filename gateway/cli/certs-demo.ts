@@ -4,7 +4,7 @@ export const command: Command = {
   words: '[DIRECTORY]',
   flags: { force: { about: 'overwrites those that are there' } },
   about: [
-    'Makes an authority, a server certificate for localhost, two client certificates and revocation lists, valid for 30 days, in data/certs or DIRECTORY. It prints how to start a gateway with them. Never use them for anything real.',
+    'Makes an authority, a server certificate for localhost, two client certificates and revocation lists, valid for 30 days, in data/certs or DIRECTORY. It prints how to start a gateway with them. They are for trials only.',
     'The package of the gateway leaves out what issues certificates: `npm install --save-dev @peculiar/x509 reflect-metadata`. A checkout has both.',
   ],
   examples: [

@@ -37,9 +37,9 @@ export const command: Command = {
   },
   about: [
     'Writes gateway.json and limits.json for your service, and the schemas that explain them in an editor. Nothing that exists is overwritten.',
-    'Without --openapi and --issuer one route lets everybody through: limits, headers, audit trail and metrics, but no authentication. With --openapi the gateway lets through what the document names, and demands the bearer tokens or client certificates that it asks for.',
+    'Without --openapi and --issuer one route lets everybody through, without authentication. With --openapi the gateway lets through what the document names, and demands the credentials that it asks for.',
     '--issuer reads the discovery document of the provider (5 s, https or this machine), writes "issuer", "jwksUri", "audience" and the preset of "tokens", and demands a token of every request where no document says otherwise. A provider without keys gets "introspection", whose client you fill in. Without a network it writes keys of the usual form, and says so.',
-    'An edit of the document is in force within a second. Rows of "routes" in gateway.json replace its operations or add to them; "validateRequests" checks requests against its schemas (docs/operate/configuration.md).',
+    'Rows of "routes" in gateway.json replace operations of the document or add to them; "validateRequests" checks requests against its schemas (docs/operate/configuration.md).',
   ],
   examples: [
     ['countersign init --upstream http://127.0.0.1:3000', 'config/gateway.json and config/limits.json'],

@@ -3,14 +3,14 @@ import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type Command, CommandFault, EXIT } from './command.ts'
 
-/** A backend that is asked has a minute; the rest is for a database that must be opened. */
+/** Time to wait: a minute for a running backend, and the rest for a database that must be opened. */
 const TIMEOUT_MS = 120_000
 const EXTENSION = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 const PROGRAM = fileURLToPath(new URL(`../../backend/identity/rotate-keys.${EXTENSION}`, import.meta.url))
 
 export const command: Command = {
   about: [
-    'Replaces the signing keys of the demo backend, the issuer in a checkout. Tokens signed before stay valid until they expire. The gateway has no signing keys: it accepts tokens of issuers, and takes new keys of theirs by itself.',
+    'Replaces the signing keys of the demo backend, the issuer in a checkout. Tokens signed before stay valid until they expire. The gateway takes new keys of issuers by itself.',
     'The gateway reads files of secrets again when they change, those that clients.json names when clients.json changes. The password and the key of the shared store, the headers of tracing and the seal key stay until a restart.',
   ],
   examples: [['countersign keys rotate', 'the keys of the backend in this checkout']],

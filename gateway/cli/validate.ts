@@ -69,7 +69,7 @@ export const command: Command = {
   },
   about: [
     'Checks the configuration with the parsers of the gateway: the environment and every file that it and gateway.json name, or only the FILEs, each recognised by its content. It shows every fault at once, with its line; files that only a faulty gateway.json may name come after it is mended.',
-    'A gateway.json as FILE is checked with the files that it names. What it lacks is a warning where the environment of the gateway may give it.',
+    'What a gateway.json as FILE lacks is a warning where the environment of the gateway may give it.',
     'A warning does not change the exit code: a limit that no route reaches, an empty table. A certificate or a revocation list that is not valid now is a fault here, although a gateway starts with it.',
   ],
   examples: [

@@ -8,7 +8,7 @@ export const command: Command = {
   words: FILES,
   flags: { to: { value: 'DIR', about: 'where to; it is made' }, ...LOG_FLAG },
   about: [
-    'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files for any web server, readable for their owner alone. The bundles are the trail again, and need as much room.',
+    'Writes a sealed trail as verifiers of other people read it: checkpoint, tiles and entry bundles of C2SP tlog-tiles, as static files for any web server, readable for their owner alone. They need as much room as the trail.',
     ABOUT_FILES,
   ],
   examples: [

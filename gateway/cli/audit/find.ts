@@ -39,7 +39,7 @@ export const command: Command = {
   about: [
     'Prints the records for which all flags hold, in the order of the trail. --since and --until mean the start of a request; its response is found however late it came.',
     ABOUT_FILES,
-    'It skips parts of the trail outside the times; an id that the gateway made holds its time. After a clock was set back by more than a minute the gateway began another file, and the one before is read whole. In a file that it could not rename then, or of an earlier version, records of such times may be missed. It takes requests to be recorded within ten minutes of their start.',
+    'It skips parts of the trail outside the times; an id that the gateway made holds its time. It may miss a request that was recorded more than ten minutes after its start, and records of a file in which the clock was set back by more than a minute.',
   ],
   examples: [
     ['countersign audit find --user a3f1e7c2-0000-7000-8000-000000000001 --since 24h', 'what a user did'],

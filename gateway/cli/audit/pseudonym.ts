@@ -8,7 +8,7 @@ import { ableTo, UNABLE } from './trail-words.ts'
 export const command: Command = {
   flags: CONFIG_FLAGS,
   about: [
-    'Reads a value from standard input, without its line end, and prints its pseudonym: 16 hexadecimal digits, which stand in paths of the trail as {name:DIGITS}. The value is the decoded text of the parameter, letter by letter: an IBAN in small letters has another pseudonym. It is the same under every name of a parameter.',
+    'Reads a value from standard input, without its line end, and prints its pseudonym: 16 hexadecimal digits, which stand in paths of the trail as {name:DIGITS}. The value is the decoded text of the parameter; letter case counts, the name of the parameter does not.',
     'The key is that of "maskKeyFile" in gateway.json, or of the data directory. For an older key use a gateway.json that names it.',
   ],
   examples: [

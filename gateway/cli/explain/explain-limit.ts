@@ -25,7 +25,7 @@ export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
     'Says which row of limits.json counts a request by its path and method, and of the rows near it, why they do not. It reads the files here; no gateway need run.',
-    'One row of `limits` counts a request: that of the most specific path. When that path has rows for other methods only, none does. Every row of `overall` that covers the path does. Letter case and a closing slash make no difference.',
+    'One row of `limits` counts a request: that of the most specific path. When that path has rows for other methods only, none does. Every row of `overall` that covers the path does.',
   ],
   examples: [
     ['countersign explain limit POST /api/login', 'which row counts log-ins'],

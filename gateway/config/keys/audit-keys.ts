@@ -44,7 +44,7 @@ const S3 = keys({
     examples: ['gateway-1/'],
   }),
   credentialsFile: text(
-    'File with lines such as `aws_access_key_id = …`; read again for each request. Default: the AWS SDK looks in the environment, a profile, a web identity, the container and the instance.',
+    'File with lines such as `aws_access_key_id = …`; read for each request. Default: where the AWS SDK looks.',
     { examples: ['/run/secrets/evidence'] },
   ),
   objectLock: key(OBJECT_LOCK, 'Each object is sent with a lock, in a bucket that has Object Lock.'),
@@ -75,7 +75,7 @@ const MEMBER = keys({
 
 const WITNESSES = keys({
   policyFile: text(
-    'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, which may have groups; in the place of `quorum` and `members`. Auditors give the same file to `countersign audit verify --policy`.',
+    'C2SP tlog-policy file with the witnesses, their URLs, and the quorum, in the place of `quorum` and `members`.',
     { examples: ['/etc/countersign/witnesses.policy'] },
   ),
   quorum: integer('How many of them must have signed a checkpoint for it to count as witnessed.', {
@@ -148,7 +148,7 @@ const AUDIT = keys({
   ),
   rotation: key(
     ROTATION,
-    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. It renames the closed one to `<file>.<UTC>`, such as audit.ndjson.20261122T151602123Z. Default: never.',
+    'When the gateway closes the audit file and begins a new one, besides SIGHUP after a rename. It renames the closed one to `<file>.<UTC>`. Default: never.',
     { examples: [{ maxBytes: 268_435_456, maxAge: '1d' }] },
   ),
   retention: key(

@@ -9,7 +9,7 @@ const CLIENT_SCOPE = Type.String({
 
 const MTLS = keys({
   thumbprint: anyText(
-    'SHA-256 of the certificate, in hexadecimal; colons and letter case make no difference. `openssl x509 -noout -fingerprint -sha256 -in client.pem` prints it. Changes with every certificate.',
+    'SHA-256 of the certificate, in hexadecimal; colons and letter case make no difference. `openssl x509 -noout -fingerprint -sha256 -in client.pem` prints it.',
     {
       pattern: '^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$',
       patternErrorMessage: 'must be the 64 hexadecimal digits of a SHA-256 thumbprint',
@@ -126,7 +126,7 @@ const HMAC = keys(
       },
     ),
     keyId: anyText(
-      'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`, as senders need that have no such header.',
+      'What the client sends as `X-API-Key`; unique. It is a name, not a secret. Not needed where rows name the client by `webhookClient`.',
       {
         pattern: '^(?![Ww][Hh][Ss][Ee][Cc]_)[A-Za-z0-9._~-]{1,128}$',
         patternErrorMessage:

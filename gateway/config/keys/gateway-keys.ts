@@ -10,7 +10,7 @@ import { UPSTREAM_KEYS } from './upstream-keys.ts'
 
 export const GATEWAY_FILE = file(
   'gateway',
-  'Where the gateway listens, what stands behind it and which requests it lets through. Read at start and whenever it changes; what needs a restart is named in the log. Variables of the environment take the place of single keys.',
+  'Where the gateway listens, what stands behind it and which requests it lets through. Read at start and whenever it changes.',
   {
     ...UPSTREAM_KEYS,
     ...LISTENER_KEYS,

@@ -36,7 +36,7 @@ const INTROSPECTION = keys({
     { examples: ['/run/secrets/introspection'] },
   ),
   keyFile: text(
-    'A file with a private key in PEM: P-256, Ed25519 or RSA. The gateway proves itself by assertions that it signs (`private_key_jwt`: ES256, EdDSA, PS256), or with `certFile` by the certificate. Either this or `clientSecretFile` is needed. New files are in force at once.',
+    'A file with a private key in PEM: P-256, Ed25519 or RSA. The gateway proves itself by assertions that it signs (`private_key_jwt`: ES256, EdDSA, PS256), or with `certFile` by the certificate. Either this or `clientSecretFile` is needed.',
     { examples: ['/run/secrets/introspection.key'] },
   ),
   certFile: text('A file with the certificate of `keyFile` in PEM (`tls_client_auth`, RFC 8705).', {
@@ -49,7 +49,7 @@ const INTROSPECTION = keys({
   ),
   cache: key(
     SPAN_OR_OFF,
-    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off`: for each request. A token that was revoked at the issuer passes so long.',
+    'How long an active token is not asked about again, at most 5m, and never beyond its `exp`; `off`: for each request. A revoked token passes meanwhile.',
     { default: '30s', examples: ['10s', 'off'] },
   ),
   negativeCache: key(
@@ -71,7 +71,7 @@ export type WrittenIntrospection = Written<typeof INTROSPECTION>
 const TERMS = {
   introspection: key(
     INTROSPECTION,
-    'How the issuer is asked about its opaque tokens (RFC 7662). Of the issuers that a row trusts, one may have it. Default: none of its tokens is opaque.',
+    'How the issuer is asked about its opaque tokens (RFC 7662). Of the issuers that a row trusts, one may have it.',
     {
       examples: [
         {
@@ -109,16 +109,8 @@ const ISSUER = keys({
     'The `aud` that its tokens must carry: what it knows this API by, or one of a list.',
     { required: true, examples: ['https://bank.example/api'] },
   ),
-  algorithms: key(
-    ALGORITHMS,
-    'What its tokens may be signed by, as in `algorithms` of the file. Default: all; under the profile `fapi` all but RS256.',
-    { examples: [['PS256', 'EdDSA']] },
-  ),
-  profile: key(
-    PROFILE,
-    '`fapi`: its tokens are held to the FAPI 2.0 Security Profile, as by the `profile` of the file.',
-    { examples: ['fapi'] },
-  ),
+  algorithms: key(ALGORITHMS, 'As `algorithms` of the file.', { examples: [['PS256', 'EdDSA']] }),
+  profile: key(PROFILE, 'As `profile` of the file.', { examples: ['fapi'] }),
   ...TERMS,
   scopes: list(
     SCOPE,
@@ -130,12 +122,12 @@ const ISSUER = keys({
 const DPOP = keys({
   nonce: choice(
     ['off', 'required'],
-    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes. So none can be made in advance.',
+    '`required`: a proof must have a nonce that the gateway gave out in the last two minutes.',
     { default: 'off' },
   ),
   publicUrls: list(
     TEXT,
-    'The URLs that clients know the gateway by, with the path that a proxy takes off, if any. Proofs are compared with them, never with Host or X-Forwarded-Host. Default: scheme, host and port of the issuer.',
+    'The URLs that clients know the gateway by, with the path that a proxy takes off. Proofs are compared with them, never with Host. Default: scheme, host and port of the issuer.',
     { minItems: 1, uniqueItems: true, examples: [['https://api.bank.example']] },
   ),
 })
@@ -151,7 +143,7 @@ const AUTH_THROTTLE = keys({
 
 export const ISSUER_KEYS = {
   issuer: text(
-    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; where routes accept bearer tokens and nobody has set an issuer, the start, `validate` and `explain route` warn.',
+    'Whose tokens are accepted: exactly the `iss` they carry. The default is the demonstration; a warning says where routes that accept bearer tokens rely on it.',
     { env: 'GATEWAY_ISSUER', default: 'http://localhost:8080', examples: ['https://bank.example'] },
   ),
   jwksUri: text(
@@ -164,7 +156,7 @@ export const ISSUER_KEYS = {
   }),
   algorithms: key(
     ALGORITHMS,
-    "What the issuer's tokens may be signed by. `Ed25519` and `EdDSA` are two names of one algorithm: either lets both through. Default: all; under the profile `fapi` all but RS256.",
+    "What the issuer's tokens may be signed by. `Ed25519` and `EdDSA` are one algorithm. Default: all; under the profile `fapi` all but RS256.",
     { examples: [['ES256']] },
   ),
   profile: key(
@@ -188,7 +180,7 @@ export const ISSUER_KEYS = {
   }),
   authThrottle: key(
     AUTH_THROTTLE,
-    'Slows down guessing: after so many bad credentials in the window, a new token, proof or webhook from the address gets 429 unchecked.',
+    'After so many bad credentials in the window, a new token, proof or webhook from the address gets 429 unchecked.',
     { default: {}, examples: [{ failures: 20, window: '1m' }] },
   ),
 }

@@ -14,17 +14,16 @@ const BOUND = {
     required: true,
     examples: [5, 60, 1000],
   }),
-  window: span(
-    'smhd',
-    'A whole number with s, m, h or d, at most 366d. It slides: it does not begin anew at the full minute or hour.',
-    { required: true, examples: ['1m', '1h', '1d'] },
-  ),
+  window: span('smhd', 'A whole number with s, m, h or d, at most 366d. It slides.', {
+    required: true,
+    examples: ['1m', '1h', '1d'],
+  }),
 }
 
 /** A row of limits.json. */
 export const LIMIT_KEYS = keys({
   path: text(
-    'An exact path, a prefix that ends in `/*`, or a template such as `/users/{id}/cards`, whose requests count together. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
+    'An exact path, a prefix that ends in `/*`, or a template such as `/users/{id}/cards`. Letter case and a closing slash make no difference. `/x/*` covers /x and everything below it.',
     { required: true, maxLength: 1024, examples: ['/api/login', '/api/users/*', '/api/users/{id}', '/*'] },
   ),
   limit: Type.Optional(BOUND.limit),
@@ -54,7 +53,7 @@ export const LIMIT_KEYS = keys({
     examples: ['Slows down the guessing of passwords'],
   }),
   name: anyText(
-    'What the RateLimit header fields and the metrics call this limit; unique in the table. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`login` for /api/login, `users` for /api/users/*, `all` for /*, `root` for /).',
+    'What the RateLimit header fields and the metrics call this limit; unique. With `windows`, `-` and the window follow. Default: the last fixed segment of the path (`users` for /api/users/*, `all` for /*, `root` for /).',
     {
       ...NAME,
       examples: ['login', 'users-read'],
@@ -73,7 +72,7 @@ export const LIMIT_KEYS = keys({
   ),
   mode: choice(
     ['enforce', 'shadow'],
-    '`enforce` refuses what is over the limit with 429. `shadow` counts and measures but never refuses: for trying out a limit.',
+    '`enforce` refuses what is over the limit with 429. `shadow` counts but never refuses.',
     { default: 'enforce' },
   ),
   onStoreFailure: choice(

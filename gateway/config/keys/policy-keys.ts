@@ -24,7 +24,7 @@ export const MAINTENANCE = keys({
     default: 300,
     examples: [3600],
   }),
-  passes: networks('Addresses and networks that are served all the same, for those who maintain it.', {
+  passes: networks('Addresses and networks that are served all the same.', {
     default: [],
     examples: [['10.0.0.0/8']],
   }),
@@ -80,7 +80,7 @@ export const ROUTE_RESPONSE_HEADERS = keys(RESPONSE_HEADERS)
 const FILE_RESPONSE_HEADERS = keys({
   strictTransportSecurity: key(
     STRICT_TRANSPORT_SECURITY,
-    'More than the mandatory year, for the whole host. `preload` asks browsers to build the host into their lists, which is hard to take back.',
+    'More than the mandatory year, for the whole host. `preload` is hard to take back.',
   ),
   ...RESPONSE_HEADERS,
 })
@@ -96,16 +96,16 @@ export const POLICY_KEYS = {
   ),
   addresses: key(
     ADDRESSES,
-    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`, and without `allow` everybody else may. Default: everybody.',
+    'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`; without `allow` everybody else may. Default: everybody.',
     { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
   ),
   maintenance: key(
     MAINTENANCE,
-    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. Open tunnels and requests go on. A route may give its own. Default: open.',
+    'Closes all routes: 503 with Retry-After and the purpose, before anybody is authenticated. What is open goes on. Default: open.',
   ),
   responseHeaders: key(
     FILE_RESPONSE_HEADERS,
-    'Headers added to every response, besides the mandatory ones, which nothing takes away or weakens. A route may give its own.',
+    'Headers added to every response, besides the mandatory ones. A route may give its own.',
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
 }

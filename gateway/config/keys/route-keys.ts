@@ -24,7 +24,7 @@ const AUTH = Type.Enum(['none', 'bearer', 'mtls', 'hmac', 'signature'])
 const CORS = keys({
   origins: list(
     Type.String({ minLength: 1, maxLength: 300 }),
-    'Scheme, host and perhaps port, as browsers send them in Origin. `https://*.app.example` is every host below app.example, `http://localhost:*` every port. `*` is every origin, without credentials.',
+    'Scheme, host and perhaps port, as in Origin. `https://*.app.example` is every host below app.example, `http://localhost:*` every port. `*` is every origin, without credentials.',
     {
       required: true,
       minItems: 1,
@@ -33,13 +33,12 @@ const CORS = keys({
       examples: [['https://app.example', 'https://*.app.example'], ['*']],
     },
   ),
-  credentials: flag(
-    'Whether pages may send cookies and client certificates. A bearer token that the page sends needs no permission. Never together with `*`.',
-    { default: false },
-  ),
+  credentials: flag('Whether pages may send cookies and client certificates. Not with `*`.', {
+    default: false,
+  }),
   methods: list(
     TEXT,
-    'Methods that pages may use, of those of the route. Default: all of them; where the route has no `methods`, GET, HEAD, POST, PUT, PATCH and DELETE.',
+    'Methods that pages may use, of those of the route. Default: all; without `methods` of the route, GET, HEAD, POST, PUT, PATCH and DELETE.',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET', 'POST']] },
   ),
   headers: list(Type.String({ minLength: 1, maxLength: 256 }), 'Request headers that pages may send.', {
@@ -68,7 +67,7 @@ const CORS = keys({
       examples: [['RateLimit', 'X-Request-ID']],
     },
   ),
-  maxAgeSeconds: integer('Seconds for which browsers remember the answer to a preflight.', {
+  maxAgeSeconds: integer('How long browsers remember the response to a preflight.', {
     range: [0, 86_400],
     default: 600,
   }),
@@ -81,7 +80,7 @@ const ROUTE = keys({
   ),
   methods: list(
     TEXT,
-    'The methods let through; another one is refused with 405. GET includes HEAD. CONNECT and TRACE are never let through. Default: every other method that is registered with IANA (not PURGE or SUBSCRIBE).',
+    'The methods let through; another gets 405. GET includes HEAD. CONNECT and TRACE are never let through. Default: every other method that is registered with IANA (not PURGE or SUBSCRIBE).',
     { minItems: 1, maxItems: 40, uniqueItems: true, examples: [['GET'], ['GET', 'POST']] },
   ),
   auth: list(
@@ -102,7 +101,7 @@ const ROUTE = keys({
       minItems: 1,
       uniqueItems: true,
     }),
-    'The caller must hold all of these; of a list of lists, all of one of the lists. Otherwise 403. Default: none is asked for.',
+    'The caller must hold all of these; of a list of lists, all of one of them. Otherwise 403. Default: none.',
     {
       uniqueItems: true,
       default: [],
@@ -115,12 +114,12 @@ const ROUTE = keys({
       pattern: '^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$',
       patternErrorMessage: 'must be visible ASCII without spaces, quotes and backslashes',
     }),
-    'Ways of authentication, as the issuers name them; `acr` of the token must be one. Otherwise 401 tells the client what is needed (RFC 9470).',
+    '`acr` of the token must be one of these. Otherwise 401 tells the client what is needed (RFC 9470).',
     { minItems: 1, maxItems: 32, uniqueItems: true, examples: [['urn:example:psd2:sca']] },
   ),
   maxAuthAge: span(
     'smhd',
-    'How long ago the user may have been authenticated, by `auth_time` of the token; `clockTolerance` is added. Otherwise, and without the claim, 401 tells the client so (RFC 9470). A tunnel ends when it is longer ago.',
+    'How long ago the user may have been authenticated, by `auth_time` of the token, plus `clockTolerance`. Otherwise, and without the claim, 401 tells the client so (RFC 9470). A tunnel ends when it is longer ago.',
     { examples: ['5m'] },
   ),
   upstream: text('The group of `upstreams` that requests go to. Default: the services of `upstream`.', {
@@ -148,7 +147,7 @@ const ROUTE = keys({
     { minItems: 1, maxItems: 65, uniqueItems: true, examples: [['https://bank.example']] },
   ),
   webhookClient: text(
-    'The client in config/clients.json whose webhooks come here, for senders without `X-API-Key`: only its secrets verify them. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
+    'The client in config/clients.json whose webhooks come here, for senders without `X-API-Key`. Needs `hmac` in `auth`. Default: `X-API-Key` names the key.',
     { maxLength: 256, examples: ['acme'] },
   ),
   signatures: key(
@@ -168,40 +167,35 @@ const ROUTE = keys({
     { minItems: 1, uniqueItems: true, examples: [['iban']] },
   ),
   clientCert: flag(
-    "Whether the caller's client certificate, if it is good, goes upstream in `Client-Cert` (RFC 9440). What a caller sends under that name never does.",
+    "Whether the caller's client certificate, if it is good, goes upstream in `Client-Cert` (RFC 9440).",
     { default: false },
   ),
   mode: choice(
     ['enforce', 'shadow'],
-    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody; a caller who is not proved is nobody to the service. All other rules hold.',
+    '`shadow`: who calls and whether they may is decided, counted and logged, but refuses nobody. All other rules hold.',
     { default: 'enforce' },
   ),
-  addresses: key(
-    ADDRESSES,
-    'Who may use the route, as `addresses` of the file says it for all; both must let the address pass. Default: everybody.',
-    { examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }] },
-  ),
-  maintenance: key(
-    MAINTENANCE,
-    'Closes the route: 503 with Retry-After and the purpose, before anybody is authenticated. Open tunnels and requests go on. Default: `maintenance` of the file.',
-  ),
+  addresses: key(ADDRESSES, 'Who may use the route; `addresses` of the file holds too. Default: everybody.', {
+    examples: [{ allow: ['10.0.0.0/8'], deny: ['10.6.6.6'] }],
+  }),
+  maintenance: key(MAINTENANCE, 'As `maintenance` of the file, which is the default.'),
   cors: key(
     CORS,
     "Which pages of other origins may use the route. The gateway answers preflights, before authentication, and its Access-Control-* headers replace the service's. Default: the service's pass.",
   ),
   responseHeaders: key(
     ROUTE_RESPONSE_HEADERS,
-    "Headers added to the route's responses; each takes the place of the file's one of that name. The mandatory headers stay. Default: those of the file.",
+    "Headers added to the route's responses; each replaces that of the file. Default: those of the file.",
     { minProperties: 1, examples: [{ referrerPolicy: 'no-referrer' }] },
   ),
   idempotency: key(
     IDEMPOTENCY,
-    'Requests with a key reach the service once; the next one gets the first response again. For POST, PATCH, PUT and DELETE, not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
+    'Requests with a key reach the service once; the next one gets the first response again. Not where `auth` has `none`, `mode` is `shadow`, or the group speaks HTTP/2. Default: keys go to the service like any header. More in docs/use/idempotency.md.',
     { examples: [{}, { required: true, keep: '7d' }] },
   ),
   ...SENDING_KEYS,
   encodedSlashes: flag(
-    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. It goes upstream as it is. Refused where the decoded path would be that of another row or limit, or has a dot segment.',
+    'Whether `%2F` may be in the path, as in `/npm/@scope%2Fname`. Refused where the decoded path would be that of another row or limit, or has a dot segment.',
     { default: false },
   ),
   pathParameters: flag(
@@ -245,7 +239,7 @@ export const OPENAPI = keys({
   }),
   schemes: key(
     byName(AUTH),
-    "What the document's security schemes are, by name. HTTP bearer, OAuth 2.0 and OpenID Connect are `bearer` and mutual TLS is `mtls` by themselves; another scheme must be named here.",
+    "What the document's security schemes are, by name. Known without it: HTTP bearer, OAuth 2.0 and OpenID Connect are `bearer`, mutual TLS is `mtls`.",
     { default: {}, examples: [{ webhook: 'hmac' }] },
   ),
   auth: list(
@@ -255,7 +249,7 @@ export const OPENAPI = keys({
   ),
   validateRequests: choice(
     [true, false, 'skip-patterns'],
-    'Whether parameters and JSON bodies of requests must fit the schemas of the document; others get 400. `skip-patterns`: as true, but a `pattern` that cannot be matched in bounded time is not checked, instead of a fault.',
+    'Whether parameters and JSON bodies of requests must fit the schemas of the document; others get 400. `skip-patterns`: a `pattern` that cannot be matched in bounded time is not checked, instead of a fault.',
     { default: false },
   ),
   rows: list(

@@ -29,7 +29,7 @@ const REQUEST_HEADERS = keys(
   {
     allow: list(
       TEXT,
-      'Names that go to the service although they are removed otherwise, such as `X-Auth-Token`, or refused: method overrides. Never one that the gateway sets itself, or that belongs to the connection.',
+      'Names that go to the service although they are removed otherwise, or refused (method overrides). None that the gateway sets itself, or that belongs to the connection.',
       { ...FIELD_NAMES, examples: [['X-Auth-Token']] },
     ),
     set: key(
@@ -54,27 +54,27 @@ const DATE = {
 export const SENDING_KEYS = {
   rewrite: key(
     REWRITE,
-    'The path that the service gets. Rows, limits, validation, trail and metrics have the path that was asked for. The query stays. Default: the path that was asked for.',
+    'The path that the service gets; the query stays. Rows, limits, validation, trail and metrics have the path that was asked for, which is the default.',
     { examples: [{ prefix: '/v2' }, { path: '/internal/{id}' }] },
   ),
   upstreamHost: text(
-    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, and all else is the name itself, perhaps with a port.",
+    "The Host that the service gets: `preserve` is the client's, `target` the upstream's, all else the name itself, perhaps with a port.",
     { default: 'preserve', maxLength: 260, examples: ['target', 'internal.example'] },
   ),
   rawPath: choice(
     [true, false],
-    'Whether the service gets the path as the client wrote it, byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
+    'Whether the service gets the path byte by byte, not in canonical form. Refused where some reading of it would be that of another row or limit, and where it has more than 1,024 characters, not all of them plain. Not with `rewrite`.',
     { default: false },
   ),
   requestHeaders: key(REQUEST_HEADERS, 'Which headers go to the service, besides what holds for all rows.', {
     examples: [{ allow: ['X-Auth-Token'], set: { 'X-Env': 'prod' }, remove: ['Cookie'] }],
   }),
   deprecated: text(
-    'Since when, or from when on, the row should not be used: `Deprecation` (RFC 9745) in every response, refusals too. Default: the header of the service passes.',
+    'Since when the row should not be used: `Deprecation` (RFC 9745) in every response. Default: the header of the service passes.',
     { ...DATE, examples: ['2026-12-31'] },
   ),
   sunset: text(
-    'When the row is expected to end: `Sunset` (RFC 8594) in every response, refusals too. It refuses nothing itself. Not before `deprecated`. Default: the header of the service passes.',
+    'When the row is expected to end: `Sunset` (RFC 8594) in every response. It refuses nothing. Not before `deprecated`. Default: the header of the service passes.',
     { ...DATE, examples: ['2027-06-30', '2027-06-30T22:00:00Z'] },
   ),
 }

@@ -36,7 +36,7 @@ const TRACING = keys({
   ),
   parents: choice(
     ['all', 'trusted', 'none'],
-    "Whose `traceparent` decides whether a request gets spans: everybody's, that of requests from trustedProxies (`trusted`) or nobody's. For the others the ratio decides.",
+    "Whose `traceparent` decides whether a request gets spans: everybody's, that of trustedProxies (`trusted`) or nobody's. For the others the ratio decides.",
     { default: 'all' },
   ),
   delayMs: integer(
@@ -44,7 +44,7 @@ const TRACING = keys({
     { range: [1, 600_000], default: 1000, examples: [5000] },
   ),
   maxQueue: integer(
-    'How many spans may wait while the endpoint takes none, at about 1 KiB each; more are dropped and counted. Environment: OTEL_BSP_MAX_QUEUE_SIZE.',
+    'How many spans may wait, at about 1 KiB each; more are dropped and counted. Environment: OTEL_BSP_MAX_QUEUE_SIZE.',
     { range: [128, 65_536], default: 2048, examples: [8192] },
   ),
   serviceName: text('`service.name` of the resource. Default: countersign. Environment: OTEL_SERVICE_NAME.', {
@@ -61,7 +61,7 @@ const TRACING = keys({
 export const TRACING_KEYS = {
   tracing: key(
     TRACING,
-    "Where the spans of sampled requests go. OpenTelemetry's variables take the place of single keys. Default: nowhere, unless the environment names an endpoint.",
+    "Where the spans of sampled requests go. OpenTelemetry's variables take the place of single keys. Default: nowhere.",
     { restart: true, examples: [{ endpoint: 'http://127.0.0.1:4318/v1/traces', ratio: 0.1 }] },
   ),
 }

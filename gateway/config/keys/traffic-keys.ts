@@ -15,12 +15,12 @@ import {
 
 const ON_STORE_FAILURE = keys({
   deadlineMs: integer(
-    'How long a request waits for the store. Then the store counts as away, and no request waits for it until it responds again.',
+    'How long a request waits for the store. Then the store counts as away until it responds again.',
     { range: [1, 10_000], default: 25 },
   ),
   replays: choice(
     ['deny', 'local'],
-    '`deny`: webhooks and DPoP proofs get 503, because another gateway may have accepted them. `local`: only what this gateway has accepted counts; it tells the others when the store is back.',
+    '`deny`: webhooks and DPoP proofs get 503, because another gateway may have accepted them. `local`: only what this gateway has accepted counts.',
     { default: 'deny' },
   ),
   revocations: choice(
@@ -42,7 +42,7 @@ const ADDRESS_RATE = keys({
 const LIMITS = keys({
   onJournalFailure: choice(
     ['unready', 'degraded'],
-    'Requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory, which a crash forgets.',
+    'Requests under limits of an hour and more while their journal cannot be written. unready: 503 limits_unavailable, and /readyz is red. degraded: they are counted in memory.',
     { restart: true, default: 'unready' },
   ),
 })
@@ -51,11 +51,11 @@ const TIMEOUTS = keys({
   connectMs: milliseconds('Until the connection to the upstream stands.', { default: 2000 }),
   headersMs: milliseconds("From the request sent until the upstream's answer begins.", { default: 30_000 }),
   bodyIdleMs: milliseconds(
-    'Silence in the middle of an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may give its own as `idleTimeoutMs`.',
+    'Silence in an exchange: the upstream sends or takes nothing, the client takes nothing of the response, or neither side of a tunnel sends anything. A route may set `idleTimeoutMs`.',
     { default: 300_000 },
   ),
   totalMs: milliseconds(
-    'The whole exchange with the upstream, for each route that has no `timeoutMs` of its own. Default: none, an exchange lasts as long as something moves.',
+    'The whole exchange with the upstream. A route may set `timeoutMs`. Default: as long as something moves.',
     { examples: [60_000] },
   ),
   handshakeMs: milliseconds("Until the TLS handshake of a client's connection is complete.", {
@@ -64,11 +64,11 @@ const TIMEOUTS = keys({
   }),
   requestHeadersMs: milliseconds("Until the header of a client's request is complete.", { default: 10_000 }),
   requestMs: milliseconds(
-    "Until the body of a client's request is complete. Default: none, a body may take as long as it keeps the minimum rate.",
+    "Until the body of a client's request is complete. Default: as long as it keeps the minimum rate.",
     { examples: [60_000] },
   ),
   bodyGraceMs: milliseconds(
-    "How long a client's request body may be silent, and how far it may fall behind the minimum rate. Time in which the gateway does not read it does not count.",
+    "How long a client's request body may be silent, and how far it may fall behind the minimum rate, while the gateway reads it.",
     { default: 20_000 },
   ),
   minBodyBytesPerSecond: integer(
@@ -77,7 +77,7 @@ const TIMEOUTS = keys({
   ),
   keepAliveMs: milliseconds('How long an idle connection of a client is kept.', { default: 65_000 }),
   drainGraceMs: integer(
-    'After SIGTERM: how long the gateway still serves, not ready, so that load balancers notice; then its listeners close. SIGINT skips it.',
+    'After SIGTERM: how long the gateway still serves, not ready, until its listeners close. SIGINT skips it.',
     { env: 'GATEWAY_DRAIN_GRACE_MS', range: [0, 86_400_000], default: 2000 },
   ),
   drainMs: milliseconds(
@@ -89,12 +89,12 @@ const TIMEOUTS = keys({
 export const TRAFFIC_KEYS = {
   onStoreFailure: key(
     ON_STORE_FAILURE,
-    'What the gateway does without the shared store (GATEWAY_STORE), except for limits: each row of limits.json has its own `onStoreFailure`.',
+    'What the gateway does without the shared store (GATEWAY_STORE). Rows of limits.json have their own `onStoreFailure`.',
     { default: {}, examples: [{ replays: 'local' }] },
   ),
   addressRate: key(
     ADDRESS_RATE,
-    'How many requests one address may send in the window; more get 429 and the connection is closed. Counted before a route is looked up. Default: any number.',
+    'How many requests one address may send in the window, counted before a route is looked up; more get 429 and the connection is closed. Default: any number.',
   ),
   limits: key(LIMITS, 'How the limits of limits.json are kept.', {
     default: {},
@@ -108,7 +108,7 @@ export const TRAFFIC_KEYS = {
   }),
   logLevel: choice(
     ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
-    'The least important line of the operational log that is still written.',
+    'The least important line of the log that is written.',
     { env: 'GATEWAY_LOG_LEVEL', default: 'info' },
   ),
   trustedProxies: networks(
@@ -116,42 +116,42 @@ export const TRAFFIC_KEYS = {
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
   ),
   clientCertProxies: networks(
-    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440). On routes with `clientCert` that field goes upstream; to the gateway it proves nobody. The proxy must remove it from requests of its clients.',
+    'Addresses and networks of proxies that end TLS and name the certificate of the client in `Client-Cert` (RFC 9440), which they must remove from requests of clients. On routes with `clientCert` it goes upstream; to the gateway it proves nobody.',
     { default: [], examples: [['192.0.2.7']] },
   ),
   allowedFieldNames: list(
     Type.String({ minLength: 1, maxLength: 256 }),
-    'Exact names of request headers that pass although they hold another character than letters, digits and hyphens; others get 400. None may fold to a name that the gateway guards.',
+    'Exact names of request headers that pass although they hold other characters than letters, digits and hyphens. None may fold to a name that the gateway guards.',
     { uniqueItems: true, maxItems: 100, default: [], examples: [['My_Old_Header']] },
   ),
   via: flag(
-    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3). Off, because some servers stop compressing when they see it; loops are noticed by `CDN-Loop` (RFC 8586) either way.',
+    'Whether the gateway adds itself to `Via` upstream (RFC 9110 section 7.6.3). Some servers stop compressing when they see it.',
     { default: false },
   ),
   interactionId: flag(
     "Whether every request has an `x-fapi-interaction-id`: the client's if it is a UUID, else a new one. Service, response and both audit records have it. Default: `true` where an issuer has the profile `fapi`.",
     { examples: [true] },
   ),
-  maxTunnels: integer(
-    'WebSocket tunnels open at once; one more is refused with 503. They take no place of a request. 0: none is let through.',
-    { range: [0, 1_000_000], default: 1024, examples: [256] },
-  ),
+  maxTunnels: integer('WebSocket tunnels open at once; one more gets 503. 0: none is let through.', {
+    range: [0, 1_000_000],
+    default: 1024,
+    examples: [256],
+  }),
   maxInFlight: integer(
-    'Requests that use the upstream at once; one more is refused with 503. One address alone gets three quarters.',
+    'Requests that use the upstream at once; one more gets 503. One address alone gets three quarters.',
     { range: [1, 1_000_000], default: 1024 },
   ),
   maxHeaderBytes: integer(
-    "Bytes that a request's line and headers may have together; more is refused with 431. Tokens longer than 8192 characters (`tokens.maxChars`) need room here. An edit is for new connections.",
+    "Bytes that a request's line and headers may have together; more gets 431. Long tokens (`tokens.maxChars`) need room here. An edit is for new connections.",
     { range: [16_384, 65_536], default: 16_384 },
   ),
-  maxHeaderFields: integer(
-    'Headers that a request may have; more are refused with 431. An edit is for new connections.',
-    { range: [100, 256], default: 100 },
-  ),
-  maxBodyBytes: bytes(
-    "Bytes that a request's body may have; more is refused with 413. A route may give its own.",
-    { default: 1_048_576 },
-  ),
+  maxHeaderFields: integer('Headers that a request may have; more get 431. An edit is for new connections.', {
+    range: [100, 256],
+    default: 100,
+  }),
+  maxBodyBytes: bytes("Bytes that a request's body may have; more gets 413. A route may give its own.", {
+    default: 1_048_576,
+  }),
   timeouts: key(TIMEOUTS, 'Bounds on time, in milliseconds but where the name says otherwise.', {
     default: {},
     examples: [{ bodyIdleMs: 300_000 }],

@@ -69,7 +69,7 @@ const BREAKER = keys({
 const RETRY = keys({
   statuses: list(
     Type.Integer({ minimum: 500, maximum: 599 }),
-    'The statuses of responses that are not passed on when there may be a better one.',
+    'Statuses that are not passed on when there may be a better one.',
     { minItems: 1, maxItems: 100, uniqueItems: true, default: [502, 503, 504] },
   ),
   budgetPercent: integer('Retries for every hundred requests of the group; up to ten of them are saved up.', {
@@ -116,12 +116,12 @@ const UPSTREAM_GROUP = keys({
   ),
   breaker: key(
     BREAKER,
-    'A target that fails too often gets no requests for a time, then a few as probes. When no target takes any, the answer is 503.',
+    'A target that fails too often gets no requests for a time, then a few as probes. When no target takes any, the response is 503.',
     { examples: [{ failures: 0, failurePercent: 50 }] },
   ),
   retry: key(
     RETRY,
-    'GET, HEAD and OPTIONS without a body are repeated when the response has one of these statuses, and any request when no target can be connected to. Default: only what is always done.',
+    'GET, HEAD and OPTIONS without a body are repeated when the response has one of these statuses, and any request when no target can be connected to.',
     { examples: [{ statuses: [503], budgetPercent: 10 }] },
   ),
   slowStartMs: integer(
@@ -129,12 +129,12 @@ const UPSTREAM_GROUP = keys({
     { range: [0, 3_600_000], default: 0, examples: [30_000] },
   ),
   maxInFlight: integer(
-    'Requests that use the group at once. One more is refused with 503 (`overloaded`). One address alone gets three quarters. Default: only the bound of the same name for all groups together.',
+    'Requests that use the group at once, besides `maxInFlight` of the file for all groups together.',
     { range: [1, 1_000_000], examples: [200] },
   ),
   tls: key(
     TLS,
-    'How TLS is spoken with `https://` and `h2://` targets. A change of the files is in force for new connections. Default: the authorities that Node knows, TLS 1.2 and 1.3, no certificate of our own.',
+    'How TLS is spoken with `https://` and `h2://` targets. A change of the files is in force for new connections.',
     { examples: [{ serverName: 'pay.internal', minVersion: 'TLSv1.3' }] },
   ),
 })
@@ -147,7 +147,7 @@ export const UPSTREAM_KEYS = {
       minItems: 1,
       items: TEXT,
     }),
-    'The service behind the gateway, or several equal ones: http://host:port, https://host:port or unix:/path.sock; or of HTTP/2, gRPC too, h2c://host:port or h2://host:port.',
+    'The service behind the gateway, or several equal ones: http://host:port, https://host:port or unix:/path.sock; for HTTP/2 and gRPC h2c://host:port or h2://host:port.',
     {
       env: 'GATEWAY_UPSTREAM',
       default: 'http://127.0.0.1:3000',
@@ -160,7 +160,7 @@ export const UPSTREAM_KEYS = {
   ),
   upstreams: key(
     byName(UPSTREAM_GROUP),
-    'Further services, each a group of equal targets by a name that routes give as `upstream`. The group `default` has the targets of `upstream`, and may be given here for the other keys.',
+    'Further services, each a group of equal targets by a name that routes give as `upstream`. `default` is the group of `upstream`; its other keys stand here.',
     {
       maxProperties: 256,
       default: {},
