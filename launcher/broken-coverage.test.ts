@@ -25,7 +25,7 @@ it('the report of coverage counts the files of killed programs as none', (t) => 
     })`,
   )
   const report = (...options: string[]) => {
-    // Of the run that this test is part of.
+    // These variables belong to the run that this test is part of.
     const { NODE_TEST_CONTEXT, NODE_V8_COVERAGE, ...env } = process.env
     const args = [...options, '--experimental-test-coverage', '--test', test]
     return spawnSync(process.execPath, args, { cwd: dir, env, encoding: 'utf8' }).stdout

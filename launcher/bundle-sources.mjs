@@ -33,7 +33,7 @@ export async function bundleSources(directory) {
   return finish(directory)
 }
 
-/** The same of `backend/main.ts`: it starts with a third less. @returns the program */
+/** Bundles `backend/main.ts`, which then starts with a third less. @returns the program */
 export async function bundleBackend(directory) {
   await build({
     ...OPTIONS,

@@ -63,7 +63,7 @@ function remedy(version, platform, isMusl) {
   )
 }
 
-/** Whether this Node was linked with musl: a report then names no version of glibc. */
+/** True when this Node was linked with musl: a report then names no version of glibc. */
 function usesMusl() {
   return process.platform === 'linux' && process.report.getReport().header.glibcVersionRuntime === undefined
 }

@@ -14,7 +14,7 @@ const SMALL_ENV = {
   MALLOC_MMAP_THRESHOLD_: '32768',
   MALLOC_TRIM_THRESHOLD_: '65536',
 }
-/** With which the loader of the system ends a program that lacks a library. */
+/** Exit code by which the loader of the system ends a program that lacks a library. */
 const NOT_LOADED = 127
 /** How often to check whether npm still runs. */
 const PARENT_CHECK_MS = 250

@@ -17,7 +17,7 @@ it('the report says how many files are done, and last what was skipped and how t
     return file
   }
   const run = (files: readonly string[], env: NodeJS.ProcessEnv = {}) => {
-    // Of the run that this test is part of.
+    // These variables belong to the run that this test is part of.
     const { NODE_TEST_CONTEXT, NODE_V8_COVERAGE, ...own } = process.env
     const args = ['--test', '--test-concurrency=1', `--test-reporter=${REPORTER}`, ...files]
     const options = { cwd: dir, encoding: 'utf8', env: { ...own, ...env } } as const

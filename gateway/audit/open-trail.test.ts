@@ -10,7 +10,7 @@ import { endOf, type Line, linesOf, requestLine, temporaryDirectory, unpaired } 
 const typesOf = (lines: readonly Line[]) => lines.map((line) => line.type)
 const silent = { onFault: assert.fail, onRecord: () => {} }
 
-/** Of processes that are killed or limited: they would leave half a coverage report, which the runner cannot read. */
+/** Environment of processes that are killed or limited. They would leave half a coverage report, which the runner cannot read. */
 const env = { ...process.env, NODE_V8_COVERAGE: '' }
 
 /** TypeScript for a process of its own, in which `openTrail`, `requestLine`, `responseTo` and `file` are there. */
@@ -286,7 +286,7 @@ test('after five kills at any moment, every request has one response and no ackn
           acknowledge(id)
           open.push(line)
         }))
-        // Whether they are written before the kill is open.
+        // They may be written before the kill, or not.
         while (open.length > 20) trail.settle(responseTo(open.splice((i * 7) % 20, 1)[0], 200, i))
       }
       `,

@@ -50,7 +50,7 @@ function responseOf(begin: string, bytes: number): Buffer {
 
 function serve(socket: Socket): void {
   let text = ''
-  /** Of a body of known length, which is counted and not kept. */
+  /** Bytes to come of a body of known length, which is counted and not kept. */
   let bytesLeft = 0
   let awaited = response
   socket.on('error', () => socket.destroy())

@@ -20,7 +20,7 @@ export interface Outcomes {
   /** No response with status 200 within {@link PATIENCE_MS}. */
   failed: number
   longestMs: number
-  /** Of each request that has ended, failed or not. */
+  /** Waits of the requests that have ended, failed or not. */
   readonly waitsMs: number[]
 }
 

@@ -8,7 +8,7 @@ export interface CertificateFiles {
   readonly keyFile: string
   /** Certificate and key in one. */
   readonly bothFile: string
-  /** Of the authority. */
+  /** Certificate of the authority. */
   readonly caFile: string
 }
 

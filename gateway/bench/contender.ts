@@ -29,7 +29,7 @@ export interface RunningContender {
   readonly ports: readonly [number, ...number[]]
   /** Each stands for its child processes too. */
   readonly pids: readonly [number, ...number[]]
-  /** Of its store, whose CPU is told apart. */
+  /** Processes of its store, whose CPU is told apart. */
   readonly storePids?: readonly number[]
   /** Frees the disk space of its log. Called between runs. */
   tidy(): void

@@ -5,7 +5,7 @@ import { request as secureRequest } from 'node:https'
 import type { Tokens } from './bench-tokens.ts'
 import type { ScenarioRequest } from './scenarios.ts'
 
-/** Whether a token with the signature of another gets 401: contenders that do not check are not compared with those that do. */
+/** True when a token with the signature of another gets 401. Contenders that do not check are not compared with those that do. */
 export async function refusesForgery(
   port: number,
   { method, path, body, algorithm }: ScenarioRequest,

@@ -36,7 +36,7 @@ interface Flood {
   readonly first?: Buffer
 }
 
-/** Of one address, as one client may have them. */
+/** Connections of one address, as one client may have them. */
 const CONNECTIONS = 50
 const PER_WRITE = 100
 const ADDRESS = '127.0.0.2'

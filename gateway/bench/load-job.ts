@@ -39,11 +39,11 @@ export interface LoadJob {
   readonly perSecond: number | undefined
   /** Processes whose CPU time is read when the measured time begins and when it ends. */
   readonly pids: readonly number[]
-  /** The same for the store. */
+  /** Processes of the store, whose CPU time is read likewise. */
   readonly storePids?: readonly number[]
 }
 
-/** Of times in µs, to three figures. */
+/** Quantiles of times in µs, to three figures. */
 export interface Quantiles {
   readonly count: number
   readonly p50: number
@@ -55,9 +55,9 @@ export interface LoadResult {
   /** Good responses within the measured time. */
   readonly responses: number
   readonly seconds: number
-  /** Of the processes named in the job, during the measured time. */
+  /** CPU time of the processes named in the job, during the measured time. */
   readonly cpu: CpuTime
-  /** Of the store named in the job: user and system time in µs. */
+  /** User and system time of the store named in the job, in µs. */
   readonly storeUs?: number
   /** Open loop only: µs from the intended start to the last byte. */
   readonly latencyUs: Quantiles | undefined

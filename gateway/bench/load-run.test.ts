@@ -157,7 +157,7 @@ describe('a run of the load generator', { skip: process.platform !== 'linux' && 
     assert.equal(asked, 20)
     const { count, p50 } = result.latencyUs!
     assert.equal(count, 20)
-    // Those due every 10 ms while the first one was held waited 140 ms, 130 ms, and so on.
+    // While the first one was held, one more was due every 10 ms. They waited 140 ms, 130 ms, and so on.
     assert.ok(p50 > 20_000, `${p50}`)
   })
 })

@@ -60,7 +60,7 @@ export class LoadRun {
   #stopping = false
   #random = 1
   #drained: (() => void) | undefined = undefined
-  /** Of TLS, to be resumed. */
+  /** Session of TLS, to be resumed. */
   #session: Buffer | undefined = undefined
 
   /** @param cycle of the run before, so that what a contender has seen last is the last to come again */

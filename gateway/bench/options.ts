@@ -1,13 +1,13 @@
 import { parseArgs } from 'node:util'
 
-/** Of a real run: Node compiles hot code only after many calls. */
+/** Warm-ups of a real run. Node compiles hot code only after many calls. */
 const WARM_UPS = 4
 
 /** What the command line asks for. */
 export interface BenchOptions {
   readonly rounds: number
   readonly measureMs: number
-  /** Of each contender before the first round, at most. */
+  /** Most warm-ups of each contender before the first round. */
   readonly warmUps: number
   /** Scenarios by their ids; undefined: all. */
   readonly only: ReadonlySet<string> | undefined

@@ -56,7 +56,7 @@ describe('the page of results', () => {
 
   it('tells median and bounds, and the ratio of each round', () => {
     const page = renderResults(reportOf([entryOf('gateway', [10, 40, 30]), entryOf('other', [20, 40, 120])]))
-    // Of 0.5, 1 and 0.25; the ratio of the medians would be 0.75.
+    // The median of 0.5, 1 and 0.25. The ratio of the medians would be 0.75.
     assert.deepEqual(rowOf(page, 'gateway'), [
       'The main work',
       'gateway',

@@ -66,7 +66,7 @@ function linesOf(text: string): string[] {
   return text.split('\n').filter(Boolean)
 }
 
-/** Of each fault where it is, without its sentence and the line that is shown. */
+/** The places of the faults, without their sentences and the lines that are shown. */
 function placesOf(errors: readonly string[]): string[] {
   return errors.filter((line) => !line.startsWith(' ')).map((line) => line.split(': ').slice(0, 2).join(': '))
 }

@@ -5,7 +5,7 @@ import { responseLines } from '../edge/rules/policy/response-policy.ts'
 import { type GatewayFile, parseGatewayFile } from './gateway-file.ts'
 import { RFC9068, tokenDialect } from './issuers/token-dialects.ts'
 
-/** Of a route that says nothing of it. */
+/** The policy of a route that says nothing about it. */
 const NO_POLICY = {
   stepUp: undefined,
   mask: undefined,
@@ -41,7 +41,7 @@ function faults(settings: unknown): string[] {
   return parsed.faults.map(({ path, reason }) => `${path}: ${reason}`)
 }
 
-/** Of a file that is good but for these keys. */
+/** The only fault of a file that is good but for these keys. */
 function only(settings: object): string {
   const [first, ...more] = faults({ routes: ROUTES, ...settings })
   assert.deepEqual(more, [])

@@ -68,7 +68,7 @@ test('what is no UTF-8 is refused with the offset of its first byte, counted fro
     [[0xc3, 0xa9, 0x0a, 0x0a, 0x80], 4, '80', 3],
     // The beginning of a character, and the end of the file.
     [[0x61, 0xe2, 0x82], 1, 'E2', 1],
-    // The same of U+FFFD, after a whole one.
+    // A part of U+FFFD, after a whole one.
     [[0xef, 0xbf, 0xbd, 0xef, 0xbf], 3, 'EF', 1],
     // A surrogate, an overlong slash, beyond Unicode.
     [[0x61, 0xed, 0xa0, 0x80], 1, 'ED', 1],

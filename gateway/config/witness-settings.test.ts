@@ -4,7 +4,7 @@ import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
 import { describeFault } from './faults.ts'
 import { loadAttestation } from './witness-settings.ts'
 
-/** Of the public key that has the byte 1 thirty-two times. */
+/** Verifier key of the public key that has the byte 1 thirty-two times. */
 const KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
 const { certPem } = await makeAuthority({ subject: 'CN=Stamps' })
 const FILES: Record<string, string> = { 'ca.pem': `Two:\n${certPem}${certPem}`, 'none.pem': 'none' }

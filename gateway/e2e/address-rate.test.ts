@@ -76,7 +76,7 @@ describe('one address that asks for anything', () => {
     assert.equal((await ask('/open', '192.0.2.5')).status, 200)
   })
 
-  /** Of what no HTTP library sends. */
+  /** The status of a request that no HTTP library sends. */
   async function statusOf(target: string, address: string, rest: string): Promise<string | undefined> {
     const socket = connect(gateway.port, '127.0.0.1')
     socket.end(`GET ${target} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${address}\r\n${rest || '\r\n'}`)

@@ -21,7 +21,7 @@ const AT_ONCE = 32
 const BUDGET = {
   /** Writes to the kernel when nothing else is going on: to the upstream, to the client, two audit records. */
   writes: 4.1,
-  /** The same with 32 requests at once: audit records that come in one turn of the event loop share a write. */
+  /** Writes with 32 requests at once: audit records that come in one turn of the event loop share a write. */
   writesUnderLoad: 2.5,
   /** Bytes allocated on the JavaScript heap. */
   allocatedBytes: 28_000,

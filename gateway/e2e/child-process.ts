@@ -9,7 +9,7 @@ const BACKEND_FLAGS = ['--liftoff-only']
 /** What is compiled is kept, but not where it is covered: of functions compiled before, that is not known exactly. */
 const { NODE_COMPILE_CACHE, TEST_RUN_DIR, TEST_BACKEND, TEST_GATEWAY } = process.env
 const CACHE = TEST_RUN_DIR ? join(TEST_RUN_DIR, 'compiled') : NODE_COMPILE_CACHE
-/** The same in one file, in a place of its own for each run. */
+/** Programs that are bundled into one file, in a place of its own for each run. */
 const BUNDLES = new Map([
   ['gateway/main.ts', TEST_GATEWAY],
   ['backend/main.ts', TEST_BACKEND],

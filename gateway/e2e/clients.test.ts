@@ -124,7 +124,7 @@ describe('a client that takes all it can get', () => {
     await until(async () => (await gateway.metric('gateway_http_requests_in_flight')) === 0 || undefined)
   }
 
-  /** Of a request that is answered at once. */
+  /** The status of a request that is answered at once. */
   async function statusFor(localAddress: string, lines = ''): Promise<number | undefined> {
     const wire = await send(localAddress, `GET / HTTP/1.1\r\nHost: a\r\n${lines}Connection: close\r\n\r\n`)
     return statuses(await wire.ended())[0]

@@ -182,7 +182,7 @@ function describeConsole(): void {
   })
 }
 
-/** The same with markup for every text. */
+/** A value with markup in the place of every text. */
 function withMarkup(value: unknown): unknown {
   if (typeof value === 'string') return MARKUP
   if (Array.isArray(value)) return value.map(withMarkup)

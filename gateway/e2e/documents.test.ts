@@ -46,7 +46,7 @@ test('every link of a document to a file of this repository leads to one', () =>
   assert.deepEqual(broken, [])
 })
 
-/** Of the headings of a document, as GitHub makes them, and of its HTML. */
+/** The anchors of a document: those that GitHub makes of its headings, and those of its HTML. */
 function anchorsOf(document: string): Set<string> {
   const text = readFileSync(join(ROOT, document), 'utf8').replaceAll(/^```[\s\S]*?^```/gm, '')
   const headings = [...text.matchAll(/^#+ +(.*)$/gm)].map(([, heading = '']) =>

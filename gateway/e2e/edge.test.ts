@@ -942,7 +942,7 @@ describe('the edge', () => {
   })
 
   describe('survives', () => {
-    /** Of the responses that have come since the last look at the trail. */
+    /** Ids of the responses that have come since the last look at the trail. */
     let ids: string[] = []
     const openPairs = () => {
       const open = new Map<string, number>(ids.map((id) => [id, Number.NaN]))

@@ -23,7 +23,7 @@ import { until } from './running-gateway.ts'
 const FOLDER = fileURLToPath(new URL('../../config/kubernetes/', import.meta.url))
 const MOUNTED_SECRETS = '/run/secrets/countersign'
 const SECRET = 'a-secret-that-is-long-enough-for-both-of-them'
-/** Of a stop without `timeouts.drainMs`: grace by default, half a second for the last refusals, and what comes after the requests. */
+/** Time of a stop without `timeouts.drainMs`: default grace, half a second for the last refusals, and what comes after the requests. */
 const STOP_SECONDS = 2 + 0.5 + 7
 /** What the README says that `timeouts.drainMs` may be raised to. */
 const MOST_DRAIN_MS = Number(

@@ -641,7 +641,7 @@ describe('the check of the configuration', () => {
 
   const validate = async (env: Readonly<Record<string, string>>) => {
     const names = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    // The same loader as the test runner's, so that coverage of both can be added up.
+    // It has the loader of the test runner, so that coverage of both can be added up.
     const validate = [process.execPath, 'gateway/cli/countersign.ts', 'validate']
     const { status, output } = await runTool('env', [...names, ...validate])
     return { status, lines: output.replaceAll(/:\d+:\d+: /g, ': ').split('\n') }

@@ -23,7 +23,7 @@ const CLIENT = {
   tls_client_certificate_bound_access_tokens: true,
 }
 
-/** Those that `npm run certs:demo` makes for clients, and one with the client's name by another authority. */
+/** A client certificate that `npm run certs:demo` makes, or one with the client's name by another authority. */
 type Certificate = 'client' | 'revoked' | 'namesake'
 
 /** Tokens bound to the client certificate (RFC 8705), which also authenticates the client at the token endpoint. */

@@ -97,7 +97,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
       ...selection,
     ])
     assert.equal(code, 0, output)
-    // That what was tried out was let in, and not refused before it was looked at.
+    // The operations that were tried out were let in, and not refused before anybody looked at them.
     assert.doesNotMatch(output, /- (?:GET|POST) \/api\/(?:data|balance|verify|users)$/m, output)
   }
 

@@ -6,7 +6,7 @@ interface Suite<Program extends string> {
   readonly title: string
   /** Programs that no package of Debian has. `.ci/go-programs` builds them, where it can. */
   readonly programs: readonly Program[]
-  /** Whether the suite is listed as skipped where a program is missing; otherwise nothing is said of it. */
+  /** True when the suite is listed as skipped where a program is missing; otherwise nothing is said of it. */
   readonly isListed: boolean
 }
 

@@ -42,7 +42,7 @@ describeWithPrograms(SUITE, (programs) => {
   let upstream: TestUpstream
   let gateway: TestGateway
   let exported: string
-  /** Of Ed25519. */
+  /** The verifier key of Ed25519. */
   let key: string
   let last: string
   /** Files of checkpoints that the log went on from, with their sizes. */

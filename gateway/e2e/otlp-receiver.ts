@@ -27,9 +27,9 @@ type Respond = (res: ServerResponse) => void
 /** A receiver of OTLP over HTTP that checks whatever comes, by the specification and `trace.proto`. */
 export interface OtlpReceiver {
   readonly endpoint: string
-  /** Of posts that were accepted. */
+  /** Spans of the posts that were accepted. */
   readonly spans: ReceivedSpan[]
-  /** Of all posts. */
+  /** Headers of all posts. */
   readonly headers: IncomingHttpHeaders[]
   /** Why a post was not what the specification asks for. */
   readonly faults: string[]

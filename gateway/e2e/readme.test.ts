@@ -111,7 +111,7 @@ describe('the README', () => {
     for (const part of ['config', 'package.json', 'tsconfig.json']) {
       cpSync(join(ROOT, part), join(dir, part), { recursive: true })
     }
-    // Of these nothing is edited, and at their own paths they are compiled already.
+    // Nothing in these folders is edited, and at their own paths they are compiled already.
     for (const part of ['backend', 'launcher', 'node_modules']) symlinkSync(join(ROOT, part), join(dir, part))
     linkGateway(join(dir, 'gateway'))
     // The machine that runs all tests is busy.

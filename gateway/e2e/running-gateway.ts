@@ -26,7 +26,7 @@ export interface TestGateway {
   readonly dir: string
   readonly port: number
   readonly url: string
-  /** Of the HTTPS listener; undefined without one. */
+  /** Port of the HTTPS listener; undefined without one. */
   readonly tlsPort: number | undefined
   readonly adminUrl: string
   readonly limitsFile: string

@@ -9,7 +9,7 @@ import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, runTool, secureOptions, type TlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
-/** Of each, one after the other. */
+/** Connections of each version, one after the other. */
 const CONNECTIONS = 4
 const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
 

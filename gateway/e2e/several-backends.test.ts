@@ -19,7 +19,7 @@ import { createTestPostgres, NO_POSTGRES, type TestPostgres } from './test-postg
 
 const CONFIG = fileURLToPath(new URL('../../config/gateway.json', import.meta.url))
 const USERS = ['alice@example.com', 'bob@example.com'] as const
-/** Of each user, at the same time. */
+/** Transfers of each user, at the same time. */
 const TRANSFERS = 100
 const OPENING_MINOR = 3n * 1_000_00n
 

@@ -14,7 +14,7 @@ import { startGateway } from './running-gateway.ts'
 
 /** Each takes about a quarter of a millisecond. */
 const MOST_FILES = 240
-/** Of its 110. */
+/** Most files of undici that may be loaded. It has 110. */
 const MOST_OF_UNDICI = 30
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** What Node itself speaks HTTP with in `fetch` and `WebSocket`. */
@@ -65,7 +65,7 @@ describe('until it listens', () => {
       },
     })
     try {
-      // That it listens, or that it never will.
+      // The message says that it listens. Without it the process has ended.
       await Promise.race([once(gateway, 'message'), once(gateway, 'exit')])
       return JSON.parse(readFileSync(loaded, 'utf8')) as Loaded
     } finally {

@@ -22,7 +22,7 @@ export interface StoreDecisions {
   close(): void
 }
 
-/** Of `MONITOR`: time, who (`lua`: a script), and the words of the command. */
+/** A line of `MONITOR`: time, who (`lua`: a script), and the words of the command. */
 const LINE = /^\+(\d+)\.(\d{6}) \[\d+ ([^\]]+)\] (.*)$/
 const WORD = /"((?:[^"\\]|\\.)*)"/g
 /** A tie of the line's clock and that of the script, which are read one after the other. */

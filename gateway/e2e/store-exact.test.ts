@@ -12,7 +12,7 @@ const RESTARTS = LONGER === 1 ? 1 : 3
 const CONNECTIONS = 64
 /** At most, of a connection between two requests: a short run shares the machine with other tests. */
 const PAUSE_MS = LONGER === 1 ? 50 : 0
-/** The same after a refusal: one of all connections asks again in each millisecond or two, so that none is late for a new window. */
+/** Pause after a refusal. One of all connections asks again in each millisecond or two, so that none is late for a new window. */
 const REFUSED_MS = LONGER === 1 ? 150 : 0
 /** So that no take is decided without the store on a busy machine. */
 const CONFIG = { onStoreFailure: { deadlineMs: 10_000 } }

@@ -17,7 +17,7 @@ export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
 export interface StoreGroup {
   readonly upstream: TestUpstream
   readonly gateways: TestGateway[]
-  /** Of the gateways that are ready: like a load balancer, it looks before it sends. */
+  /** Ports of the gateways that are ready. A load balancer looks before it sends, too. */
   readonly ports: () => readonly number[]
   /** Kills a gateway and starts it again where it ended; it gets requests when it is ready. */
   restart(index: number): Promise<void>

@@ -13,7 +13,7 @@ import { type StoreGroup, startGroup } from './store-group.ts'
 
 const IS_LONG = LONGER > 1
 const LOGOUTS = IS_LONG ? 1000 : 30
-/** Of a logout, until the other gateways refuse the session; a short run takes place beside other tests, which delay some. */
+/** Share of logouts after which the other gateways refuse the session in this time. Other tests run beside a short run and delay some. */
 const [SHARE, MOST_MS] = IS_LONG ? ([0.99, 100] as const) : ([0.5, 500] as const)
 /** Each message is sent twice to each of three gateways, so 10,000 tries in a long run. */
 const MESSAGES = IS_LONG ? 1667 : 50

@@ -12,7 +12,7 @@ import { startUpstream, type TestUpstream } from './test-upstream.ts'
 interface Service {
   readonly upstream: TestUpstream
   readonly asked: string[]
-  /** Of responses to requests; of health checks. */
+  /** Status of responses to requests, and to health checks. */
   status: number
   checkStatus: number
   /** Holds responses to requests back. */

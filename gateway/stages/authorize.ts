@@ -11,7 +11,7 @@ import { overlook } from './credentials/overlook.ts'
 export function authorize(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const refused = refuseScope(exchange) ?? refuseAuthentication(gateway, exchange)
   if (refused === undefined || exchange.route?.isShadow !== true) return refused
-  // That nobody is proved was reported already.
+  // `authenticate` has already reported a caller who is not proved.
   return exchange.principal === undefined ? undefined : overlook(gateway, exchange, refused)
 }
 

@@ -26,7 +26,7 @@ interface HandMadeRequest {
   readonly upgrade?: 'websocket'
   /** The whole request has come. */
   readonly complete?: boolean
-  /** Of the connection. */
+  /** False when the connection takes nothing more. */
   readonly writable?: boolean
 }
 

@@ -17,7 +17,7 @@ import { SharedStore } from './shared-store.ts'
 import { type SharedRow, sharedRowOf } from './shared-takes.ts'
 
 const SEEDS = 5 * LONGER
-/** Of a client between its takes. Long runs have none, so that takes meet in other ways too. */
+/** Pause of a client between its takes. Long runs have none, so that takes meet in other ways too. */
 const PAUSE_MS = LONGER === 1 ? 4 : 0
 /** As gateways wait by default. */
 const DEADLINE_MS = 25

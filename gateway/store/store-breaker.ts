@@ -250,7 +250,7 @@ export class StoreBreaker {
       connection.reset()
       over(false)
     })
-    // The same hash tag, so that in a cluster the server is the one that failed.
+    // The probe has the hash tag of the failed key, so in a cluster it goes to the server that failed.
     const key = `${this.#probeKey}:probe`
     connection.send(['SET', key, '1', 'PX', '1000'], key).then(
       (reply) =>

@@ -134,7 +134,7 @@ export class StoreMember {
     return new SharedLimits(local, this.#store.takes)
   }
 
-  /** The same object each time. @param local the keys of this gateway alone @throws what `readSecret` throws */
+  /** The idempotency keys of the group: one object for all calls. @param local keys of this gateway alone @throws as `readSecret` */
   idempotency(readSecret: () => KeySecret, local: () => KeyTable | undefined): SharedIdempotency {
     const { breaker, keys, counts } = this.#store
     const { gatewayId: id, onFault } = this.#options

@@ -17,7 +17,7 @@ import { newStoreCounts } from './store-counts.ts'
 import { StoreKeys } from './store-keys.ts'
 import { READ_CLOCK, TAKE_SCRIPT } from './take-script.ts'
 
-/** The same script with the clock of the test. */
+/** The script with the clock of the test. */
 const CLOCKED = TAKE_SCRIPT.replace(READ_CLOCK, 'local time = { ARGV[#ARGV - 1], ARGV[#ARGV] }')
 const RUNS = 150 * LONGER
 

@@ -31,7 +31,7 @@ interface Client {
 
 interface Run {
   readonly clients: readonly Client[]
-  /** Of each sync: how many turns it takes, and whether it fails. */
+  /** The syncs: how many turns each takes, and whether it fails. */
   readonly syncs: readonly { readonly turns: number; readonly fails: boolean }[]
   /** When the file is rotated. */
   readonly rotateTurn: number

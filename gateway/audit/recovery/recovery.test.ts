@@ -360,7 +360,7 @@ test('after a kill between the rename and the new file, the newest file with a s
   fs.mkdirSync(join(directory, 'audit.ndjson.d'))
   const { records, damagedLines } = recover(file)
   assert.deepEqual([records, damagedLines], [[recoveredRecord(a)], 0])
-  // The same when the new file exists but is empty.
+  // An empty new file changes nothing.
   assert.deepEqual(recovered(directory).recovery.records, [recoveredRecord(a)])
 })
 

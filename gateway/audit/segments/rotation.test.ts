@@ -111,7 +111,7 @@ test('a file is closed, also without limits, when the clock was set back, and th
   clock.ms -= HOUR_MS
   for (let i = 0; i < 3; i++) rotation.maintain(undefined)
   assert.deepEqual(await starts(), [undefined, HOUR_MS + 59_000])
-  // Of a request that began by the clock before.
+  // Its request began before the clock was set back.
   await endOf(trail.settle(responseTo(late, 200, 1)))
   for (let i = 0; i < 3; i++) rotation.maintain(undefined)
   assert.equal(await endOf(trail.append(request('last'))), undefined)

@@ -204,7 +204,7 @@ describe('an issuer that is asked about opaque tokens', () => {
     const { introspector, state, outcomes } = harness(() => answer)
     await introspector.verify('good', CALLER)
     answer = new Error('gone')
-    // Those that are under way together do not make the pause longer.
+    // Questions that are under way together do not make the pause longer.
     await Promise.all(Array.from({ length: 12 }, (_, n) => introspector.verify(`t${n}`, CALLER)))
     assert.equal((await introspector.verify('next', CALLER)).fault?.reason, 'introspection_unavailable')
     assert.equal(outcomes.at(-1), 'breaker_open')

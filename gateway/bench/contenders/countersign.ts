@@ -5,7 +5,7 @@ import { type Child, startChild } from '../child.ts'
 import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
 import { HUGE_BYTES, HUGE_PATH, INTROSPECTION_PATH } from '../upstream-responses.ts'
 
-/** Of a limit so low that the time of each hit is kept. */
+/** Path with a limit so low that the time of each hit is kept. */
 export const PAYMENTS_PATH = '/api/payments'
 const MANY = 1_000_000_000
 

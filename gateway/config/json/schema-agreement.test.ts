@@ -66,7 +66,7 @@ for (const name of ['gateway', 'limits', 'clients']) {
       })
       const missed = paths.filter((path) => !unsound.includes(path))
       assert.deepEqual(missed, [])
-      // Of entries that are not of their type ajv does not say that they are repeated.
+      // ajv does not report repeated entries that have a wrong type.
       const extra = unsound.filter((path) => !paths.some((one) => one.startsWith(path)))
       assert.deepEqual(extra, [])
       assert.equal(problems.length === 0, paths.length === 0)

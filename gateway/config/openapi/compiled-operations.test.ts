@@ -18,7 +18,7 @@ function checker(schema: object, components: object = {}) {
   }
 }
 
-/** Of this process, which other processes of a busy machine do not add to. */
+/** CPU time of this process, to which other processes of a busy machine do not add. */
 function cpuMs(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1000

@@ -64,7 +64,7 @@ function openMany({ open }: Ground, count: number, address = GREEDY): Promise<So
   return Promise.all(Array.from({ length: count }, () => open(address)))
 }
 
-/** Whether a request over this connection gets a response. */
+/** True when a request over this connection gets a response. */
 async function isAnswered(socket: Socket): Promise<boolean> {
   let text = ''
   socket.on('data', (piece) => {

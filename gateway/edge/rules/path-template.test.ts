@@ -12,7 +12,7 @@ function finder(...paths: string[]) {
   const table = new PathTable(paths.map((path) => row(path)))
   return {
     found: (path: string) => table.find(path)?.rows[0]?.path,
-    /** Whether a request is refused because it may be taken for one of a more specific row. */
+    /** True when a request is refused because a service may take it for one of a more specific row. */
     isAlias: (path: string) => (table.findFolded(path)?.weight ?? 0) > (table.find(path)?.weight ?? 0),
   }
 }

@@ -108,7 +108,7 @@ class Victim {
   readonly trail: SealedTrail
   readonly segments: Segment[]
   readonly #saved = new Map<string, Buffer>()
-  /** Of the lines that are there. */
+  /** Number of the lines present that are sealed. */
   readonly sealedLines: number
 
   private constructor(trail: SealedTrail, paths: readonly string[]) {

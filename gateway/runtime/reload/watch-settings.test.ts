@@ -94,7 +94,7 @@ test('a parse that broke off ends no watch: an edit of the document alone is put
   assert.deepEqual(inForce, ['/two'])
 })
 
-/** Of which a beginning is valid too. */
+/** A document whose beginning is valid too. */
 const YAML = `openapi: 3.1.0
 security: []
 paths:

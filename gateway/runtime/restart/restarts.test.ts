@@ -41,7 +41,7 @@ async function listening(t: TestContext) {
   return server
 }
 
-/** Whether somebody listens, though nobody may ever accept. */
+/** True when somebody listens, although nobody may ever accept. */
 async function takesConnections(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1')
   const takes = await new Promise<boolean>((resolve) => {

@@ -247,7 +247,7 @@ describe('a circuit breaker', () => {
     assert.deepEqual(events, ['open'])
   })
 
-  // That of HTTP/2 is in http2/sessions.test.ts.
+  // http2/sessions.test.ts has this test for HTTP/2.
   itInBytes('does not count that an upload stays away behind a head that came early', async (t) => {
     const { scripted, upstream, events, time } = await guarded(
       t,

@@ -71,7 +71,7 @@ function scriptOf(stream: ServerHttp2Stream, socket: Socket): Socket {
 class ScriptedResponse {
   readonly #stream: ServerHttp2Stream
   #isChunked = false
-  /** Of the announced length. */
+  /** Bytes of the announced length that are still to come. */
   #leftBytes = Number.POSITIVE_INFINITY
 
   constructor(stream: ServerHttp2Stream) {

@@ -151,7 +151,7 @@ describe('the time of an exchange', () => {
     sent.call.abort()
   })
 
-  // That of HTTP/2 is in http2/sessions.test.ts.
+  // http2/sessions.test.ts has this test for HTTP/2.
   itInBytes(
     'between pieces of the body begins anew with each piece of an upload that the upstream takes',
     async (t) => {

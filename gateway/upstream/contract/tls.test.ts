@@ -5,7 +5,7 @@ import { setDefaultCACertificates } from 'node:tls'
 import { makeAuthority, makeCertificate, SERVER_AUTH } from '../../tls/demo/throw-away-ca.ts'
 import { transport } from './scripted.test-support.ts'
 
-/** The same contract over TLS. */
+/** Runs the contract over TLS. */
 const ca = await makeAuthority({ subject: 'CN=Root,O=Test' })
 const server = await makeCertificate({
   subject: 'CN=localhost',

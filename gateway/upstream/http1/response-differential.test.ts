@@ -115,7 +115,7 @@ describe('our own client and undici, given the same responses of an unpredictabl
 
   it('read the same from what both accept, and ours accepts nothing that undici refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
-    // The same responses each time, since what is new may be a fault of undici: to look for more, ask for a number of runs.
+    // The responses are equal in each run, because a new finding may be a fault of undici. To look for more, ask for a number of runs.
     const runs =
       DIFFERENTIAL_RUNS === undefined
         ? { numRuns: 300 * LONGER, seed: 9112 }

@@ -208,7 +208,7 @@ const BAD: Readonly<Record<string, readonly [string, RegExp, Partial<PendingRequ
 /** Every single split, and all of them together, give what one piece gives. */
 function splitsOf(text: string): readonly (readonly number[])[] {
   const every = Array.from({ length: text.length }, (_, at) => at)
-  // Of a giant one the places that can matter: around the lines, not within a run of one letter.
+  // A giant text is cut only where it can matter: around its lines, not within a run of one letter.
   const places = text.length < 2000 ? every : every.filter((at) => !/^aaaa$/.test(text.slice(at - 2, at + 2)))
   return [...places.map((at) => [at]), every]
 }

@@ -408,7 +408,7 @@ describe('a whole response that its receiver holds back', () => {
     const closed = once(connection.socket, 'close')
     connection.socket.end()
     await closed
-    // Of our own half too: what comes on a new connection comes after it.
+    // Our own half has ended too: bytes of a new connection come after that.
     const next = send(upstream, {}, () => true)
     await until(() => next.received.chunks.length === 1)
     next.call.abort()

@@ -297,7 +297,7 @@ describe('our server and a strict one of node:http, sent the same', () => {
     assert.equal(ours.taken.length, theirs.taken.length)
   }
 
-  /** Of a line that never ends node:http refuses the first wrong byte, and ours the line, if it were whole. */
+  /** A line that never ends: node:http refuses its first wrong byte, and our parser refuses the line once it is whole. */
   const assertOnlyUnfinished = async (text: string): Promise<void> => {
     const before = await theirOutcome([text.slice(0, text.lastIndexOf('\n') + 1)])
     assert.match(before.fault, ENDED)
@@ -337,7 +337,7 @@ describe('our server and a strict one of node:http, sent the same', () => {
 
   it('read the same from what both accept, and ours accepts nothing that node:http refuses', async () => {
     const { DIFFERENTIAL_RUNS } = process.env
-    // The same texts each time, since what is new may be a fault of node:http: to look for more, ask for a number of runs.
+    // The texts are equal in each run, because a new finding may be a fault of node:http. To look for more, ask for a number of runs.
     const runs =
       DIFFERENTIAL_RUNS === undefined
         ? { numRuns: 4000 * LONGER, seed: 9112 }

@@ -12,7 +12,7 @@ interface Plan {
   /** Its Connection field; empty when it has none. */
   readonly option: string
   readonly framing: 'none' | 'length' | 'chunks'
-  /** Of its body, about. */
+  /** Bytes of its body, about. */
   readonly bytes: number
   /** When the response comes: at once, behind its body, or when the client has done so many more things. */
   readonly when: 'at once' | 'behind' | number
