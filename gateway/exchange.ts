@@ -51,7 +51,7 @@ export class Exchange implements Slotted {
   /** Set only when `requestId` came from the client; it identifies the pair of audit records. */
   readonly gatewayId: string | undefined
   readonly interactionId: string | undefined
-  /** On the steady clock. */
+  /** Start on the steady clock. */
   readonly startedSteadyMs: number
   /** ISO 8601; the same in both audit records. */
   readonly timestamp: string

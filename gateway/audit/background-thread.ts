@@ -58,7 +58,7 @@ export class BackgroundThread<Message, News> {
       this.#restart = setTimeout(() => this.start(), this.#restartMs).unref()
       this.#restartMs = Math.min(MAX_RESTART_MS, this.#restartMs * 2)
     })
-    // After the listeners, because they hold the process too.
+    // `unref` comes after the listeners, because they hold the process too.
     worker.unref()
     this.#worker = worker
     this.#isFinishing = false

@@ -75,7 +75,7 @@ export class AuthThrottle {
   }
 }
 
-/** Expired and revoked tokens were once good: an app that repeats one must not block others at its address. */
+/** True for faults of a guess. Expired and revoked tokens were once good, and an app that repeats one must not block its address. */
 export function mayBeGuess(reason: TokenFaultReason): boolean {
   return reason === 'malformed' || reason === 'invalid'
 }

@@ -12,8 +12,8 @@ import {
   RESPONSE_BYTES,
 } from './upstream-responses.ts'
 
-// The service behind every contender. It responds as fast as it can, and of HTTP it only finds where a request ends. `process.argv[2]` is a file with the issuer's keys;
-// those after it, if any, are the certificate and key of a listener with TLS.
+// The service behind every contender. It responds as fast as it can, and finds only where a request ends. `process.argv[2]` is a file
+// with the issuer's keys; those after it, if any, are the certificate and key of a listener with TLS.
 
 const HEAD_END = '\r\n\r\n'
 const response = responseOf(

@@ -9,7 +9,7 @@ import { isHttp2Upstream, tidyUpstream, upstreamFault } from '../config/rules/va
 import { type Command, CommandFault, EXIT, print, UsageFault } from './command.ts'
 import { discoverIssuer } from './discovery/discover-issuer.ts'
 
-/** Beside the program, in a checkout and in the package. */
+/** Folder of the schemas, beside the program in a checkout and in the package. */
 const SCHEMAS = new URL('../../config/schemas/', import.meta.url)
 const SCHEMA_FILES = ['gateway', 'limits', 'clients'].map((name) => `${name}.schema.json`)
 const GRPC_CLIENTS =

@@ -7,7 +7,7 @@ export const ENVIRONMENT = 'environment'
 export interface Fault {
   /** The file as the operator named it, or `environment`. */
   readonly file: string
-  /** The place in it: a JSON path such as `$.limits[2].window`, a variable's name (of its second entry `GATEWAY_UPSTREAM[1]`), or `line 3 column 7` of what is no JSON. */
+  /** The place: a JSON path such as `$.limits[2].window`, a variable such as `GATEWAY_UPSTREAM[1]` (its second entry), or `line 3 column 7`. */
   readonly path: string
   readonly reason: string
   /** The place in the text, if it is known. */

@@ -69,7 +69,7 @@ export function unreadable(file: string, error: unknown, namedBy?: string): Faul
   return { file: shownName(file), path: '$', reason: `cannot be read: ${whyUnreadable(error)}${where}` }
 }
 
-/** Without the name of the file, which messages of the system repeat at their end. */
+/** The message of an error, without the name of the file that messages of the system repeat at their end. */
 export function whyUnreadable(error: unknown): string {
   return (error instanceof Error ? error.message : String(error)).replace(NAME_AT_END, '')
 }

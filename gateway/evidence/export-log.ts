@@ -44,7 +44,7 @@ interface TileName {
   readonly path: string
 }
 
-/** The tiles that lead to the signed root. @param first leaf whose line is there @throws EvidenceFault when one over later lines does not */
+/** The tiles that lead to the signed root. @param first leaf whose line is there @throws EvidenceFault when one over later lines differs */
 function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[] {
   const names = tileNames(size)
   const needed = names.filter(({ level, index }) => (index + 1) * TILE_WIDTH ** (level + 1) > first)

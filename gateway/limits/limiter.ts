@@ -87,8 +87,8 @@ export class Limiter {
   }
 
   /**
-   * Counts the hits of a request in all windows of the rows, if each that is enforced allows it. Those of an hour and more are written to the
-   * journal.
+   * Counts the hits of a request in all windows of the rows, if each that is enforced allows it. Hits of windows of an hour and more
+   * go to the journal.
    *
    * @param key under which `row` counts the request
    * @param caller for the keys of the rows beside it; undefined: the same key

@@ -16,11 +16,11 @@ import { upstreamFields } from './forwarding/upstream-fields.ts'
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
-  // Only this can throw, and nothing has been sent yet.
+  // Only the next call can throw, and nothing has been sent yet.
   const { common, fields } = upstreamFields(gateway, exchange)
   // A service of HTTP/1.1 answers no calls.
   const isCall = route.client.speaksHttp2 && isGrpc(req)
-  // Until its response says otherwise.
+  // A call has this status until its response says another.
   if (isCall) exchange.grpcStatus = UNKNOWN
   const hasBody = headers.hasBody && (isCall || !isEndedEmpty(exchange))
   // RFC 9110 section 10.1.1: never to HTTP/1.0.

@@ -34,7 +34,7 @@ export class RememberedKeys {
   readonly #options: RememberedKeysOptions
   readonly #files: KeyFiles | undefined
   #lifetimeMs: number
-  /** By the time when it came, oldest first. */
+  /** Keys with the time when they came, oldest first. */
   readonly #keys = new Map<string, number>()
   /** Over, but not by the wall clock, which was set back. */
   readonly #held = new Map<string, number>()
@@ -68,7 +68,7 @@ export class RememberedKeys {
     if (this.#files !== undefined) this.#files.lifetimeMs = lifetimeMs
   }
 
-  /** With expired keys that have not been swept yet. */
+  /** Number of keys, with expired ones that have not been swept yet. */
   get size(): number {
     return this.#keys.size + this.#held.size
   }

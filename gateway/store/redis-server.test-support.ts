@@ -115,7 +115,7 @@ export function storeAt(
   }
 }
 
-/** A master with a replica, watched by one Sentinel; service `bank`. @param downAfterMs how long it waits before it gives up on the master */
+/** A master with a replica, watched by one Sentinel; service `bank`. @param downAfterMs wait of the Sentinel before it gives the master up */
 export async function startSentinel(downAfterMs = 1000) {
   // A master waits 5 s for further replicas otherwise.
   const master = await startRedis(['--repl-diskless-sync-delay', '0'])

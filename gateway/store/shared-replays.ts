@@ -74,7 +74,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     if (unsure !== undefined) this.#takeBack(storeKey, unsure)
     const args = ['SET', storeKey, value, 'NX', 'PX', String(lifetimeMs)]
     const reply = await this.#ask(args, storeKey, (text) => text === 'OK' || text === null)
-    // What memory cannot hold or write is in the store.
+    // Other faults of the memory do not matter: the store has the message.
     if (reply !== undefined)
       return reply === null || memory.take(key, sender) === 'replayed' ? 'replayed' : undefined
     const fault = this.#onStoreFailure === 'local' ? memory.take(key, sender) : 'away'
@@ -126,7 +126,7 @@ export class SharedReplays implements ReplayGuard, DeliveryGuard {
     this.#options.memory.maintain()
   }
 
-  /** Writes accepted messages back, some at a time, into a store that was away or lost its data. @param sinceMs by the clock of the memory */
+  /** Writes accepted messages back, some at a time, into a store that was away or lost data. @param sinceMs by the clock of the memory */
   writeBack(sinceMs: number): void {
     this.#lackingSinceMs = Math.min(sinceMs, this.#lackingSinceMs ?? sinceMs)
     const isWriting = this.#unwritten !== undefined

@@ -108,7 +108,7 @@ export class SharedStore {
         // A server that is full or a replica takes no key.
         else setTimeout(again, AGREE_AGAIN_MS).unref()
       },
-      // Such as a server that is still loading its data.
+      // The server may still be loading its data.
       () => void setTimeout(again, AGREE_AGAIN_MS).unref(),
     )
   }
@@ -128,7 +128,7 @@ export class SharedStore {
     return this.keys.common(this.#isKeyGiven ? 'key-mark' : 'mark')
   }
 
-  /** What tells keys of operators apart. */
+  /** A hash that differs where operators have given gateways different keys. */
   get #check(): string {
     return this.#isKeyGiven ? this.keys.hashOf('mark') : ''
   }

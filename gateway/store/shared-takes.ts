@@ -34,8 +34,8 @@ export class SharedTakes {
   }
 
   /**
-   * Counts the hits of a request in all windows of the rows that are enforced, or in none, at all gateways together. `done` is called once, at once
-   * when the store is known to be away. @param key, caller as of `Limiter.take`
+   * Counts the hits of a request at all gateways together: in all windows of the rows that are enforced, or in none. `done` is called
+   * once, and before this returns when the store is known to be away. @param key, caller as of `Limiter.take`
    */
   take(row: SharedRow, key: string, done: TakeDone, caller?: Caller): void {
     const { breaker, counts, keys, isCluster, timers } = this.#options
@@ -175,13 +175,13 @@ export interface SharedRow {
   readonly windowMs: number
   /** Hits of a take; default 1. */
   readonly cost?: number
-  /** The end of the key in the store, for one of several windows. The longest window has none, so it keeps its counts when others come or go. */
+  /** End of the key in the store, for one of several windows. The longest has none, so it keeps its counts when other windows come or go. */
   readonly suffix?: string
   /** The next window of the row, under the same identity. */
   readonly next?: SharedRow
   /** The next row that counts the request. */
   readonly beside?: SharedRow
-  /** What a row beside another counts by. */
+  /** The key `per` of a row beside another. */
   readonly per?: LimitRow['per']
   /** It counts together with the row beside it, in both or in none. */
   readonly isJoined?: boolean

@@ -121,7 +121,7 @@ interface InTrace {
   readonly req: { readonly fields: readonly Field[] }
   /** Undefined unless it is sampled. */
   readonly trace: { readonly traceId: string } | undefined
-  /** What was sent upstream. */
+  /** The `traceparent` that was sent upstream. */
   readonly traceparent: string | undefined
 }
 

@@ -64,7 +64,7 @@ export class UpstreamGroups {
   readonly #options: GroupsOptions
   readonly #clients: ReadonlyMap<string, UpstreamClient>
   readonly #permits = new Map<string, FairPermits>()
-  /** By what they judge. */
+  /** Health checks by the health that they judge. */
   readonly #checks = new Map<Health, { readonly check: HealthCheck; readonly terms: CheckTerms }>()
 
   /**

@@ -131,7 +131,7 @@ async function sealRest(file: string, key: SealKey): Promise<void> {
   await checkSeal(file, key)
 }
 
-/** Runs the clients on a disk whose power can be cut. @returns what there was at each moment, who saw an answer, in order, and who was refused */
+/** Runs the clients on a disk whose power can be cut. @returns the disk at each moment, who saw an answer, in order, and who was refused */
 async function runClients(t: TestContext, directory: string, run: Run, key: SealKey) {
   const seen: string[] = []
   const refused = new Set<unknown>()
@@ -233,7 +233,7 @@ test('after a power cut at any moment every answer that a client saw has its pai
             `${id} was answered`,
           )
         }
-        // `written` promises nothing here. A count of open requests is believed, also where a sector before it is lost: such a response nobody saw.
+        // `written` promises nothing here. A count of open requests is believed even when a sector before it is lost: nobody saw that response.
         if (run.durability === 'written' || files.some((bytes) => bytes.includes(0))) continue
         for (const { type, requestId } of lines) {
           if (type !== 'API_REQUEST') continue

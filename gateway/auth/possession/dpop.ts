@@ -52,7 +52,7 @@ type CheckedProof = ParsedProof & { readonly jkt: string }
 export class ProofVerifier {
   readonly #options: ProofVerifierOptions
   readonly #bases: readonly Htu[]
-  /** By thumbprint, which tells the algorithm too. */
+  /** Checks of signatures by the thumbprint of the key, which determines the algorithm. */
   readonly #checks: LRUCache<string, SignatureCheck>
 
   /** @throws TypeError for an invalid public URL */

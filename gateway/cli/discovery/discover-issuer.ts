@@ -70,7 +70,7 @@ const ANY: Provider = {
   audience: 'what the provider calls the API',
 }
 
-/** For both forms of the discovery document together. */
+/** Time to ask for both forms of the discovery document. */
 const TIMEOUT_MS = 5_000
 const UNSET_CLIENT = { clientId: 'CHANGE-ME', clientSecretFile: 'CHANGE-ME' }
 

@@ -7,7 +7,7 @@ import { beginSteps } from './schema-fits.ts'
 
 const LETTERS = ['a', 'Z', '1', '_', ' ', '\n', '\u00a0', 'é', '😀', '-', '.', '/', ':', '漢']
 
-/** As ECMA-262 has it with `u`, or without where the pattern is none with it. V8 14 takes `/[^a]$/u` for no letter beyond U+FFFF, unless something may stand before it. */
+/** A pattern as ECMA-262 reads it: with `u`, else without. V8 14 does not match `/[^a]$/u` with a letter beyond U+FFFF at the start. */
 function fitsByEcma(source: string, text: string): boolean {
   try {
     return new RegExp(`^(?:[^]*?)(?:${source})`, 'u').test(text)

@@ -54,7 +54,7 @@ export class ClientNetworks {
   /** How many connections and streams have a place, at most. */
   max: number
   readonly #byName = new Map<string, ClientNetwork>()
-  /** By part. */
+  /** Networks by their part of the common room. */
   readonly #rows: Slots<ClientNetwork>[] = []
   readonly #proxies = new Slots<ClientNetwork>()
   /** The largest part that one network has, proxies aside. */

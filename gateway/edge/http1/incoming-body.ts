@@ -41,7 +41,7 @@ export class RequestBody extends IncomingBody {
   #receiver: BodyReceiver | undefined = undefined
   /** Buffers of pieces in the stream. They can be used again only when one receiver gets all of them. */
   readonly #early: Buffer[] = []
-  /** Such a receiver may still come. */
+  /** True while such a receiver may still come. */
   #mayBePassed = true
 
   constructor(socket: Socket, deadline: ConnectionDeadline, buffer: ReadBuffer | undefined) {

@@ -41,7 +41,7 @@ const MAX_COPIED_BYTES = 4 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 /** How long the rest of a request may come after its response. */
 const ANSWERED_MS = 1000
-/** Not CANCEL: Node takes a partial response for a complete one whose stream is reset with that, or with NO_ERROR. */
+/** Code for a late client. After CANCEL or NO_ERROR Node would take a partial response for a complete one. */
 const CLIENT_LATE = ENHANCE_YOUR_CALM
 const WRONG_LENGTH: RequestFault = { code: 'malformed_request', cause: 'not as much body as announced' }
 const WRONG_TRAILERS: RequestFault = {

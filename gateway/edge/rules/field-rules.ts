@@ -1,7 +1,7 @@
 /**
  * The fate of a request's field on the way upstream. `copied`: sent as it is. `dropped`: hop-by-hop, replaced by a
  * field of the gateway, or a claim that no client is trusted with. `length`: sent with a body only. `continued`: the
- * gateway adds to its value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down where the method is OPTIONS.
+ * gateway adds to its value. `refused`: the request is refused, unless its row allows the field. `hops`: counted down for OPTIONS.
  * `forwarding`: kept from a trusted proxy. `certificate`: kept from a proxy that passes client certificates on. `interaction`:
  * kept unless the gateway sends one of its own.
  */
@@ -127,7 +127,7 @@ const CLAIMS: readonly string[] = [
   'x-override-url',
   'x-proxyuser-ip',
   'x-real-ip',
-  // The word of a service to the gateway: one that copies fields into its response must not end a session for its client.
+  // A service ends sessions by this field. Its client could too, where the service copies request fields into its response.
   'x-revoke-session',
   'x-rewrite-url',
   'x-scheme',

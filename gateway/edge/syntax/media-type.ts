@@ -3,7 +3,7 @@ import { withoutSpaceAround } from './characters.ts'
 /** By name; names and values in lower case. */
 export type MediaParameters = ReadonlyMap<string, string>
 
-/** `;name=value` or `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). A quoted value with backslashes is not read alike everywhere. */
+/** `;name=value`, `;name="value"`, or `;` alone (RFC 9110 section 5.6.6). Backslashes in quotes are refused: readers differ about them. */
 const PARAMETER = /[ \t]*;[ \t]*(?:([!#$%&'*+\-.^_`|~0-9a-z]+)=(?:([!#$%&'*+\-.^_`|~0-9a-z]+)|"([^"\\]*)"))?/y
 
 /** Media type without parameters, in lower case: `application/json` of `Application/JSON; v=1`. */

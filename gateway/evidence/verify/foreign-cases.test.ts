@@ -350,7 +350,7 @@ it('who writes before each record costs no record and no seal, and each of his l
   await run.end()
   const { findings, lines, provenLines, pairs } = await run.verify()
   assert.ok(pairs > 20)
-  // A note is two lines, because the gateway begins a new one behind it, but for the first, which is set aside; and the last seal is over all before it.
+  // A note makes two lines, because the gateway begins a new one behind it. The first note is set aside. The last seal is over all lines before it.
   assert.equal(provenLines, lines - 29 - 1)
   assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
 })

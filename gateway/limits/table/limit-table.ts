@@ -26,7 +26,7 @@ export interface LimitRow
   readonly next?: LimitRow
   /** One of `overall`. */
   readonly isOverall?: true
-  /** The next row that counts the same request. A request is counted in all rows that are enforced or in none; those in shadow mode come last. */
+  /** The next row that counts the same request, rows in shadow mode last. A request is counted in all rows that are enforced, or in none. */
   readonly beside?: LimitRow
   /** The factor of the plan that `limit` is for. */
   readonly factor?: number

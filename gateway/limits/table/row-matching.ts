@@ -31,7 +31,7 @@ export function editedRecord(record: RowRecord, row: LimitRow, nowMs: number): R
 }
 
 /**
- * Finds the old row whose counts each new row goes on with. Of those with its path and methods it is the shortest that is at least as long,
+ * Finds the old row whose counts each new row continues. Among those with its path and methods it is the shortest that is at least as long,
  * else the longest; several windows may follow one. Without any, it is the one with its name that no row follows.
  *
  * @param rows each of one window

@@ -29,7 +29,7 @@ export interface WindowRule {
   readonly sliceMs: number
 }
 
-/** For a slice the time of its newest hit. */
+/** A hit, or the hits of a slice with the time of the newest. */
 export type Entry = readonly [atMs: number, count: number]
 
 /** Larger limits are counted in slices. */

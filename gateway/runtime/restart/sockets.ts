@@ -16,7 +16,7 @@ export type ListenerName = (typeof LISTENERS)[number]
 
 export type NamedSocket = readonly [name: ListenerName, socket: PassedSocket]
 
-/** By listener: the socket that it need not open. */
+/** The sockets that listeners need not open, by listener. */
 export type ListeningSockets<S = ListeningSocket> = Readonly<Partial<Record<ListenerName, S>>>
 
 /** What the other process cannot see of a connection whose TLS ends in this one. Certificates: base64 of the DER, the client's first. */

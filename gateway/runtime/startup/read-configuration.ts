@@ -104,7 +104,7 @@ export function filesNamedAnyway(env: Environment) {
   return { clientsFile: namedClients(env, file), adminTokenFile, tls }
 }
 
-/** The file of clients that counts. With faults in gateway.json it is not known whether a route takes clients: then the table beside it counts. */
+/** The file of clients that counts. When faults in gateway.json hide whether a route takes clients, it is the one beside gateway.json. */
 function namedClients(env: Environment, file: GatewayFile | undefined): string | undefined {
   const { configFile, clientsFile } = configFiles(env)
   const isBeside = dirname(resolve(configFile)) === dirname(resolve(clientsFile)) && existsSync(clientsFile)

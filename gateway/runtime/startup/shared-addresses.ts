@@ -21,7 +21,7 @@ export function sharedAddresses(env: Environment): Partial<Record<Shared, string
   if (!env.PUBLIC_URL && !isIssuerSet && Number(GATEWAY_PORT) > 0)
     shared.PUBLIC_URL = `http://localhost:${GATEWAY_PORT}`
   const publicUrl = env.PUBLIC_URL || shared.PUBLIC_URL
-  // As the backend names itself in its tokens.
+  // The backend names itself without closing slashes in its tokens.
   if (publicUrl && !isIssuerSet) shared.GATEWAY_ISSUER = publicUrl.replace(/\/+$/, '')
   // The HTTPS listener as clients reach it, where they present their certificates; the backend's metadata names it. Behind an https
   // address they may reach it by that one only.

@@ -51,7 +51,7 @@ export class StoreConnection {
     this.#drop('it did not respond')
   }
 
-  /** What is in flight rejects. */
+  /** Closes the connection. Commands in flight reject. */
   close(): void {
     this.#closing.abort()
     this.#drop('closed')

@@ -1,6 +1,6 @@
 const FIRST_BACK_OFF_MS = 250
 const LONGEST_BACK_OFF_MS = 10_000
-/** In a row, with no good response in between. */
+/** Failures in a row, with no good response in between, after which a target is avoided. */
 const MAX_FAILURES = 3
 const FIRST_AVOIDED_MS = 1000
 

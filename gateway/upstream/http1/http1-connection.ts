@@ -32,7 +32,7 @@ export interface ConnectionUser extends BodyReceiver {
 /** Serves one exchange at a time (RFC 9112 section 9). */
 export class Http1Connection implements Timed, ResponseReader {
   slot = -1
-  /** On the clock. */
+  /** Time until which an idle connection may be used. */
   idleUntilMs = Number.POSITIVE_INFINITY
   readonly #pool: ConnectionPool
   readonly #parser = new ResponseParser(this)
