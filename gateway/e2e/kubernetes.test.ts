@@ -15,7 +15,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { parseAllDocuments } from 'yaml'
+import { parse, parseAllDocuments } from 'yaml'
 import { run } from './child-process.ts'
 import { call } from './client.ts'
 import { until } from './running-gateway.ts'
@@ -33,6 +33,9 @@ const has = (program: string) => spawnSync('sh', ['-c', `command -v ${program}`]
 const NO_VALIDATOR = has('kubernetes-validate')
   ? false
   : 'NOT TESTED: kubernetes-validate is not installed (pip install kubernetes-validate)'
+
+/** Values that hold values, unlike those that are handed to Kubernetes as they are. */
+const GROUPS: ReadonlySet<string> = new Set(['service', 'gateway', 'storage', 'podMonitor', 'serviceAccount'])
 
 interface Probe {
   readonly httpGet: { readonly path: string }
@@ -69,9 +72,9 @@ function manifestsOf(file: string): Map<string, Manifest> {
   return new Map(documents.map((document) => [document.get('kind') as string, document.toJS() as Manifest]))
 }
 
-function hashOfChart(): string {
+function hashOfChart(values: string): string {
   const hash = createHash('sha256')
-  for (const file of [...globSync('chart/**/*.*', { cwd: FOLDER }).sort(), 'example-values.yaml']) {
+  for (const file of [...globSync('chart/**/*.*', { cwd: FOLDER }).sort(), values]) {
     hash.update(`${file}\n`).update(readFileSync(join(FOLDER, file)))
   }
   return hash.digest('hex')
@@ -85,6 +88,14 @@ function mount(dir: string, data: Readonly<Record<string, string>>): void {
   renameSync(join(dir, '..next'), join(dir, '..data'))
 }
 
+for (const file of ['sidecar.yaml', 'example-rendered.yaml', 'full-rendered.yaml']) {
+  it(`${file} fits the schemas of the Kubernetes API`, { skip: NO_VALIDATOR }, () => {
+    const arguments_ = ['--strict', '-k', '1.33', join(FOLDER, file)]
+    const { status, stdout, stderr } = spawnSync('kubernetes-validate', arguments_, { encoding: 'utf8' })
+    assert.equal(status, 0, stdout + stderr)
+  })
+}
+
 for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
   describe(`config/kubernetes/${file}`, () => {
     const dir = mkdtempSync(join(tmpdir(), 'countersign-'))
@@ -93,12 +104,6 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
     const pod = (manifests.get('StatefulSet') as Manifest).spec.template.spec
     const [sidecar] = pod.initContainers
     const { data } = manifests.get('ConfigMap') as Manifest
-
-    it('fits the schemas of the Kubernetes API', { skip: NO_VALIDATOR }, () => {
-      const arguments_ = ['--strict', '-k', '1.33', join(FOLDER, file)]
-      const { status, stdout, stderr } = spawnSync('kubernetes-validate', arguments_, { encoding: 'utf8' })
-      assert.equal(status, 0, stdout + stderr)
-    })
 
     it('has the gateway as a sidecar that may write to its data only, and time to drain', () => {
       assert.equal(sidecar.restartPolicy, 'Always')
@@ -153,16 +158,54 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
   })
 }
 
-describe('config/kubernetes/example-rendered.yaml', () => {
-  const text = readFileSync(join(FOLDER, 'example-rendered.yaml'), 'utf8')
+it('config/kubernetes/deployment-patch.yaml adds the container of sidecar.yaml, with the user of its pod', () => {
+  const pod = (manifestsOf('sidecar.yaml').get('StatefulSet') as Manifest).spec.template.spec
+  const patch = (manifestsOf('deployment-patch.yaml').get('Deployment') as Manifest).spec.template.spec
+  const [{ securityContext, ...added }] = patch.initContainers
+  const [{ securityContext: hardened, ...sidecar }] = pod.initContainers
+  assert.deepEqual(added, sidecar)
+  assert.deepEqual(securityContext, { ...hardened, runAsNonRoot: true, runAsUser: 1000 })
+  assert.equal(patch.terminationGracePeriodSeconds, pod.terminationGracePeriodSeconds)
+  assert.deepEqual(patch.containers[0].lifecycle, pod.containers[0].lifecycle)
+})
 
-  it('was made of the chart and the values as they are now', () => {
-    const command = 'helm template accounts chart -f example-values.yaml --kube-version 1.33.0'
-    const header = `# Made by \`${command}\` of files with the SHA-256 ${hashOfChart()}\n`
+for (const name of ['example', 'full']) {
+  it(`config/kubernetes/${name}-rendered.yaml was made of the chart and the values as they are now`, () => {
+    const text = readFileSync(join(FOLDER, `${name}-rendered.yaml`), 'utf8')
+    const command = `helm template accounts chart -f ${name}-values.yaml --kube-version 1.33.0`
+    const header = `# Made by \`${command}\` of files with the SHA-256 ${hashOfChart(`${name}-values.yaml`)}\n`
     assert.equal(text.slice(0, text.indexOf('\n') + 1), header)
     if (!has('helm')) return
     const [program = '', ...rest] = command.split(' ')
     const { stdout, stderr } = spawnSync(program, rest, { cwd: FOLDER, encoding: 'utf8' })
     assert.equal(header + stdout, text, stderr)
+  })
+}
+
+describe('the values of the chart', () => {
+  const read = (file: string) => parse(readFileSync(join(FOLDER, file), 'utf8'))
+  const [defaults, full] = [read('chart/values.yaml'), read('full-values.yaml')]
+  const rendered = readFileSync(join(FOLDER, 'full-rendered.yaml'), 'utf8')
+
+  it('are all in full-values.yaml, with others than the defaults', () => {
+    for (const [key, value] of Object.entries(defaults)) {
+      assert.notDeepEqual(full[key], value, key)
+      if (!GROUPS.has(key)) continue
+      for (const [inner, one] of Object.entries(value as object))
+        assert.notDeepEqual(full[key]?.[inner], one, inner)
+    }
+  })
+
+  it('each have an effect', () => {
+    const texts = (value: unknown): unknown[] =>
+      typeof value === 'object' && value !== null ? Object.values(value).flatMap(texts) : [value]
+    for (const text of texts(full)) {
+      // A Boolean decides over manifests and is not one of a kind.
+      if (typeof text !== 'boolean') assert.ok(rendered.includes(String(text)), String(text))
+    }
+    const kinds = parseAllDocuments(rendered).map((document) => document.get('kind'))
+    assert.ok(kinds.includes('PodMonitor'))
+    assert.ok(kinds.includes('ServiceAccount'))
+    assert.match(rendered, /automountServiceAccountToken: true/)
   })
 })

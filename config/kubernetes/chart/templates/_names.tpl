@@ -8,3 +8,9 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+{{- define "countersign.secretName" -}}
+{{ .Values.gateway.secretName | default (printf "%s-gateway" .Release.Name) }}
+{{- end }}
+{{- define "countersign.serviceAccountName" -}}
+{{ .Values.serviceAccount.name | default (ternary .Release.Name "default" .Values.serviceAccount.create) }}
+{{- end }}
