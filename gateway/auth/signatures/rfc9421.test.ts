@@ -253,6 +253,30 @@ test('sections 2.1 and 2.2: components have the values of the examples', () => {
     assert.match(shown(component) ?? '', /^the component /, component)
 })
 
+test('a query parameter is encoded by the percent-encode set of application/x-www-form-urlencoded, a space as %20', () => {
+  const every = Array.from({ length: 0x80 }, (_, code) => String.fromCharCode(code)).join('')
+  // The URL Standard sections 1.3 and 5.2: what `URLSearchParams` leaves, and a space is no plus.
+  const encode = (text: string) =>
+    new URLSearchParams({ '': text }).toString().slice(1).replaceAll('+', '%20')
+  for (const [name, value] of [
+    ["it's", "(a!) ~b* c-._'"],
+    ['\u00f6', '\u00fc'],
+    ['var', 'this is a big\nmultiline value'],
+    ['every', every],
+  ] as const) {
+    const component = `"@query-param";name="${encode(name)}"`
+    const { fields } = requestOf(signed(B2, `sig=(${component})`, 'sig=:AA==:'))
+    const [signature] = readSignatures(fields) as Exclude<ReturnType<typeof readSignatures>, string>
+    const query = `${encodeURIComponent(name)}=${encodeURIComponent(value)}`
+    const { base = '' } = signatureBase(
+      requestOf({ ...B2, uri: `https://example.com/?${query}` }),
+      signature!,
+    )
+    assert.equal(base.split('\n')[0], `${component}: ${encode(value)}`)
+  }
+  assert.equal(encode("(a!) ~b* c-._'"), '%28a%21%29%20%7Eb*%20c-._%27')
+})
+
 test('a query parameter that is there twice, or is not UTF-8, has no value', () => {
   const { fields } = requestOf(signed(B2, 'sig=("@query-param";name="a")', 'sig=:AA==:'))
   const [signature] = readSignatures(fields) as Exclude<ReturnType<typeof readSignatures>, string>

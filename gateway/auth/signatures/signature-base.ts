@@ -114,11 +114,19 @@ function derivedValue({ method, target, uri }: SignedRequest, name: string, para
 
 /** A parameter that is there twice has no one value (RFC 9421 section 2.2.8). @throws NoValue */
 function queryValue(query: string, name: unknown): string {
-  const values = [...new URLSearchParams(query)].filter(([key]) => encodeURIComponent(key) === name)
+  const values = [...new URLSearchParams(query)].filter(([key]) => percentEncoded(key) === name)
   const [[, value] = []] = values
   if (value === undefined || values.length > 1)
     throw new NoValue(`is ${value === undefined ? 'not' : 'twice'} in the query`)
   // It stands for every octet that is not UTF-8.
   if (value.includes('\ufffd')) throw new NoValue('is not in UTF-8')
-  return encodeURIComponent(value)
+  return percentEncoded(value)
+}
+
+/** Leaves what is not in the percent-encode set of application/x-www-form-urlencoded (URL Standard section 1.3); a space is %20. */
+function percentEncoded(text: string): string {
+  return encodeURIComponent(text).replace(
+    /[!'()~]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
 }
