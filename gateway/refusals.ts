@@ -160,10 +160,10 @@ export function bodyTooLarge(maxBytes: number): Refusal {
   })
 }
 
-/** @param more `detail` replaces the public sentence, `cause` is for the log */
+/** @param more `detail` replaces the public sentence, `status` that of the code; `cause` is for the log */
 export function refusal(
   code: RefusalCode,
-  more: Partial<Pick<Refusal, 'headers' | 'violatedPolicies'>> & {
+  more: Partial<Pick<Refusal, 'headers' | 'status' | 'violatedPolicies'>> & {
     readonly detail?: string
     readonly cause?: string
   } = {},
@@ -171,7 +171,7 @@ export function refusal(
   const kind: RefusalKind = REFUSALS[code]
   return {
     code,
-    status: kind.status,
+    status: more.status ?? kind.status,
     detail: more.detail ?? kind.detail,
     headers: more.headers ?? NO_HEADERS,
     closes: kind.closes === true,

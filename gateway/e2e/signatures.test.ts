@@ -1,5 +1,12 @@
 import assert from 'node:assert/strict'
-import { webcrypto as crypto, randomUUID } from 'node:crypto'
+import {
+  createHash,
+  createPrivateKey,
+  webcrypto as crypto,
+  randomUUID,
+  sign,
+  X509Certificate,
+} from 'node:crypto'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { connect } from 'node:http2'
@@ -9,9 +16,11 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { createSignature, webcrypto } from 'http-message-sig'
+import { FlattenedSign } from 'jose'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
-import { freshKey, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
+import { freshKey, publicJwk, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
 import type { TestIssuer } from '../testing/test-issuer.ts'
+import { makeAuthority } from '../tls/demo/throw-away-ca.ts'
 import { type Call, call, type ReceivedResponse, sendBytes, statusOf } from './client.ts'
 import { ask } from './http2-client.ts'
 import { LONGER } from './long-runs.ts'
@@ -25,6 +34,11 @@ const BODY = '{"amount":"12.50","to":"DE02120300000000202051"}'
 const BANK = freshKey('bank-1')
 const NEXT = freshKey('bank-2')
 const SHOP = signingKey('EdDSA', { kid: 'shop-1' })
+const UK = signingKey('PS256', { kid: 'uk-1' })
+const SEAL = await makeAuthority({ subject: 'CN=Seal,O=TPP', rsaBits: 2048 })
+const { raw: SEAL_DER, serialNumber } = new X509Certificate(SEAL.certPem)
+const SEAL_KEY = createPrivateKey(SEAL.keyPem)
+const SEAL_ID = `SN=${serialNumber},CA=CN=Seal,O=TPP`
 const DIRECTORY = join(tmpdir(), `countersign-jwks-${process.pid}`)
 const SCRIPT = fileURLToPath(new URL('python-programs/sign_request.py', import.meta.url))
 const DESCRIBED = {
@@ -126,6 +140,21 @@ describe('requests with HTTP message signatures', () => {
           },
         },
         { id: 'shop', signature: { jwksFile: jwksFile('shop', [SHOP.jwk]), profile: DESCRIBED } },
+        {
+          id: 'uk',
+          scopes: ['pay'],
+          signature: { jwksFile: jwksFile('uk', [UK.jwk]), profile: 'uk-jws', iss: 'org/app' },
+        },
+        {
+          id: 'tpp',
+          scopes: ['pay'],
+          signature: {
+            jwksFile: jwksFile('tpp', [
+              publicJwk(SEAL_KEY, { kid: SEAL_ID, x5c: [SEAL_DER.toString('base64')] }),
+            ]),
+            profile: 'berlin-group',
+          },
+        },
       ],
     })
     await until(async () => ((await send(signedCall())).status === 200 ? true : undefined))
@@ -316,6 +345,66 @@ describe('requests with HTTP message signatures', () => {
         ['GET /shop?id=1 HTTP/1.1', ...lines, ...extra, 'connection: close', '', ''].join('\r\n'),
       )
     for (const extra of [lines.at(-1), lines.at(-2)]) assert.equal(statusOf(await send([String(extra)])), 401)
+  })
+
+  it('as UK Open Banking has them are accepted once, of the body that was signed', async () => {
+    const claim = (name: string) => `http://openbanking.org.uk/${name}`
+    const header = {
+      alg: 'PS256',
+      kid: 'uk-1',
+      [claim('iat')]: Math.floor(Date.now() / 1000),
+      [claim('iss')]: 'org/app',
+      [claim('tan')]: 'openbanking.org.uk',
+      crit: ['iat', 'iss', 'tan'].map(claim),
+    }
+    const crit = Object.fromEntries(header.crit.map((name) => [name, true]))
+    const signed = await new FlattenedSign(Buffer.from(BODY))
+      .setProtectedHeader(header)
+      .sign(UK.privateKey, { crit })
+    const headers = { host: HOST, 'x-jws-signature': `${signed.protected}..${signed.signature}` }
+    const request = { target: '/pay', method: 'POST', headers, body: BODY }
+    const refusedWith = async (changes: object) => {
+      const { status, headers: sent, body } = await send({ ...request, ...changes })
+      assert.deepEqual([status, sent['www-authenticate']], [400, undefined], body)
+      return JSON.parse(body).code
+    }
+    assert.equal(await refusedWith({ body: `${BODY} ` }), 'invalid_signature')
+    assert.equal((await send(request)).status, 200)
+    assert.deepEqual([seen.at(-1)?.headers['x-auth-client'], seen.at(-1)?.body], ['uk', BODY])
+    assert.equal(await refusedWith({}), 'invalid_signature')
+    const authorization = `Bearer ${await issuer.token({ client_id: 'uk' })}`
+    const bare = { target: '/both', headers: { host: HOST, authorization } }
+    assert.equal(await refusedWith(bare), 'missing_signature')
+  })
+
+  it('as the Berlin Group has them are accepted once, of the headers and the body that were signed', async () => {
+    const signedBy = (body: string) => {
+      const lines = {
+        Digest: `SHA-256=${createHash('sha256').update(body).digest('base64')}`,
+        'X-Request-ID': randomUUID(),
+        Date: new Date().toUTCString(),
+      }
+      const text = Object.entries(lines)
+        .map(([name, value]) => `${name.toLowerCase()}: ${value}`)
+        .join('\n')
+      const signature = sign('sha256', Buffer.from(text), SEAL_KEY).toString('base64')
+      const Signature = `keyId="${SEAL_ID}",algorithm="rsa-sha256",headers="digest x-request-id date",signature="${signature}"`
+      const certificate = { 'TPP-Signature-Certificate': SEAL_DER.toString('base64') }
+      return {
+        target: '/pay',
+        method: 'POST',
+        headers: { host: HOST, ...lines, ...certificate, Signature },
+        body,
+      }
+    }
+    const request = signedBy(BODY)
+    await refused({ ...request, body: `${BODY} ` }, 'digest_mismatch', 'digest_mismatch')
+    assert.equal((await send(request)).status, 200)
+    assert.deepEqual([seen.at(-1)?.headers['x-auth-client'], seen.at(-1)?.body], ['tpp', BODY])
+    await refused(request, 'invalid_signature', 'replayed')
+    const { headers } = signedBy(BODY)
+    const other = { ...headers, 'X-Request-ID': randomUUID() }
+    await refused({ ...request, headers: other }, 'invalid_signature', 'mismatch')
   })
 
   it('as http-message-sig signs them are accepted, with its Ed25519 and RSA-PSS', async () => {

@@ -75,7 +75,8 @@ function proveCaller(
     if (credential !== 'missing' && credential !== 'other') return proveBearer(gateway, exchange, credential)
   }
   if (accepted.has('hmac') && presentsWebhook(gateway, exchange)) return proveWebhook(gateway, exchange)
-  if (accepted.has('signature') && presentsSignature(exchange)) return proveSignature(gateway, exchange)
+  if (accepted.has('signature') && presentsSignature(gateway, exchange))
+    return proveSignature(gateway, exchange)
   if (accepted.has('mtls') && presentsCertificate(gateway, exchange)) {
     return proveCertificate(gateway, exchange)
   }

@@ -14,6 +14,8 @@ interface KeySetOptions {
   readonly maxStaleMs?: () => number
   /** Reports a problem with the document or a key in it, once while it lasts. */
   readonly onFault: (cause: string) => void
+  /** Tells that there are other keys than before. */
+  readonly onChange?: () => void
 }
 
 /** `refreshed`: the keys are up to date. `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
@@ -64,6 +66,10 @@ export class KeySet {
   /** The key with this `kid`: one object as long as it does not change. */
   find(kid: string): VerificationKey | undefined {
     return this.#keys.get(kid)
+  }
+
+  get all(): Iterable<VerificationKey> {
+    return this.#keys.values()
   }
 
   /** The keys for a token without a `kid`. */
@@ -139,7 +145,7 @@ export class KeySet {
     if (this.#stopped.signal.aborted) return 'failed'
     if (keys !== undefined) this.#swap(keys)
     else if (this.loaded && this.ageMs > (this.#options.maxStaleMs?.() ?? MAX_STALE_MS)) {
-      this.#keys = new Map()
+      this.#change(new Map())
       faults.push(
         'the last good keys are too old: nothing that they verify is accepted until they can be fetched',
       )
@@ -149,8 +155,15 @@ export class KeySet {
   }
 
   #swap(keys: ReadonlyMap<string, VerificationKey>): void {
-    this.#keys = keys
+    this.#change(keys)
     this.#publishedAtMs = this.#steadyClock()
+  }
+
+  #change(keys: ReadonlyMap<string, VerificationKey>): void {
+    const before = this.#keys
+    this.#keys = keys
+    const isSame = keys.size === before.size && [...keys].every(([kid, key]) => before.get(kid) === key)
+    if (!isSame) this.#options.onChange?.()
   }
 
   get ageMs(): number {

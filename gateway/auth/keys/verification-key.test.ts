@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { generateKeyPairSync } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto'
 import { test } from 'node:test'
 import type { JWK } from 'jose'
+import { makeAuthority } from '../../tls/demo/throw-away-ca.ts'
 import { encode, freshKey, publicJwk, signingKey } from '../tokens/issuer.test-support.ts'
 import { isSameKey, readKey } from './verification-key.ts'
 
@@ -119,4 +120,20 @@ test('keys are the same when name, material and algorithms are', () => {
   assert.ok(!isSameKey(read(ec), read({ ...ec, kid: 'other' })))
   assert.ok(!isSameKey(read(ec), read(freshKey('ES256').jwk)))
   assert.ok(!isSameKey(read(rsa), read({ ...rsa, alg: 'PS256' })))
+})
+
+test('a key has the first certificate of x5c, if it is its own, and is another with another one', async () => {
+  const one = await makeAuthority({ subject: 'CN=one' })
+  const renewed = await makeAuthority({ subject: 'CN=one', keys: one.keys })
+  const other = await makeAuthority({ subject: 'CN=other' })
+  const read = (...x5c: readonly string[]) =>
+    readKey(publicJwk(createPrivateKey(one.keyPem), { kid: 'one', x5c })).key!
+  const [oneDer = '', renewedDer = '', otherDer = ''] = [one, renewed, other].map(({ certPem }) =>
+    new X509Certificate(certPem).raw.toString('base64'),
+  )
+  assert.equal(read(oneDer, otherDer).certificate?.raw.toString('base64'), oneDer)
+  for (const x5c of [[otherDer, oneDer], ['AA=='], ['x'], []])
+    assert.equal(read(...x5c).certificate, undefined)
+  assert.ok(isSameKey(read(oneDer), read(oneDer)))
+  assert.ok(!isSameKey(read(oneDer), read(renewedDer)))
 })

@@ -1,4 +1,4 @@
-import { createPublicKey, type KeyObject, type webcrypto } from 'node:crypto'
+import { createPublicKey, type KeyObject, type webcrypto, X509Certificate } from 'node:crypto'
 import { decodeBase64url, type JsonObject } from '../tokens/jws.ts'
 import { quote } from '../tokens/quote.ts'
 import type { OrFault } from '../tokens/verification.ts'
@@ -11,6 +11,8 @@ export interface VerificationKey {
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
+  /** The first certificate of `x5c` (RFC 7517 section 4.7), if it is of this key. */
+  readonly certificate: X509Certificate | undefined
 }
 
 const MAX_KID_CHARS = 256
@@ -34,7 +36,17 @@ export function readKey(jwk: unknown): OrFault<{ readonly key: VerificationKey }
   const key = importKey(members)
   if (typeof key === 'string') return { fault: key }
   const checks = new Map(algorithms.map((one) => [one, signatureCheck(key, one)]))
-  return { key: { kid, algorithms, key, checks } }
+  return { key: { kid, algorithms, key, checks, certificate: certificateOf(members, key) } }
+}
+
+function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | undefined {
+  if (!Array.isArray(x5c)) return undefined
+  try {
+    const certificate = new X509Certificate(Buffer.from(String(x5c[0]), 'base64'))
+    return certificate.publicKey.equals(key) ? certificate : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** The `kid`, of any type; without one the thumbprint (RFC 7638). */
@@ -59,7 +71,10 @@ export function algorithmsOf(jwk: JsonObject): readonly Algorithm[] | string {
 
 export function isSameKey(one: VerificationKey, other: VerificationKey): boolean {
   return (
-    one.kid === other.kid && one.key.equals(other.key) && one.algorithms.join() === other.algorithms.join()
+    one.kid === other.kid &&
+    one.key.equals(other.key) &&
+    one.algorithms.join() === other.algorithms.join() &&
+    one.certificate?.fingerprint256 === other.certificate?.fingerprint256
   )
 }
 

@@ -53,6 +53,47 @@ test('keys of an address are fetched from the start on, and kept while the addre
   assert.ok(requests() >= 1)
 })
 
+test('a name that nobody has fetches the keys of eight clients at most, once in ten seconds', async (t) => {
+  const { uri, requests } = await serve(t, answerJson({ keys: [KEY.jwk] }))
+  let nowMs = NOW_MS
+  const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
+  const clients = Array.from({ length: 10 }, (_, index) => ({
+    id: `client-${index}`,
+    signature: { profile: 'fapi-2', jwksUri: `${uri}/${index}` },
+  }))
+  keys.replace(parseClients('clients.json', JSON.stringify({ clients })).value!.signers)
+  assert.deepEqual(keys.ownersOf('one'), [])
+  await Promise.all([keys.refresh(), keys.refresh()])
+  await keys.refresh()
+  assert.equal(requests(), 8)
+  assert.equal(keys.ownersOf('one').length, 8)
+  nowMs += 10_000
+  await keys.refresh()
+  // Those that had none were the oldest.
+  assert.equal(keys.ownersOf('one').length, 10)
+  assert.equal(requests(), 16)
+  assert.ok(keys.ownersOf('one').every(({ signer, rival }) => rival !== undefined && rival !== signer))
+})
+
+test('the owners of a name change with the keys and with the table', async (t) => {
+  const server = await serve(t, answerJson({ keys: [KEY.jwk] }))
+  let nowMs = NOW_MS
+  const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
+  keys.replace(tableOf({ jwksUri: server.uri }).signers)
+  const ownersOf = (kid: string) =>
+    keys.ownersOf(kid).map(({ signer, rival }) => [signer.principal.client, rival])
+  await keys.refresh()
+  assert.deepEqual([ownersOf('one'), ownersOf('two')], [[['bank', undefined]], []])
+  server.answer = answerJson({ keys: [OTHER.jwk] })
+  nowMs += 10_000
+  await keys.refresh()
+  assert.deepEqual([ownersOf('one'), ownersOf('two')], [[], [['bank', undefined]]])
+  keys.replace(tableOf({ jwksFile: 'a' }, { a: { keys: [KEY.jwk, OTHER.jwk] } }).signers)
+  assert.deepEqual([ownersOf('one').length, ownersOf('two').length], [1, 1])
+  keys.replace(new Map())
+  assert.deepEqual([ownersOf('one'), keys.only, keys.forms.length], [[], undefined, 1])
+})
+
 test('a file without a usable key is a fault; a key that is not usable is reported beside others', async () => {
   const bad = { ...KEY.jwk, crv: 'P-192', kid: 'bad' }
   const file = (...jwks: readonly object[]) => tableOf({ jwksFile: 'a' }, { a: { keys: jwks } })

@@ -1,7 +1,8 @@
 import type { ClientSigner, ClientTable } from '../../config/clients/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import { KeySet, readKeys } from '../keys/jwks.ts'
-import type { Signer } from './message-verifier.ts'
+import type { KeyOwner, SignatureForm, Signer } from './presented-signatures.ts'
+import { SIGNATURE_FORMS } from './signature-forms.ts'
 
 interface ClientKeysOptions {
   readonly clock: () => number
@@ -9,10 +10,21 @@ interface ClientKeysOptions {
   readonly onFault: (client: string, uri: string, cause: string) => void
 }
 
+const COOLING_MS = 10_000
+/** Clients whose keys are fetched again at a time. */
+const MAX_REFRESHED = 8
+const NONE: readonly KeyOwner[] = []
+
 /** The clients that sign requests, with their keys. */
 export class ClientKeys {
   readonly #options: ClientKeysOptions
   #signers: ReadonlyMap<string, Signer> = new Map()
+  #all: readonly Signer[] = []
+  /** Undefined: some keys have changed. */
+  #owners: ReadonlyMap<string, readonly KeyOwner[]> | undefined
+  #forms: readonly SignatureForm[] = [SIGNATURE_FORMS['rfc-9421']]
+  #refreshing: Promise<unknown> | undefined
+  #refreshedAtMs = Number.NEGATIVE_INFINITY
   #isFetching = false
 
   constructor(options: ClientKeysOptions) {
@@ -25,7 +37,38 @@ export class ClientKeys {
   }
 
   get all(): readonly Signer[] {
-    return [...this.#signers.values()]
+    return this.#all
+  }
+
+  /** The client that must have signed, because there is no other. */
+  get only(): Signer | undefined {
+    return this.#all.length === 1 ? this.#all[0] : undefined
+  }
+
+  /** The ways in which these clients sign; that of RFC 9421 where there is no client. */
+  get forms(): readonly SignatureForm[] {
+    return this.#forms
+  }
+
+  /** The clients that have a key of this name: one, if none has taken a name or a key from another. */
+  ownersOf(kid: string): readonly KeyOwner[] {
+    this.#owners ??= ownersByKid(this.all)
+    return this.#owners.get(kid) ?? NONE
+  }
+
+  /**
+   * Fetches keys again because a request names an unknown one: of the 8 clients whose keys are the oldest, at most once in 10 s, as
+   * names may be invented. Never rejects.
+   */
+  refresh(): Promise<unknown> {
+    const nowMs = this.#options.clock()
+    if (this.#refreshing !== undefined && Math.abs(nowMs - this.#refreshedAtMs) < COOLING_MS)
+      return this.#refreshing
+    this.#refreshedAtMs = nowMs
+    const fetched = this.all.map(({ keys }) => keys).filter(({ uri }) => /^https?:/.test(uri))
+    const oldest = fetched.sort((one, other) => other.ageMs - one.ageMs).slice(0, MAX_REFRESHED)
+    this.#refreshing = Promise.all(oldest.map((keys) => keys.refresh()))
+    return this.#refreshing
   }
 
   /** Puts another table in force. Keys of an address that stays are kept. */
@@ -38,6 +81,10 @@ export class ClientKeys {
         return [client, { principal, profile, keys: kept ?? this.#keySet(client, keys) }]
       }),
     )
+    this.#all = [...this.#signers.values()]
+    this.#owners = undefined
+    const forms = new Set(this.all.map(({ profile }) => SIGNATURE_FORMS[profile.form]))
+    this.#forms = forms.size === 0 ? [SIGNATURE_FORMS['rfc-9421']] : [...forms]
     const kept = new Set(this.all.map(({ keys }) => keys))
     for (const { keys } of before.values()) if (!kept.has(keys)) keys.stop()
     if (this.#isFetching) this.start()
@@ -60,10 +107,24 @@ export class ClientKeys {
       ...(document !== undefined && { fetch: async () => document }),
       clock: this.#options.clock,
       onFault: (cause) => this.#options.onFault(client, uri, cause),
+      onChange: () => {
+        this.#owners = undefined
+      },
     })
     if (document !== undefined) keys.restore({ uri, document, ageMs: 0 })
     return keys
   }
+}
+
+function ownersByKid(signers: readonly Signer[]): ReadonlyMap<string, readonly KeyOwner[]> {
+  const owned = signers.flatMap((signer) => [...signer.keys.all].map((key) => ({ signer, key })))
+  const byKey = Map.groupBy(owned, ({ key }) =>
+    key.key.export({ type: 'spki', format: 'der' }).toString('base64'),
+  )
+  const owners = [...byKey.values()].flatMap((same) =>
+    same.map((one) => ({ ...one, rival: same.find(({ signer }) => signer !== one.signer)?.signer })),
+  )
+  return Map.groupBy(owners, ({ key }) => key.kid)
 }
 
 /** Faults of files without a usable key. @param file clients.json */

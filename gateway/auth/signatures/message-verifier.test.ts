@@ -1,40 +1,23 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import { profileOf } from '../../config/clients/signature-profiles.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { Field } from '../../edge/syntax/field.ts'
-import { KeySet } from '../keys/jwks.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import { freshKey, NOW_MS, NOW_SECONDS, signingKey } from '../tokens/issuer.test-support.ts'
-import { digestFault } from './content-digest.ts'
-import { coversDigest, replayKey, type Signer, verifyMessage } from './message-verifier.ts'
-import type { SignedRequest } from './signature-base.ts'
-import { combinedValue, readSignatures } from './signature-fields.ts'
-import { digestOf, signMessage } from './signed-request.test-support.ts'
+import { readSignatures } from './signature-fields.ts'
+import { digestOf, judge, type Message, signMessage, type TestClient } from './signed-request.test-support.ts'
 
 const BODY = '{"amount":"12.50"}'
 const PARAMS = `;created=${NOW_SECONDS};keyid="bank-key";tag="fapi-2-request"`
-const FAPI = profileOf('fapi-2')
+const FAPI = profileOf({ profile: 'fapi-2' })
 const ES256 = freshKey('bank-key')
 const OTHER = freshKey('other-key')
 
-function signerOf(client: string, jwks: readonly object[], profile: SignatureProfile = FAPI): Signer {
-  const keys = new KeySet({ uri: client, clock: () => NOW_MS, onFault: assert.fail })
-  keys.restore({ uri: client, document: { keys: jwks }, ageMs: 0 })
-  return { principal: { client } as Signer['principal'], profile, keys }
-}
-
+const signerOf = (id: string, jwks: readonly object[]): TestClient => ({ id, jwks, profile: FAPI })
 const BANK = signerOf('bank', [ES256.jwk])
 const MALLORY = signerOf('mallory', [OTHER.jwk])
-
-interface Message {
-  method: string
-  target: string
-  authority: string
-  body: string
-  fields: [name: string, value: string][]
-}
 
 const COMPONENTS = [
   ['"@method"', 'POST'],
@@ -62,22 +45,13 @@ const goodMessage = (signature: Record<string, string> = WRITTEN): Message => ({
 })
 
 interface Terms {
-  readonly signers?: readonly Signer[]
+  readonly signers?: readonly TestClient[]
   readonly nowMs?: number
 }
 
-/** As the stage does: undefined for a request that is accepted. */
+/** Undefined for a request that is accepted. */
 function refusalOf(message: Message, { signers = [BANK], nowMs = NOW_MS }: Terms = {}): string | undefined {
-  const fields = message.fields.map(([name, value]) => new Field(name, value))
-  const { method, target, authority } = message
-  const request: SignedRequest = { method, target, uri: `https://${authority}${target}`, fields }
-  const signatures = readSignatures(fields)
-  if (typeof signatures === 'string') return signatures
-  const { verified, fault } = verifyMessage({ requests: [request], signatures, signers, nowMs })
-  if (verified === undefined) return `${fault.reason}: ${fault.cause}`
-  const body = Buffer.from(message.body)
-  if (!coversDigest(verified.signature)) return 'uncovered body'
-  return digestFault(combinedValue(fields, 'content-digest') ?? '', body)
+  return judge(message, signers, nowMs).fault
 }
 
 test('a request that is signed as fapi-2 wants it is accepted', () => {
@@ -141,7 +115,10 @@ test('a signature over less than the profile wants is refused, whatever it is', 
       signed(COMPONENTS.filter(([component]) => component !== missing)),
       `uncovered: The signature must cover ${missing}`,
     )
-  assert.equal(signed(COMPONENTS.filter(([component]) => component !== '"content-digest"')), 'uncovered body')
+  assert.equal(
+    signed(COMPONENTS.filter(([component]) => component !== '"content-digest"')),
+    'uncovered: The signature must cover "content-digest", because the request has a body',
+  )
   assert.match(signed([]) ?? '', /^uncovered/)
   // One member of the digest, or the path alone, is not the whole.
   const [method, , authorization] = COMPONENTS
@@ -149,7 +126,10 @@ test('a signature over less than the profile wants is refused, whatever it is', 
   const digest = /:.*:/.exec(digestOf(BODY))?.[0] ?? ''
   const member = [['"content-digest";key="sha-256"', digest] as const]
   const rest = COMPONENTS.filter(([component]) => component !== '"content-digest"')
-  assert.equal(signed([...rest, ...member]), 'uncovered body')
+  assert.equal(
+    signed([...rest, ...member]),
+    'uncovered: The signature must cover "content-digest", because the request has a body',
+  )
   for (const params of [
     `;keyid="bank-key";tag="fapi-2-request"`,
     `;created=${NOW_SECONDS}.0;keyid="bank-key";tag="fapi-2-request"`,
@@ -202,19 +182,13 @@ test('the key of another client, also under one name, makes nobody this client',
   assert.equal(refusalOf(by('other-key'), { signers: both }), undefined)
   // Mallory publishes a key of her own by the name of the bank's: she is still herself.
   const squatter = signerOf('mallory', [{ ...OTHER.jwk, kid: 'bank-key' }])
-  const fields = by('bank-key').fields.map(([name, value]) => new Field(name, value))
-  const signatures = readSignatures(fields) as Exclude<ReturnType<typeof readSignatures>, string>
-  const request = { method: 'POST', target: '/', uri: `https://api.example${goodMessage().target}`, fields }
-  const { verified } = verifyMessage({
-    requests: [request],
-    signatures,
-    signers: [BANK, squatter],
-    nowMs: NOW_MS,
-  })
-  assert.equal(verified?.signer, squatter)
+  assert.equal(judge(by('bank-key'), [BANK, squatter]).client, 'mallory')
   // She publishes the bank's own key: what the bank signs is nobody's then.
   const thief = signerOf('mallory', [ES256.jwk])
   assert.match(refusalOf(goodMessage(), { signers: [thief, BANK] }) ?? '', /publish the same key/)
+  // Also by another name, which a form that does not sign the name would let her put in.
+  const renamed = signerOf('mallory', [{ ...ES256.jwk, kid: 'my-key' }])
+  assert.match(refusalOf(goodMessage(), { signers: [renamed, BANK] }) ?? '', /publish the same key/)
 })
 
 test('of several signatures a good one counts, and one without a value spoils all', () => {
@@ -237,18 +211,11 @@ test('an ECDSA signature with its second half negated is the same to replays', (
   const bytes = Buffer.from(/:(.*):/.exec(WRITTEN.Signature)?.[1] ?? '', 'base64')
   const negated = (order - BigInt(`0x${bytes.toString('hex', 32)}`)).toString(16).padStart(64, '0')
   const twin = Buffer.concat([bytes.subarray(0, 32), Buffer.from(negated, 'hex')]).toString('base64')
-  const keys = [WRITTEN.Signature, `sig=:${twin}:`].map((Signature) => {
-    const fields = goodMessage({ ...WRITTEN, Signature }).fields.map(
-      ([name, value]) => new Field(name, value),
-    )
-    const signatures = readSignatures(fields) as Exclude<ReturnType<typeof readSignatures>, string>
-    const { target } = goodMessage()
-    const request = { method: 'POST', target, uri: `https://api.example${target}`, fields }
-    const { verified } = verifyMessage({ requests: [request], signatures, signers: [BANK], nowMs: NOW_MS })
-    return verified && replayKey(verified)
-  })
-  assert.ok(keys[0] !== undefined)
-  assert.equal(keys[0], keys[1])
+  const [one, other] = [WRITTEN.Signature, `sig=:${twin}:`].map(
+    (Signature) => judge(goodMessage({ ...WRITTEN, Signature }), [BANK]).unique,
+  )
+  assert.ok(one !== undefined)
+  assert.equal(one, other)
 })
 
 /** Changes of which each makes another message. The numbers choose the place. */

@@ -1,5 +1,13 @@
+import assert from 'node:assert/strict'
 import { constants, createHash, type KeyObject, sign } from 'node:crypto'
+import type { ClientSigner } from '../../config/clients/clients-file.ts'
+import type { SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import { Field } from '../../edge/syntax/field.ts'
 import type { Algorithm } from '../keys/signature.ts'
+import { NOW_MS } from '../tokens/issuer.test-support.ts'
+import { ClientKeys } from './client-keys.ts'
+import { verifyMessage } from './presented-signatures.ts'
+import { SIGNATURE_FORMS } from './signature-forms.ts'
 
 export interface SignedBy {
   readonly key: KeyObject
@@ -30,7 +38,7 @@ export function signMessage(
   }
 }
 
-function signBytes(text: string, key: KeyObject, algorithm: Algorithm): Buffer {
+export function signBytes(text: string, key: KeyObject, algorithm: Algorithm): Buffer {
   const bytes = Buffer.from(text, 'latin1')
   const pss = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
   switch (algorithm) {
@@ -45,4 +53,57 @@ function signBytes(text: string, key: KeyObject, algorithm: Algorithm): Buffer {
     default:
       return sign('sha512', bytes, { key, ...pss })
   }
+}
+
+export interface TestClient {
+  readonly id: string
+  readonly jwks: readonly object[]
+  readonly profile: SignatureProfile
+}
+
+export interface Message {
+  method: string
+  target: string
+  authority: string
+  body: string
+  fields: [name: string, value: string][]
+}
+
+interface Judgement {
+  /** Of a request that is accepted. */
+  readonly client?: string | undefined
+  readonly unique?: string | undefined
+  readonly fault?: string | undefined
+}
+
+/** Judges a request of one of the clients as the stage does. */
+export function judge(
+  { method, target, authority, body, fields }: Message,
+  clients: readonly TestClient[],
+  nowMs = NOW_MS,
+): Judgement {
+  const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
+  keys.replace(
+    new Map(
+      clients.map(({ id, jwks, profile }) => {
+        const principal = { client: id } as ClientSigner['principal']
+        return [id, { principal, profile, keys: { uri: id, document: { keys: jwks } } }]
+      }),
+    ),
+  )
+  const form = SIGNATURE_FORMS[clients[0]?.profile.form ?? 'rfc-9421']
+  const request = { method, target, fields: fields.map(([name, value]) => new Field(name, value)) }
+  const signatures = form.parse({
+    ...request,
+    requests: [{ ...request, uri: `https://${authority}${target}` }],
+  })
+  if (typeof signatures === 'string') return { fault: signatures }
+  if (signatures.length === 0) return { fault: 'missing' }
+  const ownersOf = (kid: string) => keys.ownersOf(kid)
+  const { verified, fault } = verifyMessage({ signatures, ownersOf, known: undefined, nowMs })
+  if (verified === undefined) return { fault: `${fault.reason}: ${fault.cause}` }
+  const faults = verified.map(({ head }) => head.faultOf(Buffer.from(body)))
+  const good = verified[faults.indexOf(undefined)]
+  if (good === undefined) return { fault: `${faults[0]?.reason}: ${faults[0]?.cause}` }
+  return { client: good.signer.principal.client, unique: good.head.unique }
 }

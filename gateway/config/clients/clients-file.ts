@@ -136,7 +136,7 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
       })
   }
   if (row.signature !== undefined && keys !== undefined) {
-    const profile = profileOf(row.signature.profile)
+    const profile = profileOf(row.signature)
     draft.tables.signers.set(row.id, { principal: principalOf(row, 'signature'), profile, keys })
   }
   if (row.plan !== undefined) draft.tables.plans.set(row.id, row.plan)
@@ -246,9 +246,9 @@ function signatureKeysOf(
 ): ClientSigner['keys'] | undefined {
   const { json, sources } = draft
   if (signature === undefined || !json.sound(at)) return undefined
-  const { jwksUri, jwksFile, profile } = signature
-  const fault = profileFault(profile)
-  if (fault !== undefined) json.refuse({ path: `${at}.profile${fault.part}`, reason: fault.reason })
+  const { jwksUri, jwksFile } = signature
+  const fault = profileFault(signature)
+  if (fault !== undefined) json.refuse({ path: at + fault.part, reason: fault.reason })
   if ((jwksUri === undefined) === (jwksFile === undefined)) {
     json.refuse({ path: at, reason: 'must have either "jwksUri" or "jwksFile"' })
     return undefined

@@ -16,9 +16,10 @@ function faultsOf(...signatures: readonly unknown[]): string {
 const withProfile = (changes: object) => faultsOf({ jwksFile: 'good', profile: { ...DESCRIBED, ...changes } })
 
 test('a described profile has the identifiers of its components, whatever the order of their parameters', () => {
-  const components = ['@method', '@query-param;name="a b"', 'x-note;sf;key="a"', 'content-digest']
-  assert.deepEqual(profileOf({ ...DESCRIBED, components, tag: undefined }), {
-    components: ['"@method"', '"@query-param";name="a b"', '"x-note";key="a";sf', '"content-digest"'],
+  const components = ['@method', '@query-param;name="a%20b"', 'x-note;sf;key="a"', 'content-digest']
+  assert.deepEqual(profileOf({ profile: { ...DESCRIBED, components } }), {
+    form: 'rfc-9421',
+    components: ['"@method"', '"@query-param";name="a%20b"', '"x-note";key="a";sf', '"content-digest"'],
     whenSent: [],
     tag: undefined,
     maxAgeMs: 60_000,
@@ -32,6 +33,8 @@ test('what a profile cannot be is a fault with its place', () => {
     '@status',
     '@unknown',
     '@query-param',
+    '@query-param;name="a b"',
+    '@query-param;name="a~b"',
     '@method;name="x"',
     'Date',
     'a b',
@@ -49,7 +52,31 @@ test('what a profile cannot be is a fault with its place', () => {
   assert.match(withProfile({ maxAge: undefined }), /maxAge: is missing/)
   assert.match(withProfile({ algorithms: ['RS256'] }), /algorithms\[0\]: must be "ES256", /)
   assert.match(withProfile({ tag: 'a"b' }), /tag: must be 1 to 128 ASCII/)
-  assert.match(faultsOf({ jwksFile: 'good', profile: 'fapi' }), /profile: must be "fapi-2", or an object/)
+  assert.match(
+    faultsOf({ jwksFile: 'good', profile: 'fapi' }),
+    /profile: must be "fapi-2", "uk-jws", "berlin-group", or an object/,
+  )
+})
+
+test('uk-jws has its claims, and no other profile has them', () => {
+  const uk = { jwksFile: 'good', profile: 'uk-jws' }
+  assert.equal(
+    faultsOf({ ...uk, iss: 'org/app' }, { profile: 'berlin-group', jwksFile: 'text' }).split(':')[0],
+    '$.clients[1].signature.jwksFile',
+  )
+  assert.match(faultsOf(uk), /signature\.iss: is missing: uk-jws needs it/)
+  for (const profile of ['fapi-2', 'berlin-group', DESCRIBED])
+    for (const claim of ['iss', 'tan'])
+      assert.match(
+        faultsOf({ jwksFile: 'good', profile, [claim]: 'a' }),
+        new RegExp(String.raw`signature\.${claim}: must not be there: only uk-jws has it`),
+      )
+  assert.deepEqual(profileOf({ profile: 'uk-jws', iss: 'org/app' }), {
+    form: 'uk-jws',
+    iss: 'org/app',
+    tan: 'openbanking.org.uk',
+    maxAgeMs: 300_000,
+  })
 })
 
 test('keys are at one address that nobody can change on the way, or in one file, and of one client', () => {

@@ -177,14 +177,16 @@ const DESCRIBED_PROFILE = keys({
 })
 
 /** What a signature must cover and be: a name, or a description. */
-export const SIGNATURE_PROFILE = Type.Unsafe<string | Static<typeof DESCRIBED_PROFILE>>({
+const SIGNATURE_PROFILE = Type.Unsafe<
+  'fapi-2' | 'uk-jws' | 'berlin-group' | Static<typeof DESCRIBED_PROFILE>
+>({
   ...DESCRIBED_PROFILE,
   type: ['string', 'object'],
-  pattern: '^fapi-2$',
-  patternErrorMessage: 'must be "fapi-2", or an object that describes the profile',
+  pattern: '^(?:fapi-2|uk-jws|berlin-group)$',
+  patternErrorMessage: 'must be "fapi-2", "uk-jws", "berlin-group", or an object that describes the profile',
 })
 
-const SIGNATURE = keys({
+export const SIGNATURE = keys({
   jwksUri: text(
     'Where the client publishes its keys: https, or http on this machine. Fetched every 5 minutes.',
     { maxLength: 2048, examples: ['https://bank-b.example/jwks.json'] },
@@ -195,7 +197,7 @@ const SIGNATURE = keys({
   }),
   profile: key(
     SIGNATURE_PROFILE,
-    'What its signatures must be: `fapi-2`, or an object that describes another profile. More in docs/use/signatures.md.',
+    'What its signatures must be: `fapi-2`, `uk-jws`, `berlin-group`, or an object that describes another profile. More in docs/use/signatures.md.',
     {
       required: true,
       examples: [
@@ -204,6 +206,14 @@ const SIGNATURE = keys({
       ],
     },
   ),
+  iss: text('With `uk-jws`: the claim `http://openbanking.org.uk/iss` that it must have.', {
+    maxLength: 512,
+    examples: ['0015800001041RHAAY/HQuZPIt3ipkh33Uxytox1E'],
+  }),
+  tan: text('With `uk-jws`: the claim `/tan`. Default: `openbanking.org.uk`.', {
+    maxLength: 256,
+    examples: ['openbanking.org.uk'],
+  }),
 })
 
 /** An entry of clients.json. */
@@ -238,7 +248,7 @@ export const CLIENT_KEYS = keys({
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],
   }),
-  signature: key(SIGNATURE, 'How the client signs its requests (RFC 9421).', {
+  signature: key(SIGNATURE, 'How the client signs its requests.', {
     examples: [{ jwksUri: 'https://bank-b.example/jwks.json', profile: 'fapi-2' }],
   }),
 })

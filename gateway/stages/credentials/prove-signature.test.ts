@@ -4,7 +4,7 @@ import type { ReplayFault } from '../../auth/replay.ts'
 import { ClientKeys } from '../../auth/signatures/client-keys.ts'
 import { signMessage } from '../../auth/signatures/signed-request.test-support.ts'
 import { freshKey } from '../../auth/tokens/issuer.test-support.ts'
-import { profileOf } from '../../config/clients/signature-profiles.ts'
+import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
 import type { Gateway } from '../../gateway.ts'
 import { keysOf } from '../../principal.ts'
 import { authenticate } from '../authenticate.ts'
@@ -26,6 +26,7 @@ interface Terms {
   readonly headers?: Readonly<Record<string, string>>
   readonly publicUrls?: readonly string[]
   readonly viaProxy?: boolean
+  readonly profile?: SignatureProfile
   readonly blockedSeconds?: number
 }
 
@@ -35,6 +36,7 @@ async function outcomeOf({
   headers,
   publicUrls,
   viaProxy,
+  profile = profileOf({ profile: 'fapi-2' }),
   blockedSeconds,
 }: Terms = {}) {
   const signers = new ClientKeys({ clock: () => NOW_MS, onFault: () => {} })
@@ -45,7 +47,7 @@ async function outcomeOf({
     ...keysOf('client:bank'),
   })
   const keys = jwks.length === 0 ? { uri: 'http://127.0.0.1:1/' } : { uri: 'file', document: { keys: jwks } }
-  signers.replace(new Map([['bank', { principal, profile: profileOf('fapi-2'), keys }]]))
+  signers.replace(new Map([['bank', { principal, profile, keys }]]))
   const failed: string[] = []
   const { gateway, measured } = makeGateway({
     signers,
@@ -101,4 +103,18 @@ test('Host must be that of a public address, as HTTP compares it, but not behind
   assert.equal(await codeOf({ publicUrls }), undefined)
   assert.equal(await codeOf({ publicUrls: ['https://api.example/gateway'] }), 'invalid_signature')
   assert.equal(await codeOf({ publicUrls: ['https://other.example'] }), 'invalid_signature')
+})
+
+test('a profile has refusals of its own: those of uk-jws are 400, and ask for nothing in WWW-Authenticate', async () => {
+  const headers = { 'x-jws-signature': 'a..b', Signature: 'keyId="a"', 'Signature-Input': '' }
+  const refusedBy = async (profile: SignatureProfile, more: Terms) => {
+    const { refused } = await outcomeOf({ profile, ...more })
+    return [refused?.status, refused?.code, refused?.headers.slice(0, 2).join(': ')]
+  }
+  const uk = profileOf({ profile: 'uk-jws', iss: 'a' })
+  assert.deepEqual(await refusedBy(uk, {}), [400, 'missing_signature', ''])
+  assert.deepEqual(await refusedBy(uk, { headers }), [400, 'invalid_signature', ''])
+  const berlin = profileOf({ profile: 'berlin-group' })
+  const challenge = 'WWW-Authenticate: Signature realm="api", headers="digest x-request-id date"'
+  assert.deepEqual(await refusedBy(berlin, {}), [401, 'missing_signature', challenge])
 })

@@ -1,16 +1,15 @@
 import type { ReplayFault } from '../../auth/replay.ts'
-import { digestFault } from '../../auth/signatures/content-digest.ts'
 import {
-  acceptSignature,
-  coversDigest,
-  replayKey,
+  type PresentedSignature,
   type SignatureFault,
+  type SignatureForm,
   type Signer,
+  type UnverifiedRequest,
   type VerifiedSignature,
   verifyMessage,
-} from '../../auth/signatures/message-verifier.ts'
+} from '../../auth/signatures/presented-signatures.ts'
 import type { SignedRequest } from '../../auth/signatures/signature-base.ts'
-import { combinedValue, readSignatures } from '../../auth/signatures/signature-fields.ts'
+import { SIGNATURE_FORMS } from '../../auth/signatures/signature-forms.ts'
 import { quote } from '../../auth/tokens/quote.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
@@ -21,53 +20,76 @@ import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 type Outcome = Refusal | undefined | Promise<Refusal | undefined>
 
-const CHALLENGE = ['WWW-Authenticate', 'Signature realm="api"']
 const NO_BODY = Buffer.alloc(0)
-const NO_DIGEST = 'The signature must cover "content-digest", because the request has a body'
 const REPLAYED = 'The signature was accepted before: sign each request anew'
+const HTTP_MESSAGE = SIGNATURE_FORMS['rfc-9421']
 
-export function presentsSignature({ req }: Exchange): boolean {
-  return req.fields.some(({ lower }) => lower === 'signature' || lower === 'signature-input')
+export function presentsSignature({ signers }: Gateway, { req }: Exchange): boolean {
+  return signers.forms.some(({ headers }) => req.fields.some(({ lower }) => headers.includes(lower)))
 }
 
 /** Verifies that the client of the proved caller has signed the request, too. Writes `bufferedBody`. */
 export function proveSigner(gateway: Gateway, exchange: Exchange): Outcome {
   const client = exchange.principal?.client
   const signer = gateway.signers.of(client)
-  if (signer !== undefined) return proveSignature(gateway, exchange, [signer])
+  if (signer !== undefined) return proveSignature(gateway, exchange, signer)
   const cause = `the client ${quote(client)} has no "signature" in clients.json`
-  return unproved(gateway, exchange, { outcome: 'unknown_client', cause })
+  return unproved(gateway, exchange, { form: HTTP_MESSAGE, outcome: 'unknown_client', cause })
 }
 
 /**
- * Verifies a signature of the request (RFC 9421), then its body. Writes `principal` and `bufferedBody`.
+ * Verifies a signature of the request, then its body. Writes `principal` and `bufferedBody`.
  *
- * @param signers of whom one must have signed; a single one is known before
+ * @param known the client that must have signed; undefined: any
  */
 export function proveSignature(
   gateway: Gateway,
   exchange: Exchange,
-  signers: readonly Signer[] = gateway.signers.all,
+  known: Signer | undefined = gateway.signers.only,
 ): Outcome {
-  const [known] = signers.length === 1 ? signers : []
-  const signatures = readSignatures(exchange.req.fields)
-  if (typeof signatures === 'string')
-    return unproved(gateway, exchange, { outcome: 'malformed', cause: signatures, signer: known })
+  const { signers } = gateway
+  const forms = known === undefined ? signers.forms : [SIGNATURE_FORMS[known.profile.form]]
+  const { method, target, fields } = exchange.req
+  const received = { method, target, fields, requests: requestsOf(gateway, exchange) }
+  const { form, signatures, fault: cause } = presentedIn(received, forms)
+  if (cause !== undefined)
+    return unproved(gateway, exchange, { form, outcome: 'malformed', cause, signer: known })
   if (signatures.length === 0) {
-    const missing = { code: 'missing_signature', outcome: 'missing', cause: 'no Signature-Input' } as const
-    return unproved(gateway, exchange, { ...missing, signer: known })
+    const missing = { code: 'missing_signature', outcome: 'missing', cause: `no ${form.headers[0]}` } as const
+    return unproved(gateway, exchange, { ...missing, form, signer: known })
   }
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
-  const presented = { requests: requestsOf(gateway, exchange), signatures, signers, nowMs: gateway.clock() }
+  const ownersOf = (keyid: string) =>
+    signers.ownersOf(keyid).filter(({ signer }) => known === undefined || signer === known)
+  const presented = { signatures, ownersOf, known, nowMs: gateway.clock() }
   const settle = ({ verified, fault }: ReturnType<typeof verifyMessage>) =>
     verified === undefined
-      ? refuseFault(gateway, exchange, fault, signers)
-      : checkBody(gateway, exchange, verified)
+      ? refuseFault(gateway, exchange, form, fault)
+      : checkBody(gateway, exchange, { form, verified })
   const verdict = verifyMessage(presented)
-  if (known === undefined || verdict.fault?.reason !== 'unknown_key') return settle(verdict)
+  if (verdict.fault?.reason !== 'unknown_key') return settle(verdict)
   // The client may have signed with a key that it has published since.
-  return known.keys.refresh().then(() => (exchange.closed ? undefined : settle(verifyMessage(presented))))
+  const refreshed: Promise<unknown> = known === undefined ? signers.refresh() : known.keys.refresh()
+  return refreshed.then(() => (exchange.closed ? undefined : settle(verifyMessage(presented))))
+}
+
+/** Reads the signatures of the first form that the request has some of. */
+function presentedIn(
+  received: UnverifiedRequest,
+  forms: readonly SignatureForm[],
+): {
+  readonly form: SignatureForm
+  readonly signatures: readonly PresentedSignature[]
+  readonly fault?: string
+} {
+  let malformed: { readonly form: SignatureForm; readonly fault: string } | undefined
+  for (const form of forms) {
+    const found = form.parse(received)
+    if (typeof found === 'string') malformed ??= { form, fault: found }
+    else if (found.length > 0) return { form, signatures: found }
+  }
+  return { form: forms[0] ?? HTTP_MESSAGE, ...malformed, signatures: [] }
 }
 
 /** The request at each of the public addresses that fit it. What a trusted proxy makes of Host need not be one of them. */
@@ -82,58 +104,64 @@ function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedR
   })
 }
 
-function checkBody(gateway: Gateway, exchange: Exchange, verified: VerifiedSignature): Outcome {
+interface Verified {
+  readonly form: SignatureForm
+  /** At least one; the first with this body counts. */
+  readonly verified: readonly VerifiedSignature[]
+}
+
+function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): Outcome {
   const { bufferedBody, req } = exchange
   const { body: source } = req
   if (bufferedBody !== undefined || source === null)
-    return accept(gateway, exchange, verified, bufferedBody ?? NO_BODY)
-  const body = readWholeBody(gateway, exchange, { owner: verified.signer.principal.key, source })
+    return accept(gateway, exchange, signatures, bufferedBody ?? NO_BODY)
+  const owner = signatures.verified[0]?.signer.principal.key ?? ''
+  const body = readWholeBody(gateway, exchange, { owner, source })
   if (!(body instanceof Promise)) return decided(gateway, body.code, body)
   return body.then((whole) => {
     if (!Buffer.isBuffer(whole)) return decided(gateway, whole.code, whole)
     exchange.bufferedBody = whole
     // Accepted now, the client's next attempt would be refused as a replay.
-    return exchange.closed ? undefined : accept(gateway, exchange, verified, whole)
+    return exchange.closed ? undefined : accept(gateway, exchange, signatures, whole)
   })
 }
 
-function accept(gateway: Gateway, exchange: Exchange, verified: VerifiedSignature, body: Buffer): Outcome {
-  const { signer, signature } = verified
-  const isDigested = coversDigest(signature)
-  if (body.length > 0 && !isDigested)
-    return unproved(gateway, exchange, { outcome: 'uncovered', detail: NO_DIGEST, cause: NO_DIGEST, signer })
-  const wrong = isDigested
-    ? digestFault(combinedValue(exchange.req.fields, 'content-digest') ?? '', body)
-    : undefined
-  if (wrong !== undefined) {
-    const code = 'digest_mismatch'
-    return unproved(gateway, exchange, { code, outcome: code, cause: wrong, signer })
+function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verified, body: Buffer): Outcome {
+  const judged = verified.map(({ signer, head }) => ({ signer, head, fault: head.faultOf(body) }))
+  const good = judged.find(({ fault }) => fault === undefined)
+  if (good === undefined) {
+    const [{ signer, fault } = {}] = judged
+    return refuseFault(gateway, exchange, form, { ...(fault as SignatureFault), signer })
   }
+  const { signer, head } = good
   // A replay is signed too, so its sender is known.
   exchange.principal ??= signer.principal
   const settle = (found: ReplayFault | undefined): Refusal | undefined => {
     if (found === undefined) return decided(gateway, 'accepted', undefined)
     if (found !== 'replayed')
       return unavailable(gateway, 'proofs_unavailable', `accepted signatures cannot be remembered: ${found}`)
-    return unproved(gateway, exchange, { outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
+    return unproved(gateway, exchange, { form, outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
   }
-  const seen = gateway.acceptedSignatures.take(replayKey(verified), signer.principal.key)
+  const { client, key } = signer.principal
+  const seen = gateway.acceptedSignatures.take(`${client}\0${head.unique}`, key)
   return seen instanceof Promise ? seen.then(settle) : settle(seen)
 }
 
 function refuseFault(
   gateway: Gateway,
   exchange: Exchange,
+  form: SignatureForm,
   { reason, ...fault }: SignatureFault,
-  signers: readonly Signer[],
 ): Refusal {
+  const signers = fault.signer === undefined ? gateway.signers.all : [fault.signer]
   const unfetched = reason === 'unknown_key' ? signers.find(({ keys }) => !keys.loaded) : undefined
   if (unfetched !== undefined) {
     const cause = `the keys of ${quote(unfetched.principal.client)} have not been fetched yet`
     return unavailable(gateway, 'keys_unavailable', cause)
   }
   if (reason === 'mismatch' || reason === 'unknown_key') countGuess(gateway, exchange)
-  return unproved(gateway, exchange, { ...fault, outcome: reason })
+  const code = reason === 'digest_mismatch' ? reason : 'invalid_signature'
+  return unproved(gateway, exchange, { ...fault, form, code, outcome: reason })
 }
 
 function unavailable(
@@ -146,21 +174,21 @@ function unavailable(
 }
 
 interface Unproved extends Pick<SignatureFault, 'detail' | 'cause' | 'signer'> {
+  readonly form: SignatureForm
   readonly code?: RefusalCode
   /** For metrics. */
   readonly outcome: string
 }
 
-/** Tells a known client what its signature must have (RFC 9421 section 5.2). */
+/** Tells a known client what its signature must have. */
 function unproved(
   gateway: Gateway,
   { req }: Exchange,
-  { code = 'invalid_signature', outcome, detail, cause, signer }: Unproved,
+  { form, code = 'invalid_signature', outcome, detail, cause, signer }: Unproved,
 ): Refusal {
-  const wanted = signer && acceptSignature(signer.profile, req.fields, req.body !== null)
-  const headers = wanted === undefined ? CHALLENGE : [...CHALLENGE, 'Accept-Signature', wanted]
-  const refused = refusal(code, { headers, cause, ...(detail !== undefined && { detail: `${detail}.` }) })
-  return decided(gateway, outcome, refused)
+  const headers = form.challenge({ fields: req.fields, hasBody: req.body !== null }, signer?.profile)
+  const sentence = detail === undefined ? {} : { detail: `${detail}.` }
+  return decided(gateway, outcome, refusal(code, { status: form.status, headers, cause, ...sentence }))
 }
 
 function decided<R extends Refusal | undefined>(gateway: Gateway, outcome: string, refused: R): R {

@@ -1,0 +1,133 @@
+import { hash } from 'node:crypto'
+import {
+  faultOfAge,
+  type HeadVerification,
+  OTHER_FORM,
+  plain,
+  type SignatureFault,
+  type SignatureForm,
+  type Terms,
+  type UnverifiedRequest,
+} from './presented-signatures.ts'
+import { combinedValue } from './signature-fields.ts'
+
+/** Parameters of draft-cavage-http-signatures-12 section 2.1: quoted without escapes, or a number. */
+const PARAMETER = /[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(?:"([^"\\]*)"|(\d+))[ \t]*(?:,|$)/y
+/** Must be signed. The guidelines have dropped `date` since 1.3; without it a signature would be good for ever. */
+const REQUIRED: readonly string[] = ['digest', 'x-request-id', 'date']
+/** Must be signed where they are sent. */
+const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirect-uri']
+const TARGET = '(request-target)'
+/** One alone (RFC 3230 section 4.3.2): with two, readers would differ about which counts. */
+const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
+const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
+const ARMOUR = /-----(?:BEGIN|END) CERTIFICATE-----|\s/g
+
+/** Signature and Digest of NextGenPSD2 (Implementation Guidelines 1.3, section 12), after draft-cavage-http-signatures. */
+export const BERLIN_GROUP: SignatureForm = {
+  headers: ['signature'],
+  status: 401,
+  parse(request) {
+    const text = combinedValue(request.fields, 'signature')
+    // That of RFC 9421 has the same name.
+    if (text === undefined || combinedValue(request.fields, 'signature-input') !== undefined) return []
+    const parameters = parseParameters(text)
+    if (parameters === undefined) return 'Signature is no list of parameters, each named once'
+    const keyid = parameters.get('keyId')
+    const value = Buffer.from(parameters.get('signature') ?? '', 'base64')
+    if (keyid === undefined || value.length === 0 || value.toString('base64') !== parameters.get('signature'))
+      return 'Signature has no keyId, or no signature in base64'
+    // In the guidelines' own example they have capitals.
+    const covered = (parameters.get('headers') ?? 'date').toLowerCase().split(' ')
+    if (new Set(covered).size < covered.length) return 'Signature has a header twice'
+    const signature = { keyid, algorithm: parameters.get('algorithm'), covered, value }
+    return [{ keyid, verify: (terms) => verify(request, signature, terms) }]
+  },
+  challenge: () => ['WWW-Authenticate', `Signature realm="api", headers="${REQUIRED.join(' ')}"`],
+}
+
+interface CavageSignature {
+  readonly keyid: string
+  readonly algorithm: string | undefined
+  /** In lower case. */
+  readonly covered: readonly string[]
+  readonly value: Buffer
+}
+
+function parseParameters(text: string): ReadonlyMap<string, string> | undefined {
+  const parameters = new Map<string, string>()
+  PARAMETER.lastIndex = 0
+  for (let at = 0; at < text.length; at = PARAMETER.lastIndex) {
+    const [, name = '', quoted, number = ''] = PARAMETER.exec(text) ?? []
+    if (name === '' || parameters.has(name)) return undefined
+    parameters.set(name, quoted ?? number)
+  }
+  return text.endsWith(',') ? undefined : parameters
+}
+
+function verify(
+  request: UnverifiedRequest,
+  signature: CavageSignature,
+  { signer: { profile }, key, nowMs }: Terms,
+): HeadVerification {
+  if (profile.form !== 'berlin-group') return { fault: OTHER_FORM }
+  const { fields } = request
+  const { algorithm, covered, value } = signature
+  const sent = WHEN_SENT.filter((name) => combinedValue(fields, name) !== undefined)
+  const missing = [...REQUIRED, ...sent].find((name) => !covered.includes(name))
+  if (missing !== undefined) return { fault: plain('uncovered', `The signature must cover ${missing}`) }
+  const date = combinedValue(fields, 'date') ?? ''
+  const dateMs = Date.parse(date)
+  // IMF-fixdate alone (RFC 9110 section 5.6.7).
+  if (Number.isNaN(dateMs) || new Date(dateMs).toUTCString() !== date)
+    return { fault: plain('malformed', 'Date must be one date of HTTP') }
+  const stale = faultOfAge(dateMs, profile, nowMs)
+  if (stale !== undefined) return { fault: stale }
+  if (algorithm !== 'rsa-sha256')
+    return { fault: plain('unsupported', 'The algorithm of the signature must be rsa-sha256') }
+  const fault = faultOfCertificate(fields, signature, { key, nowMs })
+  if (fault !== undefined) return { fault }
+  const lines = covered.flatMap((name) => lineOf(request, name) ?? [])
+  const isWhole = lines.length === covered.length
+  if (!isWhole || key.checks.get('RS256')?.({ signed: lines.join('\n'), signature: value }) !== true)
+    return { fault: { reason: 'mismatch', cause: 'it is not of these headers, or not by this key' } }
+  const digest = combinedValue(fields, 'digest') ?? ''
+  const unique = `id ${combinedValue(fields, 'x-request-id')}`
+  return { head: { unique, faultOf: (body) => faultOfDigest(digest, body) } }
+}
+
+/** A line of what is signed (draft-cavage-http-signatures-12 section 2.3). Undefined: it is not in the request. */
+function lineOf({ method, target, fields }: UnverifiedRequest, name: string): string | undefined {
+  if (name === TARGET) return `${TARGET}: ${method.toLowerCase()} ${target}`
+  const value = combinedValue(fields, name)
+  return value === undefined ? undefined : `${name}: ${value}`
+}
+
+/** The certificate must be the one that the client publishes with the key. Nothing else is asked of it: not who issued it. */
+function faultOfCertificate(
+  fields: UnverifiedRequest['fields'],
+  { keyid }: CavageSignature,
+  { key: { certificate }, nowMs }: Pick<Terms, 'key' | 'nowMs'>,
+): SignatureFault | undefined {
+  if (certificate === undefined)
+    return { reason: 'mismatch', cause: 'the key has no certificate of its own in x5c' }
+  const sent = combinedValue(fields, 'tpp-signature-certificate')
+  if (sent === undefined) return plain('malformed', 'The request must have TPP-Signature-Certificate')
+  if (sent.replace(ARMOUR, '') !== certificate.raw.toString('base64'))
+    return { reason: 'mismatch', cause: 'TPP-Signature-Certificate is not that of the key' }
+  if (nowMs < certificate.validFromDate.getTime() || nowMs > certificate.validToDate.getTime())
+    return plain('stale', 'The certificate in TPP-Signature-Certificate is not valid now')
+  const [, serial = ''] = /^SN=0*([0-9A-F]+),/i.exec(keyid) ?? []
+  if (serial.toUpperCase() === certificate.serialNumber.replace(/^0+/, '').toUpperCase()) return undefined
+  return plain(
+    'malformed',
+    'The keyId must be SN= and the number of the certificate, then CA= and its issuer',
+  )
+}
+
+function faultOfDigest(digest: string, body: Buffer): SignatureFault | undefined {
+  const [, name = '', value] = DIGEST.exec(digest) ?? []
+  const algorithm = HASHES[name.toLowerCase()]
+  if (algorithm !== undefined && hash(algorithm, body, 'base64') === value) return undefined
+  return plain('digest_mismatch', 'Digest must be SHA-256 or SHA-512 of the body, one of them alone')
+}

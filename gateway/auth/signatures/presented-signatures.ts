@@ -1,0 +1,167 @@
+import { MAX_AGE_MS, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import type { Field } from '../../edge/syntax/field.ts'
+import type { Principal } from '../../principal.ts'
+import type { KeySet } from '../keys/jwks.ts'
+import type { VerificationKey } from '../keys/verification-key.ts'
+import { quote } from '../tokens/quote.ts'
+import type { OrFault } from '../tokens/verification.ts'
+import type { SignedRequest } from './signature-base.ts'
+
+/** A client that signs its requests. */
+export interface Signer {
+  readonly principal: Principal
+  readonly profile: SignatureProfile
+  readonly keys: KeySet
+}
+
+/** A client with one of its keys. */
+export interface KeyOwner {
+  readonly signer: Signer
+  readonly key: VerificationKey
+  /** Another client that publishes the same key, whatever it calls it. */
+  readonly rival: Signer | undefined
+}
+
+/** A request as it was received, before anything in it is normalised. */
+export interface UnverifiedRequest {
+  readonly method: string
+  /** The target of the request line, or `:path`. */
+  readonly target: string
+  readonly fields: readonly Field[]
+  /** As each of the addresses that clients may know this gateway by. */
+  readonly requests: readonly SignedRequest[]
+}
+
+/** One way to sign requests. */
+export interface SignatureForm {
+  /** In lower case: a request that has one of them presents such a signature. */
+  readonly headers: readonly string[]
+  /** The status of refusals: 401, or what the standard wants instead. */
+  readonly status: number
+  /** Reads the signatures, of which one must be good. Empty where there is none; a text says what is wrong with them. */
+  parse(request: UnverifiedRequest): readonly PresentedSignature[] | string
+  /** Tells a client what it must sign, as the headers of a refusal. @param profile undefined: the client is not known */
+  challenge(request: Wanted, profile: SignatureProfile | undefined): readonly string[]
+}
+
+interface Wanted {
+  readonly fields: readonly Field[]
+  readonly hasBody: boolean
+}
+
+/** A signature that is not verified yet. */
+export interface PresentedSignature {
+  readonly keyid: string
+  /** Verifies all that can be without the body. Never throws. */
+  verify(terms: Terms): HeadVerification
+}
+
+/** What is left to check once the body is there, or what is wrong. */
+export type HeadVerification = OrFault<{ readonly head: VerifiedHead }, SignatureFault>
+
+export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
+  readonly nowMs: number
+}
+
+export interface VerifiedHead {
+  /** Another message of the client has another one. */
+  readonly unique: string
+  /** What is wrong with the body, as it was transferred. Never throws. */
+  faultOf(body: Buffer): SignatureFault | undefined
+}
+
+export interface VerifiedSignature {
+  readonly signer: Signer
+  readonly head: VerifiedHead
+}
+
+export interface SignatureFault {
+  readonly reason:
+    | 'malformed'
+    | 'uncovered'
+    | 'stale'
+    | 'unsupported'
+    | 'unknown_key'
+    | 'mismatch'
+    | 'digest_mismatch'
+  /** A sentence for the client, without a full stop; undefined: only that it is not valid. */
+  readonly detail?: string
+  /** For the log. */
+  readonly cause: string
+  /** Undefined where no client is known. */
+  readonly signer?: Signer | undefined
+}
+
+/** How far the clock of a client may be ahead. */
+const AHEAD_MS = 10_000
+/** From the first to the last moment at which a signature can be accepted; `created` has no fractions. */
+export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
+
+interface Presented {
+  /** At least one. */
+  readonly signatures: readonly PresentedSignature[]
+  /** The clients that have a key of this name. */
+  readonly ownersOf: (keyid: string) => readonly KeyOwner[]
+  /** The only one that may have signed. */
+  readonly known: Signer | undefined
+  readonly nowMs: number
+}
+
+/** Verifies all but the body, and each signature: others may be for somebody else. Never throws. */
+export function verifyMessage(
+  presented: Presented,
+): OrFault<{ readonly verified: readonly VerifiedSignature[] }, SignatureFault> {
+  const verified: VerifiedSignature[] = []
+  const faults: SignatureFault[] = []
+  for (const signature of presented.signatures) {
+    const owners = presented.ownersOf(signature.keyid)
+    if (owners.length === 0) faults.push(unknownKey(presented, signature))
+    for (const owner of owners) {
+      const { head, fault } = verifySignature(signature, owner, presented.nowMs)
+      if (head !== undefined) verified.push({ signer: owner.signer, head })
+      else faults.push({ ...fault, signer: owner.signer })
+    }
+  }
+  if (verified.length > 0) return { verified }
+  // What is said of a signature with a known key tells more.
+  const fault = faults.find(({ reason }) => reason !== 'unknown_key') ?? faults[0]
+  return { fault: fault as SignatureFault }
+}
+
+function unknownKey({ known }: Presented, { keyid }: PresentedSignature): SignatureFault {
+  const owner = known === undefined ? 'a client' : quote(known.principal.client)
+  return { reason: 'unknown_key', cause: `keyid ${quote(keyid)} names no key of ${owner}`, signer: known }
+}
+
+function verifySignature(
+  signature: PresentedSignature,
+  { signer, key, rival }: KeyOwner,
+  nowMs: number,
+): HeadVerification {
+  if (rival === undefined) return signature.verify({ signer, key, nowMs })
+  // Whoever publishes the key of another must not get what the other has signed.
+  const names = [signer, rival].map(({ principal }) => quote(principal.client)).join(' and ')
+  return { fault: { reason: 'mismatch', cause: `${names} publish the same key` } }
+}
+
+/** A fault that the client is told. */
+export function plain(reason: SignatureFault['reason'], detail: string): SignatureFault {
+  return { reason, detail, cause: detail }
+}
+
+/** Of a signature in another form than the client's. */
+export const OTHER_FORM: SignatureFault = plain(
+  'unsupported',
+  'The client signs its requests in another form',
+)
+
+/** @param createdMs epoch milliseconds */
+export function faultOfAge(
+  createdMs: number,
+  { maxAgeMs }: SignatureProfile,
+  nowMs: number,
+): SignatureFault | undefined {
+  const ageMs = nowMs - createdMs
+  if (ageMs > maxAgeMs) return plain('stale', `The signature is older than ${maxAgeMs / 1000} seconds`)
+  return ageMs < -AHEAD_MS ? plain('stale', 'The signature was created in the future') : undefined
+}

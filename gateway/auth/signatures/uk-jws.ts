@@ -1,0 +1,97 @@
+import type { UkJwsProfile } from '../../config/clients/signature-profiles.ts'
+import { decodeBase64url, decodeObject, type JsonObject } from '../tokens/jws.ts'
+import {
+  faultOfAge,
+  type HeadVerification,
+  OTHER_FORM,
+  plain,
+  type SignatureFault,
+  type SignatureForm,
+  type Terms,
+  type UnverifiedRequest,
+} from './presented-signatures.ts'
+import { combinedValue } from './signature-fields.ts'
+
+const HEADER = 'x-jws-signature'
+const CLAIMS = 'http://openbanking.org.uk/'
+const [IAT, ISS, TAN] = [`${CLAIMS}iat`, `${CLAIMS}iss`, `${CLAIMS}tan`] as const
+/** A header with another member is refused. */
+const MEMBERS: ReadonlySet<string> = new Set(['alg', 'typ', 'cty', 'kid', 'crit', 'b64', IAT, ISS, TAN])
+
+/** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"), with `b64` as of v3.1.3. */
+export const UK_JWS: SignatureForm = {
+  headers: [HEADER],
+  status: 400,
+  parse(request) {
+    const text = combinedValue(request.fields, HEADER)
+    if (text === undefined) return []
+    const [protectedHeader = '', payload, value = '', ...more] = text.split('.')
+    if (payload !== '' || more.length > 0) return `${HEADER} is no JWS whose payload is detached`
+    const signature = decodeBase64url(value)
+    if (signature === undefined) return `the signature in ${HEADER} is not base64url`
+    const header = decodeObject(protectedHeader)
+    if (typeof header === 'string') return `the header in ${HEADER} ${header}`
+    const { kid } = header
+    if (typeof kid !== 'string') return `${HEADER} has no kid`
+    return [{ keyid: kid, verify: (terms) => verify(request, { protectedHeader, header, signature }, terms) }]
+  },
+  challenge: () => [],
+}
+
+interface DetachedJws {
+  /** Encoded. */
+  readonly protectedHeader: string
+  readonly header: JsonObject
+  readonly signature: Buffer
+}
+
+function verify(
+  request: UnverifiedRequest,
+  { protectedHeader, header, signature }: DetachedJws,
+  { signer: { profile }, key, nowMs }: Terms,
+): HeadVerification {
+  if (profile.form !== 'uk-jws') return { fault: OTHER_FORM }
+  const fault = faultOfHeader(request, header) ?? faultOfClaims(header, profile, nowMs)
+  if (fault !== undefined) return { fault }
+  const check = key.checks.get('PS256')
+  if (check === undefined) return { fault: { reason: 'mismatch', cause: 'the key is not for PS256' } }
+  const encoding = header.b64 === false ? 'latin1' : 'base64url'
+  return {
+    head: {
+      unique: `value ${signature.toString('base64')}`,
+      faultOf(body) {
+        if (check({ signed: `${protectedHeader}.${body.toString(encoding)}`, signature })) return undefined
+        return { reason: 'mismatch', cause: 'it is not of this body, or not by this key' }
+      },
+    },
+  }
+}
+
+function faultOfHeader({ fields }: UnverifiedRequest, header: JsonObject): SignatureFault | undefined {
+  const { alg, typ, cty, crit, b64 } = header
+  if (alg !== 'PS256') return plain('unsupported', 'The alg of the signature must be PS256')
+  const other = Object.keys(header).find((name) => !MEMBERS.has(name))
+  if (other !== undefined)
+    return plain('malformed', 'The signature has a claim that the standard does not name')
+  if (typ !== undefined && typ !== 'JOSE') return plain('malformed', 'The typ of the signature must be JOSE')
+  // RFC 7797: absent, the payload is base64url; false must be critical.
+  if (b64 !== undefined && b64 !== false) return plain('malformed', 'The b64 of the signature must be false')
+  const critical = [IAT, ISS, TAN, ...(b64 === false ? ['b64'] : [])]
+  const names: readonly unknown[] = Array.isArray(crit) ? crit : []
+  if (names.length !== critical.length || !critical.every((name) => names.includes(name)))
+    return plain('malformed', `The crit of the signature must be ${critical.join(', ')}`)
+  const type = combinedValue(fields, 'content-type')?.split(';', 1)[0]?.trim().toLowerCase()
+  const isOfType = cty === undefined || type === (cty === 'json' ? 'application/json' : cty)
+  return isOfType ? undefined : plain('malformed', 'The cty of the signature must be that of Content-Type')
+}
+
+function faultOfClaims(
+  { [IAT]: iat, [ISS]: iss, [TAN]: tan }: JsonObject,
+  profile: UkJwsProfile,
+  nowMs: number,
+): SignatureFault | undefined {
+  if (iss !== profile.iss) return plain('unsupported', `The claim ${ISS} must be that of the client`)
+  if (tan !== profile.tan) return plain('unsupported', `The claim ${TAN} must be ${profile.tan}`)
+  if (typeof iat !== 'number') return plain('malformed', `The claim ${IAT} must be a number of seconds`)
+  return faultOfAge(iat * 1000, profile, nowMs)
+}
