@@ -70,6 +70,7 @@ const TOGETHER = {
   ],
   http2: ['gateway/e2e/grpc.test.ts', 'gateway/e2e/http2-features.test.ts'],
   https: [
+    'gateway/e2e/bank-certificates.test.ts',
     'gateway/e2e/client-authorities.test.ts',
     'gateway/e2e/https.test.ts',
     'gateway/e2e/session-tickets.test.ts',
@@ -266,6 +267,7 @@ const LONG = [
   'gateway/store/shared-takes.test.ts',
   'gateway/store/store-outages.test.ts',
   'gateway/store/take-script.test.ts',
+  'gateway/tls/clients/psd2-roles.test.ts',
   'gateway/upstream/http1/response-differential.test.ts',
 ]
 /** A minute or two for each unit of TEST_LONG: left out of runs of a few units, such as that of .ci/run, which runs them once anyway. */

@@ -5,11 +5,14 @@ export const TAG = {
   octets: 0x04,
   null: 0x05,
   oid: 0x06,
+  utf8: 0x0c,
+  printable: 0x13,
   utcTime: 0x17,
   time: 0x18,
   sequence: 0x30,
   set: 0x31,
   explicit0: 0xa0,
+  explicit3: 0xa3,
 } as const
 
 /** One element of DER (X.690 section 8.1). It copies no bytes: a list may have 100,000 of them. */

@@ -59,7 +59,8 @@ it('without or with too many names of its certificate is a fault for editors too
   const isGood = (mtls: object) => validate({ clients: [{ id: 'a', mtls }] })
   assert.equal(isGood({ subject: 'CN=a', issuer: 'CN=b' }), true)
   assert.equal(isGood({}), false)
-  assert.equal(isGood({ subject: 'CN=a', sanDns: 'a.example', issuer: 'CN=b' }), false)
+  assert.equal(isGood({ subject: 'CN=a', issuer: 'CN=b', psd2Roles: true }), true)
+  assert.equal(isGood({ subject: 'CN=a', sanDns: 'a.example', issuer: 'CN=b', psd2Roles: true }), false)
 })
 
 describe('a client', () => {
@@ -170,14 +171,19 @@ describe('a fault in clients.json', () => {
         /^\$\.clients\[0\]\.mtls\.issuer: must be the subject of an authority, such as/,
       ],
       [
-        certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example', issuer: 'CN=x' }),
-        /^\$\.clients\[0\]\.mtls: must have at most 2 keys, but has 3$/,
+        certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example', issuer: 'CN=x', psd2Roles: true }),
+        /^\$\.clients\[0\]\.mtls: must have at most 3 keys, but has 4$/,
       ],
       [certificate('a', {}), /^\$\.clients\[0\]\.mtls: must not be empty$/],
       [
         certificate('a', { thumbprint: THUMBPRINT, sanDns: 'a.example' }),
         /^\$\.clients\[0\]\.mtls: must have exactly one of /,
       ],
+      [
+        certificate('a', { organizationIdentifier: 'DE-BAFIN-1' }),
+        /\.organizationIdentifier: must be an identifier such as "PSDDE-BAFIN-123456", but/,
+      ],
+      [certificate('a', { psd2Roles: true }), /^\$\.clients\[0\]\.mtls: must have exactly one of /],
       [certificate('a', { thumbPrint: THUMBPRINT }), /\.mtls\.thumbPrint: .*did you mean "thumbprint"\?/],
       [certificate('a', { thumbprint: THUMBPRINT.slice(2) }), /\.thumbprint: must be the 64 hexadecimal/],
       [certificate('a', { thumbprint: `${THUMBPRINT}00` }), /\.thumbprint: must be the 64 hexadecimal/],
@@ -297,6 +303,11 @@ describe('two clients', () => {
         certificate('a', { subject: 'CN=a,O=b' }),
         certificate('b', { subject: 'cn=a, o=b' }),
         '.mtls.subject: is the same subject as $.clients[0].mtls.subject',
+      ],
+      [
+        certificate('a', { organizationIdentifier: 'PSDDE-BAFIN-1' }),
+        certificate('b', { organizationIdentifier: 'PSDDE-BAFIN-1' }),
+        '.mtls.organizationIdentifier: is the same organizationIdentifier as $.clients[0].mtls.organizationIdentifier',
       ],
     ]
     for (const [one, other, fault] of cases) assert.equal(only(one, other), `$.clients[1]${fault}`)

@@ -50,6 +50,10 @@ export interface ClientTable {
   readonly bySanUri: ReadonlyMap<string, Principal>
   /** By the whole subject, in the form of `canonicalName`. */
   readonly bySubject: ReadonlyMap<string, Principal>
+  /** By its subject's organizationIdentifier. */
+  readonly byOrganization: ReadonlyMap<string, Principal>
+  /** Ids of the clients that have the PSD2 roles of their certificates as scopes. */
+  readonly withPsd2Roles: ReadonlySet<string>
   /** By client id: the authorities that may issue its certificate, as thumbprints or canonical names. */
   readonly issuers: ReadonlyMap<string, readonly string[]>
   /** By client id: the name of its plan in limits.json. */
@@ -65,6 +69,8 @@ const emptyTables = () => ({
   bySanDns: new Map<string, Principal>(),
   bySanUri: new Map<string, Principal>(),
   bySubject: new Map<string, Principal>(),
+  byOrganization: new Map<string, Principal>(),
+  withPsd2Roles: new Set<string>(),
   issuers: new Map<string, readonly string[]>(),
   plans: new Map<string, string>(),
   signers: new Map<string, ClientSigner>(),
@@ -141,6 +147,7 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   }
   if (row.plan !== undefined) draft.tables.plans.set(row.id, row.plan)
   if (identity !== undefined) table.set(identity, principalOf(row, 'mtls'))
+  if (row.mtls?.psd2Roles === true) draft.tables.withPsd2Roles.add(row.id)
   readIssuers(draft, `${at}.mtls`, row)
   if (row.hmac === undefined) return
   const { keyId, scheme } = row.hmac
@@ -150,8 +157,8 @@ function addClient(draft: Draft, at: string, row: ClientRow): void {
   draft.tables.byWebhookClient.set(row.id, key)
 }
 
-const ONE_IDENTITY = 'must have exactly one of "thumbprint", "sanDns", "sanUri" and "subject"'
-const IDENTITIES = ['thumbprint', 'sanDns', 'sanUri', 'subject']
+const IDENTITIES = ['thumbprint', 'sanDns', 'sanUri', 'subject', 'organizationIdentifier']
+const ONE_IDENTITY = `must have exactly one of ${IDENTITIES.map((kind) => `"${kind}"`).join(', ')}`
 const THUMBPRINT = /^[0-9A-Fa-f]{2}(?::?[0-9A-Fa-f]{2}){31}$/
 
 function readIssuers({ json, tables }: Draft, at: string, { id, mtls }: ClientRow): void {
@@ -201,10 +208,12 @@ function identityOf(draft: Draft, at: string, mtls: ClientRow['mtls']): Identity
     claim(draft, `${at}.${kind}`, kind, value)
     return [value, table]
   }
-  const { thumbprint, sanDns, sanUri, subject: name = '' } = mtls
+  const { thumbprint, sanDns, sanUri, organizationIdentifier, subject: name = '' } = mtls
   if (thumbprint !== undefined) return own('thumbprint', plainHex(thumbprint), tables.byThumbprint)
   if (sanDns !== undefined) return own('sanDns', sanDns.toLowerCase(), tables.bySanDns)
   if (sanUri !== undefined) return own('sanUri', sanUri, tables.bySanUri)
+  if (organizationIdentifier !== undefined)
+    return own('organizationIdentifier', organizationIdentifier, tables.byOrganization)
   const subject = canonicalName(name)
   if (subject !== undefined) return own('subject', subject, tables.bySubject)
   json.refuse({ path: `${at}.subject`, reason: 'must be a name such as "CN=bank-b,O=Bank B,C=DE"' })

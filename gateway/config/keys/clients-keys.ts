@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox'
-import { anyText, choice, file, key, keys, list, span, text } from './key-types.ts'
+import { anyText, choice, file, flag, key, keys, list, span, text } from './key-types.ts'
 import { SECRET } from './shared-keys.ts'
 
 const CLIENT_SCOPE = Type.String({
@@ -38,6 +38,19 @@ const MTLS = keys({
   subject: text(
     'The whole distinguished name of the certificate, the most specific part first (RFC 4514). `openssl x509 -noout -subject -nameopt RFC2253 -in client.pem` prints it.',
     { maxLength: 1024, examples: ['CN=bank-b,O=Bank B,C=DE'] },
+  ),
+  organizationIdentifier: anyText(
+    "The subject's `organizationIdentifier` (2.5.4.97). A renewal may change all other names.",
+    {
+      maxLength: 256,
+      pattern: '^[A-Z]{2}[A-Z:][A-Z]{2}-[\\x20-\\x7e]*[\\x21-\\x7e]$',
+      patternErrorMessage: 'must be an identifier such as "PSDDE-BAFIN-123456"',
+      examples: ['PSDDE-BAFIN-123456'],
+    },
+  ),
+  psd2Roles: flag(
+    'Whether the roles in the PSD2 statement of the certificate (ETSI TS 119 495) are scopes too, such as `psd2:PSP_AI`. A certificate without a good statement is refused.',
+    { examples: [true] },
   ),
   issuer: key(
     Type.Unsafe<string | readonly string[]>({
@@ -242,8 +255,8 @@ export const CLIENT_KEYS = keys({
   ),
   mtls: key(
     MTLS,
-    "By what the client's certificate is known, beside its CA: exactly one of the four. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
-    { minProperties: 1, maxProperties: 2, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
+    "By what the client's certificate is known, beside its CA: exactly one of the five. With several authorities in `tls.clientCaFile` all but a thumbprint need `issuer`.",
+    { minProperties: 1, maxProperties: 3, examples: [{ subject: 'CN=bank-b,O=Bank B,C=DE' }] },
   ),
   hmac: key(HMAC, 'The key with which the client signs its webhooks, and how it signs them.', {
     examples: [{ keyId: 'key_acme', secrets: [{ env: 'ACME_WEBHOOK_SECRET' }] }],

@@ -1,12 +1,14 @@
 import { quote } from '../../auth/tokens/quote.ts'
+import type { ClientTable } from '../../config/clients/clients-file.ts'
 import { canonicalName } from '../../config/rules/distinguished-name.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import type { Principal } from '../../principal.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { subjectOf } from '../../tls/clients/certificate-names.ts'
+import { organizationIdentifierOf, subjectOf } from '../../tls/clients/certificate-names.ts'
 import { isIssuedBy } from '../../tls/clients/client-issuers.ts'
 import { type PeerCertificate, peerOf } from '../../tls/clients/peer.ts'
+import { psd2RolesOf } from '../../tls/clients/psd2-roles.ts'
 
 const CHALLENGE = ['WWW-Authenticate', 'Certificate realm="api"']
 
@@ -24,10 +26,9 @@ export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal 
     const cause = peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`
     return refused(gateway, 'untrusted', cause)
   }
-  exchange.principal = clientOf(gateway, peer)
-  if (exchange.principal === undefined) {
-    return refused(gateway, 'unknown_client', `no client has ${namesOf(peer)}`)
-  }
+  const { principal, outcome, cause } = findingOf(gateway, peer)
+  if (principal === undefined) return refused(gateway, outcome, cause)
+  exchange.principal = principal
   exchange.needsCertificate = true
   gateway.metrics.gateway_auth_decisions_total.count('mtls', 'accepted')
   return undefined
@@ -44,6 +45,33 @@ function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): stri
   return `subject ${quote(subject)}, thumbprint ${thumbprintHex}${issuers}`
 }
 
+type Finding =
+  | { readonly principal: Principal; readonly outcome?: undefined; readonly cause?: undefined }
+  | { readonly principal?: undefined; readonly outcome: string; readonly cause: string }
+/** What was found for the certificates of open connections. With other authorities a connection has another object. */
+const FINDINGS = new WeakMap<PeerCertificate, { readonly table: ClientTable; readonly finding: Finding }>()
+
+function findingOf(gateway: Gateway, peer: PeerCertificate): Finding {
+  const { table } = gateway.clients
+  const known = FINDINGS.get(peer)
+  if (known?.table === table) return known.finding
+  const principal = clientOf(gateway, peer)
+  const finding =
+    principal === undefined
+      ? { outcome: 'unknown_client', cause: `no client has ${namesOf(peer)}` }
+      : withRoles(table, principal, peer)
+  FINDINGS.set(peer, { table, finding })
+  return finding
+}
+
+function withRoles(table: ClientTable, principal: Principal, peer: PeerCertificate): Finding {
+  if (!table.withPsd2Roles.has(principal.client ?? '')) return { principal }
+  const roles = psd2RolesOf({ raw: peer.der })
+  if (typeof roles === 'string') return { outcome: 'bad_statement', cause: `${roles}: ${namesOf(peer)}` }
+  const scopes = new Set([...principal.scopes, ...roles.map((role) => `psd2:${role}`)])
+  return { principal: Object.freeze({ ...principal, scopes, scope: [...scopes].join(' ') }) }
+}
+
 /** The most exact name counts first. */
 function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefined {
   const { table } = gateway.clients
@@ -52,10 +80,13 @@ function clientOf(gateway: Gateway, peer: PeerCertificate): Principal | undefine
   if (pinned !== undefined && isFromItsIssuer(gateway, peer, { principal: pinned, alone: true }))
     return pinned
   const subject = table.bySubject.size === 0 ? undefined : canonicalName(peer.subject)
+  const organization =
+    table.byOrganization.size === 0 ? undefined : organizationIdentifierOf({ raw: peer.der })
   const named = [
     ...peer.sanUri.map((name) => table.bySanUri.get(name)),
     ...peer.sanDns.map((name) => table.bySanDns.get(name)),
     subject === undefined ? undefined : table.bySubject.get(subject),
+    organization === undefined ? undefined : table.byOrganization.get(organization),
   ]
   return named.find((principal) => principal && isFromItsIssuer(gateway, peer, { principal, alone }))
 }

@@ -1,4 +1,6 @@
 import type { X509Certificate } from 'node:crypto'
+import { fieldsOf } from '../../asn1/certificate.ts'
+import { membersIn, oidOf, TAG } from '../../asn1/der.ts'
 
 const NO_NAMES = { dns: [], uri: [] }
 /** Node quotes a name like JSON when it holds characters that could look like its end (CVE-2021-44532). */
@@ -8,6 +10,21 @@ const NAME = /([A-Za-z][A-Za-z0-9 ]*):(?:"((?:[^"\\]|\\.)*)"|([^",]*))(?:, |$)/y
 export function subjectOf(certificate: X509Certificate): string {
   // Node gives one line per name, least specific first, and escapes line breaks and plus signs in values.
   return (certificate.subject ?? '').split('\n').reverse().join(',').replaceAll(' + ', '+')
+}
+
+const ORGANIZATION_IDENTIFIER = '2.5.4.97'
+
+/** The one organizationIdentifier of the subject (ETSI EN 319 412-1 section 5.1.4), in ASCII; undefined: none, or several. */
+export function organizationIdentifierOf(certificate: { readonly raw: Buffer }): string | undefined {
+  const { subject } = fieldsOf(certificate)
+  const found = subject
+    .members()
+    .flatMap((names) => membersIn(names, TAG.set))
+    .map((name) => membersIn(name, TAG.sequence))
+    .filter(([type]) => oidOf(type) === ORGANIZATION_IDENTIFIER)
+  const value = found[0]?.[1]
+  const isText = value?.tag === TAG.utf8 || value?.tag === TAG.printable
+  return isText && found.length === 1 ? value.content.toString('latin1') : undefined
 }
 
 /** The DNS names in lower case, and the URIs; none when the extension cannot be parsed completely. */

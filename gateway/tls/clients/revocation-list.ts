@@ -1,7 +1,7 @@
 import type { KeyObject, X509Certificate } from 'node:crypto'
+import { fieldsOf } from '../../asn1/certificate.ts'
 import { type Der, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../../asn1/der.ts'
 import { readSignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
-import { namesOf } from '../stapling/ocsp-response.ts'
 
 /** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
@@ -149,6 +149,6 @@ export function tieOf(list: RevocationList, authority: X509Certificate): Tie {
 function findTie(list: RevocationList, authority: X509Certificate): Tie {
   const signature = list.checkSignature(authority.publicKey)
   if (signature === 'good') return 'proved'
-  const isNamed = () => list.issuer === namesOf(authority).subject.toString('hex')
+  const isNamed = () => list.issuer === fieldsOf(authority).subject.bytes.toString('hex')
   return signature === 'unknown algorithm' && isNamed() ? 'named' : 'none'
 }

@@ -47,6 +47,8 @@ export interface CertificateOptions {
   readonly san?: readonly JsonGeneralName[]
   /** Default: none, so valid for any usage. */
   readonly extendedKeyUsages?: readonly string[]
+  /** The values of other extensions, in DER, by their OIDs. */
+  readonly extensions?: Readonly<Record<string, Buffer>>
   /** OIDs of critical extensions that no verifier supports. */
   readonly criticalOids?: readonly string[]
   /** Default: true, as RFC 5280 section 4.2.1.1 requires. */
@@ -99,6 +101,7 @@ async function make(options: CertificateOptions, extensions: readonly Extension[
     extensions: [
       ...extensions,
       ...(options.keyIdentifiers === false ? [] : identifiers),
+      ...Object.entries(options.extensions ?? {}).map(([oid, value]) => new Extension(oid, false, value)),
       ...(options.criticalOids ?? []).map((oid) => new Extension(oid, true, Buffer.from([5, 0]))),
     ],
   })

@@ -1,4 +1,5 @@
 import { hash, type KeyObject, X509Certificate } from 'node:crypto'
+import { fieldsOf } from '../../asn1/certificate.ts'
 import { type Der, der, derOid, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../../asn1/der.ts'
 import { HASHES, readSignatureAlgorithm, SHA_1 } from '../../asn1/signature-algorithm.ts'
 
@@ -75,23 +76,11 @@ function singleResponse(data: Der, certificate: IssuedCertificate): readonly Der
 
 function isOf([algorithm, name, key, serial]: readonly Der[], { leaf, issuer }: IssuedCertificate): boolean {
   const digest = HASHES.get(oidOf(membersIn(algorithm, TAG.sequence)[0]))
-  const names = namesOf(leaf)
-  if (digest === undefined || !expectTag(serial, TAG.integer).bytes.equals(names.serial)) return false
+  const names = fieldsOf(leaf)
+  if (digest === undefined || !expectTag(serial, TAG.integer).bytes.equals(names.serial.bytes)) return false
   const isSame = (found: Der | undefined, bytes: Buffer) =>
     expectTag(found, TAG.octets).content.equals(hash(digest, bytes, 'buffer'))
-  return isSame(name, names.issuer) && isSame(key, keyBytes(issuer.publicKey))
-}
-
-/** The DER of a certificate's serial number, issuer and subject. */
-export function namesOf({ raw }: X509Certificate) {
-  const [signed] = readDer(raw).members()
-  const members = membersIn(signed, TAG.sequence)
-  const at = members[0]?.tag === VERSION ? 1 : 0
-  return {
-    serial: expectTag(members[at], TAG.integer).bytes,
-    issuer: expectTag(members[at + 2], TAG.sequence).bytes,
-    subject: expectTag(members[at + 4], TAG.sequence).bytes,
-  }
+  return isSame(name, names.issuer.bytes) && isSame(key, keyBytes(issuer.publicKey))
 }
 
 /** The bits of the key alone, as authorities hash them. */
@@ -146,13 +135,13 @@ const RESPONDER = /^OCSP - URI:(.+)$/m
 
 /** An OCSPRequest (RFC 6960 section 4.1.1) about one certificate. Names are hashed by SHA-1, which every responder knows. */
 export function ocspRequest({ leaf, issuer }: IssuedCertificate): Buffer {
-  const names = namesOf(leaf)
+  const names = fieldsOf(leaf)
   const id = der(
     TAG.sequence,
     der(TAG.sequence, derOid(SHA_1), der(TAG.null)),
-    der(TAG.octets, hash('sha1', names.issuer, 'buffer')),
+    der(TAG.octets, hash('sha1', names.issuer.bytes, 'buffer')),
     der(TAG.octets, hash('sha1', keyBytes(issuer.publicKey), 'buffer')),
-    names.serial,
+    names.serial.bytes,
   )
   const requests = der(TAG.sequence, der(TAG.sequence, id))
   return der(TAG.sequence, der(TAG.sequence, requests))
