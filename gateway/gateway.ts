@@ -24,6 +24,7 @@ import type { Limiter, PendingTake } from './limits/limiter.ts'
 import type { LimitRow } from './limits/table/limit-table.ts'
 import type { Counters } from './limits/windows/counters.ts'
 import type { RefusalCode } from './refusals.ts'
+import type { ClientOcsp } from './tls/clients/client-ocsp.ts'
 import type { ClientTrust } from './tls/clients/trust.ts'
 import type { Tracer } from './tracing/tracer.ts'
 import type { UpstreamGroups } from './upstream/upstream-groups.ts'
@@ -97,8 +98,8 @@ export interface Gateway extends Configured {
   readonly acceptedWebhooks: ReplayGuard
   /** Webhooks without a signed time. */
   readonly deliveries: Deliveries
-  /** Undefined when clients are not asked for certificates. A reload swaps it. */
-  readonly tls: { trust: ClientTrust | undefined }
+  /** Trust is undefined when clients are not asked for certificates. A reload swaps it. */
+  readonly tls: { trust: ClientTrust | undefined; readonly ocsp?: ClientOcsp | undefined }
   readonly limiter: CountedHere | CountedByStore
   readonly tracer: Tracer | undefined
   readonly load: Load

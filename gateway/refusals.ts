@@ -121,6 +121,10 @@ export const REFUSALS = {
       status: 503,
       detail: 'The issuer cannot be asked about the access token at the moment.',
     },
+    revocation_unavailable: {
+      status: 503,
+      detail: 'It cannot be checked at the moment whether the client certificate was revoked.',
+    },
     upstream_timeout: { status: 504, detail: 'The service did not respond in time.' },
   }),
 }

@@ -65,6 +65,10 @@ const METRICS = {
     'code',
   ),
   gateway_build_info: gauge('Always 1; the labels say what runs.', 'version', 'node'),
+  gateway_client_ocsp_total: counter(
+    'Questions to responders about client certificates; no_responder: it names none.',
+    'outcome',
+  ),
   gateway_config_last_reload_successful: gauge(
     '1 when the file as it is now is in force, but for what needs a restart, 0 when the last good one is.',
     'file',

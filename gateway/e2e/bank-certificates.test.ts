@@ -1,7 +1,26 @@
 import assert from 'node:assert/strict'
+import { type ChildProcess, spawn } from 'node:child_process'
+import { hash } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { after, before, describe, it } from 'node:test'
-import { type Authority, CLIENT_AUTH, makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
-import { psd2Statement, qcStatements, qwacExtensions, rolesOf } from '../tls/clients/psd2-statement.test-support.ts'
+import {
+  psd2Statement,
+  qcStatements,
+  qwacExtensions,
+  rolesOf,
+} from '../tls/clients/psd2-statement.test-support.ts'
+import {
+  type Authority,
+  CLIENT_AUTH,
+  type Issued,
+  makeAuthority,
+  makeCertificate,
+} from '../tls/demo/throw-away-ca.ts'
+import { OcspAuthority } from '../tls/stapling/ocsp-authority.test-support.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { makeTlsSetup, secureCall, type TlsSetup } from './secure.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -106,5 +125,107 @@ describe('a bank that is known by its organizationIdentifier', () => {
     const certificate = await issue(qwacExtensions(['PSP_AI']), 'CN=x,2.5.4.97=PSDDE-BAFIN-7')
     assert.equal((await ask('/any', certificate)).status, 200)
     assert.equal((await ask('/accounts', certificate)).status, 403)
+  })
+})
+
+describe('with OCSP of client certificates, hard', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'client-ocsp-'))
+  let authority: OcspAuthority
+  let responder: ChildProcess
+  let upstream: TestUpstream
+  let tls: TlsSetup
+  let gateway: TestGateway
+
+  /** `openssl ocsp` as a responder reads this file anew when it changes. */
+  const writeIndex = (revoked: string) => {
+    const row = (name: string, serial: string) =>
+      name === revoked
+        ? `R\t401231000000Z\t250101000000Z\t${serial}\tunknown\t/CN=${name}\n`
+        : `V\t401231000000Z\t\t${serial}\tunknown\t/CN=${name}\n`
+    writeFileSync(join(folder, 'served.txt'), row('good', '15') + row('gone', '16') + row('late', '17'))
+  }
+  before(async () => {
+    authority = new OcspAuthority(folder)
+    writeIndex('gone')
+    const args =
+      'ocsp -port 0 -index served.txt -CA ca.pem -rsigner ca.pem -rkey ca-key.pem -nmin 60 -timeout 60'
+    responder = spawn('openssl', args.split(' '), { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+    let port = ''
+    const { stdout, stderr } = responder
+    assert.ok(stdout && stderr)
+    stderr.resume()
+    for await (const line of createInterface(stdout)) {
+      port = /ACCEPT .*:(\d+)/.exec(line)?.[1] ?? ''
+      if (port !== '') break
+    }
+    const more = `authorityInfoAccess = OCSP;URI:http://127.0.0.1:${port}/`
+    for (const [at, name] of ['good', 'gone', 'late', 'new'].entries())
+      authority.issue(name, 0x15 + at, { section: 'client', more })
+    upstream = await startUpstream()
+    tls = await makeTlsSetup()
+    const { GATEWAY_TLS_CLIENT_CRL: _, ...env } = tls.env
+    gateway = await startGateway({
+      config: {
+        upstream: upstream.url,
+        routes: [
+          { path: '/machine', auth: ['mtls'] },
+          { path: '/bound', auth: ['bearer'] },
+          { path: '/open', auth: ['none'], clientCert: true },
+        ],
+      },
+      clients: ['good', 'gone', 'late', 'new'].map((id) => ({ id, mtls: { subject: `CN=${id}` } })),
+      env: { ...env, GATEWAY_TLS_CLIENT_CA: authority.caFile, GATEWAY_TLS_CLIENT_OCSP: 'hard' },
+    })
+  })
+  after(async () => {
+    responder.kill()
+    assert.equal(await gateway.end(), 0)
+    upstream.close()
+    rmSync(folder, { recursive: true })
+  })
+
+  const ask = async (name: string, path = '/machine', headers = {}) => {
+    const { cert, key } = authority.textsOf(name)
+    const certificate = { certPem: cert, keyPem: key } as Issued
+    return secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate, headers })
+  }
+  /** With a token that is bound to the certificate (RFC 8705). */
+  const askBound = async (name: string) => {
+    const { raw } = authority.certificate(name).leaf
+    const token = await upstream.issuer.token({ cnf: { 'x5t#S256': hash('sha256', raw, 'base64url') } })
+    return ask(name, '/bound', { authorization: `Bearer ${token}` })
+  }
+
+  it('a certificate passes that the responder calls good, and one that it has revoked or does not know is refused', async () => {
+    assert.equal((await ask('good')).status, 200)
+    for (const name of ['gone', 'new']) {
+      const answer = await ask(name)
+      assert.deepEqual([answer.status, answer.json().code], [401, 'invalid_certificate'])
+    }
+    for (const outcome of ['good', 'revoked', 'unknown'])
+      assert.equal(await gateway.metric(`gateway_client_ocsp_total{outcome="${outcome}"}`), 1)
+  })
+
+  it('without the responder a certificate passes whose answer still counts, and any other gets 503 and goes nowhere', async () => {
+    responder.kill()
+    await once(responder, 'exit')
+    assert.equal((await ask('good')).status, 200)
+    const answer = await ask('late')
+    assert.deepEqual([answer.status, answer.json().code], [503, 'revocation_unavailable'])
+    assert.equal(answer.headers['retry-after'], '5')
+    const passed = async (name: string) =>
+      (await ask(name, '/open')).json<SeenRequest>().headers['client-cert'] !== undefined
+    assert.deepEqual([await passed('late'), await passed('gone'), await passed('good')], [false, false, true])
+    assert.equal((await ask('gone')).status, 401)
+    assert.equal((await askBound('good')).status, 200)
+    const refused = [await askBound('gone'), await askBound('late')]
+    assert.deepEqual(
+      refused.map(({ status, json }) => [status, json().code]),
+      [
+        [401, 'invalid_token'],
+        [503, 'revocation_unavailable'],
+      ],
+    )
+    assert.ok((await gateway.metric('gateway_client_ocsp_total{outcome="unavailable"}')) >= 1)
   })
 })

@@ -24,6 +24,7 @@ import type { Configured, Gateway } from '../gateway.ts'
 import { KeySecret } from '../idempotency/key-secret.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import { existingOrNew } from '../storage/secret-file.ts'
+import { ClientOcsp } from '../tls/clients/client-ocsp.ts'
 import type { DropReason } from '../tracing/span-exporter.ts'
 import { Tracer } from '../tracing/tracer.ts'
 import type { GroupObserver } from '../upstream/upstream-groups.ts'
@@ -270,7 +271,7 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
     acceptedSignatures: state.guards.signatures,
     acceptedWebhooks: state.guards.webhooks,
     deliveries: state.guards.deliveries,
-    tls: { trust: tls?.material.trust },
+    tls: { trust: tls?.material.trust, ocsp: makeClientOcsp(startup, metrics) },
     limiter: state.member?.limits(state.limiter) ?? state.limiter,
     tracer: makeTracer(startup, { metrics, secret }),
     load: {
@@ -289,6 +290,21 @@ function fixedParts(startup: StartupConfiguration, foundation: Foundation): Fixe
 /** This process in CDN-Loop (RFC 8586), not guessable without its secret. */
 function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
+}
+
+function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {
+  const mode = settings.tls?.clientOcsp ?? 'off'
+  if (mode === 'off') return undefined
+  const fault = new RepeatedFault()
+  return new ClientOcsp({
+    mode,
+    clock: Date.now,
+    onAnswer: (outcome, thumbprint, cause) => {
+      metrics.gateway_client_ocsp_total.count(outcome)
+      if (outcome !== 'good' && fault.isDue(cause))
+        log.warn({ thumbprint, outcome, cause, mode }, 'OCSP of a client certificate')
+    },
+  })
 }
 
 /** A receiver that is away is tried every half minute. */

@@ -10,7 +10,7 @@ import type { Gateway } from '../gateway.ts'
 import { type Refusal, refusal } from '../refusals.ts'
 import { overlook } from './credentials/overlook.ts'
 import { proveBearer } from './credentials/prove-bearer.ts'
-import { presentsCertificate, proveCertificate } from './credentials/prove-certificate.ts'
+import { presentsCertificate, proveCertificate, whenChecked } from './credentials/prove-certificate.ts'
 import { presentsSignature, proveSignature, proveSigner } from './credentials/prove-signature.ts'
 import { presentsWebhook, proveWebhook } from './credentials/prove-webhook.ts'
 
@@ -54,7 +54,9 @@ export function authenticate(
 }
 
 function prove(gateway: Gateway, exchange: Exchange): Refusal | undefined | Promise<Refusal | undefined> {
-  const outcome = proveCaller(gateway, exchange)
+  const outcome =
+    whenChecked(gateway, exchange)?.then(() => proveCaller(gateway, exchange)) ??
+    proveCaller(gateway, exchange)
   if (exchange.route?.isSigned !== true) return outcome
   const thenSigner = (refused: Refusal | undefined) => refused ?? proveSigner(gateway, exchange)
   return outcome instanceof Promise ? outcome.then(thenSigner) : thenSigner(outcome)

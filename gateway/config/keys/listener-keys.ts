@@ -18,6 +18,11 @@ const TLS = keys({
     env: 'GATEWAY_TLS_CLIENT_CRL',
     examples: ['/run/tls/clients.crl'],
   }),
+  clientOcsp: choice(
+    ['off', 'soft', 'hard'],
+    'Whether the responder that a client certificate names is asked, over http, if it was revoked; a list that says so comes first. While there is no good answer, `soft` accepts the certificate and `hard` refuses with 503. Default: `off`.',
+    { env: 'GATEWAY_TLS_CLIENT_OCSP' },
+  ),
   ticketKeyFile: text(
     'One line of 32 to 256 visible ASCII characters, shared by gateways with one certificate: a client can resume its TLS session with any of them. Mode 0600, or 0640 if root owns it. Not with `clientCaFile`. Default: sessions are resumed by this gateway alone.',
     { env: 'GATEWAY_TLS_TICKET_KEY', examples: ['/run/secrets/ticket-key'] },

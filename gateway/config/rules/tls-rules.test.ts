@@ -61,6 +61,11 @@ test('a revocation list without a client CA is a fault where it is named', () =>
   assert.deepEqual(faults({ tls: { clientCrlFile: 'x' } }, TLS_ENV), [
     `config/gateway.json: $.tls.clientCrlFile: ${reason}`,
   ])
+  assert.match(
+    String(faults({ tls: { clientOcsp: 'soft' } }, TLS_ENV)),
+    /tls\.clientOcsp: has no effect without/,
+  )
+  assert.equal(load({ tls: { clientOcsp: 'off' } }, TLS_ENV).value?.tls?.clientOcsp, 'off')
 })
 
 test('the port of the HTTPS listener is nobody else’s', () => {

@@ -14,7 +14,8 @@ interface TlsSources {
 export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined> {
   const { merged = {} } = sources
   if (Object.keys(merged).length === 0) return { value: undefined }
-  const { port, certFile, keyFile, clientCaFile, clientCrlFile, ticketKeyFile, ocspFetch = false } = merged
+  const { port, certFile, keyFile, clientCaFile, clientCrlFile, clientOcsp, ticketKeyFile } = merged
+  const { ocspFetch = false } = merged
   const faults: Fault[] = []
   const refuse = (key: keyof TlsSettings, reason: string) =>
     faults.push({ ...tlsPlace(sources, key), reason })
@@ -23,6 +24,8 @@ export function completeTls(sources: TlsSources): Parsed<TlsSettings | undefined
       refuse(key, 'is missing: an HTTPS listener needs a port, a certificate and a key')
   if (clientCrlFile !== undefined && clientCaFile === undefined)
     refuse('clientCrlFile', 'has no effect without a client CA: set one, or remove the list')
+  if (clientOcsp !== undefined && clientOcsp !== 'off' && clientCaFile === undefined)
+    refuse('clientOcsp', 'has no effect without a client CA: set one, or remove the key')
   if (ticketKeyFile !== undefined && clientCaFile !== undefined) {
     const reason = 'sessions of clients with certificates are not resumed; remove one of the two'
     refuse('ticketKeyFile', `has no effect with a client CA: ${reason}`)

@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs'
 import { unreadable } from '../../config/load-file.ts'
 import { BINARY_DISK, FileWatch } from '../../config/reload/watch.ts'
 import { createSender, type Send } from '../../outgoing/sender.ts'
-import { ocspRequest, responderOf } from '../../tls/stapling/ocsp-response.ts'
+import { askResponder } from '../../tls/stapling/ask-responder.ts'
+import { responderOf } from '../../tls/stapling/ocsp-response.ts'
 import { type Chain, issuedCertificate, type Staple, Stapler } from '../../tls/stapling/stapler.ts'
 import type { Reports, Watching } from './reload-reports.ts'
 
@@ -120,15 +121,9 @@ export class StapleFetch extends ReportedStapler {
     // The verdict says that the issuer is missing.
     if (certificate === undefined) return Buffer.alloc(0)
     try {
-      const { statusCode, body } = await this.#sendTo(url)({
-        method: 'POST',
-        headers: { 'content-type': 'application/ocsp-request' },
-        body: ocspRequest(certificate),
-        signal: this.#leaving.signal,
-      })
-      return statusCode === 200 ? body : `${url} responds ${statusCode}`
+      return await askResponder(certificate, this.#sendTo(url), this.#leaving.signal)
     } catch (error) {
-      return `${url}: ${(error as Error).message}`
+      return (error as Error).message
     }
   }
 }

@@ -34,6 +34,7 @@ describe('shadow mode', () => {
       'missing_signature',
       'missing_token',
       'proofs_unavailable',
+      'revocation_unavailable',
       'sessions_unavailable',
       'token_in_query',
       'too_many_failures',

@@ -23,6 +23,7 @@ const OVERLOOKED: ReadonlySet<RefusalCode> = new Set<RefusalCode>([
   'sessions_unavailable',
   'keys_unavailable',
   'introspection_unavailable',
+  'revocation_unavailable',
 ])
 
 /**

@@ -11,7 +11,7 @@ import {
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { certificateOf } from './prove-certificate.ts'
+import { certificateOf, revocationUnavailable } from './prove-certificate.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
 const SESSIONS_UNAVAILABLE = refusal('sessions_unavailable', {
@@ -82,12 +82,14 @@ function accept(
       'invalid',
       refuseToken(tokenFault('invalid', `the row does not trust ${verification.issuer}`), scheme),
     )
+  const certificate =
+    verification.binding?.thumbprint === undefined ? undefined : certificateOf(gateway, exchange)
+  if (certificate?.isUnchecked === true) return revocationUnavailable(gateway, 'bearer', certificate)
   const fault = provePossession(gateway.proofs, verification.binding, {
     scheme,
     token,
     proof: exchange.headers.dpop,
-    certificate:
-      verification.binding?.thumbprint === undefined ? undefined : certificateOf(gateway, exchange),
+    certificate,
     method: exchange.method,
     path: exchange.path,
   })

@@ -1,3 +1,4 @@
+import type { TLSSocket } from 'node:tls'
 import { quote } from '../../auth/tokens/quote.ts'
 import type { ClientTable } from '../../config/clients/clients-file.ts'
 import { canonicalName } from '../../config/rules/distinguished-name.ts'
@@ -22,6 +23,7 @@ export function presentsCertificate(gateway: Gateway, { secure }: Exchange): boo
  */
 export function proveCertificate(gateway: Gateway, exchange: Exchange): Refusal | undefined {
   const peer = certificateOf(gateway, exchange)
+  if (peer?.isUnchecked === true) return revocationUnavailable(gateway, 'mtls', peer)
   if (peer?.authorized !== true) {
     const cause = peer === undefined ? 'no certificate' : `${peer.reason}: ${namesOf(peer)}`
     return refused(gateway, 'untrusted', cause)
@@ -101,9 +103,32 @@ function isFromItsIssuer(
   return issuers === undefined ? alone : isIssuedBy(issuers, authorities)
 }
 
+/** Refuses a certificate that is good as far as is known (`isUnchecked`). */
+export function revocationUnavailable(
+  gateway: Gateway,
+  method: 'bearer' | 'mtls',
+  { reason = '' }: PeerCertificate,
+): Refusal {
+  gateway.metrics.gateway_auth_decisions_total.count(method, 'revocation_unavailable')
+  return refusal('revocation_unavailable', { headers: ['Retry-After', '5'], cause: reason })
+}
+
+/** Resolves when it is known whether the certificate of the connection was revoked; undefined: nothing has to be waited for. */
+export function whenChecked(gateway: Gateway, { secure }: Exchange): Promise<void> | undefined {
+  const { ocsp, trust } = gateway.tls
+  if (ocsp === undefined || secure === undefined) return undefined
+  return ocsp.whenKnown(peerOf(secure, trust, gateway.clock()))
+}
+
+/** The certificate of a connection with its present verdict. */
+export function verdictOn({ tls, clock }: Gateway, secure: TLSSocket): PeerCertificate | undefined {
+  const peer = peerOf(secure, tls.trust, clock())
+  return peer === undefined || tls.ocsp === undefined ? peer : tls.ocsp.judge(peer)
+}
+
 /** The client certificate with its present verdict. A client that this connection can never prove is asked to connect anew. */
 export function certificateOf(gateway: Gateway, { secure, res }: Exchange): PeerCertificate | undefined {
-  const peer = secure && peerOf(secure, gateway.tls.trust, gateway.clock())
+  const peer = secure && verdictOn(gateway, secure)
   if (peer?.mayPassAnew === true) res.retireConnection()
   return peer
 }

@@ -8,10 +8,10 @@ import type { Field } from '../../edge/syntax/field.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
-import { peerOf } from '../../tls/clients/peer.ts'
 import { traceIdOf } from '../../tracing/trace.ts'
 import { refuseAuthentication } from '../authorize.ts'
 import { close } from '../close.ts'
+import { verdictOn } from '../credentials/prove-certificate.ts'
 import { withMandatory } from '../response/write-response.ts'
 
 export const NO_TUNNEL_FREE = refusal('overloaded', {
@@ -86,5 +86,5 @@ export function lapseOf(gateway: Gateway, exchange: Exchange, hadCertificate: bo
 }
 
 function hasGoodCertificate(gateway: Gateway, { secure }: Exchange): boolean {
-  return secure !== undefined && peerOf(secure, gateway.tls.trust, gateway.clock())?.authorized === true
+  return secure !== undefined && verdictOn(gateway, secure)?.authorized === true
 }

@@ -9,6 +9,8 @@ export interface PeerCertificate {
   readonly reason: string | undefined
   /** Another connection may find the certificate good; this connection never will. */
   readonly mayPassAnew?: true
+  /** Refused only because `tls.clientOcsp` is hard and its responder gives no good answer. */
+  readonly isUnchecked?: true
   /** SHA-256 of the DER, 64 hex digits in lower case. */
   readonly thumbprintHex: string
   /** The thumbprint in the encoding of `x5t#S256` (RFC 8705 section 3.1). */

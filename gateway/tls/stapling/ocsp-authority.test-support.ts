@@ -14,6 +14,10 @@ basicConstraints = critical, CA:false
 keyUsage = critical, digitalSignature
 extendedKeyUsage = serverAuth
 subjectAltName = DNS:localhost, IP:127.0.0.1
+[client]
+basicConstraints = critical, CA:false
+keyUsage = critical, digitalSignature
+extendedKeyUsage = clientAuth
 [delegate]
 keyUsage = critical, digitalSignature
 extendedKeyUsage = critical, OCSPSigning

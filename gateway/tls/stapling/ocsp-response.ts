@@ -10,6 +10,8 @@ export interface IssuedCertificate {
 
 /** The authority says that the certificate must not be used any more. */
 export class Revoked extends Error {}
+/** The authority says that it has issued no such certificate. */
+export class Unknown extends Error {}
 /** Longer ones slow every handshake; a usual one has one or two kilobytes. */
 export const MAX_RESPONSE_BYTES = 64 * 1024
 /** How far the clock of the authority may be ahead of ours. */
@@ -31,8 +33,17 @@ const STATUS: ReadonlyMap<number, string> = new Map([
   [6, 'unauthorized'],
 ])
 
-/** Checks that an OCSPResponse (RFC 6960) says that the certificate is good now. @throws Revoked @throws Error */
-export function checkOcspResponse(response: Buffer, certificate: IssuedCertificate, nowMs: number) {
+/**
+ * Checks that an OCSPResponse (RFC 6960) says that the certificate is good now.
+ * @param lifeMs how long it holds when it does not say so itself
+ * @throws Revoked @throws Unknown @throws Error
+ */
+export function checkOcspResponse(
+  response: Buffer,
+  certificate: IssuedCertificate,
+  nowMs: number,
+  lifeMs?: number,
+) {
   if (response.length > MAX_RESPONSE_BYTES) throw new Error(`it is longer than ${MAX_RESPONSE_BYTES} bytes`)
   const [data, algorithm, signature, certificates] = membersIn(basicResponse(response), TAG.sequence)
   const signed = { data, algorithm, signature, certificates }
@@ -40,17 +51,19 @@ export function checkOcspResponse(response: Buffer, certificate: IssuedCertifica
   verifySigner(signed, certificate.issuer, nowMs)
   const [, status, thisUpdate, ...rest] = single
   if (status?.tag === REVOKED) throw new Revoked('the authority has revoked the certificate')
-  if (status?.tag !== GOOD) throw new Error('the authority does not know the certificate')
   const nextUpdate = rest.find(({ tag }) => tag === NEXT_UPDATE)
-  if (nextUpdate === undefined) throw new Error('it does not say until when it holds')
-  const times = {
-    thisUpdateMs: timeOf(expectTag(thisUpdate, TAG.time)),
-    nextUpdateMs: timeOf(expectTag(nextUpdate.members()[0], TAG.time)),
-  }
+  if (nextUpdate === undefined && lifeMs === undefined) throw new Error('it does not say until when it holds')
+  const thisUpdateMs = timeOf(expectTag(thisUpdate, TAG.time))
+  const nextUpdateMs =
+    nextUpdate === undefined
+      ? thisUpdateMs + (lifeMs ?? 0)
+      : timeOf(expectTag(nextUpdate.members()[0], TAG.time))
+  const times = { thisUpdateMs, nextUpdateMs }
   if (nowMs >= times.nextUpdateMs)
     throw new Error(`it has expired at ${new Date(times.nextUpdateMs).toISOString()}`)
   if (nowMs < times.thisUpdateMs - MAX_SKEW_MS)
     throw new Error(`it is not valid before ${new Date(times.thisUpdateMs).toISOString()}`)
+  if (status?.tag !== GOOD) throw new Unknown('the authority does not know the certificate')
   return times
 }
 

@@ -1,0 +1,148 @@
+import { X509Certificate } from 'node:crypto'
+import { createSender, type Send } from '../../outgoing/sender.ts'
+import { askResponder } from '../stapling/ask-responder.ts'
+import { checkOcspResponse, Revoked, responderOf, Unknown } from '../stapling/ocsp-response.ts'
+import type { PeerCertificate } from './peer.ts'
+
+type Outcome = 'good' | 'revoked' | 'unknown' | 'unavailable' | 'no_responder'
+
+interface Answer {
+  readonly outcome: Outcome
+  /** Rest of a sentence about the certificate. */
+  readonly reason: string
+  /** From then on a request waits for another answer. */
+  readonly untilMs: number
+}
+
+interface Known extends Answer {
+  /** From then on a request has the responder asked again, and waits for nothing. */
+  readonly againMs: number
+}
+
+interface ClientOcspOptions {
+  /** What is done while no good answer can be had: `soft` accepts the certificate, `hard` does not. */
+  readonly mode: 'soft' | 'hard'
+  readonly clock: () => number
+  /** Called with each answer, and each failure to get one. */
+  readonly onAnswer: (outcome: Outcome, thumbprintHex: string, reason: string) => void
+  readonly sendTo?: (url: string) => Send
+}
+
+const MINUTE_MS = 60_000
+const DEADLINE_MS = 3000
+/** Requests under way at one responder; others wait for them, within their deadline. */
+const CONNECTIONS = 4
+const MAX_RESPONDERS = 64
+const MAX_CERTIFICATES = 10_000
+/** Many responders give each answer anew, without nextUpdate. An old one may be of somebody who repeats it. */
+const MAX_AGE_WITHOUT_END_MS = 10 * MINUTE_MS
+const MAX_GOOD_MS = 24 * 60 * MINUTE_MS
+const MAX_PAUSE_MS = 60 * MINUTE_MS
+const REFUSED_MS = 60 * MINUTE_MS
+const FRUITLESS_PAUSE_MS = 10_000
+
+/** Asks whether client certificates were revoked: only about the leaf, only the responder that it names (RFC 6960), without a nonce. */
+export class ClientOcsp {
+  readonly #options: ClientOcspOptions
+  /** By thumbprint, the longest known first. */
+  readonly #known = new Map<string, Known>()
+  readonly #asking = new Map<string, Promise<void>>()
+  readonly #senders = new Map<string, Send>()
+
+  constructor(options: ClientOcspOptions) {
+    this.#options = options
+  }
+
+  /** Resolves when there is an answer, or a reason why there is none. Undefined: there is one, or none is needed. */
+  whenKnown(peer: PeerCertificate | undefined): Promise<void> | undefined {
+    if (peer?.authorized !== true) return undefined
+    const known = this.#known.get(peer.thumbprintHex)
+    return known === undefined || this.#options.clock() >= known.untilMs ? this.#ask(peer) : undefined
+  }
+
+  /** The certificate with a verdict that counts the last answer. Has the responder asked again in time. */
+  judge(peer: PeerCertificate): PeerCertificate {
+    if (!peer.authorized) return peer
+    const nowMs = this.#options.clock()
+    const known = this.#known.get(peer.thumbprintHex)
+    if (known === undefined || nowMs >= known.againMs) void this.#ask(peer)
+    if (known?.outcome === 'revoked' || known?.outcome === 'unknown')
+      return { ...peer, authorized: false, reason: known.reason }
+    if (this.#options.mode === 'soft' || (known?.outcome === 'good' && nowMs < known.untilMs)) return peer
+    const reason = known?.outcome === 'good' ? 'the answer of its responder has expired' : known?.reason
+    return {
+      ...peer,
+      authorized: false,
+      reason: reason ?? 'its responder has not answered',
+      ...(known?.outcome !== 'no_responder' && { isUnchecked: true }),
+    }
+  }
+
+  #ask(peer: PeerCertificate): Promise<void> {
+    const { thumbprintHex: key } = peer
+    const asked = this.#asking.get(key)
+    if (asked !== undefined) return asked
+    const asking = this.#answerFor(peer).then((answer) => {
+      this.#asking.delete(key)
+      this.#options.onAnswer(answer.outcome, key, answer.reason)
+      const next = this.#settled(answer, this.#known.get(key))
+      this.#known.delete(key)
+      this.#known.set(key, next)
+      dropFirst(this.#known, MAX_CERTIFICATES)
+    })
+    this.#asking.set(key, asking)
+    return asking
+  }
+
+  /** A failure does not undo what an answer has said: a good one counts to its end, any other to the next. */
+  #settled(answer: Answer, before: Known | undefined): Known {
+    const nowMs = this.#options.clock()
+    if (answer.outcome === 'good') {
+      const pauseMs = Math.min((answer.untilMs - nowMs) / 2, MAX_PAUSE_MS)
+      return { ...answer, againMs: nowMs + pauseMs }
+    }
+    const againMs = nowMs + (answer.outcome === 'unavailable' ? FRUITLESS_PAUSE_MS : MINUTE_MS)
+    if (answer.outcome !== 'unavailable' || before === undefined) return { ...answer, againMs }
+    if (before.outcome === 'good' && nowMs < before.untilMs) return { ...before, againMs }
+    const isRefused = before.outcome === 'revoked' || before.outcome === 'unknown'
+    return isRefused ? { ...before, againMs, untilMs: answer.untilMs } : { ...answer, againMs }
+  }
+
+  /** Never rejects. */
+  async #answerFor({ der, authorities: [issuer] }: PeerCertificate): Promise<Answer> {
+    const leaf = new X509Certificate(der)
+    const url = responderOf(leaf)
+    const untilMs = this.#options.clock() + REFUSED_MS
+    if (issuer === undefined || url === undefined)
+      return { outcome: 'no_responder', reason: 'it names no responder of OCSP with a URL of http', untilMs }
+    try {
+      const response = await askResponder({ leaf, issuer }, this.#senderTo(url))
+      const nowMs = this.#options.clock()
+      const times = checkOcspResponse(response, { leaf, issuer }, nowMs, MAX_AGE_WITHOUT_END_MS)
+      return { outcome: 'good', reason: '', untilMs: Math.min(times.nextUpdateMs, nowMs + MAX_GOOD_MS) }
+    } catch (error) {
+      if (error instanceof Revoked) return { outcome: 'revoked', reason: 'it was revoked (OCSP)', untilMs }
+      if (error instanceof Unknown)
+        return { outcome: 'unknown', reason: 'its responder does not know it (OCSP)', untilMs }
+      const reason = `its responder gives no good answer: ${(error as Error).message}`
+      return { outcome: 'unavailable', reason, untilMs: this.#options.clock() + MINUTE_MS }
+    }
+  }
+
+  #senderTo(url: string): Send {
+    const { sendTo = (to) => createSender({ url: to, timeoutMs: DEADLINE_MS, connections: CONNECTIONS }) } =
+      this.#options
+    const send = this.#senders.get(url) ?? sendTo(url)
+    this.#senders.set(url, send)
+    dropFirst(this.#senders, MAX_RESPONDERS)
+    return send
+  }
+}
+
+function dropFirst(map: Map<string, unknown>, most: number): void {
+  if (map.size <= most) return
+  for (const [first] of map) {
+    map.delete(first)
+    return
+  }
+}
