@@ -3,6 +3,7 @@ import { timeFault } from '../../config/rules/certificate-times.ts'
 import { readPem } from '../listener/pem.ts'
 import { type Findings, readCertificates } from '../listener/server-certificate.ts'
 import { subjectOf } from './certificate-names.ts'
+import { covers } from './list-scope.ts'
 import { type RevocationList, readRevocationList, tieOf, UnusableList } from './revocation-list.ts'
 import { isIssuer } from './trust.ts'
 
@@ -53,7 +54,8 @@ export function readRevocationLists(text: string, check: ListCheck): readonly Re
   checkSigners(lists, check)
   for (const [index, list] of lists.entries()) {
     const reasonAt = (atMs: number) => listTimeFault(list, atMs)
-    const place = { file, path: `list ${index + 1}`, owner: list.issuer }
+    const owner = list.issuer + (list.scope?.key ?? '')
+    const place = { file, path: `list ${index + 1}`, owner }
     findings.date({ ...place, isSpare: false, issuedMs: list.thisUpdateMs, reasonAt }, nowMs)
   }
   return lists
@@ -79,9 +81,16 @@ function checkSigners(lists: readonly RevocationList[], { file, findings, author
     else findings.warn(`${name} is signed by none of the client authorities`)
   }
   for (const [index, authority] of authorities.entries()) {
-    if (ties.some((row) => row[index] !== 'none')) continue
-    const reason = `has no list of the authority ${subjectOf(authority)}: every client of it would be refused`
-    findings.fault({ file, path: '$', reason })
+    const refused = `${subjectOf(authority)}: every client of it would be refused`
+    if (ties.every((row) => row[index] === 'none'))
+      findings.fault({ file, path: '$', reason: `has no list of the authority ${refused}` })
+    else if (!lists.some((list, at) => covers(list, authority) && isOfIssuer(ties[at] ?? [], authority)))
+      findings.fault({ file, path: '$', reason: `has no list that covers the certificate of ${refused}` })
+  }
+
+  /** @param row the tie of a list to each of the authorities */
+  function isOfIssuer(row: readonly string[], authority: X509Certificate): boolean {
+    return authorities.some((issuer, at) => row[at] !== 'none' && isIssuer(issuer, authority))
   }
 }
 

@@ -35,7 +35,7 @@ const REASONS: ReadonlyMap<string, string> = new Map([
   ['INVALID_CA', 'its issuer may not issue certificates'],
   ['INVALID_PURPOSE', 'it is not for clients (key usage or extended key usage)'],
   ['SELF_SIGNED_CERT_IN_CHAIN', 'it leads to an authority that is not trusted'],
-  ['UNABLE_TO_GET_CRL', 'its issuer is signed by itself, or has no revocation list here'],
+  ['UNABLE_TO_GET_CRL', 'its issuer is signed by itself, or has no revocation list here that covers it'],
   ['UNABLE_TO_GET_ISSUER_CERT', 'its issuer is not known'],
   ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'its issuer is not known'],
   ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'its issuer is not known'],

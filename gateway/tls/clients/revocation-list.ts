@@ -2,6 +2,7 @@ import type { KeyObject, X509Certificate } from 'node:crypto'
 import { fieldsOf } from '../../asn1/certificate.ts'
 import { type Der, expectTag, membersIn, oidOf, readDer, TAG, timeOf } from '../../asn1/der.ts'
 import { readSignatureAlgorithm } from '../../asn1/signature-algorithm.ts'
+import { type ListScope, readScope } from './list-scope.ts'
 
 /** A certificate revocation list (RFC 5280 section 5). */
 export interface RevocationList {
@@ -12,17 +13,13 @@ export interface RevocationList {
   readonly nextUpdateMs: number | undefined
   /** Serial numbers of revoked certificates, as `X509Certificate.serialNumber` writes them. */
   readonly serials: ReadonlySet<string>
+  /** Undefined: it covers all certificates of its authority. */
+  readonly scope: ListScope | undefined
   readonly checkSignature: (key: KeyObject) => 'good' | 'bad' | 'unknown algorithm'
 }
 
-/** By the OID of an extension: why a list with it must not be used (RFC 5280 section 5.2). */
-const UNUSABLE: ReadonlyMap<string, string> = new Map([
-  ['2.5.29.27', 'is a delta list: complete lists are needed'],
-  [
-    '2.5.29.28',
-    'has an issuing distribution point: lists that cover all certificates of their authority are needed',
-  ],
-])
+const DELTA = '2.5.29.27'
+const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
 /** May be critical: OpenSSL knows it. */
 const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 
@@ -30,8 +27,8 @@ const AUTHORITY_KEY_IDENTIFIER = '2.5.29.35'
 export class UnusableList extends Error {}
 
 /**
- * Parses one complete list. OpenSSL uses the lists in handshakes, the gateway for open connections. @throws UnusableList when
- * it is not complete, or has an unknown critical extension @throws Error when it is not a list
+ * Parses one list, of all certificates of its authority or of a part of them. OpenSSL uses the lists in handshakes, the gateway for open connections. @throws UnusableList when
+ * it is a delta list, or has an unknown scope or critical extension @throws Error when it is not a list
  */
 export function readRevocationList(der: Buffer): RevocationList {
   const [signed, algorithm, signature, ...rest] = membersIn(readDer(der), TAG.sequence)
@@ -44,7 +41,7 @@ export function readRevocationList(der: Buffer): RevocationList {
   const extensions = more[0]?.tag === TAG.explicit0 ? more.shift() : undefined
   if (issuer === undefined || thisUpdate === undefined || more.length > 0 || rest.length > 0)
     throw new Error('not a revocation list')
-  if (extensions !== undefined) checkExtensions(extensions)
+  const scope = extensions && scopeIn(extensions)
   const serials = new Set<string>()
   revoked?.each((entry) => serials.add(serialOf(entry)))
   return {
@@ -52,20 +49,27 @@ export function readRevocationList(der: Buffer): RevocationList {
     thisUpdateMs: timeOf(thisUpdate),
     nextUpdateMs: nextUpdate && timeOf(nextUpdate),
     serials,
+    scope,
     checkSignature: signatureCheck(expectTag(signed, TAG.sequence), algorithm, signature),
   }
 }
 
-function checkExtensions(extensions: Der): void {
+function scopeIn(extensions: Der): ListScope | undefined {
   const [list] = extensions.members()
+  let scope: ListScope | undefined
   for (const extension of membersIn(list, TAG.sequence)) {
-    const [oid, critical] = extension.members()
+    const [oid, critical, ...rest] = extension.members()
     const name = oidOf(oid)
-    const reason = UNUSABLE.get(name)
-    if (reason !== undefined) throw new UnusableList(reason)
-    if (isTrue(critical) && name !== AUTHORITY_KEY_IDENTIFIER)
+    if (name === DELTA) throw new UnusableList('is a delta list: complete lists are needed')
+    if (name === ISSUING_DISTRIBUTION_POINT) {
+      const value = expectTag(rest[0] ?? critical, TAG.octets)
+      scope = scope === undefined ? readScope(readDer(value.content)) : undefined
+      if (scope === undefined)
+        throw new UnusableList('has an issuing distribution point of a kind that is not supported')
+    } else if (isTrue(critical) && name !== AUTHORITY_KEY_IDENTIFIER)
       throw new UnusableList(`has a critical extension that is not known: ${name}`)
   }
+  return scope
 }
 
 function serialOf(entry: Der): string {

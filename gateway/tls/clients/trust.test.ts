@@ -109,7 +109,7 @@ describe('a list whose signature is not checked', () => {
     assert.equal(distrustOf(chain, { authorities, lists: [own, foreign] }, Date.now()), undefined)
     assert.equal(
       distrustOf(chain, { authorities, lists: [foreign] }, Date.now()),
-      'its issuer has no revocation list here',
+      'its issuer has no revocation list here that covers it',
     )
     const revoking = uncheckedListOf(await makeRevocationList(one, { revoked: [client] }))
     assert.equal(distrustOf(chain, { authorities, lists: [revoking, foreign] }, Date.now()), 'it was revoked')

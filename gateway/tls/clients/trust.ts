@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
+import { covers } from './list-scope.ts'
 import { listsOf, type RevocationList, tieOf } from './revocation-list.ts'
 
 /** Which client certificates are accepted. Immutable; replaced at a reload. */
@@ -53,7 +54,8 @@ export function trustedPath(
   }
 
   function pathThrough(issuer: X509Certificate, certificate: X509Certificate): TrustedPath | string {
-    const { proved, named } = listsOf(issuer, lists)
+    const covering = lists.filter((list) => covers(list, certificate))
+    const { proved, named } = listsOf(issuer, covering)
     const ours = listInForce(proved, nowMs)
     const ofName = listInForce(named, nowMs)
     // Which of the two OpenSSL takes is not known here, so each may revoke.
@@ -63,7 +65,8 @@ export function trustedPath(
     if (typeof path === 'string') return path
     const inForce = ours ?? ofName
     // Like OpenSSL: once there is any list, each issuer needs one that is not out of date.
-    if (inForce === undefined) return lists.length > 0 ? 'its issuer has no revocation list here' : path
+    if (inForce === undefined)
+      return lists.length > 0 ? 'its issuer has no revocation list here that covers it' : path
     if (nowMs > endMsOf(inForce.list)) return LIST_OUT_OF_DATE
     return {
       ...path,
@@ -75,21 +78,23 @@ export function trustedPath(
 /** When the first authority and the first authority's newest list expire, in epoch milliseconds; Infinity: never. */
 export function trustGoodUntilMs({ authorities, lists }: Pick<ClientTrust, 'authorities' | 'lists'>) {
   const ofSent = lists.filter((list) => authorities.every((authority) => tieOf(list, authority) === 'none'))
-  const bySigner = Map.groupBy(ofSent, ({ issuer }) => issuer)
+  const bySigner = [...Map.groupBy(ofSent, ({ issuer }) => issuer).values()]
   return {
     authorities: Math.min(...authorities.map(({ validToDate }) => validToDate.getTime())),
     lists: Math.min(
       ...authorities.map((authority) => {
         const { proved, named } = listsOf(authority, lists)
-        return lastEndMs(proved.length > 0 ? proved : named)
+        return firstScopeEndMs(proved.length > 0 ? proved : named)
       }),
-      ...[...bySigner.values()].map(lastEndMs),
+      ...bySigner.map(firstScopeEndMs),
     ),
   }
 }
 
-function lastEndMs(lists: readonly RevocationList[]): number {
-  return lists.length === 0 ? NEVER : Math.max(...lists.map(endMsOf))
+/** When the first of an authority's scopes has no list any more that is not out of date. */
+function firstScopeEndMs(lists: readonly RevocationList[]): number {
+  const byScope = Map.groupBy(lists, ({ scope }) => scope?.key)
+  return Math.min(...[...byScope.values()].map((ofOne) => Math.max(...ofOne.map(endMsOf))))
 }
 
 /** The one temporary fault, unless the handshake found it: a renewed list makes the certificate acceptable again. */

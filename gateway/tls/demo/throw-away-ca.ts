@@ -116,9 +116,11 @@ export async function makeRevocationList(
     readonly revoked?: readonly Issued[]
     readonly fromDays?: number
     readonly untilDays?: number
+    /** The value of the IssuingDistributionPoint, in DER. Default: it covers all certificates. */
+    readonly scope?: Buffer
   } = {},
 ): Promise<string> {
-  const { revoked = [], fromDays = -1 / 24, untilDays = 30 } = options
+  const { revoked = [], fromDays = -1 / 24, untilDays = 30, scope } = options
   const list = await X509CrlGenerator.create({
     issuer: authority.certificate.subjectName,
     thisUpdate: daysFromNow(fromDays),
@@ -129,7 +131,10 @@ export async function makeRevocationList(
       serialNumber: certificate.serialNumber,
       revocationDate: daysFromNow(fromDays),
     })),
-    extensions: [await AuthorityKeyIdentifierExtension.create(authority.keys.publicKey)],
+    extensions: [
+      await AuthorityKeyIdentifierExtension.create(authority.keys.publicKey),
+      ...(scope === undefined ? [] : [new Extension('2.5.29.28', true, scope)]),
+    ],
   })
   return pem('X509 CRL', list.rawData)
 }

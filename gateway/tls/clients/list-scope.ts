@@ -1,0 +1,69 @@
+import type { X509Certificate } from 'node:crypto'
+import { extensionOf } from '../../asn1/certificate.ts'
+import { type Der, membersIn, TAG } from '../../asn1/der.ts'
+
+/** The certificates of its authority that a partitioned revocation list covers (RFC 5280 section 5.2.5). */
+export interface ListScope {
+  /** The extension in hex; lists of one scope replace one another. */
+  readonly key: string
+  /** Distribution points, one of which a certificate must name: their DER in hex. Undefined: it need name none. */
+  readonly points: ReadonlySet<string> | undefined
+  readonly only: 'users' | 'authorities' | undefined
+}
+
+const CRL_DISTRIBUTION_POINTS = '2.5.29.31'
+/** Implicit tags of an IssuingDistributionPoint; the others mean lists for some reasons, issuers or kinds of attributes. */
+const [POINT, USERS, AUTHORITIES] = [0xa0, 0x81, 0x82]
+/** cRLIssuer of a DistributionPoint: another authority signs the list. */
+const OTHER_ISSUER = 0xa2
+
+/** @returns undefined when the scope is one that is not supported */
+export function readScope(issuingPoint: Der): ListScope | undefined {
+  let points: ReadonlySet<string> | undefined
+  let only: ListScope['only']
+  for (const field of membersIn(issuingPoint, TAG.sequence)) {
+    if (field.tag === POINT) points = new Set(namesIn(field))
+    else if (only === undefined && field.tag === USERS) only = 'users'
+    else if (only === undefined && field.tag === AUTHORITIES) only = 'authorities'
+    else return undefined
+  }
+  return points?.size === 0 ? undefined : { key: issuingPoint.hex, points, only }
+}
+
+/** True when a list of the certificate's issuer says whether the certificate was revoked. */
+export function covers({ scope }: { readonly scope: ListScope | undefined }, certificate: X509Certificate) {
+  if (scope === undefined) return true
+  const kind = certificate.ca ? 'authorities' : 'users'
+  if (scope.only !== undefined && scope.only !== kind) return false
+  return scope.points === undefined || pointsOf(certificate).some((name) => scope.points?.has(name))
+}
+
+/** There may be a thousand lists. */
+const POINTS = new WeakMap<X509Certificate, readonly string[]>()
+
+function pointsOf(certificate: X509Certificate): readonly string[] {
+  const known = POINTS.get(certificate)
+  if (known !== undefined) return known
+  const points = readPoints(certificate)
+  POINTS.set(certificate, points)
+  return points
+}
+
+/** None when they are not well-formed. */
+function readPoints(certificate: X509Certificate): string[] {
+  try {
+    const points = extensionOf(certificate, CRL_DISTRIBUTION_POINTS)
+    return (points === undefined ? [] : membersIn(points, TAG.sequence))
+      .map((point) => membersIn(point, TAG.sequence))
+      .filter((fields) => fields.every(({ tag }) => tag !== OTHER_ISSUER))
+      .flatMap(([first]) => (first?.tag === POINT ? namesIn(first) : []))
+  } catch {
+    return []
+  }
+}
+
+/** The full names of a DistributionPointName; none when it has a name relative to its issuer. */
+function namesIn(point: Der): string[] {
+  const [name] = point.members()
+  return name?.tag === TAG.explicit0 ? name.members().map(({ bytes }) => bytes.toString('hex')) : []
+}
