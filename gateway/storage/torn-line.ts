@@ -2,7 +2,7 @@ import { appendFileSync, fstatSync, ftruncateSync, readSync, truncateSync } from
 import { withFile } from './line-file.ts'
 import { endOfLastLine } from './lines-backward.ts'
 
-/** A torn record begins with at least a part of it. */
+/** The beginning of every record. A torn record has at least a part of it. */
 const RECORD_HEAD = Buffer.from('{"type":"')
 const CHUNK_BYTES = 256 * 1024
 

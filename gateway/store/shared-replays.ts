@@ -22,7 +22,7 @@ interface SharedReplaysOptions {
   readonly id: string
 }
 
-/** Beyond these, a refused message stays taken until it expires. */
+/** Refused messages that are taken back at a time. Beyond them a message stays taken until it expires. */
 const MAX_UNSURE = 10_000
 /** Entries taken back, or written back, at once: more commands than a connection takes would count as a failure of the store. */
 const MAX_BATCH = 200

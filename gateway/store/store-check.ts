@@ -164,7 +164,7 @@ function keyCommands(tag: string, set: string): readonly (readonly string[])[] {
   ]
 }
 
-/** Leaves no key in the store, only a salted hash that is slow to make: guesses of a weak key cost as much as of a password. */
+/** Compares a key with that of gateways checked before. The store gets a slow, salted hash, so a key is as hard to guess as a password. */
 async function compareKey(
   send: Send,
   {

@@ -5,7 +5,7 @@ import type { UpstreamClient } from './create-upstreams.ts'
 import { hostOf } from './upstream-address.ts'
 import type { UpstreamRequest, UpstreamResponse } from './upstream-client.ts'
 
-/** A longer body is not read to its end, so its connection is not used again. */
+/** Bytes that are read of a body. The connection of a longer one is not used again. */
 const MAX_BODY_BYTES = 64 * 1024
 /** The first check of a target comes at a random moment within this time. */
 const FIRST_MS = 1000
@@ -26,7 +26,7 @@ interface HealthCheckOptions {
   /** The only credential that is sent. */
   readonly upstreamSecret: Field | undefined
   readonly health: Health
-  /** To this target only. */
+  /** A client of this target alone. */
   readonly client: Pick<UpstreamClient, 'send' | 'close'>
   readonly timers: CheckTimers
   /** @param cause of the last check that was bad */

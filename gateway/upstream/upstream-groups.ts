@@ -14,7 +14,7 @@ import { type CheckTimers, HealthCheck } from './health-check.ts'
 import type { PoolBounds } from './pool.ts'
 import type { UpstreamTlsTerms } from './upstream-tls.ts'
 
-/** Each change once. */
+/** Hears of each change once. */
 export interface GroupObserver {
   onHealth(group: string, upstream: string, healthy: boolean): void
   onCheck(group: string, upstream: string, check: { readonly isUp: boolean; readonly cause: string }): void
@@ -30,7 +30,7 @@ export interface GroupsOptions extends PoolBounds {
   /** Monotonic. */
   readonly clock: () => number
   readonly observer: GroupObserver
-  /** Goes with health checks. */
+  /** Sent with health checks. */
   readonly upstreamSecret: Field | undefined
   readonly timers?: CheckTimers
 }
@@ -91,7 +91,7 @@ export class UpstreamGroups {
     return client
   }
 
-  /** Undefined: the group has no bound of its own. */
+  /** The permits of a group; undefined when it has no bound of its own. */
   permitsOf(name: string): FairPermits | undefined {
     return this.#permits.get(name)
   }
@@ -102,7 +102,7 @@ export class UpstreamGroups {
     )
   }
 
-  /** Undefined: the target is not checked. */
+  /** The terms of each target's check; undefined for a target that is not checked. */
   get #terms(): ReadonlyMap<Health, CheckTerms | undefined> {
     const { groups, upstreamSecret } = this.#options
     const terms = groups.flatMap((group) =>
@@ -120,7 +120,7 @@ export class UpstreamGroups {
       if (terms !== undefined && !this.#checks.has(health)) this.#startCheck(health, terms)
   }
 
-  /** The successor was made from these. */
+  /** Hands over to a successor that was made from these groups. */
   handOver(successor: UpstreamGroups): void {
     for (const [name, client] of this.#clients)
       client.handOver(successor.#clients.get(name), successor.#options)
@@ -132,7 +132,7 @@ export class UpstreamGroups {
       const terms = next.get(health)
       if (isDeepStrictEqual(known.terms, terms)) successor.#checks.set(health, known)
       else void known.check.stop()
-      // Nothing else would say that it is up.
+      // Its last check may have said that it is down, and no further check follows.
       if (next.has(health) && terms === undefined) health.checked(true)
     }
     this.#checks.clear()

@@ -63,7 +63,7 @@ export class ForeignWriters {
     this.#untold = undefined
   }
 
-  /** An empty file in the place of ours, or none, is a rotation by others in progress. */
+  /** Looks for another file in the place of ours. An empty one, or none, is a rotation by others in progress. */
   #findStranger(): void {
     const { file, trailFile, now } = this.#options
     if (file === STANDARD_OUTPUT) return

@@ -82,7 +82,7 @@ function readOpen(file: string, requests: OpenRequests): Pick<Recovery, 'foreign
   })
 }
 
-/** Lines may follow an AUDIT_STOP of a failed write or a rotation. */
+/** True for the AUDIT_STOP of an orderly end. Lines may follow one of a failed write or a rotation. */
 export function isOrderlyStop(line: string): boolean {
   return line.startsWith(STOP_HEAD) && !/,"reason":"(?:write failed|rotated|removed)/.test(line)
 }

@@ -17,7 +17,7 @@ import { subtreeHeights, TreeEdge } from './tree-edge.ts'
 /** Leaves that are added without a pause. Such a batch takes some 0.1 ms. */
 const LEAVES_AT_ONCE = 64
 
-/** @returns undefined when there is none @throws Error that names the file, when another key or log has sealed it */
+/** The checkpoint of a log; undefined when there is none. @throws Error that names the file, when another key or log has sealed it */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
   const file = checkpointFile(directory)
   const text = readIfThere(file)
@@ -37,7 +37,7 @@ export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint |
   }
 }
 
-/** @throws Error that says what to do, when there is a checkpoint, which a new key cannot have signed */
+/** Refuses a new key where there is a checkpoint, which it cannot have signed. @throws Error that says what to do */
 export function refuseToReplaceKey(directory: string, keyFile: string): void {
   const file = checkpointFile(directory)
   if (readIfThere(file) === undefined) return
@@ -67,7 +67,7 @@ export class SealedLog {
   readonly #directory: string
   readonly #key: SealKey
   readonly #edge: TreeEdge
-  /** After an error of its `sync` open the log again, and `recover`. */
+  /** Full tiles of leaves, which are synced late. After an error of `late.sync` open the log again, and `recover`. */
   readonly late: LateTiles
   readonly #files: TileFiles
   readonly #edgeTiles: EdgeTile[] = []
@@ -107,7 +107,7 @@ export class SealedLog {
     if (this.#edge.size % LEAVES_AT_ONCE === 0) giveWay()
   }
 
-  /** As `LateTiles.recover`, before anything else. @param trail the audit file */
+  /** Does what `LateTiles.recover` does. Call it before anything else. @param trail the audit file */
   recover(trail: string): Promise<string | undefined> {
     return this.late.recover(new TileReader(this.#directory, this.sealedSize), trail)
   }
@@ -121,7 +121,7 @@ export class SealedLog {
       try {
         leaves.addTile(tile, reader.tile(0, tile).toString('latin1'))
       } catch {
-        // It is missing.
+        // The tile is missing.
       }
     }
     return leaves
@@ -208,7 +208,7 @@ export class SealedLog {
       try {
         rmSync(partial, { recursive: true, force: true })
       } catch {
-        // They only take room.
+        // Partial tiles that stay only take room.
       }
     }
   }

@@ -15,7 +15,7 @@ import { syncDirectoryOf, unusable } from '../../storage/append-file.ts'
 import { OWNER_ONLY, withFile } from '../../storage/line-file.ts'
 import { blocksOf } from './read-segment.ts'
 
-/** About 150 MB a second on one core; higher levels gain little. */
+/** Level of zstd: about 150 MB a second on one core. Higher levels gain little. */
 const LEVEL = 6
 
 /**

@@ -123,7 +123,7 @@ function ndjson(line: Buffer): Buffer | string {
 
 const HEADINGS = `${'TIME'.padEnd(24)}  RECORD    CODE   DURATION  METHOD  ${'PATH'.padEnd(24)}  CALLER  ID`
 
-/** A line below the headings; other lines than those of requests and responses with all that they say. */
+/** A line of the table. A record that is no request or response is shown whole. */
 function tableRow(line: Buffer, record: AuditLine): string {
   const { type, timestamp, statusCode, duration, method, path, userId, clientId, ip, requestId } = record
   const cells =

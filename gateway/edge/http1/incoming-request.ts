@@ -33,7 +33,7 @@ export class IncomingRequest {
   readonly headers: RequestHeaders
   /** Null when the request announces none. */
   body: IncomingBody | null = null
-  /** Every byte has come. */
+  /** True once every byte has come. */
   complete = false
   /** Trailers, of HTTP/2 only; known when the request is complete. */
   trailers: readonly Field[] = NO_FIELDS
@@ -58,7 +58,7 @@ export class IncomingRequest {
     this.headers = headers
   }
 
-  /** The end of its body is uncertain, or what follows is not HTTP: the connection closes after it. */
+  /** True when the end of the body is uncertain, or other bytes than HTTP follow. The connection closes after such a request. */
   get isOpaque(): boolean {
     return this.headers.fault !== undefined || this.method === 'CONNECT'
   }
@@ -70,18 +70,18 @@ export class IncomingRequest {
     this.body?.complete()
   }
 
-  /** For the connection: a byte of the body (HTTP/2 only) or the end of the request has come. */
+  /** Called by the connection when a byte of the body (HTTP/2 only) or the end of the request has come. */
   markBegun(): void {
     this.#whenBegun?.()
     this.#whenBegun = undefined
   }
 
-  /** Only one may wait at a time. @param run called at `markBegun` */
+  /** Has `run` called at `markBegun`. Only one may wait at a time. */
   whenBegun(run: () => void): void {
     this.#whenBegun = run
   }
 
-  /** To be called once. Never resolves when the rest does not come. */
+  /** Resolves when the request is complete; never, when its rest does not come. Call it once. */
   whenComplete(): Promise<undefined> {
     return new Promise((resolve) => {
       this.#whenComplete = () => resolve(undefined)

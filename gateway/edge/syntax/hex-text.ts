@@ -1,7 +1,7 @@
 import { randomFillSync } from 'node:crypto'
 
 const DIGITS = Buffer.from('0123456789abcdef', 'latin1')
-/** Filled at once: a call of the system for each id would be slow. */
+/** Random bytes, made by one call of the system, because a call for each id would be slow. */
 const POOL = Buffer.allocUnsafeSlow(8 * 1024)
 let used = POOL.length
 

@@ -38,7 +38,7 @@ const LAST_MS = 8_640_000_000_000_000
 /** No value can hold these keys: its quotes are escaped. */
 const DURATION = /,"statusCode":\d+,"duration":([\d.]+)(,"recovered":true)?/
 
-/** The time at which a line was written, milliseconds since the epoch; undefined for requests and recovered responses, which tell none. */
+/** Time at which a line was written, milliseconds since the epoch; undefined for requests and recovered responses, which do not say it. */
 export function writtenMs(line: Buffer): number | undefined {
   if (startsWith(line, REQUEST_HEAD)) return undefined
   const text = line.toString('latin1')

@@ -6,7 +6,7 @@ import type { Origin } from './origin.ts'
  * object.
  */
 export abstract class CountedAttempts<Pool> {
-  /** The present attempt's, or else the last one's. */
+  /** Origin of the present attempt, else of the last one. */
   protected chosenOrigin: Origin<Pool>
   #probe = NO_PROBE
   /** The present attempt's final status; 0: none, or its result has been counted. */
@@ -46,7 +46,7 @@ export abstract class CountedAttempts<Pool> {
     this.chosenOrigin.breaker?.brokeOff(status, this.#takeProbe())
   }
 
-  /** If it has not failed since its head, it was a success: it ended well, or was given up. */
+  /** Ends an attempt. One that has not failed since its head was a success: it ended well, or was given up. */
   protected attemptOver(): void {
     const { chosenOrigin } = this
     chosenOrigin.inFlight -= 1
