@@ -45,7 +45,7 @@ test('a recovered API_RESPONSE has status code and duration 0 and says that it w
   assert.equal(line, `{"type":"API_RESPONSE"${MIDDLE},"statusCode":0,"duration":0,"recovered":true}\n`)
 })
 
-/** Each optional member with a value of its length, in their order. */
+/** The optional members in their order, each with a value of its length. */
 const OPTIONAL = {
   sessionId: 'Zm9vYmFyYmF6cXV4X-3456',
   interactionId: 'C770AEF3-6784-41F7-8E0E-FF5F97BDDB3A',

@@ -41,7 +41,7 @@ export class DrainLoad {
   readonly #target: DrainTarget
   #respondedMs = performance.now()
   #ready = true
-  /** Nobody asks again. */
+  /** True when no client asks again. */
   #isOver = false
 
   constructor(target: DrainTarget) {

@@ -5,7 +5,7 @@ import type { Environment } from './environment.ts'
 import { describeFault, type Fault, showFault } from './faults.ts'
 import { loadSettings } from './load-settings.ts'
 
-/** No secret of anybody, but it looks like one. */
+/** A text that looks like a secret, and is nobody's. */
 const KEY = 'q9Zt7Lw2Xc5Vb8Nm4Kj6Hg3Fd1Sa0PoI'
 const ROUTES = [{ path: '/*', auth: ['none'] }]
 const PEM = `-----BEGIN PRIVATE KEY-----\n${KEY}\n-----END PRIVATE KEY-----\n`

@@ -27,7 +27,7 @@ const CHANGES = 4 * LONGER
 /** For fsck: with fewer workers than files it does not end when a file is wrong. */
 const WORKERS = 64
 
-/** Another text: with A, or B for A, at this place. */
+/** The text with another letter at this place: A, or B for A. */
 function flipped(text: string, at: number): string {
   return `${text.slice(0, at)}${text[at] === 'A' ? 'B' : 'A'}${text.slice(at + 1)}`
 }

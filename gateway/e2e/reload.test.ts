@@ -71,7 +71,7 @@ describe('an edit of the limit table', () => {
     upstream.close()
   })
 
-  /** Both give the name in the mount. */
+  /** Writes a version of a file. Like the next function it gives the name in the mount. */
   function version(name: string, text: string): string {
     mkdirSync(join(mount, name))
     write(`${name}/limits.json`, text)

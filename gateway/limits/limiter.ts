@@ -35,7 +35,7 @@ export class Limiter {
   readonly #countersOf = new WeakMap<LimitRow, Counters>()
   #table = new LimitTable([])
   #counters: readonly Counters[] = []
-  /** Each of one window. */
+  /** The rows, each of one window. */
   #rows: readonly LimitRow[] = []
   #lastId = 0
   #closed = false

@@ -26,7 +26,7 @@ function flat(fields: WrittenFields): WrittenFields {
   return { ...fields, lines: Buffer.from(fields.lines, 'latin1').toString('latin1') }
 }
 
-/** Only http1-exchange.ts writes these. */
+/** Fields that only http1-exchange.ts writes. */
 const REFUSED: ReadonlySet<string> = new Set([
   'connection',
   'expect',

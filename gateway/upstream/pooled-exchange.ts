@@ -47,7 +47,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   readonly request: UpstreamRequest
   protected readonly response: UpstreamResponse
   protected connection: Connection | undefined = undefined
-  /** All of the downstream body had arrived; else `body` streams it. */
+  /** The downstream body, if all of it had arrived; else `body` streams it. */
   #wholeBody: Buffer | undefined = undefined
   protected body: StreamedBody<Writable> | undefined = undefined
   /** NEVER while it is not the upstream's turn. */
@@ -74,7 +74,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.#totalDeadlineMs = request.totalMs === undefined ? NEVER : this.nowMs + request.totalMs
   }
 
-  /** Also when its fields have changed. @throws Error when it cannot be sent */
+  /** Writes the head of the request, again when its fields have changed. @throws Error when it cannot be sent */
   protected abstract writeHead(): void
   protected abstract use(connection: Connection): void
   /** Writes the request, with the body if all of it is there. @returns whether its body may be streamed */
@@ -215,7 +215,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return undefined
   }
 
-  /** Nothing was sent: tries another upstream. */
+  /** Tries another upstream, because nothing was sent. */
   connectFailed(fault: UpstreamFault): void {
     const { retries, choice } = this.state
     this.attemptRefused()
@@ -331,7 +331,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     this.response.end(trailers)
   }
 
-  /** There is no response to await, and a retry has done its work. */
+  /** Called at a 101: there is no response to await, and a retry has done its work. */
   protected upgraded(): void {
     this.attemptResponded(101)
     this.#resendOver('succeeded')

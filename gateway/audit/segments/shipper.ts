@@ -19,7 +19,7 @@ import { plainPath } from './segment.ts'
 import { type Digest, digestOf, type ShipTarget } from './ship-target.ts'
 import type { ClosedSegment } from './trail-segments.ts'
 
-/** Some hundred bytes a segment, more of a large one. */
+/** Largest state: some hundred bytes a segment, more of a large segment. */
 const MAX_STATE_BYTES = 256 * 1024 * 1024
 const KEEP_MS = 1000
 

@@ -48,7 +48,7 @@ const CACHE_SIZE = 10_000
 const CACHE_WITHOUT_EXP_MS = 5_000
 /** Leaves room for others beside the invented tokens of one network; further ones wait. */
 const MAX_CALLS_OF_NETWORK = 16
-/** Each holds a token and a request, also once its client has gone. */
+/** Questions of one network that wait. Each holds a token and a request, even when its client has gone. */
 const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 /** An endpoint may refuse one token, such as a very long one, by these. It is there, so it gets no pause. */
@@ -57,7 +57,7 @@ const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431
 const MIN_TOKEN_CHARS = 8
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 30_000
-/** It was asked about, so it is not counted as a guess again. */
+/** The verdict on a token that the issuer has refused before. It does not count as a guess again. */
 const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
 
 /**

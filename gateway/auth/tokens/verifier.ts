@@ -20,7 +20,7 @@ interface TokenVerifierOptions {
   readonly cacheSize?: number
 }
 
-/** Each use checks the rest, which can change later. */
+/** The part of a verdict that cannot change. Each use checks the rest. */
 interface Verified {
   readonly verification: VerifiedToken
   readonly issuer: TrustedIssuer

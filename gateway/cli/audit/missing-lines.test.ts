@@ -28,7 +28,7 @@ async function rotatedTrail(name: string): Promise<SealedTrail> {
   return trail
 }
 
-/** No file has the name of the open one any more. */
+/** Renames the open file, so that no file has its name. */
 function renameOpen({ file }: SealedTrail): void {
   renameSync(file, `${file}.20261130T000000000Z`)
 }

@@ -62,7 +62,7 @@ export interface StreamCarrier<E> extends Origin {
   sendWindow: number
   /** Bytes that are written, and not taken by the client. */
   readonly unsentBytes: number
-  /** Nothing more should be written for now; every response is pumped when that ends. */
+  /** True while nothing more should be written. Every response is pumped when that ends. */
   readonly isCongested: boolean
   write(bytes: Buffer): void
   /** Takes no new streams, and ends with the last one. */

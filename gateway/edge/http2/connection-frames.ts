@@ -82,7 +82,7 @@ export class ConnectionFrames<E> {
     this.#user = user
   }
 
-  /** No more frames are taken. */
+  /** True when no more frames are taken. */
   get isOver(): boolean {
     return this.#user.isOver
   }
@@ -231,7 +231,7 @@ export class ConnectionFrames<E> {
     return this.#endBlock(block)
   }
 
-  /** Every block is decoded, because it changes the table. */
+  /** Decodes a whole block, also one that is not wanted, because it changes the table. */
   #endBlock(block: HeaderBlock): number | undefined {
     const { streams } = this.#user
     const { id } = block

@@ -55,7 +55,7 @@ export class StreamTable<S extends { readonly id: number }> {
     return this.#ends.get(id)
   }
 
-  /** Nobody has begun it, and the client still may (RFC 9113 section 5.1.1). */
+  /** True for a stream that the client has not begun, and still may begin (RFC 9113 section 5.1.1). */
   isIdle(id: number): boolean {
     return id > this.lastId || id % 2 === 0
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { FairPermits, isOverShare } from './fair-share.ts'
 
-/** Each caller takes as much as it can get, one after the other. */
+/** The permits that callers get when each takes as much as it can, one after the other. */
 function taken(max: number, callers: number): number[] {
   let used = 0
   return Array.from({ length: callers }, () => {

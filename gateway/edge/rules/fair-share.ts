@@ -28,7 +28,7 @@ export class FairPermits {
     return this.#taken
   }
 
-  /** Every new caller is refused. */
+  /** True when every new caller is refused. */
   get areExhausted(): boolean {
     return this.#taken >= this.#max
   }

@@ -48,7 +48,7 @@ export class HeadParser {
   #count = 0
   /** The fields of the previous head. */
   #known: Field[] = []
-  /** Their lines, with the empty one; empty when they are too many, came in pieces, or others have come since. */
+  /** Lines of those fields, with the empty line; empty when they are too many, came in pieces, or others have come since. */
   #knownLines = ''
   /** Where the fields begin in the text that is being read; -1: in an earlier one. */
   #fieldsAt = -1

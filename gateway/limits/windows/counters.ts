@@ -86,7 +86,7 @@ export class Counters {
     return this.#record
   }
 
-  /** Each window is converted at its next take. */
+  /** Puts an edited row in force. Each window is converted at its next take. */
   edit(record: RowRecord): void {
     this.#record = record
     this.#rule = windowRule(record.limit, record.windowMs, record.horizonMs)

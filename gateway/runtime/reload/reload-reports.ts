@@ -28,7 +28,7 @@ export interface Reports extends Pick<Gateway, 'log' | 'metrics' | 'trail' | 'cl
 
 interface Edited {
   readonly file: string
-  /** All of them, where several are taken together. */
+  /** All files, where several are taken together. */
   readonly files?: readonly string[]
   readonly label: string
   readonly what: ConfigPart

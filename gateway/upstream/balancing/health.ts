@@ -59,7 +59,7 @@ export class Health {
     return this.#healthy || this.#clock() >= this.retryAtMs
   }
 
-  /** Any other upstream is preferred, however busy. */
+  /** True when any other upstream is preferred, however busy. */
   avoided(): boolean {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }

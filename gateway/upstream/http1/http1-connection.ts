@@ -39,7 +39,7 @@ export class Http1Connection implements Timed, ResponseReader {
   readonly socket: Socket
   #user: ConnectionUser | undefined = undefined
   #connected = false
-  /** It takes no further exchange. */
+  /** True when the connection takes no further exchange. */
   #retired = false
   #sending = false
   /** The upstream may not have read the whole last request: no other may follow it. */

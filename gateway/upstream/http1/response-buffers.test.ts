@@ -4,7 +4,7 @@ import { requestOf, scriptedUpstream, upstreamsTo } from '../contract/scripted.t
 import type { UpstreamResponse } from '../upstream-client.ts'
 
 const EXCHANGES = 24
-/** Each is used again when its response is over. */
+/** Connections, each of which is used again when its response is over. */
 const CONNECTIONS = 8
 const BODY_BYTES = 1_200_000
 

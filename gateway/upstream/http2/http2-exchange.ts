@@ -87,7 +87,7 @@ export class Http2Exchange
     stream.sendTrailers(trailers)
   }
 
-  /** Nothing was sent, so another may be asked. */
+  /** Called when nothing was sent, so that another connection may be asked. */
   turnedAway(): void {
     this.#timesTurnedAway += 1
     this.request.attempts?.failed('unreachable')

@@ -31,7 +31,7 @@ type Script = (connection: FramedConnection, id: number) => void
 const answer: Script = ({ write }, id) => write(head(id, [':status', '200']), data(id, 'ok', END_STREAM))
 const never: Script = () => {}
 const refuse: Script = ({ write }, id) => write(frame(RST_STREAM, 0, id, numbers(7)))
-/** No stream was looked at. */
+/** Sends a GOAWAY that says that no stream was looked at. */
 const goAway: Script = ({ write }) => write(frame(GOAWAY, 0, 0, numbers(0, 0)))
 /** SETTINGS_MAX_CONCURRENT_STREAMS. */
 const settingsOf = (streams: number) =>

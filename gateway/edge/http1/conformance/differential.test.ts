@@ -50,7 +50,7 @@ const NEWER = / HTTP\/1\.[2-9]\r\n/
 /** Why node:http takes nothing behind the end of what it was sent; empty when there is no reason. */
 const ENDED = /^$|HPE_INVALID_EOF_STATE|HPE_CLOSED_CONNECTION/
 
-/** Both close and keep-alive: close counts (RFC 9112 section 9.3), and node:http goes by the other in HTTP/1.0. */
+/** True for a request with both close and keep-alive. close counts (RFC 9112 section 9.3); node:http goes by keep-alive in HTTP/1.0. */
 function closesAllTheSame({ version, headers }: Taken): boolean {
   const options = headers.filter((_, i) => /^connection$/i.test(headers[i - 1] ?? '')).join()
   return version === '1.0' && /close/i.test(options) && /keep-alive/i.test(options)

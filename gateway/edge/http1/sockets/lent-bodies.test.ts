@@ -20,7 +20,7 @@ interface Upload {
   readonly chunked: boolean
   /** How much is written at once, and how long the chunks are. */
   readonly pieces: readonly number[]
-  /** Each of so many pieces is kept for some turns of the event loop; 0: none. */
+  /** One of this many pieces is kept for some turns of the event loop; 0: none. */
   readonly keepsOneOf: number
   /** The receiver holds back after each of so many pieces; 0: never. */
   readonly holdsBackAfter: number

@@ -52,7 +52,7 @@ const STEPS: readonly ((path: string) => string)[] = [
   withoutDotSegments,
 ]
 
-/** Each reading takes time, and an honest path has few. */
+/** Most readings of a path. Each takes time, and an honest path has few. */
 const MAX_READINGS = 16
 const MAX_LENGTH = 1024
 
