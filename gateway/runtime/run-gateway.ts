@@ -24,7 +24,7 @@ import {
   readConfiguration,
   type StartupConfiguration,
 } from './startup/read-configuration.ts'
-import { notifyServiceManager } from './startup/service-manager.ts'
+import { notifyServiceManager, startWatchdog } from './startup/service-manager.ts'
 import { startBanner } from './startup/start-banner.ts'
 
 const UNUSABLE = 1
@@ -47,6 +47,7 @@ export async function runGateway(): Promise<void> {
     notifyServiceManager(states, ({ message: cause }) => log.warn({ cause }, 'systemd was not told'))
   // After a restart the main process is another one.
   void tellSystemd('READY=1', `MAINPID=${process.pid}`)
+  startWatchdog(() => void tellSystemd('WATCHDOG=1'))
   // The parent restarts this process only if it got this far. The callback keeps a broken channel from ending it.
   if (predecessor === undefined) process.send?.('ready', () => {})
 

@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { notifyServiceManager } from './service-manager.ts'
+import { notifyServiceManager, startWatchdog } from './service-manager.ts'
 
 const skip =
   spawnSync('systemd-notify', ['--version']).status === 0 && spawnSync('python3', ['--version']).status === 0
@@ -57,4 +57,21 @@ test('a systemd that cannot be told is a fault, and no reason to end', { skip },
 test('without systemd nobody is told', (t) => {
   setSocket(t, undefined)
   notifyServiceManager(['READY=1'], assert.fail)
+})
+
+test('systemd gets two signs of life in each period of its watchdog', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  let signs = 0
+  startWatchdog(() => signs++, '30000000')
+  t.mock.timers.tick(14_999)
+  assert.equal(signs, 0)
+  t.mock.timers.tick(45_001)
+  assert.equal(signs, 4)
+})
+
+test('no sign of life is given without a watchdog, or with a period that is none', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] })
+  for (const period of [undefined, '', '0', '-1', '1e3', 'soon', '99999999999999'])
+    startWatchdog(assert.fail, period)
+  t.mock.timers.tick(3_600_000)
 })

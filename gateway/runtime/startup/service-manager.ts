@@ -1,6 +1,8 @@
 import { execFile } from 'node:child_process'
 
 const LONGEST_MS = 5000
+/** Node fires a longer timer at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1
 
 /**
  * Tells systemd (sd_notify), if it has started the gateway. Node cannot send datagrams to a Unix socket, so `systemd-notify`
@@ -17,4 +19,13 @@ export function notifyServiceManager(
       resolve()
     })
   })
+}
+
+/**
+ * Calls back twice in each period in which systemd wants a sign of life (`WatchdogSec=`, in microseconds): an event loop that
+ * hangs gives none, and systemd starts the gateway again. Without a period it does nothing.
+ */
+export function startWatchdog(tell: () => void, periodUs = process.env.WATCHDOG_USEC): void {
+  if (periodUs === undefined || !/^[1-9][0-9]{0,12}$/.test(periodUs)) return
+  setInterval(tell, Math.min(Number(periodUs) / 2000, MAX_TIMER_MS)).unref()
 }
