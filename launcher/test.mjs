@@ -60,6 +60,7 @@ const TOGETHER = {
     'gateway/evidence/export-log.test.ts',
     'gateway/evidence/line-proofs.test.ts',
     'gateway/evidence/many-segments.test.ts',
+    'gateway/evidence/signed-message.test.ts',
   ],
   http1: [
     'gateway/edge/http1/client-connection.test.ts',
@@ -251,6 +252,7 @@ const LONG = [
   'gateway/e2e/store-idempotency.test.ts',
   'gateway/e2e/store-once.test.ts',
   'gateway/evidence/records/find-records.test.ts',
+  'gateway/evidence/signed-message.test.ts',
   'gateway/evidence/verify/foreign-cases.test.ts',
   'gateway/evidence/verify/mutations.test.ts',
   'gateway/evidence/verify/verify-speed.test.ts',

@@ -13,6 +13,7 @@ import {
   typeOf,
 } from './audit-records.ts'
 import { configChangeRecords } from './config-change-records.ts'
+import { signedRecord, signerKeyRecord } from './signature-records.ts'
 
 const facts: RequestFacts = {
   requestId: '0199a8f0-7c1e-7a3b-9d55-100000000000',
@@ -224,6 +225,44 @@ test('any strings survive UTF-8 in both records, and a line has one newline, at 
   )
 })
 
+const anySignature = fc.record({
+  label: anyText,
+  keyId: anyText,
+  thumbprint: anyText,
+  algorithm: anyText,
+  publicUrl: anyText,
+  digest: fc.option(anyText, { nil: undefined }),
+  input: anyText,
+  value: anyText,
+})
+
+test('a signature comes last, and changes neither the pair nor what recovery writes', () => {
+  fc.assert(
+    fc.property(
+      anyFacts,
+      anySignature,
+      fc.option(fc.nat(16), { nil: undefined }),
+      (any, signature, grpcStatus) => {
+        const request = requestRecord(any)
+        const signed = signedRecord(request, signature)
+        const { signature: written, ...rest } = JSON.parse(signed)
+        assert.deepEqual([rest, written], [JSON.parse(request), JSON.parse(JSON.stringify(signature))])
+        assert.ok(signed.endsWith('}}\n'))
+        for (const response of [
+          responseTo(request, 200, 1, grpcStatus),
+          responseTo(request, 200, 1, undefined, any.requestId),
+        ])
+          for (const line of [request, signed, response, signedRecord(response, signature)]) {
+            assert.equal(pairKeyOf(line), pairKeyOf(request))
+            assert.equal(pairKeyOf(line.trimEnd()), pairKeyOf(request))
+          }
+        assert.equal(recoveredRecord(signed), recoveredRecord(request))
+      },
+    ),
+    { numRuns: 2000 },
+  )
+})
+
 test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what does not apply', () => {
   const { timestamp } = facts
   assert.equal(
@@ -238,15 +277,15 @@ test('AUDIT_START and AUDIT_STOP have their fields in order and leave out what d
       unresolved: 0,
       locked: true,
     }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":3}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","version":"1.2.3","pid":7,"open":0,"cutBytes":3,"recovered":2,"damagedLines":1,"unresolved":0,"locked":true,"format":4}\n`,
   )
   assert.equal(
     startRecord({ timestamp, pid: 7, open: 4, refused: 9, continues: '123' }),
-    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":3}\n`,
+    `{"type":"AUDIT_START","timestamp":"${timestamp}","pid":7,"open":4,"refused":9,"continues":"123","format":4}\n`,
   )
   assert.equal(
     stopRecord({ timestamp, pid: 7, open: 0, reason: 'SIGTERM' }),
-    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":3}\n`,
+    `{"type":"AUDIT_STOP","timestamp":"${timestamp}","pid":7,"open":0,"reason":"SIGTERM","format":4}\n`,
   )
 })
 
@@ -259,14 +298,15 @@ test('the type of a line and its change to the number of open requests are found
     startRecord({ timestamp: '', pid: 1, open: 0 }),
     stopRecord({ timestamp: '', pid: 1, open: 0, reason: '' }),
     ...configChangeRecords({ timestamp: '', file: '', before: [], after: [] }),
+    signerKeyRecord({ timestamp: '', clientId: 'bank', keyId: 'one', thumbprint: '', jwk: {} }),
   ]
   for (const line of lines) assert.equal(typeOf(line), JSON.parse(line).type)
   assert.deepEqual(
     lines.map((line) => openChangeOf(line)),
-    [1, -1, -1, 0, 0, 0],
+    [1, -1, -1, 0, 0, 0, 0],
   )
   assert.deepEqual(
     lines.map((_line, i) => openChangeOf(lines.join(''), lines.slice(0, i).join('').length)),
-    [1, -1, -1, 0, 0, 0],
+    [1, -1, -1, 0, 0, 0, 0],
   )
 })

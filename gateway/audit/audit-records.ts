@@ -1,3 +1,5 @@
+import { signatureAt } from './signature-records.ts'
+
 /** Lines of the audit trail: NDJSON (one object of RFC 8259 a line), UTF-8. Fields keep one order: recovery compares bytes. */
 
 /** Facts of both records of an exchange. Strings may hold any character: they are escaped here. */
@@ -79,7 +81,7 @@ export const STOP_HEAD = '{"type":"AUDIT_STOP",'
 /** A longer line is no record, and is not parsed: of brackets alone a parser takes fifty times their memory. */
 export const RECORD_MAX_BYTES = 1024 * 1024
 /** Last member of AUDIT_START and AUDIT_STOP. Raise it when recovery of an older version could misread the lines. */
-export const TRAIL_FORMAT = 3
+export const TRAIL_FORMAT = 4
 const PATH_MAX_CHARS = 4096
 const USER_AGENT_MAX_CHARS = 512
 const CUT_MARK = '…'
@@ -167,7 +169,8 @@ export function responseTo(
 
 /** API_RESPONSE of a request whose end is unknown: `recovered` says that statusCode and duration mean nothing. */
 export function recoveredRecord(requestLine: string): string {
-  return responseLine(requestLine, ',"statusCode":0,"duration":0,"recovered":true')
+  const unsigned = `${requestLine.slice(0, endOf(requestLine))}}\n`
+  return responseLine(unsigned, ',"statusCode":0,"duration":0,"recovered":true')
 }
 
 function responseLine(requestLine: string, members: string): string {
@@ -211,8 +214,9 @@ function withoutLast(line: string, end: number): number {
   return end
 }
 
+/** Index behind the last member but `signature`. */
 function endOf(line: string): number {
-  return line.length - (line.endsWith('\n') ? 2 : 1)
+  return signatureAt(line, line.length - (line.endsWith('\n') ? 2 : 1))
 }
 
 export function startRecord(facts: StartFacts): string {

@@ -84,7 +84,7 @@ test('begin writes the recovered responses, then AUDIT_START with the results of
     damagedLines: 1,
     unresolved: 4,
     locked: false,
-    format: 3,
+    format: 4,
   })
 })
 
@@ -246,6 +246,34 @@ test('only the first AUDIT_START of a file names the previous file', async (t) =
   assert.deepEqual(
     starts.map((line) => 'continues' in line),
     [true, false],
+  )
+})
+
+test('what each file should have once is recorded once for each subject and file, also when the disk is full', async (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const disk = smallDisk(t)
+  const subjects = [{}, {}]
+  const settle = async (name: string) => {
+    for (const subject of [...subjects, ...subjects])
+      trail.settleOnce(subject, () => `{"type":"SIGNER_KEY","name":"${name}"}\n`)
+    await endOf(trail.append(requestLine(name)))
+  }
+  await settle('a')
+  await settle('b')
+  fs.renameSync(file, `${file}.1`)
+  trail.reopen()
+  disk.roomBytes = 0
+  await settle('c')
+  disk.roomBytes = Number.POSITIVE_INFINITY
+  trail.recheck()
+  const namesIn = (path: string) =>
+    linesOf(path).flatMap(({ type, name }) => (type === 'SIGNER_KEY' ? [name] : []))
+  assert.deepEqual(
+    [namesIn(`${file}.1`), namesIn(file)],
+    [
+      ['a', 'a'],
+      ['c', 'c'],
+    ],
   )
 })
 

@@ -37,6 +37,8 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
+  /** What `settleOnce` has recorded in the file of this inode. */
+  #recorded = { inode: '', subjects: new WeakSet<object>() }
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
   /** Opens the file; writes nothing. Use `openTrail`. @throws Error that names the file */
@@ -118,6 +120,16 @@ export class Trail {
     if (this.recheck()) return this.#policy.add(record)
     this.#outage.addPending([record])
     return undefined
+  }
+
+  /** Settles a record that each file of the trail has once. @param subject what it is about, by identity */
+  settleOnce(subject: object, record: () => string): void {
+    const { inode } = this.#trailFile.sink
+    if (this.#recorded.inode !== inode) this.#recorded = { inode, subjects: new WeakSet() }
+    const { subjects } = this.#recorded
+    if (subjects.has(subject)) return
+    subjects.add(subject)
+    this.settle(record())
   }
 
   /** Calls back when no record is pending, or with an error when that takes too long. `buffered`: at once. */

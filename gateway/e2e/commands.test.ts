@@ -200,6 +200,11 @@ describe('the command line', () => {
       says: /"API_REQUEST"[\s\S]* is line 3 of the log [\s\S]*"API_RESPONSE"[\s\S]*\nproven\n$/,
     },
     'countersign audit prove --request my-request-1 > transfer.tlog-proof': { says: /^$/ },
+    'countersign audit prove --request my-request-1 --message transfer.http --key data/audit-seal-key.pem': {
+      before: 'echo > transfer.http',
+      says: /^pass {2}record\nFAIL {2}signed: the record has no signature\nNOT PROVEN\n$/,
+      status: 1,
+    },
     'countersign audit report --day today': {
       says: /requests {4}1, responses 1, unpaired 0, recovered 0\n {2}statuses {4}429: 1\n[\s\S]*nothing needs attention\n$/,
     },

@@ -110,6 +110,16 @@ function textOf(hash: Buffer): HashText {
   return hash.toString('latin1') as HashText
 }
 
+/** Why a line is not proven to be in the log, by the key alone. @throws Error when a file cannot be read */
+export function sealFault(directory: string, line: Buffer, key: TrustedKey): string | undefined {
+  try {
+    return checkProofs(proveLines(directory, [line]).join(''), key).faults[0]
+  } catch (error) {
+    if (error instanceof EvidenceFault) return error.message
+    throw error
+  }
+}
+
 interface ProvenLine {
   readonly line: string
   readonly index: number

@@ -1,5 +1,6 @@
 import { responseTo } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
+import { signedRecord } from '../audit/signature-records.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import type { KeyedExchange } from '../idempotency/keyed-exchange.ts'
@@ -22,8 +23,10 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.
   if (exchange.requestLine !== undefined) {
-    const { requestLine, grpcStatus, replayOf } = exchange
-    const commit = gateway.trail.settle(responseTo(requestLine, statusCode, durationMs, grpcStatus, replayOf))
+    const { requestLine, grpcStatus, replayOf, responseSignature } = exchange
+    const line = responseTo(requestLine, statusCode, durationMs, grpcStatus, replayOf)
+    const signed = responseSignature === undefined ? line : signedRecord(line, responseSignature)
+    const commit = gateway.trail.settle(signed)
     if (commit !== undefined || unsettled !== undefined || !gateway.trail.writable)
       holdBack(gateway, exchange, commit, unsettled)
   }

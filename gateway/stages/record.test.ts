@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
+import { createPublicKey } from 'node:crypto'
 import { describe, it } from 'node:test'
 import { Commit } from '../audit/commit/commit.ts'
+import type { SignatureFacts } from '../auth/signatures/presented-signatures.ts'
+import { freshKey } from '../auth/tokens/issuer.test-support.ts'
 import { PendingRecord, record, recordAtEnd } from './record.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute } from './stage.test-support.ts'
 
@@ -18,6 +21,24 @@ describe('record', () => {
       [type, requestId, method, path, userId, clientId, userAgent],
       ['API_REQUEST', 'request-1', 'POST', '/api/x', 'user-1', 'app-1', 'test'],
     )
+  })
+
+  it('writes the key of a signature before it, and the signature into API_REQUEST alone', () => {
+    const { gateway, trail } = makeGateway()
+    const { exchange } = makeExchange()
+    exchange.principal = makePrincipal({ subject: undefined, client: 'bank-1' })
+    record(gateway, exchange)
+    const signature = { keyId: 'one', thumbprint: 'x'.repeat(43) } as SignatureFacts
+    exchange.signed = { signature, key: createPublicKey(freshKey('one').privateKey) }
+    record(gateway, exchange)
+    const [plain, key, signed] = trail.records
+    assert.deepEqual(signed, { ...plain, signature })
+    assert.equal(exchange.requestLine, trail.lines[0])
+    const { jwk, ...facts } = key as { jwk: object }
+    const { thumbprint } = signature
+    const timestamp = new Date(gateway.clock()).toISOString()
+    assert.deepEqual(facts, { type: 'SIGNER_KEY', timestamp, clientId: 'bank-1', keyId: 'one', thumbprint })
+    assert.deepEqual(Object.keys(jwk), ['kty', 'x', 'y', 'crv'])
   })
 
   it('names a machine that acts for itself by its client', () => {

@@ -1,5 +1,8 @@
 import { bounded, requestRecord } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
+import { signedRecord, signerKeyRecord } from '../audit/signature-records.ts'
+import type { SignedBy } from '../auth/signatures/presented-signatures.ts'
+import { timestampOf } from '../edge/syntax/timestamp.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { type PendingRefusal, type Refusal, refusal } from '../refusals.ts'
@@ -68,11 +71,28 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
     traceId: recordedTraceId(exchange.trace, traceparent),
     gatewayId: exchange.gatewayId,
   })
-  const outcome = gateway.trail.append(line)
+  const { signed } = exchange
+  if (signed !== undefined) recordKey(gateway, principal?.client, signed)
+  const outcome = gateway.trail.append(signed === undefined ? line : signedRecord(line, signed.signature))
   // A client that disconnects before the commit ends the exchange, which needs its API_RESPONSE.
   if (outcome instanceof Error) exchange.recordFailed = true
   else exchange.requestLine = line
   return outcome
+}
+
+/** Once in each file of the trail, so that what is left of it after its retention verifies. */
+function recordKey({ trail, clock }: Gateway, clientId: string | undefined, signed: SignedBy): void {
+  const { keyId, thumbprint } = signed.signature
+  trail.settleOnce(signed.key, () => {
+    const timestamp = timestampOf(clock())
+    return signerKeyRecord({
+      timestamp,
+      clientId,
+      keyId,
+      thumbprint,
+      jwk: signed.key.export({ format: 'jwk' }),
+    })
+  })
 }
 
 function unavailable(fault: Error): Refusal {

@@ -224,6 +224,10 @@ class RecordedTrail {
     return this.commit
   }
 
+  settleOnce(_: object, record: () => string): void {
+    this.settle(record())
+  }
+
   whenPendingWritten(run: (error: Error | undefined) => void): void {
     this.unpaid.push(run)
   }

@@ -114,13 +114,13 @@ test('a trail of a newer version is refused by name and stays as it is, whether 
   const directory = temporaryDirectory(t)
   const file = join(directory, 'audit.ndjson')
   for (const line of [
-    '{"type":"AUDIT_START","open":0,"format":4}\n',
-    '{"type":"AUDIT_STOP","open":0,"format":4}\n',
+    '{"type":"AUDIT_START","open":0,"format":5}\n',
+    '{"type":"AUDIT_STOP","open":0,"format":5}\n',
   ]) {
     const text = `${start()}${a}${line}`
     fs.writeFileSync(file, text)
     assert.throws(() => recover(file), {
-      message: `audit file ${file} cannot be used: it was written by a newer version of the gateway: its format is 4, and this version reads up to 3`,
+      message: `audit file ${file} cannot be used: it was written by a newer version of the gateway: its format is 5, and this version reads up to 4`,
     })
     assert.equal(fs.readFileSync(file, 'utf8'), text)
   }

@@ -10,6 +10,8 @@ export interface VerificationKey {
   /** One algorithm, or those of RSA for an RSA key whose JWK names no `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
+  /** Of the key as it is exported (RFC 7638). */
+  readonly thumbprint: string
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
   /** The first certificate of `x5c` (RFC 7517 section 4.7), if it is of this key. */
   readonly certificate: X509Certificate | undefined
@@ -36,7 +38,8 @@ export function readKey(jwk: unknown): OrFault<{ readonly key: VerificationKey }
   const key = importKey(members)
   if (typeof key === 'string') return { fault: key }
   const checks = new Map(algorithms.map((one) => [one, signatureCheck(key, one)]))
-  return { key: { kid, algorithms, key, checks, certificate: certificateOf(members, key) } }
+  const thumbprint = jwkThumbprint(key.export({ format: 'jwk' }) as JsonObject) ?? ''
+  return { key: { kid, algorithms, key, thumbprint, checks, certificate: certificateOf(members, key) } }
 }
 
 function certificateOf({ x5c }: JsonObject, key: KeyObject): X509Certificate | undefined {

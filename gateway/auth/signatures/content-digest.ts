@@ -22,3 +22,10 @@ export function digestFault(field: string, body: Buffer): string | undefined {
   }
   return known === 0 ? 'Content-Digest has neither sha-256 nor sha-512' : undefined
 }
+
+/** The member of a Content-Digest without a fault that says most of the body: sha-256, else sha-512, canonical. */
+export function recordedDigest(field: string): string {
+  const digests = parseDictionary(field)
+  const name = digests?.has('sha-256') ? 'sha-256' : 'sha-512'
+  return `${name}=${digests?.get(name)?.item?.text}`
+}

@@ -1,8 +1,10 @@
 import type { MessageProfile } from '../../config/clients/signature-profiles.ts'
+import { originForm } from '../../edge/rules/request-target.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Algorithm } from '../keys/signature.ts'
+import type { VerificationKey } from '../keys/verification-key.ts'
 import { quote } from '../tokens/quote.ts'
-import { digestFault } from './content-digest.ts'
+import { digestFault, recordedDigest } from './content-digest.ts'
 import {
   faultOfAge,
   OTHER_FORM,
@@ -13,7 +15,7 @@ import {
   type UnverifiedRequest,
   type VerifiedHead,
 } from './presented-signatures.ts'
-import { signatureBase } from './signature-base.ts'
+import { type SignedRequest, signatureBase } from './signature-base.ts'
 import { combinedValue, type MessageSignature, readSignatures } from './signature-fields.ts'
 
 const DIGEST = '"content-digest"'
@@ -39,8 +41,8 @@ export const HTTP_MESSAGE: SignatureForm = {
     return signatures.map((signature) => ({
       keyid: signature.keyid ?? '',
       verify: (terms) => {
-        const fault = faultOf(request, signature, terms)
-        return fault === undefined ? { head: headOf(request, signature) } : { fault }
+        const found = judge(request, signature, terms)
+        return 'reason' in found ? { fault: found } : { head: headOf(signature, found, terms.key) }
       },
     }))
   },
@@ -54,23 +56,46 @@ export const HTTP_MESSAGE: SignatureForm = {
   },
 }
 
-function headOf({ fields }: UnverifiedRequest, { covered, nonce, value }: MessageSignature): VerifiedHead {
+interface Judged {
+  readonly request: SignedRequest
+  readonly algorithm: Algorithm
+}
+
+function headOf(
+  { label, covered, nonce, params, value }: MessageSignature,
+  { request: { fields, target, uri }, algorithm }: Judged,
+  { kid, key, thumbprint }: VerificationKey,
+): VerifiedHead {
+  const digest = () => combinedValue(fields, 'content-digest') ?? ''
   return {
     unique: nonce === undefined ? `value ${value.toString('base64', 0, ECDSA_R_BYTES)}` : `nonce ${nonce}`,
     faultOf(body) {
       // The whole digest of a body, not one of its members.
       if (!covered.has(DIGEST)) return body.length > 0 ? plain('uncovered', NO_DIGEST) : undefined
-      const cause = digestFault(combinedValue(fields, 'content-digest') ?? '', body)
+      const cause = digestFault(digest(), body)
       return cause === undefined ? undefined : { reason: 'digest_mismatch', cause }
     },
+    signed: () => ({
+      key,
+      signature: {
+        label,
+        keyId: kid,
+        thumbprint,
+        algorithm,
+        publicUrl: uri.slice(0, -originForm(target).length),
+        digest: covered.has(DIGEST) ? recordedDigest(digest()) : undefined,
+        input: params,
+        value: value.toString('base64'),
+      },
+    }),
   }
 }
 
-function faultOf(
+function judge(
   { requests, fields }: UnverifiedRequest,
   signature: MessageSignature,
   { signer: { profile }, key, nowMs }: Terms,
-): SignatureFault | undefined {
+): SignatureFault | Judged {
   if (profile.form !== 'rfc-9421') return OTHER_FORM
   const { alg, tag, covered, value } = signature
   if (profile.tag !== undefined && tag !== profile.tag)
@@ -89,7 +114,7 @@ function faultOf(
   let cause = 'Host is not that of one of dpop.publicUrls'
   for (const request of requests) {
     const { base, fault } = signatureBase(request, signature)
-    if (fault === undefined && check({ signed: base, signature: value })) return undefined
+    if (fault === undefined && check({ signed: base, signature: value })) return { request, algorithm }
     cause = fault ?? 'it is not of these components, or not by this key'
   }
   return { reason: 'mismatch', cause }

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto'
 import { MAX_AGE_MS, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
 import type { Field } from '../../edge/syntax/field.ts'
 import type { Principal } from '../../principal.ts'
@@ -68,6 +69,31 @@ export interface VerifiedHead {
   readonly unique: string
   /** What is wrong with the body, as it was transferred. Never throws. */
   faultOf(body: Buffer): SignatureFault | undefined
+  /** For the trail, once there is no fault; undefined in forms that it does not prove. */
+  readonly signed?: () => SignedBy
+}
+
+export interface SignedBy {
+  readonly signature: SignatureFacts
+  readonly key: KeyObject
+}
+
+/** A good signature of a message (RFC 9421), and what its base needs beside the message. In the order of the record. */
+export interface SignatureFacts {
+  readonly label: string
+  readonly keyId: string
+  /** SHA-256 thumbprint of the key (RFC 7638). */
+  readonly thumbprint: string
+  /** As JOSE names it. */
+  readonly algorithm: string
+  /** What stands before the target for the client: scheme, authority, and a prefix if there is one. */
+  readonly publicUrl: string
+  /** A member of Content-Digest that is that of the body; undefined where none is signed, because there is no body. */
+  readonly digest: string | undefined
+  /** `@signature-params`, canonical. */
+  readonly input: string
+  /** Base64. */
+  readonly value: string
 }
 
 export interface VerifiedSignature {

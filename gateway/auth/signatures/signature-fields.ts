@@ -3,6 +3,7 @@ import { type FieldItem, parseDictionary, serializeParameters } from '../../edge
 
 /** One signature of a message (RFC 9421 section 4), not verified yet. */
 export interface MessageSignature {
+  readonly label: string
   readonly components: readonly FieldItem[]
   /** The names of its components, as `identifierOf` writes them. */
   readonly covered: ReadonlySet<string>
@@ -22,6 +23,8 @@ export interface MessageSignature {
 /** Each may cost a verification. */
 const MAX_SIGNATURES = 4
 const MAX_COMPONENTS = 64
+/** Its record has them. */
+const MAX_LABEL_AND_PARAMS_CHARS = 4096
 /** RFC 9421 section 2.3. */
 const PARAMETERS: ReadonlyMap<string, string> = new Map([
   ['created', 'integer'],
@@ -61,6 +64,8 @@ export function readSignatures(fields: readonly Field[]): readonly MessageSignat
       return `the signature ${label} is no byte sequence in Signature`
     if (items === undefined || items.length > MAX_COMPONENTS)
       return `the signature ${label} has no list of at most ${MAX_COMPONENTS} components`
+    if (label.length + params.length > MAX_LABEL_AND_PARAMS_CHARS)
+      return `a signature has more than ${MAX_LABEL_AND_PARAMS_CHARS} characters in Signature-Input`
     const covered = new Set(items.map(identifierOf))
     if (covered.size < items.length) return `the signature ${label} has a component twice`
     if (items.some(({ item }) => item.kind !== 'string')) return 'a component is no string'
@@ -70,7 +75,7 @@ export function readSignatures(fields: readonly Field[]): readonly MessageSignat
       if (wanted !== undefined && kind !== wanted) return `the parameter ${name} is no ${wanted}`
       if (wanted !== undefined) known[name] = value
     }
-    signatures.push({ components: items, covered, params, value: written.item.value, ...known })
+    signatures.push({ label, components: items, covered, params, value: written.item.value, ...known })
   }
   return signatures
 }

@@ -1,19 +1,36 @@
 import { logDirectory } from '../../audit/seals/tiles.ts'
 import { proveLines } from '../../evidence/line-proofs.ts'
 import { findRecords } from '../../evidence/records/find-records.ts'
-import { type Command, CommandFault, EXIT, UsageFault } from '../command.ts'
-import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed, UNABLE } from './trail-words.ts'
+import { type Command, CommandFault, EXIT, JSON_FLAG, UsageFault } from '../command.ts'
+import { proveMessage } from './prove-message.ts'
+import {
+  ABOUT_FILES,
+  ableTo,
+  FILES,
+  KEY_FLAG,
+  LOG_FLAG,
+  Progress,
+  trailsNamed,
+  UNABLE,
+} from './trail-words.ts'
 
 export const command: Command = {
   words: FILES,
   flags: {
     request: { value: 'ID', about: 'the request whose records are proven' },
+    message: {
+      value: 'FILE',
+      about: 'proves that the client of the request has signed this message',
+    },
     everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
     ...LOG_FLAG,
+    ...KEY_FLAG,
+    ...JSON_FLAG,
   },
   about: [
     'Writes to standard output what proves the records of a request to somebody who has only the verifier key: a C2SP tlog-proof for each record, which holds the record itself, its path in the tree and the signed checkpoint. Nothing else of the trail is shown.',
     'It uses the last checkpoint over these records that witnesses have signed, if any. "audit verify --proof" checks it; so does any verifier of tlog-proof, part by part. A part begins with "c2sp.org/tlog-proof@v1".',
+    'With --message it says instead which checks a message passes: request line, headers, empty line and body, as sent. --key and --json belong to it.',
     ABOUT_FILES,
   ],
   examples: [
@@ -21,12 +38,19 @@ export const command: Command = {
       'countersign audit prove --request my-request-1 > transfer.tlog-proof',
       'for the other side of a dispute',
     ],
+    [
+      'countersign audit prove --request my-request-1 --message transfer.http --key data/audit-seal-key.pem',
+      'what the client has signed',
+    ],
   ],
-  fault: 'there is no such request, it is not sealed, or its log is damaged',
+  fault: 'there is no such request, it is not sealed, its log is damaged, or its client has not signed FILE',
   unable: UNABLE,
   async run({ words, flags }) {
     const request = flags.request
     if (request === undefined) throw new UsageFault('needs --request ID')
+    if (flags.message !== undefined) return proveMessage({ words, flags }, request, flags.message)
+    const unused = ['key', 'json'].find((name) => flags[name] !== undefined)
+    if (unused !== undefined) throw new UsageFault(`--${unused} needs --message FILE`)
     const search = { filter: { request }, everywhere: flags.everywhere !== undefined }
     const progress = new Progress('searching')
     let count = 0

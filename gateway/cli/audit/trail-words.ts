@@ -1,5 +1,5 @@
 import { type TrailFiles, trailsOf } from '../../evidence/trail-files.ts'
-import { EvidenceFault } from '../../evidence/verify/trusted-key.ts'
+import { EvidenceFault, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
 import { printable } from '../../terminal/printable.ts'
 import { CommandFault, complain, type Flags, type Given, UsageFault } from '../command.ts'
 
@@ -18,6 +18,23 @@ export const LOG_FLAG: Flags = {
     value: 'DIR',
     about: 'the log, if it is not beside the trail: data/audit-log for data/audit.ndjson',
   },
+}
+
+export const KEY_FLAG: Flags = {
+  key: {
+    value: 'KEY',
+    about:
+      'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY. Of several, separated by commas, all must have signed',
+  },
+}
+
+/** @throws UsageFault when no key is named; Error when it is none */
+export function keyNamed(flags: Given['flags']): TrustedKey {
+  const key = flags.key ?? process.env.GATEWAY_AUDIT_SEAL_KEY
+  if (key !== undefined && key !== '') return trustedKey(key)
+  throw new UsageFault(
+    'needs --key or $GATEWAY_AUDIT_SEAL_KEY: a key found beside the trail would prove nothing',
+  )
 }
 
 export const PERIOD_FLAGS: Flags = {

@@ -7,22 +7,29 @@ import { checkProofs } from '../../evidence/line-proofs.ts'
 import { segmentsSince } from '../../evidence/records/scan-trail.ts'
 import type { TrailFiles } from '../../evidence/trail-files.ts'
 import { plural, showFinding } from '../../evidence/verify/finding.ts'
-import { keyOfPolicy, type TrustedKey, trustedKey } from '../../evidence/verify/trusted-key.ts'
+import { keyOfPolicy, type TrustedKey } from '../../evidence/verify/trusted-key.ts'
 import { type Verdict, verifyTrail } from '../../evidence/verify/verify-trail.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
 import { printable } from '../../terminal/printable.ts'
 import { type Command, complain, EXIT, type Given, print, UsageFault } from '../command.ts'
 import { ATTESTATION_FLAGS, openKept, policyOf, witnessesNamed } from './attestation-flags.ts'
-import { ABOUT_FILES, ableTo, FILES, LOG_FLAG, Progress, trailsNamed, UNABLE, whenOf } from './trail-words.ts'
+import {
+  ABOUT_FILES,
+  ableTo,
+  FILES,
+  KEY_FLAG,
+  keyNamed,
+  LOG_FLAG,
+  Progress,
+  trailsNamed,
+  UNABLE,
+  whenOf,
+} from './trail-words.ts'
 
 export const command: Command = {
   words: FILES,
   flags: {
-    key: {
-      value: 'KEY',
-      about:
-        'the key to trust: a verifier key, or a file with one or in PEM; default $GATEWAY_AUDIT_SEAL_KEY. Of several, separated by commas, all must have signed',
-    },
+    ...KEY_FLAG,
     part: {
       about: 'FILE is a part of the trail, which may end before the log does: proves these lines only',
     },
@@ -66,13 +73,8 @@ export const command: Command = {
 }
 
 function keyOf(flags: Given['flags'], policy: TlogPolicy | undefined): TrustedKey {
-  const given = flags.key
-  if (given === undefined && policy !== undefined && policy.logs.length > 0) return keyOfPolicy(policy.logs)
-  const key = given ?? process.env.GATEWAY_AUDIT_SEAL_KEY
-  if (key !== undefined && key !== '') return trustedKey(key)
-  throw new UsageFault(
-    'needs --key, a --policy with a log, or $GATEWAY_AUDIT_SEAL_KEY: a key found beside the trail would prove nothing',
-  )
+  const isOfPolicy = flags.key === undefined && policy !== undefined && policy.logs.length > 0
+  return isOfPolicy ? keyOfPolicy(policy.logs) : keyNamed(flags)
 }
 
 async function verify(

@@ -7,7 +7,8 @@ import { issuerNamed, parseToken } from '../../auth/tokens/token.ts'
 import { TokenVerifier } from '../../auth/tokens/verifier.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Principal } from '../../principal.ts'
-import { CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, print, printJson } from '../command.ts'
+import { Checks } from '../checks.ts'
+import { CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, printJson } from '../command.ts'
 import { readTables } from './row-reasons.ts'
 
 /** Only the running gateway knows which sessions have ended. */
@@ -31,26 +32,8 @@ export const command: Command = {
   },
 }
 
-/** The checks so far; as text each is printed at once. */
-class Told {
-  readonly checks: object[] = []
+class Told extends Checks {
   caller: Readonly<Record<string, string | undefined>> | undefined
-  readonly #isQuiet: boolean
-
-  constructor(isQuiet: boolean) {
-    this.#isQuiet = isQuiet
-  }
-
-  say(line: string): void {
-    if (!this.#isQuiet) print(line)
-  }
-
-  passes(check: string, cause: string | undefined): boolean {
-    const passed = cause === undefined
-    this.checks.push({ check, passed, cause })
-    this.say(passed ? `pass  ${check}` : `FAIL  ${check}: ${cause}`)
-    return passed
-  }
 
   called({ subject, client, scope, acr, authenticatedAtMs }: Principal): void {
     const at = authenticatedAtMs === undefined ? undefined : new Date(authenticatedAtMs).toISOString()

@@ -190,7 +190,7 @@ const VERSION = ' HTTP/1.'
 const VERSION_LENGTH = VERSION.length + 1
 
 /** The request line (RFC 9112 section 3) and the options of Connection. */
-class RequestLines implements HeadReader {
+export class RequestLines implements HeadReader {
   readonly noStartLine = 'no HTTP/1 request line'
   /** `-` until the request line has been read so far. */
   method = '-'

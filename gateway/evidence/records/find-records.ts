@@ -9,6 +9,8 @@ export interface RecordFilter {
   readonly user?: string | undefined
   readonly client?: string | undefined
   readonly path?: string | undefined
+  /** Of a SIGNER_KEY. */
+  readonly thumbprint?: string | undefined
   /** Only responses have it, as they have a status. */
   readonly session?: string | undefined
   readonly status?: number | undefined
@@ -16,11 +18,15 @@ export interface RecordFilter {
 }
 
 /** Tells whether a record fits all but session and status, which requests do not have. */
-export function concerns({ request, user, client, path }: RecordFilter, record: AuditLine): boolean {
+export function concerns(
+  { request, user, client, path, thumbprint }: RecordFilter,
+  record: AuditLine,
+): boolean {
   return (
     (request === undefined || record.requestId === request || record.gatewayId === request) &&
     (user === undefined || record.userId === user) &&
     (client === undefined || record.clientId === client) &&
+    (thumbprint === undefined || record.thumbprint === thumbprint) &&
     (path === undefined || (typeof record.path === 'string' && record.path.includes(path)))
   )
 }
@@ -36,10 +42,11 @@ export function matches(filter: RecordFilter, record: AuditLine): boolean {
 }
 
 /** Bytes that every such record has: other lines need not be parsed. */
-function needleOf({ request, user, client, path }: RecordFilter): string | undefined {
+function needleOf({ request, user, client, path, thumbprint }: RecordFilter): string | undefined {
   if (request !== undefined) return JSON.stringify(request)
   if (user !== undefined) return `"userId":${JSON.stringify(user)}`
   if (client !== undefined) return `"clientId":${JSON.stringify(client)}`
+  if (thumbprint !== undefined) return JSON.stringify(thumbprint)
   return path === undefined ? undefined : JSON.stringify(path).slice(1, -1)
 }
 

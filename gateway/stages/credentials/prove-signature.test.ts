@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { calculateJwkThumbprint } from 'jose'
 import type { ReplayFault } from '../../auth/replay.ts'
 import { ClientKeys } from '../../auth/signatures/client-keys.ts'
 import { signMessage } from '../../auth/signatures/signed-request.test-support.ts'
@@ -60,7 +61,8 @@ async function outcomeOf({
   exchange.route = makeRoute({ auth: new Set(['signature']) })
   const refused = await authenticate(gateway, exchange)
   signers.stop()
-  return { refused, client: exchange.principal?.client, measured, guesses: failed.length }
+  const { principal: caller, signed } = exchange
+  return { refused, client: caller?.client, signed, measured, guesses: failed.length }
 }
 
 const counted = (outcome: string) => `gateway_auth_decisions_total signature ${outcome}`
@@ -68,6 +70,23 @@ const counted = (outcome: string) => `gateway_auth_decisions_total signature ${o
 test('a signed request is its client, and no guess', async () => {
   const { refused, client, measured, guesses } = await outcomeOf()
   assert.deepEqual([refused, client, measured, guesses], [undefined, 'bank', [counted('accepted')], 0])
+})
+
+test('what is recorded of a good signature is what its base needs beside the message', async () => {
+  const { signed } = await outcomeOf({ publicUrls: ['https://other.example', 'https://api.example/'] })
+  const { value = '', ...signature } = signed?.signature ?? {}
+  assert.deepEqual(signature, {
+    label: 'sig',
+    keyId: 'one',
+    thumbprint: await calculateJwkThumbprint(KEY.jwk),
+    algorithm: 'ES256',
+    publicUrl: 'https://api.example',
+    digest: undefined,
+    input: `("@method" "@target-uri")${PARAMS}`,
+  })
+  assert.equal(SIGNED.Signature, `sig=:${value}:`)
+  for (const terms of [{ replay: 'replayed' }, { headers: { 'X-Y': 'z', Host: 'other' } }] as const)
+    assert.equal((await outcomeOf(terms)).signed, undefined)
 })
 
 test('a request is not judged while the keys of its client have not been fetched', async () => {

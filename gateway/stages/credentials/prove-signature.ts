@@ -137,7 +137,10 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
   // A replay is signed too, so its sender is known.
   exchange.principal ??= signer.principal
   const settle = (found: ReplayFault | undefined): Refusal | undefined => {
-    if (found === undefined) return decided(gateway, 'accepted', undefined)
+    if (found === undefined) {
+      exchange.signed = head.signed?.()
+      return decided(gateway, 'accepted', undefined)
+    }
     if (found !== 'replayed')
       return unavailable(gateway, 'proofs_unavailable', `accepted signatures cannot be remembered: ${found}`)
     return unproved(gateway, exchange, { form, outcome: found, detail: REPLAYED, cause: REPLAYED, signer })

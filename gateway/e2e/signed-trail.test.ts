@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
+import { freshKey, type SigningKey } from '../auth/tokens/issuer.test-support.ts'
+import { call, sendBytes, statusOf } from './client.ts'
+import { startGateway, type TestGateway } from './running-gateway.ts'
+import { startUpstream } from './test-upstream.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const HOST = 'api.bank.example'
+const IBAN = 'DE02120300000000202051'
+const BODY = '{"amount":"12.50"}'
+const BANK = freshKey('bank-1')
+const SECOND = freshKey('bank-1')
+const SHOP = freshKey('shop-1')
+
+/** A payment as it is sent. */
+function signedMessage(requestId: string, { privateKey, jwk }: SigningKey): string {
+  const digest = digestOf(BODY)
+  const created = Math.floor(Date.now() / 1000)
+  const target = `/accounts/${IBAN}/payments?urgent=1`
+  const signed = signMessage(
+    [
+      ['"@method"', 'POST'],
+      ['"@target-uri"', `https://${HOST}${target}`],
+      ['"content-digest"', digest],
+      ['"x-note"', 'rent'],
+    ],
+    {
+      key: privateKey,
+      algorithm: 'ES256',
+      params: `;created=${created};keyid="${jwk.kid}";tag="fapi-2-request"`,
+    },
+  )
+  return [
+    `POST ${target} HTTP/1.1`,
+    `Host: ${HOST}`,
+    `X-Request-ID: ${requestId}`,
+    'X-Note: rent',
+    `Content-Length: ${BODY.length}`,
+    `Content-Digest: ${digest}`,
+    ...Object.entries(signed).map(([name, value]) => `${name}: ${value}`),
+    'Connection: close',
+    '',
+    BODY,
+  ].join('\r\n')
+}
+
+describe('what a client has signed', () => {
+  const home = mkdtempSync(join(tmpdir(), 'countersign-signed-'))
+  const jwksFile = join(home, 'bank.json')
+  const messages = new Map<string, string>()
+  let whole = ''
+
+  before(async () => {
+    const upstream = await startUpstream()
+    const publish = ({ jwk }: SigningKey) => writeFileSync(jwksFile, JSON.stringify({ keys: [jwk] }))
+    publish(BANK)
+    const shopFile = join(home, 'shop.json')
+    writeFileSync(shopFile, JSON.stringify({ keys: [SHOP.jwk] }))
+    const options = {
+      config: {
+        upstream: upstream.url,
+        dpop: { publicUrls: [`https://${HOST}`] },
+        routes: [
+          { path: '/accounts/{iban}/payments', auth: ['signature'], mask: ['iban'] },
+          { path: '/open', auth: ['none'] },
+        ],
+      },
+      clients: [
+        { id: 'bank', signature: { jwksFile, profile: 'fapi-2' } },
+        { id: 'shop', signature: { jwksFile: shopFile, profile: 'fapi-2' } },
+      ],
+      env: { GATEWAY_AUDIT_SEALS: 'on' },
+    }
+    const send = async (gateway: TestGateway, id: string, key: SigningKey) => {
+      messages.set(id, signedMessage(id, key))
+      assert.equal(statusOf(await sendBytes(gateway.port, String(messages.get(id)))), 200)
+    }
+    const first = await startGateway(options)
+    await send(first, 'pay-1', BANK)
+    await send(first, 'pay-2', BANK)
+    await send(first, 'shop-1', SHOP)
+    assert.equal((await call(`${first.url}/open`, { headers: { 'x-request-id': 'open-1' } })).status, 200)
+    await first.end()
+    publish(SECOND)
+    const second = await startGateway({ ...options, dir: first.dir })
+    await send(second, 'pay-3', SECOND)
+    await second.end()
+    upstream.close()
+    whole = readFileSync(second.auditFile, 'utf8')
+    cpSync(second.auditFile, join(home, 'data/audit.ndjson'))
+    cpSync(join(second.dir, 'audit-log'), join(home, 'data/audit-log'), { recursive: true })
+    mkdirSync(join(home, 'bin'))
+    // In a test run, the bundled command: a third of the CPU.
+    const { TEST_GATEWAY } = process.env
+    const program = TEST_GATEWAY
+      ? join(dirname(TEST_GATEWAY), 'cli/countersign.js')
+      : join(ROOT, 'gateway/cli/countersign.mjs')
+    const command = `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`
+    writeFileSync(join(home, 'bin/countersign'), command, { mode: 0o755 })
+    const key = run(
+      `countersign audit key --show '${join(second.dir, 'data/audit-seal-key.pem')}' > audit.vkey`,
+    )
+    assert.equal(key.status, 0, key.stderr)
+  })
+  after(() => rmSync(home, { recursive: true, force: true }))
+
+  function run(script: string, requestId = '') {
+    const env = { PATH: `${join(home, 'bin')}:${process.env.PATH}`, REQUEST_ID: requestId }
+    return spawnSync('bash', ['-c', script], { cwd: home, env, encoding: 'utf8' })
+  }
+
+  /** @returns the check that fails, with its cause; undefined: proven. */
+  function failed(requestId: string, message = String(messages.get(requestId)), trail = whole) {
+    writeFileSync(join(home, 'data/audit.ndjson'), trail)
+    writeFileSync(join(home, 'message.http'), message)
+    const { status, stdout, stderr } = run(
+      'countersign audit prove --request "$REQUEST_ID" --message message.http --key audit.vkey --json',
+      requestId,
+    )
+    assert.ok(stdout !== '', stderr)
+    const { proven, checks } = JSON.parse(stdout)
+    const last = checks.at(-1)
+    assert.deepEqual([status, last.passed], [proven ? 0 : 1, proven])
+    return proven ? undefined : `${last.check}: ${last.cause}`
+  }
+
+  it('is proven by the command of docs/verify/audit.md, from copies of the files of a masked trail', () => {
+    const document = readFileSync(join(ROOT, 'docs/verify/audit.md'), 'utf8')
+    const chapter = document.split('\n## ').find((one) => one.startsWith('What a client has signed\n')) ?? ''
+    const [, script = ''] = /^```sh\n([\s\S]*?)^```$/m.exec(chapter) ?? []
+    writeFileSync(join(home, 'transfer.http'), String(messages.get('pay-2')))
+    const { status, stdout, stderr } = run(script.replaceAll('npx -- ', ''), 'pay-2')
+    assert.equal(status, 0, stdout + stderr)
+    assert.match(
+      stdout,
+      /^pass {2}record\npass {2}signed\npass {2}key\npass {2}message\npass {2}body\npass {2}signature\n {6}client bank, key bank-1, ES256 \S{43}\n {6}signed \S+Z, received \S+Z\n {6}covers "@method" "@target-uri" "content-digest" "x-note", and nothing else of the head\nproven\n$/,
+    )
+    const checks = [...stdout.matchAll(/^pass {2}(\w+)$/gm)].map(([, name]) => name)
+    const rows = [...chapter.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name)
+    assert.deepEqual(rows, checks)
+    assert.ok(!whole.includes(IBAN))
+  })
+
+  it('is recorded once for each key, and once for each signed request', () => {
+    const records = whole
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const keys = records.filter(({ type }) => type === 'SIGNER_KEY')
+    assert.deepEqual(
+      keys.map(({ clientId, keyId }) => `${clientId} ${keyId}`),
+      ['bank bank-1', 'shop shop-1', 'bank bank-1'],
+    )
+    assert.equal(new Set(keys.map(({ thumbprint }) => thumbprint)).size, 3)
+    const signed = records.filter(({ signature }) => signature !== undefined)
+    assert.deepEqual(
+      signed.map(({ type, requestId, signature }) => [type, requestId, signature.digest]),
+      ['pay-1', 'pay-2', 'shop-1', 'pay-3'].map((id) => ['API_REQUEST', id, digestOf(BODY)]),
+    )
+  })
+
+  it('is proven for each of two keys of one name, and not by the other', () => {
+    assert.equal(failed('pay-1'), undefined)
+    assert.equal(failed('pay-3'), undefined)
+    assert.match(String(failed('pay-3', messages.get('pay-1'))), /^signature: the message does not bear/)
+    assert.match(
+      String(failed('pay-1', signedMessage('pay-1', SECOND))),
+      /^signature: the message does not bear/,
+    )
+  })
+
+  it('is not proven when a byte of the message was changed, or its form', () => {
+    const message = String(messages.get('pay-1'))
+    for (const [from, to, says] of [
+      ['12.50', '92.50', /^body: the digest sha-256 is not that of the body$/],
+      ['X-Note: rent', 'X-Note: gift', /^signature: it is not of what the message has/],
+      ['urgent=1', 'urgent=0', /^signature: it is not of what the message has/],
+      ['X-Note: rent', 'X-Note: rent\r\nX-Note: rent', /^signature: it is not of what the message has/],
+      ['POST', 'PUT', /^message: its method is not POST$/],
+      [BODY, `${BODY}\n`, /^message: its Content-Length is 18, and 19 bytes follow its head$/],
+      [/\r\n/g, '\n', /^message: its head has a line feed without its carriage return$/],
+    ] as const)
+      assert.match(String(failed('pay-1', message.replace(from, to))), says)
+  })
+
+  it('is not proven by the message of another client, or for a request without a signature', () => {
+    assert.match(
+      String(failed('pay-1', signedMessage('pay-1', SHOP))),
+      /^signature: the message does not bear/,
+    )
+    assert.match(String(failed('open-1', messages.get('pay-1'))), /^signed: the record has no signature$/)
+    assert.match(String(failed('none', messages.get('pay-1'))), /^record: no API_REQUEST of this id/)
+  })
+
+  it('is not proven by a record that was changed', () => {
+    const [record = ''] = /^.*"API_REQUEST","requestId":"pay-1".*$/m.exec(whole) ?? []
+    for (const changed of [
+      record.replace('"clientId":"bank"', '"clientId":"shop"'),
+      record.replace(/,"signature":.*/, '}'),
+      record.replace('"thumbprint":"', '"thumbprint":"x'),
+    ])
+      assert.match(
+        String(failed('pay-1', messages.get('pay-1'), whole.replace(record, changed))),
+        /^record: a record is not in the log: it is not sealed yet, or was changed$/,
+      )
+  })
+
+  it('is not proven without the recorded key, or with one that somebody put into the trail', () => {
+    const isKey = (line: string) => line.includes('"SIGNER_KEY"') && line.includes('"bank"')
+    const lines = whole.trimEnd().split('\n')
+    const key = JSON.parse(lines.find(isKey) ?? '')
+    const trailWith = (...added: object[]) =>
+      `${[...lines.filter((line) => !isKey(line)), ...added.map((one) => JSON.stringify(one))].join('\n')}\n`
+    const causeOf = (trail: string) => String(failed('pay-1', messages.get('pay-1'), trail))
+    assert.match(
+      causeOf(trailWith()),
+      /^key: no SIGNER_KEY of bank with the thumbprint \S{43} is in the trail$/,
+    )
+    assert.match(causeOf(trailWith({ ...key, jwk: SECOND.jwk })), /^key: no SIGNER_KEY of bank/)
+    assert.match(causeOf(trailWith({ ...key, clientId: 'shop' })), /^key: no SIGNER_KEY of bank/)
+    assert.match(
+      causeOf(trailWith({ ...key, timestamp: 'x' })),
+      /^key: SIGNER_KEY: a record is not in the log/,
+    )
+    const injected = `${JSON.stringify({ ...key, jwk: SECOND.jwk })}\n${JSON.stringify({ ...key, timestamp: 'x' })}\n`
+    assert.equal(failed('pay-1', messages.get('pay-1'), injected + whole), undefined)
+  })
+
+  it('is not proven to somebody who trusts another key, or none', () => {
+    const prove = 'countersign audit prove --request pay-1 --message message.http'
+    const other = run(`countersign audit key other.pem > other.vkey && ${prove} --key other.vkey`)
+    assert.equal(other.status, 1)
+    assert.match(other.stdout, /^FAIL {2}record: the checkpoint of the proof is of the log .*\nNOT PROVEN\n$/)
+    const none = run(prove)
+    assert.equal(none.status, 2)
+    assert.match(none.stderr, /needs --key or \$GATEWAY_AUDIT_SEAL_KEY/)
+    assert.match(run('countersign audit prove --request pay-1 --json').stderr, /--json needs --message FILE/)
+  })
+})

@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { readKey } from '../auth/keys/verification-key.ts'
+import { recordedDigest } from '../auth/signatures/content-digest.ts'
+import type { SignatureFacts } from '../auth/signatures/presented-signatures.ts'
+import { combinedValue } from '../auth/signatures/signature-fields.ts'
+import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
+import { freshKey, NOW_SECONDS } from '../auth/tokens/issuer.test-support.ts'
+import { LONGER } from '../e2e/long-runs.ts'
+import {
+  bodyFault,
+  keyIn,
+  readRequest,
+  signatureBorne,
+  signatureFault,
+  signatureIn,
+} from './signed-message.ts'
+
+const KEY = freshKey('bank-1')
+const BODY = '{"amount":"12.50"}'
+const PARAMS = `;created=${NOW_SECONDS};keyid="bank-1";tag="fapi-2-request"`
+const HEAD = ['POST /pay?x=1 HTTP/1.1', 'Host: api.example', 'X-Note: one', 'x-note: two']
+const SIGNED = signMessage(
+  [
+    ['"@method"', 'POST'],
+    ['"@target-uri"', 'https://api.example/base/pay?x=1'],
+    ['"content-digest"', digestOf(BODY)],
+    ['"x-note"', 'one, two'],
+  ],
+  { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS },
+)
+const FIELDS = [
+  `Content-Digest: ${digestOf(BODY)}`,
+  `Signature-Input: ${SIGNED['Signature-Input']}`,
+  `Signature: ${SIGNED.Signature}`,
+]
+const messageOf = (lines: readonly string[], body = BODY) => Buffer.from([...lines, '', body].join('\r\n'))
+const MESSAGE = messageOf([...HEAD, ...FIELDS])
+
+const thumbprint = readKey(KEY.jwk).key?.thumbprint ?? assert.fail()
+const FACTS: SignatureFacts = {
+  label: 'sig',
+  keyId: 'bank-1',
+  thumbprint,
+  algorithm: 'ES256',
+  publicUrl: 'https://api.example/base',
+  digest: recordedDigest(digestOf(BODY)),
+  input: SIGNED['Signature-Input'].slice('sig='.length),
+  value: SIGNED.Signature.slice('sig=:'.length, -1),
+}
+const RECORD = { type: 'SIGNER_KEY', jwk: KEY.jwk }
+
+/** Undefined for a message that is proven. */
+function faultOf(
+  message: Buffer,
+  facts: SignatureFacts = FACTS,
+  record: object = RECORD,
+): string | undefined {
+  const key = keyIn({ ...record }, facts)
+  if (key === undefined) return 'no key'
+  const { request, fault } = readRequest(message)
+  if (request === undefined) return fault
+  const wrongBody = bodyFault(request, facts)
+  if (wrongBody !== undefined) return wrongBody
+  const borne = signatureBorne(request, facts)
+  return borne.fault ?? signatureFault(request, borne.signature, { facts, key })
+}
+
+test('a message that bears the recorded signature is proven, over HTTP/2 without a length too', () => {
+  assert.equal(faultOf(MESSAGE), undefined)
+  assert.equal(faultOf(messageOf([...HEAD, ...FIELDS, `Content-Length: ${BODY.length}`])), undefined)
+  assert.equal(
+    faultOf(messageOf([HEAD[0]!.replace('/pay', 'http://proxy.example/pay'), ...HEAD.slice(1), ...FIELDS])),
+    undefined,
+  )
+})
+
+test('a message that is no request as it was sent says what is wrong with it', () => {
+  for (const [message, says] of [
+    [
+      Buffer.from(MESSAGE.toString().replaceAll('\r\n', '\n')),
+      /^its head has a line feed without its carriage return$/,
+    ],
+    [MESSAGE.subarray(0, 100), /^its head has no empty line at its end$/],
+    [Buffer.alloc(0), /no empty line/],
+    [
+      messageOf([...HEAD, ...FIELDS, 'Content-Length: 18'], `${BODY}\n`),
+      /^its Content-Length is 18, and 19 bytes follow its head$/,
+    ],
+    [
+      messageOf([...HEAD, ...FIELDS, 'Content-Length: 18', 'Content-Length: 18']),
+      /more than one content-length/,
+    ],
+    [messageOf([...HEAD, ...FIELDS, 'Transfer-Encoding: chunked']), /in chunks/],
+    [messageOf(['HTTP/1.1 200 OK', ...FIELDS]), /no HTTP\/1 request line/],
+  ] as const)
+    assert.match(String(faultOf(message)), says)
+})
+
+test('a field that is there twice is not the field that was signed', () => {
+  for (const extra of [FIELDS[0], 'X-Note: two'])
+    assert.match(
+      String(faultOf(messageOf([...HEAD, ...FIELDS, String(extra)]))),
+      /not of what the message has/,
+    )
+  for (const extra of FIELDS.slice(1))
+    assert.match(String(faultOf(messageOf([...HEAD, ...FIELDS, extra]))), /no dictionary/)
+})
+
+test('a body that was added, changed or left out is none of the recorded digest', () => {
+  for (const body of [`${BODY} `, BODY.replace('1', '9'), ''])
+    assert.match(String(faultOf(messageOf([...HEAD, ...FIELDS], body))), /sha-256 is not that of the body/)
+  const bodiless = { ...FACTS, digest: undefined }
+  assert.match(String(faultOf(MESSAGE, bodiless)), /has a body, and the request had none/)
+})
+
+test('only a JWK that has the recorded thumbprint by itself is the key', () => {
+  const other = freshKey('bank-1')
+  assert.equal(faultOf(MESSAGE, FACTS, { ...RECORD, thumbprint, jwk: other.jwk }), 'no key')
+  assert.equal(faultOf(MESSAGE, FACTS, { ...RECORD, type: 'CONFIG_CHANGE' }), 'no key')
+  for (const jwk of [null, undefined, [], 'x', { ...KEY.jwk, y: KEY.jwk.x }])
+    assert.equal(faultOf(MESSAGE, FACTS, { ...RECORD, jwk }), 'no key')
+  for (const algorithm of ['EdDSA', 'none'])
+    assert.match(String(faultOf(MESSAGE, { ...FACTS, algorithm })), /not by this key/)
+})
+
+test('a signature of another record, or another label, is not that of the record', () => {
+  for (const facts of [{ value: 'AAAA' }, { label: 'other' }, { input: `${FACTS.input};x` }])
+    assert.match(String(faultOf(MESSAGE, { ...FACTS, ...facts })), /does not bear the signature/)
+  assert.match(String(faultOf(messageOf(HEAD))), /does not bear/)
+})
+
+test('a record whose signature lacks a member has none', () => {
+  assert.deepEqual(signatureIn({ signature: FACTS }), FACTS)
+  for (const name of Object.keys(FACTS))
+    assert.equal(signatureIn({ signature: { ...FACTS, [name]: 1 } }), undefined, name)
+  for (const signature of [undefined, null, 'x', []]) assert.equal(signatureIn({ signature }), undefined)
+})
+
+test('a message in which a byte was changed is only proven with the same method, target, signed fields and body', () => {
+  const shown = (message: Buffer) => {
+    const { request } = readRequest(message)
+    return (
+      request && [
+        request.method,
+        request.target,
+        request.body.toString('latin1'),
+        ...['content-digest', 'x-note'].map((name) => combinedValue(request.fields, name)),
+      ]
+    )
+  }
+  const expected = shown(MESSAGE)
+  fc.assert(
+    fc.property(
+      fc.nat(MESSAGE.length - 1),
+      fc.integer({ min: 0, max: 255 }),
+      fc.constantFrom('set', 'insert', 'remove'),
+      (at, byte, how) => {
+        const changed = Buffer.concat([
+          MESSAGE.subarray(0, at),
+          how === 'remove' ? Buffer.of() : Buffer.of(byte),
+          MESSAGE.subarray(how === 'insert' ? at : at + 1),
+        ])
+        if (faultOf(changed) === undefined) assert.deepEqual(shown(changed), expected)
+      },
+    ),
+    { numRuns: 2000 * LONGER },
+  )
+})
