@@ -77,7 +77,7 @@ export class Exchange implements Slotted {
   principal: Principal | undefined = undefined
   /** authenticate: the caller would be refused without the client certificate. */
   needsCertificate = false
-  /** authenticate, validate: the whole body, when it had to be checked before forwarding. */
+  /** authenticate, validate, matchDetails, idempotency: the whole body, when it had to be read before forwarding. */
   bufferedBody: Buffer | undefined = undefined
   /** authenticate: what the client has signed, and by which key. */
   signed: SignedBy | undefined = undefined

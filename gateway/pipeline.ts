@@ -11,6 +11,7 @@ import { validate } from './stages/body/validate-request.ts'
 import { forward } from './stages/forward.ts'
 import { idempotency } from './stages/idempotency/idempotency.ts'
 import { limit } from './stages/limit.ts'
+import { matchDetails } from './stages/match-details.ts'
 import { closeAbandoned, open } from './stages/open.ts'
 import { record } from './stages/record.ts'
 import { giveUp, refuse } from './stages/response/refuse.ts'
@@ -37,6 +38,7 @@ const STAGES: readonly Stage[] = [
   authorize,
   validate,
   receive,
+  matchDetails,
   idempotency,
   takePermit,
   limit,

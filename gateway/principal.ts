@@ -20,6 +20,8 @@ export interface Principal {
   readonly acr?: string | undefined
   /** `auth_time` and the issuer's clock tolerance, epoch milliseconds. Undefined for one in the future. */
   readonly authenticatedAtMs?: number | undefined
+  /** RFC 9396: a JSON text without a member twice, with numbers as the issuer wrote them. */
+  readonly authorizationDetails?: string | undefined
   /** Unique across users and machines. */
   readonly key: string
   /** Limits count by it: `p:` and the key, so never an address. Made once, because each request looks it up. */

@@ -63,6 +63,10 @@ export const REFUSALS = {
     webhook_replayed: { status: 409, detail: 'This webhook was accepted before.' },
     too_many_failures: { status: 429, detail: 'Too many invalid credentials from this address.' },
     insufficient_scope: { status: 403, detail: 'The access token does not permit this.' },
+    authorization_details_mismatch: {
+      status: 403,
+      detail: 'The request is not what the access token was approved for.',
+    },
     address_refused: { status: 403, detail: 'Requests from this address are not accepted.' },
     origin_not_allowed: { status: 403, detail: 'Pages of this origin may not send such requests.' },
     not_found: { status: 404, detail: 'No route matches this path.' },

@@ -8,6 +8,7 @@ import { RFC9068, tokenDialect } from './issuers/token-dialects.ts'
 /** The policy of a route that says nothing about it. */
 const NO_POLICY = {
   stepUp: undefined,
+  authorizationDetails: undefined,
   mask: undefined,
   trustIssuers: undefined,
   webhookClient: undefined,

@@ -8,6 +8,7 @@ import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
 import { checkAudit } from './rules/audit-rules.ts'
+import { detailsTerms } from './rules/decision-rules.ts'
 import { idempotencyTerms } from './rules/idempotency-rules.ts'
 import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
@@ -124,6 +125,7 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
     auth: new Set(route.auth),
     scopes: scopeSets(route.scopes),
     stepUp: stepUpOf(route),
+    authorizationDetails: route.authorizationDetails && detailsTerms(route.authorizationDetails),
     mask: maskOf(route),
     upstream: route.upstream,
     timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,

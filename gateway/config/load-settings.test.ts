@@ -320,6 +320,32 @@ test('a row asks for step-up authentication only where access tokens are accepte
   )
 })
 
+test('a row compares authorization_details only where every caller has a token, and names JSON pointers', () => {
+  const details = { type: 'payment', match: { '/a~1b/amount': '/amount' } }
+  const row = (auth: string[], more: object = {}) => ({
+    routes: [{ path: '/*', auth, authorizationDetails: details, ...more }],
+  })
+  assert.deepEqual(good(row(['bearer'])).routes[0]?.authorizationDetails, {
+    type: 'payment',
+    details: [{ pointer: '/a~1b/amount', steps: ['a/b', 'amount'] }],
+    members: [{ pointer: '/amount', steps: ['amount'] }],
+  })
+  for (const [auth, more, reason] of [
+    [['bearer', 'none'], {}, 'not be asked for where "auth" has "none"'],
+    [['hmac'], {}, 'not be asked for where "auth" has no "bearer"'],
+    [['bearer'], { mode: 'shadow' }, 'not be there where "mode" is "shadow"'],
+  ] as const)
+    assert.match(
+      faults(row([...auth], more)).join(),
+      new RegExp(`\\$\\.routes\\[0\\]\\.authorizationDetails: must ${reason}`),
+    )
+  for (const match of [{}, { amount: '/amount' }, { '/amount': 'amount' }, { '/a~2': '/a' }])
+    assert.match(
+      faults(row(['bearer'], { authorizationDetails: { ...details, match } })).join(),
+      /\.match.*: must (?:be JSON pointers|not be empty|have at least)/,
+    )
+})
+
 test('a row asks for a signature beside a credential that names a client; what is not built is a fault that says so', () => {
   const row = (auth: string[], signatures: object) => ({ routes: [{ path: '/*', auth, signatures }] })
   assert.equal(good(row(['bearer', 'mtls'], { request: 'required' })).routes[0]?.isSigned, true)

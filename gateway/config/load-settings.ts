@@ -11,7 +11,7 @@ import { idempotencyConflicts } from './rules/idempotency-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
 import { reusePortFaults, reusesPort } from './rules/reuse-port.ts'
-import { signatureConflicts, stepUpConflicts, webhookConflicts } from './rules/row-rules.ts'
+import { signatureConflicts, tokenConflicts, webhookConflicts } from './rules/row-rules.ts'
 import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
@@ -225,7 +225,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
     ...introspectionConflicts({ ...merged, configFile, issuers: [merged, ...merged.issuers], readFile }),
     ...webhookConflicts(configFile, merged.routes),
     ...signatureConflicts(configFile, merged.routes),
-    ...stepUpConflicts(configFile, merged.routes),
+    ...tokenConflicts(configFile, merged.routes),
   ]
 }
 

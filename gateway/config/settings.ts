@@ -57,6 +57,22 @@ export interface IdempotencyTerms {
   readonly onStoreFailure: 'deny' | 'local'
 }
 
+/** A member of a JSON text. Immutable. */
+export interface JsonMember {
+  /** RFC 6901. */
+  readonly pointer: string
+  readonly steps: readonly string[]
+}
+
+/** What the `authorization_details` of a token (RFC 9396) must say of the body. Immutable. */
+export interface DetailsTerms {
+  readonly type: string
+  /** Members of the detail, each for the one of `members` in its place. */
+  readonly details: readonly JsonMember[]
+  /** Members of the body. */
+  readonly members: readonly JsonMember[]
+}
+
 /** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */
 export interface Route {
   /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
@@ -68,6 +84,8 @@ export interface Route {
   readonly scopes: readonly (readonly string[])[]
   /** Undefined: the user may have been authenticated in any way, at any time. */
   readonly stepUp: StepUp | undefined
+  /** Undefined: `authorization_details` of tokens say nothing here. */
+  readonly authorizationDetails: DetailsTerms | undefined
   /** Parameters of its path that are masked in records and spans; undefined: none. */
   readonly mask: readonly string[] | undefined
   /** Names of the issuers whose tokens it accepts; undefined: all. */

@@ -151,6 +151,7 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     auth: new Set(['none']),
     scopes: [],
     stepUp: undefined,
+    authorizationDetails: undefined,
     mask: undefined,
     maskPath: undefined,
     upstream: 'default',

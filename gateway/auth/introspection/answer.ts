@@ -2,6 +2,7 @@ import { bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
+import { withDetailsAsText } from '../tokens/authorization-details.ts'
 import type { ClaimRules } from '../tokens/claims.ts'
 import { faultOfKind, saysAccess } from '../tokens/dialect.ts'
 import { type JsonObject, parseJws } from '../tokens/jws.ts'
@@ -38,7 +39,7 @@ export function readAnswer(response: IncomingResponse): JsonObject {
   } catch {
     throw new Error('the response is not JSON')
   }
-  return activeOrNot(answer)
+  return withDetailsAsText(activeOrNot(answer), () => response.body)
 }
 
 function checkStatus({ statusCode }: IncomingResponse): void {
@@ -77,7 +78,11 @@ export async function readSignedAnswer(
   if (![aud].flat().includes(clientId)) throw new Error(`the signed response is for ${quote(aud)}`)
   if (typeof iat !== 'number' || Math.abs(iat * 1000 - nowMs) > FRESH_MS + issuer.clockToleranceMs)
     throw new Error(`the signed response was made at ${quote(iat)}, which is not now`)
-  return activeOrNot(answer)
+  return withDetailsAsText(
+    activeOrNot(answer),
+    () => Buffer.from(jws.signed.split('.')[1] ?? '', 'base64url'),
+    'token_introspection',
+  )
 }
 
 /** True for a response that says that the endpoint does not know tokens of this kind. Other 400s are faults of the settings. */

@@ -38,12 +38,13 @@ function schemeNamed(name: string | undefined): Scheme | undefined {
   return lower === 'bearer' || lower === 'dpop' ? lower : undefined
 }
 
-/** The words of RFC 6750 section 3.1, RFC 9449 section 7.1 and RFC 9470 section 3. */
+/** The words of RFC 6750 section 3.1, RFC 9449 section 7.1, RFC 9470 section 3 and draft-ietf-oauth-rar-metadata-remediation. */
 interface ChallengeError {
   readonly error:
     | 'invalid_request'
     | 'invalid_token'
     | 'insufficient_scope'
+    | 'insufficient_authorization'
     | 'insufficient_user_authentication'
     | 'invalid_dpop_proof'
     | 'use_dpop_nonce'

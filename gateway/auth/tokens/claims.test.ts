@@ -38,6 +38,7 @@ test('a session token proves a user and no client', () => {
     scope: 'accounts:read transfers:write',
     acr: undefined,
     authenticatedAtMs: undefined,
+    authorizationDetails: undefined,
     key: 'user:user-1',
     limitKey: 'p:user:user-1',
   })

@@ -91,6 +91,8 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
   const granted = new Set(
     rules.scopes === undefined ? scopes : scopes.filter((one) => rules.scopes?.has(one)),
   )
+  // As `withDetailsAsText` gives it.
+  const { authorization_details: details } = claims
   const principal = Object.freeze({
     method: 'bearer',
     subject: isOfClient ? undefined : sub,
@@ -102,6 +104,7 @@ export function readClaims(claims: JsonObject, rules: ClaimRules, nowMs: number)
     scope: [...granted].join(' '),
     acr: typeof claims.acr === 'string' ? claims.acr : undefined,
     authenticatedAtMs: authenticatedAtMs(claims.auth_time, nowMs, clockToleranceMs),
+    authorizationDetails: typeof details === 'string' ? details : undefined,
     ...keysOf(isOfClient ? `client:${client}` : `user:${sub}`),
   } satisfies Principal)
   return { verification: { principal, binding, issuer: rules.issuer }, expiresAtMs }

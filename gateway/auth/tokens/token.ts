@@ -1,6 +1,7 @@
 import { typeName } from '../../config/issuers/token-dialects.ts'
 import { type Algorithm, algorithmNamed } from '../keys/signature.ts'
 import { ownText } from './authorization.ts'
+import { withDetailsAsText } from './authorization-details.ts'
 import { decodeObject, type JsonObject, type Jws, parseJws } from './jws.ts'
 import { quote } from './quote.ts'
 import { type OrFault, tokenFault } from './verification.ts'
@@ -27,7 +28,7 @@ type TokenParsing = OrFault<{ readonly token: ParsedToken }>
 export function parseToken(text: string): TokenParsing {
   const jws = parseJws(text, readHeader)
   if (typeof jws === 'string') return malformed(text.split('.').length === 3 ? jws : `${jws}: ${OPAQUE}`)
-  const { header, payload: claims } = jws
+  const { header } = jws
   const { alg, typ, kid } = header
   const algorithm = algorithmNamed(alg)
   if (algorithm === undefined) return invalid(`alg ${quote(alg)} is not accepted`)
@@ -38,6 +39,7 @@ export function parseToken(text: string): TokenParsing {
     return invalid(`kid ${quote(kid)} names no key`)
   if (kid !== undefined && kid.length > MAX_KID_CHARS)
     return invalid(`kid has ${kid.length} characters, more than ${MAX_KID_CHARS}`)
+  const claims = withDetailsAsText(jws.payload, () => Buffer.from(text.split('.')[1] ?? '', 'base64url'))
   return { token: { algorithm, kid, type: typeName(typ ?? ''), claims, jws } }
 }
 

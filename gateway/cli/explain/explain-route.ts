@@ -106,6 +106,10 @@ function describeRoute(row: Route, settings: Settings, path: string): Cells {
     ['tokens', row.auth.has('bearer') && `of ${issuersOf(settings)}`],
     ['scopes', row.scopes.map((set) => set.join(' and ')).join(', or ') || 'none needed'],
     ['step-up', row.stepUp && stepUpOf(row.stepUp)],
+    [
+      'approved',
+      row.authorizationDetails && `by authorization_details of the type ${row.authorizationDetails.type}`,
+    ],
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', group?.targets.join(', ') ?? row.upstream],

@@ -1,3 +1,5 @@
+import { pointerSteps } from '../../edge/syntax/json-pointer.ts'
+
 const PLAIN_KEY = /^[A-Za-z_$][A-Za-z0-9_$-]*$/
 const LAST_STEP = /(?:\.[^.[\]]+|\[[^[\]]*\])$/
 
@@ -15,9 +17,6 @@ export function parentPath(path: string): string | undefined {
 /** The JSON path of a JSON pointer (RFC 6901): `/limits/2/window` is `$.limits[2].window`. */
 export function pathOfPointer(pointer: string): string {
   let path = '$'
-  for (const token of pointer.split('/').slice(1)) {
-    const step = token.replaceAll('~1', '/').replaceAll('~0', '~')
-    path = childPath(path, /^\d+$/.test(step) ? Number(step) : step)
-  }
+  for (const step of pointerSteps(pointer)) path = childPath(path, /^\d+$/.test(step) ? Number(step) : step)
   return path
 }

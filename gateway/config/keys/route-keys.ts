@@ -1,4 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox'
+import { AUTHORIZATION_DETAILS } from './decision-keys.ts'
 import { IDEMPOTENCY } from './idempotency-keys.ts'
 import {
   anyText,
@@ -160,6 +161,11 @@ const ROUTE = keys({
     }),
     'Signatures (RFC 9421) beside another credential. Default: none is asked for.',
     { examples: [{ request: 'required' }] },
+  ),
+  authorizationDetails: key(
+    AUTHORIZATION_DETAILS,
+    'One of the `authorization_details` of the token (RFC 9396) must fit the JSON body, which is held in memory (1 MiB at most); otherwise 403. Not where `auth` has `none` or lacks `bearer`, or `mode` is `shadow`. More in docs/use/decisions.md.',
+    { examples: [{ type: 'payment_initiation', match: { '/instructedAmount/amount': '/amount' } }] },
   ),
   mask: list(
     TEXT,

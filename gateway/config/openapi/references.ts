@@ -1,3 +1,5 @@
+import { pointerSteps } from '../../edge/syntax/json-pointer.ts'
+
 /** A value in a document and where it stands, as a JSON pointer (RFC 6901). */
 export interface Located {
   readonly value: unknown
@@ -12,10 +14,8 @@ export function childPointer(pointer: string, step: string | number): string {
 
 export function at(document: unknown, pointer: string): unknown {
   let value = document
-  for (const token of pointer.split('/').slice(1)) {
-    const step = token.replaceAll('~1', '/').replaceAll('~0', '~')
+  for (const step of pointerSteps(pointer))
     value = Object.hasOwn(Object(value), step) ? (value as Record<string, unknown>)[step] : undefined
-  }
   return value
 }
 

@@ -99,13 +99,17 @@ export function signatureConflicts(file: string, routes: readonly Route[]): Faul
   })
 }
 
-/** Only an access token says how a user was authenticated. */
-export function stepUpConflicts(file: string, routes: readonly Route[]): Fault[] {
-  return keyFaults(file, routes, ({ stepUp, auth }) => {
-    if (stepUp === undefined || (auth.has('bearer') && !auth.has('none'))) return undefined
+/** Only an access token says how a user was authenticated, and what the user approved. */
+export function tokenConflicts(file: string, routes: readonly Route[]): Fault[] {
+  return keyFaults(file, routes, ({ stepUp, authorizationDetails, auth, isShadow }) => {
+    const key = authorizationDetails ? 'authorizationDetails' : stepUp && (stepUp.acr ? 'acr' : 'maxAuthAge')
+    if (key === undefined) return undefined
+    if (isShadow && authorizationDetails)
+      return { key, reason: 'must not be there where "mode" is "shadow", which refuses nobody' }
+    if (auth.has('bearer') && !auth.has('none')) return undefined
     const reason = auth.has('none')
       ? 'must not be asked for where "auth" has "none": anyone passes without it'
-      : 'must not be asked for where "auth" has no "bearer": only an access token says how a user was authenticated'
-    return { key: stepUp.acr === undefined ? 'maxAuthAge' : 'acr', reason }
+      : 'must not be asked for where "auth" has no "bearer": only an access token says how a user was authenticated, and what they approved'
+    return { key, reason }
   })
 }

@@ -47,7 +47,7 @@ function writtenKeys(text: string): number | undefined {
 }
 
 /** The closing quote; the length when there is none. */
-function endOfText(text: string, from: number): number {
+export function endOfText(text: string, from: number): number {
   let at = from
   for (;;) {
     at = text.indexOf('"', at + 1)

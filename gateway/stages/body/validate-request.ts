@@ -3,7 +3,6 @@ import {
   type RequestContent,
   type RequestRules,
 } from '../../config/openapi/compiled-operations.ts'
-import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { networkOf } from '../../edge/rules/network.ts'
@@ -12,12 +11,11 @@ import { bareMediaType, type MediaParameters, mediaParametersOf } from '../../ed
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { type Refusal, refusal } from '../../refusals.ts'
+import { refuseEncoding, refuseMisfit } from './json-body.ts'
 import { parameterMisfit } from './request-parameters.ts'
 import { firstByteOrEnd, mayEndEmpty, readWholeBody } from './whole-body.ts'
 
 const BODY_MISSING = refusal('schema_violation', { detail: 'A request body is needed.' })
-const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
-const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
 const UNSUPPORTED = refusal('unsupported_media_type')
 
 /**
@@ -66,10 +64,8 @@ function checkBody(
   const { fits } = described
   if (fits === undefined || contentType === undefined || !JSON_TYPE.test(bareMediaType(contentType)))
     return undefined
-  if (!isInUtf8(contentType)) return CHARSET
-  // Each line counts: a service may read another than the first.
-  if (fields.some(({ lower, value }) => lower === 'content-encoding' && value.toLowerCase() !== 'identity'))
-    return ENCODED
+  const unread = refuseEncoding(contentType, fields)
+  if (unread !== undefined) return unread
   if (bufferedBody !== undefined) return bodyMisfit(bufferedBody, fits)
   if (req.body === null) return undefined
   const owner = exchange.principal?.key ?? networkOf(exchange.address)
@@ -114,20 +110,8 @@ function narrowest(fitting: readonly RequestContent[]): RequestContent | undefin
   return another === undefined ? one : undefined
 }
 
-/** Some services follow a charset: in UTF-7 one text may be a text and further members. */
-function isInUtf8(contentType: string): boolean {
-  const charsets = contentType.toLowerCase().split('charset').slice(1)
-  return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
-}
-
 function bodyMisfit(body: Buffer, fits: NonNullable<RequestContent['fits']>): Refusal | undefined {
   const json = parseCheckedJson(body)
   const misfit = 'fault' in json ? { pointer: '', reason: json.fault } : fits(json.value)
   return misfit && refuseMisfit('request body', misfit)
-}
-
-/** `The request body at "/amount": must be string.` */
-function refuseMisfit(what: string, { pointer, reason }: Misfit): Refusal {
-  const place = pointer === '' ? '' : `at ${JSON.stringify(pointer)}: `
-  return refusal('schema_violation', { detail: `The ${what} ${place}${reason}.` })
 }

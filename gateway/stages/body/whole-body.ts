@@ -8,6 +8,7 @@ import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
 /** Bytes of a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
+const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
 
 /**
@@ -42,6 +43,24 @@ export function readWholeBody(
     if (body === 'too_large') return bodyTooLarge(maxBytes)
     if (body === 'no_room') return OVERLOADED
     return body === 'broken' ? refusal('malformed_request', { cause: 'the body broke off' }) : body
+  })
+}
+
+/** The body of a request, from memory or read; empty without one. Writes `bufferedBody`. @param maxBytes as of `readWholeBody` */
+export function wholeBody(
+  gateway: Gateway,
+  exchange: Exchange,
+  maxBytes?: number,
+): Buffer | Refusal | Promise<Buffer | Refusal> {
+  const { bufferedBody, headers, req, principal } = exchange
+  if (bufferedBody !== undefined) return bufferedBody
+  if (!headers.hasBody || req.body === null) return NO_BODY
+  const owner = principal?.key ?? networkOf(exchange.address)
+  const read = readWholeBody(gateway, exchange, { owner, source: req.body, ...(maxBytes && { maxBytes }) })
+  if (!(read instanceof Promise)) return read
+  return read.then((body) => {
+    if (Buffer.isBuffer(body)) exchange.bufferedBody = body
+    return body
   })
 }
 

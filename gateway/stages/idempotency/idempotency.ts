@@ -5,12 +5,11 @@ import { readIdempotencyKey } from '../../idempotency/idempotency-key.ts'
 import type { Begun } from '../../idempotency/key-table.ts'
 import { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
 import { bodyTooLarge, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
-import { readWholeBody } from '../body/whole-body.ts'
+import { wholeBody } from '../body/whole-body.ts'
 import { replay } from './replay.ts'
 
 const METHODS: ReadonlySet<string> = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 const PORT = /:\d*$/
-const NO_BODY = Buffer.alloc(0)
 const MISSING = refusal('idempotency_key_missing')
 const INVALID = refusal('idempotency_key_invalid')
 const REUSED = refusal('idempotency_key_reused')
@@ -36,15 +35,11 @@ export function idempotency(
     else count(gateway, exchange, 'invalid')
     return key
   }
-  const { bufferedBody, headers, req, principal } = exchange
-  if (bufferedBody !== undefined || !headers.hasBody || req.body === null)
-    return begin(gateway, exchange, { key, terms, body: bufferedBody ?? NO_BODY })
-  const owner = principal?.key ?? exchange.address
-  const read = readWholeBody(gateway, exchange, { owner, source: req.body, maxBytes: terms.maxRequestBytes })
+  const read = wholeBody(gateway, exchange, terms.maxRequestBytes)
+  if (Buffer.isBuffer(read)) return begin(gateway, exchange, { key, terms, body: read })
   if (!(read instanceof Promise)) return read
   return read.then((body) => {
     if (!Buffer.isBuffer(body)) return body
-    exchange.bufferedBody = body
     if (exchange.closed) return undefined
     const begun = begin(gateway, exchange, { key, terms, body })
     if (begun === undefined || 'code' in begun) return begun

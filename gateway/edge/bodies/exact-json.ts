@@ -1,0 +1,110 @@
+import { isDeepStrictEqual } from 'node:util'
+import { endOfText, parseCheckedJson } from './checked-json.ts'
+
+/** A member of a JSON text; without `source` there is none. */
+export interface FoundMember {
+  /** Its text, with numbers as they are written. */
+  readonly source?: string
+  /** The name of a member that differs from the one meant only in letter case. Some services (in Go, .NET) may take it instead. */
+  readonly odd?: string
+}
+
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g
+const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
+/** A number with a longer exponent is compared as it is written. */
+const MAX_EXPONENT_CHARS = 7
+const SPACE = ' \t\n\r'
+
+/** The text of what `parseCheckedJson` takes, for `memberIn`. */
+export function checkedText(bytes: Buffer): { readonly text: string } | { readonly fault: string } {
+  const checked = parseCheckedJson(bytes)
+  return 'fault' in checked ? checked : { text: bytes.toString('utf8') }
+}
+
+/** Finds what the steps of a pointer (RFC 6901) lead to. @param json a checked text @param steps of `pointerSteps` */
+export function memberIn(json: string, steps: readonly string[]): FoundMember {
+  let at = afterSpace(json, 0)
+  for (const step of steps) {
+    const found = find(json, at, step)
+    if (typeof found !== 'number') return found
+    at = afterSpace(json, found)
+  }
+  return { source: json.slice(at, endOfValue(json, at)).trimEnd() }
+}
+
+/** Where the value begins that a step leads to from the object or array that begins at `opening`. */
+function find(json: string, opening: number, step: string): number | FoundMember {
+  const isObject = json[opening] === '{'
+  let at = afterSpace(json, opening + 1)
+  if ((!isObject && json[opening] !== '[') || json[at] === '}' || json[at] === ']') return {}
+  const folded = fold(step)
+  let found: number | undefined
+  for (let index = 0; ; index++) {
+    let name = String(index)
+    if (isObject) {
+      at = afterSpace(json, at)
+      const end = endOfText(json, at)
+      name = json.slice(at + 1, end)
+      if (name.includes('\\')) name = JSON.parse(`"${name}"`)
+      at = json.indexOf(':', end) + 1
+    }
+    if (name === step) found = at
+    else if (isObject && fold(name) === folded) return { odd: name }
+    if (!isObject && found !== undefined) return found
+    at = endOfValue(json, at)
+    if (json[at] !== ',') return found ?? {}
+    at++
+  }
+}
+
+function afterSpace(json: string, from: number): number {
+  let at = from
+  while (at < json.length && SPACE.includes(json[at] as string)) at++
+  return at
+}
+
+/** The comma or the bracket behind a value, or the end. */
+function endOfValue(json: string, from: number): number {
+  let depth = 0
+  for (let at = from; at < json.length; at++) {
+    const character = json[at]
+    if (character === '"') at = endOfText(json, at)
+    else if (character === '[' || character === '{') depth++
+    else if (character === ']' || character === '}') {
+      if (depth === 0) return at
+      depth--
+    } else if (character === ',' && depth === 0) return at
+  }
+  return json.length
+}
+
+/** The long s and the Kelvin sign are folded too, as in Go. */
+function fold(name: string): string {
+  return name.toUpperCase().toLowerCase()
+}
+
+/** Compares two checked texts. Numbers are equal by their decimal value, never rounded; a text equals no number. */
+export function isSameJson(one: string, other: string): boolean {
+  return isDeepStrictEqual(compared(one), compared(other))
+}
+
+/** Each text begins with `s`, and each number is a text that begins with `n`. */
+function compared(json: string): unknown {
+  return JSON.parse(
+    json.replace(TOKEN, (token) => (token[0] === '"' ? `"s${token.slice(1)}` : `"n${decimalOf(token)}"`)),
+  )
+}
+
+/** One spelling for each decimal value: `1e2`, `100` and `100.0` are `1e2`. */
+function decimalOf(source: string): string {
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = NUMBER.exec(source) ?? []
+  const digits = whole + fraction
+  let from = 0
+  while (digits[from] === '0') from++
+  if (from === digits.length) return '0'
+  if (exponent.length > MAX_EXPONENT_CHARS) return source
+  // A pattern for zeros at the end would look at each run of zeros again and again.
+  let end = digits.length
+  while (digits[end - 1] === '0') end--
+  return `${sign}${digits.slice(from, end)}e${Number(exponent) - fraction.length + digits.length - end}`
+}

@@ -1,0 +1,91 @@
+import { JSON_TYPE } from '../../config/openapi/compiled-operations.ts'
+import type { Misfit } from '../../config/openapi/schema-fits.ts'
+import type { JsonMember } from '../../config/settings.ts'
+import { checkedText, memberIn } from '../../edge/bodies/exact-json.ts'
+import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
+import { type Field, valueIn } from '../../edge/syntax/field.ts'
+import { bareMediaType } from '../../edge/syntax/media-type.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
+import { wholeBody } from './whole-body.ts'
+
+const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
+const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
+/** Of a member. */
+const MAX_CHARS = 16_384
+const NOT_JSON = refusal('unsupported_media_type', { detail: 'The request body must be JSON.' })
+
+/**
+ * Reads members of a JSON body; undefined for one that is not there, and for all of an empty body. Refuses what a service may
+ * read otherwise. Waits for the body.
+ *
+ * @param decide gets their JSON texts in the order of the members, with numbers as they are written
+ */
+export function readMembers(
+  gateway: Gateway,
+  exchange: Exchange,
+  members: readonly JsonMember[],
+  decide: (values: readonly (string | undefined)[]) => Refusal | undefined | Promise<Refusal | undefined>,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const settle = (body: Buffer | Refusal) => {
+    if (!Buffer.isBuffer(body)) return body
+    if (exchange.closed) return undefined
+    const values = valuesOf(exchange, members, body)
+    return 'code' in values ? values : decide(values)
+  }
+  const body = wholeBody(gateway, exchange)
+  return body instanceof Promise ? body.then(settle) : settle(body)
+}
+
+function valuesOf(
+  { req }: Exchange,
+  members: readonly JsonMember[],
+  body: Buffer,
+): readonly (string | undefined)[] | Refusal {
+  if (body.length === 0) return members.map(() => undefined)
+  const fields = withoutNominated(req.fields)
+  const contentType = valueIn(fields, 'content-type') ?? ''
+  if (!JSON_TYPE.test(bareMediaType(contentType))) return NOT_JSON
+  const unread = refuseEncoding(contentType, fields)
+  if (unread !== undefined) return unread
+  const json = checkedText(body)
+  if ('fault' in json) return refuseMisfit('request body', { pointer: '', reason: json.fault })
+  const values: (string | undefined)[] = []
+  for (const { pointer, steps } of members) {
+    const { source, odd } = memberIn(json.text, steps)
+    if (odd !== undefined)
+      return refuseMisfit('request body', {
+        pointer,
+        reason: `must not differ in letter case, as ${JSON.stringify(odd)} does`,
+      })
+    if (source !== undefined && source.length > MAX_CHARS)
+      return refuseMisfit('request body', {
+        pointer,
+        reason: `must not be longer than ${MAX_CHARS} characters`,
+      })
+    values.push(source)
+  }
+  return values
+}
+
+/** Refuses JSON that services may not read as UTF-8. @param fields as the service gets them */
+export function refuseEncoding(contentType: string, fields: readonly Field[]): Refusal | undefined {
+  if (!isInUtf8(contentType)) return CHARSET
+  // Each line counts: a service may read another than the first.
+  return fields.some(({ lower, value }) => lower === 'content-encoding' && value.toLowerCase() !== 'identity')
+    ? ENCODED
+    : undefined
+}
+
+/** Some services follow a charset: in UTF-7 one text may be a text and further members. */
+function isInUtf8(contentType: string): boolean {
+  const charsets = contentType.toLowerCase().split('charset').slice(1)
+  return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))
+}
+
+/** `The request body at "/amount": must be string.` */
+export function refuseMisfit(what: string, { pointer, reason }: Misfit): Refusal {
+  const place = pointer === '' ? '' : `at ${JSON.stringify(pointer)}: `
+  return refusal('schema_violation', { detail: `The ${what} ${place}${reason}.` })
+}
