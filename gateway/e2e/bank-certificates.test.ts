@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { hash } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -33,6 +34,15 @@ describe('a bank that is known by its organizationIdentifier', () => {
   let other: Authority
   let gateway: TestGateway
 
+  const issuer = 'CN=Root, O=Test'
+  const clients = (psd2Roles = true) => [
+    {
+      id: 'tpp',
+      scopes: ['payments'],
+      mtls: { organizationIdentifier: 'PSDDE-BAFIN-123456', issuer, psd2Roles },
+    },
+    { id: 'plain', mtls: { organizationIdentifier: 'PSDDE-BAFIN-7', issuer } },
+  ]
   before(async () => {
     upstream = await startUpstream()
     tls = await makeTlsSetup()
@@ -48,18 +58,7 @@ describe('a bank that is known by its organizationIdentifier', () => {
           { path: '/payments', auth: ['mtls'], scopes: ['psd2:PSP_PI', 'payments'] },
         ],
       },
-      clients: [
-        {
-          id: 'tpp',
-          scopes: ['payments'],
-          mtls: {
-            organizationIdentifier: 'PSDDE-BAFIN-123456',
-            issuer: 'CN=Root, O=Test',
-            psd2Roles: true,
-          },
-        },
-        { id: 'plain', mtls: { organizationIdentifier: 'PSDDE-BAFIN-7', issuer: 'CN=Root, O=Test' } },
-      ],
+      clients: clients(),
       env,
     })
   })
@@ -74,8 +73,8 @@ describe('a bank that is known by its organizationIdentifier', () => {
 
   const issue = (extensions: Readonly<Record<string, Buffer>>, subject = SUBJECT, issuer = tls.ca) =>
     makeCertificate({ subject, issuer, extensions, extendedKeyUsages: [CLIENT_AUTH] })
-  const ask = (path: string, certificate: Awaited<ReturnType<typeof issue>>) =>
-    secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate })
+  const ask = (path: string, certificate: Awaited<ReturnType<typeof issue>>, agent = new Agent()) =>
+    secureCall({ port: gateway.tlsPort, path, ca: tls.ca, certificate, agent })
 
   it('may do what the roles of its certificate permit, in either encoding, and no more', async () => {
     for (const form of ['nested', 'flat'] as const) {
@@ -125,6 +124,17 @@ describe('a bank that is known by its organizationIdentifier', () => {
     const certificate = await issue(qwacExtensions(['PSP_AI']), 'CN=x,2.5.4.97=PSDDE-BAFIN-7')
     assert.equal((await ask('/any', certificate)).status, 200)
     assert.equal((await ask('/accounts', certificate)).status, 403)
+  })
+
+  it('has none from the edit on that takes them away, on an open connection too', async () => {
+    const certificate = await issue(qwacExtensions(['PSP_AI']))
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    assert.equal((await ask('/accounts', certificate, agent)).status, 200)
+    writeFileSync(gateway.clientsFile, JSON.stringify({ clients: clients(false) }))
+    await gateway.process.line(({ msg }) => msg === 'clients in force')
+    const { status } = await ask('/accounts', certificate, agent)
+    agent.destroy()
+    assert.equal(status, 403)
   })
 })
 

@@ -20,7 +20,7 @@ import {
   verdictOn,
 } from '../listener/connect.test-support.ts'
 import { parseTls } from '../listener/tls-context.ts'
-import { trustGoodUntilMs } from './trust.ts'
+import { trustedPath, trustGoodUntilMs } from './trust.ts'
 
 const DAY_MS = 86_400_000
 const sequence = (...content: Buffer[]) => der(TAG.sequence, ...content)
@@ -70,11 +70,17 @@ describe('a partitioned revocation list', () => {
     return materialOf(textsOf(fixture, { clientCa: root.certPem + between.certPem, clientCrl }))
   }
   async function verdicts(t: TestContext, lists: readonly string[], certificates: readonly Issued[]) {
-    const server = await TestServer.start(t, await material(...lists))
+    const { trust, ...rest } = await material(...lists)
+    assert.ok(trust)
+    const server = await TestServer.start(t, { trust, ...rest })
     const found: (string | true)[] = []
     for (const certificate of certificates) {
       const { authorized, reason = '' } = await verdictOn(server, fixture.ca, { certificate })
       found.push(authorized === true ? true : reason)
+      // OpenSSL has judged before us, and we judge alike.
+      const leaf = new X509Certificate(certificate.certPem)
+      const path = trustedPath({ leaf, intermediates: [] }, trust, Date.now())
+      assert.equal(typeof path === 'object', authorized, `${reason}, but ${String(path)}`)
     }
     return found
   }
