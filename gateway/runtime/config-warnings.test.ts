@@ -165,6 +165,19 @@ test('rows that go on alone without the store are named: a request with a key ma
   )
 })
 
+test('a row whose methods change nothing is named: its "idempotency" has no effect', () => {
+  const row = { auth: ['bearer'], idempotency: {} }
+  const routes = [
+    { path: '/a', methods: ['GET'], ...row },
+    { path: '/b', methods: ['GET', 'PUT'], ...row },
+    { path: '/c', ...row },
+  ]
+  const { value } = loadSettings({}, () => JSON.stringify({ issuer: 'https://id.example', routes }))
+  assert.deepEqual(settingsWarnings(value!), [
+    'rows whose "idempotency" has no effect, because no method of theirs changes anything: /a',
+  ])
+})
+
 test('a shared port is warned of where the system resets what a gateway has not accepted at its end', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'migrate-'))
   t.after(() => rmSync(dir, { recursive: true }))

@@ -17,6 +17,8 @@ import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
 const MAX_WARNINGS = 20
 /** Pairs of rows that are compared at most, so that an edit does not hold requests up. */
 const MAX_PAIRS = 100_000
+/** Requests with other methods need no idempotency key. */
+const KEYED_METHODS = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 export const NOTHING_LIMITED = 'the limit table is empty: nothing is limited'
 
 export function limitWarnings(routes: readonly Route[], rows: readonly LimitRow[]): readonly string[] {
@@ -71,6 +73,9 @@ export function settingsWarnings(
 ): readonly string[] {
   const { routes, upstreams, openapi, store } = settings
   const alone = routes.filter(({ idempotency }) => store && idempotency?.onStoreFailure === 'local')
+  const safe = routes.filter(
+    ({ idempotency, methods }) => idempotency && !methodsMeet(methods, KEYED_METHODS),
+  )
   const shadow = named(pathsOf(routes.filter(({ isShadow }) => isShadow)))
   const closed = named(pathsOf(routes.filter(({ screening }) => screening?.maintenance !== undefined)))
   return [
@@ -82,6 +87,10 @@ export function settingsWarnings(
     ...named(pathsOf(alone)).map(
       (names) =>
         `rows whose "idempotency" goes on alone while the store is away, so that two gateways may send one request: ${names}`,
+    ),
+    ...named(pathsOf(safe)).map(
+      (names) =>
+        `rows whose "idempotency" has no effect, because no method of theirs changes anything: ${names}`,
     ),
     ...rewriteWarnings(routes),
     ...maskWarnings(routes),

@@ -11,6 +11,9 @@ const MAX_KEEP_MS = 30 * 86_400_000
 /** Longest kept body in a shared store. Longer ones would delay other commands. */
 const MAX_SHARED_BYTES = 65_536
 const DEFAULT_HEADER = 'idempotency-key'
+/** Headers that say something of their own to caches and services (RFC 9110, RFC 9111, RFC 9421 and others). */
+const WITH_MEANING =
+  /^(?:accept|access-control-|cache-control$|content-|cookie|if-|pragma$|prefer$|priority$|sec-|signature|want-)/
 
 export function checkIdempotency(json: JsonFile<unknown>, at: string, { idempotency }: AnyRow): void {
   json.check(`${at}.idempotency.keep`, idempotency?.keep, (keep) => {
@@ -24,6 +27,7 @@ function headerFault(header: string): string | undefined {
   const lower = header.toLowerCase()
   if (!isToken(header)) return `must be the name of a header, but is ${JSON.stringify(header)}`
   const { once, joined, odd, upstream } = ruleOf(lower)
+  if (WITH_MEANING.test(lower)) return `must not be ${JSON.stringify(header)}, which has a meaning of its own`
   if (lower === DEFAULT_HEADER || (once === 0 && !joined && !odd && upstream === 'copied')) return undefined
   return `must not be ${JSON.stringify(header)}, which the gateway reads or keeps from services`
 }

@@ -9,7 +9,9 @@ function faults(settings: object, route: object = {}): string[] {
   return (parsed.faults ?? []).map(({ path, reason }) => `${path}: ${reason.replace(/ \(line \d+\)$/, '')}`)
 }
 
-const cases: [string, string[], RegExp][] = [
+type Case = [string, string[], RegExp]
+
+const cases: Case[] = [
   [
     'a network that is none',
     faults({}, { addresses: { allow: ['10.0.0.0/33'] } }),
@@ -75,6 +77,13 @@ const cases: [string, string[], RegExp][] = [
     faults({}, { idempotency: { header: 'Authorization' } }),
     /^\$\.routes\[0\]\.idempotency\.header: must not be "Authorization"/,
   ],
+  ...['Cookie', 'Host', 'Content-Type', 'Content-Language', 'Connection', 'TE', 'If-Match', 'Accept'].map(
+    (header): Case => [
+      `an idempotency key in ${header}`,
+      faults({}, { idempotency: { header } }),
+      new RegExp(`^\\$\\.routes\\[0\\]\\.idempotency\\.header: must not be "${header}"`),
+    ],
+  ),
   [
     'a purpose in two lines',
     faults({ maintenance: { purpose: 'a\nb' } }),
