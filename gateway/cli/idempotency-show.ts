@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadSettings } from '../config/load-settings.ts'
-import { readIdempotencyKey as readSecret } from '../config/secret-line.ts'
+import { idempotencyKeysOf } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { findKey } from '../idempotency/find-key.ts'
 import { readIdempotencyKey } from '../idempotency/idempotency-key.ts'
-import { KeySecret } from '../idempotency/key-secret.ts'
+import { secretsOf } from '../idempotency/key-secret.ts'
+import { callerOf } from '../idempotency/key-table.ts'
 import { ableTo, UNABLE } from './audit/trail-words.ts'
 import {
   CONFIG_FLAGS,
@@ -60,17 +61,15 @@ function* shownKeys(settings: Settings, { key: written, caller, client }: Given[
   if (written === undefined || caller === undefined) throw new UsageFault('needs --key and --caller')
   if (!existsSync(directory))
     throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
-  const secret = new KeySecret(readSecret(settings))
+  const secrets = secretsOf(idempotencyKeysOf(settings))
   // As in `Principal.key` and `Principal.client`.
-  const callers = [
-    [`user:${caller}`, client ?? ''],
-    [`client:${caller}`, caller],
-  ]
+  const callers = [callerOf(`user:${caller}`, client), callerOf(`client:${caller}`, caller)]
   for (const { path, idempotency } of settings.routes) {
     const key = idempotency && readIdempotencyKey(written, idempotency.maxKeyLength)
     if (key === undefined) continue
     for (const one of callers) {
-      const found = findKey(directory, secret.idOf(secret.nameOf(...one), path, key), secret)
+      const ids = secrets.map((secret) => secret.idOf(secret.callerOf(one), path, key))
+      const found = findKey(directory, ids, secrets)
       if (found === undefined) continue
       const { state, requestId, atMs = 0, keepMs = 0, response } = found.record ?? {}
       yield {

@@ -10,7 +10,7 @@ import { loadFile } from '../config/load-file.ts'
 import { loadSettings, otherFaults } from '../config/load-settings.ts'
 import { outOfTime } from '../config/rules/certificate-times.ts'
 import { parseStoreSettings } from '../config/rules/store-address.ts'
-import { parseAdminToken, readIdempotencyKey, readMaskKey } from '../config/secret-line.ts'
+import { idempotencyKeysOf, parseAdminToken, readMaskKey } from '../config/secret-line.ts'
 import type { Route, Settings, TlsSettings } from '../config/settings.ts'
 import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import type { LimitRow, Limits } from '../limits/table/limit-table.ts'
@@ -140,9 +140,9 @@ async function reachStore(found: Findings, env: Environment, isNew: boolean): Pr
   const { checkStore } = await import('../store/store-check.ts')
   const { value: file } = loadSettings(env)
   const { good, warnings, faults } = await checkStore(settings, {
-    maskKeyFile: file?.routes.some(({ mask }) => mask) ? readMaskKey(file) : undefined,
+    maskKeyFile: file?.routes.some(({ mask }) => mask) ? [readMaskKey(file)] : undefined,
     idempotencyKeyFile: file?.routes.some(({ idempotency }) => idempotency)
-      ? readIdempotencyKey(file)
+      ? idempotencyKeysOf(file)
       : undefined,
   })
   found.good.push(...good.map((line) => `GATEWAY_STORE: ${line}`))

@@ -16,7 +16,7 @@ import { parseStoreSettings } from './rules/store-address.ts'
 import { completeTls } from './rules/tls-rules.ts'
 import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
-import { keyFileFaults, parseUpstreamSecret } from './secret-line.ts'
+import { keyFileFaults, parseIdempotencyKeys, parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
 import { loadTracing } from './tracing-settings.ts'
 import { groupsInUse } from './upstreams/group-rules.ts'
@@ -84,6 +84,9 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       },
       upstreamTls: upstreamTls.value ?? {},
       upstreamSecret: secret?.value?.value,
+      idempotencyKeys: merged.idempotencyKeyFile
+        ? loadFile(merged.idempotencyKeyFile, parseIdempotencyKeys, { readFile }).value?.value
+        : undefined,
       jwksUri,
       audience,
       dpop: { ...merged.dpop, publicUrls },

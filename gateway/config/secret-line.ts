@@ -18,13 +18,19 @@ export const parseAdminToken = secretLine('the token of the admin listener')
 /** The key of the pseudonyms in the audit trail. */
 const parseMaskKey = secretLine('the key of masked parameters')
 
-/** The key of what is kept for idempotency keys. */
-const parseIdempotencyKey = secretLine('the key of idempotency')
+/** The keys of what is kept for idempotency keys: the first is in force, below it stand those before. */
+export const parseIdempotencyKeys: ParseFile<readonly string[]> = (file, text) => {
+  const keys = text.replace(/\r?\n$/, '').split(/\r?\n/)
+  if (keys.every((key) => SECRET.test(key))) return { value: keys }
+  const reason =
+    'must hold lines of 32 to 256 visible ASCII characters: the key of idempotency, then those before it'
+  return { faults: [{ file, path: '$', reason }] }
+}
 
 /** Keys that gateways must share when a row has the policy that needs them. */
 const SHARED_KEYS = [
   ['mask', 'maskKeyFile', parseMaskKey, 'need one key for what rows "mask"'],
-  ['idempotency', 'idempotencyKeyFile', parseIdempotencyKey, 'need one key for "idempotency" of rows'],
+  ['idempotency', 'idempotencyKeyFile', parseIdempotencyKeys, 'need one key for "idempotency" of rows'],
 ] as const
 
 /** Faults of the keys that rows with `mask` or `idempotency` need. */
@@ -35,7 +41,8 @@ export function keyFileFaults(
 ): readonly Fault[] {
   return SHARED_KEYS.flatMap(([policy, key, parse, need]) => {
     const { [key]: file, routes, configFile } = settings
-    if (file !== undefined) return loadFile(file, parse, { readFile, namedBy: `"${key}"` }).faults ?? []
+    if (file !== undefined)
+      return loadFile<unknown>(file, parse, { readFile, namedBy: `"${key}"` }).faults ?? []
     if (!hasStore || !routes.some((row) => row[policy])) return []
     return [{ file: configFile, path: `$.${key}`, reason: `is missing: gateways that share a store ${need}` }]
   })
@@ -46,15 +53,15 @@ export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFil
   return readKey(maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key')), parseMaskKey)
 }
 
-/** Reads the key of idempotency, or makes one in the data directory. @throws Error when there is no valid key */
-export function readIdempotencyKey({
-  idempotencyKeyFile,
+/** The keys of idempotency: those of the named file, or of one in the data directory, which is made. @throws Error when there is no valid key */
+export function idempotencyKeysOf({
+  idempotencyKeys,
   dataDir,
-}: Pick<Settings, 'idempotencyKeyFile' | 'dataDir'>): string {
-  return readKey(idempotencyKeyFile ?? existingOrNew(join(dataDir, 'idempotency-key')), parseIdempotencyKey)
+}: Pick<Settings, 'idempotencyKeys' | 'dataDir'>): readonly string[] {
+  return idempotencyKeys ?? readKey(existingOrNew(join(dataDir, 'idempotency-key')), parseIdempotencyKeys)
 }
 
-function readKey(file: string, parse: ParseFile<string>): string {
+function readKey<T>(file: string, parse: ParseFile<T>): T {
   const { value, faults } = loadFile(file, parse)
   if (faults !== undefined) throw new Error(faults.map(({ reason }) => `${file} ${reason}`).join())
   return value.value

@@ -210,6 +210,8 @@ interface OwnSettings extends IssuerSettings {
   readonly upstreamTls: UpstreamTlsFiles
   /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
+  /** The lines of `idempotencyKeyFile`. Undefined: it is not named. Never logged. */
+  readonly idempotencyKeys: readonly string[] | undefined
   /** Trusted besides our own issuer, whose terms are in these settings themselves. */
   readonly issuers: readonly FurtherIssuer[]
   /** True when nobody set `issuer`, so that it is that of the demo. */

@@ -12,6 +12,7 @@ const SHOWN: Readonly<
   clientsFile: false,
   upstreamSecret: false,
   upstreamSecretFile: false,
+  idempotencyKeys: false,
   upstreamTls: false,
   store: false,
   tracing: false,

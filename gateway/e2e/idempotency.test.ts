@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { readdirSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import type { RequestListener, ServerResponse } from 'node:http'
 import { connect, constants } from 'node:http2'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -375,6 +376,39 @@ it('requests of HTTP/2 with an idempotency key reach the service once too', asyn
   } finally {
     session.destroy()
   }
+})
+
+it('keys are found after their secret was changed, and an edit that would forget them is refused', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-secret-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const file = join(dir, 'key')
+  const [old, next, key, later] = ['o'.repeat(32), 'n'.repeat(32), randomUUID(), randomUUID()]
+  writeFileSync(file, `${old}\n`)
+  const gateway = await start({ idempotencyKeyFile: file })
+  const success = 'gateway_config_last_reload_successful{file="gateway.json"}'
+  const edit = async (lines: string, outcome: number) => {
+    const changes = () => gateway.audit().filter(({ type }) => type === 'CONFIG_CHANGE').length
+    const known = changes()
+    writeFileSync(file, lines)
+    await until(
+      async () => (outcome === 1 ? changes() > known : (await gateway.metric(success)) === 0) || undefined,
+    )
+  }
+  const { body } = await pay(gateway, key)
+  await edit(`${next}\n`, 0)
+  assert.equal((await pay(gateway, key)).body, body)
+  await edit(`${next}\n${old}\n`, 1)
+  assert.equal((await pay(gateway, key)).body, body)
+  const made = await pay(gateway, later)
+  await gateway.restart()
+  for (const [one, first] of [
+    [key, body],
+    [later, made.body],
+  ] as const) {
+    assert.equal((await pay(gateway, one)).body, first)
+    assert.equal(calls.get(one), 1)
+  }
+  assert.ok(!JSON.stringify(gateway.audit()).includes(next))
 })
 
 describe('a restart', () => {

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { readIfThere } from '../storage/regular-file.ts'
 import { type KeyRecord, readKeyLine } from './key-record.ts'
-import type { KeySecret } from './key-secret.ts'
+import type { KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
 
 const NEWLINE = 0x0a
@@ -10,27 +10,33 @@ const NEWLINE = 0x0a
 /** Where the last record of a key is. */
 export interface FoundKey {
   readonly file: string
-  /** Undefined: it is damaged. */
+  /** Undefined: it is damaged, or its secret is gone. */
   readonly record: KeyRecord | undefined
 }
 
 /**
  * Finds a key in files that a gateway may be writing, which are only read.
  *
- * @param id made by `KeySecret.idOf`
+ * @param ids what each secret makes of it (`KeySecret.idOf`)
  * @returns undefined when they do not have it
  * @throws Error that names a file which cannot be read
  */
-export function findKey(directory: string, id: string, secret: KeySecret): FoundKey | undefined {
+export function findKey(
+  directory: string,
+  ids: readonly string[],
+  secrets: KeySecrets,
+): FoundKey | undefined {
   for (const name of namesIn(readdirSync(directory)).reverse()) {
     const file = join(directory, name)
     const text = readIfThere(file)
-    const at = text?.lastIndexOf(`\n${id} `) ?? -1
-    if (text === undefined || at === -1) continue
-    const { salt } = headerOf(file, text.toString('latin1', 0, text.indexOf(NEWLINE)), secret)
+    if (text === undefined) continue
+    const id = ids.find((one) => text.includes(`\n${one} `))
+    if (id === undefined) continue
+    const at = text.lastIndexOf(`\n${id} `)
+    const { seal } = headerOf(file, text.toString('latin1', 0, text.indexOf(NEWLINE)), secrets)
     const end = text.indexOf(NEWLINE, at + 1)
     const line = text.subarray(at + 1, end === -1 ? undefined : end)
-    return { file, record: readKeyLine(line, id, secret.sealOf(salt)) }
+    return { file, record: seal && readKeyLine(line, id, seal) }
   }
   return undefined
 }

@@ -31,7 +31,7 @@ function live(
   directory: string,
   steps: readonly Step[],
 ): { readonly file: string; readonly moments: Moment[] } {
-  const { table, begin } = openTable(directory)
+  const { table, finish: end, begin } = openTable(directory)
   const file = join(directory, readdirSync(directory).sort()[0] as string)
   const held = new Map<Key, HeldKey>()
   const states: Record<Key, State> = { a: 'begun', b: 'begun', c: 'begun' }
@@ -49,7 +49,7 @@ function live(
     } else if (known !== undefined) {
       held.delete(key)
       const finish = does === 'done' ? RESPONSE : does === 'too long' ? LONG : does
-      table.finish(known, finish, () => {})
+      end(known, finish, () => {})
       if (does !== 'unknown') states[key] = does === 'free' ? 'begun' : 'done'
     }
     note()
@@ -113,7 +113,7 @@ it('a process after another crash goes on with what both have left', (t) => {
       const directory = temporaryDirectory(t)
       const states: Record<Key, State> = { a: 'begun', b: 'begun', c: 'begun' }
       for (const steps of runs) {
-        const { table, begin } = openTable(directory)
+        const { finish, begin } = openTable(directory)
         const held = new Map<Key, HeldKey>()
         for (const { key, does } of steps) {
           const known = held.get(key)
@@ -125,7 +125,7 @@ it('a process after another crash goes on with what both have left', (t) => {
             states[key] = 'unknown'
           } else if (known !== undefined) {
             held.delete(key)
-            table.finish(known, does === 'done' ? RESPONSE : does === 'too long' ? LONG : does, () => {})
+            finish(known, does === 'done' ? RESPONSE : does === 'too long' ? LONG : does, () => {})
             if (does !== 'unknown') states[key] = does === 'free' ? 'begun' : 'done'
           }
         }

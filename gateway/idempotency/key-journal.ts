@@ -2,9 +2,9 @@ import { closeSync, existsSync, fdatasync, fdatasyncSync, fstatSync, readSync, r
 import { join } from 'node:path'
 import { AppendLog, type Write } from '../storage/append-log.ts'
 import { makeDirectory } from '../storage/line-file.ts'
-import { type KeyRecord, keyLine, readKeyLine } from './key-record.ts'
+import { type KeyRecord, keyLine, readKeyLine, statusOf } from './key-record.ts'
 import { Reserve } from './key-reserve.ts'
-import type { KeySecret } from './key-secret.ts'
+import type { KeySecret, KeySecrets } from './key-secret.ts'
 import { createSegment, type Journaled, type OnFound, readSegments, type Segment } from './key-segment.ts'
 
 const SEGMENT_BYTES = 16 * 1024 * 1024
@@ -14,7 +14,7 @@ const SLICE = 1 / 64
 
 export interface KeyJournalOptions {
   readonly directory: string
-  readonly secret: KeySecret
+  readonly secrets: KeySecrets
   /** `synced` waits for the disk, otherwise a record is durable once the operating system has it. */
   readonly syncs: boolean
   /** Epoch milliseconds, monotonic during a run. */
@@ -29,7 +29,17 @@ export interface KeyJournalOptions {
   readonly maxBytes?: number
 }
 
-type OnDurable = (error: Error | undefined) => void
+/** @param error it is not durable @param isWritten it may be in the file all the same */
+type OnDurable = (error: Error | undefined, isWritten: boolean) => void
+
+/** The next last record of a key. */
+interface Put {
+  readonly entry: Journaled
+  readonly record: KeyRecord
+  readonly run?: OnDurable
+}
+
+const UNWRITTEN = new Error('the record of an idempotency key cannot be written')
 
 /**
  * The records of keys, in segments that only grow. The oldest segment is removed when nothing in it is live; where too much is
@@ -45,7 +55,10 @@ export class KeyJournal {
   #liveBytes = 0
   /** `bytes` of the newest is right. */
   #isMeasured = false
-  #waiting: OnDurable[] = []
+  #secret: KeySecret
+  /** Records of this turn of the event loop, which one write takes. */
+  #puts: Put[] = []
+  #waiting: (readonly Pick<Put, 'run'>[])[] = []
   #isSyncing = false
   #isRotationDue = false
   #isCompacting = false
@@ -54,6 +67,7 @@ export class KeyJournal {
 
   constructor(options: KeyJournalOptions) {
     this.#options = options
+    this.#secret = options.secrets[0]
     this.#segmentBytes = options.segmentBytes ?? SEGMENT_BYTES
     this.#log = new AppendLog({
       onFault: (error) => options.onFault(`${options.directory}: cannot append: ${String(error)}`),
@@ -71,7 +85,7 @@ export class KeyJournal {
   }
 
   /**
-   * Reads all segments, oldest first, and begins a new one. Ages are measured by the clocks of the runs that wrote them, so that a
+   * Reads all segments, oldest first; `begin` must follow. Ages are measured by the clocks of the runs that wrote them, so that a
    * wrong wall clock makes no key expire; the time when nothing was written does not count.
    *
    * @returns for each segment how much its times are behind the present clock
@@ -86,24 +100,75 @@ export class KeyJournal {
       shifts.set(segment, endMs - lastMs)
       endMs -= lastMs - firstMs
     }
-    this.#begin()
     return shifts
   }
 
-  /** Writes the last record of a key. @returns false when it is not in the file */
-  append(entry: Journaled, record: KeyRecord, nowMs = this.#options.clock()): boolean {
+  /** The names of secrets that live records are sealed under. */
+  get secretsInUse(): readonly string[] {
+    return this.#segments.flatMap(({ key, live }) => (live.size > 0 ? key : []))
+  }
+
+  /** Writes under another secret, in a file of its own. */
+  rekey(secret: KeySecret): void {
+    this.flush()
+    this.#secret = secret
+    this.#isRotationDue = true
+    if (!this.#isSyncing && !this.#isSuspended) this.#rotate()
+  }
+
+  /** Writes the last record of a key at the end of this turn of the event loop, with all others. */
+  put(one: Put): void {
+    if (this.#puts.push(one) === 1) setImmediate(this.#onTurnEnd)
+  }
+
+  readonly #onTurnEnd = (): void => this.flush()
+
+  /** Writes what waits now, and calls back what is durable then. A full disk takes at least the status of a response. */
+  flush(): void {
+    const puts = this.#puts
+    if (puts.length === 0) return
+    this.#puts = []
+    const written = this.#append(puts) ? puts : puts.filter((one) => this.#appendShort(one))
+    if (written.length === 0) return
+    if (this.#options.syncs) this.#sync(written)
+    else for (const { run } of written) run?.(undefined, true)
+  }
+
+  /** @returns false when none of them is in the file */
+  #append(puts: readonly Put[], nowMs = this.#options.clock()): boolean {
     const segment = this.#segments.at(-1)
-    if (segment === undefined || segment.isDoubtful || this.#isSuspended) return false
-    const line = keyLine(entry.id, record, segment.seal)
-    if (!this.#log.append(line, nowMs)) {
+    const { seal } = segment ?? {}
+    if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
+    const lines = puts.map(({ entry, record }) => keyLine(entry.id, record, seal))
+    const text = lines.join('')
+    if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false
       return false
     }
-    this.#measure(segment, line.length)
-    this.forget(entry)
-    if (record.state === 'free') return true
-    this.keep(entry, { segment, at: segment.bytes - line.length, bytes: line.length })
+    this.#measure(segment, text.length)
+    let at = segment.bytes - text.length
+    puts.forEach(({ entry, record }, index) => {
+      const bytes = lines[index]?.length ?? 0
+      this.forget(entry)
+      if (record.state !== 'free') this.keep(entry, { segment, at, bytes })
+      at += bytes
+    })
     return true
+  }
+
+  /** Writes into reserved room, of a response the status alone. @returns false when there is none, after calling back */
+  #appendShort({ entry, record, run }: Put): boolean {
+    const { state, response } = record
+    const short = {
+      entry,
+      record: response === undefined ? record : { ...record, response: statusOf(response) },
+    }
+    const isOwed = state === 'done' || state === 'free'
+    // It does not wait for the time of the next try.
+    const nowMs = this.#options.clock() + RETRY_MS
+    const isWritten = isOwed && this.#reserve?.give() === true && this.#append([short], nowMs)
+    if (!isWritten) run?.(UNWRITTEN, false)
+    return isWritten
   }
 
   /** A failed write may leave bytes in the file. */
@@ -117,14 +182,10 @@ export class KeyJournal {
     return this.#reserve?.hold(records) === true
   }
 
-  /** Writes a record of at most 4 KiB that a full disk has not taken, into reserved room. @returns as `append` */
-  appendShort(entry: Journaled, record: KeyRecord): boolean {
-    // It does not wait for the time of the next try.
-    return this.#reserve?.give() === true && this.append(entry, record, this.#options.clock() + RETRY_MS)
-  }
-
   keep(entry: Journaled, { segment, at, bytes }: Omit<Journaled, 'id'>): void {
-    Object.assign(entry, { segment, at, bytes })
+    entry.segment = segment
+    entry.at = at
+    entry.bytes = bytes
     segment?.live.add(entry)
     this.#liveBytes += bytes
   }
@@ -135,14 +196,8 @@ export class KeyJournal {
     entry.segment = undefined
   }
 
-  /** Calls back when all that was appended is durable; at once unless `syncs`. */
-  whenDurable(run: OnDurable): void {
-    if (this.#options.syncs) this.#sync(run)
-    else run(undefined)
-  }
-
-  #sync(run: OnDurable): void {
-    this.#waiting.push(run)
+  #sync(puts: readonly Pick<Put, 'run'>[]): void {
+    this.#waiting.push(puts)
     if (!this.#isSyncing) this.#beginSync()
   }
 
@@ -152,14 +207,14 @@ export class KeyJournal {
     const { descriptor } = this.#log
     const segment = this.#segments.at(-1)
     if (descriptor === undefined || segment === undefined) {
-      for (const run of group) run(new Error('the journal is closed'))
+      callBack(group, new Error('the journal is closed'))
       return
     }
     this.#isSyncing = true
     sync(descriptor, (error) => {
       this.#isSyncing = false
       if (error !== null) this.#doubt(segment, error)
-      for (const run of group) run(error ?? undefined)
+      callBack(group, error ?? undefined)
       if (this.#isRotationDue) this.#rotate()
       if (this.#waiting.length > 0 && !this.#isSyncing) this.#beginSync()
     })
@@ -167,7 +222,7 @@ export class KeyJournal {
 
   /** Undefined when it cannot be read, or is damaged. */
   read({ id, segment, at, bytes }: Journaled): KeyRecord | undefined {
-    if (segment === undefined) return undefined
+    if (segment?.seal === undefined) return undefined
     const line = Buffer.alloc(bytes)
     try {
       readSync(segment.fd, line, 0, bytes, at)
@@ -184,6 +239,7 @@ export class KeyJournal {
   maintain(again: (entry: Journaled) => KeyRecord): void {
     const current = this.#segments.at(-1)
     if (current === undefined) return
+    this.flush()
     this.#log.maintain(this.#options.clock())
     this.#isMeasured = false
     this.#measure(current, 0)
@@ -204,6 +260,7 @@ export class KeyJournal {
 
   /** Writes and removes nothing until `resume`. */
   suspend(): void {
+    this.flush()
     this.#isSuspended = true
   }
 
@@ -221,11 +278,11 @@ export class KeyJournal {
     const group = this.#waiting.splice(0)
     const error = this.#options.syncs ? this.#syncNow() : undefined
     try {
-      this.#begin()
+      this.begin()
     } catch (fault) {
       this.#options.onFault(`${this.#options.directory}: cannot begin a file: ${String(fault)}`)
     }
-    for (const run of group) run(error)
+    callBack(group, error)
   }
 
   #syncNow(): Error | undefined {
@@ -254,14 +311,16 @@ export class KeyJournal {
     const from = doubtful ?? (isDue ? oldest : undefined)
     if (from === undefined || !this.#copySlice(from, again)) this.#isCompacting = false
     else if (from.live.size > 0 || from !== oldest) setImmediate(() => this.#compact(again))
-    else
-      this.#sync((error) => {
+    else {
+      const run = (error: Error | undefined) => {
         const goesOn = error === undefined && !this.#isSuspended && this.#segments[0] === oldest
         this.#isCompacting = goesOn
         if (!goesOn) return
         this.#remove(oldest)
         this.#compact(again)
-      })
+      }
+      this.#sync([{ run }])
+    }
   }
 
   get #isWasteful(): boolean {
@@ -271,13 +330,14 @@ export class KeyJournal {
 
   /** @returns false when nothing can be written */
   #copySlice({ live }: Segment, again: (entry: Journaled) => KeyRecord): boolean {
+    const puts: Put[] = []
     let left = this.#segmentBytes * SLICE
     for (const entry of live) {
       if (left < 0) break
       left -= entry.bytes
-      if (!this.append(entry, again(entry))) return false
+      puts.push({ entry, record: again(entry) })
     }
-    return true
+    return puts.length === 0 || this.#append(puts)
   }
 
   #remove(oldest: Segment): void {
@@ -290,14 +350,14 @@ export class KeyJournal {
     }
   }
 
-  /** @throws Error of the system */
-  #begin(): void {
+  /** Begins a segment. @throws Error of the system */
+  begin(): void {
     const { directory, write } = this.#options
     makeDirectory(directory)
     this.#reserve?.close()
     this.#reserve = undefined
     this.#reserve = new Reserve(join(directory, 'reserve'), write)
-    const { segment, fd, header } = createSegment(this.#options, this.#segments.at(-1))
+    const { segment, fd, header } = createSegment(this.#options, this.#secret, this.#segments.at(-1))
     this.#log.moveTo(fd, header, this.#options.clock())
     this.#segments.push(segment)
     this.#isMeasured = false
@@ -305,9 +365,14 @@ export class KeyJournal {
 
   /** Gives the files up. */
   close(): void {
+    this.flush()
     this.#log.close()
     this.#reserve?.close()
     this.#reserve = undefined
     for (const { fd } of this.#segments.splice(0)) closeSync(fd)
   }
+}
+
+function callBack(groups: readonly (readonly Pick<Put, 'run'>[])[], error: Error | undefined): void {
+  for (const puts of groups) for (const { run } of puts) run?.(error, true)
 }

@@ -5,6 +5,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
 import type { Write } from '../storage/append-log.ts'
+import { type KeySecrets, secretsOf } from './key-secret.ts'
 import { openTable, RESPONSE, request, temporaryDirectory } from './key-table.test-support.ts'
 import type { HeldKey, KeyTable } from './key-table.ts'
 
@@ -15,7 +16,7 @@ const KEYED = { keepMs: KEEP_MS }
 
 type Command =
   | { readonly does: 'send' | 'answer' | 'free' | 'lose'; readonly key: string }
-  | { readonly does: 'maintain' | 'turn' | 'kill' | 'hand over' | 'fill' | 'empty' | 'break sync' }
+  | { readonly does: 'maintain' | 'turn' | 'kill' | 'hand over' | 'fill' | 'empty' | 'break sync' | 'rekey' }
   | { readonly does: 'wait'; readonly ms: number }
 
 /** What must be known of a key. `until`: when it may be forgotten. */
@@ -31,7 +32,12 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 4, arbitrary: fc.record({ does: fc.constant('answer' as const), key }) },
   { weight: 1, arbitrary: fc.record({ does: fc.constantFrom('free' as const, 'lose' as const), key }) },
   { weight: 3, arbitrary: fc.record({ does: fc.constantFrom('maintain' as const, 'turn' as const) }) },
-  { weight: 1, arbitrary: fc.record({ does: fc.constantFrom('kill' as const, 'hand over' as const) }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      does: fc.constantFrom('kill' as const, 'hand over' as const, 'rekey' as const),
+    }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({ does: fc.constantFrom('fill' as const, 'empty' as const, 'break sync' as const) }),
@@ -52,8 +58,11 @@ class Model {
   /** Begins that wait for the disk. */
   readonly #begins = new Set<string>()
   #directory: string
+  #lines = ['secret 0'.padEnd(32, '.')]
+  #secrets: KeySecrets = secretsOf(this.#lines)
   #table: KeyTable
   #sent = 0
+  #rekeyed = 0
 
   constructor(t: TestContext, syncs: boolean) {
     this.#t = t
@@ -67,6 +76,7 @@ class Model {
     const { table } = openTable(
       this.#directory,
       {
+        secrets: this.#secrets,
         syncs: this.#syncs,
         segmentBytes: 1500,
         write: (fd, bytes) => {
@@ -93,11 +103,28 @@ class Model {
     else if (one.does === 'kill') this.#kill()
     else if (one.does === 'hand over') await this.#handOver()
     else if (one.does === 'wait') this.#time.nowMs += one.ms
+    else if (one.does === 'rekey') this.#rekey()
     else if (one.does === 'break sync') this.#disk.breaksNext = this.#syncs
     else {
       this.#disk.isFull = one.does === 'fill'
       this.#disk.wasFull ||= this.#disk.isFull
     }
+  }
+
+  /** Adds a secret, and takes the oldest away when the table says that nothing needs it. */
+  #rekey(): void {
+    this.#lines.unshift(`secret ${++this.#rekeyed}`.padEnd(32, '.'))
+    this.#secrets = secretsOf(this.#lines)
+    this.#table.rekey(this.#secrets)
+    // A file may need one for a key that is free, where that could not be written.
+    if (this.#disk.wasFull || this.#syncs) return
+    try {
+      this.#table.rekey(secretsOf(this.#lines.slice(0, -1)))
+    } catch {
+      return
+    }
+    this.#lines.pop()
+    this.#secrets = secretsOf(this.#lines)
   }
 
   #send(key: string): void {
@@ -186,7 +213,7 @@ class Model {
   #recall(): void {
     const copy = temporaryDirectory(this.#t)
     cpSync(this.#directory, copy, { recursive: true })
-    const look = openTable(copy, {}, this.#time)
+    const look = openTable(copy, { secrets: this.#secrets }, this.#time)
     for (const [key, known] of this.#known) {
       const found = look.outcome(key, KEYED)
       const isOpen =

@@ -4,10 +4,15 @@ import type { RecordSeal } from './key-secret.ts'
 /** A response that is replayed. */
 export interface KeptResponse {
   readonly status: number
-  /** End-to-end fields; empty when the body is not kept. */
-  readonly fields: readonly (readonly [name: string, value: string])[]
+  /** End-to-end fields, each `name: value` with its CR LF, latin1; empty when the body is not kept. */
+  readonly fields: string
   /** Undefined: it was too long to keep. */
   readonly body: Buffer | undefined
+}
+
+/** What is kept of a response where there is no room for more. */
+export function statusOf({ status }: Pick<KeptResponse, 'status'>): KeptResponse {
+  return { status, fields: '', body: undefined }
 }
 
 /** What a line of the journal says of a key. */
@@ -24,21 +29,20 @@ export interface KeyRecord {
   /** The id of the first request. */
   readonly requestId: string
   /** With `done`. */
-  readonly response?: KeptResponse
+  readonly response?: KeptResponse | undefined
 }
 
-const NEWLINE = Buffer.from('\n')
-const NOTHING = Buffer.alloc(0)
+const NEWLINE = 0x0a
 const HEAD =
-  /^([\w-]{22}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
+  /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
 const HEAD_MAX_CHARS = 256
 /** Not known, or sealed. */
 const NONE = '-'
 
 /**
  * `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <sealed>`. With `done` the request id
- * is sealed too: JSON, `\n`, then the bytes of the body. The others are not sealed, which takes half the time: callers are names, and
- * the audit trail has ids of requests in clear.
+ * is sealed too: `<request id> <status> <length of the fields, or - without a body>\n`, the fields, then the body. The others are not
+ * sealed, which takes half the time: callers are names, and the audit trail has ids of requests in clear.
  */
 export function keyLine(id: string, record: KeyRecord, seal: RecordSeal): string {
   const { state, caller, atMs, keepMs, fingerprint, requestId, response } = record
@@ -46,9 +50,12 @@ export function keyLine(id: string, record: KeyRecord, seal: RecordSeal): string
   const said = `${id} ${caller} ${state} ${Math.round(atMs)} ${keepMs} ${fingerprint || NONE} ${inClear}`
   const clear = `${said} ${crc32(said).toString(16)} `
   if (response === undefined) return `${clear}\n`
-  const { body, ...head } = response
-  const text = JSON.stringify({ requestId, ...head, isKept: body !== undefined })
-  return `${clear}${seal.seal(clear, Buffer.from(text), NEWLINE, body ?? NOTHING)}\n`
+  const { status, fields, body } = response
+  const head = `${requestId} ${status} ${body === undefined ? NONE : fields.length}\n${fields}`
+  const text = Buffer.allocUnsafe(head.length + (body?.length ?? 0))
+  text.write(head, 'latin1')
+  body?.copy(text, head.length)
+  return `${clear}${seal.seal(clear, text)}\n`
 }
 
 /** @returns undefined when the line has no name; without a head when that is damaged */
@@ -83,11 +90,13 @@ export function readKeyLine(line: Buffer, id: string, seal: RecordSeal): KeyReco
   if (head.state !== 'done') return head
   const bytes = seal.open(clear, line.toString('latin1', clear.length))
   if (bytes === undefined) return undefined
-  const end = bytes.indexOf(NEWLINE)
-  const { requestId, status, fields, isKept } = JSON.parse(bytes.toString('utf8', 0, end))
-  return {
-    ...head,
-    requestId,
-    response: { status, fields, body: isKept ? bytes.subarray(end + 1) : undefined },
+  const at = bytes.indexOf(NEWLINE) + 1
+  const [requestId = '', status, length] = bytes.toString('latin1', 0, at - 1).split(' ')
+  const end = length === NONE ? at : at + Number(length)
+  const response = {
+    status: Number(status),
+    fields: bytes.toString('latin1', at, end),
+    body: length === NONE ? undefined : bytes.subarray(end),
   }
+  return { ...head, requestId, response }
 }

@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto'
 import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { crc32 } from 'node:zlib'
 import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
 import { type KeyRecord, readKeyHead } from './key-record.ts'
-import { type KeySecret, type RecordSeal, SALT_BYTES } from './key-secret.ts'
+import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from './key-secret.ts'
 
 const FORMAT = 'idempotency-keys'
 const VERSION = 1
@@ -24,7 +24,10 @@ export interface Segment {
   readonly file: string
   /** For reading. */
   readonly fd: number
-  readonly seal: RecordSeal
+  /** The name of the secret that its records are sealed under. */
+  readonly key: string
+  /** Undefined: the secret is gone. */
+  readonly seal: RecordSeal | undefined
   readonly live: Set<Journaled>
   bytes: number
   /** The disk may not have its records: they are written again, into the newest segment. */
@@ -47,8 +50,12 @@ export type OnFound = (
 
 interface Reading {
   readonly directory: string
-  readonly secret: KeySecret
+  readonly secrets: KeySecrets
   readonly onFault: (cause: string) => void
+}
+
+interface Creating extends Pick<Reading, 'directory'> {
+  readonly clock: () => number
 }
 
 /** Reads all segments, oldest first. @throws Error that names the file */
@@ -66,23 +73,23 @@ export function readSegments(reading: Reading, found: OnFound): FoundSegment[] {
  * @throws Error of the system
  */
 export function createSegment(
-  { directory, secret, clock }: Pick<Reading, 'directory' | 'secret'> & { readonly clock: () => number },
+  { directory, clock }: Creating,
+  secret: KeySecret,
   newest: Segment | undefined,
 ) {
   const number =
     1 + Math.max(numberOf(namesIn(readdirSync(directory)).at(-1)), numberOf(newest && basename(newest.file)))
   const file = join(directory, `keys-${String(number).padStart(NUMBER_CHARS, '0')}.log`)
-  const salt = randomBytes(SALT_BYTES)
-  const atMs = clock()
-  const names = { salt: salt.toString('base64url'), check: secret.nameOf('check', salt, String(atMs)) }
-  const header = `${JSON.stringify({ format: FORMAT, version: VERSION, ...names, atMs })}\n`
+  const seal = secret.sealOf()
+  const said = { key: secret.name, salt: seal.salt, atMs: clock() }
+  const header = `${JSON.stringify({ format: FORMAT, version: VERSION, ...said, crc: crcOf(said) })}\n`
   const fd = openSync(file, 'ax', OWNER_ONLY)
   syncDirectory(directory)
-  return { segment: openSegment(file, secret.sealOf(salt), 0), fd, header }
+  return { segment: openSegment(file, secret.name, seal), fd, header }
 }
 
-function openSegment(file: string, seal: RecordSeal, bytes: number): Segment {
-  return { file, fd: openSync(file, 'r'), seal, live: new Set(), bytes, isDoubtful: false }
+function openSegment(file: string, key: string, seal: RecordSeal | undefined): Segment {
+  return { file, fd: openSync(file, 'r'), key, seal, live: new Set(), bytes: 0, isDoubtful: false }
 }
 
 /** Names of segments, oldest first. */
@@ -95,15 +102,16 @@ function numberOf(name = ''): number {
 }
 
 /** @returns undefined for a segment that was not begun @throws Error that names the file */
-function readSegment(file: string, { secret, onFault }: Reading, found: OnFound): FoundSegment | undefined {
+function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound): FoundSegment | undefined {
   const text = readFileSync(file)
   let at = text.indexOf(NEWLINE) + 1
   if (at === 0) {
     rmSync(file)
     return undefined
   }
-  const { salt, atMs } = headerOf(file, text.toString('latin1', 0, at), secret)
-  const segment = openSegment(file, secret.sealOf(salt), text.length)
+  const { key, atMs, seal } = headerOf(file, text.toString('latin1', 0, at), secrets)
+  const segment = openSegment(file, key, seal)
+  segment.bytes = text.length
   let lastMs = atMs
   let damaged = 0
   for (let end = text.indexOf(NEWLINE, at); end !== -1; end = text.indexOf(NEWLINE, at)) {
@@ -119,23 +127,30 @@ function readSegment(file: string, { secret, onFault }: Reading, found: OnFound)
   return { segment, firstMs: atMs, lastMs }
 }
 
-/** @throws Error that names the file */
-export function headerOf(file: string, line: string, secret: KeySecret) {
-  let header: { format?: unknown; version?: unknown; salt?: unknown; check?: unknown; atMs?: unknown }
+interface Header {
+  readonly key: string
+  readonly salt: string
+  /** Epoch milliseconds. */
+  readonly atMs: number
+}
+
+/** A wrong time would make every key of its file expire. */
+function crcOf({ key, salt, atMs }: Header): number {
+  return crc32(`${key} ${salt} ${atMs}`)
+}
+
+/** @returns without a seal when its secret is gone @throws Error that names the file */
+export function headerOf(file: string, line: string, secrets: KeySecrets) {
+  let header: Header & { readonly format?: unknown; readonly version?: unknown; readonly crc?: unknown }
   try {
-    header = JSON.parse(line)
+    header = { ...JSON.parse(line) }
   } catch {
-    header = {}
+    header = { key: '', salt: '', atMs: 0 }
   }
-  const { format, version, check, atMs } = header
-  if (format !== FORMAT)
-    throw new Error(`${file} is no file of idempotency keys, or its first line is damaged`)
-  if (Number(version) > VERSION)
+  if (Number(header.version) > VERSION)
     throw new NewerFormatError(`${file} was written by a newer version of the gateway`)
-  const salt = Buffer.from(String(header.salt), 'base64url')
-  if (secret.nameOf('check', salt, String(atMs)) !== check)
-    throw new Error(
-      `${file} was written with another "idempotencyKeyFile", or its first line is damaged: bring the right one back, or move the directory away, which forgets every key`,
-    )
-  return { salt, atMs: Number(atMs) }
+  if (header.format !== FORMAT || crcOf(header) !== header.crc)
+    throw new Error(`${file} is no file of idempotency keys, or its first line is damaged`)
+  const { key, salt, atMs } = header
+  return { key, atMs, seal: secretNamed(secrets, key)?.sealOf(salt) }
 }

@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import type { KeyJournalOptions } from './key-journal.ts'
 import type { KeptResponse } from './key-record.ts'
-import { KeySecret } from './key-secret.ts'
-import { type Begun, type HeldKey, type KeyedRequest, KeyTable } from './key-table.ts'
+import { type KeySecrets, secretsOf } from './key-secret.ts'
+import { type Begun, callerOf, type HeldKey, type KeyedRequest, KeyTable } from './key-table.ts'
 
-export const SECRET = new KeySecret('a secret of at least 32 characters')
+export const SECRETS: KeySecrets = secretsOf(['a secret of at least 32 characters'])
 export const RESPONSE: KeptResponse = {
   status: 201,
-  fields: [['Location', '/transfers/1']],
+  fields: 'Location: /transfers/1\r\n',
   body: Buffer.from('{"id":1}'),
 }
 /** Clocks that go on steadily have fractions. */
@@ -19,7 +19,7 @@ const DAY_MS = 86_400_000
 
 export function request(key: string, more: Partial<KeyedRequest> = {}): KeyedRequest {
   return {
-    ...{ key, caller: ['user-1', 'app-1'], row: '/transfers', content: ['POST', '/transfers', '{}'] },
+    ...{ key, caller: callerOf('user-1', 'app-1'), row: '/transfers', content: ['POST /transfers', '{}'] },
     ...{ requestId: `id-of-${key.replaceAll(' ', '-')}`, keepMs: DAY_MS, maxKeys: 100, resolves: false },
     ...more,
   }
@@ -39,17 +39,19 @@ export function openTable(
 ) {
   const faults: string[] = []
   const table = new KeyTable({
-    ...{ directory, secret: SECRET, syncs: false, clock: () => time.nowMs },
+    ...{ directory, secrets: SECRETS, syncs: false, clock: () => time.nowMs },
     onFault: (cause) => faults.push(cause),
     onRemoved: (cause) => faults.push(cause),
     ...options,
   })
-  /** What is known at once. */
+  /** What is known when all records that wait have been written. */
   const begin = (key: string, more?: Partial<KeyedRequest>): Begun => {
     let known: Begun | undefined
+    table.flush()
     table.begin(request(key, more), (begun) => {
       known = begun
     })
+    table.flush()
     if (known === undefined) throw new Error(`${key} is waited for`)
     return known
   }
@@ -58,8 +60,13 @@ export function openTable(
     if (begun.outcome !== 'begun') throw new Error(`${key} is ${begun.outcome}`)
     return begun.held
   }
+  const finish: KeyTable['finish'] = (held, outcome, run) => {
+    table.finish(held, outcome, run)
+    table.flush()
+  }
   return {
     table,
+    finish,
     time,
     faults,
     begin,

@@ -6,9 +6,16 @@ import { describe, it, type TestContext } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { Write } from '../storage/append-log.ts'
-import { KeySecret } from './key-secret.ts'
-import { NOW_MS, openTable, RESPONSE, request, temporaryDirectory } from './key-table.test-support.ts'
-import type { Begun, Finish, HeldKey } from './key-table.ts'
+import { type KeySecret, secretsOf } from './key-secret.ts'
+import {
+  NOW_MS,
+  openTable,
+  RESPONSE,
+  request,
+  SECRETS,
+  temporaryDirectory,
+} from './key-table.test-support.ts'
+import { type Begun, callerOf, type Finish, type HeldKey } from './key-table.ts'
 
 const MINUTE_MS = 60_000
 const none = () => {}
@@ -25,8 +32,8 @@ describe('a key', () => {
   })
 
   it('gives the whole response, with the id of the first request, once it is done', (t) => {
-    const { table, begin, held } = openTable(temporaryDirectory(t))
-    table.finish(held('a'), RESPONSE, none)
+    const { finish, begin, held } = openTable(temporaryDirectory(t))
+    finish(held('a'), RESPONSE, none)
     assert.deepEqual(begin('a', { requestId: 'another' }), {
       outcome: 'done',
       requestId: 'id-of-a',
@@ -35,36 +42,36 @@ describe('a key', () => {
   })
 
   it('may be begun again when its request was not sent', (t) => {
-    const { table, outcome, held } = openTable(temporaryDirectory(t))
-    table.finish(held('a'), 'free', none)
+    const { finish, outcome, held } = openTable(temporaryDirectory(t))
+    finish(held('a'), 'free', none)
     assert.equal(outcome('a'), 'begun')
   })
 
   it('stays refused while its outcome is unknown, unless the service resolves it', (t) => {
-    const { table, outcome, held } = openTable(temporaryDirectory(t))
-    table.finish(held('a'), 'unknown', none)
+    const { finish, outcome, held } = openTable(temporaryDirectory(t))
+    finish(held('a'), 'unknown', none)
     assert.equal(outcome('a'), 'unknown')
-    table.finish(held('a', { resolves: true }), RESPONSE, none)
+    finish(held('a', { resolves: true }), RESPONSE, none)
     assert.equal(outcome('a'), 'done')
   })
 
   it('stays unknown when the service is asked again and has not carried that out', (t) => {
     const directory = temporaryDirectory(t)
-    const { table, outcome, held } = openTable(directory)
-    table.finish(held('a'), 'unknown', none)
-    table.finish(held('a', { resolves: true }), 'free', none)
-    assert.equal(outcome('a', { content: ['POST', '/transfers', '{ }'], resolves: true }), 'reused')
+    const { finish, outcome, held } = openTable(directory)
+    finish(held('a'), 'unknown', none)
+    finish(held('a', { resolves: true }), 'free', none)
+    assert.equal(outcome('a', { content: ['POST /transfers', '{ }'], resolves: true }), 'reused')
     assert.equal(outcome('a'), 'unknown')
     assert.equal(openTable(directory).outcome('a'), 'unknown')
   })
 
   it('is kept without its response when there are too many bytes of them', (t) => {
-    const { table, begin, held } = openTable(temporaryDirectory(t), { maxBytes: 200 })
-    for (const key of ['a', 'b']) table.finish(held(key), RESPONSE, none)
+    const { finish, begin, held } = openTable(temporaryDirectory(t), { maxBytes: 200 })
+    for (const key of ['a', 'b']) finish(held(key), RESPONSE, none)
     const second = begin('b')
     assert.deepEqual(second.outcome === 'done' && second.response, {
       status: 201,
-      fields: [],
+      fields: '',
       body: undefined,
     })
   })
@@ -73,9 +80,9 @@ describe('a key', () => {
     const { outcome } = openTable(temporaryDirectory(t))
     outcome('a')
     for (const other of [
-      { caller: ['user-2', 'app-1'] },
-      { caller: ['user-1', 'app-2'] },
-      { caller: ['user-1app-1', ''] },
+      { caller: callerOf('user-2', 'app-1') },
+      { caller: callerOf('user-1', 'app-2') },
+      { caller: callerOf('user-1app-1') },
       { row: '/refunds' },
     ])
       assert.equal(outcome('a', other), 'begun')
@@ -83,13 +90,13 @@ describe('a key', () => {
   })
 
   it('is refused with other content, whatever became of it', (t) => {
-    const { table, outcome, held } = openTable(temporaryDirectory(t))
-    const other = { content: ['POST', '/transfers', '{ }'] }
+    const { finish, outcome, held } = openTable(temporaryDirectory(t))
+    const other = { content: ['POST /transfers', '{ }'] }
     const first = held('a')
     assert.equal(outcome('a', other), 'reused')
-    table.finish(first, RESPONSE, none)
+    finish(first, RESPONSE, none)
     assert.equal(outcome('a', other), 'reused')
-    table.finish(held('b'), 'unknown', none)
+    finish(held('b'), 'unknown', none)
     assert.equal(outcome('b', { ...other, resolves: true }), 'reused')
   })
 
@@ -100,10 +107,10 @@ describe('a key', () => {
   })
 
   it('is forgotten when it has been kept long enough, but not while it is in progress', (t) => {
-    const { table, time, outcome, held } = openTable(temporaryDirectory(t))
+    const { finish, time, outcome, held } = openTable(temporaryDirectory(t))
     const keepMs = MINUTE_MS
-    table.finish(held('done', { keepMs }), RESPONSE, none)
-    table.finish(held('unknown', { keepMs }), 'unknown', none)
+    finish(held('done', { keepMs }), RESPONSE, none)
+    finish(held('unknown', { keepMs }), 'unknown', none)
     held('slow', { keepMs })
     time.nowMs += keepMs - 1
     assert.deepEqual(
@@ -118,13 +125,13 @@ describe('a key', () => {
   })
 
   it('is one too many when its caller has as many as it may, until some are over', (t) => {
-    const { table, time, outcome, held } = openTable(temporaryDirectory(t))
+    const { finish, time, outcome, held } = openTable(temporaryDirectory(t))
     const most = { maxKeys: 2, keepMs: MINUTE_MS }
-    table.finish(held('a', most), RESPONSE, none)
-    table.finish(held('b', most), RESPONSE, none)
+    finish(held('a', most), RESPONSE, none)
+    finish(held('b', most), RESPONSE, none)
     assert.equal(outcome('c', most), 'too_many')
     assert.equal(outcome('c', { ...most, row: '/refunds' }), 'too_many')
-    assert.equal(outcome('c', { ...most, caller: ['user-2', 'app-1'] }), 'begun')
+    assert.equal(outcome('c', { ...most, caller: callerOf('user-2', 'app-1') }), 'begun')
     assert.equal(outcome('a', most), 'done')
     time.nowMs += MINUTE_MS
     assert.equal(outcome('c', most), 'begun')
@@ -134,20 +141,18 @@ describe('a key', () => {
 describe('the files of keys', () => {
   it('have no name, key, response or request of a caller in clear', (t) => {
     const directory = temporaryDirectory(t)
-    const { table, held } = openTable(directory)
+    const { finish, held } = openTable(directory)
     held('payment-4712', { requestId: 'id-1' })
-    table.finish(held('payment-4711', { requestId: 'id-2' }), RESPONSE, none)
+    finish(held('payment-4711', { requestId: 'id-2' }), RESPONSE, none)
     const text = readFileSync(join(directory, readdirSync(directory)[0] as string), 'latin1')
     for (const secret of ['payment-471', 'user-1', 'app-1', '/transfers', 'Location', '"id"', '201'])
       for (const form of [secret, Buffer.from(secret).toString('base64url').slice(0, -1)])
         assert.equal(text.includes(form), false, form)
   })
 
-  it('are refused with another secret, and by a gateway that does not know their format', (t) => {
+  it('are refused by a gateway that does not know their format', (t) => {
     const directory = temporaryDirectory(t)
     openTable(directory).table.close()
-    const secret = new KeySecret('another secret of 32 characters or more')
-    assert.throws(() => openTable(directory, { secret }), /another "idempotencyKeyFile"/)
     const file = join(directory, readdirSync(directory)[0] as string)
     writeFileSync(file, readFileSync(file, 'utf8').replace('"version":1', '"version":2'))
     assert.throws(() => openTable(directory), /newer version/)
@@ -156,7 +161,7 @@ describe('the files of keys', () => {
   it('keep a key unknown whose record is damaged', (t) => {
     const directory = temporaryDirectory(t)
     const first = openTable(directory)
-    first.table.finish(first.held('a'), RESPONSE, none)
+    first.finish(first.held('a'), RESPONSE, none)
     first.table.close()
     const file = join(directory, readdirSync(directory)[0] as string)
     const text = readFileSync(file, 'latin1')
@@ -177,7 +182,7 @@ describe('the files of keys', () => {
   it('forget no key where a time in clear is damaged', (t) => {
     const directory = temporaryDirectory(t)
     const first = openTable(directory)
-    for (const key of ['a', 'b']) first.table.finish(first.held(key), RESPONSE, none)
+    for (const key of ['a', 'b']) first.finish(first.held(key), RESPONSE, none)
     first.table.close()
     const file = join(directory, readdirSync(directory)[0] as string)
     const text = readFileSync(file, 'latin1')
@@ -199,7 +204,7 @@ describe('the files of keys', () => {
       if (Buffer.byteLength(bytes) < 100) return fullDisk()
       return realWrite(fd, Buffer.from(bytes).subarray(0, 50)) + (Buffer.byteLength(bytes) - 99)
     }
-    const { table, time, begin, held, outcome } = openTable(directory, { write })
+    const { table, finish, time, begin, held, outcome } = openTable(directory, { write })
     const ftruncate = t.mock.method(fs, 'ftruncateSync', fullDisk)
     t.after(syncBuiltinESMExports)
     syncBuiltinESMExports()
@@ -208,7 +213,7 @@ describe('the files of keys', () => {
     disk.tears = false
     time.nowMs += 1000
     table.maintain()
-    table.finish(held('a'), RESPONSE, none)
+    finish(held('a'), RESPONSE, none)
     ftruncate.mock.restore()
     syncBuiltinESMExports()
     assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
@@ -219,12 +224,12 @@ describe('the files of keys', () => {
   it('make no key expire because of a wrong clock', (t) => {
     const directory = temporaryDirectory(t)
     const first = openTable(directory, {}, { nowMs: NOW_MS + 365 * 86_400_000 })
-    first.table.finish(first.held('of a clock ahead'), RESPONSE, none)
+    first.finish(first.held('of a clock ahead'), RESPONSE, none)
     first.table.close()
     const second = openTable(directory)
-    second.table.finish(second.held('of the right clock'), RESPONSE, none)
+    second.finish(second.held('of the right clock'), RESPONSE, none)
     second.time.nowMs += MINUTE_MS
-    second.table.finish(second.held('later'), RESPONSE, none)
+    second.finish(second.held('later'), RESPONSE, none)
     second.table.close()
     const third = openTable(directory, {}, { nowMs: NOW_MS + 3 * 365 * 86_400_000 })
     for (const key of ['of a clock ahead', 'of the right clock', 'later'])
@@ -237,12 +242,12 @@ describe('the files of keys', () => {
 
   it('are removed when nothing in them is kept any more, and rewritten when too little is', async (t) => {
     const directory = temporaryDirectory(t)
-    const { table, time, outcome, held } = openTable(directory, { segmentBytes: 4096 })
-    table.finish(held('kept'), RESPONSE, none)
-    table.finish(held('unknown'), 'unknown', none)
+    const { table, finish, time, outcome, held } = openTable(directory, { segmentBytes: 4096 })
+    finish(held('kept'), RESPONSE, none)
+    finish(held('unknown'), 'unknown', none)
     const slow = held('slow')
     for (let i = 0; i < 200; i++) {
-      table.finish(held(`${i}`, { keepMs: MINUTE_MS, maxKeys: 1000 }), RESPONSE, none)
+      finish(held(`${i}`, { keepMs: MINUTE_MS, maxKeys: 1000 }), RESPONSE, none)
       table.maintain()
     }
     const before = readdirSync(directory).length
@@ -258,7 +263,7 @@ describe('the files of keys', () => {
       [outcome('kept'), outcome('unknown'), outcome('slow')],
       ['done', 'unknown', 'in_progress'],
     )
-    table.finish(slow, RESPONSE, none)
+    finish(slow, RESPONSE, none)
     table.close()
     const again = openTable(directory, {}, time)
     for (const [key, state] of [
@@ -271,12 +276,82 @@ describe('the files of keys', () => {
   })
 })
 
+describe('keys whose secret is changed', () => {
+  const [OLD] = SECRETS
+  const LINES = ['a secret of at least 32 characters', 'another secret of 32 characters or more']
+  const [, NEW] = secretsOf(LINES) as [KeySecret, KeySecret]
+  const OTHER = { content: ['POST /transfers', '{ }'] }
+
+  for (const isLive of [true, false])
+    it(`are found by the old one, and new ones begin under the new one, ${isLive ? 'at once' : 'at the next start'}`, (t) => {
+      const directory = temporaryDirectory(t)
+      const first = openTable(directory)
+      first.finish(first.held('done'), RESPONSE, none)
+      first.finish(first.held('unknown'), 'unknown', none)
+      const slow = first.held('slow')
+      if (isLive) first.table.rekey([NEW, OLD])
+      else first.table.close()
+      const second = isLive ? first : openTable(directory, { secrets: [NEW, OLD] })
+      const keys = ['done', 'unknown', 'slow']
+      const told = () => keys.map((key) => second.outcome(key))
+      assert.deepEqual(told(), ['done', 'unknown', isLive ? 'in_progress' : 'unknown'])
+      for (const key of keys) assert.equal(second.outcome(key, OTHER), 'reused')
+      assert.equal(second.outcome('next', { maxKeys: 3 }), 'too_many', 'a caller has them under both')
+      second.finish(second.held('new'), RESPONSE, none)
+      if (isLive) second.finish(slow, RESPONSE, none)
+      second.table.close()
+      const third = openTable(directory, { secrets: [NEW, OLD] })
+      assert.deepEqual(third.begin('new'), { outcome: 'done', requestId: 'id-of-new', response: RESPONSE })
+      for (const key of [...keys, 'new'])
+        assert.equal(
+          third.outcome(key),
+          key === 'done' || key === 'new' || (isLive && key === 'slow') ? 'done' : 'unknown',
+        )
+      third.table.close()
+      for (const secrets of [[NEW], [OLD]] as const)
+        assert.throws(() => openTable(directory, { secrets }), /bring its line back, below the new one/)
+    })
+
+  it('keep the old one until nothing needs it: it is asked back, and nothing is sent again', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, finish, held, outcome, time } = openTable(directory)
+    finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
+    assert.throws(() => table.rekey([NEW]), /has keys of another "idempotencyKeyFile"/)
+    assert.equal(outcome('old'), 'done', 'nothing has changed')
+    table.rekey([NEW, OLD])
+    finish(held('new'), RESPONSE, none)
+    assert.throws(() => table.rekey([NEW]), /has keys of another/)
+    time.nowMs += MINUTE_MS
+    table.rekey([NEW])
+    assert.deepEqual([outcome('new'), outcome('old')], ['done', 'begun'])
+    table.close()
+    assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('new'), 'done')
+  })
+
+  it('stay known when the old one goes, after their file was written again under the new one', async (t) => {
+    const directory = temporaryDirectory(t)
+    const sync = ((_fd: number, done: (error: null) => void) => setImmediate(done, null)) as never
+    const { table, finish, held } = openTable(directory, { segmentBytes: 1000, sync })
+    finish(held('old'), RESPONSE, none)
+    table.rekey([NEW, OLD])
+    for (let i = 0; i < 40; i++) {
+      finish(held(`${i}`), 'free', none)
+      table.maintain()
+      await turn()
+    }
+    assert.ok(!readdirSync(directory).includes('keys-0000000001.log'))
+    table.close()
+    assert.equal(openTable(directory, { secrets: [NEW, OLD] }).outcome('old'), 'done')
+    assert.throws(() => openTable(directory, { secrets: [NEW] }), /another "idempotencyKeyFile"/)
+  })
+})
+
 describe('a full disk', () => {
   it('refuses to begin a key, which is free when there is room again', (t) => {
     const disk = { isFull: false }
     const directory = temporaryDirectory(t)
-    const { table, time, outcome, held } = withDisk(directory, disk)
-    table.finish(held('before'), RESPONSE, none)
+    const { table, finish, time, outcome, held } = withDisk(directory, disk)
+    finish(held('before'), RESPONSE, none)
     disk.isFull = true
     assert.equal(outcome('a'), 'unavailable')
     assert.equal(table.isWritable, false)
@@ -292,13 +367,13 @@ describe('a full disk', () => {
       fc.property(fc.nat(60_000), fc.nat(6), (freeBytes, others) => {
         const directory = temporaryDirectory(t)
         const disk = { capacityBytes: Number.POSITIVE_INFINITY }
-        const { table, begin } = openTable(directory, { write: smallDisk(directory, disk) })
+        const { table, finish, begin } = openTable(directory, { write: smallDisk(directory, disk) })
         disk.capacityBytes = bytesIn(directory) + freeBytes
         const begun = Array.from({ length: 3 + others }, (_, i) => begin(`${i}`))
         const told: unknown[] = []
         for (const one of begun)
           if (one.outcome === 'begun')
-            table.finish(one.held, { ...RESPONSE, body: Buffer.alloc(9000) }, (error) => told.push(error))
+            finish(one.held, { ...RESPONSE, body: Buffer.alloc(9000) }, (error) => told.push(error))
           else assert.equal(one.outcome, 'unavailable')
         assert.deepEqual(
           told,
@@ -316,10 +391,10 @@ describe('a full disk', () => {
   it('takes it that a key was not sent', (t) => {
     const directory = temporaryDirectory(t)
     const disk = { capacityBytes: Number.POSITIVE_INFINITY }
-    const { table, held } = openTable(directory, { write: smallDisk(directory, disk) })
+    const { table, finish, held } = openTable(directory, { write: smallDisk(directory, disk) })
     const a = held('a')
     disk.capacityBytes = bytesIn(directory)
-    table.finish(a, 'free', none)
+    finish(a, 'free', none)
     table.close()
     assert.equal(openTable(directory).outcome('a'), 'begun')
   })
@@ -327,11 +402,11 @@ describe('a full disk', () => {
   it('that takes nothing at all leaves a key unknown, and nobody gets its response', (t) => {
     const disk = { isFull: false }
     const directory = temporaryDirectory(t)
-    const { table, held, outcome } = withDisk(directory, disk)
+    const { table, finish, held, outcome } = withDisk(directory, disk)
     const a = held('a')
     disk.isFull = true
     let told: Error | undefined
-    table.finish(a, RESPONSE, (error) => {
+    finish(a, RESPONSE, (error) => {
       told = error
     })
     assert.match(String(told), /cannot be written/)
@@ -391,13 +466,16 @@ describe('keys with durability synced', () => {
     const { directory, table, syncs, outcome } = slowDisk(t)
     const told: string[] = []
     table.begin(request('before'), ({ outcome }) => told.push(outcome))
+    table.flush()
     syncs.shift()?.(null)
     table.begin(request('a'), ({ outcome }) => told.push(outcome))
+    table.flush()
     syncs.shift()?.(new Error('EIO'))
     assert.deepEqual([told, outcome('b')], [['begun', 'unavailable'], 'unavailable'])
     table.maintain()
     assert.equal(outcome('before'), 'in_progress')
     table.begin(request('a'), ({ outcome }) => told.push(outcome))
+    table.flush()
     while (syncs.length > 0) syncs.shift()?.(null)
     assert.deepEqual(told, ['begun', 'unavailable', 'begun'])
     assert.deepEqual(readdirSync(directory), ['keys-0000000002.log', 'reserve'])
@@ -457,6 +535,7 @@ describe('a table that another process takes over', () => {
     finish('free', 'free')
     finish('unknown', 'unknown')
     old.table.close()
+    next.table.flush()
     assert.deepEqual(told, ['early', 'done', 'long', 'free', 'unknown'])
     for (const table of [next, openTable(directory)]) {
       assert.deepEqual(table.begin('done'), { outcome: 'done', requestId: 'id-of-done', response: RESPONSE })
@@ -474,7 +553,7 @@ describe('a table that another process takes over', () => {
     assert.deepEqual([next.outcome('a'), next.outcome('b')], ['done', 'unknown'])
     const told: (Error | undefined)[] = []
     old.table.finish(held.b as HeldKey, RESPONSE, (error) => told.push(error))
-    assert.match(String(told[0]), /cannot be written/)
+    assert.match(String(told[0]), /is not in progress here/)
     assert.equal(next.outcome('b'), 'unknown')
   })
 
@@ -487,6 +566,7 @@ describe('a table that another process takes over', () => {
     assert.equal(isDurable, false)
     next.table.close()
     old.table.resume()
+    old.table.flush()
     assert.deepEqual([isDurable, old.outcome('b')], [true, 'begun'])
     old.table.close()
     const again = openTable(directory)

@@ -1,12 +1,13 @@
 import { KeyJournal, type KeyJournalOptions } from './key-journal.ts'
-import type { KeptResponse, KeyRecord } from './key-record.ts'
+import { type KeptResponse, type KeyRecord, statusOf } from './key-record.ts'
+import { type KeySecret, type KeySecrets, nameIn, secretNamed } from './key-secret.ts'
 import type { Journaled } from './key-segment.ts'
 
 /** A request with a key. */
 export interface KeyedRequest {
   readonly key: string
-  /** Who sends it: the key belongs to them and to the row. */
-  readonly caller: readonly string[]
+  /** Who sends it, as `callerOf` says: the key belongs to them and to the row. */
+  readonly caller: string
   readonly row: string
   /** What must be the same when the key comes again: method, target, content type, body. */
   readonly content: readonly (string | Uint8Array)[]
@@ -58,7 +59,13 @@ export type OnFinished = (error?: Error) => void
 export interface KeyKeeper<Held = unknown> {
   begin(request: KeyedRequest, run: (begun: Begun<Held>) => void): void
   finish(held: Held, finish: Finish, run: OnFinished): void
+  rekey(secrets: KeySecrets): void
   close(): void
+}
+
+/** @param user `Principal.key` @param client that acts for the user, or is the caller itself */
+export function callerOf(user: string, client = ''): string {
+  return `${user}\0${client}`
 }
 
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
@@ -73,7 +80,7 @@ const SWEPT_AT_ONCE = 5000
 const SWEPT_OF_CALLER = 8
 /** The longest `keep`: how long a key was to be kept stands in its record. */
 const DAMAGED_KEEP_MS = 30 * 86_400_000
-const UNWRITTEN = new Error('the outcome of an idempotency key cannot be written')
+const NOT_HERE = new Error('the idempotency key is not in progress here')
 
 /**
  * The keys of one gateway. A crash at any time leaves a key done, free or unknown: `begun` is durable before `begin` calls back, and
@@ -82,6 +89,7 @@ const UNWRITTEN = new Error('the outcome of an idempotency key cannot be written
 export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #options: KeyJournalOptions
   readonly #journal: KeyJournal
+  #secrets: KeySecrets
   readonly #keys = new Map<string, KeyEntry>()
   /** Oldest first. */
   readonly #ofCallers = new Map<string, Set<KeyEntry>>()
@@ -97,9 +105,10 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** Outcomes that came before it was decided which process goes on, with what to call. */
   #undecided: (readonly [HeldKey, Finish, OnFinished])[] = []
 
-  /** @throws Error that names a file which cannot be read: its keys would be forgotten */
+  /** @throws Error that names a file which cannot be read, or whose secret is gone: its keys would be forgotten */
   constructor(options: KeyJournalOptions) {
     this.#options = options
+    this.#secrets = options.secrets
     this.#journal = new KeyJournal(options)
     const shifts = this.#journal.load((id, head, place) => {
       const before = this.#keys.get(id)
@@ -117,11 +126,41 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       this.#remember(entry)
       this.#journal.keep(entry, place)
     })
-    for (const entry of this.#keys.values()) {
-      if (entry.state !== 'in_progress') entry.expiresAtMs += shifts.get(entry.segment) ?? 0
-      // However long it has taken: it is unknown from now on.
-      else this.finish(this.#heldOf(entry), 'unknown', () => {})
-    }
+    for (const entry of this.#keys.values()) entry.expiresAtMs += shifts.get(entry.segment) ?? 0
+    this.#checkSecrets(options.secrets)
+    this.#journal.begin()
+    // However long it has taken: it is unknown from now on.
+    for (const entry of this.#keys.values())
+      if (entry.state === 'in_progress') this.finish(this.#heldOf(entry), 'unknown', () => {})
+    this.#journal.flush()
+  }
+
+  /** @throws Error when one is lacking without which a key that is kept would not be found, and its request sent again */
+  #checkSecrets(secrets: KeySecrets): void {
+    const needed = new Set<string>()
+    const nowMs = this.#options.clock()
+    for (const entry of this.#keys.values())
+      if (isOver(entry, nowMs)) this.#forget(entry)
+      else needed.add(nameIn(entry.id))
+    for (const name of [...needed, ...this.#journal.secretsInUse])
+      if (secretNamed(secrets, name) === undefined)
+        throw new Error(
+          `${this.#options.directory} has keys of another "idempotencyKeyFile": bring its line back, below the new one, until they have expired, or move the directory away, which forgets every key`,
+        )
+  }
+
+  /** The first secret names what begins from now on. @throws Error when one is lacking that is still needed; nothing has changed then */
+  rekey(secrets: KeySecrets): void {
+    const before = this.#secrets
+    this.#journal.flush()
+    if (before.some(({ name }) => secretNamed(secrets, name) === undefined)) this.#checkSecrets(secrets)
+    this.#secrets = secrets
+    if (secrets[0].name !== before[0].name) this.#journal.rekey(secrets[0])
+  }
+
+  /** Writes what waits for the end of this turn of the event loop. */
+  flush(): void {
+    this.#journal.flush()
   }
 
   get isWritable(): boolean {
@@ -129,26 +168,49 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return this.#journal.isWritable && this.#journal.reserve(this.#inProgress.size + 1)
   }
 
-  /** Calls back once, at once unless the disk is waited for. Never throws. */
+  /** Calls back once: that it has begun when that is durable, anything else at once. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
-    const { secret, clock } = this.#options
-    const nowMs = clock()
-    const caller = secret.nameOf(...request.caller)
-    const id = secret.idOf(caller, request.row, request.key)
+    const nowMs = this.#options.clock()
+    const { secret, id, entry } = this.#find(request, nowMs)
     const fingerprint = secret.nameOf(...request.content)
-    let entry = this.#keys.get(id)
-    if (entry !== undefined && isOver(entry, nowMs)) {
-      this.#forget(entry)
-      entry = undefined
-    }
     const known = entry && this.#outcomeOf(entry, fingerprint, request.resolves)
     if (known !== undefined) {
       run(known)
       return
     }
+    const { caller, requestId, keepMs } = request
     if (!this.isWritable || this.#keys.size >= MAX_KEYS || this.#isSuspended) run({ outcome: 'unavailable' })
-    else if (entry === undefined && this.#hasAll(caller, request.maxKeys, nowMs)) run({ outcome: 'too_many' })
-    else this.#begin({ ...request, id, callerName: caller, fingerprint, nowMs }, entry, run)
+    else if (entry !== undefined)
+      this.#begin({ entry, requestId, fingerprint, otherwise: 'unknown' }, keepMs, run)
+    else if (this.#hasAll(caller, request.maxKeys, nowMs)) run({ outcome: 'too_many' })
+    else {
+      const begun: KeyEntry = {
+        id,
+        segment: undefined,
+        at: 0,
+        bytes: 0,
+        caller: secret.callerOf(caller),
+        keepMs,
+        expiresAtMs: nowMs + keepMs,
+        state: 'in_progress',
+      }
+      this.#remember(begun)
+      this.#begin({ entry: begun, requestId, fingerprint, otherwise: 'free' }, keepMs, run)
+    }
+  }
+
+  /** @returns what the key is kept by, or is to be kept by */
+  #find({ caller, row, key }: KeyedRequest, nowMs: number): Found {
+    let first: string | undefined
+    for (const secret of this.#secrets) {
+      const id = secret.idOf(secret.callerOf(caller), row, key)
+      first ??= id
+      const entry = this.#keys.get(id)
+      if (entry === undefined) continue
+      if (!isOver(entry, nowMs)) return { secret, id, entry }
+      this.#forget(entry)
+    }
+    return { secret: this.#secrets[0], id: first ?? '', entry: undefined }
   }
 
   /** A key of an earlier process, or of the one before. */
@@ -169,43 +231,30 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return resolves ? undefined : { outcome: 'unknown' }
   }
 
-  #begin(
-    {
-      id,
-      callerName,
-      fingerprint,
-      nowMs,
-      requestId,
-      keepMs,
-    }: KeyedRequest & Named & { readonly nowMs: number },
-    before: KeyEntry | undefined,
-    run: (begun: Begun) => void,
-  ): void {
-    const entry: KeyEntry = before ?? {
-      ...{ id, caller: callerName, segment: undefined, at: 0, bytes: 0 },
-      ...{ keepMs, expiresAtMs: 0, state: 'in_progress' },
-    }
-    const record: KeyRecord = {
-      ...{ state: 'begun', caller: callerName, fingerprint, requestId, atMs: nowMs, keepMs },
-    }
-    if (!this.#journal.append(entry, record)) {
-      run({ outcome: 'unavailable' })
-      return
-    }
+  #begin(held: HeldKey, keepMs: number, run: (begun: Begun) => void): void {
+    const { entry, requestId, fingerprint, otherwise } = held
     this.#inProgress.add(entry)
     entry.state = 'in_progress'
-    entry.keepMs = keepMs
-    entry.expiresAtMs = nowMs + keepMs
-    if (before === undefined) this.#remember(entry)
-    const otherwise: HeldKey['otherwise'] = before === undefined ? 'free' : 'unknown'
-    const held = { entry, requestId, fingerprint, otherwise }
-    this.#journal.whenDurable((error) => {
-      if (error === undefined) {
-        run({ outcome: 'begun', held })
-        return
-      }
-      // It was not sent.
-      this.finish(held, 'free', () => run({ outcome: 'unavailable' }))
+    const { caller } = entry
+    const atMs = this.#options.clock()
+    this.#journal.put({
+      entry,
+      record: { state: 'begun', caller, atMs, keepMs, fingerprint, requestId },
+      run: (error, isWritten) => {
+        if (error === undefined) {
+          entry.keepMs = keepMs
+          entry.expiresAtMs = atMs + keepMs
+          run({ outcome: 'begun', held })
+        } else if (isWritten) {
+          // It was not sent.
+          this.finish(held, 'free', () => run({ outcome: 'unavailable' }))
+        } else {
+          this.#inProgress.delete(entry)
+          if (otherwise === 'free') this.#forget(entry)
+          else entry.state = otherwise
+          run({ outcome: 'unavailable' })
+        }
+      },
     })
   }
 
@@ -225,39 +274,28 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       return
     }
     const atMs = this.#options.clock()
-    this.#inProgress.delete(entry)
-    entry.expiresAtMs = atMs + entry.keepMs
     const { caller, keepMs } = entry
-    const common = { caller, fingerprint, requestId, atMs, keepMs }
-    if (finish === 'unknown') {
-      entry.state = 'unknown'
-      // Where it cannot be written, the next start says so too.
-      this.#journal.append(entry, { state: 'unknown', ...common })
-      run()
-    } else if (finish === 'free') {
-      const record: KeyRecord = { state: 'free', ...common }
-      // Where neither can be written, the next start does not know that it was not sent.
-      if (!this.#journal.append(entry, record)) this.#journal.appendShort(entry, record)
-      this.#forget(entry)
-      run()
-    } else this.#finishDone(entry, { state: 'done', ...common, response: finish }, run)
+    this.#inProgress.delete(entry)
+    entry.expiresAtMs = atMs + keepMs
+    const response = typeof finish === 'string' ? undefined : this.#kept(finish)
+    const state = typeof finish === 'string' ? finish : 'done'
+    // Until a response is durable, nobody gets it: a crash could make it unknown.
+    if (state === 'free') this.#forget(entry)
+    else if (state === 'unknown') entry.state = 'unknown'
+    this.#journal.put({
+      entry,
+      record: { state, caller, atMs, keepMs, fingerprint, requestId, response },
+      run: (error) => {
+        // Where the others cannot be written, the next start takes them for unknown.
+        if (state === 'done') entry.state = error === undefined ? 'done' : 'unknown'
+        run(state === 'done' ? error : undefined)
+      },
+    })
   }
 
-  /** Until it is durable, nobody gets the response: a crash could make it unknown. */
-  #finishDone(
-    entry: KeyEntry,
-    record: KeyRecord & { readonly response: KeptResponse },
-    run: OnFinished,
-  ): void {
-    const short = { ...record, response: { status: record.response.status, fields: [], body: undefined } }
-    const end = (error?: Error) => {
-      entry.state = error === undefined ? 'done' : 'unknown'
-      run(error)
-    }
-    const isRoom = this.#journal.liveBytes < (this.#options.maxBytes ?? MAX_BYTES)
-    if ((isRoom && this.#journal.append(entry, record)) || this.#journal.appendShort(entry, short))
-      this.#journal.whenDurable(end)
-    else end(UNWRITTEN)
+  #kept(response: KeptResponse): KeptResponse {
+    const { maxBytes = MAX_BYTES } = this.#options
+    return this.#journal.liveBytes < maxBytes ? response : statusOf(response)
   }
 
   /** To be called once a second and at the end. */
@@ -292,14 +330,17 @@ export class KeyTable implements KeyKeeper<HeldKey> {
 
   /** A caller has as many keys as it may, without those that are over. */
   #hasAll(caller: string, maxKeys: number, nowMs: number): boolean {
-    const own = this.#ofCallers.get(caller)
-    if (own === undefined || own.size < maxKeys) return false
+    let count = 0
+    for (const secret of this.#secrets) count += this.#ofCallers.get(secret.callerOf(caller))?.size ?? 0
+    if (count < maxKeys) return false
     let left = SWEPT_OF_CALLER
-    for (const entry of own) {
-      if (left-- === 0 || !isOver(entry, nowMs)) break
-      this.#forget(entry)
-    }
-    return own.size >= maxKeys
+    for (const secret of this.#secrets)
+      for (const entry of this.#ofCallers.get(secret.callerOf(caller)) ?? []) {
+        if (left-- <= 0 || !isOver(entry, nowMs)) break
+        this.#forget(entry)
+        count -= 1
+      }
+    return count >= maxKeys
   }
 
   #remember(entry: KeyEntry): void {
@@ -351,7 +392,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** As `finish`, for the process before. */
   apply({ id, requestId, finish }: FinishedKey, run: OnFinished): void {
     const entry = this.#keys.get(id)
-    if (entry === undefined || !this.#inherited.delete(entry)) run(UNWRITTEN)
+    if (entry === undefined || !this.#inherited.delete(entry)) run(NOT_HERE)
     else this.finish({ ...this.#heldOf(entry), requestId }, carried(finish), run)
   }
 
@@ -379,10 +420,10 @@ function carried(finish: FinishedKey['finish']): Finish {
   return { ...finish, body: body === undefined ? undefined : Buffer.from(body, 'base64') }
 }
 
-interface Named {
+interface Found {
+  readonly secret: KeySecret
   readonly id: string
-  readonly callerName: string
-  readonly fingerprint: string
+  readonly entry: KeyEntry | undefined
 }
 
 /** A request under way is never over. */

@@ -1,7 +1,5 @@
-import type { KeptResponse } from './key-record.ts'
+import { type KeptResponse, statusOf } from './key-record.ts'
 import type { KeyKeeper } from './key-table.ts'
-
-type KeptFields = KeptResponse['fields']
 
 /** Statuses by which a service says that it has done nothing. */
 const NOT_CARRIED_OUT: ReadonlySet<number> = new Set([408, 425, 429])
@@ -13,7 +11,7 @@ export class KeyedExchange {
   readonly #maxBytes: number
   #status = 0
   #mayRetry = false
-  #fields: KeptFields = []
+  #fields = ''
   #pieces: Buffer[] = []
   #bytes = 0
   #isWhole = false
@@ -29,8 +27,8 @@ export class KeyedExchange {
     this.#maxBytes = maxBytes
   }
 
-  /** @param mayRetry the service says when to try again (Retry-After) */
-  head(status: number, fields: KeptFields, mayRetry: boolean): void {
+  /** @param fields as in `KeptResponse` @param mayRetry the service says when to try again (Retry-After) */
+  head(status: number, fields: string, mayRetry: boolean): void {
     this.#status = status
     this.#fields = fields
     this.#mayRetry = mayRetry
@@ -80,7 +78,9 @@ export class KeyedExchange {
     const status = this.#status
     if (NOT_CARRIED_OUT.has(status) || (status === 503 && this.#mayRetry)) return 'free'
     if (status >= 500 && status !== 501) return 'unknown'
-    if (!this.isKeeping) return { status, fields: [], body: undefined }
-    return { status, fields: this.#fields, body: Buffer.concat(this.#pieces) }
+    if (!this.isKeeping) return statusOf({ status })
+    const [first] = this.#pieces
+    const body = this.#pieces.length === 1 && first !== undefined ? first : Buffer.concat(this.#pieces)
+    return { status, fields: this.#fields, body }
   }
 }

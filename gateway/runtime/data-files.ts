@@ -3,8 +3,8 @@ import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
 import type { ForeignWrite } from '../audit/seal-records.ts'
 import type { KeeperReports } from '../audit/segments/keeper.ts'
-import { readIdempotencyKey } from '../config/secret-line.ts'
-import { KeySecret } from '../idempotency/key-secret.ts'
+import { idempotencyKeysOf } from '../config/secret-line.ts'
+import { type KeySecrets, secretsOf } from '../idempotency/key-secret.ts'
 import { KeyTable } from '../idempotency/key-table.ts'
 import type { JournalOptions } from '../limits/journal/limit-journal.ts'
 import { RepeatedFault } from './repeated-fault.ts'
@@ -80,10 +80,11 @@ export function segmentReports({
 export function openKeyTable(
   { settings }: Pick<StartupConfiguration, 'settings'>,
   { watch, clock }: { readonly watch: StoreWatch; readonly clock: () => number },
+  secrets: KeySecrets = secretsOf(idempotencyKeysOf(settings)),
 ): KeyTable {
   return new KeyTable({
     directory: join(settings.dataDir, 'idempotency'),
-    secret: new KeySecret(readIdempotencyKey(settings)),
+    secrets,
     syncs: settings.audit.durability === 'synced',
     clock,
     onFault: (cause) => watch.fault('idempotency', cause),

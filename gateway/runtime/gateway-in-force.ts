@@ -12,7 +12,7 @@ import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
 import { OperationRules } from '../config/openapi/compiled-operations.ts'
 import { placesOf } from '../config/openapi/documented-routes.ts'
-import { readIdempotencyKey, readMaskKey } from '../config/secret-line.ts'
+import { idempotencyKeysOf, readMaskKey } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { BodyRoom } from '../edge/bodies/body-room.ts'
 import { Tunnels } from '../edge/http1/tunnels.ts'
@@ -21,7 +21,7 @@ import { firstSegment } from '../edge/rules/policy/path-mask.ts'
 import { checkedField } from '../edge/syntax/field.ts'
 import { Slots } from '../edge/syntax/slots.ts'
 import type { Configured, Gateway } from '../gateway.ts'
-import { KeySecret } from '../idempotency/key-secret.ts'
+import { secretsOf } from '../idempotency/key-secret.ts'
 import { type Counters, countersOutsideTable } from '../limits/windows/counters.ts'
 import { existingOrNew } from '../storage/secret-file.ts'
 import { ClientOcsp } from '../tls/clients/client-ocsp.ts'
@@ -141,12 +141,10 @@ export class GatewayInForce {
     const keyed = settings.routes.filter(({ idempotency }) => idempotency !== undefined)
     for (const { path } of keyed) metrics.gateway_idempotency_total.begin(path, 'unknown')
     if (keyed.length === 0) return keys.table
-    if (member === undefined) return keys.open()
-    if (keyed.some(({ idempotency }) => idempotency?.onStoreFailure === 'local')) keys.open()
-    return member.idempotency(
-      () => new KeySecret(readIdempotencyKey(settings)),
-      () => keys.table,
-    )
+    const secrets = secretsOf(idempotencyKeysOf(settings))
+    if (member === undefined) return keys.open(secrets)
+    if (keyed.some(({ idempotency }) => idempotency?.onStoreFailure === 'local')) keys.open(secrets)
+    return member.idempotency(secrets, () => keys.table)
   }
 
   /** What has been compiled of a document that has not changed is kept. */

@@ -10,6 +10,7 @@ import { SIGNATURE_LIFETIME_MS } from '../auth/signatures/presented-signatures.t
 import { AuthThrottle } from '../auth/throttle.ts'
 import { WEBHOOK_LIFETIME_MS } from '../auth/webhook-signature.ts'
 import type { Settings } from '../config/settings.ts'
+import type { KeySecrets } from '../idempotency/key-secret.ts'
 import type { KeyTable } from '../idempotency/key-table.ts'
 import { Journal } from '../limits/journal/limit-journal.ts'
 import { Limiter, steadyClock } from '../limits/limiter.ts'
@@ -27,8 +28,8 @@ const STORE_CHECK_MS = 10
 /** The table of idempotency keys, opened when a row first needs it. */
 export interface IdempotencyKeys {
   table: KeyTable | undefined
-  /** @throws Error that names what cannot be read */
-  open(): KeyTable
+  /** @param secrets default: those of the start @throws Error that names what cannot be read, or whose secret is gone */
+  open(secrets?: KeySecrets): KeyTable
 }
 
 /** Counts and memories of a gateway, which it shares with others where there is a shared store. */
@@ -122,7 +123,7 @@ export function makeGatewayState(
     acceptedSignatures,
     deliveredWebhooks,
     proofs,
-    keys: keysOf(() => openKeyTable(startup, { watch, clock })),
+    keys: keysOf((secrets) => openKeyTable(startup, { watch, clock }, secrets)),
     throttle: new AuthThrottle({ counter: failures, clock, group: member?.failures }),
     failures,
     clock,
@@ -137,11 +138,12 @@ export function makeGatewayState(
   return state
 }
 
-function keysOf(make: () => KeyTable): IdempotencyKeys {
+function keysOf(make: (secrets?: KeySecrets) => KeyTable): IdempotencyKeys {
   return {
     table: undefined,
-    open() {
-      this.table ??= make()
+    open(secrets) {
+      if (secrets !== undefined) this.table?.rekey(secrets)
+      this.table ??= make(secrets)
       return this.table
     },
   }

@@ -28,8 +28,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
   res.idleMs = route.idleTimeoutMs
   const forwarding = new Forwarding(gateway, exchange)
-  let body: Readable | null =
-    exchange.bufferedBody === undefined || !hasBody ? null : bodyOf(exchange.bufferedBody)
+  let body = hasBody ? bufferedBodyOf(exchange) : null
   if (unread && req.body !== null) {
     body = req.body
     if (headers.contentLength === undefined && !isBounded(req.body, route, forwarding)) return
@@ -59,6 +58,12 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
     forwarding,
   )
   exchange.forwarding = forwarding
+}
+
+/** A stream where the length is not announced: the body is chunked. */
+function bufferedBodyOf({ bufferedBody, headers }: Exchange): Readable | Buffer | null {
+  if (bufferedBody === undefined) return null
+  return bufferedBody.length === headers.contentLength ? bufferedBody : bodyOf(bufferedBody)
 }
 
 function targetOf({ path, query, route, req }: Exchange): string {

@@ -35,14 +35,14 @@ end
 /**
  * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, how many keys the caller may have, `1` where an unknown outcome
  * may be begun again.
- * Reply: the outcome of `Begun`, or `foreign` for what another secret or version wrote; with `done` its rest.
+ * Reply: the outcome of `Begun`, with `done` its rest; or `foreign` for what another secret or version wrote, with its check.
  * A key whose lease is over becomes unknown when somebody asks for it: until then its request may still finish it.
  */
 export const BEGIN_SCRIPT: Script = script(`
 ${COMMON}
 local lease_ms, keep_ms = tonumber(ARGV[5]), tonumber(ARGV[6])
 if value then
-  if check ~= ARGV[3] then return { 'foreign' } end
+  if check ~= ARGV[3] then return { 'foreign', check or '' } end
   if fingerprint ~= ARGV[4] then return { 'reused' } end
   if state == 'done' then return { 'done', string.sub(value, at) } end
   if state ~= 'unknown' and now < tonumber(lease) then return { 'in_progress' } end

@@ -4,9 +4,15 @@ import { after, before, beforeEach, describe, it } from 'node:test'
 import { createClient } from '@redis/client'
 import fc from 'fast-check'
 import { LONGER } from '../e2e/long-runs.ts'
-import { KeySecret } from '../idempotency/key-secret.ts'
-import { RESPONSE, request, SECRET } from '../idempotency/key-table.test-support.ts'
-import type { Begun, Finish, KeyedRequest, KeyTable } from '../idempotency/key-table.ts'
+import { type KeySecrets, secretsOf } from '../idempotency/key-secret.ts'
+import { RESPONSE, request, SECRETS } from '../idempotency/key-table.test-support.ts'
+import {
+  type Begun,
+  callerOf,
+  type Finish,
+  type KeyedRequest,
+  type KeyTable,
+} from '../idempotency/key-table.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT } from './idempotency-scripts.ts'
 import {
@@ -73,7 +79,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
   let gateways = 0
 
   /** A gateway on a line to the store that may lose commands or replies, or carry commands out late. */
-  function open(more: { secret?: KeySecret; local?: KeyTable } = {}) {
+  function open(more: { secrets?: KeySecrets; local?: KeyTable } = {}) {
     const late: (() => Promise<unknown>)[] = []
     const faults: string[] = []
     let tick: (() => void) | undefined
@@ -136,7 +142,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
           }
         },
       },
-      secret: more.secret ?? SECRET,
+      secrets: more.secrets ?? SECRETS,
       id: `gateway-${++gateways}`,
       isShared: () => gateway.isShared,
       local: () => more.local,
@@ -160,13 +166,13 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       assert.ok(done.response.body?.equals(body))
     }
     assert.equal(await other.outcome('a', { content: ['else'] }), 'reused')
-    assert.equal(await other.outcome('a', { caller: ['user-2'] }), 'begun')
+    assert.equal(await other.outcome('a', { caller: callerOf('user-2') }), 'begun')
     assert.equal(await other.outcome('a', { row: '/else' }), 'begun')
   })
 
   it('keep only the status of a response that is too long', async () => {
     const [one, other] = [open(), open()]
-    const response = { status: 201, fields: [], body: undefined }
+    const response = { status: 201, fields: '', body: undefined }
     await one.finish(await one.held('a'), response)
     assert.deepEqual(await other.begin('a'), { outcome: 'done', requestId: 'id-of-a', response })
   })
@@ -215,7 +221,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     const b = await other.held('b', few)
     await one.held('c', few)
     assert.equal(await other.outcome('d', few), 'too_many')
-    assert.equal(await other.outcome('d', { ...few, caller: ['user-2'] }), 'begun')
+    assert.equal(await other.outcome('d', { ...few, caller: callerOf('user-2') }), 'begun')
     await one.finish(a, 'free')
     assert.equal(await other.outcome('d', few), 'begun')
     assert.equal(await one.outcome('e', few), 'too_many')
@@ -241,7 +247,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
 
   it('leave nothing in the store that can be read', async () => {
     const one = open()
-    const change = { caller: ['the-caller'], content: ['the-content'], requestId: 'the-request' }
+    const change = { caller: callerOf('the-caller'), content: ['the-content'], requestId: 'the-request' }
     const response = { ...RESPONSE, body: Buffer.from('the-response') }
     await one.finish(await one.held('the-key', change), response)
     await one.held('the-next', change)
@@ -254,7 +260,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
   })
 
   it('are refused at a gateway with another secret, and where the store was written by others', async () => {
-    const [one, other] = [open(), open({ secret: new KeySecret('another secret of 32 characters.') })]
+    const [one, other] = [open(), open({ secrets: secretsOf(['another secret of 32 characters.']) })]
     await one.finish(await one.held('a'), RESPONSE)
     assert.equal(await other.outcome('a'), 'unavailable')
     assert.deepEqual(other.faults, ['another gateway has another "idempotencyKeyFile"'])
@@ -271,6 +277,35 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     assert.deepEqual(one.faults, ['a response in the store is damaged'])
     for (const name of names) await client.sendCommand(['SET', name, 'damaged'])
     assert.equal(await one.outcome('b'), 'unavailable')
+  })
+
+  it('are found under an older secret, and answered with 503 where it is gone', async () => {
+    const [old] = SECRETS
+    const [changed] = secretsOf(['another secret of 32 characters.'])
+    const [one, other, late] = [open(), open({ secrets: [changed, old] }), open({ secrets: [changed] })]
+    await one.finish(await one.held('done'), RESPONSE)
+    await one.finish(await one.held('unknown'), 'unknown')
+    const slow = await one.held('slow')
+    const keys = ['done', 'unknown', 'slow']
+    for (const [at, outcome] of ['done', 'unknown', 'in_progress'].entries()) {
+      const key = keys[at] ?? ''
+      assert.equal(await other.outcome(key), outcome)
+      assert.equal(await other.outcome(key, { content: ['else'] }), 'reused')
+      assert.equal(await late.outcome(key), 'unavailable')
+    }
+    one.keeper.rekey([changed, old])
+    await one.finish(slow, RESPONSE)
+    await other.finish(await other.held('unknown', { resolves: true }), { ...RESPONSE, status: 200 })
+    await one.finish(await one.held('new'), RESPONSE)
+    for (const [gateway, key] of [
+      [one, 'slow'],
+      [one, 'unknown'],
+      [other, 'new'],
+      [late, 'new'],
+    ] as const)
+      assert.equal(await gateway.outcome(key), 'done')
+    assert.equal(await late.outcome('slow'), 'unavailable')
+    assert.deepEqual([one.faults, other.faults, late.faults.length], [[], [], 4])
   })
 
   it('are refused while the store is away, or asked of this gateway alone where the row says so', async () => {
@@ -359,11 +394,13 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       const [one, other] = ['one', 'other'].map(
         (id) =>
           new SharedIdempotency({
-            ...{ breaker, keys, counts, ...alone, secret: SECRET, id, onFault: assert.fail },
+            ...{ breaker, keys, counts, ...alone, secrets: SECRETS, id, onFault: assert.fail },
           }),
       ) as [SharedIdempotency, SharedIdempotency]
       const begin = (keeper: SharedIdempotency, key: string) =>
-        new Promise<Begun<unknown>>((resolve) => keeper.begin(request(key, { caller: [key] }), resolve))
+        new Promise<Begun<unknown>>((resolve) =>
+          keeper.begin(request(key, { caller: callerOf(key) }), resolve),
+        )
       for (let caller = 0; caller < 20; caller++) {
         const key = `key-${caller}`
         const begun = await Promise.all([begin(one, key), begin(other, key)])

@@ -1,6 +1,5 @@
-import { randomBytes } from 'node:crypto'
 import { type KeyRecord, keyLine, readKeyLine } from '../idempotency/key-record.ts'
-import { type KeySecret, type RecordSeal, SALT_BYTES } from '../idempotency/key-secret.ts'
+import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from '../idempotency/key-secret.ts'
 import type {
   Begun,
   Finish,
@@ -21,7 +20,7 @@ interface SharedIdempotencyOptions {
   readonly keys: StoreKeys
   readonly counts: StoreCounts
   readonly timers: Pick<StoreTimers, 'nowMs' | 'after'>
-  readonly secret: KeySecret
+  readonly secrets: KeySecrets
   /** Unique among gateways. */
   readonly id: string
   /** False: other gateways find nothing of what this one writes. */
@@ -37,6 +36,8 @@ interface SharedKey {
   readonly id: string
   readonly token: string
   readonly keepMs: number
+  /** Of the gateway that began the key first. */
+  readonly secret: KeySecret
   readonly fingerprint: string
   readonly requestId: string
   /** What the store is told: the lease is renewed, until there is an outcome. */
@@ -67,46 +68,57 @@ const LOST = new Error('the store did not take the outcome of an idempotency key
 /** The keys of several gateways, kept by the store. `begun` and `done` are acknowledged by it before `begin` and `finish` call back. */
 export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   readonly #options: SharedIdempotencyOptions
-  /** Tells secrets apart. */
-  readonly #check: string
-  readonly #salt: string
-  readonly #seal: RecordSeal
+  #secrets: KeySecrets
+  readonly #seals = new WeakMap<KeySecret, RecordSeal>()
   readonly #open = new Set<SharedKey>()
   #cancelTick: (() => void) | undefined
   #count = 0
 
   constructor(options: SharedIdempotencyOptions) {
     this.#options = options
-    this.#check = options.secret.nameOf()
-    const salt = randomBytes(SALT_BYTES)
-    this.#salt = salt.toString('base64url')
-    this.#seal = options.secret.sealOf(salt)
+    this.#secrets = options.secrets
+  }
+
+  /** See KeyTable.rekey. What the store has under a secret that is not there any more gets 503. */
+  rekey(secrets: KeySecrets): void {
+    this.#secrets = secrets
   }
 
   /** See KeyTable.begin. */
   begin(request: KeyedRequest, run: (begun: Begun<SharedKey | HeldKey>) => void): void {
-    const { breaker, keys, secret, id: gatewayId, isShared, timers } = this.#options
-    if (breaker.isOpen || !isShared()) {
-      this.#beginAlone(request, run)
-      return
-    }
+    const { breaker, isShared } = this.#options
+    if (breaker.isOpen || !isShared()) this.#beginAlone(request, run)
+    else this.#beginWith(this.#secrets[0], request, run)
+  }
+
+  #beginWith(
+    secret: KeySecret,
+    request: KeyedRequest,
+    run: (begun: Begun<SharedKey | HeldKey>) => void,
+  ): void {
+    const { keys, id: gatewayId, timers, onFault } = this.#options
     const { caller, row, key: name, keepMs, requestId, resolves, maxKeys } = request
     const id = keys.hashOf(`idempotency key\0${JSON.stringify([caller, row, name])}`)
     const held: SharedKey = {
-      key: `${keys.keyOfOnce('idempotency', JSON.stringify(caller))}:${id}`,
-      ...{ id, token: `${gatewayId}.${++this.#count}`, keepMs, requestId },
+      key: `${keys.keyOf('idempotency', caller)}:${id}`,
+      ...{ id, token: `${gatewayId}.${++this.#count}`, keepMs, secret, requestId },
       fingerprint: secret.nameOf(...request.content),
       ...{ kind: 'begun', rest: '', sinceMs: timers.nowMs(), run: undefined, replies: 1 },
     }
-    const terms = [this.#check, held.fingerprint, LEASE_MS, keepMs, maxKeys, resolves ? 1 : 0]
+    const terms = [secret.name, held.fingerprint, LEASE_MS, keepMs, maxKeys, resolves ? 1 : 0]
     this.#send(BEGIN_SCRIPT, held, terms, {
       fits: (reply) => Array.isArray(reply) && reply.every((one) => typeof one === 'string'),
       done: (reply) => {
-        if (reply !== undefined) run(this.#begun(held, reply as readonly string[]))
-        else {
+        const [outcome, rest = ''] = (reply ?? []) as readonly string[]
+        const older = outcome === 'foreign' ? secretNamed(this.#secrets, rest) : undefined
+        if (reply === undefined) {
           this.#takeBack(held)
           this.#beginAlone(request, run)
-        }
+        } else if (older !== undefined && older !== secret) this.#beginWith(older, request, run)
+        else if (outcome === 'foreign') {
+          onFault('another gateway has another "idempotencyKeyFile"')
+          run({ outcome: 'unavailable' })
+        } else run(this.#begun(held, outcome as Begun['outcome'], rest))
       },
     })
   }
@@ -117,7 +129,7 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     else table.begin(request, run)
   }
 
-  #begun(held: SharedKey, [outcome, rest = '']: readonly string[]): Begun<SharedKey> {
+  #begun(held: SharedKey, outcome: Begun['outcome'], rest: string): Begun<SharedKey> {
     switch (outcome) {
       case 'begun':
         this.#keep(held)
@@ -128,18 +140,15 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
         this.#options.onFault('a response in the store is damaged')
         return { outcome: 'unknown' }
       }
-      case 'foreign':
-        this.#options.onFault('another gateway has another "idempotencyKeyFile"')
-        return { outcome: 'unavailable' }
       default:
-        return { outcome: outcome as 'in_progress' }
+        return { outcome }
     }
   }
 
-  #unsealed({ id, fingerprint }: SharedKey, rest: string): KeyRecord | undefined {
+  #unsealed({ id, secret, fingerprint }: SharedKey, rest: string): KeyRecord | undefined {
     const end = rest.indexOf(' ')
-    const seal = this.#options.secret.sealOf(Buffer.from(rest.slice(0, end), 'base64url'))
-    const record = readKeyLine(Buffer.from(rest.slice(end + 1)), id, seal)
+    const seal = secret.sealOf(rest.slice(0, end))
+    const record = readKeyLine(Buffer.from(rest.slice(end + 1)), secret.name + id, seal)
     return record?.fingerprint === fingerprint ? record : undefined
   }
 
@@ -154,14 +163,21 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       held.kind = finish
       run()
     } else {
-      const { id, fingerprint, requestId, keepMs } = held
+      const { id, secret, fingerprint, requestId, keepMs } = held
       // The name of the key in the store has the caller.
       const record = { caller: id, fingerprint, requestId, atMs: 0, keepMs, response: finish }
+      const seal = this.#sealOf(secret)
       held.kind = 'done'
-      held.rest = `${this.#salt} ${keyLine(id, { state: 'done', ...record }, this.#seal).trimEnd()}`
+      held.rest = `${seal.salt} ${keyLine(secret.name + id, { state: 'done', ...record }, seal).trimEnd()}`
       held.run = run
     }
     this.#tell(held)
+  }
+
+  #sealOf(secret: KeySecret): RecordSeal {
+    const seal = this.#seals.get(secret) ?? secret.sealOf()
+    this.#seals.set(secret, seal)
+    return seal
   }
 
   /** Its request was not sent. */
@@ -173,8 +189,8 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   }
 
   #tell(held: SharedKey): void {
-    const { kind, fingerprint, rest, keepMs } = held
-    const terms = [kind, kind === 'begun' ? LEASE_MS : 0, keepMs, `${this.#check} ${fingerprint} ${rest}`]
+    const { kind, secret, fingerprint, rest, keepMs } = held
+    const terms = [kind, kind === 'begun' ? LEASE_MS : 0, keepMs, `${secret.name} ${fingerprint} ${rest}`]
     this.#send(FINISH_SCRIPT, held, terms, {
       fits: (reply) => typeof reply === 'number',
       done: (reply) => {

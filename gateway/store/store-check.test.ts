@@ -25,7 +25,7 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
   after(() => redis.stop())
 
   it('names server and version, finds nothing wrong with the user of docs/operate/operations.md, and leaves nothing behind', async () => {
-    const secrets = { maskKeyFile: 'k'.repeat(32), idempotencyKeyFile: 'l'.repeat(32) }
+    const secrets = { maskKeyFile: ['k'.repeat(32)], idempotencyKeyFile: ['l'.repeat(32)] }
     const { good, warnings, faults } = await checkStore(storeAt('single', [redis.port], USER), secrets)
     assert.match(
       good.join(),
@@ -43,7 +43,7 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
   ] as const)
     it(`tells two values of ${name} apart, and leaves none in the store`, async () => {
       const [key, other] = ['k'.repeat(32), 'l'.repeat(32)]
-      const check = (one: string) => checkStore(storeAt('single', [redis.port], USER), { [name]: one })
+      const check = (one: string) => checkStore(storeAt('single', [redis.port], USER), { [name]: [one] })
       assert.deepEqual((await check(key)).faults, [])
       assert.deepEqual((await check(key)).faults, [])
       assert.match((await check(other)).faults.join(), new RegExp(`another "${name}"`))
@@ -51,13 +51,35 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
       await redis.command('DEL', kept)
     })
 
+  it('lets gateways change "idempotencyKeyFile" one after the other, and no faster', async () => {
+    const [old, next] = ['k'.repeat(32), 'l'.repeat(32)]
+    const check = (...lines: string[]) =>
+      checkStore(storeAt('single', [redis.port], USER), { idempotencyKeyFile: lines })
+    for (const lines of [
+      [old],
+      [old, next],
+      [old],
+      [old, next],
+      [next, old],
+      [old, next],
+      [next, old],
+      [next],
+    ])
+      assert.deepEqual((await check(...lines)).faults, [], lines.join())
+    assert.match((await check(old, next)).faults.join(), /another "idempotencyKeyFile"/)
+    await redis.command('DEL', 'countersign:{idempotency-key}')
+    await check(old)
+    assert.match((await check(next, old)).faults.join(), /another "idempotencyKeyFile"/)
+    await redis.command('DEL', 'countersign:{idempotency-key}')
+  })
+
   it('names each right that the user lacks', async () => {
     const rights = leastRights('').filter((word) => word.startsWith('+') && word !== '+info')
     assert.ok(rights.length > 15)
     for (const right of rights) {
       const name = right.slice(1)
       await redis.command('ACL', 'SETUSER', 'countersign', `-${name}`)
-      const secrets = { idempotencyKeyFile: 'l'.repeat(32) }
+      const secrets = { idempotencyKeyFile: ['l'.repeat(32)] }
       const { faults } = await checkStore(storeAt('single', [redis.port], USER), secrets)
       await redis.command('ACL', 'SETUSER', 'countersign', right)
       assert.ok(

@@ -1,4 +1,4 @@
-import { randomBytes, scryptSync, timingSafeEqual } from 'node:crypto'
+import { randomBytes, scryptSync } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { dialMaster, dialServer, dialStore, inTime, type StoreLink } from './connection/store-link.ts'
@@ -15,10 +15,10 @@ const KEPT_MS = '60000'
 /** Time for which a key is compared with those of gateways that are checked later. */
 const FINGERPRINT_MS = '86400000'
 
-/** Secrets that gateways must share. Absent: no row needs it. */
+/** Secrets that gateways must share: the one in force, then those before it. Absent: no row needs them. */
 interface SharedSecrets {
-  readonly maskKeyFile?: string | undefined
-  readonly idempotencyKeyFile?: string | undefined
+  readonly maskKeyFile?: readonly string[] | undefined
+  readonly idempotencyKeyFile?: readonly string[] | undefined
 }
 
 /** What is wrong when gateways have different secrets. */
@@ -53,8 +53,8 @@ export async function checkStore(
         await tryCommands(send, prefix, found.faults, secrets.idempotencyKeyFile !== undefined)
         if (found.faults.length > 0) return
         for (const key of ['maskKeyFile', 'idempotencyKeyFile'] as const) {
-          const { [key]: secret } = secrets
-          if (secret !== undefined) await compareKey(send, { prefix, key, secret }, found.faults)
+          const { [key]: lines } = secrets
+          if (lines !== undefined) await compareKey(send, { prefix, key, lines }, found.faults)
         }
       },
     )
@@ -164,26 +164,32 @@ function keyCommands(tag: string, set: string): readonly (readonly string[])[] {
   ]
 }
 
-/** Compares a key with that of gateways checked before. The store gets a slow, salted hash, so a key is as hard to guess as a password. */
+/**
+ * Compares keys with those of gateways checked before: each must have the one in force of the other. The store gets slow, salted hashes,
+ * so a key is as hard to guess as a password.
+ */
 async function compareKey(
   send: Send,
   {
     prefix,
     key,
-    secret,
-  }: { readonly prefix: string; readonly key: keyof SharedSecrets; readonly secret: string },
+    lines,
+  }: { readonly prefix: string; readonly key: keyof SharedSecrets; readonly lines: readonly string[] },
   faults: string[],
 ): Promise<void> {
   const name = `${prefix}:{${key === 'maskKeyFile' ? 'mask' : 'idempotency'}-key}`
-  const hashOf = (salt: Buffer) => scryptSync(secret, salt, 32)
-  const salt = randomBytes(16)
-  const own = Buffer.concat([salt, hashOf(salt)]).toString('base64')
-  await send(['SET', name, own, 'NX', 'PX', FINGERPRINT_MS], name)
-  const kept = Buffer.from(String(await send(['GET', name], name)), 'base64')
-  if (kept.length !== 48 || !timingSafeEqual(kept.subarray(16), hashOf(kept.subarray(0, 16))))
+  const hashesWith = (salt: string) => lines.map((line) => scryptSync(line, salt, 32).toString('base64'))
+  const [salt = randomBytes(16).toString('base64'), ...others] = String(
+    (await send(['GET', name], name)) ?? '',
+  )
+    .split(' ')
+    .filter((part) => part !== '')
+  const own = hashesWith(salt)
+  if (others.length > 0 && !(own.includes(others[0] ?? '') && others.includes(own[0] ?? '')))
     faults.push(
       `another gateway was checked with another "${key}" within a day: ${CONSEQUENCES[key]}. After a change of the key remove ${name} from the store`,
     )
+  else await send(['SET', name, [salt, ...own].join(' '), 'PX', FINGERPRINT_MS], name)
 }
 
 function textOf(error: unknown): string {

@@ -4,7 +4,7 @@ import type { SessionGroup } from '../auth/revocations.ts'
 import type { FailureGroup } from '../auth/throttle.ts'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import type { Settings } from '../config/settings.ts'
-import type { KeySecret } from '../idempotency/key-secret.ts'
+import type { KeySecrets } from '../idempotency/key-secret.ts'
 import type { KeyTable } from '../idempotency/key-table.ts'
 import type { Limiter } from '../limits/limiter.ts'
 import { StoreConnection } from './connection/store-connection.ts'
@@ -134,14 +134,15 @@ export class StoreMember {
     return new SharedLimits(local, this.#store.takes)
   }
 
-  /** The idempotency keys of the group: one object for all calls. @param local keys of this gateway alone @throws as `readSecret` */
-  idempotency(readSecret: () => KeySecret, local: () => KeyTable | undefined): SharedIdempotency {
+  /** The idempotency keys of the group: one object for all calls. @param local keys of this gateway alone */
+  idempotency(secrets: KeySecrets, local: () => KeyTable | undefined): SharedIdempotency {
     const { breaker, keys, counts } = this.#store
     const { gatewayId: id, onFault } = this.#options
     const isShared = () => this.#store.isShared
     this.#idempotency ??= new SharedIdempotency({
-      ...{ breaker, keys, counts, timers: REAL_TIMERS, secret: readSecret(), id, isShared, local, onFault },
+      ...{ breaker, keys, counts, timers: REAL_TIMERS, secrets, id, isShared, local, onFault },
     })
+    this.#idempotency.rekey(secrets)
     return this.#idempotency
   }
 

@@ -1,4 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
+import { takeWhole } from '../edge/bodies/buffered-body.ts'
 import { revokedSessions } from '../edge/rules/response-headers.ts'
 import type { Deadlines, Timed } from '../edge/syntax/deadlines.ts'
 import type { Field } from '../edge/syntax/field.ts'
@@ -7,7 +8,7 @@ import { CountedAttempts } from './balancing/counted-attempts.ts'
 import type { Origin } from './balancing/origin.ts'
 import { isOfUpstream, isRepeatable, type RetryBudget } from './balancing/retry-budget.ts'
 import type { Pool } from './pool.ts'
-import { type BodySender, contentLength, type StreamedBody, takeWhole } from './request-body.ts'
+import { type BodySender, contentLength, type StreamedBody } from './request-body.ts'
 import type {
   UpstreamCall,
   UpstreamFault,
@@ -104,6 +105,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   connected(): void {
     const { body: source } = this.request
     if (source === null) this.send(undefined)
+    else if (Buffer.isBuffer(source)) this.send(source)
     else if (this.#wholeBody === undefined && source.destroyed && !source.readableEnded)
       this.bodyFailed('the body was broken off')
     else {

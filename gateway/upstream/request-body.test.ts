@@ -2,10 +2,11 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { Readable } from 'node:stream'
 import { describe, it } from 'node:test'
+import { takeWhole } from '../edge/bodies/buffered-body.ts'
 import { fieldsOf } from '../edge/syntax/field.test-support.ts'
 import { CommonFields } from './common-fields.ts'
 import { requestOf } from './contract/scripted.test-support.ts'
-import { contentLength, takeWhole } from './request-body.ts'
+import { contentLength } from './request-body.ts'
 
 function bodyOf(...chunks: (string | null)[]): Readable {
   const body = new Readable({ read() {} })

@@ -5,20 +5,6 @@ import type { UpstreamRequest } from './upstream-client.ts'
 /** Methods with a body that means something: a service that accepts such a request has read it. */
 export const METHODS_WITH_BODY: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH'])
 
-/**
- * Reads a body of announced length at once when all of it has arrived: a buffer costs less than a stream. Otherwise the source
- * is untouched.
- */
-export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
-  if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
-  // Already being read, or broken off: stream it.
-  if (source.readableFlowing === true || source.destroyed) return undefined
-  // Without the length, `read` may return the first piece only.
-  const body: Buffer | null = source.read(bytes)
-  source.resume()
-  return body ?? undefined
-}
-
 export function contentLength({ common, fields }: UpstreamRequest): number | undefined {
   const length = valueIn(common?.fields ?? [], 'content-length') ?? valueIn(fields, 'content-length')
   return length === undefined ? undefined : Number(length)

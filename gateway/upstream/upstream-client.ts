@@ -13,7 +13,8 @@ export interface UpstreamRequest {
   readonly namesTarget?: boolean
   /** Fields that come before `fields`, and that other requests have too. Host and Content-Length stand in one of the two. */
   readonly common?: CommonFields
-  readonly body: Readable | null
+  /** A buffer has all of it, of the announced length. */
+  readonly body: Readable | Buffer | null
   /** `websocket`, say. */
   readonly upgrade: string | undefined
   /** How long the upstream may neither take a piece of the body nor send one. */

@@ -91,8 +91,8 @@ export const POLICY_KEYS = {
     { examples: ['/run/secrets/mask'] },
   ),
   idempotencyKeyFile: text(
-    'A file with one line of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps. Required with `GATEWAY_STORE`, the same at every gateway. Default: `idempotency-key` in the data directory, made when a row first needs it.',
-    { restart: true, examples: ['/run/secrets/idempotency'] },
+    'A file with lines of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps, then those before it. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
+    { examples: ['/run/secrets/idempotency'] },
   ),
   addresses: key(
     ADDRESSES,

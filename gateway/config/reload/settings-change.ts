@@ -6,7 +6,13 @@ import { plain } from '../shown-settings.ts'
 /** Settings as plain data, by key. Without secrets: of one it says only that it is set. */
 type PlainSettings = Readonly<Record<string, unknown>>
 
-const SECRETS: ReadonlySet<string> = new Set(['upstreamSecret', 'upstreams.*.tls', 'store', 'tracing'])
+const SECRETS: ReadonlySet<string> = new Set([
+  'upstreamSecret',
+  'idempotencyKeys',
+  'upstreams.*.tls',
+  'store',
+  'tracing',
+])
 
 /** Keeps the keys that need a restart as they run. */
 export function withoutRestart(running: Settings, wanted: Settings): Settings {

@@ -39,6 +39,20 @@ export function bufferBody(body: Readable, options: BufferOptions): Promise<Buff
   })
 }
 
+/**
+ * Reads a body of announced length at once when all of it has arrived: a buffer costs less than a stream. Otherwise the source
+ * is untouched.
+ */
+export function takeWhole(source: Readable, bytes: number | undefined): Buffer | undefined {
+  if (bytes === undefined || bytes === 0 || source.readableLength !== bytes) return undefined
+  // Already being read, or broken off: stream it.
+  if (source.readableFlowing === true || source.destroyed) return undefined
+  // Without the length, `read` may return the first piece only.
+  const body: Buffer | null = source.read(bytes)
+  source.resume()
+  return body ?? undefined
+}
+
 export function bodyOf(buffered: Buffer): Readable {
   const body = new Readable({ read: () => {} })
   body.push(buffered)

@@ -70,14 +70,14 @@ function checkBody(
   if (req.body === null) return undefined
   const owner = exchange.principal?.key ?? networkOf(exchange.address)
   const body = readWholeBody(gateway, exchange, { owner, source: req.body })
-  if (!(body instanceof Promise)) return body
-  return body.then((whole) => {
+  const check = (whole: Buffer | Refusal) => {
     if (!Buffer.isBuffer(whole)) return whole
     exchange.bufferedBody = whole
     if (exchange.closed) return undefined
     if (whole.length === 0) return bodyRequired ? BODY_MISSING : undefined
     return bodyMisfit(whole, fits)
-  })
+  }
+  return body instanceof Promise ? body.then(check) : check(body)
 }
 
 /** The described type, else the narrowest range. */

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import { bufferBody } from '../../edge/bodies/buffered-body.ts'
+import { bufferBody, takeWhole } from '../../edge/bodies/buffered-body.ts'
 import type { IncomingRequest } from '../../edge/http1/incoming-request.ts'
 import { networkOf } from '../../edge/rules/network.ts'
 import type { Exchange } from '../../exchange.ts'
@@ -12,7 +12,7 @@ const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
 
 /**
- * Reads the whole body into memory, if there is room.
+ * Reads the whole body into memory, if there is room: at once when all of it has come.
  *
  * @param owner the room is shared fairly among owners
  * @param maxBytes a bound beside that of the route
@@ -25,7 +25,7 @@ export function readWholeBody(
     source,
     maxBytes: most = MAX_BODY_BYTES,
   }: { readonly owner: string; readonly source: Readable; readonly maxBytes?: number },
-): Refusal | Promise<Buffer | Refusal> {
+): Buffer | Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, most)
   const { contentLength } = headers
@@ -36,6 +36,8 @@ export function readWholeBody(
     if (exchange.orphan === undefined) release()
     else exchange.orphan.onEnd = release
   })
+  const whole = takeWhole(source, contentLength)
+  if (whole !== undefined) return bodyRoom.take(waiting, whole.length) ? whole : OVERLOADED
   // The body is needed before anything else is decided.
   if (headers.expect !== undefined && req.version !== '1.0') res.writeInterim(100, '')
   const hasRoom = (bytes: number) => bodyRoom.take(waiting, bytes)
@@ -57,11 +59,11 @@ export function wholeBody(
   if (!headers.hasBody || req.body === null) return NO_BODY
   const owner = principal?.key ?? networkOf(exchange.address)
   const read = readWholeBody(gateway, exchange, { owner, source: req.body, ...(maxBytes && { maxBytes }) })
-  if (!(read instanceof Promise)) return read
-  return read.then((body) => {
+  const keep = (body: Buffer | Refusal) => {
     if (Buffer.isBuffer(body)) exchange.bufferedBody = body
     return body
-  })
+  }
+  return read instanceof Promise ? read.then(keep) : keep(read)
 }
 
 /** Time to wait for that frame. It mostly comes with the head, or in the next packet. */

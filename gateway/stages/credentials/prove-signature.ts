@@ -117,13 +117,13 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
     return accept(gateway, exchange, signatures, bufferedBody ?? NO_BODY)
   const owner = signatures.verified[0]?.signer.principal.key ?? ''
   const body = readWholeBody(gateway, exchange, { owner, source })
-  if (!(body instanceof Promise)) return decided(gateway, body.code, body)
-  return body.then((whole) => {
+  const check = (whole: Buffer | Refusal) => {
     if (!Buffer.isBuffer(whole)) return decided(gateway, whole.code, whole)
     exchange.bufferedBody = whole
     // Accepted now, the client's next attempt would be refused as a replay.
     return exchange.closed ? undefined : accept(gateway, exchange, signatures, whole)
-  })
+  }
+  return body instanceof Promise ? body.then(check) : check(body)
 }
 
 function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verified, body: Buffer): Outcome {

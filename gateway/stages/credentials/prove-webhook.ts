@@ -68,12 +68,12 @@ export function proveWebhook(
   const source = exchange.req.body
   if (source === null) return accept(gateway, exchange, { key, message, body: NO_BODY })
   const body = readWholeBody(gateway, exchange, { owner: key.name, source })
-  if (!(body instanceof Promise)) return decided(gateway, body.code, body)
-  return body.then((buffered) => {
+  const check = (buffered: Buffer | Refusal) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
     exchange.bufferedBody = buffered
     return accept(gateway, exchange, { key, message, body: buffered })
-  })
+  }
+  return body instanceof Promise ? body.then(check) : check(body)
 }
 
 /** Undefined: a header is repeated, and readers would differ about which counts. */

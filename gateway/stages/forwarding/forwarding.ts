@@ -113,7 +113,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       this.call?.upstream ?? '',
     )
     const safe = this.#revoke(fields)
-    this.#keyed?.head(status, keptFields(fields), valueIn(fields, 'retry-after') !== undefined)
+    this.#keyed?.head(status, keptFields(fields), (valueIn(fields, 'retry-after') ?? '') !== '')
     if (this.#orphaned !== undefined) {
       if (this.#keyed === undefined) this.abort()
       return

@@ -73,9 +73,14 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
     const client = { send: () => call, speaksHttp2: false }
     exchange.route = makeRoute({ idempotency: { ...TERMS, ...terms }, client })
     record(gateway, exchange)
+    opened.table.flush()
     const outcome = idempotency(gateway, exchange) as Refusal | PendingRefusal | undefined
-    if (outcome !== undefined && 'whenKnown' in outcome) outcome.whenKnown(() => {})
-    const refused = outcome !== undefined && 'code' in outcome ? outcome : undefined
+    let refused = outcome !== undefined && 'code' in outcome ? outcome : undefined
+    if (outcome !== undefined && 'whenKnown' in outcome)
+      outcome.whenKnown((known) => {
+        refused = known as Refusal | undefined
+      })
+    opened.table.flush()
     if (refused !== undefined) refuse(gateway, exchange, refused)
     return {
       exchange,
@@ -98,6 +103,7 @@ function served(t: TestContext, terms: Partial<IdempotencyTerms> = {}, options =
     forwarding.head(status, fieldsOf({ 'Content-Length': String(body.length), ...headers }))
     if (body !== '') forwarding.data(Buffer.from(body))
     forwarding.end()
+    opened.table.flush()
     return first
   }
   return { ...made, ...opened, gatewayTime: made.time, ask, answered }
@@ -140,10 +146,18 @@ describe('what the first request with a key becomes', () => {
       assert.equal(first.res.status, status)
     })
 
-  for (const status of [500, 502, 503, 504, 505, 599])
-    it(`is unknown with another 5xx: ${status}`, (t) => {
+  for (const [status, headers] of [
+    [500],
+    [502],
+    [503],
+    [503, { 'Retry-After': '' }],
+    [504],
+    [505],
+    [599],
+  ] as const)
+    it(`is unknown with another 5xx: ${status} ${JSON.stringify(headers ?? {})}`, (t) => {
       const { ask, answered } = served(t)
-      assert.equal(answered(status).res.status, status)
+      assert.equal(answered(status, headers).res.status, status)
       assert.equal(ask().refused?.code, 'idempotency_unknown')
     })
 
@@ -297,10 +311,11 @@ describe('the next request with a key', () => {
   })
 
   it('is refused when its caller has as many keys as it may', (t) => {
-    const { ask } = served(t, { maxKeys: 1 })
+    const { ask, measured } = served(t, { maxKeys: 1 })
     ask()
     const { refused, res } = ask({ headers: { 'Idempotency-Key': 'another' } })
     assert.deepEqual([refused?.code, res.status], ['idempotency_too_many_keys', 429])
+    assert.ok(measured.includes('gateway_idempotency_total /api/* too_many'))
   })
 
   it('is refused while keys cannot be kept', (t) => {
@@ -451,12 +466,13 @@ describe('the last byte of a response', () => {
       if (disk.isFull) throw new Error('EIO')
       return realWrite(fd, bytes)
     }
-    const { ask } = served(t, {}, { write })
+    const { ask, table } = served(t, {}, { write })
     const first = ask()
     const forwarding = first.send()
     disk.isFull = true
     forwarding.head(200, fieldsOf({ 'Content-Length': '4' }))
     forwarding.data(Buffer.from('done'))
+    table.flush()
     assert.ok(first.res.calls.includes('breakOff'))
     assert.equal(first.res.calls.includes('release'), false)
     assert.equal(ask().refused?.code, 'idempotency_unknown')
@@ -476,6 +492,7 @@ describe('an outcome that is waited for', () => {
     const keeper: KeyKeeper = {
       begin: (_request, run) => tell(run),
       finish: (_held, finish) => void finished.push(finish),
+      rekey: () => undefined,
       close: () => undefined,
     }
     const { gateway } = makeGateway({ idempotency: keeper })
@@ -489,7 +506,7 @@ describe('an outcome that is waited for', () => {
     const come = async () => (await promise)(begun)
     return { exchange, res, known, finished, come }
   }
-  const response = { status: 201, fields: [], body: Buffer.from('done') }
+  const response = { status: 201, fields: '', body: Buffer.from('done') }
   const done = { outcome: 'done', requestId: 'first', response } as const
 
   it('is replayed to a client that is still there', async () => {

@@ -2,7 +2,7 @@ import type { IdempotencyTerms } from '../../config/settings.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { readIdempotencyKey } from '../../idempotency/idempotency-key.ts'
-import type { Begun } from '../../idempotency/key-table.ts'
+import { type Begun, callerOf } from '../../idempotency/key-table.ts'
 import { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
 import { bodyTooLarge, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
 import { wholeBody } from '../body/whole-body.ts'
@@ -19,8 +19,8 @@ const IN_PROGRESS = refusal('idempotency_in_progress', { headers: ['Retry-After'
 const UNAVAILABLE = refusal('idempotency_unavailable', { headers: ['Retry-After', '5'] })
 
 /**
- * Begins the key of a request, or answers with what it came to before. Waits for the body and, with `synced`, for the disk, or for the shared store. Writes
- * `bufferedBody`, `keyed` and `replayOf`.
+ * Begins the key of a request, or answers with what it came to before. Waits for the body, and until the file, the disk or the shared
+ * store has the key. Writes `bufferedBody`, `keyed` and `replayOf`.
  */
 export function idempotency(
   gateway: Gateway,
@@ -75,22 +75,18 @@ function begin(
   if (keeper === undefined || principal === undefined || route === undefined)
     throw new Error('an idempotency key without a keeper, a caller or a row')
   if (body.length > terms.maxRequestBytes) return bodyTooLarge(terms.maxRequestBytes)
-  const types = req.fields.filter(({ lower }) => lower === 'content-type' || lower === 'content-encoding')
+  const host = exchange.host.toLowerCase().replace(PORT, '')
+  let head = `${exchange.method} ${host} ${exchange.path}${exchange.query}\n`
+  for (const { lower, value } of req.fields)
+    if (lower === 'content-type' || lower === 'content-encoding') head += `${lower}: ${value}\n`
   let known: { readonly refused: Refusal | undefined } | undefined
   let goOn: ((refused: Refusal | Error | undefined) => void) | undefined
   keeper.begin(
     {
       key,
-      caller: [principal.key, principal.client ?? ''],
+      caller: callerOf(principal.key, principal.client),
       row: route.path,
-      content: [
-        exchange.method,
-        exchange.host.toLowerCase().replace(PORT, ''),
-        exchange.path,
-        exchange.query,
-        types.map(({ lower, value }) => `${lower}: ${value}\n`).join(''),
-        body,
-      ],
+      content: [head, body],
       requestId,
       keepMs: terms.keepMs,
       maxKeys: terms.maxKeys,
@@ -161,6 +157,7 @@ function outcomeOf(
       count(gateway, exchange, 'reused')
       return REUSED
     case 'too_many':
+      count(gateway, exchange, 'too_many')
       return TOO_MANY
     default:
       count(gateway, exchange, 'unavailable')

@@ -5,6 +5,7 @@ import type { Gateway } from '../../gateway.ts'
 import type { KeptResponse } from '../../idempotency/key-record.ts'
 import { close } from '../close.ts'
 import { writeHead } from '../response/write-response.ts'
+import { fieldsIn } from './kept-fields.ts'
 
 const REPLAYED = new Field('Idempotency-Replayed', 'true')
 
@@ -15,10 +16,14 @@ export function replay(
   { status, fields, body }: Pick<KeptResponse, 'status' | 'fields'> & { readonly body: Buffer },
 ): void {
   const { res, route } = exchange
-  const kept = fields.map(([name, value]) => new Field(name, value))
   const isBodiless = status === 204 || status === 304
   const length = isBodiless ? [] : [new Field('Content-Length', String(body.length))]
-  const head = filterResponseHead([...kept, ...length, REPLAYED], status, exchange, route?.forwarded)
+  const head = filterResponseHead(
+    [...fieldsIn(fields), ...length, REPLAYED],
+    status,
+    exchange,
+    route?.forwarded,
+  )
   if (gateway.load.phase !== 'serving') res.keepAlive = false
   close(gateway, exchange, status)
   writeHead(gateway, exchange, status, head)

@@ -209,8 +209,10 @@ describe('an upstream that cannot be connected to', () => {
     ready.push('abc')
     const headers = ['host', 'h', 'content-length', '3']
     const withReady = upstreamsTo([a, b, scripted.url])
-    assert.equal(bodyOf(await send(withReady, { method: 'POST', body: ready, headers }).over), 'alive')
-    assert.equal(scripted.requests.pop()?.body, 'abc')
+    for (const body of [ready, Buffer.from('abc')]) {
+      assert.equal(bodyOf(await send(withReady, { method: 'POST', body, headers }).over), 'alive')
+      assert.equal(scripted.requests.pop()?.body, 'abc')
+    }
     await withReady.close()
     assert.deepEqual(
       [...new Set(scripted.requests.map(({ body }) => body))],
