@@ -21,3 +21,12 @@ test('a faulty configuration is said to be why nothing was restarted', (t) => {
   assert.ok(lines[0]?.startsWith(`not restarted: ${config}: $.`), stderr)
   assert.ok(lines[1]?.startsWith(`${config}: $.`), stderr)
 })
+
+test('secrets need not be readable where GATEWAY_DATA_DIR says which gateway is meant', (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'restart-'))
+  t.after(() => rmSync(dir, { recursive: true }))
+  const env = { ...process.env, GATEWAY_DATA_DIR: dir, GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'missing') }
+  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'restart'], { encoding: 'utf8', env })
+  assert.equal(status, 1)
+  assert.match(stderr, /^not restarted: no gateway /, stderr)
+})

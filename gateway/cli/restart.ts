@@ -1,3 +1,4 @@
+import type { Environment } from '../config/environment.ts'
 import { describeFault } from '../config/faults.ts'
 import { loadSettings } from '../config/load-settings.ts'
 import { askRestart } from '../runtime/restart/control-socket.ts'
@@ -12,13 +13,17 @@ export const command: Command = {
   examples: [['countersign restart', 'the gateway that the files and variables here are of']],
   fault: 'the gateway goes on as it was, or cannot be reached',
   async run({ flags }) {
-    const { value: settings, faults } = loadSettings(environmentOf(flags))
-    if (settings === undefined) {
-      throw new CommandFault(`not restarted: ${faults.map(describeFault).join('\n')}`)
-    }
-    const { restarted, text } = await askRestart(settings.dataDir)
+    const { restarted, text } = await askRestart(dataDirOf(environmentOf(flags)))
     if (!restarted) throw new CommandFault(`not restarted: ${text}`)
     print(`restarted: ${text}`)
     return EXIT.good
   },
+}
+
+/** The variable suffices: commands of systemd's `ExecReload=` cannot read the secrets that `LoadCredential=` gives to the gateway. */
+function dataDirOf(env: Environment): string {
+  if (env.GATEWAY_DATA_DIR) return env.GATEWAY_DATA_DIR
+  const { value: settings, faults } = loadSettings(env)
+  if (settings !== undefined) return settings.dataDir
+  throw new CommandFault(`not restarted: ${faults.map(describeFault).join('\n')}`)
 }
