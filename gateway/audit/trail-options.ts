@@ -12,13 +12,13 @@ export interface TrailOptions extends TrailListeners {
   /** How long responses wait for records that cannot be written, milliseconds. */
   readonly timeoutMs?: number
   readonly lock?: ProcessLock
-  /** Lines are kept for `sealWith`. */
+  /** True when `sealWith` will follow: lines are kept for it. */
   readonly isSealed?: boolean
 }
 
 export interface TrailListeners {
   onFault(error: Error): void
-  /** A record is in the operating system; with `synced`, on the disk. */
+  /** Called when a record is in the operating system; with `synced`, on the disk. */
   onRecord(type: string): void
   onForeign?(what: ForeignWrite): void
   onWritable?(): void

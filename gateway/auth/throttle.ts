@@ -18,7 +18,7 @@ export interface ThrottleOptions {
   readonly counter: FailureCounter
   /** The clock of the counter. */
   readonly clock: () => number
-  /** When full, the one blocked first is dropped. */
+  /** Most blocked callers. When full, the one blocked first is dropped. */
   readonly maxBlocked?: number
   /** Undefined: this gateway is the only one. */
   readonly group?: FailureGroup | undefined

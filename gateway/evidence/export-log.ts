@@ -23,7 +23,7 @@ export async function exportLog(
   to: string,
   onRead?: OnRead,
 ): Promise<{ checkpoint: Checkpoint; bundles: number }> {
-  // Read once: a running gateway replaces it.
+  // It is read once, because a running gateway replaces it.
   const { note, checkpoint } = readCheckpoint(checkpointFile(directory))
   const tiles = new ProvenTiles(directory, checkpoint)
   const first = firstLeafOf(await firstHashes(segments), tiles, checkpoint.size) ?? 0
@@ -58,7 +58,7 @@ function provenTiles(tiles: ProvenTiles, size: number, first: number): TileName[
   return names.filter(isProven)
 }
 
-/** Highest first: a tile is proven by the one above it. */
+/** The tiles of a tree, highest first: a tile is proven by the one above it. */
 function tileNames(size: number): TileName[] {
   const names: TileName[] = []
   for (let level = 0; hashesOnLevel(size, level) > 0; level++) {
@@ -129,7 +129,7 @@ async function firstHashes([segment]: readonly Segment[]): Promise<HashText[]> {
 function write(directory: string, name: string, bytes: Buffer): void {
   const path = join(directory, name)
   makeDirectory(dirname(path))
-  // As private as the trail.
+  // The export is as private as the trail.
   const fd = openSync(path, WRITE_ANEW, OWNER_ONLY)
   try {
     writeFileSync(fd, bytes)

@@ -56,7 +56,7 @@ export function consistencyProof(tree: Subtrees, oldSize: number, size: number):
   return proof.reverse()
 }
 
-/** RFC 9162 section 2.1.3.2. @returns whether the proof shows the leaf in the tree with that root */
+/** Verifies a proof of inclusion (RFC 9162 section 2.1.3.2). @returns true when it shows the leaf in the tree with that root */
 export function verifyInclusion(facts: {
   readonly index: number
   readonly size: number

@@ -50,7 +50,7 @@ export class Rotation {
     try {
       if (inode !== this.#inode) this.#begin(inode)
       if (this.#wasSetBack() || (limits !== undefined && this.#isDue(limits))) this.#rename()
-      // Again, if the new file could not be opened.
+      // This tries again when the new file could not be opened.
       if (this.#renamed) trail.reopen(this.#setBackMs)
     } catch (error) {
       onFault(error as Error)
@@ -87,7 +87,7 @@ export class Rotation {
     return bytes > 0 && (isOld || bytes >= maxBytes)
   }
 
-  /** 0 when the file was renamed, by us or by somebody who will send SIGHUP. */
+  /** Size of the file; 0 when it was renamed, by us or by somebody who will send SIGHUP. */
   get #sizeBytes(): number {
     const stats = statSync(this.#options.file, { bigint: true, throwIfNoEntry: false })
     return stats?.isFile() && stats.ino.toString() === this.#inode ? Number(stats.size) : 0
@@ -104,7 +104,7 @@ export class Rotation {
   }
 }
 
-/** Time of the first line, and the latest near the end; a response has its request's time. */
+/** Time of the first line, and the latest one near the end. Responses are left out, because they have the time of their request. */
 function timesIn(file: string): {
   readonly firstMs?: number | undefined
   readonly latestMs?: number | undefined

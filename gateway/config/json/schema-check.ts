@@ -50,7 +50,7 @@ export interface Schema {
 /** Fills the schema's defaults into the value and names everything in it that the schema does not allow. */
 export type SchemaCheck = (value: unknown) => SchemaReport
 
-/** Finding the words for a fault is slow, and a file may have one in each of 250,000 values. */
+/** Most faults with words. Finding the words is slow, and a file may have a fault in each of 250,000 values. */
 const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
@@ -71,7 +71,7 @@ const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
 const REMOVED_VALUES: ReadonlyMap<string, Readonly<Record<string, string>>> = new Map([
   ['$.limits[].per', { principal: 'it was removed: write "caller", which means the same' }],
 ])
-/** The value in a sentence. */
+/** The end of a sentence, which shows the value. */
 const FOUND = /, but is .*$/su
 const TYPE_WORDS = new Map([
   ['string', 'text'],
@@ -100,7 +100,7 @@ class Inspection {
   readonly #steps: (string | number)[] = []
   /** Levels of `writeOnly` around it. */
   #hidden = 0
-  /** It stands under a name that must not be repeated. */
+  /** True while the value stands under a name that must not be repeated. */
   #isUnnamed = false
 
   visit(schema: Schema, value: unknown): void {

@@ -80,7 +80,7 @@ function conflict(row: WrittenRow, other: Seen): string | undefined {
   return `${written} is also the path of ${other.at}: give each of the two "methods" that the other has not (GET includes HEAD)`
 }
 
-/** Only a webhook has a sender that a row can name. */
+/** The faults of rows that name the sender of webhooks and accept none. */
 export function webhookConflicts(file: string, routes: readonly Route[]): Fault[] {
   const reason = 'needs "hmac" in "auth": it says whose webhooks come here'
   return keyFaults(file, routes, ({ webhookClient, auth }) =>
@@ -88,7 +88,7 @@ export function webhookConflicts(file: string, routes: readonly Route[]): Fault[
   )
 }
 
-/** Only a credential says who must have signed. */
+/** The faults of rows that ask for a signature where no other credential says who must have signed. */
 export function signatureConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ isSigned, auth }) => {
     if (!isSigned || !(auth.has('none') || auth.has('signature'))) return undefined

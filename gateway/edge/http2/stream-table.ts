@@ -2,7 +2,7 @@ import type { ClientNetwork, ClientNetworks } from '../http1/client-networks.ts'
 
 export type StreamEnd = 'complete' | 'reset by us' | 'reset by client'
 
-/** A frame for a stream that ended earlier is a fault of the connection. */
+/** Ended streams that are remembered. A frame for an older one is a fault of the connection. */
 const MAX_REMEMBERED = 400
 
 /** The streams of one connection: those that are open, and how the last others ended. */
@@ -24,12 +24,12 @@ export class StreamTable<S extends { readonly id: number }> {
     this.#open.set(stream.id, stream)
   }
 
-  /** `visit` may end any stream. */
+  /** Visits the open streams. `visit` may end any. */
   visitAll(visit: (stream: S) => void): void {
     for (const stream of this.#open.values()) visit(stream)
   }
 
-  /** Begins behind the stream that was visited last. @param visit says whether to go on */
+  /** Visits the open streams in turn, from the one behind the last visited. @param visit says whether to go on */
   takeTurns(visit: (stream: S) => boolean): void {
     let left = this.#open.size
     for (const [id, stream] of this.#open) {

@@ -17,7 +17,7 @@ import { labelOf, type Reports, reporter, type Watching } from './reload-reports
 interface SettingsWatch {
   readonly settings: Settings
   readonly texts: SettingsTexts
-  /** What of valid settings does not fit the table of clients: the one in force, or the one that is read for the first time. */
+  /** Finds faults between valid settings and the table of clients: the one in force, or the one that is read for the first time. */
   faultsOf(edited: EditedSettings): readonly Fault[]
   /** Puts an edit in force, whole. @param clients set when their file is read for the first time */
   enforce(settings: Settings, clients: LoadedFile<ClientTable> | undefined): void
@@ -67,7 +67,7 @@ export function watchSettings(reports: Reports, watch: SettingsWatch): Watching 
   return reloader
 }
 
-/** True when each text is JSON, of which no beginning is valid, or the same as at the look before. */
+/** True when no text can be half written: each is JSON, of which no beginning is valid, or equals what the last look found. */
 function areSurelyWhole(texts: SettingsTexts, before: SettingsTexts): boolean {
   return [...texts].every(
     ([file, text]) => text === undefined || /^\s*\{/.test(text) || text === before.get(file),

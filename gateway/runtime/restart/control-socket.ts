@@ -43,7 +43,7 @@ export class ControlSocket {
     this.#onFault = onFault
   }
 
-  /** Call it only while this process has the data directory: what lies there is from one that has ended. */
+  /** Listens. Call it only while this process has the data directory: a socket that lies there is then of a process that has ended. */
   open(): void {
     const path = pathIn(this.#dataDir)
     const server = createServer((socket) => {

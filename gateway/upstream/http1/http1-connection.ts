@@ -15,21 +15,21 @@ const KEEP_ALIVE_MS = 4000
 const KEEP_ALIVE_MARGIN_MS = 2000
 const KEEP_ALIVE_MAX_MS = 60_000
 
-/** `nowMs`: the clock, read once for each piece received. */
+/** The exchange that uses a connection. `nowMs` is the clock, read once for each piece received. */
 export interface ConnectionUser extends BodyReceiver {
   readonly request: Pick<UpstreamRequest, 'method' | 'upgrade' | 'body'>
   connected(): void
-  /** Nothing was sent. */
+  /** Called when there is no connection. Nothing was sent. */
   connectFailed(fault: UpstreamFault): void
   interim(status: number, fields: readonly Field[]): void
   head(status: number, fields: readonly Field[], nowMs: number): void
-  /** The connection no longer belongs to this exchange. */
+  /** Called when the connection no longer belongs to this exchange. */
   ended(): void
   switched(fields: readonly Field[], socket: Duplex): void
   failed(kind: UpstreamFaultKind, cause: string): void
 }
 
-/** Serves one exchange at a time (RFC 9112 section 9). */
+/** A connection of HTTP/1.1, which serves one exchange at a time (RFC 9112 section 9). */
 export class Http1Connection implements Timed, ResponseReader {
   slot = -1
   /** Time until which an idle connection may be used. */
@@ -42,12 +42,12 @@ export class Http1Connection implements Timed, ResponseReader {
   /** True when the connection takes no further exchange. */
   #retired = false
   #sending = false
-  /** The upstream may not have read the whole last request: no other may follow it. */
+  /** True when the upstream may not have read the whole last request, so that no other may follow it. */
   #leftUnread = false
   #paused = false
   #hasEnded = false
   readonly #buffer = new ReadBuffer('upstreams')
-  /** Read while the receiver held the body back. */
+  /** Bytes read while the receiver held the body back. */
   #unread: Buffer | undefined = undefined
   #nowMs = 0
   #upgraded: UpgradedStream | undefined = undefined
@@ -75,7 +75,7 @@ export class Http1Connection implements Timed, ResponseReader {
     return this.#parser.began
   }
 
-  /** The upstream had closed: not a byte was taken. */
+  /** True when the upstream had closed, and took no byte. */
   get tookNothing(): boolean {
     return this.socket.errored !== null
   }
@@ -139,7 +139,7 @@ export class Http1Connection implements Timed, ResponseReader {
     user.head(status, fields, this.#nowMs)
   }
 
-  /** A response before the whole request was written, or a refusal, may respond to its head alone. */
+  /** True when the upstream may have read the head alone: it responded before the whole request was written, or refused it. */
   #isLeftUnread(method: string, status: number): boolean {
     const isRead = METHODS_WITH_BODY.has(method) && status >= 200 && status < 300
     return this.#sending || this.socket.writableLength > 0 || !isRead
@@ -321,7 +321,7 @@ export class UpgradedStream extends Duplex {
 export class ConnectionPool extends Pool<Http1Connection> {
   /** The last used is used first, so that the others reach their idle timeout. */
   readonly #idle: Http1Connection[] = []
-  /** Connecting, in use or idle. */
+  /** Connections that are being made, in use or idle. */
   #open = 0
 
   lease(fresh: boolean, nowMs: number): Http1Connection | undefined {
