@@ -28,7 +28,7 @@ type ExchangeStart = ReceivedRequest &
 
 export interface OngoingForwarding {
   abort(): void
-  /** The service may act on the request. */
+  /** True once the service may act on the request. */
   readonly isSent: boolean
   /** The client has disconnected. Called before `close`. */
   clientGone(): void
@@ -75,7 +75,7 @@ export class Exchange implements Slotted {
   route: ServedRoute | undefined = undefined
   /** authenticate. */
   principal: Principal | undefined = undefined
-  /** authenticate: the caller would be refused without the client certificate. */
+  /** authenticate: true when the caller would be refused without the client certificate. */
   needsCertificate = false
   /** authenticate, validate, matchDetails, idempotency: the whole body, when it had to be read before forwarding. */
   bufferedBody: Buffer | undefined = undefined
@@ -91,7 +91,7 @@ export class Exchange implements Slotted {
   recordedPath = '-'
   /** record: the API_REQUEST line; undefined until it is in the trail. */
   requestLine: string | undefined = undefined
-  /** record: it is not tried again. */
+  /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
   /** idempotency: its key has begun. Taken over by forwarding when the client has gone. */
   keyed: KeyedExchange | undefined = undefined
@@ -105,7 +105,7 @@ export class Exchange implements Slotted {
   refusalCode: RefusalCode | undefined = undefined
   /** forward, forwarding, refuse, open: undefined unless it is a call of gRPC. */
   grpcStatus: number | undefined = undefined
-  /** forward: as it went upstream. */
+  /** forward: the value that went upstream. */
   traceparent: string | undefined = undefined
   /** forward. */
   forwarding: OngoingForwarding | undefined = undefined

@@ -38,7 +38,7 @@ export interface StartFacts {
   readonly damagedLines?: number | undefined
   /** Requests that were open when the file was rotated and whose file was not found. */
   readonly unresolved?: number | undefined
-  /** `false`: no lock could be taken, so a second gateway on this file would not be noticed. */
+  /** `false` when no lock could be taken: nobody would notice a second gateway on this file. */
   readonly locked?: boolean | undefined
   /** Requests refused since the AUDIT_STOP before, because they could not be recorded. */
   readonly refused?: number | undefined

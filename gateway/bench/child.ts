@@ -21,7 +21,7 @@ interface ChildOptions {
   readonly cpus: string | undefined
   /** File descriptor for its standard output, which is dropped by default. */
   readonly stdout?: number
-  /** A channel to a Node program. */
+  /** True opens a channel to a Node program. */
   readonly ipc?: boolean
 }
 

@@ -13,7 +13,7 @@ export interface ContenderSetup {
   readonly tokens: Tokens
   /** It listens with TLS alone, or beside its other port. */
   readonly tls?: CertificateFiles | undefined
-  /** Clients speak HTTP/2. */
+  /** True when clients speak HTTP/2. */
   readonly http2?: boolean
   /** The upstream speaks TLS as localhost, with a certificate of this authority (PEM). */
   readonly upstreamCaFile?: string | undefined
@@ -41,7 +41,7 @@ export interface Contender {
   readonly name: string
   /** What it does for a request, in a few words, for the reader of the table. */
   readonly work: string
-  /** It refuses a forged token. */
+  /** True when it refuses a forged token. */
   readonly authenticates: boolean
   /** Sent to it instead of what the scenario sends. */
   readonly request?: Partial<LoadRequest>

@@ -37,7 +37,7 @@ export interface Scenario {
   readonly request: ScenarioRequest
   readonly connections: number
   readonly idleConnections: number
-  /** Clients speak TLS. */
+  /** True when clients speak TLS. */
   readonly tls: boolean
   readonly upstreamTls: boolean
   readonly renewal?: LoadJob['renewal']
@@ -48,7 +48,7 @@ export interface Scenario {
   readonly entries: readonly Entry[]
   /** Besides the first, these entries are compared with all others by CPU. */
   readonly references: readonly string[]
-  /** One processor is reserved for the contender; otherwise the kernel decides. */
+  /** True reserves one processor for the contender; otherwise the kernel decides. */
   readonly pinned: boolean
   /** How often all are restarted within the rounds: the speed of some programs differs from start to start. */
   readonly starts: number

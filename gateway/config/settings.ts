@@ -51,7 +51,7 @@ export interface IdempotencyTerms {
   readonly maxRequestBytes: number
   /** The most keys of one caller that are kept at a time. */
   readonly maxKeys: number
-  /** The service resolves a key whose outcome is unknown. */
+  /** True when the service resolves a key whose outcome is unknown. */
   readonly resolves: boolean
   /** While the store of several gateways is away; `local`: with the keys of this gateway alone. */
   readonly onStoreFailure: 'deny' | 'local'
@@ -92,7 +92,7 @@ export interface Route {
   readonly trustIssuers: ReadonlySet<string> | undefined
   /** Id of the client whose webhooks come here; undefined: `X-API-Key` names the key. */
   readonly webhookClient: string | undefined
-  /** Its requests must be signed by the client that their credential names. */
+  /** True when the client that the credential names must sign each request. */
   readonly isSigned: boolean
   /** Name of the group that its requests go to. */
   readonly upstream: string
@@ -105,7 +105,7 @@ export interface Route {
   readonly clientCert: boolean
   /** Undefined: nothing is screened. */
   readonly screening: Screening | undefined
-  /** Authentication and authorization are decided, counted and logged, but refuse nobody. */
+  /** True when authentication and authorization are decided, counted and logged, but refuse nobody. */
   readonly isShadow: boolean
   /** Undefined: a key goes upstream like any header. */
   readonly idempotency: IdempotencyTerms | undefined

@@ -33,7 +33,7 @@ interface FlowOptions {
   readonly scope?: string
   /** For a client that is not one of the demo. */
   readonly redirectUri?: string
-  /** The request is pushed (RFC 9126), not carried by the browser. */
+  /** True when the client pushes the request (RFC 9126) instead of sending it through the browser. */
   readonly pushed?: boolean
   readonly dpop?: client.DPoPHandle
 }

@@ -11,9 +11,9 @@ export interface TrailFiles {
   readonly auditFile: string
   /** Oldest first. */
   readonly segments: readonly Segment[]
-  /** The audit file was named: all segments belong to it. */
+  /** True when the audit file was named: all segments belong to it. */
   readonly isWhole: boolean
-  /** All segments that are there were named, so the first line must be that of the trail. */
+  /** True when every segment that exists was named: the first line must be that of the trail. */
   readonly beginsWhole: boolean
 }
 

@@ -37,7 +37,7 @@ const WHEN_PUBLIC_TAKEN =
 export interface Place {
   readonly host: string
   readonly port: number
-  /** Other processes listen there too (SO_REUSEPORT); the system distributes connections among them. */
+  /** True when other processes listen there too (SO_REUSEPORT): the system distributes connections among them. */
   readonly shared?: boolean
   /** A socket that listens there already; undefined: one is opened. */
   readonly open?: ListeningSocket | undefined

@@ -24,7 +24,7 @@ interface HandMadeRequest {
   /** Beside `Host: api.example`, unless `host` is given. */
   readonly headers?: Readonly<Record<string, string>>
   readonly upgrade?: 'websocket'
-  /** The whole request has come. */
+  /** True when the whole request has come. */
   readonly complete?: boolean
   /** False when the connection takes nothing more. */
   readonly writable?: boolean

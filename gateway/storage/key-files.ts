@@ -35,7 +35,7 @@ export interface KeyStore {
   /** The files are `<name>.ndjson` and `<name>.old.ndjson`. */
   readonly name: string
   readonly form: KeyForm
-  /** Keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
+  /** True keeps room in `<name>.reserve.ndjson` for keys that come when the disk is full. */
   readonly reserve: boolean
   /** Something is wrong with the files; the keys stay in memory. */
   readonly onFault: (cause: string) => void
@@ -57,7 +57,7 @@ export class KeyFiles {
   readonly #reserve: Reserve | undefined
   readonly #inodes = new Map<string, number>()
   #fileSinceMs: number
-  /** This run has written the file, with every key that was remembered then. */
+  /** True once this run has written the file, with every key that was remembered then. */
   #isComplete = false
   #isExposed = false
 

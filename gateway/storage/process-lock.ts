@@ -7,7 +7,7 @@ export interface ProcessLock {
   readonly held: boolean
   /** Why nothing is held: this file system has no locks, or the lock file cannot be opened. */
   readonly fault: Error | undefined
-  /** Another process could take the lock: its file was removed or replaced. @throws Error of the system */
+  /** True when another process could take the lock: its file was removed or replaced. @throws Error of the system */
   readonly isRemoved: boolean
   /** Takes a removed or released lock again. @throws Error when another process has it; this one stays as it is */
   renewed(): ProcessLock

@@ -16,7 +16,7 @@ interface SharedTakesOptions {
   readonly keys: StoreKeys
   readonly counts: StoreCounts
   readonly timers: StoreTimers
-  /** Each take is a command of its own then. */
+  /** True for a cluster: each take is a command of its own there. */
   readonly isCluster: boolean
 }
 
@@ -183,9 +183,9 @@ export interface SharedRow {
   readonly beside?: SharedRow
   /** The key `per` of a row beside another. */
   readonly per?: LimitRow['per']
-  /** It counts together with the row beside it, in both or in none. */
+  /** True when the row counts together with the row beside it: in both or in none. */
   readonly isJoined?: boolean
-  /** It counts only what the rows before it let pass. */
+  /** True when the row counts only what the rows before it let pass. */
   readonly isFollower?: boolean
 }
 

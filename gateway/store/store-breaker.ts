@@ -55,7 +55,7 @@ interface StoreBreakerOptions {
 interface Pending {
   readonly call: StoreCall
   readonly sentAtMs: number
-  /** Our own event loop was late, so it has been given a second deadline. */
+  /** True when our own event loop was late: the call has been given a second deadline. */
   excused: boolean
 }
 

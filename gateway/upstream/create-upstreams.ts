@@ -13,7 +13,7 @@ import type { UpstreamCall, UpstreamRequest, UpstreamResponse } from './upstream
 
 export class UpstreamClient {
   readonly state: ClientState<Pool<Timed>>
-  /** Trailers and calls that last can pass. */
+  /** True when trailers and calls that last can pass. */
   readonly speaksHttp2: boolean
   #closing: Promise<void> | undefined = undefined
 

@@ -30,7 +30,7 @@ export interface ClientState<OwnPool> {
   /** Undefined: no response makes a request go out again. */
   readonly retries: RetryBudget | undefined
   readonly deadlines: Deadlines
-  /** No exchange starts any more. Written by `close`. */
+  /** True once no exchange starts any more. Written by `close`. */
   closed: boolean
 }
 
@@ -55,7 +55,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   protected idleDeadlineMs = NEVER
   protected nowMs: number
   protected headReceived = false
-  /** The response gets no further calls. */
+  /** True once the response gets no further calls. */
   protected over = false
   readonly #totalDeadlineMs: number
   #tried: readonly Origin<OwnPool>[] = NONE_TRIED
@@ -121,7 +121,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return this.body !== undefined
   }
 
-  /** The sender of the request body must act next. */
+  /** True when the sender of the request body must act next. */
   protected get awaitsSender(): boolean {
     return this.body?.heldBack === false
   }

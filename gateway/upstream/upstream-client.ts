@@ -26,7 +26,7 @@ export interface UpstreamRequest {
   readonly attempts?: Attempts | undefined
   /** True for a call of gRPC: both sides may send, or be silent for `idleMs`, before the head too. HTTP/2 only. */
   readonly isDuplex?: boolean
-  /** HTTP/2 only. */
+  /** True when the caller accepts trailers; HTTP/2 only. */
   readonly acceptsTrailers?: boolean
   /** HTTP/2 only; called when all of the body was read. */
   readonly trailers?: (() => readonly Field[]) | undefined
@@ -86,7 +86,7 @@ export interface UpstreamCall {
   resume(): void
   /** The response gets no further calls. May be repeated. */
   abort(): void
-  /** Writing has begun, so the upstream may act on it. */
+  /** True once writing has begun: the upstream may act on the request. */
   readonly sent: boolean
   /** As configured: a metric label. */
   readonly upstream: string

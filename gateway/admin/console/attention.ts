@@ -13,7 +13,7 @@ interface Condition {
   readonly ofAll: boolean
   readonly isOf: (labels: readonly string[]) => boolean
   readonly holds: (value: number, nowSeconds: number) => boolean
-  /** A time, from the value of the metric. */
+  /** True when the metric's value is a time. */
   readonly isTime: boolean
   readonly says: string
 }

@@ -8,7 +8,7 @@ const MAX_TURNS = 4
 interface GroupCommitOptions {
   readonly trailFile: TrailFile
   readonly outage: Outage
-  /** `synced`: lines are committed when the disk has them. `written`: when the operating system has. */
+  /** True for `synced`: lines are committed when the disk has them. False for `written`: when the operating system has them. */
   readonly syncs: boolean
 }
 

@@ -45,7 +45,7 @@ export class TrailFile {
   #untold: Buffer[] = []
   readonly #isFollowed: boolean
   #first: readonly string[] = []
-  /** Others may have left a line without its end. */
+  /** True while another process may have left a line without its end. */
   #isEndForeign = false
   /** When the file last changed; undefined when the gateway has written since it looked. */
   #changedAtMs: number | undefined
@@ -61,7 +61,7 @@ export class TrailFile {
     this.#isFollowed = isFollowed
   }
 
-  /** A partial line could not be cut off: the next `put` must begin with the same line. */
+  /** True when a partial line could not be cut off: the next `put` must begin with the same line. */
   get torn(): boolean {
     return this.sink.tornBytes > 0
   }

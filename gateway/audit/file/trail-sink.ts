@@ -78,7 +78,7 @@ export class TrailSink {
     return fstatSync(this.fd)
   }
 
-  /** The file has no name any more: the end of the process loses it. */
+  /** True when the file has no name any more: the end of the process loses it. */
   get isRemoved(): boolean {
     return fstatSync(this.fd).nlink === 0
   }

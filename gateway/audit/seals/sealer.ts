@@ -63,7 +63,7 @@ export class Sealer {
   #atMs = 0
   #hasFailed = false
   readonly #isContinued: boolean
-  /** The disk may have dropped tiles: after a crash, or a failed sync. */
+  /** True while the disk may lack tiles: after a crash or a failed sync. */
   #isTreeDoubtful = true
 
   constructor(options: SealerOptions) {

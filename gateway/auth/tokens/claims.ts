@@ -18,7 +18,7 @@ export interface ClaimRules {
   readonly own: boolean
   /** Names of the further issuers, for our own: none of its ids may be one of theirs. */
   readonly others?: readonly string[] | undefined
-  /** FAPI 2.0 section 5.3.4: tokens must be bound to a key or certificate. */
+  /** True when tokens must be bound to a key or certificate (FAPI 2.0 section 5.3.4). */
   readonly boundOnly: boolean
   /** Scopes that it may grant. Undefined: any. */
   readonly scopes: ReadonlySet<string> | undefined

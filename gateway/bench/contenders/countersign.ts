@@ -42,7 +42,7 @@ export interface Additions {
   readonly route?: object
   /** An OpenAPI document by which requests are validated. */
   readonly openApi?: object
-  /** The issuer is asked about every token (RFC 7662). */
+  /** True when the gateway asks the issuer about every token (RFC 7662). */
   readonly introspects?: boolean
 }
 

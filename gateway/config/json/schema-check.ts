@@ -42,7 +42,7 @@ export interface Schema {
   readonly propertyNames?: { readonly pattern: string; readonly patternErrorMessage: string }
   /** The sentence for whatever is wrong with an object itself, or with its keys. */
   readonly errorMessage?: string
-  /** A secret may stand there by mistake: no fault repeats a value. */
+  /** True where a secret may stand by mistake: no fault repeats the value. */
   readonly writeOnly?: boolean
   readonly default?: unknown
 }

@@ -77,7 +77,7 @@ export class Reloader<T> {
   #doubtful: { readonly texts: readonly string[]; readonly looks: number } | undefined
   /** The last report of faults; undefined: none since the last success. */
   #failed: { readonly texts: readonly string[]; readonly faults: readonly Fault[] } | undefined
-  /** The next result is reported even when it is the last one again. */
+  /** True when the next result is reported even if it equals the last one. */
   #isNews = false
   #stopped = false
 

@@ -14,7 +14,7 @@ export interface WatchOptions {
   readonly intervalMs?: number | undefined
   /** The content that the caller has; only other content is reported. Undefined: the first content is reported. */
   readonly known?: string
-  /** The caller knows that the file cannot be read: only that it can be read again is reported. */
+  /** True when the caller knows that the file cannot be read: it is told only when the file can be read again. */
   readonly isGone?: boolean
   /** Takes changed content, which may be half written. The next check waits for it. A throw counts as a file that cannot be read. */
   readonly onChange: (text: string) => unknown

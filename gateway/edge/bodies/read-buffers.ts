@@ -1,5 +1,5 @@
 interface PieceHolder {
-  /** Pieces have not been written yet: their buffers must stay as they are. */
+  /** True while pieces have not been written: their buffers must stay as they are. */
   readonly isHolding: boolean
 }
 
@@ -128,13 +128,14 @@ export function giveBack(buffer: Buffer, holder: PieceHolder | undefined): void 
 
 export class ReadBuffer {
   bytes: Buffer
-  /** A large body is being received. */
+  /** True while a large body is being received. */
   isBulk = false
   readonly #shared: Buffer
   /** Still needs a piece of `bytes`. */
   #holder: PieceHolder | undefined = undefined
-  /** The last read was a full one, and so many before it in a row. */
+  /** True when the last read was full. */
   #isFull = false
+  /** Full reads in a row, as far as they are counted. */
   #fullReads = 0
 
   constructor(side: Side) {

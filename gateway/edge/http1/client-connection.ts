@@ -23,14 +23,14 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
   readonly network: ClientNetwork
   readonly terms: ConnectionTerms<E, Connection<E>>
   isLast = false
-  /** No request and no empty line has come: the client may still turn out to speak HTTP/2. */
+  /** True until a request or an empty line comes: the client may still turn out to speak HTTP/2. */
   isFresh = true
   readonly #reader: RequestReader
   readonly pipelined: PipelinedBytes
   readonly #writes: WriteWatch
   readonly #stopReading: ReturnType<typeof readClient>
   #phase: ConnectionPhase = 'idle'
-  /** The client has closed its half. */
+  /** True once the client has closed its half. */
   #ended = false
   #lingering: Lingering | undefined = undefined
   #req: IncomingRequest | undefined = undefined
@@ -56,7 +56,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     socket.on('error', () => socket.destroy())
   }
 
-  /** No request is open, and every byte of the last response is on its way. */
+  /** True when no request is open and every byte of the last response is on its way. */
   get isIdle(): boolean {
     return this.#phase === 'idle' && this.pipelined.isEmpty && this.socket.writableLength === 0
   }
@@ -126,7 +126,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     this.#reader.idle()
   }
 
-  /** No request has begun, though a part of a head may have come: the socket can be detached without loss. */
+  /** True when the socket can be detached without loss: at most a part of a head has come. */
   get isBetween(): boolean {
     return (this.#phase === 'idle' || this.#phase === 'head') && !this.socket.destroyed
   }

@@ -12,7 +12,7 @@ const MAX_REFUSED_STREAMS = 256
 
 /** The use of an accepted connection: its TLS handshake, then HTTP. */
 export interface Activity {
-  /** No request is open. */
+  /** True when no request is open. */
   readonly isIdle: boolean
   /** The earlier, the longer idle. */
   readonly deadlineMs: number
@@ -31,7 +31,7 @@ export class ClientNetwork implements Slotted {
   /** Its position among the networks with as large a part. */
   slot = -1
   readonly name: string
-  /** It stands for many clients: fair shares do not apply to it. */
+  /** True when the network stands for many clients: fair shares do not apply to it. */
   readonly isProxy: boolean
   readonly connections = new Slots<AcceptedConnection>()
   /** How many places its connections of HTTP/2 have beside their own. */

@@ -38,7 +38,7 @@ export class ClientResponse implements OutgoingResponse {
   #held: (string | Buffer)[] | undefined = undefined
   /** Gets the socket when the switch of protocol is no longer held. */
   #onSwitched: Parameters<OutgoingResponse['switch']>[1] | undefined = undefined
-  /** `end` or `switch` was called. */
+  /** True once `end` or `switch` was called. */
   #ended = false
   #closed = false
   #closeListeners: (() => void)[] | undefined = undefined

@@ -49,7 +49,7 @@ export class ConnectionDeadline {
   #requestEndMs = NEVER
   /** Since when we hold the body back; infinite while we do not. */
   #heldBackMs = NEVER
-  /** The body of the current request has another bound. */
+  /** True when something else bounds the body of the current request. */
   #isUnpaced = false
 
   constructor(terms: DeadlineTerms) {

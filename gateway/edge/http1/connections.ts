@@ -19,7 +19,7 @@ export interface ServerTerms<E>
   readonly isProxy: (address: string) => boolean
   /** Undefined: nobody may speak it. */
   readonly http2?: Http2Protocol | undefined
-  /** Clients without TLS may speak it, too. */
+  /** True when clients without TLS may speak HTTP/2, too. */
   readonly isPlainHttp2?: boolean
   readonly isLeaving?: () => boolean
 }

@@ -11,13 +11,13 @@ export interface ResponseHead extends FilteredHead {
 
 /** The response to one request, whatever its version of HTTP. Writes to a client that is gone are ignored. */
 export interface OutgoingResponse {
-  /** The connection may be used again. Has an effect until the head is written, and in HTTP/1 only. */
+  /** True when the connection may be used again. Has an effect until the head is written, and in HTTP/1 only. */
   keepAlive: boolean
   /** How long the client may take nothing of it; undefined: the usual time. */
   idleMs: number | undefined
-  /** The head is sent, or will be before anything else. Until then another head may replace it. */
+  /** True once the head is sent, or will be before anything else. Until then another head may replace it. */
   readonly headersSent: boolean
-  /** Pieces of the body have not been handed to the operating system yet. */
+  /** True while pieces of the body have not been handed to the operating system. */
   readonly isHolding: boolean
   /** Called once, when the response is complete or its client is gone. */
   onClose(listener: () => void): void

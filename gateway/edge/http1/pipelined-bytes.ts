@@ -8,7 +8,7 @@ const LF = 0x0a
 
 /** Bytes that come while an earlier request is handled (RFC 9112 section 9.3.2): unparsed and bounded. */
 export class PipelinedBytes {
-  /** The request that is being parsed was taken from here. */
+  /** True while the request that is being parsed was taken from here. */
   isBeingRead = false
   readonly #socket: Socket
   #bytes: Buffer | undefined = undefined

@@ -87,7 +87,7 @@ export class RequestReader {
     return this.#lines.upgrades ? upgradeOf(req) : undefined
   }
 
-  /** The client lets the connection be used again (RFC 9112 section 9.3). */
+  /** True when the client lets the connection be used again (RFC 9112 section 9.3). */
   get allowsReuse(): boolean {
     const { version, keeps, closes, upgrades } = this.#lines
     return (version === '1.1' || keeps) && !closes && !upgrades

@@ -82,7 +82,7 @@ export class ClientStream<E> {
   /** Why the head or the body is refused. */
   fault: RequestFault | undefined
   exchange: E | undefined = undefined
-  /** The handler has the request. */
+  /** True once the handler has the request. */
   begun = false
   /** Bytes of the body that the client may send before it gets more credit. */
   receiveWindow = DEFAULT_WINDOW
@@ -125,7 +125,7 @@ export class ClientStream<E> {
     }
   }
 
-  /** It has no place: what of its response the windows do not allow at once is not sent. */
+  /** True when the stream has no place: whatever part of its response the windows do not allow at once is not sent. */
   get isRefused(): boolean {
     return isWithoutPlace(this.place)
   }
@@ -258,7 +258,7 @@ class StreamResponse implements OutgoingResponse {
   #queuedFrom = 0
   #held = false
   #ended = false
-  /** END_STREAM is written. */
+  /** True once END_STREAM is written. */
   #whole = false
   #closed = false
   /** Since when the client has taken nothing of what is queued. */

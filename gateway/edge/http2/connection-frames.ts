@@ -75,7 +75,7 @@ export class ConnectionFrames<E> {
   /** Set until its last CONTINUATION has come: no other frame may. */
   #block: HeaderBlock | undefined = undefined
   #receiveWindow = CONNECTION_WINDOW
-  /** SETTINGS have come, which are first. */
+  /** True once SETTINGS have come, which are first. */
   isSettled = false
 
   constructor(user: FrameUser<E>) {
@@ -87,7 +87,7 @@ export class ConnectionFrames<E> {
     return this.#user.isOver
   }
 
-  /** A head has come in part. */
+  /** True while a head has come in part. */
   get isInHead(): boolean {
     return this.#block !== undefined
   }

@@ -17,7 +17,7 @@ export class FrameReader {
     this.#sink = sink
   }
 
-  /** A part of a frame has come that cannot be passed on. */
+  /** True while a part of a frame has come that cannot be passed on. */
   get isPartial(): boolean {
     return this.#startBytes > 0 || this.#payload !== undefined
   }

@@ -51,7 +51,7 @@ const LARGEST_MAX_FRAME_SIZE = 2 ** 24 - 1
 /** The SETTINGS of a client that matter (RFC 9113 section 6.5.2): we push nothing, and send short frames only. */
 export class ClientSettings {
   initialWindow = DEFAULT_WINDOW
-  /** The next head must say how much of the client's table we use (RFC 9113 section 4.3.1). */
+  /** True when the next head must say how much of the client's table we use (RFC 9113 section 4.3.1). */
   isTableResized = false
 
   /** @param payload whole entries @returns the error code of a value that is not allowed */

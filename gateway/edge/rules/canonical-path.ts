@@ -1,8 +1,8 @@
 /** Allows a path more than the edge rules do. */
 export interface PathLeniency {
-  /** `%2F` in a path. It is forwarded as it is, and never divides segments here. */
+  /** True allows `%2F` in a path. It is forwarded as it is, and never divides segments here. */
   readonly encodedSlashes: boolean
-  /** `;` in a path (RFC 3986 section 3.3). */
+  /** True allows `;` in a path (RFC 3986 section 3.3). */
   readonly pathParameters: boolean
 }
 

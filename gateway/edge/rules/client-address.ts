@@ -6,7 +6,7 @@ interface Downstream {
   readonly address: string
   /** The address of the connection itself. */
   readonly peer: string
-  /** The peer is a trusted proxy, so its forwarded headers are kept. */
+  /** True when the peer is a trusted proxy: its forwarded headers are kept. */
   readonly viaTrustedProxy: boolean
 }
 

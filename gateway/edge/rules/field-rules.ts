@@ -20,9 +20,9 @@ type UpstreamPart =
 interface FieldRule {
   /** A bit of its own when the field must not be repeated, else 0. */
   readonly once: number
-  /** Repeats count as one field with a list. */
+  /** True when repeats count as one field with a list. */
   readonly joined: boolean
-  /** Passes only where a row lets it: a method override, or a name that services fold (to CGI, `X.Auth` and `X_Auth` are `X-Auth`). */
+  /** True when the field passes only where a row lets it: it overrides the method, or services fold its name (CGI: `X.Auth` is `X-Auth`). */
   readonly odd: boolean
   readonly upstream: UpstreamPart
   /** Its name in the log when it is removed, or that of its family (`x-auth-*`). Undefined: the service misses nothing. */

@@ -35,7 +35,7 @@ export interface FilteredHead {
   readonly lines: string
   /** As the lines say it; undefined when they do not. */
   readonly contentLength: number | undefined
-  /** The lines name Date. */
+  /** True when the lines name Date. */
   readonly dated: boolean
 }
 

@@ -42,7 +42,7 @@ type Framing = number | 'chunks'
 export class BodyFrames {
   /** Why the frames are refused; undefined while they are valid. */
   fault: string | undefined = undefined
-  /** The fault is one of size. */
+  /** True when the fault is one of size. */
   tooLarge = false
   /** Where the data ends that was taken last. */
   dataEnd = 0
@@ -70,17 +70,17 @@ export class BodyFrames {
     this.#tinyChunks = 0
   }
 
-  /** The line of the last chunk has been read: trailers follow. */
+  /** True once the line of the last chunk has been read: trailers follow. */
   get last(): boolean {
     return this.#state === LAST
   }
 
-  /** The counted bytes have all been taken. */
+  /** True once all counted bytes have been taken. */
   get whole(): boolean {
     return this.#state === WHOLE
   }
 
-  /** Data is next. */
+  /** True when data is next. */
   get hasData(): boolean {
     return this.#state === DATA
   }

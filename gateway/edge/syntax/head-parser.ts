@@ -33,9 +33,9 @@ export interface HeadReader {
 export class HeadParser {
   /** Why the head is refused; undefined while it is valid. */
   fault: string | undefined = undefined
-  /** The fault is one of size. */
+  /** True when the fault is one of size. */
   tooLarge = false
-  /** The empty line has come. */
+  /** True once the empty line has come. */
   whole = false
   /** In order, without trailers. Two heads have one list only if all their fields are the same. */
   fields: Field[] = []
@@ -101,7 +101,7 @@ export class HeadParser {
     this.#knownLines = isLong ? '' : this.#lines
   }
 
-  /** Between two heads: the next one may get the same list of fields as the last. */
+  /** True between two heads: the next one may get the same list of fields as the last. */
   get mayRepeat(): boolean {
     return this.#knownLines !== ''
   }

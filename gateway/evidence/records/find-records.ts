@@ -67,7 +67,7 @@ function idTimeMs(id: string): number | undefined {
 export interface Search {
   readonly filter: RecordFilter
   readonly period?: Period | undefined
-  /** Reads all of the trail for an id that tells its time, too: a client may have used it again. */
+  /** True reads the whole trail even for an id that tells its time: a client may have used the id again. */
   readonly everywhere?: boolean
 }
 

@@ -58,7 +58,7 @@ export class LineComparison {
     return this.#begin - (this.#firsts.at(-1)?.first ?? this.#begin)
   }
 
-  /** The lines end before the tree, and are proven. */
+  /** True when the lines end before the tree and are proven. */
   get isPart(): boolean {
     return this.#isPart
   }
@@ -67,7 +67,7 @@ export class LineComparison {
     return this.#broken !== undefined
   }
 
-  /** A difference was found, and enough lines behind it were read to say what it is. */
+  /** True once a difference was found and enough lines behind it were read to say what it is. */
   get isDecided(): boolean {
     return this.#broken !== undefined && this.#isAhead(this.#broken)
   }

@@ -18,9 +18,9 @@ import { judgeUnsealed } from './unsealed-lines.ts'
 export interface Evidence {
   /** Oldest first. A function is called after the checkpoint was read, so that a segment begun later is not called missing. */
   readonly segments: readonly Segment[] | (() => Promise<readonly Segment[]>)
-  /** The log may begin before them. */
+  /** True when the log may begin before the lines. */
   readonly isPart: boolean
-  /** The log may go on behind them. */
+  /** True when the log may go on behind the lines. */
   readonly endsEarly?: boolean | undefined
   readonly directory: string
   readonly key: TrustedKey

@@ -68,7 +68,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   #bytesLeft: number | undefined = undefined
   #isPaused = false
   #bodyBegan = false
-  /** The response must be delivered even if it ends its caller's session. */
+  /** True when the response must be delivered even if it ends its caller's session. */
   #endsSessions = false
   #nextLapseCheckMs: number
   /** The client has no part in it any more: only the response head is awaited, or with a key all of the response. */

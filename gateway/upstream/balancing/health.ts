@@ -27,7 +27,7 @@ export class Health {
   #avoidedMs = FIRST_AVOIDED_MS
   #avoidedUntilMs = 0
   #responseProbed = false
-  /** A good head has come since the probe began. */
+  /** True once a good head has come since the probe began. */
   #isPromising = false
 
   /** It starts healthy. @param clock monotonic milliseconds */

@@ -33,10 +33,10 @@ export type Phase = 'head' | 'body' | 'trailers' | 'until close' | 'whole' | 'sw
 /** Parses the responses of one connection, in pieces of any size (RFC 9112). */
 export class ResponseParser {
   phase: Phase = 'stopped'
-  /** The reader takes no data for now; framing is still parsed. */
+  /** True while the reader takes no data; framing is still parsed. */
   held = false
   fault = ''
-  /** Interim responses count. */
+  /** True once a response has begun; interim ones count. */
   began = false
   readonly #reader: ResponseReader
   readonly #lines = new ResponseLines()
@@ -44,7 +44,7 @@ export class ResponseParser {
   readonly #frames = new BodyFrames()
   #request: PendingRequest = { method: '', upgrade: undefined }
   #interim = 0
-  /** A head that no body follows (RFC 9112 section 6.3) announced one. Its bytes must not become the next response. */
+  /** True when a head that no body follows (RFC 9112 section 6.3) announced one. Its bytes must not become the next response. */
   #mayHaveStrays = false
 
   constructor(reader: ResponseReader) {
@@ -65,7 +65,7 @@ export class ResponseParser {
     this.phase = 'stopped'
   }
 
-  /** RFC 9112 section 9.3. */
+  /** True when the connection may be used again (RFC 9112 section 9.3). */
   get keepsConnection(): boolean {
     return this.#lines.minor === 1 && !this.#lines.closes && !this.#mayHaveStrays
   }

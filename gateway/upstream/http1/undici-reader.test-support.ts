@@ -6,7 +6,7 @@ export interface UndiciReading {
   status: number | undefined
   headers: readonly string[]
   readonly chunks: Buffer[]
-  /** The response is complete. */
+  /** True once the response is complete. */
   ended: boolean
 }
 

@@ -22,7 +22,7 @@ export class Http2Exchange
   #timesTurnedAway = 0
   /** By its head, which says 200 of a call that failed too. */
   #callStatus: number | undefined = undefined
-  /** Whatever comes behind the head (RFC 9110 section 6.4.1). */
+  /** True when the response is whole with its head, whatever comes behind it (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false
 
   override continueReading(): boolean {

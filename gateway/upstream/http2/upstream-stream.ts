@@ -37,14 +37,14 @@ export class UpstreamStream {
   #user: StreamUser | undefined
   #interims = 0
   #trailers: readonly Field[] | undefined = undefined
-  /** END_STREAM has come. */
+  /** True once END_STREAM has come. */
   #isComplete = false
   #isPaused = false
   #shortPieces = 0
   #isJoining = false
   /** Waits to be joined, or for the end of a pause where the response is complete: Node drops it with the connection. */
   #rest: Buffer[] = []
-  /** Node has given everything of a complete response. */
+  /** True once Node has given everything of a complete response. */
   #isRead = false
   #error: Error | undefined = undefined
   #isOver = false

@@ -40,7 +40,7 @@ export interface Seen extends Said {
   readonly body: IncomingRequest['body']
   /** What has been read of the body. */
   text: string
-  /** Not a byte of it is missing. */
+  /** True when no byte of it is missing. */
   whole: boolean
   /** Why it, or its rest, will not come. */
   fault: string | undefined

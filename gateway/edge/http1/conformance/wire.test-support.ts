@@ -12,7 +12,7 @@ export class Wire extends Duplex {
   /** What the client has been sent. */
   received = ''
   wasReset = false
-  /** The client takes nothing for now. */
+  /** True while the client takes nothing. */
   #stalled = false
   #taken: (() => void) | undefined = undefined
 

@@ -15,7 +15,7 @@ const LOWER_PSEUDO = /^:[a-z]+$/
 export class HeadField {
   readonly field: Field
   readonly isPseudo: boolean
-  /** White space stood around its value, which `field` has without. */
+  /** True when white space stood around the value; `field` has the value without it. */
   readonly isPadded: boolean
   /** A fault of the field in any message (RFC 9113 section 8.2.1). */
   readonly fault: string | undefined

@@ -2,7 +2,7 @@ import { type Field, valueIn } from '../../syntax/field.ts'
 
 /** Cross-origin resource sharing (Fetch standard, section 3.3) of a route. Plain data, made at load. */
 export interface Cors {
-  /** Any origin may read; never together with credentials. */
+  /** True when any origin may read; never together with credentials. */
   readonly isPublic: boolean
   /** As browsers write them: scheme, host, and port unless it is the default one. */
   readonly origins: ReadonlySet<string>

@@ -3,9 +3,9 @@ import { isPlainPath, type PathLeniency, withoutDotSegments } from '../canonical
 
 /** Allows requests of a route more than the edge rules do. Plain data; each is off unless the route says otherwise. */
 export interface Leniency extends PathLeniency {
-  /** `_` in the names of request fields. */
+  /** True allows `_` in the names of request fields. */
   readonly underscoreNames: boolean
-  /** The service gets the path as it was written. */
+  /** True when the service gets the path as the client wrote it. */
   readonly rawPath: boolean
   /** Names of request fields, in lower case, that ask for another method. */
   readonly methodOverrides: ReadonlySet<string>

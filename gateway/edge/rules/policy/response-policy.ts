@@ -49,7 +49,7 @@ interface ResponseHeaders {
   readonly crossOriginOpenerPolicy?: string | undefined
   readonly crossOriginEmbedderPolicy?: string | undefined
   readonly crossOriginResourcePolicy?: string | undefined
-  /** The service may send clients elsewhere. */
+  /** True when the service may send clients elsewhere. */
   readonly altSvc?: boolean | undefined
   /** In the service's responses only. */
   readonly set?: Readonly<Record<string, string>> | undefined
@@ -62,7 +62,7 @@ export interface ForwardedPolicy {
   readonly replaced: ReadonlySet<string>
   /** Header lines that stand beside the service's own of the same name. */
   readonly added: string
-  /** Its Alt-Svc goes to the client. */
+  /** True when the service's Alt-Svc goes to the client. */
   readonly passesAltSvc: boolean
 }
 

@@ -16,11 +16,11 @@ export type Rewrite =
 export interface SendingPolicy {
   /** Undefined: the service gets the path that was matched. */
   readonly rewrite: Rewrite | undefined
-  /** The service gets the target as the client wrote it. */
+  /** True when the service gets the target as the client wrote it. */
   readonly isRaw: boolean
   /** Undefined: the Host that the client asked for, unless `namesTarget`. */
   readonly host: string | undefined
-  /** Host is that of the upstream. */
+  /** True when Host names the upstream. */
   readonly namesTarget: boolean
   /** Names in lower case that go to the service although they are removed otherwise. */
   readonly allowed: ReadonlySet<string>
