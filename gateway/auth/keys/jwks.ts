@@ -15,7 +15,7 @@ interface KeySetOptions {
   /** Reports a problem with the document or a key in it, once while it lasts. */
   readonly onFault: (cause: string) => void
   /** Tells that there are other keys than before. */
-  readonly onChange?: () => void
+  readonly onChange?: (before: Iterable<VerificationKey>, now: Iterable<VerificationKey>) => void
 }
 
 /** `refreshed`: the keys are up to date. `cooling`: too soon after the last fetch. `failed`: the last good keys stay. */
@@ -163,7 +163,7 @@ export class KeySet {
     const before = this.#keys
     this.#keys = keys
     const isSame = keys.size === before.size && [...keys].every(([kid, key]) => before.get(kid) === key)
-    if (!isSame) this.#options.onChange?.()
+    if (!isSame) this.#options.onChange?.(before.values(), keys.values())
   }
 
   get ageMs(): number {

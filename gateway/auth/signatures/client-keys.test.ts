@@ -94,6 +94,28 @@ test('the owners of a name change with the keys and with the table', async (t) =
   assert.deepEqual([ownersOf('one'), keys.only, keys.forms.length], [[], undefined, 1])
 })
 
+test('a key of two clients has a rival until one of them gives it up', async (t) => {
+  const server = await serve(t, answerJson({ keys: [{ ...KEY.jwk, kid: 'mine' }] }))
+  let nowMs = NOW_MS
+  const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
+  const signature = { profile: 'fapi-2' }
+  const clients = [
+    { id: 'bank', signature: { ...signature, jwksFile: 'a' } },
+    { id: 'mallory', signature: { ...signature, jwksUri: server.uri } },
+  ]
+  const readFile = () => JSON.stringify({ keys: [KEY.jwk] })
+  const text = JSON.stringify({ clients })
+  keys.replace(parseClients('clients.json', text, { env: {}, readFile }).value!.signers)
+  const rivalOf = (kid: string) => keys.ownersOf(kid)[0]?.rival?.principal.client
+  assert.equal(rivalOf('one'), undefined)
+  await keys.refresh()
+  assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
+  server.answer = answerJson({ keys: [{ ...OTHER.jwk, kid: 'mine' }] })
+  nowMs += 10_000
+  await keys.refresh()
+  assert.deepEqual([rivalOf('one'), rivalOf('mine'), keys.ownersOf('mine').length], [undefined, undefined, 1])
+})
+
 test('a file without a usable key is a fault; a key that is not usable is reported beside others', async () => {
   const bad = { ...KEY.jwk, crv: 'P-192', kid: 'bad' }
   const file = (...jwks: readonly object[]) => tableOf({ jwksFile: 'a' }, { a: { keys: jwks } })

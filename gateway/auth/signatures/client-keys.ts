@@ -1,6 +1,7 @@
 import type { ClientSigner, ClientTable } from '../../config/clients/clients-file.ts'
 import type { Fault } from '../../config/faults.ts'
 import { KeySet, readKeys } from '../keys/jwks.ts'
+import type { VerificationKey } from '../keys/verification-key.ts'
 import type { KeyOwner, SignatureForm, Signer } from './presented-signatures.ts'
 import { SIGNATURE_FORMS } from './signature-forms.ts'
 
@@ -13,15 +14,14 @@ interface ClientKeysOptions {
 const COOLING_MS = 10_000
 /** Clients whose keys are fetched again at a time. */
 const MAX_REFRESHED = 8
-const NONE: readonly KeyOwner[] = []
 
 /** The clients that sign requests, with their keys. */
 export class ClientKeys {
   readonly #options: ClientKeysOptions
   #signers: ReadonlyMap<string, Signer> = new Map()
   #all: readonly Signer[] = []
-  /** Undefined: some keys have changed. */
-  #owners: ReadonlyMap<string, readonly KeyOwner[]> | undefined
+  /** The clients that have a key, by what `namesOf` gives for it. */
+  readonly #owners = new Map<string, Set<string>>()
   #forms: readonly SignatureForm[] = [SIGNATURE_FORMS['rfc-9421']]
   #refreshing: Promise<unknown> | undefined
   #refreshedAtMs = Number.NEGATIVE_INFINITY
@@ -52,8 +52,13 @@ export class ClientKeys {
 
   /** The clients that have a key of this name: one, if none has taken a name or a key from another. */
   ownersOf(kid: string): readonly KeyOwner[] {
-    this.#owners ??= ownersByKid(this.all)
-    return this.#owners.get(kid) ?? NONE
+    return [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
+      const signer = this.#signers.get(client)
+      const key = signer?.keys.find(kid)
+      if (signer === undefined || key === undefined) return []
+      const sharers = this.#owners.get(`key ${key.thumbprint}`) ?? []
+      return [{ signer, key, rival: this.of([...sharers].find((other) => other !== client)) }]
+    })
   }
 
   /**
@@ -82,7 +87,8 @@ export class ClientKeys {
       }),
     )
     this.#all = [...this.#signers.values()]
-    this.#owners = undefined
+    this.#owners.clear()
+    for (const [client, { keys }] of this.#signers) this.#add(client, keys.all)
     const forms = new Set(this.all.map(({ profile }) => SIGNATURE_FORMS[profile.form]))
     this.#forms = forms.size === 0 ? [SIGNATURE_FORMS['rfc-9421']] : [...forms]
     const kept = new Set(this.all.map(({ keys }) => keys))
@@ -101,14 +107,28 @@ export class ClientKeys {
     for (const { keys } of this.all) keys.retire()
   }
 
+  #add(client: string, keys: Iterable<VerificationKey>): void {
+    for (const name of [...keys].flatMap(namesOf))
+      this.#owners.set(name, (this.#owners.get(name) ?? new Set()).add(client))
+  }
+
+  #remove(client: string, keys: Iterable<VerificationKey>): void {
+    for (const name of [...keys].flatMap(namesOf)) {
+      const clients = this.#owners.get(name)
+      clients?.delete(client)
+      if (clients?.size === 0) this.#owners.delete(name)
+    }
+  }
+
   #keySet(client: string, { uri, document }: ClientSigner['keys']): KeySet {
     const keys = new KeySet({
       uri,
       ...(document !== undefined && { fetch: async () => document }),
       clock: this.#options.clock,
       onFault: (cause) => this.#options.onFault(client, uri, cause),
-      onChange: () => {
-        this.#owners = undefined
+      onChange: (before, now) => {
+        this.#remove(client, before)
+        this.#add(client, now)
       },
     })
     if (document !== undefined) keys.restore({ uri, document, ageMs: 0 })
@@ -116,15 +136,8 @@ export class ClientKeys {
   }
 }
 
-function ownersByKid(signers: readonly Signer[]): ReadonlyMap<string, readonly KeyOwner[]> {
-  const owned = signers.flatMap((signer) => [...signer.keys.all].map((key) => ({ signer, key })))
-  const byKey = Map.groupBy(owned, ({ key }) =>
-    key.key.export({ type: 'spki', format: 'der' }).toString('base64'),
-  )
-  const owners = [...byKey.values()].flatMap((same) =>
-    same.map((one) => ({ ...one, rival: same.find(({ signer }) => signer !== one.signer)?.signer })),
-  )
-  return Map.groupBy(owners, ({ key }) => key.kid)
+function namesOf({ kid, thumbprint }: VerificationKey): readonly string[] {
+  return [`kid ${kid}`, `key ${thumbprint}`]
 }
 
 /** Faults of files without a usable key. @param file clients.json */
