@@ -1,16 +1,21 @@
 import assert from 'node:assert/strict'
+import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { BlockList } from 'node:net'
 import { duplexPair } from 'node:stream'
 import { describe, it } from 'node:test'
+import type { TLSSocket } from 'node:tls'
 import { Commit } from '../../audit/commit/commit.ts'
 import { until } from '../../edge/http1/conformance/client.test-support.ts'
 import { type Seen, scribe, serverOf, wireTo } from '../../edge/http1/conformance/scribe.test-support.ts'
 import { turns, type Wire } from '../../edge/http1/conformance/wire.test-support.ts'
 import { Tunnels } from '../../edge/http1/tunnels.ts'
+import type { ClientOcsp } from '../../tls/clients/client-ocsp.ts'
+import type { PeerCertificate } from '../../tls/clients/peer.ts'
+import { makeAuthority, makeCertificate } from '../../tls/demo/throw-away-ca.ts'
 import { record } from '../record.ts'
 import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
-import { openTunnel } from './tunnel.ts'
+import { lapseOf, openTunnel } from './tunnel.ts'
 
 const UPGRADE =
   'GET /chat HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a\r\n\r\n'
@@ -142,4 +147,24 @@ it('of a proxy that names no client is not counted for the clients of its networ
     return openTunnel(gateway, ours, { fields: [], socket: upstream })
   })
   assert.deepEqual(outcomes, [undefined, undefined, undefined, undefined])
+})
+
+it('a tunnel lapses once the responder of its certificate says that this was revoked', async () => {
+  const ca = await makeAuthority({ subject: 'CN=Root' })
+  const { certPem } = await makeCertificate({ subject: 'CN=c', issuer: ca })
+  const leaf = new X509Certificate(certPem)
+  let authorized = true
+  const judge = (peer: PeerCertificate) => (authorized ? peer : { ...peer, authorized })
+  const { gateway } = makeGateway({
+    clock: Date.now,
+    tls: {
+      trust: { authorities: [new X509Certificate(ca.certPem)], lists: [], independent: false },
+      ocsp: { judge } as ClientOcsp,
+    },
+  })
+  const secure = { getPeerX509Certificate: () => leaf, authorized: true } as TLSSocket
+  const exchange = Object.assign(makeExchange().exchange, { secure })
+  assert.equal(lapseOf(gateway, exchange, true), undefined)
+  authorized = false
+  assert.equal(lapseOf(gateway, exchange, true), 'certificate_refused')
 })
