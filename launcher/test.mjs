@@ -28,6 +28,7 @@ const TOGETHER = {
   bench: [
     'gateway/bench/bystanders.test.ts',
     'gateway/bench/kernel.test.ts',
+    'gateway/bench/load-run.test.ts',
     'gateway/bench/load.test.ts',
     'gateway/bench/memory-table.test.ts',
     'gateway/bench/options.test.ts',
@@ -61,7 +62,13 @@ const TOGETHER = {
     'gateway/evidence/export-log.test.ts',
     'gateway/evidence/line-proofs.test.ts',
     'gateway/evidence/many-segments.test.ts',
+    'gateway/evidence/records',
     'gateway/evidence/signed-message.test.ts',
+  ],
+  'evidence-verify': [
+    'gateway/evidence/verify/foreign-cases.test.ts',
+    'gateway/evidence/verify/mutations.test.ts',
+    'gateway/evidence/verify/verify-trail.test.ts',
   ],
   http1: [
     'gateway/edge/http1/client-connection.test.ts',
@@ -70,7 +77,11 @@ const TOGETHER = {
     'gateway/edge/http1/lingering.test.ts',
     'gateway/edge/http1/sockets',
   ],
-  http2: ['gateway/e2e/grpc.test.ts', 'gateway/e2e/http2-features.test.ts'],
+  http2: [
+    'gateway/e2e/grpc.test.ts',
+    'gateway/e2e/http2-default.test.ts',
+    'gateway/e2e/http2-features.test.ts',
+  ],
   https: [
     'gateway/e2e/bank-certificates.test.ts',
     'gateway/e2e/client-authorities.test.ts',
@@ -152,7 +163,7 @@ const TOGETHER = {
     'gateway/audit/segments/segments.test.ts',
     'gateway/audit/segments/ship.test.ts',
     'gateway/audit/segments/steady-wall-clock.test.ts',
-    'gateway/audit/witness/stamps',
+    'gateway/audit/witness',
     'gateway/evidence/trail-files.test.ts',
   ],
   storage: ['gateway/storage'],
@@ -169,6 +180,7 @@ const TOGETHER = {
   tls: ['gateway/tls'],
   trail: [
     'gateway/audit/audit-records.test.ts',
+    'gateway/audit/background-thread.test.ts',
     'gateway/audit/clock-offset.test.ts',
     'gateway/audit/commit',
     'gateway/audit/config-change-records.test.ts',
@@ -196,6 +208,17 @@ const TOGETHER = {
     'gateway/upstream/upstream-address.test.ts',
     'gateway/upstream/upstream-groups.test.ts',
     'gateway/upstream/upstream-tls.test.ts',
+  ],
+  'upstream-contract': [
+    'gateway/upstream/contract/attempts.test.ts',
+    'gateway/upstream/contract/connections.test.ts',
+    'gateway/upstream/contract/flow.test.ts',
+    'gateway/upstream/contract/guarded.test.ts',
+    'gateway/upstream/contract/requests.test.ts',
+    'gateway/upstream/contract/responses.test.ts',
+    'gateway/upstream/contract/retries.test.ts',
+    'gateway/upstream/contract/time.test.ts',
+    'gateway/upstream/contract/unread-bodies.test.ts',
   ],
   webhooks: [
     'gateway/e2e/webhook-clients.test.ts',

@@ -7,9 +7,6 @@ import { LoadRun } from './load-run.ts'
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
 const servers: Server[] = []
-after(() => {
-  for (const server of servers) server.close()
-})
 
 async function serve(response: (socket: Socket, request: string) => void): Promise<number> {
   const server = createServer((socket) => {
@@ -49,6 +46,10 @@ const NUMBERED = ['a', 'b', 'c'].map((name) =>
 const REQUESTS = ['a', 'b', 'c'].map((name) => Buffer.from(`GET /${name} HTTP/1.1\r\n\r\n`))
 
 describe('a run of the load generator', { skip: process.platform !== 'linux' && 'needs Linux' }, () => {
+  after(() => {
+    for (const server of servers) server.close()
+  })
+
   it('gives each request a number of its own where it is to have one', async () => {
     const seen: string[] = []
     const port = await serve((socket, request) => {

@@ -4,9 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
-
-const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
+import { PROGRAM } from './program.test-support.ts'
 
 /** How each shell is asked what it offers after `$WORDS`, without a person at a keyboard. */
 const ASKED = {

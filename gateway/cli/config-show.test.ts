@@ -4,10 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
+import { PROGRAM } from './program.test-support.ts'
 
-const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
 const SECRET = 'hunter2hunter2hunter2'
 
 function show(t: TestContext, gateway: object, env: Readonly<Record<string, string>> = {}) {

@@ -4,9 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
-
-const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
+import { PROGRAM } from './program.test-support.ts'
 
 test('a faulty configuration is said to be why nothing was restarted', (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'restart-'))

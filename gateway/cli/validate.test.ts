@@ -9,10 +9,10 @@ import { describeFault } from '../config/faults.ts'
 import { readConfiguration } from '../runtime/startup/read-configuration.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 import { parseCommandLine } from './command.ts'
+import { PROGRAM } from './program.test-support.ts'
 import { command } from './validate.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
-const PROGRAM = fileURLToPath(new URL('countersign.ts', import.meta.url))
 const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
 /** A data directory of this test's user, whoever owns `data` of the checkout. */
 const DATA = mkdtempSync(join(tmpdir(), 'validate-data-'))

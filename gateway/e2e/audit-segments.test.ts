@@ -7,6 +7,7 @@ import { setTimeout as afterMs } from 'node:timers/promises'
 import { blocksOf, linesIn } from '../audit/segments/read-segment.ts'
 import { segmentsFrom, segmentsOfTrail } from '../audit/segments/trail-segments.ts'
 import { type Line, unpaired } from '../audit/trail.test-support.ts'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import { call } from './client.ts'
 import { startGateway, until } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
@@ -26,7 +27,7 @@ const segmentNames = (directory: string) =>
 
 function verify(dir: string, args: readonly string[]) {
   const [key = ''] = globSync('**/audit-seal-key.pem', { cwd: dir })
-  const command = ['gateway/cli/countersign.ts', 'audit', 'verify', '--key', join(dir, key), ...args]
+  const command = [PROGRAM, 'audit', 'verify', '--key', join(dir, key), ...args]
   return spawnSync(process.execPath, command, { encoding: 'utf8' })
 }
 

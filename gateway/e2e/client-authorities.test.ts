@@ -4,6 +4,7 @@ import { renameSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import {
   type Authority,
   CLIENT_AUTH,
@@ -103,8 +104,8 @@ describe('with the authorities of two banks', () => {
       GATEWAY_LIMITS: gateway.limitsFile,
     }
     const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    for (const script of ['gateway/cli/countersign.ts validate', 'gateway/main.ts']) {
-      const program = [process.execPath, ...script.split(' ')]
+    for (const command of ['validate', 'run']) {
+      const program = [process.execPath, PROGRAM, command]
       const { status, output } = await runTool('env', [...assignments, ...program])
       assert.equal(status, 1, output)
       assert.match(

@@ -22,17 +22,6 @@ const SWITCHED =
 let tls: TlsSetup
 let upstream: TestUpstream
 
-before(async () => {
-  tls = await makeTlsSetup()
-  upstream = await startUpstream()
-  upstream.server.on('upgrade', (_req: IncomingMessage, socket: Duplex) => {
-    socket.on('error', () => {})
-    socket.write(SWITCHED)
-    socket.pipe(socket)
-  })
-})
-after(() => upstream.close())
-
 /** What clients get by what they offer: what was agreed on by ALPN, or undefined when the handshake failed. */
 interface Spoken {
   readonly h2: string | undefined
@@ -72,6 +61,18 @@ async function spokenBy(gateway: TestGateway): Promise<Spoken> {
 
 describe('HTTP/2 with clients of a gateway', () => {
   let gateway: TestGateway
+
+  before(async () => {
+    tls = await makeTlsSetup()
+    upstream = await startUpstream()
+    upstream.server.on('upgrade', (_req: IncomingMessage, socket: Duplex) => {
+      socket.on('error', () => {})
+      socket.write(SWITCHED)
+      socket.pipe(socket)
+    })
+  })
+  after(() => upstream.close())
+
   const config = (http2?: boolean) => ({
     upstream: upstream.url,
     routes: [{ path: '/*', auth: ['none'] }],

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import type { Environment } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
 import { ask } from './http2-client.ts'
@@ -215,7 +216,7 @@ describe('requests with an idempotency key', () => {
     const show = (...flags: string[]) => {
       const { status, stdout, stderr } = spawnSync(
         process.execPath,
-        ['gateway/cli/countersign.ts', 'idempotency', 'show', '--json', ...flags],
+        [PROGRAM, 'idempotency', 'show', '--json', ...flags],
         {
           encoding: 'utf8',
           env: {

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair } from 'jose'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import { pseudonym } from '../edge/rules/policy/path-mask.ts'
 import { ISSUER } from '../testing/test-issuer.ts'
 import { call } from './client.ts'
@@ -109,7 +110,7 @@ describe('a masked parameter', () => {
 
   it('is called the same by "audit pseudonym", and found by it', () => {
     const run = (args: string[], input?: string) =>
-      execFileSync(process.execPath, ['gateway/cli/countersign.ts', 'audit', ...args], {
+      execFileSync(process.execPath, [PROGRAM, 'audit', ...args], {
         input,
         encoding: 'utf8',
         env: { ...process.env, GATEWAY_DATA_DIR: join(gateway.dir, 'data') },

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:https'
 import { after, before, describe, it } from 'node:test'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import {
   type Authority,
   CLIENT_AUTH,
@@ -641,8 +642,7 @@ describe('the check of the configuration', () => {
 
   const validate = async (env: Readonly<Record<string, string>>) => {
     const names = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    // It has the loader of the test runner, so that coverage of both can be added up.
-    const validate = [process.execPath, 'gateway/cli/countersign.ts', 'validate']
+    const validate = [process.execPath, PROGRAM, 'validate']
     const { status, output } = await runTool('env', [...names, ...validate])
     return { status, lines: output.replaceAll(/:\d+:\d+: /g, ': ').split('\n') }
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { askRestart } from '../runtime/restart/control-socket.ts'
 import { contradicted, unpaired } from './audit-pairs.ts'
@@ -13,11 +13,11 @@ import { startUpstream } from './test-upstream.ts'
 /** A restart takes about this long. */
 const RESTART_MS = 1000
 const alive = new Set<number>()
-after(() => {
-  for (const pid of alive) kill(pid)
-})
 
-test('a process that is killed at any moment of a restart leaves no request without its records', async () => {
+test('a process that is killed at any moment of a restart leaves no request without its records', async (t) => {
+  t.after(() => {
+    for (const pid of alive) kill(pid)
+  })
   const upstream = await startUpstream((_req, res) => setTimeout(() => res.end('whole'), 5))
   const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] }
   const seen = new Map<string, number>()

@@ -147,6 +147,6 @@ export async function until<T>(
     const found = await look()
     if (found !== undefined) return found
     if (performance.now() > deadline) throw new Error(`nothing came of ${look}`)
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await new Promise((resolve) => setTimeout(resolve, 25))
   }
 }

@@ -5,7 +5,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
 import { askRestart } from '../runtime/restart/control-socket.ts'
 import { socketOf } from '../runtime/restart/sockets.ts'
 import { writeConfiguration } from '../testing/configuration-files.ts'
@@ -13,22 +13,21 @@ import { call } from './client.ts'
 import { until } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
 
-const dir = mkdtempSync(join(tmpdir(), 'countersign-systemd-'))
-const upstream = await startUpstream((_req, res) => res.end('whole'))
-const pids: number[] = []
-after(() => {
-  for (const pid of pids) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch {
-      // It has ended.
+test('a service of systemd gets its socket, says when it is ready, and names its new main process at a restart', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'countersign-systemd-'))
+  const upstream = await startUpstream((_req, res) => res.end('whole'))
+  const pids: number[] = []
+  t.after(() => {
+    for (const pid of pids) {
+      try {
+        process.kill(pid, 'SIGKILL')
+      } catch {
+        // It has ended.
+      }
     }
-  }
-  upstream.close()
-  rmSync(dir, { recursive: true, force: true })
-})
-
-test('a service of systemd gets its socket, says when it is ready, and names its new main process at a restart', async () => {
+    upstream.close()
+    rmSync(dir, { recursive: true, force: true })
+  })
   const places = writeConfiguration(dir, {
     config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }] },
   })

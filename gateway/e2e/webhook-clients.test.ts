@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { runTool } from './secure.ts'
@@ -108,7 +109,7 @@ describe('rows and the clients that they name by webhookClient', () => {
     await logged(again, NEVER)
     const env = { ...SECRETS, GATEWAY_CLIENTS: gateway.clientsFile, GATEWAY_CONFIG: configFile }
     const assignments = Object.entries(env).map(([name, value]) => `${name}=${value}`)
-    const validate = [process.execPath, 'gateway/cli/countersign.ts', 'validate']
+    const validate = [process.execPath, PROGRAM, 'validate']
     const { status, output } = await runTool('env', [...assignments, ...validate])
     assert.deepEqual([status, NEVER.test(output)], [0, true], output)
     const started = await startGateway({

@@ -4,7 +4,6 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { parseCheckpoint } from '../audit/seals/checkpoint.ts'
 import { makeSealKey, readSealKey } from '../audit/seals/seal-key.ts'
@@ -18,6 +17,7 @@ import {
 import { stampedSizes } from '../audit/witness/stamps/stamp-files.ts'
 import { startTestWitness, type TestWitness } from '../audit/witness/test-witness.test-support.ts'
 import { WITNESSED_FILE } from '../audit/witness/witnessed-checkpoint.ts'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import { openWitnessed, trustedWitnesses } from '../evidence/attested-checkpoints.ts'
 import { makeAuthority, makeCertificate } from '../tls/demo/throw-away-ca.ts'
 import { call } from './client.ts'
@@ -150,19 +150,10 @@ describe('a gateway with witnesses and time stamps', () => {
     )
     assert.ok(checkpoint.size > 1)
     const keys = witnesses.slice(0, 3).map(({ vkey }) => vkey)
-    const main = fileURLToPath(new URL('../../launcher/main.mjs', import.meta.url))
-    const args = [
-      'gateway/cli/countersign.ts',
-      'audit',
-      'verify',
-      '--key',
-      join(home, 'seal-key.pem'),
-      gateway.auditFile,
-    ]
+    const verify = (...args: string[]) =>
+      promisify(execFile)(process.execPath, [PROGRAM, 'audit', 'verify', ...args, gateway.auditFile])
     const flags = ['--witness', keys.join(), '--quorum', '2', '--stamp-authority', stamps.caFile]
-    const verified = await promisify(execFile)(process.execPath, [main, ...args, ...flags], {
-      cwd: join(main, '../..'),
-    })
+    const verified = await verify('--key', join(home, 'seal-key.pem'), ...flags)
     assert.match(
       verified.stdout,
       /\nothers: \d+ lines signed by w\.example\/tls at .*\nothers: \d+ lines? there at .*\nproven\n$/s,
@@ -172,16 +163,7 @@ describe('a gateway with witnesses and time stamps', () => {
     const lines = keys.map((vkey, index) => `witness w${index} ${vkey}\n`).join('')
     const logKey = formatVerifierKey(readSealKey(join(home, 'seal-key.pem')).verifier)
     writeFileSync(policy, `log ${logKey}\n${lines}group any2 2 w0 w1 w2\nquorum any2\n`)
-    const byPolicy = [
-      main,
-      'gateway/cli/countersign.ts',
-      'audit',
-      'verify',
-      '--policy',
-      policy,
-      gateway.auditFile,
-    ]
-    const again = await promisify(execFile)(process.execPath, byPolicy, { cwd: join(main, '../..') })
+    const again = await verify('--policy', policy)
     assert.match(again.stdout, /\nothers: \d+ lines signed by w\.example\/tls at .*\nproven\n$/s)
   })
 

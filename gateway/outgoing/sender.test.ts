@@ -129,7 +129,7 @@ test('a connection that is kept does not keep the process', { timeout: LONG_MS }
   const { url } = await receiver(t, (_request, response) => {
     response.setHeader('keep-alive', 'timeout=600').end()
   })
-  const script = `const { createSender } = await import(${JSON.stringify(import.meta.resolve('./sender.ts'))})
+  const script = `const { createSender } = await import(${JSON.stringify(new URL('./sender.ts', import.meta.url))})
     const { statusCode } = await createSender({ url: '${url}' })({ method: 'GET', headers: {} })
     process.exitCode = statusCode === 200 ? 7 : 1`
   const child = spawn(process.execPath, ['--input-type=module', '--eval', script], { stdio: 'inherit' })

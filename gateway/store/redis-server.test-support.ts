@@ -191,7 +191,7 @@ async function busPortOf(server: RedisServer): Promise<number> {
   return Number(config[1])
 }
 
-/** Waits, looking every 10 ms, until `holds`; a look that fails is repeated. @throws after a minute */
+/** Waits, looking every 25 ms, until `holds`; a look that fails is repeated. @throws after a minute */
 export async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
   const endMs = performance.now() + 60_000
   let cause: unknown
@@ -202,7 +202,7 @@ export async function until(holds: () => boolean | Promise<boolean>, what: strin
       cause = error
     }
     if (performance.now() > endMs) throw new Error(`${what} did not come`, { cause })
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await new Promise((resolve) => setTimeout(resolve, 25))
   }
 }
 

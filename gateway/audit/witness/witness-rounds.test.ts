@@ -15,13 +15,12 @@ import { lastWitnessed, readWitnessed, WITNESSED_FILE } from './witnessed-checkp
 
 const folder = mkdtempSync(join(tmpdir(), 'witnesses '))
 const witnesses: TestWitness[] = []
-after(() => {
-  for (const { server } of witnesses) {
-    server.close()
-    server.closeAllConnections()
-  }
-  rmSync(folder, { recursive: true })
-})
+process.on('exit', () => rmSync(folder, { recursive: true }))
+
+function close({ server }: TestWitness): void {
+  server.close()
+  server.closeAllConnections()
+}
 
 /** For a busy machine. */
 const LONG_MS = 60_000
@@ -116,6 +115,8 @@ function kept(log: SealedLog, asked: readonly TestWitness[]) {
 }
 
 describe('a log with witnesses', () => {
+  after(() => witnesses.forEach(close))
+
   it('has its last checkpoint signed at the end before its time, and waits no longer than it may for who stalls', async () => {
     const log = newLog()
     const quick = await start(log, 'w.example/quick')
@@ -238,8 +239,8 @@ describe('a log with witnesses', () => {
 })
 
 describe('a witness that lies', async () => {
+  after(() => [other, ...witnesses].forEach(close))
   const other = await startTestWitness({ name: 'w.example/liar', logs: [] })
-  witnesses.push(other)
   let sizes = 0
   const of = (status: number, body: string) => () => ({ status, body })
   const cases: Record<string, readonly [Lie, RegExp]> = {

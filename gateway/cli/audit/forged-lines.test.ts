@@ -4,10 +4,8 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+import { PROGRAM } from '../program.test-support.ts'
 
 function said(...words: string[]): string[] {
   const { stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], { encoding: 'utf8' })

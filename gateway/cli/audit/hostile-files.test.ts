@@ -4,11 +4,10 @@ import fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { zstdCompressSync } from 'node:zlib'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { PROGRAM } from '../program.test-support.ts'
 
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 /** Tells the most memory that the program had, in megabytes. */
 const TELL_MEMORY = `data:text/javascript,process.on('exit',()=>console.error('MB',process.resourceUsage().maxRSS/1024))`
 

@@ -4,13 +4,11 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { readSealKey } from '../../audit/seals/seal-key.ts'
 import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
 import { prepareSeals } from '../../runtime/seal-trail.ts'
 import type { StartupConfiguration } from '../../runtime/startup/read-configuration.ts'
-
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+import { PROGRAM } from '../program.test-support.ts'
 
 for (const origin of [undefined, 'audit.example.com/1']) {
   const which = origin === undefined ? 'without an origin' : `with the origin ${origin}`

@@ -4,10 +4,9 @@ import { globSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
+import { PROGRAM } from '../program.test-support.ts'
 
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 const home = mkdtempSync(join(tmpdir(), 'missing-lines-'))
 
 function audit(...words: string[]) {

@@ -4,12 +4,11 @@ import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 import { ReadLines } from '../../evidence/verify/read-lines.ts'
 import { RecordOrder, Warnings } from '../../evidence/verify/record-order.ts'
+import { PROGRAM } from '../program.test-support.ts'
 
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
 /** Any conversion of it to text or a number throws. */
 const ODD = { valueOf: 0, toString: 0 }
 const at = '2026-11-20T12:00:00.000Z'

@@ -4,10 +4,8 @@ import fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+import { PROGRAM } from '../program.test-support.ts'
 
 describe('the output of the audit commands', () => {
   const home = fs.mkdtempSync(join(tmpdir(), 'output-'))

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import {
   AUDIENCE,
   answerJson,
@@ -18,8 +17,7 @@ import {
   serve,
   signingKey,
 } from '../../auth/tokens/issuer.test-support.ts'
-
-const PROGRAM = fileURLToPath(new URL('../countersign.ts', import.meta.url))
+import { PROGRAM } from '../program.test-support.ts'
 
 async function explain(t: TestContext, tokens: string, token: string) {
   const dir = mkdtempSync(join(tmpdir(), 'explain-token-'))

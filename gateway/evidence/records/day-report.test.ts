@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, it } from 'node:test'
+import { it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import { recoveredRecord, requestRecord, responseTo, startRecord } from '../../audit/audit-records.ts'
 import { SealedTrail } from '../sealed-trail.test-support.ts'
@@ -10,7 +10,7 @@ import { trailsOf } from '../trail-files.ts'
 import { reportDay } from './day-report.ts'
 
 const dir = mkdtempSync(join(tmpdir(), 'day-report-'))
-after(() => rmSync(dir, { recursive: true }))
+process.on('exit', () => rmSync(dir, { recursive: true }))
 const DAY = Date.parse('2026-11-20T00:00:00Z')
 const at = (time: string) => new Date(`2026-11-20T${time}Z`).toISOString()
 const event = (type: string, timestamp: string, more: object) =>

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { after, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import { requestRecord, responseTo, startRecord, storeRecord } from '../../audit/audit-records.ts'
@@ -16,7 +16,7 @@ import { concerns, findRecords, matches, type Search } from './find-records.ts'
 import { segmentsSince } from './scan-trail.ts'
 
 const dir = mkdtempSync(join(tmpdir(), 'find-records-'))
-after(() => rmSync(dir, { recursive: true }))
+process.on('exit', () => rmSync(dir, { recursive: true }))
 const BEGIN = Date.parse('2026-11-20T00:00:00Z')
 const HOURS = 6
 const EXCHANGES = 6000

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import fs, { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, it } from 'node:test'
+import { it } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { responseTo } from '../../audit/audit-records.ts'
 import { continueTrail, openTrail } from '../../audit/open-trail.ts'
@@ -29,7 +29,7 @@ const timeout = 120_000 + 30_000 * LONGER
 const HOUR_MS = 3_600_000
 
 const home = mkdtempSync(join(tmpdir(), 'foreign-cases-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 
 /** mulberry32. */
 function randomFrom(seed: number) {

@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import { makeSealKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { checkpointFile, partialTiles, TILE_WIDTH, tilePath } from '../../audit/seals/tiles.ts'
@@ -28,7 +28,7 @@ const SEED = 20261122
 const timeout = 120_000 + 20_000 * LONGER
 
 const home = mkdtempSync(join(tmpdir(), 'mutations-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 let trails = 0
 
 /** mulberry32. */

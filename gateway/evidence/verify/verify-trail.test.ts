@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, it } from 'node:test'
+import { describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import { responseTo, startRecord } from '../../audit/audit-records.ts'
 import { sha256 } from '../../audit/seals/hashes.ts'
@@ -30,7 +30,7 @@ import { trustedKey } from './trusted-key.ts'
 import { type Evidence, verifyTrail } from './verify-trail.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'verify-trail-'))
-after(() => rmSync(home, { recursive: true }))
+process.on('exit', () => rmSync(home, { recursive: true }))
 let trails = 0
 
 async function newTrail(exchanges = 20): Promise<SealedTrail> {

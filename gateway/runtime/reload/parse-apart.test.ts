@@ -93,6 +93,6 @@ test('a thread that cannot be started is a fault of the file', async () => {
   const reread = await rereadApart({ env: {}, running, text: '{"openapi":"api.json"}' })
   assert.match(
     describeFault(reread.parsed.faults?.[0] as Fault),
-    /^g\.json: \$: cannot be read: .*could not be cloned/,
+    /^g\.json: \$: cannot be read: .*could not be cloned/s,
   )
 })

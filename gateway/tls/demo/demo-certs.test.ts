@@ -5,12 +5,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { PROGRAM } from '../../cli/program.test-support.ts'
 import { TestServer, verdictOn } from '../listener/connect.test-support.ts'
 import { loadTls } from '../listener/tls-reload.ts'
 import type { Authority, Issued } from './throw-away-ca.ts'
-
-const SCRIPT = fileURLToPath(new URL('../../cli/countersign.ts', import.meta.url))
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'demo-certs-'))
@@ -21,7 +19,7 @@ function folderOf(t: TestContext): string {
 function run(...args: string[]) {
   // Without the tests' loader: its coverage could not be added to theirs.
   const env = { ...process.env, NODE_V8_COVERAGE: '' }
-  return spawnSync(process.execPath, [SCRIPT, 'certs', 'demo', ...args], { encoding: 'utf8', env })
+  return spawnSync(process.execPath, [PROGRAM, 'certs', 'demo', ...args], { encoding: 'utf8', env })
 }
 
 test('the demo certificates serve as they come, and the revoked client is refused with the list that revokes it', async (t) => {
