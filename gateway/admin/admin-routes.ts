@@ -1,27 +1,40 @@
 import { type AdminResponse, type AdminRoute, text } from './admin-server.ts'
 import type { ConfigInForce, ConfigReport } from './config-in-force.ts'
 import type { ConsoleSources } from './console/console-state.ts'
-import type { Metrics } from './metrics.ts'
+import { CONTENT_TYPES, type Exposition, type Metrics } from './metrics.ts'
 
 /** /metrics, for Prometheus. A page is for all who ask while it is computed, or in the same turn of the event loop. */
-export function metricsRoute(metrics: Pick<Metrics, 'expose' | 'contentType'>): AdminRoute {
-  let page: Promise<Buffer> | undefined
-  const compute = () => {
-    const forget = () => {
-      page = undefined
-    }
-    const computed = metrics.expose().then((text) => Buffer.from(text))
-    return computed.finally(() => setImmediate(forget))
+export function metricsRoute(metrics: Pick<Metrics, 'expose'>): AdminRoute {
+  const pages = new Map<Exposition, Promise<Buffer>>()
+  const compute = (format: Exposition) => {
+    const computed = metrics.expose(format).then((text) => Buffer.from(text))
+    const page = computed.finally(() => setImmediate(() => pages.delete(format)))
+    pages.set(format, page)
+    return page
   }
   return {
     path: '/metrics',
     method: 'GET',
     access: 'operator',
-    respond: async () => {
-      page ??= compute()
-      return { status: 200, contentType: metrics.contentType, body: await page }
+    respond: async ({ headers: { accept = '' } }) => {
+      const format = expositionFor(accept)
+      const body = await (pages.get(format) ?? compute(format))
+      return { status: 200, contentType: CONTENT_TYPES[format], body }
     },
   }
+}
+
+/** OpenMetrics where it is asked for by name and not less than text (RFC 9110 section 12.5.1). */
+function expositionFor(accept: string): Exposition {
+  const weightOf = (type: string) => {
+    const range = accept
+      .toLowerCase()
+      .split(',')
+      .find((one) => one.split(';', 1)[0]?.trim() === type)
+    return range === undefined ? 0 : Number(/;\s*q=([\d.]+)/.exec(range)?.[1] ?? 1)
+  }
+  const weight = weightOf('application/openmetrics-text')
+  return weight > 0 && weight >= weightOf('text/plain') ? 'openmetrics' : 'text'
 }
 
 /** /healthz (the process runs) and /readyz (it should get traffic). */

@@ -8,7 +8,7 @@ import type { Metrics } from './metrics.ts'
 import { createMetrics } from './metrics.ts'
 
 interface Parts {
-  readonly metrics: Pick<Metrics, 'expose' | 'contentType'>
+  readonly metrics: Pick<Metrics, 'expose'>
   readonly readiness: () => string | undefined
   readonly degradation: () => string | undefined
 }
@@ -18,10 +18,10 @@ function serverOf(parts: Parts) {
   return createAdminServer({ guard, routes: [...probeRoutes(parts), metricsRoute(parts.metrics)] })
 }
 
-async function get(parts: Parts, path: string): Promise<Response> {
+async function get(parts: Parts, path: string, headers: Record<string, string> = {}): Promise<Response> {
   const server = serverOf(parts).listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
+  const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`, { headers })
   server.close()
   server.closeAllConnections()
   return answer
@@ -133,3 +133,19 @@ it('closes a connection that sends more than a hundred requests ahead', async ()
   server.close()
   server.closeAllConnections()
 })
+
+const OPEN = 'application/openmetrics-text; version=1.0.0; charset=utf-8'
+const TEXT = 'text/plain; version=0.0.4; charset=utf-8'
+for (const [accept, type] of [
+  ['*/*', TEXT],
+  ['application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1', OPEN],
+  ['application/openmetrics-text;q=0', TEXT],
+  ['text/plain, Application/OpenMetrics-Text; q=0.9', TEXT],
+  ['application/openmetrics-textual', TEXT],
+] as const) {
+  it(`exposes metrics as ${type.split(';')[0]} to who accepts ${accept}`, async () => {
+    const page = await get(whole, '/metrics', { accept })
+    assert.equal(page.headers.get('content-type'), type)
+    assert.equal((await page.text()).endsWith('# EOF\n'), type === OPEN)
+  })
+}

@@ -8,6 +8,15 @@ export interface Sample {
   readonly labels: Readonly<Record<string, LabelValue>>
   readonly value: number
   readonly metricName?: string
+  /** Only OpenMetrics shows it. */
+  readonly exemplar?: Exemplar | undefined
+}
+
+interface Exemplar {
+  readonly labelSet: { readonly trace_id: string }
+  readonly value: number
+  /** Epoch seconds. */
+  readonly timestamp: number
 }
 
 interface Series<Cell> {
@@ -138,6 +147,8 @@ interface Spread {
   /** Observations per bucket, not cumulative; the last is above all bounds. */
   readonly counts: number[]
   sum: number
+  /** The last observation of each bucket that was part of a trace. */
+  readonly exemplars?: (Exemplar | undefined)[]
 }
 
 export class Histogram<Names extends Labels> extends Family<Names, Spread> {
@@ -150,11 +161,23 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
   }
 
   observe(observed: number, ...values: Values<Names>): void {
+    this.#place(this.cellOf(values), observed)
+  }
+
+  observeTraced(traceId: string, observed: number, ...values: Values<Names>): void {
     const spread = this.cellOf(values)
+    const at = this.#place(spread, observed)
+    const exemplar = { labelSet: { trace_id: traceId }, value: observed, timestamp: Date.now() / 1000 }
+    if (spread.exemplars !== undefined) spread.exemplars[at] = exemplar
+  }
+
+  /** @returns the index of its bucket */
+  #place(spread: Spread, observed: number): number {
     let at = 0
     while (at < this.bounds.length && observed > (this.bounds[at] as number)) at++
     spread.counts[at] = (spread.counts[at] ?? 0) + 1
     spread.sum += observed
+    return at
   }
 
   /** Asks `source` at each scrape. Called once, of a histogram without labels. */
@@ -163,15 +186,16 @@ export class Histogram<Names extends Labels> extends Family<Names, Spread> {
   }
 
   protected makeCell() {
-    return { counts: new Array<number>(this.bounds.length + 1).fill(0), sum: 0 }
+    return { counts: new Array<number>(this.bounds.length + 1).fill(0), sum: 0, exemplars: [] }
   }
 
-  protected samplesOf({ labels, cell: { counts, sum } }: Series<Spread>): readonly Sample[] {
+  protected samplesOf({ labels, cell: { counts, sum, exemplars } }: Series<Spread>): readonly Sample[] {
     let count = 0
     const samples: Sample[] = counts.map((own, i) => {
       count += own
       const le = this.bounds[i] ?? '+Inf'
-      return { metricName: `${this.name}_bucket`, labels: { le, ...labels }, value: count }
+      const exemplar = exemplars?.[i]
+      return { metricName: `${this.name}_bucket`, labels: { le, ...labels }, value: count, exemplar }
     })
     samples.push({ metricName: `${this.name}_sum`, labels, value: sum })
     samples.push({ metricName: `${this.name}_count`, labels, value: count })

@@ -89,5 +89,26 @@ it('a metric is on the page from its first use on, with help text and type', asy
     await metrics.expose(),
     /^# HELP gateway_ready 1 when \/readyz is green\.\n# TYPE gateway_ready gauge\ngateway_ready 1$/m,
   )
-  assert.equal(metrics.contentType, 'text/plain; version=0.0.4; charset=utf-8')
+})
+
+it('OpenMetrics has the trace of a request of each bucket, and the text format is as before', async () => {
+  const metrics = createMetrics({ version: '1.2.3' })
+  const before = await metrics.expose()
+  metrics.closed({ method: 'GET', trace: { traceId: 'a'.repeat(32) } } as Exchange, 200, 0.003)
+  metrics.closed({ method: 'GET' } as Exchange, 200, 0.004)
+  const page = await metrics.expose('openmetrics')
+  assert.match(
+    page,
+    /\ngateway_http_request_duration_seconds_bucket\{le="0.005",route="none",method="GET"\} 2 # \{trace_id="a{32}"\} 0.003 \d+\.?\d*\n/,
+  )
+  assert.match(page, /\n# TYPE gateway_http_requests counter\ngateway_http_requests_total\{/)
+  assert.match(page, /\n# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total /)
+  assert.doesNotMatch(page, /_total_total/)
+  assert.match(page, /\n# EOF\n$/)
+  const names = (text: string) => text.split('\n').filter((line) => line.startsWith('# TYPE'))
+  const now = names(await metrics.expose())
+  assert.deepEqual(
+    names(before).filter((line) => !now.includes(line)),
+    [],
+  )
 })

@@ -4,13 +4,20 @@ import type { Exchange } from '../exchange.ts'
 import { REFUSALS } from '../refusals.ts'
 import { type Families, makeFamilies } from './metric-table.ts'
 
+/** Prometheus' text format, or OpenMetrics 1.0, which has exemplars. */
+export type Exposition = 'text' | 'openmetrics'
+
+export const CONTENT_TYPES: Readonly<Record<Exposition, string>> = {
+  text: Registry.PROMETHEUS_CONTENT_TYPE,
+  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+}
+
 /** All metrics by their names, and a method for each event that several of them count. */
 export interface Metrics extends Families {
   /** Why a metric says that something is wrong, in the words of the log, by its name and label values with spaces between. */
   readonly causes: Map<string, string>
-  /** The page for Prometheus, in the exposition format that `contentType` names. */
-  expose(): Promise<string>
-  readonly contentType: string
+  /** The page for Prometheus. */
+  expose(format?: Exposition): Promise<string>
   closed(exchange: Exchange, statusCode: number, durationSeconds: number): void
   configReload(file: string, result: 'success' | 'failure'): void
 }
@@ -74,19 +81,20 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   return {
     ...families,
     causes: new Map(),
-    expose: () => {
+    expose: (format = 'text') => {
       for (const family of Object.values(families)) {
         // The registry accepts any object with `get`; the library's types do not say so.
         if (family.isUsed) registry.registerMetric(family as unknown as Metric)
       }
-      return registry.metrics()
+      return format === 'text' ? registry.metrics() : openMetricsOf(registry).metrics()
     },
-    contentType: registry.contentType,
     closed: (exchange, statusCode, durationSeconds) => {
       const route = exchange.route?.path ?? NO_ROUTE
       const method = METHODS.has(exchange.method) ? exchange.method : 'OTHER'
       families.gateway_http_requests_total.count(route, method, COUNTED_STATUS[statusCode] ?? 0)
-      families.gateway_http_request_duration_seconds.observe(durationSeconds, route, method)
+      const durations = families.gateway_http_request_duration_seconds
+      if (exchange.trace === undefined) durations.observe(durationSeconds, route, method)
+      else durations.observeTraced(exchange.trace.traceId, durationSeconds, route, method)
       if (exchange.grpcStatus !== undefined)
         families.gateway_grpc_calls_total.count(route, exchange.grpcStatus)
       if (exchange.refusalCode !== undefined) families.gateway_refusals_total.count(exchange.refusalCode)
@@ -97,6 +105,19 @@ export function createMetrics({ version }: { readonly version: string }): Metric
       families.gateway_config_last_reload_successful.set(result === 'success' ? 1 : 0, file)
     },
   }
+}
+
+/** The same metrics, named as OpenMetrics wants it: the library would rename counters for the text format too. */
+function openMetricsOf(registry: Registry): Registry<typeof Registry.OPENMETRICS_CONTENT_TYPE> {
+  const open = new Registry(Registry.OPENMETRICS_CONTENT_TYPE)
+  for (const metric of registry.getMetricsAsArray() as unknown as readonly Metric[]) {
+    const read = () => metric.get()
+    const type = (metric as unknown as { readonly type: string }).type
+    const name = (metric as unknown as { readonly name: string }).name.replace(/_total$/, '')
+    const renamed = { name, type, get: async () => ({ ...(await read()), name }) }
+    open.registerMetric(renamed as unknown as Metric)
+  }
+  return open
 }
 
 /** How late timers fire. The library's gauges contain the time between two samples, and each scrape resets them. */
