@@ -124,7 +124,7 @@ export class Limiter {
     const answer = typeof shared === 'object' ? shared : this.#takeRows(row, key, asked)
     if (!passes(row, answer)) return answer
     const take = this.#takeRows(row, key, asked, answer)
-    // The memory that one row found for its key may be that of another row.
+    // One row may have found for its key the memory that another row needs.
     const isRefused = typeof shared !== 'object' && !passes(row, take)
     const hit = counted.reduceRight<Hit | undefined>(
       (next, { counters: { record }, key: own, cost: count }) =>

@@ -22,7 +22,7 @@ interface Pass {
   best: Map<string, number>
 }
 
-/** Finds the callers nearest to their limits. Each look sees a part of the callers of a row, and the best so far again. */
+/** Finds the callers nearest to their limits. Each look sees some of a row's callers, and again the nearest that are known. */
 export class NearestCallers {
   readonly #limiter: Pick<Limiter, 'inForce'>
   readonly #keysPerLook: number

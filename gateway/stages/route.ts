@@ -43,7 +43,7 @@ export function route(gateway: RoutingGateway, exchange: RoutedExchange): Refusa
   return length !== undefined && length > row.maxBodyBytes ? bodyTooLarge(row.maxBodyBytes) : undefined
 }
 
-/** A row that has OPTIONS itself does not stand before the one that answers the preflight. */
+/** A row with OPTIONS does not hide the row that answers the preflight. */
 function rowOfPreflight(
   entry: PathEntry<ServedRoute>,
   { method, req }: RoutedExchange,

@@ -51,7 +51,7 @@ const MAX_CALLS_OF_NETWORK = 16
 /** Questions of one network that wait. Each holds a token and a request, even when its client has gone. */
 const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
-/** An endpoint may refuse one token, such as a very long one, by these. It is there, so it gets no pause. */
+/** Statuses by which an endpoint may refuse one token, such as a very long one. The endpoint works, so it gets no pause. */
 const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 /** The letters of a shorter token occur in other texts by chance. */
 const MIN_TOKEN_CHARS = 8
@@ -138,7 +138,7 @@ export class Introspector {
     return asked
   }
 
-  /** Waits until another question is answered. A token that has waited longer than a question may take is not asked about. */
+  /** Waits until another question is answered. No question is asked for a token that has waited longer than a question may take. */
   #wait(token: string, caller: Caller, network: string): Verification | Promise<Verification> {
     const waiting = this.#waiting.get(network)
     if (waiting !== undefined && waiting.length >= MAX_WAITING_OF_NETWORK) return this.#tooMany()

@@ -60,7 +60,7 @@ export function bodyOf(buffered: Buffer): Readable {
   return body
 }
 
-/** Keeps a piece that is all as it is. Copies others together, because each may hold on to more memory than its bytes. */
+/** Keeps a piece that is the whole body as it is. Copies others together, because each may hold more memory than its bytes. */
 class GrowingBuffer {
   length = 0
   #buffer: Buffer | undefined

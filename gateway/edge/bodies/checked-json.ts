@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer'
 /** A JSON value, or why a body is none that every service reads in the same way. */
 type CheckedJson = { readonly value: unknown } | { readonly fault: string }
 
-/** Levels of a value: more than any request has, and fewer than the stack of those who walk through it allows. */
+/** Levels of a value: more than any request has, and few enough for the stack of every function that walks through it. */
 const MAX_DEPTH = 64
 const QUOTE = 34
 const BACKSLASH = 92
@@ -29,7 +29,7 @@ export function parseCheckedJson(body: Buffer): CheckedJson {
   return keysOf(value) === keys ? { value } : { fault: 'has a member twice in one object' }
 }
 
-/** How many keys a JSON text has; undefined when it is too deep. Of what is no JSON the number means nothing. */
+/** How many keys a JSON text has; undefined when it is too deep. The number means nothing for a text that is no JSON. */
 function writtenKeys(text: string): number | undefined {
   let depth = 0
   let keys = 0

@@ -5,7 +5,7 @@ import { endOfText, parseCheckedJson } from './checked-json.ts'
 export interface FoundMember {
   /** Its text, with numbers as they are written. */
   readonly source?: string
-  /** The name of a member that differs from the one meant only in letter case. Some services (in Go, .NET) may take it instead. */
+  /** A member's name that differs from the pointer's only in letter case: some services (in Go, .NET) may take it instead. */
   readonly odd?: string
 }
 
@@ -32,7 +32,7 @@ export function memberIn(json: string, steps: readonly string[]): FoundMember {
   return { source: json.slice(at, endOfValue(json, at)).trimEnd() }
 }
 
-/** Where the value begins that a step leads to from the object or array that begins at `opening`. */
+/** Finds the start of the value that one step leads to. @param opening start of the object or array */
 function find(json: string, opening: number, step: string): number | FoundMember {
   const isObject = json[opening] === '{'
   let at = afterSpace(json, opening + 1)
@@ -88,7 +88,7 @@ export function isSameJson(one: string, other: string): boolean {
   return isDeepStrictEqual(compared(one), compared(other))
 }
 
-/** Each text begins with `s`, and each number is a text that begins with `n`. */
+/** Writes `s` before each text, and makes each number a text that begins with `n`. */
 function compared(json: string): unknown {
   return JSON.parse(
     json.replace(TOKEN, (token) => (token[0] === '"' ? `"s${token.slice(1)}` : `"n${decimalOf(token)}"`)),

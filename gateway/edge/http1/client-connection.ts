@@ -65,7 +65,7 @@ export class Connection<E> implements Timed, ResponseConnection, ClientReader {
     return this.#reader.deadline.idleSinceMs
   }
 
-  /** The steady time at which it is closed. The earlier of two idle connections has been idle for longer. */
+  /** The steady time at which the connection is closed. Of two idle ones, the one that is closed earlier has been idle for longer. */
   get deadlineMs(): number {
     return this.#lingering?.deadlineMs ?? this.#reader.deadline.atMs
   }

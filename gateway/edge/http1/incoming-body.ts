@@ -103,7 +103,7 @@ export class RequestBody extends IncomingBody {
     return buffer === undefined ? receiver.data(bytes.subarray(from, to), 0) : buffer.pass(piece, receiver, 0)
   }
 
-  /** @param isShared what it stands in is overwritten by the next read */
+  /** @param isShared true when the next read overwrites the piece */
   #keep(piece: Piece, isShared: boolean): boolean {
     const { bytes, from, to } = piece
     if (this.readableLength > 0 && to - from < BULK_BYTES) return this.gather(bytes, from, to)

@@ -109,7 +109,7 @@ export class RequestReader {
     this.partialHead = this.partialHead === undefined ? piece : Buffer.concat([this.partialHead, piece])
   }
 
-  /** The request as far as its head has been read. Fields that are all those of the one before are not read again. */
+  /** The request as far as its head has been read. Fields that equal those of the request before are not read again. */
   request(): IncomingRequest {
     const { fields } = this.#head
     const { version } = this.#lines
@@ -222,7 +222,7 @@ export class RequestLines implements HeadReader {
       : this.#takeMethod(text.slice(0, space))
   }
 
-  /** Keeps the method of a refused line too: the response to any HEAD has no body. */
+  /** Keeps the method of a refused line too: a response to HEAD has no body. */
   #takeMethod(method: string): boolean {
     if (!KNOWN_METHODS.has(method) && !isToken(method)) return false
     this.method = method.slice(0, MAX_METHOD_CHARS)

@@ -62,7 +62,7 @@ class Tunnel implements Timed {
   readonly #upstream: Duplex
   readonly #terms: TunnelTerms
   readonly #endMs: number
-  /** Bytes from and to the client when that number last changed, and when it did. */
+  /** Bytes from and to the client at the last change of that number, and the time of the change. */
   #movedBytes: number
   #movedMs: number
   #nextCheckMs: number

@@ -76,7 +76,7 @@ export class ConnectionGuard {
     return fields <= USUAL_FIELDS || this.#noise.spend(this.#steadyClock(), Math.floor(fields / USUAL_FIELDS))
   }
 
-  /** @param isWhole it is all that the service said at a time: no window has cut it */
+  /** @param isWhole true for all that the service said at a time: no window has cut it */
   dataPassed(bytes: number, isWhole = false): void {
     if (isWhole || bytes >= SHORT_BYTES) this.#noise.earn(NOISE_PER_DATA)
   }

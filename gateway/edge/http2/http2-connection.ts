@@ -42,9 +42,9 @@ function greeting(maxHeadBytes: number): Buffer {
   ])
 }
 
-/** A client whose read brings more frames gets the next one in a later turn of the loop: they may be of a byte each. */
+/** Frames of one read before the next read waits for a later turn of the loop: frames may have one byte each. */
 const FRAMES_PER_TURN = 1000
-/** A client that reads nothing gets no more frames read when so much waits for it. */
+/** Bytes that wait for a client that reads nothing; beyond them we read no more of its frames. */
 const MAX_UNREAD_BYTES = 256 * 1024
 const NEVER = Number.POSITIVE_INFINITY
 

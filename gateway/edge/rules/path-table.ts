@@ -67,7 +67,7 @@ export class PathTable<Row extends PathRow> {
     const folded = new TemplateTree<PathEntry<Row>>()
     this.#written.templates = written
     this.#folded.templates = folded
-    // Among those that are fixed for equally long from the left, the last is the most specific.
+    // Among rows with equally long fixed text on the left, the last is the most specific.
     const ordered = [...Map.groupBy(rows, ({ path }) => withoutNames(path))]
     ordered.sort(([one], [other]) => compareTemplates(other, one))
     for (const [index, [path, same]] of ordered.entries()) {
@@ -89,7 +89,7 @@ export class PathTable<Row extends PathRow> {
     return this.#written.find(path, '')
   }
 
-  /** The rows of a path as many upstreams read it: `/API/Login/` has those of `/api/login`, and `/admin` those of `/admin/*`. */
+  /** The rows of a path as many services read it: `/API/Login/` has those of `/api/login`, and `/admin` those of `/admin/*`. */
   findFolded(path: string): PathEntry<Row> | undefined {
     return this.#folded.find(withoutClosingSlash(path.toLowerCase()), '/')
   }

@@ -79,7 +79,7 @@ export function withoutNames(path: string): string {
   return path.replaceAll(/\{[^/{}]*\}/g, '{_}')
 }
 
-/** True when a path may be one of both: exact paths, templates, or prefixes that end in `/*`. Parts of a segment are not compared. */
+/** True when one path may match both: exact paths, templates, or prefixes that end in `/*`. Parts of a segment are not compared. */
 export function patternsMeet(one: string, other: string): boolean {
   const [segments, others] = [segmentsOf(one), segmentsOf(other)]
   for (const [at, segment] of segments.entries()) {
@@ -102,7 +102,7 @@ interface Node<Entry> {
   entry: Entry | undefined
 }
 
-/** Finds entries by templates. Of several, it finds the one that is fixed for longer at the first segment in which they differ. */
+/** Finds entries by templates. Among several it takes the one with the longer fixed text in the first segment that differs. */
 export class TemplateTree<Entry> {
   readonly #root: Node<Entry> = node()
 
@@ -154,7 +154,7 @@ function search<Entry>(at: Node<Entry>, path: string, from: number): Entry | und
   return undefined
 }
 
-/** Orders templates: the one that is fixed for longer comes first, segment by segment. */
+/** Orders templates segment by segment: longer fixed text comes first. */
 export function compareTemplates(one: string, other: string): number {
   const [segments, others] = [segmentsOf(one), segmentsOf(other)]
   for (const [at, segment] of segments.entries()) {

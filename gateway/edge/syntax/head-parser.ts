@@ -17,7 +17,7 @@ export interface HeadReader {
   mayBegin(text: string): boolean
   /** The first line, from `start` to `end`. @returns why it is refused; undefined when it is valid. */
   startLine(all: string, start: number, end: number): string | undefined
-  /** The next fields are not those of the head before: what these said is forgotten. */
+  /** Forgets what the fields of the head before said: the next ones differ. */
   forgetFields(): void
   /** The next field, as received without the white space around its value. @returns as above. */
   field(field: Field): string | undefined
@@ -37,7 +37,7 @@ export class HeadParser {
   tooLarge = false
   /** True once the empty line has come. */
   whole = false
-  /** In order, without trailers. Two heads have one list only if all their fields are the same. */
+  /** In order, without trailers. Two heads share a list only if all their fields are the same. */
   fields: Field[] = []
 
   readonly #reader: HeadReader
@@ -48,7 +48,7 @@ export class HeadParser {
   #count = 0
   /** The fields of the previous head. */
   #known: Field[] = []
-  /** Lines of those fields, with the empty line; empty when they are too many, came in pieces, or others have come since. */
+  /** The lines of those fields with the empty line; empty when there were too many, they came in pieces, or others have come since. */
   #knownLines = ''
   /** Where the fields begin in the text that is being read; -1: in an earlier one. */
   #fieldsAt = -1
@@ -135,7 +135,7 @@ export class HeadParser {
     }
   }
 
-  /** Keeps an unfinished line. @param from where in it the bytes begin that have not been looked at. */
+  /** Keeps an unfinished line. @param from index in it of the first byte that has not been looked at */
   #carry(all: string, start: number, from: number): void {
     this.#carried = all.slice(start)
     this.#fieldsAt = -1
@@ -143,7 +143,7 @@ export class HeadParser {
       this.#overflow(`a head beyond ${this.#maxBytes} bytes`)
     if (this.#stage === 'start line' && !this.#reader.mayBegin(this.#carried))
       this.fault = this.#reader.noStartLine
-    // The last one that was looked at may be a carriage return, whose line feed must be next.
+    // The last byte that was looked at may be a carriage return: its line feed must be next.
     const last = all.length - 1
     for (let i = Math.max(start, from - 1); i <= last; i++) {
       if (!(bitsAt(all, i) & TEXT) && !(i === last && all.charCodeAt(i) === CR))

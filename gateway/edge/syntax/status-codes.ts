@@ -28,5 +28,5 @@ export const UNREGISTERED_METHODS: ReadonlySet<string> = new Set([
   'UNSUBSCRIBE',
 ])
 
-/** How much of an unknown method is kept, for the audit trail. No known one is longer. */
+/** Characters of an unknown method that are kept for the audit trail. No known method is longer. */
 export const MAX_METHOD_CHARS = 64

@@ -34,9 +34,9 @@ export interface JournalOptions {
 export interface JournalReports {
   /** Lines, or a file, could not be used at load. */
   ignored(what: Ignored): void
-  /** Something could not be written or removed. Hits wait in memory until the next attempt. */
+  /** Called when something could not be written or removed. Hits wait in memory until the next attempt. */
   failed(error: Error): void
-  /** Files were removed under the gateway; they are made again with all counts. */
+  /** Called when others removed files while the gateway runs; they are made again with all counts. */
   removed?(directory: string): void
 }
 
@@ -317,7 +317,7 @@ class Segment {
   /** The newest hit by the id of its row. */
   readonly #newestMs: Map<number, number>
 
-  /** @param from a segment whose last hits may end up in this one */
+  /** @param from the segment whose last hits may come into this one */
   constructor(directory: string, startMs: number, from?: Segment) {
     this.file = join(directory, `hits-${startMs}.ndjson`)
     this.startMs = startMs

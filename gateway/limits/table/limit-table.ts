@@ -30,7 +30,7 @@ export interface LimitRow
   readonly beside?: LimitRow
   /** The factor of the plan that `limit` is for. */
   readonly factor?: number
-  /** The row of the table whose counts are used, of one that was made of it with `beside` or `factor`. */
+  /** The row of the table whose counts this row uses, where it was made from that row with `beside` or `factor`. */
   readonly origin?: LimitRow
 }
 
@@ -44,7 +44,7 @@ export function countedPath({ isOverall, path }: LimitRow): string {
   return isOverall ? `overall ${path}` : path
 }
 
-/** True when all windows allow it of all rows that are enforced. */
+/** True when every window of every enforced row allows the request. */
 export function passes({ mode, beside }: LimitRow, take: Take): boolean {
   if (mode === 'enforce' && !isAllowed(take)) return false
   return beside === undefined || take.beside === undefined || passes(beside, take.beside)

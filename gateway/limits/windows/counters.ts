@@ -14,14 +14,14 @@ import {
 const MAX_KEYS = 1_000_000
 /** Keys checked by each take: it adds at most one key. */
 const SWEEP = 2
-/** Keys checked before a new key is refused: of its row, and of another. */
+/** Keys that are checked before a new key is refused: of its row, and of another row. */
 const SWEEP_FOR_ROOM = 64
 /** Rows searched for one with keys of the common half. */
 const ROWS_FOR_ROOM = 64
 
 type KeyHolder = Pick<Counters, 'size' | 'dropIdle'>
 
-/** Bounds the keys in memory. Rows have half of it in equal shares, which a flood on another row leaves them; half is common. */
+/** Bounds the keys in memory. Half of it belongs to the rows in equal shares, which no flood on another row can take; half is common. */
 export class KeyBudget {
   readonly #max: number
   #share = 0
@@ -50,7 +50,7 @@ export class KeyBudget {
     return true
   }
 
-  /** Drops idle keys of the next row with keys of the common half: a row without takes drops none itself. */
+  /** Drops idle keys of the next row that holds keys of the common half: a row without takes drops none itself. */
   makeRoom(nowMs: number): void {
     for (let i = 0; i < Math.min(this.#rows.length, ROWS_FOR_ROOM); i++) {
       this.#turn = (this.#turn + 1) % this.#rows.length

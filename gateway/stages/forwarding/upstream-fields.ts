@@ -37,7 +37,7 @@ export function upstreamFields(
 }
 
 /**
- * What requests of a connection with the same received fields share. `fit` compares what else it is made of; the client's
+ * Shared by requests of a connection with the same received fields. `fit` compares all else that it is made of; the client's
  * address follows from the connection, the fields and the configuration.
  */
 class RepeatedFields {
@@ -232,7 +232,7 @@ function addCertificate(
   return false
 }
 
-/** Bounded: names that clients make up are told by their family. */
+/** Bounded: names that clients make up count as their family. */
 const TOLD = new WeakMap<object, Set<string>>()
 
 /** Logs the first removal of each header by each route. */

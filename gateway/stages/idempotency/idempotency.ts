@@ -106,7 +106,7 @@ function begin(
   }
 }
 
-/** What was waited for. Its client may have gone, and nobody else catches. */
+/** The outcome after a wait: the client may have gone meanwhile, and nobody else catches an error. */
 function lateOutcomeOf(
   gateway: Gateway,
   exchange: Exchange,

@@ -49,7 +49,7 @@ function writeLine(gateway: Gateway, exchange: Exchange, { code, cause, level, m
   else gateway.log[level](unlogged === 0 ? line : { ...line, unlogged }, message)
 }
 
-/** @returns how many were not logged since the last line; undefined when this one must not be either */
+/** @returns how many lines were left out since the last one; undefined when this line must be left out, too */
 function takeLine(
   { load, steadyClock }: Gateway,
   code: RefusalCode | undefined,

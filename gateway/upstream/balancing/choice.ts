@@ -5,7 +5,7 @@ const READY = 0
 const AVOIDED = 1
 /** Its health checks fail. */
 const DOWN = 2
-/** No connection could be made, and its back-off is not over. */
+/** No connection could be made, and the back-off is not over. */
 const BACKING_OFF = 3
 
 export class Choice<Kind extends Origin> {

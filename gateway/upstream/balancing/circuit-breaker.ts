@@ -53,7 +53,7 @@ export class CircuitBreaker {
     return (this.state === 'open' ? this.#openUntilMs : this.#roundEndsMs) - this.#clock()
   }
 
-  /** @returns what the result must be reported with */
+  /** @returns the number that the result must be reported with */
   begin(): number {
     if (this.state === 'half-open' && this.#isPromising) this.#become('closed')
     if (this.state === 'closed') return NO_PROBE
@@ -152,7 +152,7 @@ export class CircuitBreaker {
 /** Counts over a window that slides in tenths. */
 class FailureWindow {
   readonly #slotMs: number
-  /** The oldest first; those without results are left out. */
+  /** The oldest come first; those without results are left out. */
   #slots: { readonly at: number; results: number; failures: number }[] = []
 
   constructor(windowMs: number) {

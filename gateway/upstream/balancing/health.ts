@@ -15,7 +15,7 @@ export class Health {
   readonly #onChange: (healthy: boolean) => void
   #healthy = true
   #passesChecks = true
-  /** In the remote past when it never had to recover. Written here alone. */
+  /** Lies in the remote past when the upstream never had to recover. Only this class writes it. */
   recoveredAtMs = Number.NEGATIVE_INFINITY
   #backOffMs = FIRST_BACK_OFF_MS
   /** End of the back-off. Written here alone. */
@@ -59,7 +59,7 @@ export class Health {
     return this.#healthy || this.#clock() >= this.retryAtMs
   }
 
-  /** True when any other upstream is preferred, however busy. */
+  /** True while every other upstream is preferred, however busy it is. */
   avoided(): boolean {
     return this.#failures >= MAX_FAILURES && this.#clock() < this.#avoidedUntilMs
   }

@@ -8,7 +8,7 @@ export interface ClientReader {
   received(bytes: Buffer, length: number): void
 }
 
-/** Not documented of Node's servers: the property that `runtime/restart/` uses as well, and the callback at it. */
+/** Undocumented parts of Node's servers: the property that `runtime/restart/` uses as well, and its callback. */
 interface WithHandle {
   readonly _handle: {
     onconnection?: (this: unknown, error: unknown, accepted: object | undefined) => void

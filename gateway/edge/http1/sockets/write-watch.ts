@@ -3,13 +3,13 @@ import type { Socket } from 'node:net'
 const CHECK_MS = 1000
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Watches whether a client takes what is written for it, from when its socket accepts no more until all is taken. */
+/** Watches whether a client takes its response, from the moment when its socket accepts no more until everything is taken. */
 export class WriteWatch {
   readonly #socket: Socket
   readonly #steadyClock: () => number
   /** How long the client may take nothing. */
   #idleMs = 0
-  /** Bytes that the system had taken when that last changed, and when it did. */
+  /** Bytes that the system had taken at the last change of that number, and the time of the change. */
   #takenBytes = 0
   #sinceMs = 0
   /** Infinite while nothing is watched. */

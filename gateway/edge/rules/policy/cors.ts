@@ -28,7 +28,7 @@ export interface CorsTerms {
   readonly maxAgeSeconds: number
 }
 
-/** Fields of a response that a browser takes permissions from: the gateway's replace the service's. */
+/** Response fields that give a browser permissions: the gateway's replace the service's. */
 export const CORS_RESPONSE_FIELDS: readonly string[] = [
   'access-control-allow-credentials',
   'access-control-allow-headers',
@@ -47,7 +47,7 @@ const SAFELISTED_METHODS = ['GET', 'HEAD', 'POST']
 const MAX_ORIGIN_LENGTH = 300
 /** Headers of a preflight that are looked at. Pages ask for a few. */
 const MAX_ASKED = 50
-/** The response to another origin, or to a preflight with another request, would be a different one. */
+/** Tells caches that the response to another origin, or to another preflight, differs. */
 export const VARY = 'Vary: Origin\r\n'
 const VARY_PREFLIGHT = 'Vary: Access-Control-Request-Method, Access-Control-Request-Headers\r\n'
 

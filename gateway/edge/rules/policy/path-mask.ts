@@ -34,7 +34,7 @@ function decoded(text: string): string {
   }
 }
 
-/** The first segment of a path, up to an encoded slash or the like; nothing of it where a template has a parameter there. */
+/** The first segment of a path, up to an encoded slash or the like; empty where a template has a parameter there. */
 export function firstSegment(path: string, templates: readonly string[]): string {
   if (!path.startsWith('/')) return path
   return templates.some((template) => isTemplate(segmentsOf(template)[0] ?? ''))

@@ -85,7 +85,7 @@ export function rawReadingsOf(written: string): ReadonlySet<string> | undefined 
   return readings
 }
 
-/** Two slashes or a backslash at the begin stand before a host in URLs. */
+/** In URLs a host stands behind two slashes or a backslash at the start. */
 const NO_PATH = /^[^/]|^[/\\]{2}|[^ -~\u0080-\u00ff]|%u[0-9a-f]{4}/i
 
 /** Characters that a path of a row has as an octet. Once a path was decoded, a per cent sign is one too. */
