@@ -77,7 +77,7 @@ export class Exchange implements Slotted {
   principal: Principal | undefined = undefined
   /** authenticate: true when the caller would be refused without the client certificate. */
   needsCertificate = false
-  /** authenticate, validate, matchDetails, idempotency: the whole body, when it had to be read before forwarding. */
+  /** authenticate, validate, matchDetails, decide, idempotency: the whole body, when it had to be read before forwarding. */
   bufferedBody: Buffer | undefined = undefined
   /** authenticate: what the client has signed, and by which key. */
   signed: SignedBy | undefined = undefined
@@ -93,6 +93,8 @@ export class Exchange implements Slotted {
   requestLine: string | undefined = undefined
   /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
+  /** decide: the decider's name for its decision. */
+  decisionId: string | undefined = undefined
   /** idempotency: its key has begun. Taken over by forwarding when the client has gone. */
   keyed: KeyedExchange | undefined = undefined
   /** idempotency: the id of the request whose response is replayed. */

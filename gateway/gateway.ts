@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Metrics } from './admin/metrics.ts'
 import type { Trail } from './audit/trail.ts'
+import type { Decider } from './auth/decisions/decider.ts'
 import type { Deliveries } from './auth/deliveries.ts'
 import type { ProofVerifier } from './auth/possession/dpop.ts'
 import type { ReplayGuard } from './auth/replay.ts'
@@ -69,6 +70,8 @@ export interface Configured {
   readonly proofs: ProofVerifier
   readonly throttle: AuthThrottle | undefined
   readonly upstreams: UpstreamGroups
+  /** By `key` of a row's `decision`. */
+  readonly deciders: ReadonlyMap<string, Decider>
   /** Undefined: no row has `idempotency`. */
   readonly idempotency: KeyKeeper | undefined
   /** X-Gateway-Secret. */

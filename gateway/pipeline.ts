@@ -8,6 +8,7 @@ import { authenticate } from './stages/authenticate.ts'
 import { authorize } from './stages/authorize.ts'
 import { receive } from './stages/body/receive.ts'
 import { validate } from './stages/body/validate-request.ts'
+import { decide } from './stages/decide.ts'
 import { forward } from './stages/forward.ts'
 import { idempotency } from './stages/idempotency/idempotency.ts'
 import { limit } from './stages/limit.ts'
@@ -39,6 +40,7 @@ const STAGES: readonly Stage[] = [
   validate,
   receive,
   matchDetails,
+  decide,
   idempotency,
   takePermit,
   limit,

@@ -67,6 +67,7 @@ export const REFUSALS = {
       status: 403,
       detail: 'The request is not what the access token was approved for.',
     },
+    decision_denied: { status: 403, detail: 'The request is not permitted.' },
     address_refused: { status: 403, detail: 'Requests from this address are not accepted.' },
     origin_not_allowed: { status: 403, detail: 'Pages of this origin may not send such requests.' },
     not_found: { status: 404, detail: 'No route matches this path.' },
@@ -128,6 +129,10 @@ export const REFUSALS = {
     revocation_unavailable: {
       status: 503,
       detail: 'It cannot be checked at the moment whether the client certificate was revoked.',
+    },
+    decision_unavailable: {
+      status: 503,
+      detail: 'Whether the request is permitted cannot be decided at the moment.',
     },
     upstream_timeout: { status: 504, detail: 'The service did not respond in time.' },
   }),

@@ -43,6 +43,7 @@ const TOGETHER = {
     'gateway/e2e/claims.test.ts',
     'gateway/e2e/clients.test.ts',
     'gateway/e2e/authorization-details.test.ts',
+    'gateway/e2e/decisions.test.ts',
     'gateway/e2e/introspection.test.ts',
     'gateway/e2e/issuers.test.ts',
     'gateway/e2e/token-dialects.test.ts',

@@ -99,6 +99,11 @@ const METRICS = {
     'method',
     'status',
   ),
+  gateway_decisions_total: counter(
+    'Requests of rows with `decision`, by what the decider said; breaker_open and too_many: it was not asked.',
+    'route',
+    'outcome',
+  ),
   gateway_idempotency_total: counter(
     'Requests of rows with `idempotency`, by what their key came to.',
     'route',

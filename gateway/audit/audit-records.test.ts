@@ -75,14 +75,30 @@ test('optional members come last in both records, after status code and duration
       assert.equal(ofCall, response.replace('}', `,"grpcStatus":${grpcStatus}}`))
       assert.equal(pairKeyOf(ofCall), pairKeyOf(request))
     }
-    const replayed = responseTo(request, 201, 1, undefined, 'first/1')
-    assert.equal(replayed, response.replace('}', ',"replayOf":"first/1"}'))
-    assert.equal(pairKeyOf(replayed), pairKeyOf(request))
+    const replayOf = 'first/1'
+    const decisionId = 'a"b'
+    for (const [grpcStatus, end, members] of [
+      [undefined, { replayOf }, ',"replayOf":"first/1"'],
+      [undefined, { decisionId, replayOf }, ',"decisionId":"a\\"b","replayOf":"first/1"'],
+      [14, { decisionId }, ',"grpcStatus":14,"decisionId":"a\\"b"'],
+    ] as const) {
+      const ended = responseTo(request, 201, 1, grpcStatus, end)
+      assert.equal(
+        ended,
+        response.replace('}', () => `${members}}`),
+      )
+      assert.equal(pairKeyOf(ended), pairKeyOf(request))
+    }
   }
 })
 
 test('a user agent that looks like optional members moves nothing', () => {
-  for (const [name, value] of Object.entries({ ...OPTIONAL, grpcStatus: 7, replayOf: 'first' })) {
+  for (const [name, value] of Object.entries({
+    ...OPTIONAL,
+    grpcStatus: 7,
+    decisionId: 'd',
+    replayOf: 'first',
+  })) {
     const userAgent = `x","${name}":${JSON.stringify(value)}`
     const response = JSON.parse(responseTo(requestRecord({ ...facts, userAgent }), 200, 1))
     assert.deepEqual(
@@ -250,7 +266,7 @@ test('a signature comes last, and changes neither the pair nor what recovery wri
         assert.ok(signed.endsWith('}}\n'))
         for (const response of [
           responseTo(request, 200, 1, grpcStatus),
-          responseTo(request, 200, 1, undefined, any.requestId),
+          responseTo(request, 200, 1, grpcStatus, { decisionId: any.userAgent, replayOf: any.requestId }),
         ])
           for (const line of [request, signed, response, signedRecord(response, signature)]) {
             assert.equal(pairKeyOf(line), pairKeyOf(request))

@@ -25,6 +25,12 @@ export interface RequestFacts {
   readonly gatewayId: string | undefined
 }
 
+/** Optional members that only API_RESPONSE has. */
+interface ResponseEnd {
+  readonly decisionId?: string | undefined
+  readonly replayOf?: string | undefined
+}
+
 /** AUDIT_START: the trail begins, or goes on after an outage. Fields that are undefined are left out. */
 export interface StartFacts {
   readonly timestamp: string
@@ -95,6 +101,7 @@ const INTERACTION_ID_KEY = ',"interactionId":"'
 const TRACE_ID_KEY = ',"traceId":"'
 const GATEWAY_ID_KEY = ',"gatewayId":"'
 const GRPC_STATUS_KEY = ',"grpcStatus":'
+const DECISION_ID_KEY = ',"decisionId":"'
 const REPLAY_OF_KEY = ',"replayOf":"'
 const UUID_CHARS = 36
 const SESSION_ID_CHARS = SESSION_ID_KEY.length + 22 + 1
@@ -146,25 +153,30 @@ export function requestRecord(facts: RequestFacts): string {
 }
 
 /**
- * API_RESPONSE: the request's fields with `"statusCode"` and `"duration"` before the optional members, `"grpcStatus"` and
- * `"replayOf"` last.
+ * API_RESPONSE: the request's fields with `"statusCode"` and `"duration"` before the optional members, `"grpcStatus"`,
+ * `"decisionId"` and `"replayOf"` last.
  * Made from the request's line, which is five times faster than building the fields again.
  * @param durationMs written with three decimals; 0 when it is not a number at or above 0 @param grpcStatus at most two digits;
- * undefined: no call of gRPC @param replayOf request id of the request that the response was first given to
+ * undefined: no call of gRPC @param ends `decisionId`: a decider's name for its decision; `replayOf`: id of the request that the
+ * response was first given to
  */
 export function responseTo(
   requestLine: string,
   statusCode: number,
   durationMs: number,
   grpcStatus?: number,
-  replayOf?: string,
+  { decisionId, replayOf }: ResponseEnd = {},
 ): string {
   const duration =
     durationMs >= 0 && durationMs < Number.POSITIVE_INFINITY ? Math.round(durationMs * 1000) / 1000 : 0
   const line = responseLine(requestLine, `,"statusCode":${statusCode | 0},"duration":${duration}`)
-  if (replayOf !== undefined)
-    return `${line.slice(0, endOf(line))}${REPLAY_OF_KEY}${quoted(replayOf).slice(1)}}\n`
-  return grpcStatus === undefined ? line : `${line.slice(0, endOf(line))}${GRPC_STATUS_KEY}${grpcStatus}}\n`
+  if (grpcStatus === undefined && decisionId === undefined && replayOf === undefined) return line
+  return (
+    line.slice(0, endOf(line)) +
+    (grpcStatus === undefined ? '' : GRPC_STATUS_KEY + grpcStatus) +
+    (decisionId === undefined ? '' : DECISION_ID_KEY + quoted(decisionId).slice(1)) +
+    (replayOf === undefined ? '}\n' : `${REPLAY_OF_KEY}${quoted(replayOf).slice(1)}}\n`)
+  )
 }
 
 /** API_RESPONSE of a request whose end is unknown: `recovered` says that statusCode and duration mean nothing. */
@@ -205,10 +217,11 @@ function optionalAt(line: string): number {
   return at
 }
 
-/** A call of gRPC is never replayed. */
-function withoutLast(line: string, end: number): number {
+/** The end of the members of the request: no value can hold these keys, because quotes inside values are escaped. */
+function withoutLast(line: string, whole: number): number {
   const replayOf = line.lastIndexOf(REPLAY_OF_KEY)
-  if (replayOf !== -1) return replayOf
+  const decisionId = line.lastIndexOf(DECISION_ID_KEY)
+  const end = decisionId !== -1 ? decisionId : replayOf !== -1 ? replayOf : whole
   for (let at = end - GRPC_STATUS_KEY.length - 1; at >= end - GRPC_STATUS_KEY.length - 2; at--)
     if (line.startsWith(GRPC_STATUS_KEY, at)) return at
   return end

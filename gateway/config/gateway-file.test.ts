@@ -9,6 +9,7 @@ import { RFC9068, tokenDialect } from './issuers/token-dialects.ts'
 const NO_POLICY = {
   stepUp: undefined,
   authorizationDetails: undefined,
+  decision: undefined,
   mask: undefined,
   trustIssuers: undefined,
   webhookClient: undefined,

@@ -8,7 +8,7 @@ import type { WrittenGateway } from './keys/gateway-keys.ts'
 import { type ReadFile, readText } from './load-file.ts'
 import { type DocumentedRoutes, documentedRoutes } from './openapi/documented-routes.ts'
 import { checkAudit } from './rules/audit-rules.ts'
-import { detailsTerms } from './rules/decision-rules.ts'
+import { decisionTerms, detailsTerms } from './rules/decision-rules.ts'
 import { idempotencyTerms } from './rules/idempotency-rules.ts'
 import { checkIssuers, checkTerms, issuerSettings, issuerTerms } from './rules/issuer-rules.ts'
 import { methodSet } from './rules/method-rules.ts'
@@ -126,6 +126,7 @@ function routesOf(written: WrittenGateway, documented: DocumentedRoutes): readon
     scopes: scopeSets(route.scopes),
     stepUp: stepUpOf(route),
     authorizationDetails: route.authorizationDetails && detailsTerms(route.authorizationDetails),
+    decision: route.decision && decisionTerms(route.decision, route.path),
     mask: maskOf(route),
     upstream: route.upstream,
     timeoutMs: route.timeoutMs ?? written.timeouts.totalMs,

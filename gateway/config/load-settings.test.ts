@@ -342,8 +342,36 @@ test('a row compares authorization_details only where every caller has a token, 
   for (const match of [{}, { amount: '/amount' }, { '/amount': 'amount' }, { '/a~2': '/a' }])
     assert.match(
       faults(row(['bearer'], { authorizationDetails: { ...details, match } })).join(),
-      /\.match.*: must (?:be JSON pointers|not be empty|have at least)/,
+      /\.match.*: must (?:be a JSON pointer|have JSON pointers|not be empty)/,
     )
+})
+
+test('a row has a decider only for callers who are proved, over a private connection, and remembers for 5 minutes at most', () => {
+  const url = 'https://decider.example/access/v1/evaluation'
+  const row = (decision: object, more: object = {}) => ({
+    routes: [{ path: '/a/{id}', auth: ['bearer', 'mtls'], decision: { url, ...decision }, ...more }],
+  })
+  const { parameters, ...terms } = good(row({ cache: '5m', body: ['/amount'] })).routes[0]?.decision ?? {}
+  assert.deepEqual(terms, {
+    key: `${url} 200 300000`,
+    url,
+    timeoutMs: 200,
+    cacheMs: 300_000,
+    members: [{ pointer: '/amount', steps: ['amount'] }],
+  })
+  assert.deepEqual(
+    parameters?.map(({ name }) => name),
+    ['id'],
+  )
+  for (const [decision, more, reason] of [
+    [{}, { auth: ['bearer', 'none'] }, /\.decision: must not be there where "auth" has "none"/],
+    [{}, { mode: 'shadow' }, /\.decision: must not be there where "mode" is "shadow"/],
+    [{ cache: '6m' }, {}, /\.decision\.cache: must be at most "5m", but is "6m"/],
+    [{ url: 'http://decider.example/' }, {}, /\.decision\.url: must be https, or on this machine/],
+    [{ onFailure: 'allow' }, {}, /\.decision\.onFailure: must be "deny"/],
+    [{ body: ['amount'] }, {}, /\.decision\.body\[0\]: must be a JSON pointer/],
+  ] as const)
+    assert.match(faults(row(decision, more)).join(), reason)
 })
 
 test('a row asks for a signature beside a credential that names a client; what is not built is a fault that says so', () => {

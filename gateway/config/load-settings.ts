@@ -7,6 +7,7 @@ import type { Overrides } from './json/json-file.ts'
 import { loadFile, type ReadFile } from './load-file.ts'
 import { placeOfOperation } from './openapi/documented-routes.ts'
 import { auditConflicts } from './rules/audit-rules.ts'
+import { decisionConflicts } from './rules/decision-rules.ts'
 import { idempotencyConflicts } from './rules/idempotency-rules.ts'
 import { fapiUriFault, sameIssuerFault } from './rules/issuer-rules.ts'
 import { memoryProfileOf } from './rules/memory-profiles.ts'
@@ -229,6 +230,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
     ...webhookConflicts(configFile, merged.routes),
     ...signatureConflicts(configFile, merged.routes),
     ...tokenConflicts(configFile, merged.routes),
+    ...decisionConflicts(configFile, merged.routes),
   ]
 }
 

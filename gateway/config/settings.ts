@@ -1,5 +1,6 @@
 import type { BlockList } from 'node:net'
 import type { AddressList } from '../edge/rules/client-address.ts'
+import type { ParameterPlace } from '../edge/rules/path-template.ts'
 import type { Cors } from '../edge/rules/policy/cors.ts'
 import type { Leniency } from '../edge/rules/policy/path-readings.ts'
 import type { ForwardedPolicy } from '../edge/rules/policy/response-policy.ts'
@@ -73,6 +74,24 @@ export interface DetailsTerms {
   readonly members: readonly JsonMember[]
 }
 
+/** A decider and how it is asked. Immutable. */
+export interface DeciderTerms {
+  readonly url: string
+  readonly timeoutMs: number
+  /** 0: not cached. */
+  readonly cacheMs: number
+}
+
+/** How a decider decides about requests of a row. Immutable. */
+export interface DecisionTerms extends DeciderTerms {
+  /** The same for rows that share a decider. */
+  readonly key: string
+  /** Parameters of the row's template. */
+  readonly parameters: readonly ParameterPlace[]
+  /** Members of the body that are sent. */
+  readonly members: readonly JsonMember[]
+}
+
 /** A row of `routes` in config/gateway.json, with every default filled in. Immutable. */
 export interface Route {
   /** Exact path, a template such as `/users/{id}`, or a prefix ending in `/*`. Also the `route` label of metrics. */
@@ -86,6 +105,8 @@ export interface Route {
   readonly stepUp: StepUp | undefined
   /** Undefined: `authorization_details` of tokens say nothing here. */
   readonly authorizationDetails: DetailsTerms | undefined
+  /** Undefined: nobody else is asked. */
+  readonly decision: DecisionTerms | undefined
   /** Parameters of its path that are masked in records and spans; undefined: none. */
   readonly mask: readonly string[] | undefined
   /** Names of the issuers whose tokens it accepts; undefined: all. */

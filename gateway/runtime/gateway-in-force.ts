@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Metrics } from '../admin/metrics.ts'
 import type { Trail } from '../audit/trail.ts'
+import { Decider } from '../auth/decisions/decider.ts'
 import type { KeySet, LastGoodKeys } from '../auth/keys/jwks.ts'
 import { Nonces, ProofVerifier } from '../auth/possession/dpop.ts'
 import { ClientKeys } from '../auth/signatures/client-keys.ts'
@@ -129,9 +130,24 @@ export class GatewayInForce {
       proofs: this.#proofs(settings, before),
       throttle: authThrottle.failures === 0 ? undefined : state.throttle,
       upstreams,
+      deciders: this.#deciders(settings, before),
       idempotency: this.#keyKeeper(settings),
       upstreamSecret: secret,
     }
+  }
+
+  /** Rows with the same terms share one, and an edit keeps it with what it knows. */
+  #deciders({ routes }: Settings, before: Gateway | undefined): Gateway['deciders'] {
+    const { log, metrics } = this.#fixed
+    const deciders = new Map<string, Decider>()
+    for (const { decision, path } of routes) {
+      if (decision === undefined) continue
+      metrics.gateway_decisions_total.begin(path, 'failed')
+      const { key, url } = decision
+      const onFault = (cause: string) => log.warn({ url, cause }, 'decider')
+      deciders.set(key, deciders.get(key) ?? before?.deciders.get(key) ?? new Decider(decision, { onFault }))
+    }
+    return deciders
   }
 
   /** The table is opened for the first row that needs it, and kept for the responses of those that are gone. */

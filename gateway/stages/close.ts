@@ -23,8 +23,8 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.requestLine === undefined) recordAtEnd(gateway, exchange)
   // API_RESPONSE without API_REQUEST would look like a damaged trail.
   if (exchange.requestLine !== undefined) {
-    const { requestLine, grpcStatus, replayOf, responseSignature } = exchange
-    const line = responseTo(requestLine, statusCode, durationMs, grpcStatus, replayOf)
+    const { requestLine, grpcStatus, responseSignature } = exchange
+    const line = responseTo(requestLine, statusCode, durationMs, grpcStatus, exchange)
     const signed = responseSignature === undefined ? line : signedRecord(line, responseSignature)
     const commit = gateway.trail.settle(signed)
     if (commit !== undefined || unsettled !== undefined || !gateway.trail.writable)

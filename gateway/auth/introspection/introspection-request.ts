@@ -2,8 +2,8 @@ import { constants, createPrivateKey, type KeyObject, randomUUID, sign } from 'n
 import { readFile } from 'node:fs/promises'
 import type { IntrospectionSettings } from '../../config/settings.ts'
 import { createSender, type IncomingResponse, type Receiver } from '../../outgoing/sender.ts'
+import { MAX_CALLS } from '../questions.ts'
 
-export const MAX_CALLS = 64
 const ASSERTION_SECONDS = 60
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 

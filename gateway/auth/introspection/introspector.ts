@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { IntrospectionSettings } from '../../config/settings.ts'
-import { networkOf } from '../../edge/rules/network.ts'
 import { sha256 } from '../keys/thumbprint.ts'
+import { type Asked, Questions, refusesOne, type Unasked, WHY_UNASKED } from '../questions.ts'
 import { type ClaimRules, readClaims } from '../tokens/claims.ts'
 import type { Caller } from '../tokens/fair-turns.ts'
 import type { JsonObject } from '../tokens/jws.ts'
@@ -20,7 +20,7 @@ import {
   readAnswer,
   readSignedAnswer,
 } from './answer.ts'
-import { introspectionRequest, MAX_CALLS } from './introspection-request.ts'
+import { introspectionRequest } from './introspection-request.ts'
 
 /** The outcome of one question. `breaker_open` and `too_many`: it was not asked. */
 export type IntrospectionOutcome = 'active' | 'inactive' | 'invalid' | 'failed' | 'breaker_open' | 'too_many'
@@ -46,25 +46,12 @@ interface Known {
 const CACHE_SIZE = 10_000
 /** For active tokens that do not say when they expire. */
 const CACHE_WITHOUT_EXP_MS = 5_000
-/** Leaves room for others beside the invented tokens of one network; further ones wait. */
-const MAX_CALLS_OF_NETWORK = 16
-/** Questions of one network that wait. Each holds a token and a request, even when its client has gone. */
-const MAX_WAITING_OF_NETWORK = 256
-const FAILURES_TO_OPEN = 5
-/** Statuses by which an endpoint may refuse one token, such as a very long one. The endpoint works, so it gets no pause. */
-const REFUSES_TOKEN: ReadonlySet<number> = new Set([400, 403, 413, 414, 422, 431])
 /** The letters of a shorter token occur in other texts by chance. */
 const MIN_TOKEN_CHARS = 8
-const FIRST_PAUSE_MS = 1_000
-const LAST_PAUSE_MS = 30_000
 /** The verdict on a token that the issuer has refused before. It does not count as a guess again. */
 const REFUSED: Verification = { fault: tokenFault('inactive', 'refused when it was last asked about') }
 
-/**
- * Asks an issuer whether its opaque tokens are active (RFC 7662), once for all requests with one token. Answers are cached.
- * After five failures in a row the endpoint gets a pause, of at most 30 s. Other networks may ask until it fails for one of
- * them too: the tokens of one caller must not lock out the others.
- */
+/** Asks an issuer whether its opaque tokens are active (RFC 7662), once for all requests with one token. Answers are cached. */
 export class Introspector {
   readonly #issuer: AskedIssuer
   readonly #rules: ClaimRules
@@ -74,16 +61,8 @@ export class Introspector {
   readonly #active: LRUCache<string, Known>
   /** When each refusal is forgotten, on the steady clock. */
   readonly #refused: LRUCache<string, number>
-  readonly #pending = new Map<string, Promise<Verification>>()
-  readonly #callsOfNetworks = new Map<string, number>()
-  /** Tokens of each network that wait until they may ask. */
-  readonly #waiting = new Map<string, (() => void)[]>()
-  /** The first two networks whose questions failed since the last success. */
-  readonly #failedNetworks = new Set<string>()
-  #failuresInRow = 0
+  readonly #questions: Questions<Verification>
   #isReported = false
-  #pauseMs = FIRST_PAUSE_MS
-  #pausedUntilMs = Number.NEGATIVE_INFINITY
 
   constructor(issuer: AskedIssuer, options: IntrospectorOptions) {
     this.#issuer = issuer
@@ -93,6 +72,11 @@ export class Introspector {
     this.#steadyClock = options.steadyClock ?? (() => performance.now())
     this.#active = new LRUCache({ max: CACHE_SIZE })
     this.#refused = new LRUCache({ max: CACHE_SIZE })
+    this.#questions = new Questions({
+      timeoutMs: options.settings.timeoutMs,
+      steadyClock: this.#steadyClock,
+      unasked: (why) => this.#unasked(why),
+    })
   }
 
   verifyKnown(token: string): VerifiedToken | undefined {
@@ -115,96 +99,36 @@ export class Introspector {
     if (known !== undefined) return known
     const refusedUntilMs = this.#refused.get(name)
     if (refusedUntilMs !== undefined && this.#steadyClock() < refusedUntilMs) return REFUSED
-    const pending = this.#pending.get(name)
-    if (pending !== undefined) return pending
-    const network = networkOf(caller.address)
-    const calls = this.#callsOfNetworks.get(network) ?? 0
-    if (
-      this.#steadyClock() < this.#pausedUntilMs &&
-      (this.#failedNetworks.size > 1 || this.#failedNetworks.has(network))
-    )
-      return this.#notAsked('breaker_open', 'it has failed too often and is given time to recover')
-    if (this.#pending.size >= MAX_CALLS || calls >= MAX_CALLS_OF_NETWORK)
-      return this.#wait(token, caller, network)
-    const asked = this.#verifyNew(token, { name, network }).finally(() => {
-      this.#pending.delete(name)
-      const left = (this.#callsOfNetworks.get(network) ?? 1) - 1
-      if (left === 0) this.#callsOfNetworks.delete(network)
-      else this.#callsOfNetworks.set(network, left)
-      this.#askNext()
+    return this.#questions.put({
+      name,
+      caller,
+      ask: () => this.#verifyNew(token, name),
+      again: () => this.verify(token, caller),
     })
-    this.#pending.set(name, asked)
-    this.#callsOfNetworks.set(network, calls + 1)
-    return asked
   }
 
-  /** Waits until another question is answered. No question is asked for a token that has waited longer than a question may take. */
-  #wait(token: string, caller: Caller, network: string): Verification | Promise<Verification> {
-    const waiting = this.#waiting.get(network)
-    if (waiting !== undefined && waiting.length >= MAX_WAITING_OF_NETWORK) return this.#tooMany()
-    const { promise, resolve } = Promise.withResolvers<Verification>()
-    const untilMs = this.#steadyClock() + this.#options.settings.timeoutMs
-    const ask = () => {
-      if (caller.closed) resolve(this.#unasked('its client has gone'))
-      else if (this.#steadyClock() < untilMs) resolve(this.verify(token, caller))
-      else resolve(this.#tooMany())
-    }
-    if (waiting === undefined) this.#waiting.set(network, [ask])
-    else waiting.push(ask)
-    return promise
+  #unasked(why: Unasked): Verification {
+    if (why !== 'client_gone') this.#options.count(why)
+    return unavailable(`${this.#options.settings.url} was not asked: ${WHY_UNASKED[why]}`)
   }
 
-  /** Lets those that wait ask while there is room: the networks in turn. */
-  #askNext(): void {
-    for (const [network, waiting] of this.#waiting) {
-      if (this.#pending.size >= MAX_CALLS) return
-      if ((this.#callsOfNetworks.get(network) ?? 0) >= MAX_CALLS_OF_NETWORK) continue
-      const ask = waiting.shift()
-      // Re-inserted last; the iteration comes to it again.
-      this.#waiting.delete(network)
-      if (waiting.length > 0) this.#waiting.set(network, waiting)
-      ask?.()
-    }
-  }
-
-  #tooMany(): Verification {
-    return this.#notAsked('too_many', 'too many tokens are being asked about')
-  }
-
-  #notAsked(outcome: 'breaker_open' | 'too_many', cause: string): Verification {
-    this.#options.count(outcome)
-    return this.#unasked(cause)
-  }
-
-  #unasked(cause: string): Verification {
-    return unavailable(`${this.#options.settings.url} was not asked: ${cause}`)
-  }
-
-  async #verifyNew(
-    token: string,
-    { name, network }: { readonly name: string; readonly network: string },
-  ): Promise<Verification> {
+  async #verifyNew(token: string, name: string): Promise<Asked<Verification>> {
     const { settings, clock, count } = this.#options
-    // While one question tries whether the endpoint is back, no other is asked.
-    const isTrial = this.#failuresInRow >= FAILURES_TO_OPEN
-    if (isTrial) this.#pausedUntilMs = this.#steadyClock() + settings.timeoutMs
     let answer: JsonObject
     let statusCode = 0
     try {
       const response = await this.#ask(token)
       statusCode = response.statusCode
       if (isOfUnsupportedType(response)) {
-        this.#succeeded()
+        this.#isReported = false
         return this.#refuse(name, 'invalid', invalid('the endpoint does not know tokens of its kind'))
       }
       const asked = { issuer: this.#issuer, clientId: settings.clientId, nowMs: clock() }
       answer = settings.signed ? await readSignedAnswer(response, asked) : readAnswer(response)
     } catch (error) {
-      if (REFUSES_TOKEN.has(statusCode)) this.#endPause()
-      else this.#countFailure(network, isTrial)
-      return this.#failed((error as Error).message)
+      return { answer: this.#failed((error as Error).message), isThere: refusesOne(statusCode) }
     }
-    this.#succeeded()
+    this.#isReported = false
     if (answer.active !== true)
       return this.#refuse(name, 'inactive', invalid('the issuer says that it is not active'))
     const { verification, expMs, fault } = this.#read(withoutToken(answer, token))
@@ -214,7 +138,7 @@ export class Introspector {
     if (cacheMs > 0 && expMs > clock())
       this.#active.set(name, { verification, expMs, freshUntilMs: this.#steadyClock() + cacheMs })
     count('active')
-    return verification
+    return { answer: verification, isThere: true }
   }
 
   #read(answer: JsonObject): OrFault<{ readonly verification: VerifiedToken; readonly expMs: number }> {
@@ -226,31 +150,11 @@ export class Introspector {
     return fault === undefined ? { verification, expMs: Number(claims.exp) * 1000 } : { fault }
   }
 
-  #refuse(name: string, outcome: 'inactive' | 'invalid', fault: TokenFault): Verification {
+  #refuse(name: string, outcome: 'inactive' | 'invalid', fault: TokenFault): Asked<Verification> {
     const { settings, count } = this.#options
     count(outcome)
     if (settings.negativeCacheMs > 0) this.#refused.set(name, this.#steadyClock() + settings.negativeCacheMs)
-    return { fault }
-  }
-
-  #succeeded(): void {
-    this.#isReported = false
-    this.#endPause()
-  }
-
-  #endPause(): void {
-    this.#failuresInRow = 0
-    this.#failedNetworks.clear()
-    this.#pauseMs = FIRST_PAUSE_MS
-    this.#pausedUntilMs = Number.NEGATIVE_INFINITY
-  }
-
-  #countFailure(network: string, isTrial: boolean): void {
-    this.#failuresInRow += 1
-    if (this.#failedNetworks.size < 2) this.#failedNetworks.add(network)
-    if (isTrial) this.#pauseMs = Math.min(this.#pauseMs * 2, LAST_PAUSE_MS)
-    if (isTrial || this.#failuresInRow === FAILURES_TO_OPEN)
-      this.#pausedUntilMs = this.#steadyClock() + this.#pauseMs
+    return { answer: { fault }, isThere: true }
   }
 
   #failed(cause: string): Verification {

@@ -110,6 +110,7 @@ function describeRoute(row: Route, settings: Settings, path: string): Cells {
       'approved',
       row.authorizationDetails && `by authorization_details of the type ${row.authorizationDetails.type}`,
     ],
+    ['decision', row.decision && `by ${row.decision.url}, within ${row.decision.timeoutMs} ms`],
     ['body', `at most ${row.maxBodyBytes} bytes`],
     ['time', `${seconds(row.timeoutMs)}, of which at most ${seconds(row.idleTimeoutMs)} in silence`],
     ['upstream', group?.targets.join(', ') ?? row.upstream],

@@ -1,17 +1,25 @@
 import { Type } from 'typebox'
-import { byName, key, keys, text } from './key-types.ts'
+import { byName, choice, integer, key, keys, list, text } from './key-types.ts'
+import { SPAN_OR_OFF } from './shared-keys.ts'
 
-const POINTER = {
-  pattern: '^(?:/(?:[^/~]|~[01])*)+$',
-  patternErrorMessage: 'must be JSON pointers (RFC 6901), such as "/amount"',
-}
-const MEMBER = Type.String({ ...POINTER, maxLength: 256 })
+const POINTER = '^(?:/(?:[^/~]|~[01])*)+$'
+const MEMBER = Type.String({
+  maxLength: 256,
+  pattern: POINTER,
+  patternErrorMessage: 'must be a JSON pointer (RFC 6901), such as "/amount"',
+})
 const MATCH = byName(MEMBER)
 
 export const AUTHORIZATION_DETAILS = keys({
   type: text('`type` of the detail.', { required: true, maxLength: 256, examples: ['payment_initiation'] }),
   match: key(
-    { ...MATCH, propertyNames: POINTER } as typeof MATCH,
+    {
+      ...MATCH,
+      propertyNames: {
+        pattern: POINTER,
+        patternErrorMessage: 'must have JSON pointers (RFC 6901) as its keys',
+      },
+    } as typeof MATCH,
     'JSON pointers into the detail, each with that of the member of the body that must have the same value. Numbers are compared by their decimal value; a text equals no number.',
     {
       required: true,
@@ -20,4 +28,26 @@ export const AUTHORIZATION_DETAILS = keys({
       examples: [{ '/instructedAmount/amount': '/amount' }],
     },
   ),
+})
+
+export const DECISION = keys({
+  url: text('The evaluation endpoint: https, or http on this machine.', {
+    required: true,
+    examples: ['https://decider.example/access/v1/evaluation'],
+  }),
+  timeoutMs: integer('How long an answer may take. Then the request gets 503.', {
+    range: [10, 30_000],
+    default: 200,
+  }),
+  cache: key(SPAN_OR_OFF, 'How long a decision holds for an equal question, at most 5m.', {
+    default: 'off',
+    examples: ['10s'],
+  }),
+  onFailure: choice(['deny'], 'Without a decision the request gets 503.', { default: 'deny' }),
+  body: list(MEMBER, 'JSON pointers to the members of the JSON body that are sent.', {
+    maxItems: 32,
+    uniqueItems: true,
+    default: [],
+    examples: [['/amount']],
+  }),
 })

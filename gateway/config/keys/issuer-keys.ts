@@ -1,6 +1,6 @@
 import { Type } from 'typebox'
 import { choice, flag, integer, key, keys, list, span, TEXT, text, type Written } from './key-types.ts'
-import { SCOPE } from './shared-keys.ts'
+import { SCOPE, SPAN_OR_OFF } from './shared-keys.ts'
 import { TOKENS } from './token-keys.ts'
 
 const ALGORITHMS = Type.Array(Type.Enum(['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']), {
@@ -16,11 +16,6 @@ const AUDIENCE = Type.Unsafe<string | readonly string[]>({
   uniqueItems: true,
   items: TEXT,
 })
-const SPAN_OR_OFF = Type.String({
-  pattern: '^(?:off|[1-9][0-9]*[sm])$',
-  patternErrorMessage: 'must be "off", or a whole number followed by s or m, such as "30s" or "1m"',
-})
-
 const INTROSPECTION = keys({
   url: text('The introspection endpoint of the issuer: https, or http on this machine.', {
     required: true,

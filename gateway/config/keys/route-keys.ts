@@ -1,5 +1,5 @@
 import { type Static, type TSchema, Type } from 'typebox'
-import { AUTHORIZATION_DETAILS } from './decision-keys.ts'
+import { AUTHORIZATION_DETAILS, DECISION } from './decision-keys.ts'
 import { IDEMPOTENCY } from './idempotency-keys.ts'
 import {
   anyText,
@@ -166,6 +166,11 @@ const ROUTE = keys({
     AUTHORIZATION_DETAILS,
     'One of the `authorization_details` of the token (RFC 9396) must fit the JSON body, which is held in memory (1 MiB at most); otherwise 403. Not where `auth` has `none` or lacks `bearer`, or `mode` is `shadow`. More in docs/use/decisions.md.',
     { examples: [{ type: 'payment_initiation', match: { '/instructedAmount/amount': '/amount' } }] },
+  ),
+  decision: key(
+    DECISION,
+    'A decider (AuthZEN Authorization API 1.0) is asked about each request; what it does not allow gets 403, and 503 without a decision. Not where `auth` has `none` or `mode` is `shadow`. More in docs/use/decisions.md.',
+    { examples: [{ url: 'https://decider.example/access/v1/evaluation', body: ['/amount'] }] },
   ),
   mask: list(
     TEXT,

@@ -7,6 +7,11 @@ export const SCOPE = Type.String({
   patternErrorMessage: 'must be a scope of RFC 6749: visible ASCII without spaces, quotes and backslashes',
 })
 
+export const SPAN_OR_OFF = Type.String({
+  pattern: '^(?:off|[1-9][0-9]*[sm])$',
+  patternErrorMessage: 'must be "off", or a whole number followed by s or m, such as "30s" or "1m"',
+})
+
 /** Words for a caller. */
 export const ONE_LINE = {
   maxLength: 200,

@@ -1,6 +1,39 @@
+import { parametersOf } from '../../edge/rules/path-template.ts'
 import { pointerSteps } from '../../edge/syntax/json-pointer.ts'
-import type { DetailsTerms, JsonMember } from '../settings.ts'
+import { type Fault, keyFaults } from '../faults.ts'
+import type { JsonFile } from '../json/json-file.ts'
+import type { DecisionTerms, DetailsTerms, JsonMember, Route } from '../settings.ts'
 import type { AnyRow } from './row-rules.ts'
+import { privateUrlFault } from './value-rules.ts'
+import { windowToMs } from './window-rule.ts'
+
+const MAX_CACHE_MS = 5 * 60_000
+
+export function checkDecision(json: JsonFile<unknown>, at: string, { decision }: AnyRow): void {
+  json.check(`${at}.decision.url`, decision?.url, privateUrlFault)
+  json.check(`${at}.decision.cache`, decision?.cache, (cache) =>
+    cacheMsOf(cache) <= MAX_CACHE_MS ? undefined : `must be at most "5m", but is "${cache}"`,
+  )
+}
+
+export function decisionTerms(
+  { url, timeoutMs, cache, body }: NonNullable<AnyRow['decision']>,
+  path: string,
+): DecisionTerms {
+  const cacheMs = cacheMsOf(cache)
+  return {
+    key: `${url} ${timeoutMs} ${cacheMs}`,
+    url,
+    timeoutMs,
+    cacheMs,
+    parameters: parametersOf(path),
+    members: body.map(memberOf),
+  }
+}
+
+function cacheMsOf(cache: string): number {
+  return cache === 'off' ? 0 : windowToMs(cache)
+}
 
 export function detailsTerms({ type, match }: NonNullable<AnyRow['authorizationDetails']>): DetailsTerms {
   return {
@@ -12,4 +45,15 @@ export function detailsTerms({ type, match }: NonNullable<AnyRow['authorizationD
 
 function memberOf(pointer: string): JsonMember {
   return { pointer, steps: pointerSteps(pointer) }
+}
+
+/** A decision is about somebody, and refuses. */
+export function decisionConflicts(file: string, routes: readonly Route[]): Fault[] {
+  return keyFaults(file, routes, ({ decision, auth, isShadow }) => {
+    if (decision === undefined || !(isShadow || auth.has('none'))) return undefined
+    const reason = isShadow
+      ? 'must not be there where "mode" is "shadow", which refuses nobody'
+      : 'must not be there where "auth" has "none": a decision is about a caller who is proved'
+    return { key: 'decision', reason }
+  })
 }

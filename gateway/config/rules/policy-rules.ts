@@ -11,6 +11,7 @@ import { refusal } from '../../refusals.ts'
 import type { JsonFile } from '../json/json-file.ts'
 import type { WrittenGateway } from '../keys/gateway-keys.ts'
 import type { Maintenance, Screening } from '../settings.ts'
+import { checkDecision } from './decision-rules.ts'
 import { checkIdempotency } from './idempotency-rules.ts'
 import { methodFault, methodSet } from './method-rules.ts'
 import { type AnyRow, writtenRows } from './row-rules.ts'
@@ -33,6 +34,7 @@ export function checkPolicies(json: JsonFile<unknown>, written: Written): void {
     checkCors(json, at, row)
     checkSending(json, at, row)
     checkIdempotency(json, at, row)
+    checkDecision(json, at, row)
     json.check(`${at}.mode`, row, shadowFault)
     // A row laid over operations is compared with the paths of the document.
     if (json.sound(`${at}.path`) && !at.startsWith('$.openapi'))

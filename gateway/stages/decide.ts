@@ -1,0 +1,82 @@
+import type { Decision } from '../auth/decisions/decider.ts'
+import type { DecisionTerms } from '../config/settings.ts'
+import { segmentsOf, textOf } from '../edge/rules/path-template.ts'
+import type { Exchange } from '../exchange.ts'
+import type { Gateway } from '../gateway.ts'
+import { type Refusal, refusal } from '../refusals.ts'
+import { readMembers } from './body/json-body.ts'
+
+/**
+ * Asks a decider whether the request may go on (AuthZEN Authorization API 1.0). Waits for the decision, and for the body where
+ * members of it are sent. Writes `bufferedBody` and `decisionId`.
+ */
+export function decide(
+  gateway: Gateway,
+  exchange: Exchange,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const terms = exchange.route?.decision
+  if (terms === undefined) return undefined
+  if (terms.members.length === 0) return ask(gateway, exchange, terms, [])
+  return readMembers(gateway, exchange, terms.members, (values) => ask(gateway, exchange, terms, values))
+}
+
+function ask(
+  gateway: Gateway,
+  exchange: Exchange,
+  terms: DecisionTerms,
+  values: readonly (string | undefined)[],
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const decider = gateway.deciders.get(terms.key)
+  const parameters = parametersIn(exchange.path, terms)
+  if (decider === undefined) throw new Error('a row with a decision has no decider')
+  if (parameters === undefined)
+    return refusal('invalid_target', { cause: 'a parameter of the template ends within an octet' })
+  const decision = decider.decide(questionOf(exchange, terms, { parameters, values }), exchange)
+  return decision instanceof Promise
+    ? decision.then((known) => settle(gateway, exchange, known))
+    : settle(gateway, exchange, decision)
+}
+
+/** Undefined where a template divides an octet. */
+function parametersIn(path: string, terms: DecisionTerms): object | undefined {
+  const segments = segmentsOf(path)
+  try {
+    return Object.fromEntries(
+      terms.parameters.map((place) => [place.name, decodeURIComponent(textOf(place, segments))]),
+    )
+  } catch {
+    return undefined
+  }
+}
+
+/** An evaluation request (section 6.1): numbers of the body as they were written, and no member for what is not there. */
+function questionOf(
+  { principal, method, route }: Exchange,
+  { members }: DecisionTerms,
+  { parameters, values }: { readonly parameters: object; readonly values: readonly (string | undefined)[] },
+): string {
+  if (principal === undefined) throw new Error('a decision about nobody')
+  const { subject, client, scopes, acr } = principal
+  const who = { type: 'identity', id: subject ?? client }
+  const context = JSON.stringify({ client, scopes: [...scopes], acr, parameters })
+  const body = members.flatMap(({ pointer }, index) =>
+    values[index] === undefined ? [] : [`${JSON.stringify(pointer)}:${values[index]}`],
+  )
+  return (
+    `{"subject":${JSON.stringify(who)},"action":${JSON.stringify({ name: method })}` +
+    `,"resource":${JSON.stringify({ type: 'route', id: route?.path })}` +
+    `,"context":${context.slice(0, -1)},"body":{${body.join(',')}}}}`
+  )
+}
+
+function settle(
+  { metrics }: Gateway,
+  exchange: Exchange,
+  { outcome, id, cause }: Decision,
+): Refusal | undefined {
+  if (outcome !== 'client_gone') metrics.gateway_decisions_total.count(exchange.route?.path ?? '', outcome)
+  exchange.decisionId = id
+  if (outcome === 'allowed') return undefined
+  if (outcome === 'denied') return refusal('decision_denied', { cause: `decision ${id ?? 'without an id'}` })
+  return refusal('decision_unavailable', { headers: ['Retry-After', '5'], ...(cause && { cause }) })
+}
