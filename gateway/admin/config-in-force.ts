@@ -11,7 +11,7 @@ export type ConfigPart = 'gateway' | 'limits' | 'clients' | 'certificates' | 'ad
 
 export interface PartInForce {
   readonly file: string
-  /** SHA-256 of what follows; the same for two gateways with the same. */
+  /** SHA-256 of the members that follow: two gateways with the same members have the same one. */
   readonly hash: string
   readonly sinceMs: number
   readonly settings?: object
@@ -37,7 +37,7 @@ export interface ConfigReport {
 
 export interface ReloadResult {
   readonly file: string
-  /** `failure` also when a fault that was reported before is still there. */
+  /** Also `failure` when a fault that was reported before is still there. */
   readonly result: 'success' | 'failure' | 'unchanged'
   readonly faults: readonly string[]
   readonly needsRestart: readonly string[]

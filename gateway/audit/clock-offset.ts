@@ -47,7 +47,7 @@ function outputOf({ program, args }: Source, timeoutMs: number, env: NodeJS.Proc
       maxBuffer: MAX_OUTPUT_BYTES,
       env: { PATH: env.PATH, LC_ALL: 'C' },
     } as const
-    // The start keeps this thread busy, so that one timer could be over before an answer that has long come is read.
+    // The start keeps this thread busy: one timer could fire before an answer that came long ago is read.
     let beats = 0
     const timer = setInterval(() => {
       if (++beats === BEATS) tooLate.abort()

@@ -21,7 +21,7 @@ interface ReplayStore {
   readonly name: string
   /** Known messages stay refused while the process lives. */
   readonly onFault: (cause: string) => void
-  /** The files were deleted while the gateway ran, and are created again. */
+  /** Called when others have deleted the files: they are created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
 }
 

@@ -22,7 +22,7 @@ interface RevocationsOptions {
   readonly lifetimeMs?: number | undefined
   /** Revoked sessions stay revoked in memory. */
   readonly onFault: (cause: string) => void
-  /** The file was deleted while the gateway ran, and is created again. */
+  /** Called when others have deleted the file: it is created again. */
   readonly onRemoved?: ((cause: string) => void) | undefined
   /** Undefined: this gateway is the only one. */
   readonly group?: SessionGroup | undefined
@@ -31,7 +31,7 @@ interface RevocationsOptions {
 const MINUTE_MS = 60_000
 export const REVOCATION_LIFETIME_MS = (24 * 60 + 1) * MINUTE_MS
 
-/** As long as a token of these issuers can be accepted, whichever clock is ahead. */
+/** How long a token of these issuers can be accepted, whichever clock is ahead. */
 export function revocationLifetimeMs(
   issuers: readonly Pick<IssuerSettings, 'tokens' | 'clockToleranceMs'>[],
 ): number {

@@ -1,7 +1,7 @@
 import { type Command, EXIT, type Flags, print, UsageFault } from './command.ts'
 import { COMMANDS } from './commands.ts'
 
-/** What may come after the words before it: of a group its commands, of a command its flags. */
+/** Words that may come next: after a group its commands, after a command its flags. */
 interface Next {
   /** `''`, `audit` or `audit verify`. */
   readonly before: string

@@ -182,7 +182,7 @@ function checkFile(found: Findings, file: string): void {
   }
 }
 
-/** Checks the files that it names too. What it lacks may be in the environment of the gateway, which is not known here. */
+/** Checks the files that it names, too. The environment of the gateway, which is not known here, may give what it lacks. */
 function checkGateway(found: Findings, configFile: string, file: GatewayFile): void {
   const faults = otherFaults({ env: {}, configFile, file, readFile: undefined })
   found.faults.push(...faults)

@@ -136,7 +136,7 @@ function faultsOf(others: ReturnType<typeof readOthers>): Fault[] {
   return Object.values(others).flatMap((one) => one?.faults ?? [])
 }
 
-/** Faults that are there whatever the part says that cannot be read. */
+/** Faults that do not depend on the part that cannot be read. */
 export function otherFaults(sources: OtherSources): Fault[] {
   const { env, file } = sources
   const faults = faultsOf(readOthers(sources))
@@ -145,7 +145,7 @@ export function otherFaults(sources: OtherSources): Fault[] {
   return [...faults, ...(loadUpstreamTls({ ...file, ...sources }).faults ?? [])]
 }
 
-/** Faults of variables that are not seen where a file has others, because it cannot be read for example. */
+/** Faults of variables that stay unseen when the file has faults of its own, for example cannot be read. */
 function variableFaults(overrides: Overrides, inFile: readonly Fault[] = []): readonly Fault[] {
   if (inFile.length === 0 || inFile.some(({ file }) => file === ENVIRONMENT)) return []
   const { faults = [] } = parseGatewayFile('', '{}', undefined, overrides)

@@ -53,7 +53,7 @@ export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFil
   return readKey(maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key')), parseMaskKey)
 }
 
-/** The keys of idempotency: those of the named file, or of one in the data directory, which is made. @throws Error when there is no valid key */
+/** The idempotency keys of the named file, or of one in the data directory, which is made. @throws Error without a valid key */
 export function idempotencyKeysOf({
   idempotencyKeys,
   dataDir,
@@ -77,7 +77,7 @@ function secretLine(what: string): ParseFile<string> {
   }
 }
 
-/** Tells secrets apart. Nobody finds one by it: a secret is too long to guess. */
+/** Tells secrets apart. It helps nobody to find one: a secret is too long to guess. */
 export function fingerprint(secret: string): { readonly sha256: string } {
   return { sha256: hash('sha256', secret).slice(0, 16) }
 }

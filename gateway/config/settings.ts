@@ -68,7 +68,7 @@ export interface JsonMember {
 /** What the `authorization_details` of a token (RFC 9396) must say of the body. Immutable. */
 export interface DetailsTerms {
   readonly type: string
-  /** Members of the detail, each for the one of `members` in its place. */
+  /** Members of the detail; each belongs to the one of `members` at the same index. */
   readonly details: readonly JsonMember[]
   /** Members of the body. */
   readonly members: readonly JsonMember[]

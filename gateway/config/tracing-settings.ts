@@ -24,7 +24,7 @@ export interface ReceiverSettings {
 export interface Sampling {
   /** Sampled share of the requests that no parent decides, 0 to 1. */
   readonly ratio: number
-  /** Whose word counts that a request is sampled or not: everybody's, that of trusted proxies, or nobody's. */
+  /** Whose decision to sample a request is followed: everybody's, that of trusted proxies, or nobody's. */
   readonly parents: 'all' | 'trusted' | 'none'
 }
 

@@ -115,7 +115,7 @@ function maskWarnings(routes: readonly Route[]): readonly string[] {
   })
 }
 
-/** True when a row's paths can begin as those of a template do, with a segment of which the row masks nothing. */
+/** True when paths of a row can begin like those of the template, and the row masks nothing of the segment at `at`. */
 function shows({ path, mask }: Route, template: string, at: number): boolean {
   const segment = segmentsOf(path)[at] ?? '*'
   const isOpen =

@@ -30,7 +30,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       log.error({ file, cause }, 'the audit trail cannot be written')
     },
     onForeign: ({ file: name, at, found, reason }: ForeignWrite) => {
-      // What is overwritten in its place, or renamed, has the size that it was left with.
+      // A file that was overwritten in place, or renamed, has the size at which the gateway left it.
       metrics.gateway_audit_foreign_bytes_total.add(Math.max(Math.abs(found - at), 1))
       log.error({ file: name, at, found, reason }, 'others have written to the audit trail')
     },

@@ -149,7 +149,7 @@ function keysOf(make: (secrets?: KeySecrets) => KeyTable): IdempotencyKeys {
   }
 }
 
-/** Puts edits in force of `authThrottle`, `onStoreFailure` and how long tokens live; failures counted so far stay. */
+/** Puts edits of `authThrottle`, `onStoreFailure` and the life of tokens in force; failures counted so far stay. */
 export function changeState(
   { failures, clock, member, revocations }: GatewayState,
   settings: Settings,

@@ -63,7 +63,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
   #isPaused = false
   #resends = 0
   #awaitsResend = false
-  /** Responded with what the last retry is for: it is asked again only when there is no other. */
+  /** The upstream whose response caused the last retry. It is asked again only when there is no other. */
   #unwanted: Origin<OwnPool> | undefined = undefined
 
   constructor(state: ClientState<OwnPool>, request: UpstreamRequest, response: UpstreamResponse) {
@@ -165,7 +165,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return fault('timeout', 'the response was still coming', true)
   }
 
-  /** Blames the upstream, unless the body is missing that it may need to go on. */
+  /** Blames the upstream, unless it may be waiting for the rest of the body. */
   protected stepFault(headersMs = this.state.headersMs): UpstreamFault {
     const { idleMs } = this.request
     if (this.headReceived && this.awaitsSender)
@@ -200,7 +200,7 @@ export abstract class PooledExchange<Connection extends Timed, OwnPool extends P
     return { kind: 'unavailable', cause: 'every circuit breaker is open', retryAfterMs: waitMs }
   }
 
-  /** From the next upstream that has one free and has not refused a connection yet. */
+  /** Takes a connection of the next upstream that has one free and has not refused one yet. */
   #lease(tried: readonly Origin<OwnPool>[]): Connection | undefined {
     const { choice } = this.state
     let skipped = tried

@@ -16,7 +16,7 @@ interface FeedOptions extends ConsoleSources {
   readonly clock?: () => number
 }
 
-/** A console more gets 503: the connections of the listener are needed by probes. */
+/** One more console gets 503: probes need the connections of the listener. */
 export const MAX_LISTENERS = 10
 const LIVE_MS = 1000
 const HISTORY_MS = 5000

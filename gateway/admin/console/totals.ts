@@ -121,7 +121,7 @@ function countOf(counts: ReadonlyMap<string, number>, matches: (name: string) =>
 }
 
 /**
- * The quantile of what was observed between two moments, in milliseconds; null when nothing was. As Prometheus's
+ * The quantile of the observations between two moments, in milliseconds; null without any. As Prometheus's
  * `histogram_quantile`: linear within a bucket, and the last finite bound for what is above it.
  */
 export function quantileMs(quantile: number, before: Spread | undefined, after: Spread): number | null {

@@ -9,9 +9,9 @@ export interface SealProgress {
   sealedSize: number
   /** Lines in the thread that are not sealed, without AUDIT_SEAL lines. */
   unsealedRecords: number
-  /** No unsealed record in the thread is older: `steadyMs`. Infinite: all are sealed. */
+  /** Time by `steadyMs`: no unsealed record in the thread is older. Infinite: all are sealed. */
   oldestAtMs: number
-  /** Bytes of lines that the thread has taken of those it was sent. */
+  /** Bytes that the thread has taken of the lines it was sent. */
   takenBytes: number
   /** As `TrailSeals.mends`. */
   mends: number

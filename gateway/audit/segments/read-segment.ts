@@ -12,7 +12,7 @@ const USUAL_RATIO = 10
 const NEWLINE = 10
 /** Longest line. A longer one is of no trail, or was made to fill the memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** A trail is compressed by 10 to 50. A higher ratio keeps a reader busy. */
+/** Compression makes a trail 10 to 50 times smaller. A higher ratio keeps a reader busy. */
 const MAX_RATIO = 1000
 const RATIO_FROM_BYTES = 64 * 1024 * 1024
 /** Ratio above which lines are counted, because each line of a trail takes some compressed bytes. */

@@ -4,7 +4,7 @@ import type { JsonObject } from './jws.ts'
 /**
  * Replaces `authorization_details` (RFC 9396) by its JSON text, in which numbers are as the issuer wrote them: they are amounts.
  *
- * @param json what the claims were read from, where they stand below `within` @returns without the claim when that is no strict JSON
+ * @param json the text of the claims, which stand below `within` @returns the claims without it when the text is no strict JSON
  */
 export function withDetailsAsText(claims: JsonObject, json: () => Buffer, within?: string): JsonObject {
   if (claims.authorization_details === undefined) return claims

@@ -63,7 +63,7 @@ export async function ableTo<T>(work: () => Promise<T> | T): Promise<T> {
   }
 }
 
-/** How far a command is, on a terminal (standard error); nothing elsewhere. */
+/** Shows on a terminal (standard error) how far a command is; elsewhere nothing. */
 export class Progress {
   readonly #verb: string
   readonly #beganMs = performance.now()

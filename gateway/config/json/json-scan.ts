@@ -9,7 +9,7 @@ import { childPath } from './json-path.ts'
 
 /** The place of each value, and repeated keys, which parsing loses. */
 export interface JsonScan {
-  /** JSON path → offset of its key or, in an array, of its value. Of a key that is written twice, that of the last. */
+  /** JSON path → offset of its key or, in an array, of its value. A key that is written twice has the place of the last. */
   readonly offsets: ReadonlyMap<string, number>
   /** Offset of the first of the keys. */
   readonly repeated: readonly { readonly path: string; readonly first: number }[]
@@ -21,16 +21,16 @@ export interface ScannedJson extends JsonScan {
 
 /** The first fault of a text that is not JSON. */
 export interface JsonSyntaxFault {
-  /** In UTF-16 code units; of a fault within a text, where the text begins. */
+  /** In UTF-16 code units; a fault within a text has the place where the text begins. */
   readonly offset: number
   readonly reason: string
 }
 
 /** Deeper than any configuration; shallower than the stack. */
 export const MAX_DEPTH = 64
-/** The longest lists that the schemas allow, with every key in every row, have fewer. */
+/** More than the longest lists that the schemas allow, with every key in every row. */
 export const MAX_VALUES = 250_000
-/** Characters of what stands at a fault. What is longer is not shown: it may be a secret, or as long as the file. */
+/** Characters that are shown of the text at a fault. Longer text is not shown: it may be a secret, or as long as the file. */
 const MAX_SHOWN = 7
 
 /** The expectation of the grammar, by the parser's name of a fault. The sentence also has what was found. */

@@ -19,7 +19,7 @@ const MAX_STATES_BYTES = 256 * 1024
 const CALL_STEPS = 50
 /** Steps for each letter when all states are known. */
 const KNOWN_STATE_STEPS = 5
-/** Steps for each letter and each place of the pattern when they are not, and for a call, which makes lists of the places. */
+/** When states are not known: steps for each letter and each place of the pattern, and for one call, which makes lists of the places. */
 const PLACE_STEPS = 2
 const LISTS_STEPS = 500
 /** Flags of RE2 for the start of a text, which is that of a line too. */

@@ -13,7 +13,7 @@ const APPLYING =
 /** Counts each application of such a schema: alternatives that apply themselves again double the work at each level of a value. */
 export const COUNTED = 'x-countersign-counted'
 const APPLIED_STEPS = 40
-/** Values are compared one by one, and so few are no work. */
+/** Values that are compared one by one: so few cost nothing. */
 const FEW_VALUES = 8
 const VALUE_STEPS = 2
 /** Keywords that apply to the same value, beside which the library does not take `nullable` for itself. */

@@ -56,7 +56,7 @@ function assertPattern(source: string): boolean {
   }
 }
 
-/** A text fits when it does, or does not, match each of them. */
+/** A text fits when each of them holds: it matches the part, or does not match where `holds` is false. */
 export interface Conjunct extends Part {
   readonly holds: boolean
 }

@@ -34,7 +34,7 @@ export function readSecurity(security: unknown, rules: SecurityRules): Operation
   return { auth, scopes: first.map((set) => [...set]) }
 }
 
-/** The sets of scopes that hold no other of them. Empty where one alternative asks for no scope. */
+/** The sets of scopes that contain no other set of the list. Empty where one alternative asks for no scope. */
 function leastSets(alternatives: readonly Alternative[]): readonly ReadonlySet<string>[] {
   const sets = alternatives.map(({ scopes }) => scopes)
   if (sets.some(({ size }) => size === 0)) return []

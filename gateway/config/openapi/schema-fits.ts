@@ -53,7 +53,7 @@ export function fitsBy(validate: ValidateFunction): Fits {
   }
 }
 
-/** @returns of each value whether it fits; their steps count together, and once there are too many no further value fits */
+/** @returns for each value whether it fits; all steps count together, and once there are too many no further value fits */
 export type EachFits = (values: readonly unknown[]) => boolean[]
 
 export function eachFitsBy(validate: ValidateFunction): EachFits {

@@ -50,7 +50,7 @@ function lateKeys<T extends object>(running: T, wanted: T, at: string): (keyof T
 /** The difference between two settings, for the audit trail. */
 interface SettingsChange {
   readonly keys: readonly string[]
-  /** Their values. Of a list only the rows that the other has not. */
+  /** Their values; a list shows only the rows that the other lacks. */
   readonly before: PlainSettings
   readonly after: PlainSettings
 }

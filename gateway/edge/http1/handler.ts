@@ -43,7 +43,7 @@ export interface OutgoingResponse {
   switch(head: string, onSwitched: (socket: Socket | undefined, unread?: Buffer) => void): void
   /** Takes no more requests over this connection than have come. Has an effect until the head is written. */
   retireConnection(): void
-  /** Breaks off, so that no client takes a part of the response for the whole. @param isLate true when the client was late: HTTP/2 has a code for it */
+  /** Breaks off, so that no client takes a part for the whole. @param isLate true when the client was late: HTTP/2 has a code for it */
   breakOff(isLate?: boolean): void
 }
 

@@ -20,7 +20,7 @@ const VISIBLE = /^[!-~]*$/
 /**
  * Reads a request target in origin-form or absolute-form and brings its path into canonical form.
  *
- * @param leniency what some route lets through; whether the one that it leads to does is not known yet
+ * @param leniency what any route lets through: the route of this target is not known yet
  * @returns a sentence that says what is wrong when the upstream could understand the target differently: encoded slashes,
  * backslashes, NUL and other controls, non-ASCII, `;` parameters, octets that are not UTF-8.
  */

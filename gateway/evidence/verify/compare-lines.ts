@@ -28,7 +28,7 @@ export class LineComparison {
   readonly #doubtful: { readonly path: string; readonly isMissing: boolean; readonly line: number }[] = []
   #isPart = false
   #broken: number | undefined
-  /** Number of lines from `#broken` on of which one differs. It is more than one where the tiles over them were changed too. */
+  /** Number of lines from `#broken` on, at least one of which differs: more than one where the tiles over them were changed too. */
   #brokenLines = 1
 
   /** @throws TileFault when the tiles before the first line are not there. */
@@ -187,7 +187,7 @@ export class LineComparison {
     }
   }
 
-  /** Says what was done at the first difference: the line at this leaf is not that of its place. */
+  /** Says what was done at the first difference: the line at this leaf is not the sealed one. */
   #difference(leaf: number): Finding {
     const at = this.#lineOf(leaf)
     const { size } = this.#checkpoint

@@ -325,7 +325,7 @@ class Verification {
   }
 
   #lineFindings(found: readonly Finding[]): readonly Finding[] {
-    // Changed lines make the root wrong, so where they are named the root is not.
+    // Changed lines make the root wrong: a finding that names them says enough.
     const seal = found[0]?.place === undefined ? this.#sealFinding : undefined
     if (found.length > 0) return seal === undefined ? found : [seal, ...found]
     const beginning = this.#beginning()

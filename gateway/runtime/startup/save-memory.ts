@@ -4,7 +4,7 @@ import type { MemoryProfile } from '../../config/rules/memory-profiles.ts'
 import { boundLargeBuffers, trimBuffers } from '../../edge/bodies/read-buffers.ts'
 
 const TICK_MS = 10_000
-/** Share of the time below which a gateway that works is idle. */
+/** Share of the time below which a working gateway counts as idle. */
 const IDLE_SHARE = 0.01
 const STARTED_MS = 1000
 /** Number of buffers for large bodies, 256 KiB each. */

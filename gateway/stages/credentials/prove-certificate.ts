@@ -50,7 +50,7 @@ function namesOf({ subject, thumbprintHex, authorities }: PeerCertificate): stri
 type Finding =
   | { readonly principal: Principal; readonly outcome?: undefined; readonly cause?: undefined }
   | { readonly principal?: undefined; readonly outcome: string; readonly cause: string }
-/** What was found for the certificates of open connections. With other authorities a connection has another object. */
+/** The clients of the certificates of open connections. When authorities change, a connection gets another object. */
 const FINDINGS = new WeakMap<PeerCertificate, { readonly table: ClientTable; readonly finding: Finding }>()
 
 function findingOf(gateway: Gateway, peer: PeerCertificate): Finding {

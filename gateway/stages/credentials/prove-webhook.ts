@@ -23,7 +23,7 @@ const CHALLENGE = ['WWW-Authenticate', 'Webhook realm="api"']
 const NO_BODY = Buffer.alloc(0)
 /** Names the key that a webhook is signed with. */
 const API_KEY = 'x-api-key'
-/** The outcome in metrics, the seconds until another attempt, and the cause, of webhooks that cannot be remembered. */
+/** For webhooks that cannot be remembered: the outcome in metrics, the seconds until another attempt, the cause. */
 const UNAVAILABLE: Readonly<Record<Exclude<ReplayFault, 'replayed'>, readonly [string, number, string]>> = {
   full: ['full', 60, 'no more accepted webhooks can be remembered'],
   crowded: ['full', 60, 'no more accepted webhooks of this key can be remembered: it has its share'],

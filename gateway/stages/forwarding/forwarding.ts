@@ -28,7 +28,7 @@ const LINKS = new RegExp(`^${LINK}(?:\\s*,\\s*${LINK})*$`)
 /** 104 (Upload Resumption Supported) of draft-ietf-httpbis-resumable-upload. */
 const OF_UPLOADS = /^(?:location|upload-[a-z-]+)$/
 
-/** RFC 9110 section 9.2.1: they change nothing, so they can be cancelled. */
+/** Methods that change nothing (RFC 9110 section 9.2.1): such requests can be cancelled. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Time that the head of a response is awaited after its client has gone: long enough for a password change. */
 const HEAD_AFTER_CLIENT_MS = 5000

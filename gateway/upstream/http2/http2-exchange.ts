@@ -20,7 +20,7 @@ export class Http2Exchange
   #bodyBegan = false
   #stream: UpstreamStream | undefined = undefined
   #timesTurnedAway = 0
-  /** Comes from the head, which says 200 even when a call failed. */
+  /** The status of gRPC that counts when the trailers have none; undefined unless the head says 200 to a call. */
   #callStatus: number | undefined = undefined
   /** True when the response is whole with its head, whatever comes behind it (RFC 9110 section 6.4.1). */
   #isWholeWithHead = false

@@ -221,7 +221,7 @@ export class SessionPool extends Pool<UpstreamSession> {
     return this.#sessions.length < this.maxConnections ? this.#connect() : known
   }
 
-  /** @param streams how many the upstream allows. From none nothing is learned: each request would get a session of its own. */
+  /** @param streams how many the upstream allows. 0 teaches nothing: otherwise each request would get a session of its own. */
   connected(streams: number): void {
     if (streams > 0) this.expectedStreams = streams
     this.health.connected()

@@ -58,7 +58,7 @@ export function isRewritable(rewrite: Rewrite | undefined, path: string): boolea
   )
 }
 
-/** Two slashes at the begin stand before a host in URLs: here one of them is encoded, or `;` and what follows it between them. */
+/** In URLs a host stands behind two slashes at the start: here one of them is encoded, or `;` and what follows it between them. */
 const NAMES_HOST = /^\/(?:;[^/]*?)?(?:\/|%2F)/
 
 /** Names, in lower case, of request fields that no row lets through, sets or removes, besides hop-by-hop fields. */
