@@ -20,7 +20,7 @@ export class StoreConnection {
     void this.#keep()
   }
 
-  /** True: all keys of a command must have the same hash tag. */
+  /** True for a cluster: all keys of a command must have the same hash tag. */
   get isCluster(): boolean {
     return this.#settings.kind === 'cluster'
   }
