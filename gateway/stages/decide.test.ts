@@ -90,6 +90,7 @@ describe('decide', () => {
         { body: '{"amount":1}', headers: { ...JSON_BODY, 'Content-Encoding': 'br' } },
         'unsupported_media_type',
       ],
+      [{ path: '/pay/blocked;x=1', body: '{}' }, 'invalid_target'],
       [{ template: '/pay/{id}%A9', path: '/pay/%C3%A9', body: '{}' }, 'invalid_target'],
     ] as const) {
       const { refused, questions } = decided({ members: ['/amount'], ...asked })

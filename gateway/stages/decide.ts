@@ -30,20 +30,20 @@ function ask(
   const parameters = parametersIn(exchange.path, terms)
   if (decider === undefined) throw new Error('a row with a decision has no decider')
   if (parameters === undefined)
-    return refusal('invalid_target', { cause: 'a parameter of the template ends within an octet' })
+    return refusal('invalid_target', { cause: 'a parameter of the template has ";" or ends within an octet' })
   const decision = decider.decide(questionOf(exchange, terms, { parameters, values }), exchange)
   return decision instanceof Promise
     ? decision.then((known) => settle(gateway, exchange, known))
     : settle(gateway, exchange, decision)
 }
 
-/** Undefined where a template divides an octet. */
+/** Undefined where a template divides an octet, or has `;`, at which the value ends for some services. */
 function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   const segments = segmentsOf(path)
+  const texts = terms.parameters.map((place) => [place.name, textOf(place, segments)] as const)
+  if (texts.some(([, text]) => text.includes(';'))) return undefined
   try {
-    return Object.fromEntries(
-      terms.parameters.map((place) => [place.name, decodeURIComponent(textOf(place, segments))]),
-    )
+    return Object.fromEntries(texts.map(([name, text]) => [name, decodeURIComponent(text)]))
   } catch {
     return undefined
   }

@@ -108,6 +108,7 @@ describe('a member of a JSON text', () => {
       assert.deepEqual(at(`{"${name}":2}`, '/amount'), { odd: name })
       assert.deepEqual(at(`{"a":{"${name}":2}}`, '/a/amount'), { odd: name })
     }
+    assert.deepEqual(at('{"sum":1,"sum\\u0000x":2}', '/sum'), { odd: 'sum\0x' })
     assert.deepEqual(at('{"\\u017fum":1,"sum":2}', '/sum'), { odd: '\u017fum' })
     assert.deepEqual(at('{"\\u212aind":1}', '/kind'), { odd: '\u212aind' })
   })

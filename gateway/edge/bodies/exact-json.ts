@@ -5,7 +5,7 @@ import { endOfText, parseCheckedJson } from './checked-json.ts'
 export interface FoundMember {
   /** Its text, with numbers as they are written. */
   readonly source?: string
-  /** A member's name that differs from the pointer's only in letter case: some services (in Go, .NET) may take it instead. */
+  /** A member's name that differs from the pointer's only in letter case or behind a NUL: some services may take it instead. */
   readonly odd?: string
 }
 
@@ -78,9 +78,9 @@ function endOfValue(json: string, from: number): number {
   return json.length
 }
 
-/** The long s and the Kelvin sign are folded too, as in Go. */
+/** The name as a lenient service reads it: Go folds the long s and the Kelvin sign too, and in C a NUL ends it. */
 function fold(name: string): string {
-  return name.toUpperCase().toLowerCase()
+  return name.replace(/\0.*/s, '').toUpperCase().toLowerCase()
 }
 
 /** Compares two checked texts. Numbers are equal by their decimal value, never rounded; a text equals no number. */

@@ -57,7 +57,7 @@ function valuesOf(
     if (odd !== undefined)
       return refuseMisfit('request body', {
         pointer,
-        reason: `must not differ in letter case, as ${JSON.stringify(odd)} does`,
+        reason: `services may take ${JSON.stringify(odd)} for it`,
       })
     if (source !== undefined && source.length > MAX_CHARS)
       return refuseMisfit('request body', {
