@@ -33,7 +33,7 @@ export interface Cycle {
 }
 
 const NUMBER = 'REQUEST-NUMBER--'
-/** As many digits. Microseconds of the clock: no process begins with numbers of one before. */
+/** It has as many digits. It begins with the microseconds of the clock, so that no process repeats numbers of an earlier one. */
 let lastNumber = Date.now() * 1000
 
 /** One job of the load generator, from the first connection to the last response. */

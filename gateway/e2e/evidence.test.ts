@@ -55,7 +55,7 @@ describe('docs/verify/evidence.md', () => {
     const shell = spawn('bash', ['-eo', 'pipefail', '-c', moved], {
       cwd: gateway.dir,
       env,
-      // Or it takes itself for a remote shell, and reads the settings of the user.
+      // With a socket as its input, bash takes itself for a remote shell and reads the settings of the user.
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     let output = ''

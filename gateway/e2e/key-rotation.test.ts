@@ -61,7 +61,7 @@ describe('a rotation of the signing keys under load', () => {
   function note(response: ReceivedResponse, token: string): void {
     const kid = kidOf(token)
     if (response.status !== 200) {
-      // Only a token that is good now was good when it was looked at, however long the response took.
+      // A token that is still good now was good when the gateway looked at it, however long the response took.
       if (response.status !== 401 || usableSeconds(token) > 0)
         others.push(`${response.status} with ${usableSeconds(token)} s to go, ${response.body}`)
       return
@@ -121,7 +121,7 @@ describe('a rotation of the signing keys under load', () => {
       return undefined
     })
     const whenDropped = accepted.get(newKid) as number
-    // The gateway reads the key set each five minutes: twice that, and it knows the old key no more.
+    // The gateway reads the key set every five minutes: after ten it no longer knows the old key.
     await until(() => ((accepted.get(newKid) ?? 0) > whenDropped + 100 ? true : undefined))
     over = true
     await load

@@ -34,7 +34,7 @@ const NO_VALIDATOR = has('kubernetes-validate')
   ? false
   : 'NOT TESTED: kubernetes-validate is not installed (pip install kubernetes-validate)'
 
-/** Values that hold values, unlike those that are handed to Kubernetes as they are. */
+/** Values that consist of other values of ours; all others go to Kubernetes as they are. */
 const GROUPS: ReadonlySet<string> = new Set(['service', 'gateway', 'storage', 'podMonitor', 'serviceAccount'])
 
 interface Probe {

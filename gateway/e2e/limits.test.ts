@@ -323,7 +323,7 @@ describe('counts', () => {
     assert.ok(first >= 80 && first < 200, String(first))
     await again()
     const second = await load(Number.POSITIVE_INFINITY)
-    // What was counted and never answered is lost to the caller, not to the limit.
+    // A request that was counted and never answered costs the caller a hit; the limit holds.
     assert.ok(first + second <= 200, `${first} + ${second}`)
     assert.ok(first + second >= 200 - 8, `${first} + ${second}`)
     assert.ok(upstream.seen.filter(({ url }) => url === '/hour').length <= 200)

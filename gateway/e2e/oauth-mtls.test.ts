@@ -84,7 +84,7 @@ describe('a token bound to a client certificate', () => {
     return agent
   }
 
-  /** The client, whose own requests go over such a connection; the person's browser goes as ever. */
+  /** The client: its own requests go over such a connection, those of the person's browser do not. */
   async function configuration(certificate: Certificate | undefined): Promise<client.Configuration> {
     const dispatcher = presenting(certificate)
     const secure: client.CustomFetch = async (url, options) => {

@@ -97,7 +97,7 @@ describe('the description of the API, as callers get it from the gateway', () =>
       ...selection,
     ])
     assert.equal(code, 0, output)
-    // The operations that were tried out were let in, and not refused before anybody looked at them.
+    // The gateway let these operations in: they were not refused before anybody looked at them.
     assert.doesNotMatch(output, /- (?:GET|POST) \/api\/(?:data|balance|verify|users)$/m, output)
   }
 

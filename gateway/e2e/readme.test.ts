@@ -266,7 +266,7 @@ describe('the README', () => {
 
   it('shows the same limit to a reader whose log-ins were more than a minute ago', async () => {
     const [guesses, edit] = blocks().filter(({ heading }) => heading === 'Limits')
-    // In place of the minute: a crash forgets what counts for so short a time.
+    // In place of the minute: a crash forgets the counts of so short a window.
     await shell.run(adapt(crash()))
     const guessed = await shell.run(adapt(`${guesses?.script}`))
     const beyond = await shell.run('echo "token: <$(login alice)>"')

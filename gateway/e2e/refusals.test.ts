@@ -69,7 +69,7 @@ describe('a refusal', () => {
     upstream.close()
   })
 
-  /** What is asked, the status, the code, and whether the connection is closed though the client would keep it. */
+  /** The request, the status, the code, and whether the gateway closes a connection that the client would keep. */
   const cases: [string, number, string, boolean][] = [
     [`GET /a;b HTTP/1.1\r\n${HOST}\r\n`, 400, 'invalid_target', false],
     [`GET /private HTTP/1.1\r\n\r\n`, 400, 'invalid_host', true],

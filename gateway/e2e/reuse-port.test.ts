@@ -134,7 +134,7 @@ describe('two gateways on one port', { skip: SKIP }, () => {
         load.broken.filter((id) => survived.has(id)),
         [],
       )
-      // What was counted for a request of the killed one may not have reached the service.
+      // A request that the killed gateway had counted may not have reached the service.
       const passed = allowed.get(`/kill-${which}`) ?? 0
       assert.ok(passed <= LIMIT && passed >= LIMIT - load.broken.length, String(passed))
 

@@ -58,7 +58,7 @@ describe('an edit of gateway.json', () => {
         { path: '/secret', auth: ['none'] },
       ],
       timeouts: { drainGraceMs: 600_000 },
-      // Overridden by the environment: what stands here is never in force.
+      // The environment overrides this value, so it is never in force.
       port: 1,
     }
     gateway = await startGateway({ config, env: { GATEWAY_DRAIN_GRACE_MS: undefined } })

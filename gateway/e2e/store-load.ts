@@ -92,7 +92,7 @@ function isComplete(text: string): boolean {
 
 /**
  * The most requests that were surely let through within one window: sent after its begin and arrived upstream before its
- * end. Those on the way at either end are left out, so that this is never more than the gateways decided.
+ * end. Requests on the way at either end are left out, so that the number is never higher than what the gateways let through.
  *
  * @param admitted when each was sent, and when it arrived
  */

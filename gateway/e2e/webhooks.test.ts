@@ -425,7 +425,7 @@ describe('a signed webhook', () => {
 
     /** Bodies of a megabyte that never end, `sent` of each. */
     interface Waiting {
-      /** Begins those again that were answered, because of their time or because a delivery beside them took their room. */
+      /** Begins again each body that was answered: it was late, or another delivery took its room. */
       renew(): Promise<void>
       /** Resolves when they are over. */
       leave(): Promise<void>

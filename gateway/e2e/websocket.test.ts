@@ -187,7 +187,7 @@ describe('a WebSocket', () => {
     wire.socket.end('last words')
     await once(server, 'end')
     assert.equal(heard, 'last words')
-    // Longer than a client that owes nothing to a tunnel would be waited for.
+    // Longer than the gateway waits for a client outside of a tunnel.
     setTimeout(() => server.end('answer'), 700)
     await wire.has(/answer$/)
   })

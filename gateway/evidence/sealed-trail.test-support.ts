@@ -23,7 +23,7 @@ export class SealedTrail {
   readonly keyFile: string
   readonly key: SealKey
   readonly vkey: string
-  /** As they follow one another over all segments; what was pruned too. */
+  /** In their order over all segments, with pruned ones. */
   readonly lines: string[] = []
   /** Closed segments, oldest first, and where each begins. */
   readonly closed: { path: string; readonly first: number }[] = []
@@ -57,7 +57,7 @@ export class SealedTrail {
     this.#log.append(leafHashOf(line))
   }
 
-  /** Without sealing it. The file was last changed when the clock of this trail says so. */
+  /** Appends without a seal. The clock of this trail gives the file its time of change. */
   append(text: string): void {
     appendFileSync(this.file, text)
     utimesSync(this.file, this.#ms / 1000, this.#ms / 1000)

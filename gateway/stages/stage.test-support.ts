@@ -13,7 +13,7 @@ import { Exchange, type ServedRoute } from '../exchange.ts'
 import type { Gateway, Load } from '../gateway.ts'
 import { keysOf, type Principal } from '../principal.ts'
 
-/** On both clocks of a hand-made gateway, until a test moves it. */
+/** The time on both clocks of a hand-made gateway, until a test moves it. */
 export const NOW_MS = Date.UTC(2030, 0, 1)
 export const PEER = '192.0.2.7'
 

@@ -63,7 +63,7 @@ export class PowerDisk {
     syncBuiltinESMExports()
   }
 
-  /** Something has happened outside the disk: an answer was seen. */
+  /** To be called when something has happened outside the disk, such as an answer that was seen. */
   note(): void {
     const files = new Map<number, Content>()
     for (const [inode, { durable, pending }] of this.#files) {
