@@ -1,5 +1,5 @@
 import { symlinkSync, writeFileSync } from 'node:fs'
-import { join, relative } from 'node:path'
+import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, stop } from 'esbuild'
 import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
@@ -13,13 +13,6 @@ const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
  * CPU. `start.js` beside it starts that and the backend of {@link bundleBackend}. @returns the program
  */
 export async function bundleSources(directory) {
-  // Threads are beside the modules that start them, which ask for their own extension. All else is beside the sources.
-  const place = (path, source) => {
-    const file = source.includes("endsWith('.ts')")
-      ? join(directory, relative(GATEWAY, path)).replace(/ts$/, 'js')
-      : path
-    return JSON.stringify(pathToFileURL(file).href)
-  }
   await build({
     ...OPTIONS,
     // Almost 500 files, which each gateway with a store loads: 0.05 s of CPU.
@@ -28,22 +21,59 @@ export async function bundleSources(directory) {
       join(GATEWAY, `${name}.ts`),
     ),
     outdir: directory,
-    plugins: [ownPlaces('ts', place)],
+    plugins: [ownPlaces('ts', placeBeside(directory))],
   })
   return finish(directory)
 }
 
-/** Bundles `backend/main.ts`, which then starts with a third less. @returns the program */
+/** Threads are beside the modules that start them, which ask for their own extension. All else is beside the sources. */
+function placeBeside(directory) {
+  return (path, source) => {
+    const file = source.includes("import.meta.url.endsWith('.ts')")
+      ? join(directory, relative(GATEWAY, path)).replace(/ts$/, 'js')
+      : path
+    return JSON.stringify(pathToFileURL(file).href)
+  }
+}
+
+/** Bundles `backend/main.ts`, which then starts with a third less, and the rotation of its keys. @returns the program of the first */
 export async function bundleBackend(directory) {
   await build({
     ...OPTIONS,
-    entryPoints: [join(BACKEND, 'main.ts')],
+    entryPoints: ['main', 'identity/rotate-keys'].map((name) => join(BACKEND, `${name}.ts`)),
     outdir: directory,
     // The files of the database, and of the page of the API, are beside their modules.
     external: [...OPTIONS.external, '@electric-sql/*', '@fastify/swagger-ui'],
     plugins: [ownPlaces('ts', (path) => JSON.stringify(pathToFileURL(path).href))],
   })
   return finish(directory)
+}
+
+/**
+ * Makes files of tests and the sources that they load, which share what several of them load. Packages stay packages.
+ *
+ * @param entryPoints modules that import tests by their URLs
+ * @param gateway the program of {@link bundleSources}, whose threads the tests start
+ * @returns the files, named as `entryPoints`
+ */
+export async function bundleTests(directory, entryPoints, gateway) {
+  const byUrl = {
+    name: 'by URL',
+    setup: ({ onResolve }) => onResolve({ filter: /^file:/ }, ({ path }) => ({ path: fileURLToPath(path) })),
+  }
+  await build({
+    ...OPTIONS,
+    entryPoints,
+    outdir: directory,
+    outExtension: { '.js': '.mjs' },
+    packages: 'external',
+    banner: {},
+    sourcemap: true,
+    sourcesContent: false,
+    plugins: [byUrl, ownPlaces('ts', placeBeside(dirname(gateway)))],
+  })
+  await finish(directory)
+  return entryPoints.map((path) => join(directory, basename(path)))
 }
 
 async function finish(directory) {

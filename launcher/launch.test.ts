@@ -393,6 +393,39 @@ describe('package.json', () => {
     }
   })
 
+  it('lets `npm test` bundle all tests, and name them by their sources', () => {
+    const dir = mkdtempSync(join(tmpdir(), 'countersign-test-'))
+    cpSync(HERE, join(dir, 'launcher'), { recursive: true, filter: (path) => !path.endsWith('.test.ts') })
+    const source = readFileSync(join(HERE, 'test.mjs'), 'utf8')
+    const together = /^const TOGETHER = \{$[^}]+^\}$/m
+    assert.match(source, together)
+    writeFileSync(
+      join(dir, 'launcher/test.mjs'),
+      source.replace(together, "const TOGETHER = { both: ['gateway/two.test.ts', 'gateway/three.test.ts'] }"),
+    )
+    writeFileSync(join(dir, 'package.json'), JSON.stringify({ devEngines: { runtime: { version: '>=24' } } }))
+    symlinkSync(join(HERE, '../node_modules'), join(dir, 'node_modules'))
+    for (const folder of ['gateway', 'backend']) mkdirSync(join(dir, folder))
+    for (const name of ['one', 'two', 'three']) {
+      const place = `!import.meta.url.endsWith('/gateway/${name}.test.ts') && 'elsewhere'`
+      writeFileSync(
+        join(dir, `gateway/${name}.test.ts`),
+        `import { it } from 'node:test'\nit('runs', { skip: ${place} }, () => {})\nit('waits', { skip: 'a' }, () => {})\n`,
+      )
+    }
+    const { status, stdout } = spawnSync(process.execPath, ['launcher/test.mjs'], {
+      cwd: dir,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH },
+    })
+    rmSync(dir, { recursive: true, force: true })
+    assert.equal(status, 0, stdout)
+    assert.match(stdout, /^3 of 3 test files are done/m)
+    assert.match(stdout, /^ℹ pass 3$/m)
+    for (const name of ['one', 'two', 'three'])
+      assert.ok(stdout.includes(`  gateway/${name}.test.ts: waits\n`), stdout)
+  })
+
   it('lets `npm test -- FILE` run that file alone', () => {
     const dir = mkdtempSync(join(tmpdir(), 'countersign-test-'))
     cpSync(HERE, join(dir, 'launcher'), { recursive: true })

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { delimiter, join, relative, resolve } from 'node:path'
+import { basename, delimiter, join, relative, resolve } from 'node:path'
 import { spec } from 'node:test/reporters'
 
 /** Programs in Go whose tests are left out without a word where they are missing. */
@@ -58,9 +58,11 @@ function* leftOutLines() {
     yield `Left out: tests with ${missing.join(', ')}. ".ci/go-programs FOLDER" builds them; add FOLDER to the path.\n`
 }
 
-/** How many test files one stands for: a group imports its files, each in a line, and nothing else. */
+/** How many test files one stands for: a group imports its files, each in a line, and nothing else. Its bundle has its name. */
 function filesIn(file) {
-  return isGroup(file) ? readFileSync(file, 'utf8').split('\n').length - 1 : 1
+  if (!isGroup(file)) return 1
+  const group = join(process.env.TEST_RUN_DIR, basename(file))
+  return readFileSync(group, 'utf8').split('\n').length - 1
 }
 
 /** Groups are written where the run keeps what its tests share. */

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import os from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { bundleBackend, bundleSources } from './bundle-sources.mjs'
+import { bundleBackend, bundleSources, bundleTests } from './bundle-sources.mjs'
 import { launch } from './launch.mjs'
 
 const ROOTS = ['backend', 'gateway', 'launcher']
@@ -112,7 +112,9 @@ const TOGETHER = {
   restarts: [
     'gateway/e2e/drain.test.ts',
     'gateway/e2e/left-alone.test.ts',
+    'gateway/e2e/restart-kills.test.ts',
     'gateway/e2e/restart-load.test.ts',
+    'gateway/e2e/socket-activation.test.ts',
   ],
   routing: [
     'gateway/e2e/admin.test.ts',
@@ -331,35 +333,41 @@ if (!withCoverage) process.env.NODE_COMPILE_CACHE = join(runDir, 'compiled')
 // Coverage is that of the sources. Sources that have a fault start as well, and their tests tell it.
 if (!withCoverage) process.env.TEST_GATEWAY = await bundleSources(join(runDir, 'gateway')).catch(() => '')
 process.env.TEST_BACKEND = await bundleBackend(join(runDir, 'backend')).catch(() => '')
+const files = named.length > 0 ? named : isLong ? longTests() : allTests()
+const isBundled = named.length === 0 && !withCoverage && !isLong
+const bundled =
+  isBundled &&
+  (await bundleTests(join(runDir, 'tests'), files, process.env.TEST_GATEWAY).catch(() => undefined))
 launch([
   // PGlite, of which most tests of the backend start one, starts in half the time when it is not compiled twice.
   '--liftoff-only',
-  // It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests. Its other half
-  // looks at each CommonJS file of each package: 0.02 to 0.1 s of CPU for each process.
-  ...(withCoverage ? [] : ['--import', 'tsx/esm']),
+  // For named files. It moves lines, so with it the coverage of programs that tests start could not be added to that of the tests.
+  // Its other half looks at each CommonJS file of each package: 0.02 to 0.1 s of CPU for each process.
+  ...(withCoverage ? [] : bundled ? ['--enable-source-maps'] : ['--import', 'tsx/esm']),
   `--test-reporter=${new URL('report.mjs', import.meta.url).href}`,
   ...['--test', `--test-timeout=${isLong ? 3_600_000 : 300_000}`, `--test-concurrency=${atOnce}`],
   ...(withCoverage ? COVERAGE : []),
-  ...(named.length > 0 ? named : isLong ? longTests() : allTests()),
+  ...(bundled || files),
 ])
 
 function longTests() {
   return Number(process.env.TEST_LONG) < SOAK_FROM ? LONG.filter((path) => !SOAK.includes(path)) : LONG
 }
 
-/** Every test file by itself, but those of TOGETHER by one file for each group that imports them. */
+/** One file for each group of TOGETHER, and for each other test file, that imports it; with coverage the other files themselves. */
 function allTests() {
-  const groups = Object.entries(TOGETHER).map(([name, paths]) => {
+  const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
+  const others = ROOTS.flatMap(testsIn).filter(
+    (path) => !shared.has(path) && (withCoverage || !PACKAGING.includes(path)),
+  )
+  const alone = withCoverage ? [] : others.map((path) => [path.replaceAll('/', '-').slice(0, -8), [path]])
+  const groups = [...Object.entries(TOGETHER), ...alone].map(([name, paths]) => {
     const urls = paths.flatMap(testsIn).map((path) => pathToFileURL(resolve(path)).href)
     const file = join(runDir, `${name}.test.mjs`)
     writeFileSync(file, urls.map((url) => `import ${JSON.stringify(url)}\n`).join(''))
     return file
   })
-  const shared = new Set(Object.values(TOGETHER).flat().flatMap(testsIn))
-  const others = ROOTS.flatMap(testsIn).filter(
-    (path) => !shared.has(path) && (withCoverage || !PACKAGING.includes(path)),
-  )
-  return [...groups, ...others]
+  return withCoverage ? [...groups, ...others] : groups
 }
 
 /** Paths of the test files in a folder and below; a test file is itself. */
