@@ -20,6 +20,10 @@ export interface ServedRoute extends Route {
   readonly permits: FairPermits | undefined
   /** For records and spans; undefined: its paths are shown. */
   readonly maskPath: ((path: string) => string) | undefined
+  /** The gateway's own keys, if the row publishes them: its requests are not forwarded. */
+  readonly jwks: Buffer | undefined
+  /** The upstream whose scheme signed requests name; undefined: they are not signed. */
+  readonly signedTarget: string | undefined
 }
 
 type ExchangeStart = ReceivedRequest &
@@ -81,7 +85,7 @@ export class Exchange implements Slotted {
   bufferedBody: Buffer | undefined = undefined
   /** authenticate: what the client has signed, and by which key. */
   signed: SignedBy | undefined = undefined
-  /** Its signer: how the gateway has signed the response. */
+  /** signResponse: how the gateway has signed the response. */
   responseSignature: SignatureFacts | undefined = undefined
   /** authenticate: remembered once the service has taken it. */
   delivery: Delivery | undefined = undefined

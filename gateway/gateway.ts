@@ -7,6 +7,7 @@ import type { ProofVerifier } from './auth/possession/dpop.ts'
 import type { ReplayGuard } from './auth/replay.ts'
 import type { Revocations } from './auth/revocations.ts'
 import type { ClientKeys } from './auth/signatures/client-keys.ts'
+import type { MessageSigner } from './auth/signatures/message-signer.ts'
 import type { AuthThrottle } from './auth/throttle.ts'
 import type { TokenVerifier } from './auth/tokens/verifier.ts'
 import type { ClientTable } from './config/clients/clients-file.ts'
@@ -74,6 +75,8 @@ export interface Configured {
   readonly deciders: ReadonlyMap<string, Decider>
   /** Undefined: no row has `idempotency`. */
   readonly idempotency: KeyKeeper | undefined
+  /** Undefined without `signing`. */
+  readonly signer: MessageSigner | undefined
   /** X-Gateway-Secret. */
   readonly upstreamSecret: Field | undefined
 }

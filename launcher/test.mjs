@@ -54,6 +54,7 @@ const TOGETHER = {
     'gateway/e2e/sent-requests.test.ts',
     'gateway/e2e/sessions.test.ts',
     'gateway/e2e/signatures.test.ts',
+    'gateway/e2e/signed-messages.test.ts',
   ],
   cli: ['gateway/cli'],
   console: ['gateway/e2e/console-attention.test.ts', 'gateway/e2e/console.test.ts'],

@@ -59,6 +59,10 @@ const METRICS = {
     'task',
   ),
   gateway_auth_decisions_total: counter('Credentials looked at.', 'method', 'outcome'),
+  gateway_responses_unsigned_total: counter(
+    'Responses that were too long to be signed, though their route asks for it.',
+    'route',
+  ),
   gateway_shadow_refusals_total: counter(
     'Requests that a route in shadow mode let through and would have refused.',
     'route',

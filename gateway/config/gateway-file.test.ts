@@ -16,6 +16,8 @@ const NO_POLICY = {
   idempotency: undefined,
   screening: undefined,
   isSigned: false,
+  signsResponses: false,
+  signsRequests: false,
   isShadow: false,
   operations: undefined,
   documentedAt: undefined,

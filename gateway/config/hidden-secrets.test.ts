@@ -113,6 +113,8 @@ test('a secret in the place of the name of its file stands in no fault', () => {
     const tls = { a: { targets: ['https://a'], tls: { certFile: 'c', keyFile: secret } } }
     const routes = [{ path: '/*', auth: ['none'], upstream: 'a' }]
     assert.match(faultsOf(gatewayJson({ routes, upstreams: tls })), /keyFile/)
+    const signing = { keyFile: secret, algorithm: 'ed25519', alsoPublish: [secret] }
+    assert.match(faultsOf(gatewayJson({ signing })), /signing\.keyFile/)
   }
 })
 

@@ -19,6 +19,7 @@ import { endpointVariable } from './rules/tracing-variables.ts'
 import { httpUrlOf } from './rules/value-rules.ts'
 import { keyFileFaults, parseIdempotencyKeys, parseUpstreamSecret } from './secret-line.ts'
 import type { Route, Settings } from './settings.ts'
+import { loadSigningKeys, signingConflicts } from './signing-keys.ts'
 import { loadTracing } from './tracing-settings.ts'
 import { groupsInUse } from './upstreams/group-rules.ts'
 import { loadUpstreamTls } from './upstreams/upstream-tls-files.ts'
@@ -53,7 +54,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
   const tls = completeTls({ configFile, merged: merged.tls, overrides })
   const others = readOthers({ env, configFile, file: merged, readFile })
   const upstreamTls = loadUpstreamTls({ ...merged, configFile, readFile })
-  const { secret, store, tracing, attestation } = others
+  const { secret, store, tracing, attestation, signing } = others
   const hasStore = env.GATEWAY_STORE !== undefined && env.GATEWAY_STORE !== 'memory'
   const conflicts = [
     ...faultsOf(others),
@@ -88,6 +89,7 @@ export function loadSettings(env: Environment, readFile?: ReadFile): Parsed<Sett
       idempotencyKeys: merged.idempotencyKeyFile
         ? loadFile(merged.idempotencyKeyFile, parseIdempotencyKeys, { readFile }).value?.value
         : undefined,
+      signingKeys: signing?.value ?? [],
       jwksUri,
       audience,
       dpop: { ...merged.dpop, publicUrls },
@@ -128,6 +130,7 @@ function readOthers({ env, configFile, file, readFile }: OtherSources) {
       : undefined,
     store: parseStoreSettings(env, readFile),
     attestation: file && loadAttestation({ configFile, written: file.audit, readFile }),
+    signing: file && loadSigningKeys({ configFile, signing: file.signing, readFile }),
     tracing: loadTracing({ configFile, written: file?.tracing, env, readFile }),
   }
 }
@@ -231,6 +234,7 @@ function conflictsOf(merged: Merged, configFile: string, place: Place, readFile?
     ...signatureConflicts(configFile, merged.routes),
     ...tokenConflicts(configFile, merged.routes),
     ...decisionConflicts(configFile, merged.routes),
+    ...signingConflicts(configFile, merged),
   ]
 }
 

@@ -115,6 +115,10 @@ export interface Route {
   readonly webhookClient: string | undefined
   /** True when the client that the credential names must sign each request. */
   readonly isSigned: boolean
+  /** The gateway signs its responses, as `fapi-2` wants it. */
+  readonly signsResponses: boolean
+  /** The gateway signs its requests to the service. */
+  readonly signsRequests: boolean
   /** Name of the group that its requests go to. */
   readonly upstream: string
   /** Whole exchange upstream, from sending to the last byte of the response; undefined: no limit. */
@@ -229,6 +233,8 @@ interface OwnSettings extends IssuerSettings {
   readonly upstream: readonly string[]
   /** The contents of the files of TLS with upstreams. Never shown. */
   readonly upstreamTls: UpstreamTlsFiles
+  /** The keys of `signing` in PEM, the private one first. Never shown. */
+  readonly signingKeys: readonly string[]
   /** X-Gateway-Secret, which authenticates the gateway to the upstreams. Undefined: not sent. Never logged. */
   readonly upstreamSecret: string | undefined
   /** The lines of `idempotencyKeyFile`. Undefined: it is not named. Never logged. */

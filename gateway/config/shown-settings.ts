@@ -13,6 +13,7 @@ const SHOWN: Readonly<
   upstreamSecret: false,
   upstreamSecretFile: false,
   idempotencyKeys: false,
+  signingKeys: false,
   upstreamTls: false,
   store: false,
   tracing: false,

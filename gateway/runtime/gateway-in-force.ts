@@ -8,6 +8,7 @@ import { Decider } from '../auth/decisions/decider.ts'
 import type { KeySet, LastGoodKeys } from '../auth/keys/jwks.ts'
 import { Nonces, ProofVerifier } from '../auth/possession/dpop.ts'
 import { ClientKeys } from '../auth/signatures/client-keys.ts'
+import { MessageSigner } from '../auth/signatures/message-signer.ts'
 import { trustedIssuers, usesKeys } from '../auth/tokens/issuers.ts'
 import { TokenVerifier } from '../auth/tokens/verifier.ts'
 import { NO_CLIENTS } from '../config/clients/clients-file.ts'
@@ -109,7 +110,7 @@ export class GatewayInForce {
   }
 
   #configure(settings: Settings, before: Gateway | undefined): Configured {
-    const { addressRate, authThrottle, upstreamSecret } = settings
+    const { addressRate, authThrottle, upstreamSecret, signing, signingKeys } = settings
     const { state } = this.#foundation
     const secret = upstreamSecret === undefined ? undefined : checkedField('X-Gateway-Secret', upstreamSecret)
     const upstreams = makeUpstreams(
@@ -118,12 +119,15 @@ export class GatewayInForce {
     )
     const masking = settings.routes.filter(({ mask }) => mask).map(({ path }) => path)
     const maskKey = masking.length > 0 ? readMaskKey(settings) : undefined
+    for (const { path, signsResponses } of settings.routes)
+      if (signsResponses) this.#foundation.metrics.gateway_responses_unsigned_total.begin(path)
+    const signer = signing && new MessageSigner(signing, signingKeys)
     this.#addressCounts =
       addressRate && (this.#addressCounts ?? countersOutsideTable(addressRate.requests, addressRate.windowMs))
     return {
       settings,
       addressRate: this.#addressCounts,
-      routes: servedRoutes(settings, upstreams, maskKey),
+      routes: servedRoutes(settings, upstreams, { maskKey, jwks: signer?.jwks }),
       maskUnrouted: maskKey === undefined ? undefined : (path) => firstSegment(path, masking),
       requestRules: this.#requestRules(settings, before),
       verifier: this.#verifier(settings, before),
@@ -132,6 +136,7 @@ export class GatewayInForce {
       upstreams,
       deciders: this.#deciders(settings, before),
       idempotency: this.#keyKeeper(settings),
+      signer,
       upstreamSecret: secret,
     }
   }

@@ -8,6 +8,9 @@ import type { Gateway } from '../gateway.ts'
 import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
 import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
 
+/** Where a row publishes the gateway's own keys. */
+const JWKS_PATH = '/.well-known/gateway-jwks.json'
+
 interface UpstreamParts {
   readonly settings: Settings
   readonly upstreamSecret: Field | undefined
@@ -48,16 +51,22 @@ export function makeUpstreams(
 
 /** The routes, each with the client and the bound of its group. */
 export function servedRoutes(
-  { routes }: Settings,
+  settings: Settings,
   upstreams: UpstreamGroups,
-  maskKey: string | undefined,
+  { maskKey, jwks }: { readonly maskKey: string | undefined; readonly jwks: Buffer | undefined },
 ): PathTable<ServedRoute> {
+  const { routes } = settings
+  const groups = groupsInUse(settings)
   return new PathTable(
     routes.map((route) => ({
       ...route,
       client: upstreams.of(route.upstream),
       permits: upstreams.permitsOf(route.upstream),
       maskPath: route.mask && maskKey !== undefined ? pathMask(route.path, route.mask, maskKey) : undefined,
+      jwks: route.path === JWKS_PATH ? jwks : undefined,
+      signedTarget: route.signsRequests
+        ? groups.find(({ name }) => name === route.upstream)?.targets[0]
+        : undefined,
     })),
   )
 }

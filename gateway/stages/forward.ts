@@ -10,12 +10,18 @@ import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import { bodyTooLarge } from '../refusals.ts'
 import { Forwarding } from './forwarding/forwarding.ts'
+import { signForService } from './forwarding/sign-for-service.ts'
 import { upstreamFields } from './forwarding/upstream-fields.ts'
+import { publishKeys } from './response/publish-keys.ts'
 
-/** Sends an admitted request upstream and the response back, streamed both ways. */
+/** Sends an admitted request upstream and the response back, streamed both ways. The gateway's own keys it sends itself. */
 export function forward(gateway: Gateway, exchange: Exchange): void {
   const { req, res, headers, route } = exchange
   if (route === undefined) throw new Error('an exchange without a route cannot be forwarded')
+  if (route.jwks !== undefined) {
+    publishKeys(gateway, exchange, route.jwks)
+    return
+  }
   // Only the next call can throw, and nothing has been sent yet.
   const { common, fields } = upstreamFields(gateway, exchange)
   // A service of HTTP/1.1 answers no calls.
@@ -23,6 +29,9 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   // A call has this status until its response says another.
   if (isCall) exchange.grpcStatus = UNKNOWN
   const hasBody = headers.hasBody && (isCall || !isEndedEmpty(exchange))
+  const target = targetOf(exchange)
+  if (route.signedTarget !== undefined)
+    signForService(gateway, exchange, { target, common, fields, hasBody, signedTarget: route.signedTarget })
   // RFC 9110 section 10.1.1: never to HTTP/1.0.
   const unread = hasBody && exchange.bufferedBody === undefined
   if (headers.expect !== undefined && unread && req.version !== '1.0') res.writeInterim(100, '')
@@ -40,7 +49,7 @@ export function forward(gateway: Gateway, exchange: Exchange): void {
   forwarding.call = route.client.send(
     {
       method: exchange.method,
-      target: targetOf(exchange),
+      target,
       namesTarget: route.sending?.namesTarget === true,
       common,
       fields,

@@ -168,6 +168,8 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     laidAt: undefined,
     screening: undefined,
     isSigned: false,
+    signsResponses: false,
+    signsRequests: false,
     isShadow: false,
     leniency: undefined,
     cors: undefined,
@@ -176,6 +178,8 @@ export function makeRoute(route: Partial<ServedRoute> = {}): ServedRoute {
     responseLines: responseLines({}),
     client: { send: noUpstream, speaksHttp2: false },
     permits: undefined,
+    jwks: undefined,
+    signedTarget: undefined,
     ...route,
   }
 }

@@ -1,4 +1,4 @@
-import { constants, type KeyObject, type VerifyKeyObjectInput, verify } from 'node:crypto'
+import { constants, type KeyObject, sign, type VerifyKeyObjectInput, verify } from 'node:crypto'
 
 /** RFC 7518 section 3.1, RFC 8037. No token has PS512: it is the rsa-pss-sha512 of messages (RFC 9421 section 3.3.1). */
 export type Algorithm = 'ES256' | 'PS256' | 'RS256' | 'EdDSA' | 'PS512'
@@ -50,4 +50,11 @@ export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureC
       return false
     }
   }
+}
+
+/** Prepares signing. @param key private, of the kind of the algorithm */
+export function signatureMaker(key: KeyObject, algorithm: Algorithm): (text: string) => Buffer {
+  const { hash, options } = FORMS[algorithm]
+  const input = { key, ...options }
+  return (text) => sign(hash, Buffer.from(text, 'latin1'), input)
 }

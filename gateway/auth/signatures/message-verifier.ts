@@ -21,7 +21,7 @@ import { combinedValue, type MessageSignature, readSignatures } from './signatur
 const DIGEST = '"content-digest"'
 const NO_DIGEST = 'The signature must cover "content-digest", because the request has a body'
 /** The algorithms with an `alg` of their own (RFC 9421 section 6.2). */
-const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
+export const REGISTERED: ReadonlyMap<string, Algorithm> = new Map([
   ['ecdsa-p256-sha256', 'ES256'],
   ['ed25519', 'EdDSA'],
   ['rsa-pss-sha512', 'PS512'],

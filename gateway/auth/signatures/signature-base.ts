@@ -34,7 +34,7 @@ const DICTIONARIES: ReadonlySet<string> = new Set([
   'want-repr-digest',
 ])
 const URI = /^([a-z]+):\/\/([^/?]*)([^?]*)(\?.*)?$/
-const ASCII = /^[\t\x20-\x7e]*$/
+export const ASCII = /^[\t\x20-\x7e]*$/
 
 /** The signature base (RFC 9421 section 2.5), or what is wrong with a component. Never throws. */
 export function signatureBase(
@@ -80,11 +80,7 @@ function fieldValue(
 ): string {
   const key = parameters.get('key')
   const flags = serializeParameters([...parameters].filter(([flag]) => flag !== 'key'))
-  if (flags === ';bs' && key === undefined)
-    return fields
-      .filter(({ lower }) => lower === name)
-      .map(({ value }) => `:${Buffer.from(value, 'latin1').toString('base64')}:`)
-      .join(', ')
+  if (flags === ';bs' && key === undefined) return byteSequences(fields, name)
   if (flags !== '' && flags !== ';sf') throw new NoValue('has parameters that are not supported')
   if (key === undefined && flags === '') return combined
   if (key === undefined && !DICTIONARIES.has(name)) throw new NoValue('is of no structure that is known')
@@ -129,4 +125,12 @@ function percentEncoded(text: string): string {
     /[!'()~]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   )
+}
+
+/** The lines of a field as the parameter `bs` shows them (RFC 9421 section 2.1.3). */
+export function byteSequences(fields: readonly Field[], name: string): string {
+  return fields
+    .filter(({ lower }) => lower === name)
+    .map(({ value }) => `:${Buffer.from(value, 'latin1').toString('base64')}:`)
+    .join(', ')
 }

@@ -39,6 +39,8 @@ export const command: Command = {
       client: NOTHING_SENT,
       permits: undefined,
       maskPath: undefined,
+      jwks: undefined,
+      signedTarget: undefined,
       number: index + 1,
     }))
     const exchange: RoutedExchange = {
@@ -103,6 +105,12 @@ function describeRoute(row: Route, settings: Settings, path: string): Cells {
     ['methods', methodsOf(row)],
     ['who', row.auth.has('none') ? 'anyone' : `by ${[...row.auth].join(' or ')}`],
     ['signed', row.isSigned && 'by the client that the credential names'],
+    [
+      'signs',
+      [row.signsResponses && 'its responses', row.signsRequests && 'its requests to the service']
+        .filter(Boolean)
+        .join(', '),
+    ],
     ['tokens', row.auth.has('bearer') && `of ${issuersOf(settings)}`],
     ['scopes', row.scopes.map((set) => set.join(' and ')).join(', or ') || 'none needed'],
     ['step-up', row.stepUp && stepUpOf(row.stepUp)],

@@ -55,16 +55,13 @@ const MAX_PROBLEMS = 10_000
 /** The advice to those who look for worker threads. */
 export const SEVERAL_GATEWAYS =
   'start several gateways on one port, each with GATEWAY_REUSE_PORT=true and a data directory of its own, and all with one GATEWAY_STORE'
-const LATER = 'it is not built yet: this version verifies signatures of requests, and signs nothing'
-/** By JSON path without the places in lists: keys of earlier and later versions, with what to do instead. */
+/** By JSON path without the places in lists: keys of earlier versions, with what to do instead. */
 const REMOVED_KEYS: ReadonlyMap<string, string> = new Map([
   ['$.overload', 'it was removed: bound requests with maxInFlight and addressRate'],
   [
     '$.audit.retention.minFreeBytes',
     'it was removed: nothing goes before its time. Watch the disk, or shorten keep',
   ],
-  ['$.routes[].signatures.response', LATER],
-  ['$.routes[].signatures.upstream', LATER],
   ['$.workers', `it was removed, and a gateway has no workers: for more cores ${SEVERAL_GATEWAYS}`],
 ])
 /** By JSON path without the places in lists: values of earlier versions, with what to do instead. */

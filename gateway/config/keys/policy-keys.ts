@@ -94,6 +94,27 @@ export const POLICY_KEYS = {
     'A file with lines of 32 to 256 visible ASCII characters: the key of what `idempotency` of rows keeps, then those before it. Required with `GATEWAY_STORE`, the same at every gateway. Read again when it changes. Default: `idempotency-key` in the data directory, made when a row first needs it.',
     { examples: ['/run/secrets/idempotency'] },
   ),
+  signing: key(
+    keys({
+      keyFile: text('The private key, not encrypted: P-256, Ed25519, or RSA of 2048 bits or more.', {
+        required: true,
+        examples: ['/run/secrets/signing.pem'],
+      }),
+      algorithm: choice(['ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512'], 'Its algorithm.', {
+        required: true,
+      }),
+      alsoPublish: list(TEXT, 'Files of other keys to publish, private or public: earlier ones, the next.', {
+        maxItems: 16,
+        uniqueItems: true,
+        default: [],
+        examples: [['/run/secrets/next-signing.pem']],
+      }),
+    }),
+    'The key that signs what `signatures` of rows ask for. The files are PEM, and are read anew when they change. A row for `/.well-known/gateway-jwks.json` publishes it. More in docs/use/signatures.md.',
+    {
+      examples: [{ keyFile: '/run/secrets/signing.pem', algorithm: 'ed25519' }],
+    },
+  ),
   addresses: key(
     ADDRESSES,
     'Who may send requests, by the address of the client behind `trustedProxies`; others get 403. `deny` comes before `allow`; without `allow` everybody else may. Default: everybody.',

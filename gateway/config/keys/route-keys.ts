@@ -152,15 +152,23 @@ const ROUTE = keys({
     { maxLength: 256, examples: ['acme'] },
   ),
   signatures: key(
-    keys({
-      request: choice(
-        ['required'],
-        'The client that the credential names must have signed, as its `signature` in clients.json says.',
-        { required: true },
-      ),
-    }),
-    'Signatures (RFC 9421) beside another credential. Default: none is asked for.',
-    { examples: [{ request: 'required' }] },
+    keys(
+      {
+        request: choice(
+          ['required'],
+          'The client that the credential names must have signed, as its `signature` in clients.json says. Default: it need not.',
+        ),
+        response: flag('Whether responses are signed with the key of `signing`. Default: no.', {
+          examples: [true],
+        }),
+        upstream: flag('Whether requests to the service are signed with that key. Default: no.', {
+          examples: [true],
+        }),
+      },
+      { minProperties: 1 },
+    ),
+    'Signatures (RFC 9421) beside another credential. Default: none. More in docs/use/signatures.md.',
+    { examples: [{ request: 'required', response: true }] },
   ),
   authorizationDetails: key(
     AUTHORIZATION_DETAILS,

@@ -9,6 +9,7 @@ type PlainSettings = Readonly<Record<string, unknown>>
 const SECRETS: ReadonlySet<string> = new Set([
   'upstreamSecret',
   'idempotencyKeys',
+  'signing.*',
   'upstreams.*.tls',
   'store',
   'tracing',
@@ -67,9 +68,10 @@ export function changeOf(before: Settings, after: Settings): SettingsChange | un
 }
 
 /** The settings by their keys in the file. Each key of `audit` stands alone: an edit of one does not show the others. */
-function byKey({ audit, upstreamTls, ...settings }: Settings): PlainSettings {
+function byKey({ audit, upstreamTls, signingKeys, ...settings }: Settings): PlainSettings {
   const ofAudit = Object.entries(audit).map(([key, value]) => [`audit.${key}`, value])
-  return { ...settings, 'upstreams.*.tls': upstreamTls, ...Object.fromEntries(ofAudit) }
+  const secrets = { 'upstreams.*.tls': upstreamTls, 'signing.*': signingKeys }
+  return { ...settings, ...secrets, ...Object.fromEntries(ofAudit) }
 }
 
 /** Shortens the API's description to which one it is. */

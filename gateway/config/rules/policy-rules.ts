@@ -4,7 +4,11 @@ import { ruleOf } from '../../edge/rules/field-rules.ts'
 import { parametersOf } from '../../edge/rules/path-template.ts'
 import { corsOf, originFault } from '../../edge/rules/policy/cors.ts'
 import type { Leniency } from '../../edge/rules/policy/path-readings.ts'
-import { forwardedPolicy, responseLines } from '../../edge/rules/policy/response-policy.ts'
+import {
+  forwardedPolicy,
+  responseLines,
+  SIGNED_RESPONSE_FIELDS,
+} from '../../edge/rules/policy/response-policy.ts'
 import { isText, isToken } from '../../edge/syntax/characters.ts'
 import { UNREGISTERED_METHODS } from '../../edge/syntax/status-codes.ts'
 import { refusal } from '../../refusals.ts'
@@ -134,11 +138,10 @@ export function routePolicy(route: WrittenRoute, file: Written) {
     leniency: leniencyOf({ ...route, methodOverrides: overridesOf([route]) }),
     cors,
     sending: sendingPolicy(route),
-    forwarded: forwardedPolicy(
-      headers,
-      cors !== undefined,
-      lifecycle === '' ? [] : ['deprecation', 'sunset'],
-    ),
+    forwarded: forwardedPolicy(headers, cors !== undefined, [
+      ...(lifecycle === '' ? [] : ['deprecation', 'sunset']),
+      ...(route.signatures?.response === true ? SIGNED_RESPONSE_FIELDS : []),
+    ]),
     responseLines: responseLines(headers) + lifecycle,
   }
 }

@@ -1,7 +1,10 @@
+import { digestFault } from '../../auth/signatures/content-digest.ts'
+import { combinedValue } from '../../auth/signatures/signature-fields.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
+import { type Refusal, refusal } from '../../refusals.ts'
 import { METHODS_WITH_BODY } from '../../upstream/request-body.ts'
-import { firstByteOrEnd, mayEndEmpty } from './whole-body.ts'
+import { firstByteOrEnd, mayEndEmpty, wholeBody } from './whole-body.ts'
 
 /** Enough for a form or a JSON document. */
 const MAX_BYTES = 16 * 1024
@@ -9,12 +12,33 @@ const MAX_BYTES = 16 * 1024
 /**
  * Waits for a short body before the request takes a permit or counts, so that a slow client only holds its own connection.
  * Longer ones, those of unknown length and those with `Expect: 100-continue` are streamed. Over HTTP/2 it waits a moment for
- * the end of an empty GET: many services refuse a GET with a body.
+ * the end of an empty GET: many services refuse a GET with a body. Where the request to the service is signed, it waits for all of
+ * the body, and writes `bufferedBody`.
  */
-export function receive(_gateway: Gateway, exchange: Exchange): undefined | Promise<undefined> {
-  const { req, headers } = exchange
+export function receive(
+  gateway: Gateway,
+  exchange: Exchange,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const { req, headers, route } = exchange
+  if (route?.signsRequests === true) return receiveWhole(gateway, exchange)
   const { contentLength, expect } = headers
   if (req.complete || expect !== undefined) return undefined
   if (contentLength !== undefined) return contentLength > MAX_BYTES ? undefined : req.whenComplete()
   return mayEndEmpty(exchange) && !METHODS_WITH_BODY.has(req.method) ? firstByteOrEnd(req) : undefined
+}
+
+function receiveWhole(
+  gateway: Gateway,
+  exchange: Exchange,
+): Refusal | undefined | Promise<Refusal | undefined> {
+  const compare = (body: Buffer | Refusal) => (Buffer.isBuffer(body) ? compareDigest(exchange, body) : body)
+  const body = wholeBody(gateway, exchange)
+  return body instanceof Promise ? body.then(compare) : compare(body)
+}
+
+/** The gateway vouches for the digest that the client sent. */
+function compareDigest({ req }: Exchange, body: Buffer): Refusal | undefined {
+  const sent = combinedValue(req.fields, 'content-digest')
+  const cause = sent === undefined ? undefined : digestFault(sent, body)
+  return cause === undefined ? undefined : refusal('digest_mismatch', { cause })
 }

@@ -93,7 +93,7 @@ function presentedIn(
 }
 
 /** The request at each of the public addresses that fit it. What a trusted proxy makes of Host need not be one of them. */
-function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
+export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
   const { method, target, fields } = exchange.req
   return settings.dpop.publicUrls.flatMap((base) => {
     const { protocol, host, pathname } = new URL(base)

@@ -17,6 +17,7 @@ import type {
 import { close } from '../close.ts'
 import { keptFields } from '../idempotency/kept-fields.ts'
 import { giveUp } from '../response/refuse.ts'
+import { countUnsigned, type HeldResponse, holdResponse, signResponse } from '../response/sign-response.ts'
 import { writeHead } from '../response/write-response.ts'
 import { releasePermit } from '../take-permit.ts'
 import { lapseOf, openTunnel } from './tunnel.ts'
@@ -74,6 +75,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
   /** The client has no part in it any more: only the response head is awaited, or with a key all of the response. */
   #orphaned: { readonly permitHolder: string; readonly timer: NodeJS.Timeout | undefined } | undefined =
     undefined
+  /** The response until it can be signed; undefined: it is not to be signed. */
+  #held: HeldResponse | undefined = undefined
   /** What is kept of the response, whether or not its client is still there. */
   readonly #keyed: KeyedExchange | undefined
   onEnd: (() => void) | undefined = undefined
@@ -127,6 +130,8 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#bytesLeft = this.#bodiless ? undefined : head.contentLength
     // The rest of an unread upload would be parsed as the next request.
     if (!req.complete || this.#gateway.load.phase !== 'serving') res.keepAlive = false
+    this.#held = holdResponse(this.#gateway, this.#exchange, head, this.#bodiless)
+    if (this.#held !== undefined) return
     if (this.#bytesLeft === 0) this.#close()
     writeHead(this.#gateway, this.#exchange, status, head)
     // A stream may send its first byte late. A body that is there already goes out together with the head.
@@ -137,6 +142,10 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (this.#bodiless) return true
     this.#keyed?.add(chunk)
     if (this.#orphaned !== undefined) return true
+    if (this.#held !== undefined) {
+      if (this.#held.add(chunk)) return true
+      this.#sendUnsigned(this.#held)
+    }
     const lapse = this.#bodyBegan ? this.#lapse() : undefined
     if (lapse !== undefined) {
       if (this.#keyed !== undefined) this.#orphan()
@@ -177,10 +186,28 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
       this.#endOrphan()
       return
     }
-    this.#close()
+    if (this.#held === undefined) this.#close()
+    else this.#sendSigned(this.#held)
     const { res, route } = this.#exchange
     if (trailers === undefined) res.end()
     else res.end(filterResponseTrailers(trailers, route?.forwarded))
+  }
+
+  #sendSigned({ head: unsigned, body }: HeldResponse): void {
+    const status = this.#status
+    const head = signResponse(this.#gateway, this.#exchange, { status, head: unsigned, body })
+    this.#close()
+    writeHead(this.#gateway, this.#exchange, status, head)
+    this.#exchange.res.write(body)
+  }
+
+  /** It is too long, or there is no room to hold more of it. */
+  #sendUnsigned({ head, body }: HeldResponse): void {
+    this.#held = undefined
+    countUnsigned(this.#gateway, this.#exchange)
+    if (this.#bytesLeft !== undefined) this.#bytesLeft -= body.length
+    writeHead(this.#gateway, this.#exchange, this.#status, head)
+    this.#exchange.res.write(body)
   }
 
   upgrade(fields: readonly Field[], socket: Duplex): void {
@@ -240,6 +267,7 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     this.#exchange.keyed = undefined
     this.#exchange.forwarding = undefined
     this.#exchange.orphan = this
+    this.#held = undefined
     load.orphans.add(this)
     const abort = () => this.abort()
     const timer = this.#keyed === undefined ? setTimeout(abort, HEAD_AFTER_CLIENT_MS) : undefined

@@ -4,6 +4,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import type { KeptResponse } from '../../idempotency/key-record.ts'
 import { close } from '../close.ts'
+import { signResponse } from '../response/sign-response.ts'
 import { writeHead } from '../response/write-response.ts'
 import { fieldsIn } from './kept-fields.ts'
 
@@ -18,12 +19,9 @@ export function replay(
   const { res, route } = exchange
   const isBodiless = status === 204 || status === 304
   const length = isBodiless ? [] : [new Field('Content-Length', String(body.length))]
-  const head = filterResponseHead(
-    [...fieldsIn(fields), ...length, REPLAYED],
-    status,
-    exchange,
-    route?.forwarded,
-  )
+  const kept = [...fieldsIn(fields), ...length, REPLAYED]
+  const unsigned = filterResponseHead(kept, status, exchange, route?.forwarded)
+  const head = signResponse(gateway, exchange, { status, head: unsigned, body })
   if (gateway.load.phase !== 'serving') res.keepAlive = false
   close(gateway, exchange, status)
   writeHead(gateway, exchange, status, head)

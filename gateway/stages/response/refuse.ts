@@ -7,6 +7,7 @@ import { close } from '../close.ts'
 import { recordAtEnd } from '../record.ts'
 import { logRefusal } from './log-refusal.ts'
 import { PAGE_POLICY, prefersHtml, refusalPage } from './refusal-page.ts'
+import { signResponse } from './sign-response.ts'
 import { linesOf, writeHead } from './write-response.ts'
 
 /** Ends an exchange with a response of the gateway. If it cannot be recorded, that is 503. */
@@ -39,10 +40,19 @@ export function refuse(gateway: Gateway, exchange: Exchange, refusal: Refusal): 
   if (final.closes || !exchange.req.complete || gateway.load.phase !== 'serving')
     exchange.res.keepAlive = false
   logRefusal(gateway, exchange, final)
+  const unsigned = { lines, contentLength, dated: false }
+  const head = isProved(exchange)
+    ? signResponse(gateway, exchange, { status, head: unsigned, body })
+    : unsigned
   close(gateway, exchange, status)
-  writeHead(gateway, exchange, status, { lines, contentLength, dated: false })
+  writeHead(gateway, exchange, status, head)
   exchange.res.write(body)
   exchange.res.end()
+}
+
+/** Whoever is not proved must not make the gateway sign. */
+function isProved({ principal, route }: Exchange): boolean {
+  return principal !== undefined || route?.auth.has('none') === true
 }
 
 /** A call of gRPC gets its status in the fields of a 200; trail and metrics have that of the refusal. */

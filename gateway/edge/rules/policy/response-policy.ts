@@ -34,6 +34,9 @@ export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
   'x-powered-by',
 ])
 
+/** Names, in lower case, of the fields in which the gateway signs a response: the service's own do not pass there. */
+export const SIGNED_RESPONSE_FIELDS: readonly string[] = ['content-digest', 'signature', 'signature-input']
+
 /** Tells whether a field is for the cache of one network alone, which obeys it before Cache-Control (RFC 9213 section 3.1). */
 export function isForOneCache(lower: string): boolean {
   return lower.endsWith('-cdn-cache-control')

@@ -1,0 +1,132 @@
+import assert from 'node:assert/strict'
+import { generateKeyPairSync } from 'node:crypto'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { Field } from '../../edge/syntax/field.ts'
+import { readKeys } from '../keys/jwks.ts'
+import { digestFault } from './content-digest.ts'
+import { MessageSigner } from './message-signer.ts'
+import { REGISTERED } from './message-verifier.ts'
+import { signRequest } from './request-signer.ts'
+import { signFapiResponse } from './response-signer.ts'
+import { type SignedRequest, signatureBase } from './signature-base.ts'
+import { combinedValue, readSignatures } from './signature-fields.ts'
+
+const PEM = { format: 'pem', type: 'pkcs8' } as const
+const KEYS = {
+  'ecdsa-p256-sha256': generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export(PEM),
+  ed25519: generateKeyPairSync('ed25519').privateKey.export(PEM),
+  'rsa-pss-sha512': generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export(PEM),
+}
+type Algorithm = keyof typeof KEYS
+const signerOf = (algorithm: Algorithm) =>
+  new MessageSigner({ algorithm, keyFile: '', alsoPublish: [] }, [String(KEYS[algorithm])])
+const ED = signerOf('ed25519')
+const NOW_MS = 1_800_000_000_000
+
+/** Verifies a request with the code for those of clients, by the published keys. */
+function isVerified(
+  signer: MessageSigner,
+  request: SignedRequest,
+  algorithm: Algorithm = 'ed25519',
+): boolean {
+  const signature = (readSignatures(request.fields) as Exclude<ReturnType<typeof readSignatures>, string>).at(
+    -1,
+  )
+  assert.ok(signature)
+  const keys = readKeys(JSON.parse(String(signer.jwks)), [])
+  const check = keys.get(String(signature.keyid))?.checks.get(REGISTERED.get(algorithm) ?? 'EdDSA')
+  const { base } = signatureBase(request, signature)
+  return base !== undefined && check?.({ signed: base, signature: signature.value }) === true
+}
+
+test('each key is published with its thumbprint as kid, and verifies what it has signed', () => {
+  for (const algorithm of Object.keys(KEYS) as Algorithm[]) {
+    const signer = signerOf(algorithm)
+    const { keys } = JSON.parse(String(signer.jwks))
+    assert.deepEqual([keys.length, 'd' in keys[0], keys[0].use], [1, false, 'sig'])
+    const request = { method: 'GET', uri: 'https://a/b', fields: [] }
+    const fields = signRequest(signer, { ...request, body: undefined, nowMs: NOW_MS })
+    assert.equal(isVerified(signer, { ...request, target: '/b', fields }, algorithm), true, algorithm)
+  }
+})
+
+test('a key in two files is published once', () => {
+  const pem = String(KEYS.ed25519)
+  const signer = new MessageSigner({ algorithm: 'ed25519', keyFile: '', alsoPublish: [] }, [pem, pem])
+  assert.equal(JSON.parse(String(signer.jwks)).keys.length, 1)
+})
+
+const text = fc
+  .string({ unit: fc.constantFrom(...'aZ9 ,;:="()é'), maxLength: 20 })
+  .map((value) => value.trim())
+const names = fc.constantFrom('Authorization', 'X-Auth-Subject', 'X-Auth-Scope', 'X-Note', 'Client-Cert')
+const fieldLists = fc.array(
+  fc.tuple(names, text).map(([name, value]) => new Field(name, value)),
+  { maxLength: 6 },
+)
+
+test('a request to a service is verified as it was sent, and not with another method, target, caller or body', () => {
+  const requests = fc.record({
+    method: fc.constantFrom('GET', 'POST'),
+    path: fc.webPath(),
+    fields: fieldLists,
+    body: fc.option(fc.uint8Array({ maxLength: 40 }).map(Buffer.from), { nil: undefined }),
+  })
+  fc.assert(
+    fc.property(requests, ({ method, path, fields, body }) => {
+      const uri = `https://service.example${path}`
+      const added = signRequest(ED, { method, uri, fields, body, nowMs: NOW_MS })
+      const request = { method, uri, target: path, fields: [...fields, ...added] }
+      assert.equal(isVerified(ED, request), true)
+      const digest = combinedValue(request.fields, 'content-digest')
+      assert.equal(digest === undefined, body === undefined)
+      if (digest !== undefined && body !== undefined) assert.equal(digestFault(digest, body), undefined)
+      assert.equal(isVerified(ED, { ...request, method: 'PUT' }), false)
+      assert.equal(isVerified(ED, { ...request, uri: `${uri}/` }), false)
+      for (const lower of [
+        'authorization',
+        'client-cert',
+        'x-auth-subject',
+        'x-auth-scope',
+        'content-digest',
+      ]) {
+        const at = request.fields.findIndex((field) => field.lower === lower)
+        if (at === -1) continue
+        const changed = request.fields.with(at, new Field(lower, `${request.fields[at]?.value}x`))
+        assert.equal(isVerified(ED, { ...request, fields: changed }), false, lower)
+      }
+    }),
+  )
+})
+
+test("a client's signature with the label of ours stays, and no label can be foreseen", () => {
+  const own = [new Field('Signature-Input', 'gateway=("@method")'), new Field('Signature', 'gateway=:AA==:')]
+  const request = { method: 'GET', uri: 'https://a/', fields: own, body: undefined, nowMs: NOW_MS }
+  const labels = [1, 2].map(() => signRequest(ED, request)[0]?.value.split('=')[0])
+  assert.match(String(labels[0]), /^gateway-[0-9a-f-]{36}$/)
+  assert.notEqual(labels[0], labels[1])
+  const fields = [...own, ...signRequest(ED, request)]
+  assert.equal(isVerified(ED, { ...request, target: '/', fields }), true)
+})
+
+test('a response tells its record what was signed', () => {
+  const request = { method: 'GET', target: '/', publicUrl: 'https://a', fields: [] }
+  const { lines, signature } = signFapiResponse(ED, {
+    status: 200,
+    body: Buffer.from('x'),
+    request,
+    nowMs: NOW_MS,
+  })
+  const { label, keyId, algorithm, publicUrl, digest, input, value } = signature
+  assert.deepEqual([algorithm, publicUrl], ['EdDSA', 'https://a'])
+  assert.equal(
+    lines,
+    `Content-Digest: ${digest}\r\nSignature-Input: ${label}=${input}\r\nSignature: ${label}=:${value}:\r\n`,
+  )
+  assert.equal(
+    input,
+    `("@status" "content-digest" "@method";req "@target-uri";req);created=${NOW_MS / 1000};keyid="${keyId}";alg="ed25519";tag="fapi-2-response"`,
+  )
+  assert.equal(digestFault(String(digest), Buffer.from('x')), undefined)
+})

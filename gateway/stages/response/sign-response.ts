@@ -1,0 +1,91 @@
+import { signFapiResponse } from '../../auth/signatures/response-signer.ts'
+import type { WaitingBody } from '../../edge/bodies/body-room.ts'
+import { networkOf } from '../../edge/rules/network.ts'
+import { originForm } from '../../edge/rules/request-target.ts'
+import type { FilteredHead } from '../../edge/rules/response-headers.ts'
+import type { Exchange } from '../../exchange.ts'
+import type { Gateway } from '../../gateway.ts'
+import { requestsOf } from '../credentials/prove-signature.ts'
+
+/** A longer body goes on as it comes, without a signature: the signature stands before it. */
+const MAX_BYTES = 1024 * 1024
+
+/** Signs a response where its row asks for it. Writes `responseSignature`. @param body as it is transferred */
+export function signResponse(
+  gateway: Gateway,
+  exchange: Exchange,
+  { status, head, body }: { readonly status: number; readonly head: FilteredHead; readonly body: Buffer },
+): FilteredHead {
+  const { signer } = gateway
+  const { route, req } = exchange
+  if (signer === undefined || route?.signsResponses !== true) return head
+  const isBodiless = req.method === 'HEAD' || status === 204 || status === 304
+  const { method, target, fields } = req
+  const { lines, signature } = signFapiResponse(signer, {
+    status,
+    body: isBodiless ? undefined : body,
+    request: { method, target, fields, publicUrl: publicUrlOf(gateway, exchange) },
+    nowMs: gateway.clock(),
+  })
+  exchange.responseSignature = signature
+  return { ...head, lines: head.lines + lines }
+}
+
+/** What stood before the target for the client, as far as that is known. */
+function publicUrlOf(gateway: Gateway, exchange: Exchange): string {
+  const { signed, secure, req } = exchange
+  if (signed !== undefined) return signed.signature.publicUrl
+  const host = exchange.host.toLowerCase()
+  const { length } = originForm(req.target)
+  const urls = requestsOf(gateway, exchange).map(({ uri }) => uri.slice(0, -length))
+  const scheme = secure === undefined ? 'http' : 'https'
+  return urls.find((url) => url.split('/', 3)[2] === host) ?? urls[0] ?? `${scheme}://${host}`
+}
+
+/** A response that is held back until it is whole, to be signed. */
+export class HeldResponse {
+  readonly head: FilteredHead
+  readonly #gateway: Gateway
+  readonly #room: WaitingBody
+  readonly #pieces: Buffer[] = []
+
+  constructor(gateway: Gateway, exchange: Exchange, head: FilteredHead) {
+    const { address, principal, res } = exchange
+    const room = { keyId: principal?.key ?? address, network: networkOf(address), bytes: 0 }
+    this.head = head
+    this.#gateway = gateway
+    this.#room = room
+    res.onClose(() => gateway.load.bodyRoom.release(room))
+  }
+
+  get body(): Buffer {
+    return Buffer.concat(this.#pieces)
+  }
+
+  /** @param piece may change afterwards. @returns false when it is too long to be held */
+  add(piece: Buffer): boolean {
+    const fits =
+      this.#room.bytes + piece.length <= MAX_BYTES &&
+      this.#gateway.load.bodyRoom.take(this.#room, piece.length)
+    if (fits) this.#pieces.push(Buffer.from(piece))
+    return fits
+  }
+}
+
+/** Holds a response that can be signed. @returns undefined for one that is sent as it comes */
+export function holdResponse(
+  gateway: Gateway,
+  exchange: Exchange,
+  head: FilteredHead,
+  isBodiless: boolean,
+): HeldResponse | undefined {
+  const { route, grpcStatus } = exchange
+  if (route?.signsResponses !== true || grpcStatus !== undefined) return undefined
+  if (isBodiless || (head.contentLength ?? 0) <= MAX_BYTES) return new HeldResponse(gateway, exchange, head)
+  countUnsigned(gateway, exchange)
+  return undefined
+}
+
+export function countUnsigned({ metrics }: Gateway, { route }: Exchange): void {
+  metrics.gateway_responses_unsigned_total.count(route?.path ?? '')
+}
