@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { readIfThere } from '../storage/regular-file.ts'
-import { type KeyRecord, readKeyLine } from './key-record.ts'
+import { type KeyRecord, openLine, readKeyRecord } from './key-record.ts'
 import type { KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
 
@@ -36,7 +36,8 @@ export function findKey(
     const { seal } = headerOf(file, text.toString('latin1', 0, text.indexOf(NEWLINE)), secrets)
     const end = text.indexOf(NEWLINE, at + 1)
     const line = text.subarray(at + 1, end === -1 ? undefined : end)
-    return { file, record: seal && readKeyLine(line, id, seal) }
+    const opened = (from: number, bytes: number) => seal && openLine(text.subarray(from, from + bytes), seal)
+    return { file, record: readKeyRecord(line, { id, at: at + 1 }, opened) }
   }
   return undefined
 }

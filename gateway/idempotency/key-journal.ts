@@ -2,7 +2,7 @@ import { closeSync, existsSync, fdatasync, fdatasyncSync, fstatSync, readSync, r
 import { join } from 'node:path'
 import { AppendLog, type Write } from '../storage/append-log.ts'
 import { makeDirectory } from '../storage/line-file.ts'
-import { type KeyRecord, keyLine, readKeyLine, statusOf } from './key-record.ts'
+import { type KeyRecord, keyLines, LINE_MAX_BYTES, openLine, readKeyRecord, statusOf } from './key-record.ts'
 import { Reserve } from './key-reserve.ts'
 import type { KeySecret, KeySecrets } from './key-secret.ts'
 import { createSegment, type Journaled, type OnFound, readSegments, type Segment } from './key-segment.ts'
@@ -34,6 +34,7 @@ type OnDurable = (error: Error | undefined, isWritten: boolean) => void
 
 /** The next last record of a key. */
 interface Put {
+  readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
   readonly run?: OnDurable
@@ -59,6 +60,7 @@ export class KeyJournal {
   /** Records of this turn of the event loop, which one write takes. */
   #puts: Put[] = []
   #waiting: (readonly Pick<Put, 'run'>[])[] = []
+  #lastOpened: { readonly file: string; readonly at: number; readonly text: Buffer } | undefined
   #isSyncing = false
   #isRotationDue = false
   #isCompacting = false
@@ -139,19 +141,17 @@ export class KeyJournal {
     const segment = this.#segments.at(-1)
     const { seal } = segment ?? {}
     if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
-    const lines = puts.map(({ entry, record }) => keyLine(entry.id, record, seal))
-    const text = lines.join('')
+    const { text, places } = keyLines(puts, seal)
     if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false
       return false
     }
     this.#measure(segment, text.length)
-    let at = segment.bytes - text.length
+    const start = segment.bytes - text.length
     puts.forEach(({ entry, record }, index) => {
-      const bytes = lines[index]?.length ?? 0
+      const { at = 0, bytes = 0 } = places[index] ?? {}
       this.forget(entry)
-      if (record.state !== 'free') this.keep(entry, { segment, at, bytes })
-      at += bytes
+      if (record.state !== 'free') this.keep(entry, { segment, at: start + at, bytes })
     })
     return true
   }
@@ -160,6 +160,7 @@ export class KeyJournal {
   #appendShort({ entry, record, run }: Put): boolean {
     const { state, response } = record
     const short = {
+      id: entry.id,
       entry,
       record: response === undefined ? record : { ...record, response: statusOf(response) },
     }
@@ -221,18 +222,29 @@ export class KeyJournal {
   }
 
   /** Undefined when it cannot be read, or is damaged. */
-  read({ id, segment, at, bytes }: Journaled): KeyRecord | undefined {
-    if (segment?.seal === undefined) return undefined
-    const line = Buffer.alloc(bytes)
+  read({ id, segment, at }: Journaled): KeyRecord | undefined {
+    if (segment === undefined) return undefined
     try {
-      readSync(segment.fd, line, 0, bytes, at)
+      const line = bytesIn(segment, at, LINE_MAX_BYTES)
+      const record = readKeyRecord(line.subarray(0, line.indexOf('\n')), { id, at }, (from, bytes) =>
+        this.#opened(segment, from, bytes),
+      )
+      if (record === undefined) this.#options.onFault(`${segment.file}: a record is damaged`)
+      return record
     } catch (error) {
       this.#options.onFault(`${segment.file}: cannot read: ${String(error)}`)
       return undefined
     }
-    const record = readKeyLine(line.subarray(0, -1), id, segment.seal)
-    if (record === undefined) this.#options.onFault(`${segment.file}: a record is damaged`)
-    return record
+  }
+
+  /** What is sealed in a line. The last one is remembered for the next record: those that are copied follow one another. */
+  #opened(segment: Segment, at: number, bytes: number): Buffer | undefined {
+    const { file, seal } = segment
+    if (this.#lastOpened?.file !== file || this.#lastOpened.at !== at) {
+      const text = seal && openLine(bytesIn(segment, at, bytes), seal)
+      this.#lastOpened = text && { file, at, text }
+    }
+    return this.#lastOpened?.text
   }
 
   /** To be called once a second: retries writes, begins and removes segments. @param again the record of a key in the present clock */
@@ -335,7 +347,7 @@ export class KeyJournal {
     for (const entry of live) {
       if (left < 0) break
       left -= entry.bytes
-      puts.push({ entry, record: again(entry) })
+      puts.push({ id: entry.id, entry, record: again(entry) })
     }
     return puts.length === 0 || this.#append(puts)
   }
@@ -375,4 +387,10 @@ export class KeyJournal {
 
 function callBack(groups: readonly (readonly Pick<Put, 'run'>[])[], error: Error | undefined): void {
   for (const puts of groups) for (const { run } of puts) run?.(error, true)
+}
+
+/** At most so many bytes of a segment, from a place in it. @throws Error of the system */
+function bytesIn({ fd }: Segment, at: number, most: number): Buffer {
+  const bytes = Buffer.alloc(most)
+  return bytes.subarray(0, readSync(fd, bytes, 0, most, at))
 }

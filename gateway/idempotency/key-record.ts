@@ -33,46 +33,134 @@ export interface KeyRecord {
 }
 
 const NEWLINE = 0x0a
+/** A line of sealed responses begins so, which no name does. */
+const SEALED = '='
 const HEAD =
   /^([\w-]{28}) (?:([\w-]{22}) (begun|unknown|done|free) (\d{1,16}) (\d{1,16}) ([\w-]{22}|-) ([\w.:/+=@-]{1,128}) ([\da-f]{1,8}) )?/
-const HEAD_MAX_CHARS = 256
+/** Where the response of a record is: bytes back to a line of sealed ones, the bytes of that, then from where to where in it. */
+const SPAN = /^(\d{1,9}) (\d{1,9}) (\d{1,9}) (\d{1,9})$/
+/** The longest line of a record. */
+export const LINE_MAX_BYTES = 300
+/** Responses are sealed together up to so many bytes, all of which are opened for each of them. */
+const SEALED_MAX_BYTES = 16 * 1024
 /** Not known, or sealed. */
 const NONE = '-'
 
+interface NamedRecord {
+  readonly id: string
+  readonly record: KeyRecord
+}
+
+/** Lines to be written together. */
+interface Lines {
+  /** ASCII. */
+  readonly text: string
+  /** Of each record: where in the text its line begins, and what it takes there. */
+  readonly places: readonly { readonly at: number; readonly bytes: number }[]
+}
+
 /**
- * `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <sealed>`. With `done` the request id
- * is sealed too: `<request id> <status> <length of the fields, or - without a body>\n`, the fields, then the body. The others are not
- * sealed, which takes half the time: callers are names, and the audit trail has ids of requests in clear.
+ * Each record is a line: `<name of the key> <caller> <state> <atMs> <keepMs> <fingerprint> <request id> <CRC-32> <span>`. With `done` the
+ * request id is sealed too, and the span says where. The others are not sealed, which takes half the time: callers are names, and the
+ * audit trail has ids of requests in clear. Responses are sealed together, before their lines: one by one would cost twice as much.
  */
-export function keyLine(id: string, record: KeyRecord, seal: RecordSeal): string {
+export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
+  const places: { at: number; bytes: number }[] = []
+  let text = ''
+  for (let first = 0; first < all.length; first = places.length) {
+    const responses: Buffer[] = []
+    const lines: { clear: string; from: number; to: number }[] = []
+    let end = 0
+    for (let next = first; next < all.length && end < SEALED_MAX_BYTES; next++) {
+      const { id, record } = all[next] as NamedRecord
+      const clear = clearOf(id, record)
+      const from = end
+      if (record.response !== undefined) {
+        const response = responseText(clear, record.requestId, record.response)
+        responses.push(response)
+        end += response.length
+      }
+      lines.push({ clear, from, to: end })
+    }
+    const sealed = responses.length === 0 ? '' : `${SEALED}${seal.seal(Buffer.concat(responses))}\n`
+    const start = text.length
+    text += sealed
+    for (const { clear, from, to } of lines) {
+      const at = text.length
+      text += from === to ? `${clear}\n` : `${clear}${at - start} ${sealed.length} ${from} ${to}\n`
+      places.push({ at, bytes: text.length - at + to - from })
+    }
+  }
+  return { text, places }
+}
+
+function clearOf(id: string, record: KeyRecord): string {
   const { state, caller, atMs, keepMs, fingerprint, requestId, response } = record
   const inClear = (response === undefined && requestId) || NONE
   const said = `${id} ${caller} ${state} ${Math.round(atMs)} ${keepMs} ${fingerprint || NONE} ${inClear}`
-  const clear = `${said} ${crc32(said).toString(16)} `
-  if (response === undefined) return `${clear}\n`
-  const { status, fields, body } = response
-  const head = `${requestId} ${status} ${body === undefined ? NONE : fields.length}\n${fields}`
+  return `${said} ${crc32(said).toString(16)} `
+}
+
+/**
+ * What is sealed of a response: what stands beside it in clear, then `<request id> <status> <length of the fields> <length of the body,
+ * or - without one>\n`, the fields, and the body.
+ */
+export function responseText(
+  clear: string,
+  requestId: string,
+  { status, fields, body }: KeptResponse,
+): Buffer {
+  const head = `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}`
   const text = Buffer.allocUnsafe(head.length + (body?.length ?? 0))
   text.write(head, 'latin1')
   body?.copy(text, head.length)
-  return `${clear}${seal.seal(clear, text)}\n`
+  return text
 }
 
-/** @returns undefined when the line has no name; without a head when that is damaged */
-export function readKeyHead(line: Buffer):
-  | {
-      readonly id: string
-      readonly head: Omit<KeyRecord, 'response'> | undefined
-      readonly clear: string
-    }
-  | undefined {
-  const [clear, id, caller, state, atMs, keepMs, fingerprint, requestId, crc = ''] =
-    HEAD.exec(line.toString('latin1', 0, HEAD_MAX_CHARS)) ?? []
+/** @param text others may follow @returns undefined when something else stands beside it in clear, or it is not whole */
+export function readResponse(
+  clear: string,
+  text: Buffer,
+): Pick<KeyRecord, 'requestId' | 'response'> | undefined {
+  if (text.toString('latin1', 0, clear.length) !== clear) return undefined
+  const at = text.indexOf(NEWLINE, clear.length) + 1
+  const [requestId = '', status, length, bodyBytes] = text.toString('latin1', clear.length, at - 1).split(' ')
+  const from = at + Number(length)
+  const to = from + (bodyBytes === NONE ? 0 : Number(bodyBytes))
+  if (!(to <= text.length)) return undefined
+  const body = bodyBytes === NONE ? undefined : text.subarray(from, to)
+  return { requestId, response: { status: Number(status), fields: text.toString('latin1', at, from), body } }
+}
+
+/** Where a response is: in the bytes of a line, which begins so many before its record. */
+interface Span {
+  readonly back: number
+  readonly bytes: number
+  readonly from: number
+  readonly to: number
+}
+
+interface ReadLine {
+  readonly id: string
+  readonly head: Omit<KeyRecord, 'response'> | undefined
+  readonly clear: string
+  readonly span: Span | undefined
+}
+
+/** True for a line that is no record. */
+export function isSealedLine(line: Buffer): boolean {
+  return line[0] === SEALED.charCodeAt(0)
+}
+
+/** @param line without its end @returns undefined when it has no name; without a head when that is damaged */
+export function readKeyHead(line: Buffer): ReadLine | undefined {
+  const written = line.toString('latin1', 0, LINE_MAX_BYTES)
+  const [clear, id, caller, state, atMs, keepMs, fingerprint, requestId, crc = ''] = HEAD.exec(written) ?? []
   if (clear === undefined || id === undefined) return undefined
   // A wrong time would make every key of its file expire.
   const isSound = crc32(clear.slice(0, -crc.length - 2)) === Number.parseInt(crc, 16)
   if (!isSound || caller === undefined || fingerprint === undefined || requestId === undefined)
-    return { id, head: undefined, clear }
+    return { id, head: undefined, clear, span: undefined }
   const head = {
     ...{ state: state as KeyRecord['state'], caller, atMs: Number(atMs), keepMs: Number(keepMs) },
     ...{
@@ -80,23 +168,31 @@ export function readKeyHead(line: Buffer):
       requestId: requestId === NONE ? '' : requestId,
     },
   }
-  return { id, head, clear }
+  const numbers = SPAN.exec(written.slice(clear.length))?.slice(1).map(Number)
+  if (numbers === undefined) return { id, head, clear, span: undefined }
+  const [back = 0, bytes = 0, from = 0, to = 0] = numbers
+  return { id, head, clear, span: { back, bytes, from, to } }
 }
 
-/** @returns undefined when the line is damaged or that of another key */
-export function readKeyLine(line: Buffer, id: string, seal: RecordSeal): KeyRecord | undefined {
-  const { head, clear = '', id: found } = readKeyHead(line) ?? {}
+/**
+ * @param at where the record begins
+ * @param opened gives what was sealed in the line that begins there and has so many bytes; undefined: it is damaged
+ * @returns undefined when it is damaged or that of another key
+ */
+export function readKeyRecord(
+  line: Buffer,
+  { id, at }: { readonly id: string; readonly at: number },
+  opened: (at: number, bytes: number) => Buffer | undefined,
+): KeyRecord | undefined {
+  const { head, clear = '', id: found, span } = readKeyHead(line) ?? {}
   if (head === undefined || found !== id) return undefined
   if (head.state !== 'done') return head
-  const bytes = seal.open(clear, line.toString('latin1', clear.length))
-  if (bytes === undefined) return undefined
-  const at = bytes.indexOf(NEWLINE) + 1
-  const [requestId = '', status, length] = bytes.toString('latin1', 0, at - 1).split(' ')
-  const end = length === NONE ? at : at + Number(length)
-  const response = {
-    status: Number(status),
-    fields: bytes.toString('latin1', at, end),
-    body: length === NONE ? undefined : bytes.subarray(end),
-  }
-  return { ...head, requestId, response }
+  const text = span && opened(at - span.back, span.bytes)?.subarray(span.from, span.to)
+  const response = text && readResponse(clear, text)
+  return response && { ...head, ...response }
+}
+
+/** @param line as `keyLines` writes it, with its end */
+export function openLine(line: Buffer, seal: RecordSeal): Buffer | undefined {
+  return seal.open(line.toString('latin1', SEALED.length, line.length - 1))
 }

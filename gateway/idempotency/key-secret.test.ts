@@ -39,19 +39,17 @@ describe('the names of callers, keys and contents', () => {
 })
 
 describe('what is sealed', () => {
-  it('is opened with its salt and what stands beside it in clear, and with nothing else', () => {
+  it('is opened with its salt, and with nothing else', () => {
     fc.assert(
-      fc.property(fc.uint8Array(), fc.string(), fc.nat(), (text, beside, at) => {
-        const clear = beside.replace(/[^ -~]/g, '.')
+      fc.property(fc.uint8Array(), fc.nat(), (text, at) => {
         const seal = secret.sealOf()
-        const sealed = seal.seal(clear, text)
+        const sealed = seal.seal(text)
         const again = secret.sealOf(seal.salt)
-        assert.deepEqual(again.open(clear, sealed), Buffer.from(text))
-        assert.equal(again.open(`${clear}.`, sealed), undefined)
-        assert.equal(secret.sealOf().open(clear, sealed), undefined)
+        assert.deepEqual(again.open(sealed), Buffer.from(text))
+        assert.equal(secret.sealOf().open(sealed), undefined)
         const bytes = Buffer.from(sealed, 'base64url')
         bytes[at % bytes.length] = (bytes[at % bytes.length] ?? 0) ^ 1
-        assert.equal(again.open(clear, bytes.toString('base64url')), undefined)
+        assert.equal(again.open(bytes.toString('base64url')), undefined)
       }),
       { numRuns: 50 },
     )
@@ -59,7 +57,7 @@ describe('what is sealed', () => {
 
   it('never has a nonce twice under one key', () => {
     const seal = secret.sealOf()
-    const sealed = Array.from({ length: 100 }, () => seal.seal('', Buffer.from('same')))
+    const sealed = Array.from({ length: 100 }, () => seal.seal(Buffer.from('same')))
     assert.equal(new Set(sealed.map((one) => one.slice(0, 16))).size, 100)
     assert.notEqual(secret.sealOf().salt, seal.salt)
   })

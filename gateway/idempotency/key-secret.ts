@@ -101,7 +101,7 @@ export function secretNamed(secrets: KeySecrets, name: string): KeySecret | unde
   return secrets.find((secret) => secret.name === name)
 }
 
-/** AES-256-GCM under the key of one salt, which one process writes with, with a counter as nonce before each record. */
+/** AES-256-GCM under the key of one salt, which one process writes with, with a counter as nonce before each text. */
 export class RecordSeal {
   /** In base64url. */
   readonly salt: string
@@ -114,24 +114,22 @@ export class RecordSeal {
     this.salt = salt
   }
 
-  /** @param clear stands beside the record, in ASCII, and is authenticated with it */
-  seal(clear: string, text: Uint8Array): string {
+  seal(text: Uint8Array): string {
     this.#nonce.writeUIntBE(++this.#count, NONCE_BYTES - COUNT_BYTES, COUNT_BYTES)
     const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonce)
-    cipher.setAAD(Buffer.from(clear, 'latin1'))
     const sealed = cipher.update(text)
     cipher.final()
     return Buffer.concat([this.#nonce, sealed, cipher.getAuthTag()]).toString('base64url')
   }
 
-  /** Undefined when it is not what `seal` has made with `clear`. */
-  open(clear: string, text: string): Buffer | undefined {
+  /** Undefined when it is not what `seal` has made. */
+  open(text: string): Buffer | undefined {
     const sealed = Buffer.from(text, 'base64url')
     if (sealed.length < NONCE_BYTES + TAG_BYTES) return undefined
     const decipher = createDecipheriv('aes-256-gcm', this.#key, sealed.subarray(0, NONCE_BYTES), {
       authTagLength: TAG_BYTES,
     })
-    decipher.setAAD(Buffer.from(clear, 'latin1')).setAuthTag(sealed.subarray(-TAG_BYTES))
+    decipher.setAuthTag(sealed.subarray(-TAG_BYTES))
     try {
       return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()])
     } catch {

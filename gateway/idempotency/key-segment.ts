@@ -2,7 +2,7 @@ import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
-import { type KeyRecord, readKeyHead } from './key-record.ts'
+import { isSealedLine, type KeyRecord, readKeyHead } from './key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from './key-secret.ts'
 
 const FORMAT = 'idempotency-keys'
@@ -16,6 +16,7 @@ export interface Journaled {
   readonly id: string
   segment: Segment | undefined
   at: number
+  /** Its line and response. */
   bytes: number
 }
 
@@ -116,10 +117,12 @@ function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound
   let damaged = 0
   for (let end = text.indexOf(NEWLINE, at); end !== -1; end = text.indexOf(NEWLINE, at)) {
     const bytes = end + 1 - at
-    const read = readKeyHead(text.subarray(at, end))
-    if (read?.head === undefined && bytes > 1) damaged += 1
+    const line = text.subarray(at, end)
+    const read = readKeyHead(line)
+    if (read?.head === undefined && bytes > 1 && !isSealedLine(line)) damaged += 1
     if (read?.head !== undefined) lastMs = Math.max(lastMs, read.head.atMs)
-    if (read !== undefined) found(read.id, read.head, { segment, at, bytes })
+    const { from = 0, to = 0 } = read?.span ?? {}
+    if (read !== undefined) found(read.id, read.head, { segment, at, bytes: bytes + to - from })
     at += bytes
   }
   if (damaged > 0) onFault(`${file}: ${damaged} line(s) are damaged: the outcome of their keys is unknown`)

@@ -168,6 +168,7 @@ describe('the files of keys', () => {
     const lastLine = text.lastIndexOf('\n', text.length - 2) + 1
     for (const [at, message] of [
       [text.length - 10, /a record is damaged/],
+      [text.lastIndexOf('\n=') + 30, /a record is damaged/],
       [lastLine + 30, /1 line\(s\) are damaged/],
     ] as const) {
       writeFileSync(file, `${text.slice(0, at)}~${text.slice(at + 1)}`, 'latin1')

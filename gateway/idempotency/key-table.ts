@@ -171,25 +171,25 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   /** Calls back once: that it has begun when that is durable, anything else at once. Never throws. */
   begin(request: KeyedRequest, run: (begun: Begun) => void): void {
     const nowMs = this.#options.clock()
-    const { secret, id, entry } = this.#find(request, nowMs)
+    const { secret, caller, id, entry } = this.#find(request, nowMs)
     const fingerprint = secret.nameOf(...request.content)
     const known = entry && this.#outcomeOf(entry, fingerprint, request.resolves)
     if (known !== undefined) {
       run(known)
       return
     }
-    const { caller, requestId, keepMs } = request
+    const { requestId, keepMs } = request
     if (!this.isWritable || this.#keys.size >= MAX_KEYS || this.#isSuspended) run({ outcome: 'unavailable' })
     else if (entry !== undefined)
       this.#begin({ entry, requestId, fingerprint, otherwise: 'unknown' }, keepMs, run)
-    else if (this.#hasAll(caller, request.maxKeys, nowMs)) run({ outcome: 'too_many' })
+    else if (this.#hasAll(request, caller, nowMs)) run({ outcome: 'too_many' })
     else {
       const begun: KeyEntry = {
         id,
         segment: undefined,
         at: 0,
         bytes: 0,
-        caller: secret.callerOf(caller),
+        caller,
         keepMs,
         expiresAtMs: nowMs + keepMs,
         state: 'in_progress',
@@ -201,16 +201,16 @@ export class KeyTable implements KeyKeeper<HeldKey> {
 
   /** @returns what the key is kept by, or is to be kept by */
   #find({ caller, row, key }: KeyedRequest, nowMs: number): Found {
-    let first: string | undefined
+    let first: Found | undefined
     for (const secret of this.#secrets) {
-      const id = secret.idOf(secret.callerOf(caller), row, key)
-      first ??= id
+      const name = secret.callerOf(caller)
+      const id = secret.idOf(name, row, key)
       const entry = this.#keys.get(id)
-      if (entry === undefined) continue
-      if (!isOver(entry, nowMs)) return { secret, id, entry }
-      this.#forget(entry)
+      if (entry !== undefined && !isOver(entry, nowMs)) return { secret, caller: name, id, entry }
+      if (entry !== undefined) this.#forget(entry)
+      first ??= { secret, caller: name, id, entry: undefined }
     }
-    return { secret: this.#secrets[0], id: first ?? '', entry: undefined }
+    return first as Found
   }
 
   /** A key of an earlier process, or of the one before. */
@@ -238,6 +238,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     const { caller } = entry
     const atMs = this.#options.clock()
     this.#journal.put({
+      id: entry.id,
       entry,
       record: { state: 'begun', caller, atMs, keepMs, fingerprint, requestId },
       run: (error, isWritten) => {
@@ -283,6 +284,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     if (state === 'free') this.#forget(entry)
     else if (state === 'unknown') entry.state = 'unknown'
     this.#journal.put({
+      id: entry.id,
       entry,
       record: { state, caller, atMs, keepMs, fingerprint, requestId, response },
       run: (error) => {
@@ -328,14 +330,16 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
   }
 
-  /** A caller has as many keys as it may, without those that are over. */
-  #hasAll(caller: string, maxKeys: number, nowMs: number): boolean {
+  /** A caller has as many keys as it may, without those that are over. @param name of the caller under the first secret */
+  #hasAll({ caller, maxKeys }: KeyedRequest, name: string, nowMs: number): boolean {
+    const [, ...older] = this.#secrets
+    const names = [name, ...older.map((secret) => secret.callerOf(caller))]
     let count = 0
-    for (const secret of this.#secrets) count += this.#ofCallers.get(secret.callerOf(caller))?.size ?? 0
+    for (const one of names) count += this.#ofCallers.get(one)?.size ?? 0
     if (count < maxKeys) return false
     let left = SWEPT_OF_CALLER
-    for (const secret of this.#secrets)
-      for (const entry of this.#ofCallers.get(secret.callerOf(caller)) ?? []) {
+    for (const one of names)
+      for (const entry of this.#ofCallers.get(one) ?? []) {
         if (left-- <= 0 || !isOver(entry, nowMs)) break
         this.#forget(entry)
         count -= 1
@@ -422,6 +426,8 @@ function carried(finish: FinishedKey['finish']): Finish {
 
 interface Found {
   readonly secret: KeySecret
+  /** The name of the caller. */
+  readonly caller: string
   readonly id: string
   readonly entry: KeyEntry | undefined
 }

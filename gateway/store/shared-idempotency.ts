@@ -1,4 +1,4 @@
-import { type KeyRecord, keyLine, readKeyLine } from '../idempotency/key-record.ts'
+import { type KeyRecord, readResponse, responseText } from '../idempotency/key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from '../idempotency/key-secret.ts'
 import type {
   Begun,
@@ -145,11 +145,10 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     }
   }
 
-  #unsealed({ id, secret, fingerprint }: SharedKey, rest: string): KeyRecord | undefined {
+  #unsealed(held: SharedKey, rest: string): Pick<KeyRecord, 'requestId' | 'response'> | undefined {
     const end = rest.indexOf(' ')
-    const seal = secret.sealOf(rest.slice(0, end))
-    const record = readKeyLine(Buffer.from(rest.slice(end + 1)), secret.name + id, seal)
-    return record?.fingerprint === fingerprint ? record : undefined
+    const text = held.secret.sealOf(rest.slice(0, end)).open(rest.slice(end + 1))
+    return text && readResponse(boundTo(held), text)
   }
 
   /** See KeyTable.finish. An error too when the key was told to be unknown meanwhile. */
@@ -163,12 +162,9 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       held.kind = finish
       run()
     } else {
-      const { id, secret, fingerprint, requestId, keepMs } = held
-      // The name of the key in the store has the caller.
-      const record = { caller: id, fingerprint, requestId, atMs: 0, keepMs, response: finish }
-      const seal = this.#sealOf(secret)
+      const seal = this.#sealOf(held.secret)
       held.kind = 'done'
-      held.rest = `${seal.salt} ${keyLine(secret.name + id, { state: 'done', ...record }, seal).trimEnd()}`
+      held.rest = `${seal.salt} ${seal.seal(responseText(boundTo(held), held.requestId, finish))}`
       held.run = run
     }
     this.#tell(held)
@@ -249,4 +245,9 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     this.#cancelTick?.()
     this.#options.local()?.close()
   }
+}
+
+/** A response is for its key and content alone. */
+function boundTo({ id, fingerprint }: SharedKey): string {
+  return `${id} ${fingerprint} `
 }
