@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -110,12 +110,17 @@ describe('a decider outside', () => {
     assert.equal(await gateway.metric(`gateway_decisions_total{${route},outcome="failed"}`), 1)
   })
 
-  it('is asked once about equal questions where its decisions are cached', async () => {
+  it('is asked once about equal questions where its decisions are cached, also after an edit of other keys', async () => {
     const before = asked.length
     const paid = await Promise.all(Array.from({ length: 10 }, () => pay('/cached/DE1', '{"amount":1}')))
     assert.deepEqual(new Set(paid.map(({ status }) => status)), new Set([200]))
     assert.equal(asked.length, before + 1)
     assert.equal((await pay('/cached/DE1', '{"amount":1.0}')).status, 200)
+    assert.equal(asked.length, before + 2)
+    const file = join(gateway.dir, 'gateway.json')
+    writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), maxInFlight: 77 }))
+    await until(() => (gateway.audit().some(({ type }) => type === 'CONFIG_CHANGE') ? true : undefined))
+    assert.equal((await pay('/cached/DE1', '{"amount":1}')).status, 200)
     assert.equal(asked.length, before + 2)
   })
 })
