@@ -174,6 +174,8 @@ test('a request is good for five minutes, by a date that no reader can take for 
   for (const seconds of [-300, 0, 10])
     assert.equal(faultOf({ fields: { Date: dateOf(seconds) } }), 'accepted')
   for (const seconds of [-301, 11]) assert.match(faultOf({ fields: { Date: dateOf(seconds) } }), /^stale/)
+  const late = judge(messageOf(), [TPP], NOW_MS, NOW_MS + 300_001)
+  assert.match(late.fault ?? '', /^stale/, 'when its body came')
   for (const date of [
     '',
     'now',

@@ -93,7 +93,12 @@ function verify(
     return { fault: { reason: 'mismatch', cause: 'it is not of these headers, or not by this key' } }
   const digest = combinedValue(fields, 'digest') ?? ''
   const unique = `id ${combinedValue(fields, 'x-request-id')}`
-  return { head: { unique, faultOf: (body) => faultOfDigest(digest, body) } }
+  return {
+    head: {
+      unique,
+      faultOf: (body, bodyMs) => faultOfAge(dateMs, profile, bodyMs) ?? faultOfDigest(digest, body),
+    },
+  }
 }
 
 /** A line of what is signed (draft-cavage-http-signatures-12 section 2.3). Undefined: it is not in the request. */

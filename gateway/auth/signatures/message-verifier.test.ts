@@ -169,6 +169,9 @@ test('a signature is accepted for 60 s, 10 s before its time, and not once it ha
   const expiring = `${PARAMS};expires=${NOW_SECONDS + 5}`
   assert.equal(at(4.999, expiring), undefined)
   assert.match(at(5, expiring) ?? '', /^stale: The signature has expired/)
+  const good = goodMessage(WRITTEN)
+  assert.equal(judge(good, [BANK], NOW_MS, NOW_MS + 60_000).client, 'bank')
+  assert.match(judge(good, [BANK], NOW_MS, NOW_MS + 60_001).fault ?? '', /^stale/, 'when its body came')
 })
 
 test('the key of another client, also under one name, makes nobody this client', () => {

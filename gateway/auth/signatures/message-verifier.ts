@@ -57,19 +57,23 @@ export const HTTP_MESSAGE: SignatureForm = {
 }
 
 interface Judged {
+  readonly profile: MessageProfile
   readonly request: SignedRequest
   readonly algorithm: Algorithm
 }
 
 function headOf(
-  { label, covered, nonce, params, value }: MessageSignature,
-  { request: { fields, target, uri }, algorithm }: Judged,
+  signature: MessageSignature,
+  { profile, request: { fields, target, uri }, algorithm }: Judged,
   { kid, key, thumbprint }: VerificationKey,
 ): VerifiedHead {
+  const { label, covered, nonce, params, value } = signature
   const digest = () => combinedValue(fields, 'content-digest') ?? ''
   return {
     unique: nonce === undefined ? `value ${value.toString('base64', 0, ECDSA_R_BYTES)}` : `nonce ${nonce}`,
-    faultOf(body) {
+    faultOf(body, nowMs) {
+      const stale = faultOfTimes(signature, profile, nowMs)
+      if (stale !== undefined) return stale
       // The whole digest of a body, not one of its members.
       if (!covered.has(DIGEST)) return body.length > 0 ? plain('uncovered', NO_DIGEST) : undefined
       const cause = digestFault(digest(), body)
@@ -114,7 +118,8 @@ function judge(
   let cause = 'Host is not that of one of dpop.publicUrls'
   for (const request of requests) {
     const { base, fault } = signatureBase(request, signature)
-    if (fault === undefined && check({ signed: base, signature: value })) return { request, algorithm }
+    if (fault === undefined && check({ signed: base, signature: value }))
+      return { profile, request, algorithm }
     cause = fault ?? 'it is not of these components, or not by this key'
   }
   return { reason: 'mismatch', cause }

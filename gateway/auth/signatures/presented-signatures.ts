@@ -67,8 +67,12 @@ export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
 export interface VerifiedHead {
   /** Another message of the client has another one. */
   readonly unique: string
-  /** What is wrong with the body, as it was transferred. Never throws. */
-  faultOf(body: Buffer): SignatureFault | undefined
+  /**
+   * What is wrong once the body is there, as it was transferred. Never throws.
+   *
+   * @param nowMs a slow body must not make a signature outlive the memory of accepted ones
+   */
+  faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
   /** For the trail, once there is no fault; undefined in forms that it does not prove. */
   readonly signed?: () => SignedBy
 }

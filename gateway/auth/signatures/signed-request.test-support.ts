@@ -76,11 +76,12 @@ interface Judgement {
   readonly fault?: string | undefined
 }
 
-/** Judges a request of one of the clients as the stage does. */
+/** Judges a request of one of the clients as the stage does. @param bodyMs when its body is there */
 export function judge(
   { method, target, authority, body, fields }: Message,
   clients: readonly TestClient[],
   nowMs = NOW_MS,
+  bodyMs = nowMs,
 ): Judgement {
   const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
   keys.replace(
@@ -102,7 +103,7 @@ export function judge(
   const ownersOf = (kid: string) => keys.ownersOf(kid)
   const { verified, fault } = verifyMessage({ signatures, ownersOf, known: undefined, nowMs })
   if (verified === undefined) return { fault: `${fault.reason}: ${fault.cause}` }
-  const faults = verified.map(({ head }) => head.faultOf(Buffer.from(body)))
+  const faults = verified.map(({ head }) => head.faultOf(Buffer.from(body), bodyMs))
   const good = verified[faults.indexOf(undefined)]
   if (good === undefined) return { fault: `${faults[0]?.reason}: ${faults[0]?.cause}` }
   return { client: good.signer.principal.client, unique: good.head.unique }

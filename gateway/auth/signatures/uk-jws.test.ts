@@ -119,6 +119,12 @@ test('a header that the standard does not allow is refused, although it is signe
     assert.match(faultOf(signedAs(changes)), fault, JSON.stringify(changes))
 })
 
+test('a signature that has become too old while its body came is refused', () => {
+  const message = messageOf(signedAs({}))
+  assert.equal(judge(message, [BANK], NOW_MS, NOW_MS + 300_000).client, 'bank')
+  assert.match(judge(message, [BANK], NOW_MS, NOW_MS + 300_001).fault ?? '', /^stale/)
+})
+
 test('b64 false and the payload in base64url are never taken for each other', () => {
   const unencoded = { b64: false, crit: ['b64', ...CRITICAL] }
   const raw = Buffer.from(BODY).toString('latin1')

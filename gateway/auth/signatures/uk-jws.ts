@@ -59,7 +59,9 @@ function verify(
   return {
     head: {
       unique: `value ${signature.toString('base64')}`,
-      faultOf(body) {
+      faultOf(body, bodyMs) {
+        const stale = faultOfAge(Number(header[IAT]) * 1000, profile, bodyMs)
+        if (stale !== undefined) return stale
         if (check({ signed: `${protectedHeader}.${body.toString(encoding)}`, signature })) return undefined
         return { reason: 'mismatch', cause: 'it is not of this body, or not by this key' }
       },

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
+import { Readable } from 'node:stream'
 import { test } from 'node:test'
 import { calculateJwkThumbprint } from 'jose'
-import type { ReplayFault } from '../../auth/replay.ts'
+import { type ReplayFault, ReplayMemory } from '../../auth/replay.ts'
 import { ClientKeys } from '../../auth/signatures/client-keys.ts'
-import { signMessage } from '../../auth/signatures/signed-request.test-support.ts'
-import { freshKey } from '../../auth/tokens/issuer.test-support.ts'
+import { SIGNATURE_LIFETIME_MS } from '../../auth/signatures/presented-signatures.ts'
+import { signBytes, signMessage } from '../../auth/signatures/signed-request.test-support.ts'
+import { freshKey, signingKey } from '../../auth/tokens/issuer.test-support.ts'
 import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import { BodyRoom } from '../../edge/bodies/body-room.ts'
 import type { Gateway } from '../../gateway.ts'
 import { keysOf } from '../../principal.ts'
 import { authenticate } from '../authenticate.ts'
@@ -29,6 +32,9 @@ interface Terms {
   readonly viaProxy?: boolean
   readonly profile?: SignatureProfile
   readonly blockedSeconds?: number
+  readonly body?: Readable
+  readonly clock?: { readonly nowMs: number }
+  readonly memory?: ReplayMemory
 }
 
 async function outcomeOf({
@@ -39,6 +45,9 @@ async function outcomeOf({
   viaProxy,
   profile = profileOf({ profile: 'fapi-2' }),
   blockedSeconds,
+  body,
+  clock = { nowMs: NOW_MS },
+  memory,
 }: Terms = {}) {
   const signers = new ClientKeys({ clock: () => NOW_MS, onFault: () => {} })
   const principal = makePrincipal({
@@ -53,11 +62,14 @@ async function outcomeOf({
   const { gateway, measured } = makeGateway({
     signers,
     settings: { dpop: { publicUrls: publicUrls ?? ['https://api.example'] } } as never,
-    acceptedSignatures: { take: () => replay, maintain: () => {} },
+    acceptedSignatures: memory ?? { take: () => replay, maintain: () => {} },
+    clock: () => clock.nowMs,
+    load: { bodyRoom: new BodyRoom() },
     throttle: { blockedSeconds: () => blockedSeconds, failed: (key: string) => failed.push(key) },
   } as object as Partial<Gateway> as never)
   const { exchange } = makeExchange({ headers: { ...SIGNED, ...headers } })
   Object.assign(exchange, { viaTrustedProxy: viaProxy === true, host: exchange.headers.host })
+  if (body !== undefined) Object.assign(exchange.req, { body })
   exchange.route = makeRoute({ auth: new Set(['signature']) })
   const refused = await authenticate(gateway, exchange)
   signers.stop()
@@ -110,6 +122,32 @@ test('an address that guesses is not verified, and a wrong key is a guess', asyn
   assert.deepEqual([refused?.code, measured], ['too_many_failures', [counted('throttled')]])
   const other = await outcomeOf({ jwks: [{ ...freshKey('one').jwk }] })
   assert.deepEqual([other.refused?.code, other.guesses], ['invalid_signature', 1])
+})
+
+test('a payment that is sent again with a slow body is never accepted twice', async () => {
+  const payment = Buffer.from('{"amount":1}')
+  const rsa = signingKey('PS256', { kid: 'one' })
+  const claims = { iat: NOW_MS / 1000, iss: 'a', tan: 'openbanking.org.uk' }
+  const named = Object.entries(claims).map(([name, value]) => [`http://openbanking.org.uk/${name}`, value])
+  const header = { alg: 'PS256', kid: 'one', crit: named.map(([name]) => name), ...Object.fromEntries(named) }
+  const head = Buffer.from(JSON.stringify(header)).toString('base64url')
+  const value = signBytes(`${head}.${payment.toString('base64url')}`, rsa.privateKey, 'PS256')
+  const headers = { 'x-jws-signature': `${head}..${value.toString('base64url')}` }
+  const clock = { nowMs: NOW_MS }
+  const memory = new ReplayMemory({ lifetimeMs: SIGNATURE_LIFETIME_MS, clock: () => clock.nowMs })
+  const sent = (waitMs: number) => {
+    const body = Readable.from(
+      (async function* () {
+        clock.nowMs += waitMs
+        yield payment
+      })(),
+    )
+    const profile = profileOf({ profile: 'uk-jws', iss: 'a' })
+    return outcomeOf({ jwks: [rsa.jwk], profile, headers, body, clock, memory })
+  }
+  assert.equal((await sent(0)).refused, undefined)
+  clock.nowMs = NOW_MS + 299_000
+  assert.equal((await sent(SIGNATURE_LIFETIME_MS - 299_000)).refused?.code, 'invalid_signature')
 })
 
 test('Host must be that of a public address, as HTTP compares it, but not behind a trusted proxy', async () => {

@@ -127,7 +127,8 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
 }
 
 function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verified, body: Buffer): Outcome {
-  const judged = verified.map(({ signer, head }) => ({ signer, head, fault: head.faultOf(body) }))
+  const nowMs = gateway.clock()
+  const judged = verified.map(({ signer, head }) => ({ signer, head, fault: head.faultOf(body, nowMs) }))
   const good = judged.find(({ fault }) => fault === undefined)
   if (good === undefined) {
     const [{ signer, fault } = {}] = judged

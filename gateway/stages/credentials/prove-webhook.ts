@@ -71,6 +71,9 @@ export function proveWebhook(
   const check = (buffered: Buffer | Refusal) => {
     if (!Buffer.isBuffer(buffered)) return decided(gateway, buffered.code, buffered)
     exchange.bufferedBody = buffered
+    // A slow body must not make a webhook outlive the memory of accepted ones.
+    const late = readWebhookHeaders(headers, key.scheme, gateway.clock()).fault
+    if (late !== undefined) return decided(gateway, late.reason, refuseUnproved(late.cause))
     return accept(gateway, exchange, { key, message, body: buffered })
   }
   return body instanceof Promise ? body.then(check) : check(body)
