@@ -1,6 +1,6 @@
 import type { TLSSocket } from 'node:tls'
 import type { Delivery } from './auth/deliveries.ts'
-import type { SignatureFacts, SignedBy } from './auth/signatures/presented-signatures.ts'
+import type { SignedBy } from './auth/signatures/presented-signatures.ts'
 import type { Route } from './config/settings.ts'
 import type { OutgoingResponse, ReceivedRequest } from './edge/http1/handler.ts'
 import type { IncomingRequest } from './edge/http1/incoming-request.ts'
@@ -86,7 +86,7 @@ export class Exchange implements Slotted {
   /** authenticate: what the client has signed, and by which key. */
   signed: SignedBy | undefined = undefined
   /** signResponse: how the gateway has signed the response. */
-  responseSignature: SignatureFacts | undefined = undefined
+  responseSignature: SignedBy | undefined = undefined
   /** authenticate: remembered once the service has taken it. */
   delivery: Delivery | undefined = undefined
   /** askStore. */

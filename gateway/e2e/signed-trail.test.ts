@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -55,6 +56,7 @@ describe('what a client has signed', () => {
   const home = mkdtempSync(join(tmpdir(), 'countersign-signed-'))
   const jwksFile = join(home, 'bank.json')
   const messages = new Map<string, string>()
+  const responses = new Map<string, string>()
   let whole = ''
 
   before(async () => {
@@ -62,13 +64,21 @@ describe('what a client has signed', () => {
     const publish = ({ jwk }: SigningKey) => writeFileSync(jwksFile, JSON.stringify({ keys: [jwk] }))
     publish(BANK)
     const shopFile = join(home, 'shop.json')
+    const keyFile = join(home, 'signing.pem')
+    writeFileSync(keyFile, generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' }))
     writeFileSync(shopFile, JSON.stringify({ keys: [SHOP.jwk] }))
     const options = {
       config: {
         upstream: upstream.url,
         dpop: { publicUrls: [`https://${HOST}`] },
+        signing: { keyFile, algorithm: 'ed25519' },
         routes: [
-          { path: '/accounts/{iban}/payments', auth: ['signature'], mask: ['iban'] },
+          {
+            path: '/accounts/{iban}/payments',
+            auth: ['signature'],
+            mask: ['iban'],
+            signatures: { response: true },
+          },
           { path: '/open', auth: ['none'] },
         ],
       },
@@ -80,7 +90,8 @@ describe('what a client has signed', () => {
     }
     const send = async (gateway: TestGateway, id: string, key: SigningKey) => {
       messages.set(id, signedMessage(id, key))
-      assert.equal(statusOf(await sendBytes(gateway.port, String(messages.get(id)))), 200)
+      responses.set(id, await sendBytes(gateway.port, String(messages.get(id))))
+      assert.equal(statusOf(String(responses.get(id))), 200)
     }
     const first = await startGateway(options)
     await send(first, 'pay-1', BANK)
@@ -117,11 +128,17 @@ describe('what a client has signed', () => {
   }
 
   /** @returns the check that fails, with its cause; undefined: proven. */
-  function failed(requestId: string, message = String(messages.get(requestId)), trail = whole) {
+  function failed(
+    requestId: string,
+    message = String(messages.get(requestId)),
+    trail = whole,
+    response?: string,
+  ) {
     writeFileSync(join(home, 'data/audit.ndjson'), trail)
     writeFileSync(join(home, 'message.http'), message)
+    if (response !== undefined) writeFileSync(join(home, 'response.http'), response)
     const { status, stdout, stderr } = run(
-      'countersign audit prove --request "$REQUEST_ID" --message message.http --key audit.vkey --json',
+      `countersign audit prove --request "$REQUEST_ID" --message message.http ${response === undefined ? '' : '--response response.http'} --key audit.vkey --json`,
       requestId,
     )
     assert.ok(stdout !== '', stderr)
@@ -146,6 +163,9 @@ describe('what a client has signed', () => {
     const rows = [...chapter.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name)
     assert.deepEqual(rows, checks)
     assert.ok(!whole.includes(IBAN))
+    const verified = run('countersign audit verify --key audit.vkey data/audit.ndjson')
+    assert.match(verified.stdout, /, 5 pairs\n[\s\S]*\nproven\n$/)
+    assert.doesNotMatch(verified.stdout + verified.stderr, /warning|without/)
   })
 
   it('is recorded once for each key, and once for each signed request', () => {
@@ -155,11 +175,13 @@ describe('what a client has signed', () => {
       .map((line) => JSON.parse(line))
     const keys = records.filter(({ type }) => type === 'SIGNER_KEY')
     assert.deepEqual(
-      keys.map(({ clientId, keyId }) => `${clientId} ${keyId}`),
-      ['bank bank-1', 'shop shop-1', 'bank bank-1'],
+      keys.map(({ clientId, keyId, thumbprint }) =>
+        clientId === undefined && keyId === thumbprint ? 'gateway' : `${clientId} ${keyId}`,
+      ),
+      ['bank bank-1', 'gateway', 'shop shop-1', 'bank bank-1', 'gateway'],
     )
-    assert.equal(new Set(keys.map(({ thumbprint }) => thumbprint)).size, 3)
-    const signed = records.filter(({ signature }) => signature !== undefined)
+    assert.equal(new Set(keys.map(({ thumbprint }) => thumbprint)).size, 4)
+    const signed = records.filter(({ signature }) => signature?.label === 'sig')
     assert.deepEqual(
       signed.map(({ type, requestId, signature }) => [type, requestId, signature.digest]),
       ['pay-1', 'pay-2', 'shop-1', 'pay-3'].map((id) => ['API_REQUEST', id, digestOf(BODY)]),
@@ -196,7 +218,7 @@ describe('what a client has signed', () => {
       /^signature: the message does not bear/,
     )
     assert.match(String(failed('open-1', messages.get('pay-1'))), /^signed: the record has no signature$/)
-    assert.match(String(failed('none', messages.get('pay-1'))), /^record: no API_REQUEST of this id/)
+    assert.match(String(failed('none', messages.get('pay-1'))), /^record: no record of this id/)
   })
 
   it('is not proven by a record that was changed', () => {
@@ -231,6 +253,36 @@ describe('what a client has signed', () => {
     )
     const injected = `${JSON.stringify({ ...key, jwk: SECOND.jwk })}\n${JSON.stringify({ ...key, timestamp: 'x' })}\n`
     assert.equal(failed('pay-1', messages.get('pay-1'), injected + whole), undefined)
+  })
+
+  it('is answered by what the gateway has signed, which is proven with the message', () => {
+    const response = String(responses.get('pay-1'))
+    const causeOf = (changed: string, id = 'pay-1', message = messages.get('pay-1'), trail = whole) =>
+      String(failed(id, message, trail, changed))
+    assert.equal(causeOf(response), 'undefined')
+    assert.match(
+      causeOf(response.replace(' 200 ', ' 201 ')),
+      /^message: the status of the response is not 200$/,
+    )
+    assert.match(
+      causeOf(response.replace('rent', 'gift')),
+      /^body: the digest sha-256 is not that of the body$/,
+    )
+    assert.match(
+      causeOf(response, 'pay-1', messages.get('pay-2')),
+      /^signature: it is not of what the message has/,
+    )
+    assert.match(causeOf(String(responses.get('pay-2'))), /^(body|signature): /)
+    assert.match(causeOf(response, 'open-1', messages.get('pay-1')), /^signed: the record has no signature$/)
+    const isKey = (line: string) => line.includes('"SIGNER_KEY"') && !line.includes('"clientId"')
+    const keyless = whole
+      .split('\n')
+      .filter((line) => !isKey(line))
+      .join('\n')
+    assert.match(
+      causeOf(response, 'pay-1', messages.get('pay-1'), keyless),
+      /^key: no SIGNER_KEY of the gateway/,
+    )
   })
 
   it('is not proven to somebody who trusts another key, or none', () => {

@@ -12,6 +12,7 @@ import {
   bodyFault,
   keyIn,
   readRequest,
+  readResponse,
   signatureBorne,
   signatureFault,
   signatureIn,
@@ -64,7 +65,7 @@ function faultOf(
   const wrongBody = bodyFault(request, facts)
   if (wrongBody !== undefined) return wrongBody
   const borne = signatureBorne(request, facts)
-  return borne.fault ?? signatureFault(request, borne.signature, { facts, key })
+  return borne.fault ?? signatureFault({ request, response: undefined }, borne.signature, { facts, key })
 }
 
 test('a message that bears the recorded signature is proven, over HTTP/2 without a length too', () => {
@@ -112,7 +113,7 @@ test('a body that was added, changed or left out is none of the recorded digest'
   for (const body of [`${BODY} `, BODY.replace('1', '9'), ''])
     assert.match(String(faultOf(messageOf([...HEAD, ...FIELDS], body))), /sha-256 is not that of the body/)
   const bodiless = { ...FACTS, digest: undefined }
-  assert.match(String(faultOf(MESSAGE, bodiless)), /has a body, and the request had none/)
+  assert.match(String(faultOf(MESSAGE, bodiless)), /^it has a body, and what was signed had none$/)
 })
 
 test('only a JWK that has the recorded thumbprint by itself is the key', () => {
@@ -166,5 +167,79 @@ test('a message in which a byte was changed is only proven with the same method,
       },
     ),
     { numRuns: 2000 * LONGER },
+  )
+})
+
+const GATEWAY_KEY = freshKey('gateway')
+const ANSWER = '{"paid":true}'
+const RESPONSE_SIGNED = signMessage(
+  [
+    ['"@status"', '201'],
+    ['"content-digest"', digestOf(ANSWER)],
+    ['"@method";req', 'POST'],
+    ['"@target-uri";req', 'https://api.example/base/pay?x=1'],
+    ['"content-digest";req', digestOf(BODY)],
+    ['"signature";req', SIGNED.Signature],
+    ['"signature-input";req', SIGNED['Signature-Input']],
+  ],
+  {
+    key: GATEWAY_KEY.privateKey,
+    algorithm: 'ES256',
+    params: `;created=${NOW_SECONDS};keyid="gateway";tag="fapi-2-response"`,
+  },
+)
+const RESPONSE = [
+  'HTTP/1.1 201 Created',
+  `Content-Digest: ${digestOf(ANSWER)}`,
+  `Signature-Input: ${RESPONSE_SIGNED['Signature-Input']}`,
+  `Signature: ${RESPONSE_SIGNED.Signature}`,
+]
+
+/** Undefined for a response that is proven. */
+function responseFault(lines: readonly string[], body = ANSWER, message = MESSAGE): string | undefined {
+  const facts: SignatureFacts = {
+    ...FACTS,
+    thumbprint: readKey(GATEWAY_KEY.jwk).key?.thumbprint ?? '',
+    digest: digestOf(ANSWER),
+    input: RESPONSE_SIGNED['Signature-Input'].slice('sig='.length),
+    value: RESPONSE_SIGNED.Signature.slice('sig=:'.length, -1),
+  }
+  const key = keyIn({ type: 'SIGNER_KEY', jwk: GATEWAY_KEY.jwk }, facts) ?? assert.fail()
+  const { request } = readRequest(message)
+  const { response, fault } = readResponse(messageOf(lines, body))
+  if (request === undefined || response === undefined) return fault
+  const wrongBody = bodyFault(response, facts)
+  if (wrongBody !== undefined) return wrongBody
+  const borne = signatureBorne(response, facts)
+  return borne.fault ?? signatureFault({ request, response }, borne.signature, { facts, key })
+}
+
+test('a response is proven with the request that it responds to, and not with another', () => {
+  assert.equal(responseFault(RESPONSE), undefined)
+  for (const message of [
+    MESSAGE.toString().replace('x=1', 'x=2'),
+    MESSAGE.toString().replace('POST', 'PUT'),
+    MESSAGE.toString().replace('sig=:', 'sig=:AAAA'),
+    String(messageOf(HEAD)),
+  ])
+    assert.match(
+      String(responseFault(RESPONSE, ANSWER, Buffer.from(message))),
+      /^(it is not of|the component)/,
+    )
+})
+
+test('a response with another status, body or signature is not proven', () => {
+  const [status = '', digest = '', ...rest] = RESPONSE
+  assert.match(String(responseFault([status.replace('201', '200'), digest, ...rest])), /^it is not of/)
+  assert.match(String(responseFault(RESPONSE, `${ANSWER} `)), /^the digest sha-256 is not/)
+  assert.match(
+    String(responseFault([status, ...rest])),
+    /^the component "content-digest" is not in the message$/,
+  )
+  assert.match(String(responseFault([status, digest])), /^the message does not bear/)
+  assert.match(String(responseFault(HEAD)), /^its head has no HTTP\/1 status line$/)
+  assert.match(
+    String(responseFault([...RESPONSE, 'Content-Length: 9'])),
+    /^its Content-Length is 9, and 13 bytes follow/,
   )
 })

@@ -8,15 +8,23 @@ import { RequestLines } from '../edge/http1/request-reader.ts'
 import { readRequestHeaders } from '../edge/rules/request-headers.ts'
 import { originForm } from '../edge/rules/request-target.ts'
 import type { Field } from '../edge/syntax/field.ts'
-import { HeadParser } from '../edge/syntax/head-parser.ts'
+import { HeadParser, type HeadReader } from '../edge/syntax/head-parser.ts'
+import { ResponseLines } from '../upstream/http1/response-parser.ts'
 import type { AuditLine } from './records/audit-line.ts'
 
-/** A request as its client has sent it, or would have over HTTP/1.1. */
-interface SentRequest {
-  readonly method: string
-  readonly target: string
+/** A message as it was sent, or would have been over HTTP/1.1. */
+interface Sent {
   readonly fields: readonly Field[]
   readonly body: Buffer
+}
+
+interface SentRequest extends Sent {
+  readonly method: string
+  readonly target: string
+}
+
+interface SentResponse extends Sent {
+  readonly status: number
 }
 
 const MAX_FIELDS = 4096
@@ -26,26 +34,41 @@ const TEXTS = ['label', 'keyId', 'thumbprint', 'algorithm', 'publicUrl', 'input'
 /** Reads a file: request line and headers with CR LF, an empty line, and the body to the end of the file. Never throws. */
 export function readRequest(bytes: Buffer): OrFault<{ readonly request: SentRequest }, string> {
   const lines = new RequestLines()
+  const { sent, fault } = readSent(bytes, lines)
+  if (sent === undefined) return { fault }
+  const { method, target } = lines
+  return TARGET.test(target)
+    ? { request: { method, target, ...sent } }
+    : { fault: 'its target is neither a path nor an http URI' }
+}
+
+/** As `readRequest`, with a status line. */
+export function readResponse(bytes: Buffer): OrFault<{ readonly response: SentResponse }, string> {
+  const lines = new ResponseLines()
+  const { sent, fault } = readSent(bytes, lines)
+  return sent === undefined ? { fault } : { response: { status: lines.status, ...sent } }
+}
+
+function readSent(bytes: Buffer, lines: HeadReader): OrFault<{ readonly sent: Sent }, string> {
   const head = new HeadParser(lines, { maxBytes: bytes.length, maxFields: MAX_FIELDS })
   head.begin()
   let at = 0
   while (at < bytes.length && !head.whole && head.fault === undefined)
     at += head.readBytes(bytes, at, bytes.length)
   if (!head.whole) return { fault: `its head has ${head.fault ?? 'no empty line at its end'}` }
-  const { method, target } = lines
   const { fields } = head
-  if (!TARGET.test(target)) return { fault: 'its target is neither a path nor an http URI' }
   const body = bytes.subarray(at)
   const { fault, hasBody, contentLength } = readRequestHeaders(fields, '1.1', MAX_FIELDS)
   if (fault !== undefined) return { fault: fault.detail }
   if (hasBody && contentLength === undefined)
     return { fault: 'its body is in chunks: write the body itself, and no Transfer-Encoding' }
-  if (contentLength !== undefined && contentLength !== body.length)
+  // A response to HEAD has the length of a body that it has not.
+  if (contentLength !== undefined && contentLength !== body.length && body.length > 0)
     return { fault: `its Content-Length is ${contentLength}, and ${body.length} bytes follow its head` }
-  return { request: { method, target, fields, body } }
+  return { sent: { fields, body } }
 }
 
-/** The signature of an API_REQUEST; undefined where it has none that is whole. */
+/** The signature of a record; undefined where it has none that is whole. */
 export function signatureIn({ signature }: AuditLine): SignatureFacts | undefined {
   if (typeof signature !== 'object' || signature === null) return undefined
   const facts = signature as Record<keyof SignatureFacts, unknown>
@@ -65,14 +88,14 @@ export function keyIn(
 }
 
 /** What is wrong with the body, as the record has its digest. */
-export function bodyFault({ body }: SentRequest, { digest }: SignatureFacts): string | undefined {
+export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | undefined {
   if (digest !== undefined) return digestFault(digest, body)
-  return body.length === 0 ? undefined : 'the message has a body, and the request had none'
+  return body.length === 0 ? undefined : 'it has a body, and what was signed had none'
 }
 
 /** The signature of the record, as the message bears it. */
 export function signatureBorne(
-  { fields }: SentRequest,
+  { fields }: Sent,
   { label, input, value }: SignatureFacts,
 ): OrFault<{ readonly signature: MessageSignature }, string> {
   const signatures = readSignatures(fields)
@@ -86,12 +109,13 @@ export function signatureBorne(
 
 /** Why the signature is not that of these bytes. The target counts as the message has it: the record may mask it. */
 export function signatureFault(
-  { method, target, fields }: SentRequest,
+  sent: { readonly request: SentRequest; readonly response: SentResponse | undefined },
   signature: MessageSignature,
   { facts, key }: { readonly facts: SignatureFacts; readonly key: VerificationKey },
 ): string | undefined {
-  const uri = facts.publicUrl + originForm(target)
-  const { base, fault } = signatureBase({ method, target, uri, fields }, signature)
+  const request = { ...sent.request, uri: facts.publicUrl + originForm(sent.request.target) }
+  const message = sent.response === undefined ? request : { ...sent.response, request }
+  const { base, fault } = signatureBase(message, signature)
   if (fault !== undefined) return fault
   const [, check] = [...key.checks].find(([algorithm]) => algorithm === facts.algorithm) ?? []
   const isGood = check?.({ signed: base, signature: signature.value }) === true

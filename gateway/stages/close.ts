@@ -1,10 +1,9 @@
 import { responseTo } from '../audit/audit-records.ts'
 import type { Commit } from '../audit/commit/commit.ts'
-import { signedRecord } from '../audit/signature-records.ts'
 import type { Exchange } from '../exchange.ts'
 import type { Gateway } from '../gateway.ts'
 import type { KeyedExchange } from '../idempotency/keyed-exchange.ts'
-import { recordAtEnd } from './record.ts'
+import { recordAtEnd, withSignature } from './record.ts'
 import { releasePermit } from './take-permit.ts'
 
 /**
@@ -25,8 +24,7 @@ export function close(gateway: Gateway, exchange: Exchange, statusCode: number):
   if (exchange.requestLine !== undefined) {
     const { requestLine, grpcStatus, responseSignature } = exchange
     const line = responseTo(requestLine, statusCode, durationMs, grpcStatus, exchange)
-    const signed = responseSignature === undefined ? line : signedRecord(line, responseSignature)
-    const commit = gateway.trail.settle(signed)
+    const commit = gateway.trail.settle(withSignature(gateway, line, undefined, responseSignature))
     if (commit !== undefined || unsettled !== undefined || !gateway.trail.writable)
       holdBack(gateway, exchange, commit, unsettled)
   }

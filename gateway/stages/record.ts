@@ -71,28 +71,35 @@ function append(gateway: Gateway, exchange: Exchange): Error | Commit | undefine
     traceId: recordedTraceId(exchange.trace, traceparent),
     gatewayId: exchange.gatewayId,
   })
-  const { signed } = exchange
-  if (signed !== undefined) recordKey(gateway, principal?.client, signed)
-  const outcome = gateway.trail.append(signed === undefined ? line : signedRecord(line, signed.signature))
+  const outcome = gateway.trail.append(withSignature(gateway, line, principal?.client, exchange.signed))
   // A client that disconnects before the commit ends the exchange, which needs its API_RESPONSE.
   if (outcome instanceof Error) exchange.recordFailed = true
   else exchange.requestLine = line
   return outcome
 }
 
-/** Once in each file of the trail, so that what is left of it after its retention verifies. */
-function recordKey({ trail, clock }: Gateway, clientId: string | undefined, signed: SignedBy): void {
+/**
+ * Adds a signature to a record, and writes its key before it: once in each file of the trail, so that what is left after its
+ * retention verifies. @param client undefined: the gateway has signed
+ */
+export function withSignature(
+  { trail, clock }: Gateway,
+  record: string,
+  client: string | undefined,
+  signed: SignedBy | undefined,
+): string {
+  if (signed === undefined) return record
   const { keyId, thumbprint } = signed.signature
-  trail.settleOnce(signed.key, () => {
-    const timestamp = timestampOf(clock())
-    return signerKeyRecord({
-      timestamp,
-      clientId,
+  trail.settleOnce(signed.key, () =>
+    signerKeyRecord({
+      timestamp: timestampOf(clock()),
+      clientId: client,
       keyId,
       thumbprint,
       jwk: signed.key.export({ format: 'jwk' }),
-    })
-  })
+    }),
+  )
+  return signedRecord(record, signed.signature)
 }
 
 function unavailable(fault: Error): Refusal {

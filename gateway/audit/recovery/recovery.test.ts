@@ -6,6 +6,7 @@ import fc from 'fast-check'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { recoveredRecord, responseTo, startRecord, stopRecord } from '../audit-records.ts'
 import { sealRecord } from '../seal-records.ts'
+import { signedRecord } from '../signature-records.ts'
 import {
   endOf,
   linesOf,
@@ -108,6 +109,19 @@ test('a torn line in a file that cannot be cut is ended and counted as damaged',
   const { recovery, text } = recovered(temporaryDirectory(t), start(), a, b.slice(0, 40))
   assert.equal(text.toString(), `${start()}${a}${b.slice(0, 40)}\n`)
   assert.deepEqual(recovery, { records: [recoveredRecord(a)], cutBytes: 0, damagedLines: 1, unresolved: 0 })
+})
+
+test('a signed request gets the response of an unsigned one, and none when it has one', (t) => {
+  const signature = { label: 'sig', value: 'AA==' }
+  const signed = signedRecord(a, signature)
+  const { recovery } = recovered(
+    temporaryDirectory(t),
+    start(),
+    signed,
+    b,
+    signedRecord(responseLine(b), signature),
+  )
+  assert.deepEqual(recovery.records, [recoveredRecord(a)])
 })
 
 test('a trail of a newer version is refused by name and stays as it is, whether it was stopped or not', (t) => {

@@ -24,6 +24,7 @@ export function digestOf(body: Buffer): string {
 export class MessageSigner {
   /** Its thumbprint (RFC 7638). */
   readonly keyId: string
+  readonly publicKey: KeyObject
   /** As JOSE names it. */
   readonly algorithm: string
   /** A JWK Set of the key and those that are published beside it. */
@@ -34,6 +35,7 @@ export class MessageSigner {
   /** @param keys in PEM, as `loadSigningKeys` reads them */
   constructor({ algorithm }: NonNullable<Settings['signing']>, keys: readonly string[]) {
     const published = keys.map((pem) => publicJwk(createPublicKey(pem)))
+    this.publicKey = createPublicKey(keys[0] ?? '')
     this.keyId = String(published[0]?.kid)
     this.algorithm = String(published[0]?.alg)
     this.#registered = algorithm

@@ -131,6 +131,16 @@ test('B.2.4: the signature of a response is right by ecdsa-p256-sha256; a reques
     readKey({ ...JWKS.ES256, kid: 'x' }).key!.checks.get('ES256')!({ signed: base, signature }),
     true,
   )
+  const fields = Object.entries({
+    'Content-Type': 'application/json',
+    'Content-Digest': base.split('\n')[2]?.slice('"content-digest": '.length) ?? '',
+    'Content-Length': '23',
+    'Signature-Input': `sig-b24=${base.split('\n')[4]?.slice('"@signature-params": '.length)}`,
+    Signature: `sig-b24=:${signature.toString('base64')}:`,
+  }).map(([name, value]) => new Field(name, value))
+  const [ofResponse] = readSignatures(fields)
+  assert.ok(typeof ofResponse === 'object')
+  assert.equal(signatureBase({ status: 200, fields, request: requestOf(B2) }, ofResponse).base, base)
   const message = signed(B2, 'sig=("@status");created=1618884473', 'sig=:AA==:')
   const [read] = readSignatures(requestOf(message).fields)
   assert.ok(typeof read === 'object')

@@ -19,6 +19,13 @@ export interface SignedRequest {
   readonly fields: readonly Field[]
 }
 
+/** A response, with the request that it responds to. */
+export interface SignedResponse {
+  readonly status: number
+  readonly fields: readonly Field[]
+  readonly request: SignedRequest
+}
+
 /** Why a component has no value. */
 class NoValue extends Error {}
 
@@ -38,13 +45,13 @@ export const ASCII = /^[\t\x20-\x7e]*$/
 
 /** The signature base (RFC 9421 section 2.5), or what is wrong with a component. Never throws. */
 export function signatureBase(
-  request: SignedRequest,
+  message: SignedRequest | SignedResponse,
   { components, params }: Pick<MessageSignature, 'components' | 'params'>,
 ): OrFault<{ readonly base: string }, string> {
   let base = ''
   for (const component of components) {
     try {
-      const value = componentValue(request, component)
+      const value = componentValue(message, component)
       if (!ASCII.test(value)) throw new NoValue('has a value beyond ASCII')
       base += `${component.text}: ${value}\n`
     } catch (error) {
@@ -56,24 +63,35 @@ export function signatureBase(
 }
 
 /** @throws NoValue */
-function componentValue(request: SignedRequest, { item, parameters }: FieldItem): string {
+function componentValue(
+  message: SignedRequest | SignedResponse,
+  { item, parameters }: Pick<FieldItem, 'item' | 'parameters'>,
+): string {
   const name = String(item.value)
+  if ('status' in message && parameters.get('req')?.value === true) {
+    const others = new Map([...parameters].filter(([parameter]) => parameter !== 'req'))
+    return componentValue(message.request, { item, parameters: others })
+  }
   if (name.startsWith('@')) {
+    if ('status' in message) {
+      if (name !== '@status' || parameters.size > 0) throw new NoValue('is none of a response')
+      return String(message.status)
+    }
     const names = [...parameters.keys()].join()
     if (!DERIVED_COMPONENTS.has(name) || names !== (name === '@query-param' ? 'name' : ''))
       throw new NoValue('is none of a request')
-    return derivedValue(request, name, parameters.get('name')?.value)
+    return derivedValue(message, name, parameters.get('name')?.value)
   }
   // Names of fields are in lower case, so that no component can be there twice.
   if (name !== name.toLowerCase()) throw new NoValue('is not in lower case')
-  const value = combinedValue(request.fields, name)
-  if (value === undefined) throw new NoValue('is not in the request')
-  return fieldValue(request, name, value, parameters)
+  const value = combinedValue(message.fields, name)
+  if (value === undefined) throw new NoValue('is not in the message')
+  return fieldValue(message, name, value, parameters)
 }
 
 /** @throws NoValue */
 function fieldValue(
-  { fields }: SignedRequest,
+  { fields }: Pick<SignedRequest, 'fields'>,
   name: string,
   combined: string,
   parameters: FieldItem['parameters'],
@@ -88,7 +106,7 @@ function fieldValue(
   if (members === undefined) throw new NoValue('is no dictionary')
   if (key === undefined) return serializeDictionary(members)
   const member = key.kind === 'string' ? members.get(key.value) : undefined
-  if (member === undefined) throw new NoValue('is not in the request')
+  if (member === undefined) throw new NoValue('is not in the message')
   return member.text
 }
 

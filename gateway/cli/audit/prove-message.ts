@@ -9,6 +9,7 @@ import {
   bodyFault,
   keyIn,
   readRequest,
+  readResponse,
   signatureBorne,
   signatureFault,
   signatureIn,
@@ -30,25 +31,35 @@ interface Recorded {
   readonly signature: SignatureFacts | undefined
 }
 
-/** Says whether the client of a request has signed the message in a file, or which check fails. */
+/** Says whether the client of a request has signed the message in a file, or the gateway its response; or which check fails. */
 export async function proveMessage(given: Given, request: string, file: string): Promise<number> {
+  const { json, response: responseFile } = given.flags
   const key = await ableTo(() => keyNamed(given.flags))
-  const message = await ableTo(() => readRegularFile(file, MESSAGE_MAX_BYTES))
-  const isJson = given.flags.json !== undefined
-  const checks = new Checks(isJson)
-  const signed = await prove(await recorded(given, request, message), { key, message, checks })
+  const read = (path: string) => ableTo(() => readRegularFile(path, MESSAGE_MAX_BYTES))
+  const message = await read(file)
+  const response = responseFile === undefined ? undefined : await read(responseFile)
+  const checks = new Checks(json !== undefined)
+  const found = await recorded(given, request, { message, response })
+  const signed = await prove(found, { key, message, response, checks })
   const isProven = signed !== undefined
-  if (isJson) printJson({ proven: isProven, checks: checks.checks, signed })
+  if (json !== undefined) printJson({ proven: isProven, checks: checks.checks, signed })
   else checks.say(isProven ? 'proven' : 'NOT PROVEN')
   return isProven ? EXIT.good : EXIT.fault
+}
+
+interface Messages {
+  readonly message: Buffer
+  readonly response: Buffer | undefined
 }
 
 /** Clients may repeat an id: it is the request whose signature stands in the message, else the first. */
 async function recorded(
   { words, flags }: Given,
   request: string,
-  message: Buffer,
+  { message, response }: Messages,
 ): Promise<Recorded | undefined> {
+  const type = response === undefined ? 'API_REQUEST' : 'API_RESPONSE'
+  const bytes = response ?? message
   const search = { filter: { request }, everywhere: flags.everywhere !== undefined }
   const progress = new Progress('searching')
   let found: Recorded | undefined
@@ -56,8 +67,8 @@ async function recorded(
     const directory = flags.log ?? logDirectory(auditFile)
     const onRecord = (line: Buffer, record: AuditLine) => {
       const signature = signatureIn(record)
-      const isMeant = found === undefined || (signature !== undefined && message.includes(signature.value))
-      if (record.type === 'API_REQUEST' && isMeant)
+      const isMeant = found === undefined || (signature !== undefined && bytes.includes(signature.value))
+      if (record.type === type && isMeant)
         found = { segments, directory, line: Buffer.from(line), record, signature }
     }
     await ableTo(() => findRecords(segments, search, { onRecord, onRead: progress.show }))
@@ -66,37 +77,36 @@ async function recorded(
   return found
 }
 
-interface Terms {
+interface Terms extends Messages {
   readonly key: TrustedKey
-  readonly message: Buffer
   readonly checks: Checks
 }
 
 /** @returns who has signed what, and when; undefined when a check has failed */
 async function prove(
   found: Recorded | undefined,
-  { key, message, checks }: Terms,
+  { key, checks, ...messages }: Terms,
 ): Promise<object | undefined> {
   const cause =
     found === undefined
-      ? 'no API_REQUEST of this id is in the trail'
+      ? 'no record of this id is in the trail'
       : await ableTo(() => sealFault(found.directory, found.line, key))
   if (!checks.passes('record', cause) || found === undefined) return undefined
   const { record, signature: facts } = found
   if (!checks.passes('signed', facts ? undefined : 'the record has no signature') || !facts) return undefined
-  const signer = await signerKey(found, facts, key)
+  const client = messages.response === undefined ? record.clientId : undefined
+  const signer = await signerKey(found, { client, facts, key })
   if (!checks.passes('key', typeof signer === 'string' ? signer : undefined) || typeof signer === 'string')
     return undefined
-  const { request, fault } = readRequest(message)
-  const method = request?.method === record.method ? undefined : `its method is not ${textOf(record.method)}`
-  if (!checks.passes('message', fault ?? method) || request === undefined) return undefined
-  if (!checks.passes('body', bodyFault(request, facts))) return undefined
-  const borne = signatureBorne(request, facts)
-  const { signature } = borne
-  const wrong = borne.fault ?? signatureFault(request, borne.signature, { facts, key: signer })
+  const { sent, fault } = sentAs(record, messages)
+  if (!checks.passes('message', fault) || sent === undefined) return undefined
+  const bearer = sent.response ?? sent.request
+  if (!checks.passes('body', bodyFault(bearer, facts))) return undefined
+  const { signature, fault: notBorne } = signatureBorne(bearer, facts)
+  const wrong = notBorne ?? signatureFault(sent, signature, { facts, key: signer })
   if (!checks.passes('signature', wrong) || signature === undefined) return undefined
   const signed = {
-    client: textOf(record.clientId),
+    by: client === undefined ? 'the gateway' : `client ${textOf(client)}`,
     keyId: facts.keyId,
     thumbprint: facts.thumbprint,
     algorithm: facts.algorithm,
@@ -104,25 +114,44 @@ async function prove(
     received: textOf(record.timestamp),
     covers: signature.components.map(({ text }) => text).join(' '),
   }
-  checks.say(`      client ${signed.client}, key ${facts.keyId}, ${facts.algorithm} ${facts.thumbprint}`)
+  checks.say(`      ${signed.by}, key ${facts.keyId}, ${facts.algorithm} ${facts.thumbprint}`)
   checks.say(`      signed ${signed.created}, received ${signed.received}`)
   checks.say(`      covers ${signed.covers}, and nothing else of the head`)
   return signed
 }
 
+function sentAs({ method, statusCode }: AuditLine, messages: Messages) {
+  const { request, fault } = readRequest(messages.message)
+  if (request === undefined) return { fault }
+  if (request.method !== method) return { fault: `its method is not ${textOf(method)}` }
+  if (messages.response === undefined) return { sent: { request, response: undefined } }
+  const { response, fault: malformed } = readResponse(messages.response)
+  if (response === undefined) return { fault: `of the response: ${malformed}` }
+  return response.status === statusCode
+    ? { sent: { request, response } }
+    : { fault: `the status of the response is not ${textOf(statusCode)}` }
+}
+
+interface Owner {
+  /** Undefined: the gateway. */
+  readonly client: unknown
+  readonly facts: SignatureFacts
+  readonly key: TrustedKey
+}
+
 /** The key as the trail has it, or why it has none. */
 async function signerKey(
-  { segments, directory, record: { clientId } }: Recorded,
-  facts: SignatureFacts,
-  key: TrustedKey,
+  { segments, directory }: Recorded,
+  { client, facts, key }: Owner,
 ): Promise<VerificationKey | string> {
   const lines = new Map<string, VerificationKey>()
   const onRecord = (line: Buffer, record: AuditLine) => {
-    const found = record.clientId === clientId ? keyIn(record, facts) : undefined
+    const found = record.clientId === client ? keyIn(record, facts) : undefined
     if (found !== undefined) lines.set(line.toString('latin1'), found)
   }
   await ableTo(() => findRecords(segments, { filter: { thumbprint: facts.thumbprint } }, { onRecord }))
-  let fault = `no SIGNER_KEY of ${textOf(clientId)} with the thumbprint ${facts.thumbprint} is in the trail`
+  const owner = client === undefined ? 'the gateway' : textOf(client)
+  let fault = `no SIGNER_KEY of ${owner} with the thumbprint ${facts.thumbprint} is in the trail`
   for (const [line, found] of lines) {
     const cause = await ableTo(() => sealFault(directory, Buffer.from(line, 'latin1'), key))
     if (cause === undefined) return found

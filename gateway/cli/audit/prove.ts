@@ -22,6 +22,10 @@ export const command: Command = {
       value: 'FILE',
       about: 'proves that the client of the request has signed this message',
     },
+    response: {
+      value: 'FILE',
+      about: 'proves that the gateway has signed this response to the message',
+    },
     everywhere: { about: 'reads everything for an id whose time is known: clients may repeat it' },
     ...LOG_FLAG,
     ...KEY_FLAG,
@@ -30,7 +34,7 @@ export const command: Command = {
   about: [
     'Writes to standard output what proves the records of a request to somebody who has only the verifier key: a C2SP tlog-proof for each record, which holds the record itself, its path in the tree and the signed checkpoint. Nothing else of the trail is shown.',
     'It uses the last checkpoint over these records that witnesses have signed, if any. "audit verify --proof" checks it; so does any verifier of tlog-proof, part by part. A part begins with "c2sp.org/tlog-proof@v1".',
-    'With --message it says instead which checks a message passes: request line, headers, empty line and body, as sent. --key and --json belong to it.',
+    'With --message it says instead which checks a message passes: request line, headers, empty line and body, as sent. --response, --key and --json belong to it.',
     ABOUT_FILES,
   ],
   examples: [
@@ -49,7 +53,7 @@ export const command: Command = {
     const request = flags.request
     if (request === undefined) throw new UsageFault('needs --request ID')
     if (flags.message !== undefined) return proveMessage({ words, flags }, request, flags.message)
-    const unused = ['key', 'json'].find((name) => flags[name] !== undefined)
+    const unused = ['response', 'key', 'json'].find((name) => flags[name] !== undefined)
     if (unused !== undefined) throw new UsageFault(`--${unused} needs --message FILE`)
     const search = { filter: { request }, everywhere: flags.everywhere !== undefined }
     const progress = new Progress('searching')

@@ -37,7 +37,7 @@ describe('signResponse', () => {
     const { gateway, exchange } = signing()
     const { lines } = signResponse(gateway, exchange, { status: 200, head: HEAD, body: Buffer.from('x') })
     assert.match(lines, /^Content-Digest: .*\r\nSignature-Input: gateway=.*\r\nSignature: gateway=:.*:\r\n$/)
-    assert.equal(exchange.responseSignature?.label, 'gateway')
+    assert.equal(exchange.responseSignature?.signature.label, 'gateway')
   })
 
   it('holds at most 1 MiB, as long as there is room, and gives the room back', () => {

@@ -27,7 +27,7 @@ export function signResponse(
     request: { method, target, fields, publicUrl: publicUrlOf(gateway, exchange) },
     nowMs: gateway.clock(),
   })
-  exchange.responseSignature = signature
+  exchange.responseSignature = { signature, key: signer.publicKey }
   return { ...head, lines: head.lines + lines }
 }
 

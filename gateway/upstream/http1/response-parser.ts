@@ -159,7 +159,7 @@ export class ResponseParser {
 }
 
 /** Reads the lines of a response head (RFC 9112 section 4). */
-class ResponseLines implements HeadReader {
+export class ResponseLines implements HeadReader {
   readonly noStartLine = NO_STATUS_LINE
   status = 0
   /** HTTP/1.0 or HTTP/1.1. */
