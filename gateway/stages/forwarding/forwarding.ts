@@ -142,10 +142,6 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     if (this.#bodiless) return true
     this.#keyed?.add(chunk)
     if (this.#orphaned !== undefined) return true
-    if (this.#held !== undefined) {
-      if (this.#held.add(chunk)) return true
-      this.#sendUnsigned(this.#held)
-    }
     const lapse = this.#bodyBegan ? this.#lapse() : undefined
     if (lapse !== undefined) {
       if (this.#keyed !== undefined) this.#orphan()
@@ -154,6 +150,10 @@ export class Forwarding implements UpstreamResponse, OngoingForwarding {
     }
     const { res } = this.#exchange
     this.#bodyBegan = true
+    if (this.#held !== undefined) {
+      if (this.#held.add(chunk)) return true
+      this.#sendUnsigned(this.#held)
+    }
     if (this.#bytesLeft !== undefined) {
       this.#bytesLeft -= chunk.length
       // The audit record comes first.

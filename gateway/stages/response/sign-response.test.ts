@@ -4,7 +4,11 @@ import { describe, it } from 'node:test'
 import { MessageSigner } from '../../auth/signatures/message-signer.ts'
 import { BodyRoom } from '../../edge/bodies/body-room.ts'
 import { refusal } from '../../refusals.ts'
+import { forward } from '../forward.ts'
+import type { Forwarding } from '../forwarding/forwarding.ts'
+import { record } from '../record.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute } from '../stage.test-support.ts'
+import { takePermit } from '../take-permit.ts'
 import { refuse } from './refuse.ts'
 import { holdResponse, signResponse } from './sign-response.ts'
 
@@ -69,5 +73,62 @@ describe('signResponse', () => {
       assert.equal(res.lines.includes('Signature: '), principal !== undefined)
       assert.equal(exchange.responseSignature !== undefined, principal !== undefined)
     }
+  })
+})
+
+describe('a response that is held to be signed', () => {
+  /** An exchange whose upstream the test plays. */
+  function forwarded() {
+    const made = signing()
+    const { gateway, exchange } = made
+    const call = { resume: () => {}, abort: () => {}, sent: true, upstream: 'http://up' }
+    exchange.route = makeRoute({ signsResponses: true, client: { send: () => call, speaksHttp2: false } })
+    exchange.principal = makePrincipal({ session: 'session-1' })
+    record(gateway, exchange)
+    takePermit(gateway, exchange)
+    forward(gateway, exchange)
+    return { ...made, forwarding: exchange.forwarding as Forwarding }
+  }
+
+  it('goes out whole, after its record', () => {
+    const { forwarding, res, exchange, trail } = forwarded()
+    forwarding.head(200, [])
+    forwarding.data(Buffer.from('a'))
+    forwarding.data(Buffer.from('b'))
+    assert.deepEqual(res.calls, [])
+    forwarding.end()
+    assert.deepEqual([res.calls, res.body], [['head 200', 'write', 'end'], 'ab'])
+    assert.deepEqual(trail.records.at(-1)?.signature, { ...exchange.responseSignature })
+  })
+
+  it('is a signed refusal where the service breaks off, or the session ends in its middle', () => {
+    const broken = forwarded()
+    broken.forwarding.head(200, [])
+    broken.forwarding.data(Buffer.from('a'))
+    broken.forwarding.fault({ kind: 'broken', cause: 'reset' })
+    const ended = forwarded()
+    Object.assign(ended.gateway.revocations, { isRevoked: () => true })
+    ended.forwarding.head(200, [])
+    ended.forwarding.data(Buffer.from('a'))
+    ended.time.nowMs += 2000
+    ended.forwarding.data(Buffer.from('b'))
+    for (const [{ res }, status] of [
+      [broken, 502],
+      [ended, 401],
+    ] as const) {
+      assert.equal(res.status, status)
+      assert.match(res.lines, /Signature: gateway=/)
+      assert.doesNotMatch(res.body, /^a/)
+    }
+  })
+
+  it('goes on without a signature where it turns out to be too long', () => {
+    const { forwarding, res, exchange } = forwarded()
+    forwarding.head(200, [])
+    forwarding.data(Buffer.alloc(MIB, 'x'))
+    forwarding.data(Buffer.from('y'))
+    assert.equal(res.body.length, MIB + 1)
+    forwarding.end()
+    assert.deepEqual([res.lines.includes('Signature'), exchange.responseSignature], [false, undefined])
   })
 })
