@@ -256,7 +256,7 @@ export class KeyJournal {
     this.#isMeasured = false
     this.#measure(current, 0)
     if (!existsSync(current.file)) this.#doubtAll()
-    this.#isRotationDue = current.bytes >= this.#segmentBytes || current.isDoubtful
+    this.#isRotationDue ||= current.bytes >= this.#segmentBytes || current.isDoubtful
     // A sync works on the open file.
     if (this.#isRotationDue && !this.#isSyncing) this.#rotate()
     if (this.#isCompacting) return

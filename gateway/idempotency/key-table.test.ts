@@ -345,6 +345,28 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW, OLD] }).outcome('old'), 'done')
     assert.throws(() => openTable(directory, { secrets: [NEW] }), /another "idempotencyKeyFile"/)
   })
+
+  it('seal nothing more under the old one, also where the disk is slow while they change', (t) => {
+    const directory = temporaryDirectory(t)
+    let synced: (error: null) => void = none
+    const sync = ((_fd: number, done: (error: null) => void) => {
+      synced = done
+    }) as never
+    const { table } = openTable(directory, { sync, syncs: true })
+    table.begin(request('slow'), (begun) => {
+      if (begun.outcome === 'begun') table.finish(begun.held, 'free', none)
+    })
+    table.flush()
+    table.rekey([NEW, OLD])
+    table.maintain()
+    synced(null)
+    table.begin(request('new'), none)
+    table.flush()
+    synced(null)
+    table.rekey([NEW])
+    table.close()
+    assert.equal(openTable(directory, { secrets: [NEW] }).outcome('new'), 'unknown')
+  })
 })
 
 describe('a full disk', () => {
