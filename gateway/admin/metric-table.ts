@@ -60,7 +60,7 @@ const METRICS = {
   ),
   gateway_auth_decisions_total: counter('Credentials looked at.', 'method', 'outcome'),
   gateway_responses_unsigned_total: counter(
-    'Responses that were too long to be signed, though their route asks for it.',
+    'Responses that were not signed, though their route asks for it: too long, or no key for their client.',
     'route',
   ),
   gateway_shadow_refusals_total: counter(

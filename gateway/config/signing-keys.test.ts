@@ -55,6 +55,13 @@ test('a signing key is of the kind that its algorithm needs', () => {
   assert.match(faultsOf({ ...ED, keyFile: 'nowhere' }), /^\$\.signing\.keyFile: nowhere: cannot be read/)
 })
 
+test('the claims of uk-jws need an RSA key', () => {
+  const rsa = { keyFile: 'rsa', algorithm: 'rsa-pss-sha512' }
+  assert.equal(faultsOf({ ...rsa, iss: 'bank', tan: 'bank.example' }), '')
+  assert.equal(faultsOf({ ...ED, iss: 'bank' }), '$.signing.iss: needs an RSA key: uk-jws is PS256')
+  assert.equal(faultsOf({ ...rsa, tan: 'bank.example' }), '$.signing.tan: needs "iss"')
+})
+
 test('of keys that are published besides nothing but the public half is kept', () => {
   const { value } = load({ ...ED, alsoPublish: ['ec', 'rsa', 'public'] })
   const [, ...others] = value?.signingKeys ?? []

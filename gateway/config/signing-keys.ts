@@ -22,8 +22,12 @@ const KINDS: Readonly<Record<SigningAlgorithm, string>> = {
 /** Reads the files that `signing` names. @returns the private key, then the public ones of `alsoPublish`, in PEM */
 export function loadSigningKeys({ configFile, signing, readFile }: Sources): Parsed<readonly string[]> {
   if (signing === undefined) return { value: [] }
-  const { keyFile, algorithm, alsoPublish } = signing
+  const { keyFile, algorithm, iss, tan, alsoPublish } = signing
   const faults: Fault[] = []
+  if (iss !== undefined && algorithm !== 'rsa-pss-sha512')
+    faults.push({ file: configFile, path: '$.signing.iss', reason: 'needs an RSA key: uk-jws is PS256' })
+  if (tan !== undefined && iss === undefined)
+    faults.push({ file: configFile, path: '$.signing.tan', reason: 'needs "iss"' })
   const read = (file: string, path: string, faultOf: (pem: string) => string | undefined): string => {
     const { text = '', reason } = loadText(file, faultOf, readFile)
     if (reason !== undefined) faults.push({ file: configFile, path, reason: `${shownName(file)}: ${reason}` })

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import {
+  constants,
   createHash,
   createPrivateKey,
+  createPublicKey,
   webcrypto as crypto,
   randomUUID,
   sign,
+  verify,
   X509Certificate,
 } from 'node:crypto'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
@@ -100,6 +103,41 @@ function signedCall({
   }
 }
 
+/** A call as UK Open Banking has it. */
+async function ukCall(target = '/pay') {
+  const claim = (name: string) => `http://openbanking.org.uk/${name}`
+  const header = {
+    alg: 'PS256',
+    kid: 'uk-1',
+    [claim('iat')]: Math.floor(Date.now() / 1000),
+    [claim('iss')]: 'org/app',
+    [claim('tan')]: 'openbanking.org.uk',
+    crit: ['iat', 'iss', 'tan'].map(claim),
+  }
+  const crit = Object.fromEntries(header.crit.map((name) => [name, true]))
+  const { protected: encoded, signature } = await new FlattenedSign(Buffer.from(BODY))
+    .setProtectedHeader(header)
+    .sign(UK.privateKey, { crit })
+  const headers = { host: HOST, 'x-jws-signature': `${encoded}..${signature}` }
+  return { target, method: 'POST', headers, body: BODY }
+}
+
+/** A call as the Berlin Group has it. */
+function tppCall(target = '/pay') {
+  const lines = {
+    Digest: `SHA-256=${createHash('sha256').update(BODY).digest('base64')}`,
+    'X-Request-ID': randomUUID(),
+    Date: new Date().toUTCString(),
+  }
+  const text = Object.entries(lines)
+    .map(([name, value]) => `${name.toLowerCase()}: ${value}`)
+    .join('\n')
+  const signature = sign('sha256', Buffer.from(text), SEAL_KEY).toString('base64')
+  const Signature = `keyId="${SEAL_ID}",algorithm="rsa-sha256",headers="digest x-request-id date",signature="${signature}"`
+  const certificate = { 'TPP-Signature-Certificate': SEAL_DER.toString('base64') }
+  return { target, method: 'POST', headers: { host: HOST, ...lines, ...certificate, Signature }, body: BODY }
+}
+
 describe('requests with HTTP message signatures', () => {
   let upstream: TestUpstream
   let gateway: TestGateway
@@ -122,9 +160,11 @@ describe('requests with HTTP message signatures', () => {
         http2: true,
         dpop: { publicUrls: [`https://${HOST}`] },
         authThrottle: { failures: 0 },
+        signing: { keyFile: keyFile(), algorithm: 'rsa-pss-sha512', iss: 'our-org' },
         routes: [
           { path: '/pay', auth: ['signature'], scopes: ['pay'] },
           { path: '/shop', auth: ['signature', 'none'] },
+          { path: '/signed', auth: ['signature'], signatures: { response: true } },
           { path: '/both', auth: ['bearer'], signatures: { request: 'required' } },
           { path: '/watched', auth: ['signature'], mode: 'shadow' },
           { path: '/folder/*', auth: ['signature'] },
@@ -348,21 +388,7 @@ describe('requests with HTTP message signatures', () => {
   })
 
   it('as UK Open Banking has them are accepted once, of the body that was signed', async () => {
-    const claim = (name: string) => `http://openbanking.org.uk/${name}`
-    const header = {
-      alg: 'PS256',
-      kid: 'uk-1',
-      [claim('iat')]: Math.floor(Date.now() / 1000),
-      [claim('iss')]: 'org/app',
-      [claim('tan')]: 'openbanking.org.uk',
-      crit: ['iat', 'iss', 'tan'].map(claim),
-    }
-    const crit = Object.fromEntries(header.crit.map((name) => [name, true]))
-    const signed = await new FlattenedSign(Buffer.from(BODY))
-      .setProtectedHeader(header)
-      .sign(UK.privateKey, { crit })
-    const headers = { host: HOST, 'x-jws-signature': `${signed.protected}..${signed.signature}` }
-    const request = { target: '/pay', method: 'POST', headers, body: BODY }
+    const request = await ukCall()
     const refusedWith = async (changes: object) => {
       const { status, headers: sent, body } = await send({ ...request, ...changes })
       assert.deepEqual([status, sent['www-authenticate']], [400, undefined], body)
@@ -377,32 +403,32 @@ describe('requests with HTTP message signatures', () => {
     assert.equal(await refusedWith(bare), 'missing_signature')
   })
 
+  it('have responses that are signed as their client signs', async () => {
+    const key = createPublicKey(UK.privateKey)
+    const byUk = await send(await ukCall('/signed'))
+    const [header = '', , jws = ''] = String(byUk.headers['x-jws-signature']).split('.')
+    const pss = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
+    const text = Buffer.from(`${header}.${Buffer.from(byUk.body).toString('base64url')}`)
+    assert.ok(verify('sha256', text, { key, ...pss }, Buffer.from(jws, 'base64url')))
+    assert.equal(JSON.parse(String(Buffer.from(header, 'base64url'))).alg, 'PS256')
+    assert.equal(byUk.headers['signature-input'], undefined)
+    const byTpp = await send(tppCall('/signed'))
+    const { digest, signature, 'x-request-id': id } = byTpp.headers
+    assert.equal(digest, `SHA-256=${createHash('sha256').update(byTpp.body).digest('base64')}`)
+    const [, value = ''] = /signature="(.*)"$/.exec(String(signature)) ?? []
+    const lines = Buffer.from(`digest: ${digest}\nx-request-id: ${id}`)
+    assert.ok(verify('sha256', lines, key, Buffer.from(value, 'base64')))
+    const byBank = await send(signedCall({ target: '/signed' }))
+    assert.match(String(byBank.headers['signature-input']), /tag="fapi-2-response"$/)
+  })
+
   it('as the Berlin Group has them are accepted once, of the headers and the body that were signed', async () => {
-    const signedBy = (body: string) => {
-      const lines = {
-        Digest: `SHA-256=${createHash('sha256').update(body).digest('base64')}`,
-        'X-Request-ID': randomUUID(),
-        Date: new Date().toUTCString(),
-      }
-      const text = Object.entries(lines)
-        .map(([name, value]) => `${name.toLowerCase()}: ${value}`)
-        .join('\n')
-      const signature = sign('sha256', Buffer.from(text), SEAL_KEY).toString('base64')
-      const Signature = `keyId="${SEAL_ID}",algorithm="rsa-sha256",headers="digest x-request-id date",signature="${signature}"`
-      const certificate = { 'TPP-Signature-Certificate': SEAL_DER.toString('base64') }
-      return {
-        target: '/pay',
-        method: 'POST',
-        headers: { host: HOST, ...lines, ...certificate, Signature },
-        body,
-      }
-    }
-    const request = signedBy(BODY)
+    const request = tppCall()
     await refused({ ...request, body: `${BODY} ` }, 'digest_mismatch', 'digest_mismatch')
     assert.equal((await send(request)).status, 200)
     assert.deepEqual([seen.at(-1)?.headers['x-auth-client'], seen.at(-1)?.body], ['tpp', BODY])
     await refused(request, 'invalid_signature', 'replayed')
-    const { headers } = signedBy(BODY)
+    const { headers } = tppCall()
     const other = { ...headers, 'X-Request-ID': randomUUID() }
     await refused({ ...request, headers: other }, 'invalid_signature', 'mismatch')
   })
@@ -552,6 +578,13 @@ describeWithPrograms(SUITE, (programs) => {
 })
 
 const DESCRIBED_BY_OTHERS = { ...DESCRIBED, components: ['@method', '@path', 'priority;key="u"'] }
+
+function keyFile(): string {
+  mkdirSync(DIRECTORY, { recursive: true })
+  const file = join(DIRECTORY, 'signing.pem')
+  writeFileSync(file, UK.privateKey.export({ type: 'pkcs8', format: 'pem' }))
+  return file
+}
 
 function jwksFile(name: string, jwks: readonly object[]): string {
   mkdirSync(DIRECTORY, { recursive: true })

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import type { MessageSigner, SignedResponse, UnsignedResponse } from './message-signer.ts'
 import {
   faultOfAge,
   type HeadVerification,
@@ -21,6 +22,7 @@ const TARGET = '(request-target)'
 /** One alone (RFC 3230 section 4.3.2): with two, readers would differ about which counts. */
 const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
+const NO_BODY = Buffer.alloc(0)
 const ARMOUR = /-----(?:BEGIN|END) CERTIFICATE-----|\s/g
 
 /** Signature and Digest of NextGenPSD2 (Implementation Guidelines 1.3, section 12), after draft-cavage-http-signatures. */
@@ -135,4 +137,16 @@ function faultOfDigest(digest: string, body: Buffer): SignatureFault | undefined
   const algorithm = HASHES[name.toLowerCase()]
   if (algorithm !== undefined && hash(algorithm, body, 'base64') === value) return undefined
   return plain('digest_mismatch', 'Digest must be SHA-256 or SHA-512 of the body, one of them alone')
+}
+
+/** Signs a response as its clients sign, because the guidelines describe no other way. Undefined: there is no RSA key. */
+export function signBerlinResponse(
+  signer: MessageSigner,
+  { body = NO_BODY, requestId }: UnsignedResponse,
+): SignedResponse | undefined {
+  const digest = `SHA-256=${hash('sha256', body, 'base64')}`
+  const value = signer.signAs('RS256', `digest: ${digest}\nx-request-id: ${requestId}`)?.toString('base64')
+  if (value === undefined) return undefined
+  const parameters = `keyId="${signer.keyId}",algorithm="rsa-sha256",headers="digest x-request-id"`
+  return { lines: `Digest: ${digest}\r\nSignature: ${parameters},signature="${value}"\r\n` }
 }

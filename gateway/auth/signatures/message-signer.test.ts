@@ -115,6 +115,7 @@ test('a response tells its record what was signed', () => {
   const { lines, signature } = signFapiResponse(ED, {
     status: 200,
     body: Buffer.from('x'),
+    requestId: 'id',
     request,
     nowMs: NOW_MS,
   })

@@ -1,9 +1,11 @@
 import { createPrivateKey, createPublicKey, hash, type KeyObject } from 'node:crypto'
 import type { Settings } from '../../config/settings.ts'
-import { signatureMaker } from '../keys/signature.ts'
+import type { Field } from '../../edge/syntax/field.ts'
+import { type Algorithm, signatureMaker } from '../keys/signature.ts'
 import { jwkThumbprint } from '../keys/thumbprint.ts'
 import type { JsonObject } from '../tokens/jws.ts'
 import { REGISTERED } from './message-verifier.ts'
+import type { SignatureFacts } from './presented-signatures.ts'
 
 /** An identifier of a component as it is written in Signature-Input, and its value. */
 export type Component = readonly [identifier: string, value: string]
@@ -13,6 +15,30 @@ interface Made {
   readonly input: string
   /** Base64. */
   readonly value: string
+}
+
+export interface UnsignedResponse {
+  readonly status: number
+  /** As it is transferred; undefined: a response of this status, or to this method, has none. */
+  readonly body: Buffer | undefined
+  /** Its X-Request-ID. */
+  readonly requestId: string
+  /** As it was received. */
+  readonly request: {
+    readonly method: string
+    readonly target: string
+    readonly fields: readonly Field[]
+    /** What stands before the target for the client. */
+    readonly publicUrl: string
+  }
+  readonly nowMs: number
+}
+
+export interface SignedResponse {
+  /** Header lines to be added, each with its CR LF. */
+  readonly lines: string
+  /** For the trail; undefined in forms that it does not prove. */
+  readonly signature?: SignatureFacts
 }
 
 /** Content-Digest of a body as it is transferred (RFC 9530 section 2). */
@@ -26,20 +52,25 @@ export class MessageSigner {
   readonly keyId: string
   readonly publicKey: KeyObject
   /** As JOSE names it. */
-  readonly algorithm: string
+  readonly algorithm: Algorithm
   /** A JWK Set of the key and those that are published beside it. */
   readonly jwks: Buffer
   readonly #registered: string
+  readonly #key: KeyObject
   readonly #sign: (text: string) => Buffer
+  /** Claims of `uk-jws`. */
+  readonly claims: Pick<NonNullable<Settings['signing']>, 'iss' | 'tan'>
 
   /** @param keys in PEM, as `loadSigningKeys` reads them */
-  constructor({ algorithm }: NonNullable<Settings['signing']>, keys: readonly string[]) {
+  constructor({ algorithm, iss, tan }: NonNullable<Settings['signing']>, keys: readonly string[]) {
     const published = keys.map((pem) => publicJwk(createPublicKey(pem)))
     this.publicKey = createPublicKey(keys[0] ?? '')
     this.keyId = String(published[0]?.kid)
-    this.algorithm = String(published[0]?.alg)
+    this.algorithm = REGISTERED.get(algorithm) ?? 'EdDSA'
+    this.claims = { iss, tan }
     this.#registered = algorithm
-    this.#sign = signatureMaker(createPrivateKey(keys[0] ?? ''), REGISTERED.get(algorithm) ?? 'EdDSA')
+    this.#key = createPrivateKey(keys[0] ?? '')
+    this.#sign = signatureMaker(this.#key, this.algorithm)
     // A key may be in two files while it is replaced.
     const byId = new Map(published.map((jwk) => [jwk.kid, jwk] as const))
     this.jwks = Buffer.from(JSON.stringify({ keys: [...byId.values()] }))
@@ -52,9 +83,15 @@ export class MessageSigner {
     const lines = components.map(([identifier, value]) => `${identifier}: ${value}\n`).join('')
     return { input, value: this.#sign(`${lines}"@signature-params": ${input}`).toString('base64') }
   }
+
+  /** Signs a text by an algorithm that the form of the signature demands. Undefined: the key is not RSA. */
+  signAs(algorithm: 'PS256' | 'RS256', text: string): Buffer | undefined {
+    return this.#key.asymmetricKeyType === 'rsa' ? signatureMaker(this.#key, algorithm)(text) : undefined
+  }
 }
 
-const JWK_ALGORITHMS: Readonly<Record<string, string>> = { EC: 'ES256', OKP: 'EdDSA', RSA: 'PS512' }
+/** An RSA key has none: what it signs depends on the form. */
+const JWK_ALGORITHMS: Readonly<Record<string, string>> = { EC: 'ES256', OKP: 'EdDSA' }
 
 /** Its `kid` is its thumbprint. */
 function publicJwk(key: KeyObject): JsonObject {

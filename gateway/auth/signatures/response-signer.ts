@@ -1,29 +1,12 @@
 import { originForm } from '../../edge/rules/request-target.ts'
-import type { Field } from '../../edge/syntax/field.ts'
-import { type Component, digestOf, type MessageSigner } from './message-signer.ts'
-import type { SignatureFacts } from './presented-signatures.ts'
+import {
+  type Component,
+  digestOf,
+  type MessageSigner,
+  type SignedResponse,
+  type UnsignedResponse,
+} from './message-signer.ts'
 import { combinedValue } from './signature-fields.ts'
-
-export interface UnsignedResponse {
-  readonly status: number
-  /** As it is transferred; undefined: a response of this status, or to this method, has none. */
-  readonly body: Buffer | undefined
-  /** As it was received. */
-  readonly request: {
-    readonly method: string
-    readonly target: string
-    readonly fields: readonly Field[]
-    /** What stands before the target for the client. */
-    readonly publicUrl: string
-  }
-  readonly nowMs: number
-}
-
-interface SignedResponse {
-  /** Header lines to be added, each with its CR LF. */
-  readonly lines: string
-  readonly signature: SignatureFacts
-}
 
 const LABEL = 'gateway'
 
@@ -31,7 +14,7 @@ const LABEL = 'gateway'
 export function signFapiResponse(
   signer: MessageSigner,
   { status, body, request, nowMs }: UnsignedResponse,
-): SignedResponse {
+): Required<SignedResponse> {
   const { method, target, fields, publicUrl } = request
   const digest = body && digestOf(body)
   const components: Component[] = [['"@status"', String(status)]]

@@ -1,5 +1,6 @@
-import type { UkJwsProfile } from '../../config/clients/signature-profiles.ts'
+import { OPEN_BANKING, type UkJwsProfile } from '../../config/clients/signature-profiles.ts'
 import { decodeBase64url, decodeObject, type JsonObject } from '../tokens/jws.ts'
+import type { MessageSigner, SignedResponse, UnsignedResponse } from './message-signer.ts'
 import {
   faultOfAge,
   type HeadVerification,
@@ -96,4 +97,20 @@ function faultOfClaims(
   if (tan !== profile.tan) return plain('unsupported', `The claim ${TAN} must be ${profile.tan}`)
   if (typeof iat !== 'number') return plain('malformed', `The claim ${IAT} must be a number of seconds`)
   return faultOfAge(iat * 1000, profile, nowMs)
+}
+
+/** Signs a response to a client of UK Open Banking. Undefined: there is no RSA key, or no `signing.iss`. */
+export function signUkResponse(
+  signer: MessageSigner,
+  { body, nowMs }: UnsignedResponse,
+): SignedResponse | undefined {
+  const { iss, tan = OPEN_BANKING } = signer.claims
+  if (iss === undefined) return undefined
+  // The body alone is signed.
+  if (body === undefined) return { lines: '' }
+  const claims = { [IAT]: Math.floor(nowMs / 1000), [ISS]: iss, [TAN]: tan, crit: [IAT, ISS, TAN] }
+  const header = JSON.stringify({ alg: 'PS256', typ: 'JOSE', kid: signer.keyId, ...claims })
+  const encoded = Buffer.from(header).toString('base64url')
+  const value = signer.signAs('PS256', `${encoded}.${body.toString('base64url')}`)
+  return value && { lines: `${HEADER}: ${encoded}..${value.toString('base64url')}\r\n` }
 }

@@ -62,7 +62,7 @@ const FAPI_2: MessageProfile = {
 }
 
 /** The trust anchor of UK Open Banking. */
-const OPEN_BANKING = 'openbanking.org.uk'
+export const OPEN_BANKING = 'openbanking.org.uk'
 
 /** Makes a valid profile. */
 export function profileOf({ profile, iss = '', tan = OPEN_BANKING }: WrittenSignature): SignatureProfile {

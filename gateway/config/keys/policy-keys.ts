@@ -103,6 +103,17 @@ export const POLICY_KEYS = {
       algorithm: choice(['ecdsa-p256-sha256', 'ed25519', 'rsa-pss-sha512'], 'Its algorithm.', {
         required: true,
       }),
+      iss: text(
+        '`http://openbanking.org.uk/iss` of responses to clients of `uk-jws`. Default: they are not signed.',
+        {
+          maxLength: 512,
+          examples: ['0015800001041RHAAY'],
+        },
+      ),
+      tan: text('`/tan` of them. Default: `openbanking.org.uk`.', {
+        maxLength: 256,
+        examples: ['openbanking.org.uk'],
+      }),
       alsoPublish: list(TEXT, 'Files of other keys to publish, private or public: earlier ones, the next.', {
         maxItems: 16,
         uniqueItems: true,

@@ -21,6 +21,7 @@ function signing(signsResponses = true) {
   const made = makeExchange()
   const parts = {
     signer: SIGNER,
+    signers: { of: () => undefined } as never,
     settings: { dpop: { publicUrls: [] } as never },
     load: { bodyRoom: new BodyRoom() },
   }
@@ -30,6 +31,30 @@ function signing(signsResponses = true) {
 }
 
 describe('signResponse', () => {
+  it('signs as the client of the request does, or counts that the key of the gateway cannot', () => {
+    const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
+    const signer = new MessageSigner(
+      { algorithm: 'rsa-pss-sha512', keyFile: '', alsoPublish: [], iss: 'bank' },
+      [String(rsa.export({ format: 'pem', type: 'pkcs8' }))],
+    )
+    for (const [form, key, lines] of [
+      ['rfc-9421', SIGNER, /^Content-Digest: .*\r\nSignature-Input: .*\r\nSignature: /],
+      ['uk-jws', signer, /^x-jws-signature: [^\s.]+\.\.[^\s.]+\r\n$/],
+      ['berlin-group', signer, /^Digest: SHA-256=\S+\r\nSignature: keyId="[^"]+",.*\r\n$/],
+      ['uk-jws', SIGNER, /^$/],
+      ['berlin-group', SIGNER, /^$/],
+    ] as const) {
+      const { gateway, exchange, measured } = signing()
+      exchange.principal = makePrincipal({ client: 'tpp' })
+      const of = (client: string) => (client === 'tpp' ? { profile: { form } } : undefined)
+      Object.assign(gateway, { signer: key, signers: { of } })
+      const signed = signResponse(gateway, exchange, { status: 200, head: HEAD, body: Buffer.from('x') })
+      assert.match(signed.lines, lines, form)
+      assert.equal(measured.length, signed.lines === '' ? 1 : 0)
+      assert.equal(exchange.responseSignature === undefined, form !== 'rfc-9421')
+    }
+  })
+
   it('leaves a response as it is unless its row asks for it', () => {
     const { gateway, exchange } = signing(false)
     assert.equal(signResponse(gateway, exchange, { status: 200, head: HEAD, body: Buffer.from('x') }), HEAD)

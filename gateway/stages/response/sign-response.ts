@@ -1,4 +1,4 @@
-import { signFapiResponse } from '../../auth/signatures/response-signer.ts'
+import { RESPONSE_SIGNERS } from '../../auth/signatures/signature-forms.ts'
 import type { WaitingBody } from '../../edge/bodies/body-room.ts'
 import { networkOf } from '../../edge/rules/network.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
@@ -21,13 +21,20 @@ export function signResponse(
   if (signer === undefined || route?.signsResponses !== true) return head
   const isBodiless = req.method === 'HEAD' || status === 204 || status === 304
   const { method, target, fields } = req
-  const { lines, signature } = signFapiResponse(signer, {
+  const client = gateway.signers.of(exchange.principal?.client)
+  const signed = RESPONSE_SIGNERS[client?.profile.form ?? 'rfc-9421'](signer, {
     status,
     body: isBodiless ? undefined : body,
+    requestId: exchange.requestId,
     request: { method, target, fields, publicUrl: publicUrlOf(gateway, exchange) },
     nowMs: gateway.clock(),
   })
-  exchange.responseSignature = { signature, key: signer.publicKey }
+  if (signed === undefined) {
+    countUnsigned(gateway, exchange)
+    return head
+  }
+  const { lines, signature } = signed
+  exchange.responseSignature = signature && { signature, key: signer.publicKey }
   return { ...head, lines: head.lines + lines }
 }
 

@@ -35,7 +35,13 @@ export const REPLACED_HEADERS: ReadonlySet<string> = new Set([
 ])
 
 /** Names, in lower case, of the fields in which the gateway signs a response: the service's own do not pass there. */
-export const SIGNED_RESPONSE_FIELDS: readonly string[] = ['content-digest', 'signature', 'signature-input']
+export const SIGNED_RESPONSE_FIELDS: readonly string[] = [
+  'content-digest',
+  'digest',
+  'signature',
+  'signature-input',
+  'x-jws-signature',
+]
 
 /** Tells whether a field is for the cache of one network alone, which obeys it before Cache-Control (RFC 9213 section 3.1). */
 export function isForOneCache(lower: string): boolean {
