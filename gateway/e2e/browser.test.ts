@@ -205,6 +205,21 @@ function describeBrowser(): void {
     await page.keyboard.press('Enter')
   }
 
+  it('reads why the gateway refuses, on a page that fills a phone', async () => {
+    const page = await browser.newPage()
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 740 })
+      await page.goto(`${service.url}/nowhere`)
+      await page.getByText('code not_found').waitFor()
+      const bottom = await page.evaluate("document.querySelector('main').getBoundingClientRect().bottom")
+      if (width === 360) assert.equal(bottom, 740)
+      assert.deepEqual(await page.evaluate(FAINT_TEXT), [])
+      assert.deepEqual(await accessibilityFindings(page), [])
+      await picture(page, `${width}-refusal`)
+    }
+    await page.close()
+  })
+
   it('who says no sends the app back without a code', async () => {
     const { context, page } = await begin(360, false)
     await page.getByRole('button', { name: 'Cancel' }).click()

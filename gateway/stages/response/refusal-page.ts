@@ -33,11 +33,16 @@ function weightsOf(accept: string): Map<string, number> {
 const STYLE = `
 :root { color-scheme: light; }
 body { margin: 0; background: #eef1f5; color: #17202c; font: 1rem/1.5 system-ui, sans-serif; }
-main { max-width: 27rem; margin: 0 auto; padding: 2rem 1.25rem; background: #fff; overflow-wrap: anywhere; }
+* { box-sizing: border-box; }
+main { max-width: 27rem; min-height: 100vh; margin: 0 auto; padding: 1.5rem 1.25rem; background: #fff; overflow-wrap: anywhere; }
 h1 { margin: 0 0 .75rem; font-size: 1.5rem; line-height: 1.25; }
 p { margin: 0 0 .75rem; }
 .problem { padding: .75rem 1rem; border-left: .375rem solid #9b1c1c; background: #fdf0f0; }
 .note { margin: 1rem 0 0; font-size: .9375rem; }
+@media (min-width: 32rem) {
+  body { padding: 3rem 1rem; }
+  main { min-height: 0; padding: 2rem; border: 1px solid #c9d1dc; border-radius: .5rem; }
+}
 `
 
 /** No scripts, no external resources, no forms, no framing. */
