@@ -10,7 +10,7 @@ import type { History, Moment } from './wire.ts'
 const CONFIG: ConfigReport = { version: '1.2.3', hash: 'h', parts: {} }
 
 /** A feed with a clock of its own, whose timers fire when the test says. */
-function feedWith(readiness: () => string | undefined = () => undefined) {
+function feedWith(readiness: () => string | undefined = () => undefined, config = CONFIG) {
   mock.timers.enable({ apis: ['setInterval'] })
   const metrics = createMetrics({ version: '1' })
   const time = { nowMs: 1_000_000 }
@@ -19,7 +19,7 @@ function feedWith(readiness: () => string | undefined = () => undefined) {
     metrics,
     readiness,
     degradation: () => undefined,
-    config: () => CONFIG,
+    config: () => config,
     limiter: new Limiter({ clock: () => time.nowMs }),
     clock: () => {
       looks++
@@ -199,5 +199,32 @@ it('tells how far seals and witnesses are, where there are any', () => {
   assert.deepEqual(witnesses, { lagSeconds: 0, everySeconds: 60 })
   assert.deepEqual(stamps, { lagSeconds: 0, everySeconds: 3600 })
   assert.equal(unshipped, 2)
+  end()
+})
+
+it('tells the upstreams of each group, the default group first, and one of two groups in both', () => {
+  const upstreams = { pay: { targets: ['http://a', 'http://b/'] }, unused: { targets: ['http://c'] } }
+  const gateway = {
+    ...{ file: 'gateway.json', hash: 'g', sinceMs: 0, lastReload: undefined },
+    settings: { upstream: ['http://a'], upstreams },
+    rows: [{ upstream: 'pay' }, { upstream: 'default' }],
+  }
+  const { feed, tick, metrics, end } = feedWith(undefined, { ...CONFIG, parts: { gateway } })
+  metrics.gateway_upstream_healthy.set(0, 'http://a')
+  metrics.gateway_upstream_healthy.set(1, 'http://b')
+  metrics.gateway_upstream_breaker_state.set(2, 'http://b')
+  const console = listener()
+  feed.add(console)
+  tick(1000)
+  assert.deepEqual(
+    dataOf<Moment>(console.events.at(-1)).state.upstreams.map(({ group, upstream, healthy, breaker }) => [
+      ...[group, upstream, healthy, breaker],
+    ]),
+    [
+      ['default', 'http://a', false, undefined],
+      ['pay', 'http://a', false, undefined],
+      ['pay', 'http://b', true, 'open'],
+    ],
+  )
   end()
 })

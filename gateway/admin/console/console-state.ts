@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
 import type { Settings } from '../../config/settings.ts'
+import { groupsInUse } from '../../config/upstreams/group-rules.ts'
 import type { NearestCallers } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
@@ -55,7 +56,7 @@ export function consoleState(look: Look): ConsoleState {
     refusals: countsOf(past.refusals, totals.refusals, view),
     routes: routesOf(view),
     limits: limitsOf(view),
-    upstreams: upstreamsOf(view),
+    upstreams: upstreamsOf(config, view),
     stores: metrics.gateway_store_writable.samples().map(({ labels, value }) => ({
       store: String(labels.store),
       writable: value === 1,
@@ -130,22 +131,27 @@ function nearness({ limit, nearest }: Pick<LimitState, 'limit' | 'nearest'>): nu
 
 const BREAKERS = ['closed', 'half open', 'open'] as const
 
-function upstreamsOf({ metrics, totals, past, rate }: View) {
-  const breakers = new Map(
-    metrics.gateway_upstream_breaker_state.samples().map(({ labels, value }) => [labels.upstream, value]),
+/** By group, the default group first. An upstream in two groups stands in both, with the worse of its states. */
+function upstreamsOf({ parts }: ConfigReport, { metrics, totals, past, rate }: View) {
+  const { settings, rows: routes = [] } = { ...parts.gateway }
+  if (settings === undefined) return []
+  const groups = groupsInUse({ ...settings, routes } as Pick<Settings, 'upstream' | 'upstreams' | 'routes'>)
+  const [health, breakers] = (['gateway_upstream_healthy', 'gateway_upstream_breaker_state'] as const).map(
+    (name) => new Map(metrics[name].samples().map(({ labels, value }) => [labels.upstream, value])),
   )
-  return metrics.gateway_upstream_healthy.samples().map(({ labels, value }) => {
-    const upstream = String(labels.upstream)
-    const latency = totals.upstreamLatency.get(upstream)
-    const before = past.upstreamLatency.get(upstream)
-    return {
-      upstream,
-      healthy: value === 1,
-      breaker: BREAKERS[breakers.get(upstream) ?? -1],
-      perSecond: rate(before?.counts.at(-1), latency?.counts.at(-1)),
-      p95Ms: latency === undefined ? null : quantileMs(0.95, before, latency),
-    }
-  })
+  return groups.flatMap(({ name: group, targets }) =>
+    targets.map((upstream) => {
+      const latency = totals.upstreamLatency.get(upstream)
+      const before = past.upstreamLatency.get(upstream)
+      return {
+        ...{ group, upstream },
+        healthy: health?.get(upstream) !== 0,
+        breaker: BREAKERS[breakers?.get(upstream) ?? -1],
+        perSecond: rate(before?.counts.at(-1), latency?.counts.at(-1)),
+        p95Ms: latency === undefined ? null : quantileMs(0.95, before, latency),
+      }
+    }),
+  )
 }
 
 function sharedStoreOf({ metrics, totals, past, rate }: View): ConsoleState['sharedStore'] {

@@ -49,6 +49,7 @@ export interface ConsoleState {
   }>
   readonly limits: Shown<LimitState>
   readonly upstreams: readonly {
+    readonly group: string
     readonly upstream: string
     readonly healthy: boolean
     readonly breaker: 'closed' | 'half open' | 'open' | undefined

@@ -49,10 +49,8 @@ export function groupsInUse({
   upstreams,
   routes,
 }: Pick<Settings, 'upstream' | 'upstreams' | 'routes'>): readonly UpstreamGroup[] {
-  const groups = {
-    ...upstreams,
-    [DEFAULT_GROUP]: { ...(upstreams[DEFAULT_GROUP] ?? { slowStartMs: 0 }), targets: upstream },
-  }
+  const { [DEFAULT_GROUP]: policy = { slowStartMs: 0 }, ...others } = upstreams
+  const groups = { [DEFAULT_GROUP]: { ...policy, targets: upstream }, ...others }
   const used = new Set(routes.map((route) => route.upstream))
   return Object.entries(groups).flatMap(([name, { targets = [], ...policy }]) =>
     used.has(name) ? [{ ...policy, name, targets: targets.map(tidyUpstream) }] : [],

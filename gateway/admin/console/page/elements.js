@@ -23,7 +23,9 @@ export function number(text) {
 export function showTable(id, titles, rows, none, more = 0) {
   const table = byId(id, HTMLTableElement)
   const body = table.tBodies[0] ?? tableWith(table, titles)
-  const numbers = new Set(rows[0]?.flatMap((cell, i) => (isNumber(cell) ? [i] : [])) ?? [])
+  const numbers = new Set(
+    rows.find(({ length }) => length > 1)?.flatMap((cell, i) => (isNumber(cell) ? [i] : [])) ?? [],
+  )
   for (const [i, head] of [...(table.tHead?.rows[0]?.cells ?? [])].entries())
     head.className = numbers.has(i) ? 'number' : ''
   const shown = rows.length === 0 ? [[none]] : more > 0 ? [...rows, [`and ${more} more`]] : rows

@@ -121,11 +121,9 @@ function showTraffic({ statuses, refusals, routes, upstreams }) {
   showTable(
     'upstreams',
     ['Upstream', 'State', 'Requests', 'p95'],
-    upstreams.map(({ upstream, perSecond, p95Ms, ...state }) => [
-      upstream,
-      upstreamState(state),
-      number(rate(perSecond)),
-      number(milliseconds(p95Ms)),
+    upstreams.flatMap(({ group, upstream, perSecond, p95Ms, ...state }, i) => [
+      ...(group === upstreams[i - 1]?.group ? [] : [[`Group ${group}`]]),
+      [upstream, upstreamState(state), number(rate(perSecond)), number(milliseconds(p95Ms))],
     ]),
     'No upstream.',
   )
