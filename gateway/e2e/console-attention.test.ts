@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it, type TestContext } from 'node:test'
@@ -10,7 +10,7 @@ import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 import { accessibilityFindings } from './accessibility.ts'
 import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { call } from './client.ts'
-import { type GatewayOptions, startGateway } from './running-gateway.ts'
+import { type GatewayOptions, startGateway, until } from './running-gateway.ts'
 import { makeServerCertificate, makeTlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -70,12 +70,15 @@ function describeAttention(): void {
     )
     const since = page.locator('#config td[title$=" UTC"]').first()
     assert.match((await since.textContent()) ?? '', /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/)
+    await pictures(page, 'all-well')
   })
 
   it('upstreams that are down', async (t) => {
     const port = await freePort()
     const { page, gateway } = await started(t, { config: { upstream: `http://127.0.0.1:${port}` } })
     await call(`${gateway.url}/x`)
+    if (SCREENSHOTS !== undefined) await page.locator('#attention li').nth(1).waitFor()
+    await pictures(page, 'upstream-down')
     await firstLineIs(
       page,
       'CountersignAllUpstreamsDown',
@@ -159,22 +162,69 @@ function describeAttention(): void {
     await firstLineIs(page, 'CountersignLimitSaturated', /^Limit tight is saturated.*\d+ % of its requests/)
   })
 
-  it('several faults and 40 limits fit 360 and 1280 px: cards, no word broken, nothing for axe to find', async (t) => {
+  it('seals that are behind', async (t) => {
+    const env = {
+      GATEWAY_AUDIT_SEALS: 'on',
+      TIME_LAPSE: '20',
+      TIME_LAPSE_FROM: String(Date.now()),
+      NODE_OPTIONS: `--import ${new URL('time-lapse.ts', import.meta.url).href}`,
+    }
+    const { page, gateway } = await started(t, { env })
+    await call(`${gateway.url}/x`)
+    await until(async () => (await gateway.metric('gateway_audit_tree_size')) > 0 || undefined)
+    const log = join(gateway.dir, 'audit-log')
+    renameSync(log, `${log}.away`)
+    writeFileSync(log, '')
+    await call(`${gateway.url}/x`)
+    await firstLineIs(page, 'CountersignAuditNotSealed', /^Seals are behind.*(ENOTDIR|EEXIST).*audit-log/)
+  })
+
+  it('five faults and 40 limits fit 360 and 1280 px: cards, no word broken, nothing for axe to find', async (t) => {
     const limits = Array.from({ length: 40 }, (_, i) => {
       return { name: `limit-${i}`, path: `/limits/number-${i}`, limit: 5, window: '1h', purpose: 'a test' }
     })
-    const port = await freePort()
-    const { page, gateway } = await started(t, { config: { upstream: `http://127.0.0.1:${port}` }, limits })
-    for (let i = 0; i < 12; i++) await call(`${gateway.url}/limits/number-7`)
+    const tls = await makeTlsSetup()
+    const { certPem, keyPem } = await makeServerCertificate(tls.ca, { untilDays: 1 })
+    const env = {
+      GATEWAY_TLS_PORT: '0',
+      GATEWAY_TLS_CERT: tls.write('c.pem', certPem),
+      GATEWAY_TLS_KEY: tls.write('k.pem', keyPem),
+    }
+    const config = {
+      upstreams: {
+        default: { breaker: { failures: 2, openMs: 60_000 } },
+        payments: {
+          targets: [upstream.url.replace('127.0.0.1', 'localhost'), `http://127.0.0.1:${await freePort()}`],
+          healthCheck: { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 },
+        },
+      },
+      routes: [
+        { path: '/payments/*', auth: ['none'], upstream: 'payments' },
+        { path: '/*', auth: ['none'] },
+      ],
+    }
+    const { page, gateway } = await started(t, { config, limits, env })
+    for (const [i, calls] of [4, 3, 2, 1, 1, 0, 0, 20].entries())
+      for (let j = 0; j < calls; j++) await call(`${gateway.url}/limits/number-${i}`)
+    for (let i = 0; i < 5; i++) await call(`${gateway.url}/broken`)
     writeFileSync(gateway.limitsFile, '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
-    await page.locator('#attention li').nth(3).waitFor()
-    await look(page, 'attention')
+    await page.locator('#attention li').nth(4).waitFor()
+    assert.deepEqual(
+      await page.evaluate("[...document.querySelectorAll('#attention a')].map(({ hash }) => hash.slice(12))"),
+      ['certificateexpiresnow', 'upstreamdown', 'breakeropen', 'reloadfailed', 'limitsaturated'],
+    )
+    assert.match(
+      (await page.locator('#upstreams tbody').innerText()).replaceAll(/\s+/g, ' '),
+      /^Group default http\S+ breaker open .* Group payments http:\/\/localhost\S+ healthy .*\d down /,
+    )
+    await look(page, 'five-faults')
     const rows = page.locator('#limits tbody tr')
     assert.equal(await rows.count(), 40)
     await page.setViewportSize({ width: 1280, height: 900 })
     const hidden =
       "document.querySelector('.whole').scrollHeight - document.querySelector('.whole').clientHeight"
     assert.equal(await page.evaluate(hidden), 0, 'every row of the table is shown')
+    await pictures(page, 'forty-limits', '#limits-title')
     await page.goto(`${gateway.adminUrl}/runbook#countersigndown`)
     await look(page, 'runbook')
   })
@@ -191,9 +241,21 @@ function describeAttention(): void {
       assert.deepEqual(await accessibilityFindings(page), [], what)
       assert.deepEqual(await page.evaluate(WIDER_THAN_PAGE), [], what)
       assert.deepEqual(await page.evaluate(BROKEN_WORDS), [], what)
-      if (SCREENSHOTS === undefined) continue
-      mkdirSync(SCREENSHOTS, { recursive: true })
-      await page.screenshot({ path: join(SCREENSHOTS, `${name}-${width}.png`), fullPage: true })
+    }
+    await pictures(page, name)
+  }
+
+  /** Of what the window shows when `top` is at its upper end. */
+  async function pictures(page: Page, name: string, top = 'body'): Promise<void> {
+    if (SCREENSHOTS === undefined) return
+    mkdirSync(SCREENSHOTS, { recursive: true })
+    for (const width of [360, 1280]) {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.setViewportSize({ width, height: 900 })
+        await page.emulateMedia({ colorScheme })
+        await page.evaluate(`document.querySelector('${top}').scrollIntoView()`)
+        await page.screenshot({ path: join(SCREENSHOTS, `${name}-${width}-${colorScheme}.png`) })
+      }
     }
   }
 }

@@ -144,7 +144,7 @@ function optionsOf(id, lines) {
     scales: { x: { time: true, auto: false }, y: { auto: false, distr: id === LATENCY ? 3 : 1 } },
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     axes: [
-      { ...axis, values: '{HH}:{mm}', space: 60 },
+      { ...axis, values: '{HH}:{mm}', space: 60, incrs: [60, 120, 300] },
       { ...axis, size: 56, values: (_plot, ticks) => ticks.map((tick) => tick?.toLocaleString('en') ?? '') },
     ],
     series: [
