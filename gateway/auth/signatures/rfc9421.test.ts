@@ -297,6 +297,23 @@ test('a query parameter that is there twice, or is not UTF-8, has no value', () 
     )
 })
 
+test('a query and a field are read once, however many of their members a signature names', (t) => {
+  const names = Array.from({ length: 32 }, (_, index) => `a${index}`)
+  const components = names.map((name) => `"@query-param";name="${name}" "x";key="${name}"`)
+  const message = signed(B2, `sig=(${components.join(' ')})`, 'sig=:AA==:')
+  const uri = `https://example.com/?${names.map((name) => `${name}=1`).join('&')}`
+  const fields = [...message.fields, ['X', names.join(', ')] as const]
+  const request = requestOf({ ...message, uri, fields })
+  const [signature] = readSignatures(request.fields) as Exclude<ReturnType<typeof readSignatures>, string>
+  const queries = t.mock.method(globalThis, 'URLSearchParams')
+  const keys = t.mock.method(RegExp.prototype, 'exec')
+  for (let again = 0; again < 4; again++)
+    assert.equal(signatureBase(request, signature!).base?.split('\n').length, 65)
+  assert.equal(queries.mock.callCount(), 1)
+  const read = keys.mock.calls.filter(({ this: expression }) => String(expression).startsWith('/[a-z*]'))
+  assert.equal(read.length, names.length)
+})
+
 test('RFC 9530: the digest of the body must be right, for each hash that is known', () => {
   const body = Buffer.from('{"hello": "world"}')
   const SHA_256 = 'sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:'

@@ -89,20 +89,30 @@ function componentValue(
   return fieldValue(message, name, value, parameters)
 }
 
+/** What was read of messages. A signature may name 64 members of one long field: to read it for each would take a second. */
+const READ = new WeakMap<object, Map<string, unknown>>()
+
+function readOnce<T>(message: object, name: string, read: () => T): T {
+  const known = READ.get(message) ?? new Map<string, unknown>()
+  READ.set(message, known)
+  if (!known.has(name)) known.set(name, read())
+  return known.get(name) as T
+}
+
 /** @throws NoValue */
 function fieldValue(
-  { fields }: Pick<SignedRequest, 'fields'>,
+  message: Pick<SignedRequest, 'fields'>,
   name: string,
   combined: string,
   parameters: FieldItem['parameters'],
 ): string {
   const key = parameters.get('key')
   const flags = serializeParameters([...parameters].filter(([flag]) => flag !== 'key'))
-  if (flags === ';bs' && key === undefined) return byteSequences(fields, name)
+  if (flags === ';bs' && key === undefined) return byteSequences(message.fields, name)
   if (flags !== '' && flags !== ';sf') throw new NoValue('has parameters that are not supported')
   if (key === undefined && flags === '') return combined
   if (key === undefined && !DICTIONARIES.has(name)) throw new NoValue('is of no structure that is known')
-  const members = parseDictionary(combined)
+  const members = readOnce(message, name, () => parseDictionary(combined))
   if (members === undefined) throw new NoValue('is no dictionary')
   if (key === undefined) return serializeDictionary(members)
   const member = key.kind === 'string' ? members.get(key.value) : undefined
@@ -111,9 +121,14 @@ function fieldValue(
 }
 
 /** @throws NoValue */
-function derivedValue({ method, target, uri }: SignedRequest, name: string, parameter: unknown): string {
+function derivedValue(message: SignedRequest, name: string, parameter: unknown): string {
+  const { method, target, uri } = message
   const [, scheme = '', authority = '', path = '', query] = URI.exec(uri) ?? []
-  if (name === '@query-param') return queryValue(query ?? '', parameter)
+  if (name === '@query-param')
+    return queryValue(
+      readOnce(message, name, () => new URLSearchParams(query)),
+      parameter,
+    )
   const values: Readonly<Record<string, string>> = {
     '@method': method,
     '@target-uri': uri,
@@ -127,11 +142,11 @@ function derivedValue({ method, target, uri }: SignedRequest, name: string, para
 }
 
 /** A parameter that is there twice has no one value (RFC 9421 section 2.2.8). @throws NoValue */
-function queryValue(query: string, name: unknown): string {
-  const values = [...new URLSearchParams(query)].filter(([key]) => percentEncoded(key) === name)
-  const [[, value] = []] = values
-  if (value === undefined || values.length > 1)
-    throw new NoValue(`is ${value === undefined ? 'not' : 'twice'} in the query`)
+function queryValue(query: URLSearchParams, name: unknown): string {
+  const decoded = percentDecoded(name)
+  const [value, another] = decoded === undefined ? [] : query.getAll(decoded)
+  if (value === undefined) throw new NoValue('is not in the query')
+  if (another !== undefined) throw new NoValue('is twice in the query')
   // It stands for every octet that is not UTF-8.
   if (value.includes('\ufffd')) throw new NoValue('is not in UTF-8')
   return percentEncoded(value)
@@ -143,6 +158,16 @@ function percentEncoded(text: string): string {
     /[!'()~]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
   )
+}
+
+/** Undefined for what `percentEncoded` does not write. */
+function percentDecoded(written: unknown): string | undefined {
+  try {
+    const text = decodeURIComponent(String(written))
+    return percentEncoded(text) === written ? text : undefined
+  } catch {
+    return undefined
+  }
 }
 
 /** The lines of a field as the parameter `bs` shows them (RFC 9421 section 2.1.3). */
