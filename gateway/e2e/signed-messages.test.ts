@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict'
-import { webcrypto as crypto, generateKeyPairSync, type KeyObject, type webcrypto as Web } from 'node:crypto'
+import {
+  createPublicKey,
+  webcrypto as crypto,
+  generateKeyPairSync,
+  type KeyObject,
+  type webcrypto as Web,
+} from 'node:crypto'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:http2'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import {
   type RequestDescriptor,
   type ResponseDescriptor,
@@ -16,7 +23,10 @@ import { digestOf, signMessage } from '../auth/signatures/signed-request.test-su
 import { freshKey } from '../auth/tokens/issuer.test-support.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { ask } from './http2-client.ts'
+import { LONGER } from './long-runs.ts'
+import { describeWithPrograms } from './other-programs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
+import { runTool } from './secure.ts'
 import { type SeenRequest, startUpstream, type TestUpstream } from './test-upstream.ts'
 
 const HOST = 'api.bank.example'
@@ -25,6 +35,7 @@ const JWKS = '/.well-known/gateway-jwks.json'
 const BODY = '{"amount":"12.50"}'
 const LONG = 1024 * 1024 + 1
 const BANK = freshKey('bank-1')
+const VERIFY = fileURLToPath(new URL('python-programs/verify_messages.py', import.meta.url))
 const ALGORITHMS = {
   'ecdsa-p256-sha256': [
     { name: 'ECDSA', namedCurve: 'P-256' },
@@ -387,6 +398,54 @@ describe('messages that the gateway signs', () => {
       assert.equal(seen.length, reached)
     })
   })
+
+  describeWithPrograms(
+    {
+      title: 'as http-message-signatures of PyPI sees them',
+      programs: ['http-message-signatures-python'],
+      isListed: LONGER > 1,
+    },
+    (programs) => {
+      it('are good, and mutated ones are not, with every algorithm', async () => {
+        for (const algorithm of Object.keys(ALGORITHMS) as Algorithm[]) {
+          const own = await startGateway({ config: config(algorithm), clients: clients() })
+          const jwks = (await keysOf(own)).map((jwk) => [
+            jwk.kid,
+            createPublicKey({ format: 'jwk', key: jwk }).export({ format: 'pem', type: 'spki' }),
+          ])
+          const headers = { host: HOST }
+          const response = await call(`${own.url}/open?a=%7E`, { method: 'POST', headers, body: BODY })
+          await call(`${own.url}/service/a`, { method: 'POST', headers, body: BODY })
+          const { method, url, rawHeaders, body } = seen.at(-1) as SeenRequest
+          const messages = [
+            {
+              ...{ tag: 'fapi-2-response', status_code: response.status, body: response.body },
+              headers: fieldsOf(response.rawHeaders),
+              request: { method: 'POST', url: `${ORIGIN}/open?a=%7E`, headers: [] },
+            },
+            {
+              ...{ tag: 'gateway-request', method, body },
+              ...{ url: `http://${HOST}${url}`, headers: fieldsOf(rawHeaders) },
+            },
+          ]
+          const mutated = [
+            { ...messages[0], status_code: 201 },
+            ...messages.map((message) => ({ ...message, body: `${message.body} ` })),
+            { ...messages[1], method: 'PUT' },
+          ]
+          const asked = {
+            algorithm: algorithm.toUpperCase().replaceAll('-', '_'),
+            keys: Object.fromEntries(jwks),
+            messages: [...messages, ...mutated],
+          }
+          const python = programs['http-message-signatures-python']
+          const { output } = await runTool(python, [VERIFY], JSON.stringify(asked))
+          assert.match(output, /^\[true, true, false, false, false, false\]$/m)
+          await own.end()
+        }
+      })
+    },
+  )
 
   it('are verified by a new key once it is in force, and by the old one while it is published', async () => {
     const configFile = join(gateway.dir, 'gateway.json')
