@@ -94,13 +94,13 @@ describe('the command line', () => {
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** In a test run, the bundled command without the launcher: a third of the CPU. Only the sources have a backend with keys. */
+  /** In a test run, the bundled command without the launcher: a third of the CPU. */
   function writeDirectCommand(): void {
     const program = join(dirname(String(TEST_GATEWAY)), 'cli/countersign.js')
     mkdirSync(join(dir, 'direct'))
     writeFileSync(
       join(dir, 'direct/countersign'),
-      `#!/bin/sh\n[ "$1" = keys ] && exec '${BIN}' "$@"\nexec '${process.execPath}' '${program}' "$@"\n`,
+      `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`,
       { mode: 0o755 },
     )
   }

@@ -58,15 +58,36 @@ function blocks(): { readonly heading: string; readonly script: string }[] {
   return found
 }
 
-/** Links the gateway. In a test run, `main.ts` and `start.ts` are the bundled programs, which start with half of the CPU. */
+/** Links the gateway. In a test run its programs are the bundled ones, which start with half of the CPU. */
 function linkGateway(directory: string): void {
-  const bundled = TEST_GATEWAY && TEST_BACKEND ? ['main', 'start'] : []
-  mkdirSync(directory)
-  for (const entry of readdirSync(join(ROOT, 'gateway'))) {
-    const name = bundled.find((one) => entry === `${one}.ts`)
-    if (name === undefined) symlinkSync(join(ROOT, 'gateway', entry), join(directory, entry))
-    else writeFileSync(join(directory, entry), `import '${dirname(String(TEST_GATEWAY))}/${name}.js'\n`)
+  const isBundled = TEST_GATEWAY && TEST_BACKEND
+  const programs = isBundled ? ['main.ts', 'start.ts', 'cli/countersign.ts'] : []
+  const link = (folder: string) => {
+    mkdirSync(join(directory, folder))
+    for (const entry of readdirSync(join(ROOT, 'gateway', folder))) {
+      const path = join(folder, entry)
+      const to = join(directory, path)
+      if (isBundled && path === 'cli') link(path)
+      else if (!programs.includes(path)) symlinkSync(join(ROOT, 'gateway', path), to)
+      else writeFileSync(to, `import '${join(dirname(String(TEST_GATEWAY)), path.replace(/ts$/, 'js'))}'\n`)
+    }
   }
+  link('')
+}
+
+/** In a test run, npx only starts the first command, `init`: each start of it costs 0.4 s of CPU. */
+function writeNpx(directory: string): void {
+  mkdirSync(directory)
+  if (!TEST_GATEWAY) return
+  const command = `'${process.execPath}' '${join(dirname(TEST_GATEWAY), 'cli/countersign.js')}'`
+  writeFileSync(
+    join(directory, 'npx'),
+    `#!/bin/sh
+if [ "$1 $2" = '-- countersign' ] && [ "$3" != init ]; then shift 2; exec ${command} "$@"; fi
+PATH=\${PATH#*:} exec npx "$@"
+`,
+    { mode: 0o755 },
+  )
 }
 
 /** A bash that keeps its variables from block to block, as a reader's terminal does. */
@@ -76,7 +97,7 @@ class Shell {
 
   constructor(cwd: string) {
     // What a reader runs has not the tests' loader, and its coverage could not be added to theirs.
-    const env = { ...process.env, NODE_V8_COVERAGE: '' }
+    const env = { ...process.env, PATH: `${join(cwd, 'bin')}:${process.env.PATH}`, NODE_V8_COVERAGE: '' }
     this.#bash = spawn('bash', [], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true })
     for (const stream of [this.#bash.stdout, this.#bash.stderr]) {
       stream?.setEncoding('utf8').on('data', (text: string) => {
@@ -114,6 +135,7 @@ describe('the README', () => {
     // Nothing in these folders is edited, and at their own paths they are compiled already.
     for (const part of ['backend', 'launcher', 'node_modules']) symlinkSync(join(ROOT, part), join(dir, part))
     linkGateway(join(dir, 'gateway'))
+    writeNpx(join(dir, 'bin'))
     // The machine that runs all tests is busy.
     const example = join(dir, 'config/examples/any-service.json')
     const patient = { ...JSON.parse(readFileSync(example, 'utf8')), onStoreFailure: { deadlineMs: 5000 } }

@@ -18,7 +18,7 @@ import { lapsed } from './time-lapse.ts'
 const FACTOR = 60
 const SCRAPE_SECONDS = 15
 const SCRAPES = 3600 / SCRAPE_SECONDS
-const CALL_MS = 20
+const CALL_MS = 40
 const LABELS = 'job="countersign",instance="gateway:9090"'
 /** Alerts that tell how busy the machine of the test is. */
 const OF_THE_MACHINE: ReadonlySet<string> = new Set(['CountersignEventLoopLag', 'CountersignUpstreamSlow'])
@@ -80,7 +80,7 @@ test('an hour of steady traffic raises no alert', { skip: NO_PROMETHEUS }, async
     const nextMs = fromMs + (startSeconds * 1000 - fromMs + (scrape + 1) * SCRAPE_SECONDS * 1000) / FACTOR
     await pause(Math.max(0, nextMs - Date.now()))
   }
-  assert.ok(calls > 2000 && series.has(`gateway_audit_seal_lag_seconds{${LABELS}}`))
+  assert.ok(calls > 1000 && series.has(`gateway_audit_seal_lag_seconds{${LABELS}}`))
   const sealed = series.get(`gateway_audit_seal_lag_seconds{${LABELS}}`)?.map(Number) ?? []
   // A second of the machine is a minute here: so the clock of the seals was fast.
   assert.ok(Math.max(...sealed) > 2)

@@ -72,7 +72,7 @@ describe('three gateways whose store fails', { skip: NO_REDIS }, () => {
       ports,
       connections: CONNECTIONS,
       path: () => `/${round}/${NAMES[turn++ % 2]}`,
-      pauseMs: () => (IS_LONG ? 5 : 15) * (1 + 2 * Math.random()),
+      pauseMs: () => (IS_LONG ? 5 : 30) * (1 + 2 * Math.random()),
       onSent: ({ path, status }: Sent) => {
         const what = `${path} ${status}`
         counts.set(what, (counts.get(what) ?? 0) + 1)

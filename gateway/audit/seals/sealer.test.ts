@@ -572,8 +572,12 @@ test('whatever happens in whatever order, the lag is at least the age of the old
       const trail = sealedTrail(t)
       /** When each line came, infinite for an AUDIT_SEAL. Those behind the first `sealedSize` are not sealed. */
       const cameAtMs: number[] = []
+      let length = 0
       const note = () => {
-        const lines = trail.text().split('\n').slice(cameAtMs.length, -1)
+        const text = trail.text()
+        if (text.length === length) return
+        length = text.length
+        const lines = text.split('\n').slice(cameAtMs.length, -1)
         for (const line of lines)
           cameAtMs.push(line.includes('"AUDIT_SEAL"') ? Number.POSITIVE_INFINITY : trail.nowMs)
       }
