@@ -150,8 +150,8 @@ export class KeyJournal {
     const start = segment.bytes - text.length
     puts.forEach(({ entry, record }, index) => {
       const { at = 0, bytes = 0 } = places[index] ?? {}
-      this.forget(entry)
-      if (record.state !== 'free') this.keep(entry, { segment, at: start + at, bytes })
+      if (record.state === 'free') this.forget(entry)
+      else this.keep(entry, { segment, at: start + at, bytes })
     })
     return true
   }
@@ -184,10 +184,14 @@ export class KeyJournal {
   }
 
   keep(entry: Journaled, { segment, at, bytes }: Omit<Journaled, 'id'>): void {
+    if (entry.segment === segment) this.#liveBytes -= entry.bytes
+    else {
+      this.forget(entry)
+      segment?.live.add(entry)
+    }
     entry.segment = segment
     entry.at = at
     entry.bytes = bytes
-    segment?.live.add(entry)
     this.#liveBytes += bytes
   }
 
@@ -390,7 +394,7 @@ function callBack(groups: readonly (readonly Pick<Put, 'run'>[])[], error: Error
 }
 
 /** At most so many bytes of a segment, from a place in it. @throws Error of the system */
-function bytesIn({ fd }: Segment, at: number, most: number): Buffer {
-  const bytes = Buffer.alloc(most)
-  return bytes.subarray(0, readSync(fd, bytes, 0, most, at))
+function bytesIn({ fd, bytes }: Segment, at: number, most: number): Buffer {
+  const read = Buffer.alloc(Math.min(most, bytes))
+  return read.subarray(0, readSync(fd, read, 0, read.length, at))
 }

@@ -88,7 +88,7 @@ export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
     for (const { clear, from, to } of lines) {
       const at = text.length
       text += from === to ? `${clear}\n` : `${clear}${at - start} ${sealed.length} ${from} ${to}\n`
-      places.push({ at, bytes: text.length - at + to - from })
+      places.push({ at, bytes: bytesOnDisk(text.length - at, { from, to }) })
     }
   }
   return { text, places }
@@ -145,6 +145,11 @@ interface ReadLine {
   readonly head: Omit<KeyRecord, 'response'> | undefined
   readonly clear: string
   readonly span: Span | undefined
+}
+
+/** The bytes of a record's line and of its response, in base64. */
+export function bytesOnDisk(lineBytes: number, { from, to }: Pick<Span, 'from' | 'to'>): number {
+  return lineBytes + Math.ceil(((to - from) * 4) / 3)
 }
 
 /** True for a line that is no record. */

@@ -2,7 +2,7 @@ import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
-import { isSealedLine, type KeyRecord, readKeyHead } from './key-record.ts'
+import { bytesOnDisk, isSealedLine, type KeyRecord, readKeyHead } from './key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from './key-secret.ts'
 
 const FORMAT = 'idempotency-keys'
@@ -121,8 +121,8 @@ function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound
     const read = readKeyHead(line)
     if (read?.head === undefined && bytes > 1 && !isSealedLine(line)) damaged += 1
     if (read?.head !== undefined) lastMs = Math.max(lastMs, read.head.atMs)
-    const { from = 0, to = 0 } = read?.span ?? {}
-    if (read !== undefined) found(read.id, read.head, { segment, at, bytes: bytes + to - from })
+    const taken = read?.span === undefined ? bytes : bytesOnDisk(bytes, read.span)
+    if (read !== undefined) found(read.id, read.head, { segment, at, bytes: taken })
     at += bytes
   }
   if (damaged > 0) onFault(`${file}: ${damaged} line(s) are damaged: the outcome of their keys is unknown`)
