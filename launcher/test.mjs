@@ -297,6 +297,7 @@ const LONG = [
   'gateway/e2e/restart-kills.test.ts',
   'gateway/e2e/restart-load.test.ts',
   'gateway/e2e/signatures.test.ts',
+  'gateway/e2e/signed-messages.test.ts',
   'gateway/e2e/store-exact.test.ts',
   'gateway/e2e/store-failures.test.ts',
   'gateway/e2e/store-idempotency.test.ts',
