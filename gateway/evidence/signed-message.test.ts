@@ -172,37 +172,43 @@ test('a message in which a byte was changed is only proven with the same method,
 
 const GATEWAY_KEY = freshKey('gateway')
 const ANSWER = '{"paid":true}'
-const RESPONSE_SIGNED = signMessage(
-  [
-    ['"@status"', '201'],
-    ['"content-digest"', digestOf(ANSWER)],
-    ['"@method";req', 'POST'],
-    ['"@target-uri";req', 'https://api.example/base/pay?x=1'],
-    ['"content-digest";req', digestOf(BODY)],
-    ['"signature";req', SIGNED.Signature],
-    ['"signature-input";req', SIGNED['Signature-Input']],
-  ],
-  {
+const COMPONENTS = [
+  ['"@status"', '201'],
+  ['"content-digest"', digestOf(ANSWER)],
+  ['"@method";req', 'POST'],
+  ['"@target-uri";req', 'https://api.example/base/pay?x=1'],
+  ['"content-digest";req', digestOf(BODY)],
+  ['"signature";req', SIGNED.Signature],
+  ['"signature-input";req', SIGNED['Signature-Input']],
+] as const
+const signedResponse = (components: readonly (readonly [string, string])[]) =>
+  signMessage(components, {
     key: GATEWAY_KEY.privateKey,
     algorithm: 'ES256',
     params: `;created=${NOW_SECONDS};keyid="gateway";tag="fapi-2-response"`,
-  },
-)
-const RESPONSE = [
+  })
+const linesOf = (signed: typeof RESPONSE_SIGNED) => [
   'HTTP/1.1 201 Created',
   `Content-Digest: ${digestOf(ANSWER)}`,
-  `Signature-Input: ${RESPONSE_SIGNED['Signature-Input']}`,
-  `Signature: ${RESPONSE_SIGNED.Signature}`,
+  `Signature-Input: ${signed['Signature-Input']}`,
+  `Signature: ${signed.Signature}`,
 ]
+const RESPONSE_SIGNED = signedResponse(COMPONENTS)
+const RESPONSE = linesOf(RESPONSE_SIGNED)
 
 /** Undefined for a response that is proven. */
-function responseFault(lines: readonly string[], body = ANSWER, message = MESSAGE): string | undefined {
+function responseFault(
+  lines: readonly string[],
+  body = ANSWER,
+  message = MESSAGE,
+  signed = RESPONSE_SIGNED,
+): string | undefined {
   const facts: SignatureFacts = {
     ...FACTS,
     thumbprint: readKey(GATEWAY_KEY.jwk).key?.thumbprint ?? '',
     digest: digestOf(ANSWER),
-    input: RESPONSE_SIGNED['Signature-Input'].slice('sig='.length),
-    value: RESPONSE_SIGNED.Signature.slice('sig=:'.length, -1),
+    input: signed['Signature-Input'].slice('sig='.length),
+    value: signed.Signature.slice('sig=:'.length, -1),
   }
   const key = keyIn({ type: 'SIGNER_KEY', jwk: GATEWAY_KEY.jwk }, facts) ?? assert.fail()
   const { request } = readRequest(message)
@@ -226,6 +232,15 @@ test('a response is proven with the request that it responds to, and not with an
       String(responseFault(RESPONSE, ANSWER, Buffer.from(message))),
       /^(it is not of|the component)/,
     )
+})
+
+test('a response is not proven with a body of the request that its signature does not cover', () => {
+  const forged = messageOf([...HEAD, ...FIELDS], BODY.replace('12.50', '99999'))
+  assert.match(String(responseFault(RESPONSE, ANSWER, forged)), /^the digest sha-256 is not/)
+  const signed = signedResponse(COMPONENTS.slice(0, 4))
+  const faultOf = (body: string) => responseFault(linesOf(signed), ANSWER, messageOf(HEAD, body), signed)
+  assert.match(String(faultOf(BODY)), /^the response is not signed with the body of its request/)
+  assert.equal(faultOf(''), undefined)
 })
 
 test('a response with another status, body or signature is not proven', () => {

@@ -2,7 +2,7 @@ import { readKey, type VerificationKey } from '../auth/keys/verification-key.ts'
 import { digestFault } from '../auth/signatures/content-digest.ts'
 import type { SignatureFacts } from '../auth/signatures/presented-signatures.ts'
 import { signatureBase } from '../auth/signatures/signature-base.ts'
-import { type MessageSignature, readSignatures } from '../auth/signatures/signature-fields.ts'
+import { combinedValue, type MessageSignature, readSignatures } from '../auth/signatures/signature-fields.ts'
 import type { OrFault } from '../auth/tokens/verification.ts'
 import { RequestLines } from '../edge/http1/request-reader.ts'
 import { readRequestHeaders } from '../edge/rules/request-headers.ts'
@@ -107,6 +107,15 @@ export function signatureBorne(
     : { fault: `the message does not bear the signature ${label} of the record` }
 }
 
+/** Why the signature of a response says nothing of the body of its request. */
+function requestFault({ fields, body }: Sent, { covered }: MessageSignature): string | undefined {
+  if (covered.has('"content-digest";req'))
+    return digestFault(combinedValue(fields, 'content-digest') ?? '', body)
+  return body.length === 0
+    ? undefined
+    : 'the response is not signed with the body of its request: leave it out of the message'
+}
+
 /** Why the signature is not that of these bytes. The target counts as the message has it: the record may mask it. */
 export function signatureFault(
   sent: { readonly request: SentRequest; readonly response: SentResponse | undefined },
@@ -117,6 +126,8 @@ export function signatureFault(
   const message = sent.response === undefined ? request : { ...sent.response, request }
   const { base, fault } = signatureBase(message, signature)
   if (fault !== undefined) return fault
+  const unsigned = sent.response && requestFault(sent.request, signature)
+  if (unsigned !== undefined) return unsigned
   const [, check] = [...key.checks].find(([algorithm]) => algorithm === facts.algorithm) ?? []
   const isGood = check?.({ signed: base, signature: signature.value }) === true
   return isGood ? undefined : 'it is not of what the message has in these components, or not by this key'

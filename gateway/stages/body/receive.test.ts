@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
-import { makeExchange, makeGateway } from '../stage.test-support.ts'
+import { digestOf } from '../../auth/signatures/signed-request.test-support.ts'
+import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
 import { receive } from './receive.ts'
 
 function received(length: string | undefined, more: { complete?: boolean; expect?: string } = {}) {
@@ -55,6 +56,20 @@ describe('receive', () => {
       assert.equal(outcome, undefined)
     for (const more of [{ version: '1.1' }, { complete: true }])
       assert.equal(open('GET', more).outcome, undefined)
+  })
+
+  it('refuses a wrong digest where the gateway signs it, to the service or in its response', () => {
+    for (const row of [{ signsRequests: true }, { signsResponses: true }, {}])
+      for (const [body, code] of [
+        ['{}', undefined],
+        ['{"amount":1}', Object.keys(row).length === 0 ? undefined : 'digest_mismatch'],
+      ] as const) {
+        const { exchange } = makeExchange({ method: 'POST', headers: { 'Content-Digest': digestOf('{}') } })
+        exchange.route = makeRoute(row)
+        exchange.bufferedBody = Buffer.from(body)
+        const outcome = receive(makeGateway().gateway, exchange)
+        assert.equal(outcome && 'code' in outcome ? outcome.code : outcome, code)
+      }
   })
 
   it('does not wait for a client that waits for 100 (Continue)', () => {

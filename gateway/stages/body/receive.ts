@@ -12,15 +12,18 @@ const MAX_BYTES = 16 * 1024
 /**
  * Waits for a short body before the request takes a permit or counts, so that a slow client only holds its own connection.
  * Longer ones, those of unknown length and those with `Expect: 100-continue` are streamed. Over HTTP/2 it waits a moment for
- * the end of an empty GET: many services refuse a GET with a body. Where the request to the service is signed, it waits for all of
- * the body, and writes `bufferedBody`.
+ * the end of an empty GET: many services refuse a GET with a body. Where the request to the service is signed, or a response with
+ * the digest of the request, it waits for all of the body, and writes `bufferedBody`.
  */
 export function receive(
   gateway: Gateway,
   exchange: Exchange,
 ): Refusal | undefined | Promise<Refusal | undefined> {
   const { req, headers, route } = exchange
-  if (route?.signsRequests === true) return receiveWhole(gateway, exchange)
+  const isVouchedFor =
+    route?.signsRequests === true ||
+    (route?.signsResponses === true && req.fields.some(({ lower }) => lower === 'content-digest'))
+  if (isVouchedFor) return receiveWhole(gateway, exchange)
   const { contentLength, expect } = headers
   if (req.complete || expect !== undefined) return undefined
   if (contentLength !== undefined) return contentLength > MAX_BYTES ? undefined : req.whenComplete()
