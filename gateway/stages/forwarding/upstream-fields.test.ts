@@ -178,6 +178,29 @@ describe('requests with the same received fields', () => {
   })
 })
 
+describe('upstreamFields of a row whose requests are signed', () => {
+  it('lose a Signature that is none of RFC 9421, which would spoil that of the gateway', () => {
+    const { gateway } = makeGateway()
+    const cavage = 'keyId="a",signature="AA=="'
+    for (const [headers, kept] of [
+      [{ Signature: cavage }, undefined],
+      [{ Signature: 'sig=:AA==:', 'Signature-Input': 'sig=()' }, 'sig=:AA==:'],
+    ] as const) {
+      const { exchange } = makeExchange({ headers })
+      exchange.host = 'api.example'
+      const of = (signedTarget: string | undefined) => {
+        exchange.route = makeRoute({ signedTarget })
+        return byNameOf(upstreamFields(gateway, exchange)).get('signature')
+      }
+      // The same received fields on another row are not changed.
+      assert.deepEqual(
+        [of(undefined), of('http://a'), of(undefined)],
+        [headers.Signature, kept, headers.Signature],
+      )
+    }
+  })
+})
+
 describe('upstreamFields of a row', () => {
   const NOTHING: SendingPolicy = {
     rewrite: undefined,

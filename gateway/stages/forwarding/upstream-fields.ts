@@ -53,6 +53,7 @@ class RepeatedFields {
   readonly #host: string
   readonly #isOptions: boolean
   readonly #sending: SendingPolicy | undefined
+  readonly #isSigned: boolean
 
   constructor(gateway: Gateway, exchange: Exchange) {
     this.#gateway = gateway
@@ -60,12 +61,14 @@ class RepeatedFields {
     this.#host = exchange.host
     this.#isOptions = exchange.method === 'OPTIONS'
     this.#sending = exchange.route?.sending
+    this.#isSigned = exchange.route?.signedTarget !== undefined
     const received = [HOST.of(this.#sending?.host ?? exchange.host)]
     const kept: Field[] = []
     copyEndToEnd(exchange, received, { kept, removed: this.removed })
     this.trace = kept.length === 0 ? kept : goodTrace(kept)
     this.certificates = kept.length === 0 ? kept : kept.filter(({ lower }) => lower === 'client-cert')
-    const fields = this.#sending === undefined ? received : changed(this.#sending, received)
+    const sent = this.#isSigned ? withoutOtherSignature(received, this.removed) : received
+    const fields = this.#sending === undefined ? sent : changed(this.#sending, sent)
     addForwarded(gateway, exchange, fields, kept)
     if (exchange.principal !== undefined) addCaller(exchange.principal, fields)
     if (gateway.upstreamSecret !== undefined) fields.push(gateway.upstreamSecret)
@@ -78,7 +81,8 @@ class RepeatedFields {
       this.#principal === exchange.principal &&
       this.#host === exchange.host &&
       this.#isOptions === (exchange.method === 'OPTIONS') &&
-      this.#sending === exchange.route?.sending
+      this.#sending === exchange.route?.sending &&
+      this.#isSigned === (exchange.route?.signedTarget !== undefined)
     )
   }
 }
@@ -119,6 +123,14 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed }: Se
     else if (REWRITTEN_FORWARDED.has(lower)) kept.push(field)
     else fields.push(field)
   }
+}
+
+/** A Signature that is none of RFC 9421, such as that of the Berlin Group: with it nobody could read that of the gateway. */
+function withoutOtherSignature(fields: Field[], removed: string[]): Field[] {
+  const isOther = ({ lower }: Field) => lower === 'signature'
+  if (!fields.some(isOther) || fields.some(({ lower }) => lower === 'signature-input')) return fields
+  removed.push('signature')
+  return fields.filter((field) => !isOther(field))
 }
 
 function isAllowed({ route }: Exchange, lower: string): boolean {
