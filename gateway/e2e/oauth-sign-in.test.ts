@@ -108,7 +108,7 @@ describe('the sign-in page behind the gateway', () => {
     assert.equal(sixth.headers.get('x-frame-options'), 'DENY')
     assert.match(sixth.page, /<h1>Too Many Requests<\/h1>/)
     assert.ok(sixth.page.includes(`try again in ${sixth.headers.get('retry-after')} second`))
-    assert.ok(sixth.page.includes(`request ${sixth.headers.get('x-request-id')}`))
+    assert.ok(sixth.page.includes(`request <span>${sixth.headers.get('x-request-id')}<`))
     const program = await post('*/*')
     assert.equal(program.headers.get('content-type'), 'application/problem+json')
     assert.equal(JSON.parse(program.page).code, 'limit_exceeded')

@@ -109,8 +109,10 @@ export function exposeUpstreams(metrics: Gateway['metrics'], targets: () => read
   metrics.gateway_upstream_breaker_state.read(() => {
     const states = new Map<string, number>()
     for (const { url, breaker } of targets()) {
-      if (breaker !== undefined)
-        states.set(url, Math.max(states.get(url) ?? 0, BREAKER_STATES[breaker.state]))
+      if (breaker === undefined) continue
+      states.set(url, Math.max(states.get(url) ?? 0, BREAKER_STATES[breaker.state]))
+      if (breaker.state !== 'closed')
+        metrics.causes.set(`gateway_upstream_breaker_state ${url}`, `last failure: ${breaker.cause}`)
     }
     return states
   })

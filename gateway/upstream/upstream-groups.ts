@@ -39,7 +39,7 @@ export interface GroupTarget {
   readonly group: string
   readonly url: string
   readonly health: Pick<Health, 'isHealthy' | 'cause'>
-  readonly breaker: Pick<CircuitBreaker, 'state'> | undefined
+  readonly breaker: Pick<CircuitBreaker, 'state' | 'cause'> | undefined
 }
 
 /** How a target is checked. */

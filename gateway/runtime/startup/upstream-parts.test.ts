@@ -10,7 +10,7 @@ it('an upstream in two groups is as ill in the metrics as the worse of them says
       group: 'any',
       url,
       health: { isHealthy, cause: isHealthy ? '' : 'refused' },
-      breaker: state && { state },
+      breaker: state && { state, cause: 'status 503' },
     }
   }
   const targets = [
@@ -27,6 +27,7 @@ it('an upstream in two groups is as ill in the metrics as the worse of them says
   ])
   assert.deepEqual([...metrics.causes], [['gateway_upstream_healthy http://a', 'refused']])
   assert.deepEqual(readings(metrics.gateway_upstream_breaker_state), [['http://a', 2]])
+  assert.equal(metrics.causes.get('gateway_upstream_breaker_state http://a'), 'last failure: status 503')
   targets.length = 0
   assert.deepEqual(readings(metrics.gateway_upstream_healthy), [])
 })

@@ -49,7 +49,7 @@ test('a page shows what the problem says, and runs nothing of it', () => {
   assert.ok(page.includes('&lt;script&gt;alert(&quot;&#39;&amp;&#39;&quot;)&lt;/script&gt;'))
   assert.doesNotMatch(page, /<script/)
   assert.match(page, /try again in 34 seconds/)
-  assert.match(page, /Status 429, code limit_exceeded, request a-1/)
+  assert.match(page, /Status 429, code limit_exceeded, request <span>a-1<\/span>/)
   const style = /<style>([\s\S]*)<\/style>/.exec(page)?.[1] ?? ''
   assert.ok(PAGE_POLICY.includes(createHash('sha256').update(style).digest('base64')))
   assert.match(

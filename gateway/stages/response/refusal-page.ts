@@ -39,6 +39,7 @@ h1 { margin: 0 0 .75rem; font-size: 1.5rem; line-height: 1.25; }
 p { margin: 0 0 .75rem; }
 .problem { padding: .75rem 1rem; border-left: .375rem solid #9b1c1c; background: #fdf0f0; }
 .note { margin: 1rem 0 0; font-size: .9375rem; }
+span { display: inline-block; }
 @media (min-width: 32rem) {
   body { padding: 3rem 1rem; }
   main { min-height: 0; padding: 2rem; border: 1px solid #c9d1dc; border-radius: .5rem; }
@@ -66,7 +67,7 @@ export function refusalPage(refusal: Refusal, title: string, requestId: string):
 <main>
 <h1>${escaped(title)}</h1>
 <p class="problem" role="alert">${escaped(detail)}</p>${wait}
-<p class="note">Status ${status}, code ${escaped(code)}, request ${escaped(requestId)}</p>
+<p class="note">Status ${status}, code ${escaped(code)}, request <span>${escaped(requestId)}</span></p>
 </main>
 </body>
 </html>

@@ -40,6 +40,7 @@ describe('a circuit breaker', () => {
     one.failed(NO_PROBE)
     responded(one, 504, NO_PROBE)
     assert.deepEqual([one.state, one.admits(), one.waitMs, changes], ['open', false, 5000, ['open']])
+    assert.equal(one.cause, 'status 504')
   })
 
   it('counts only the statuses that it is told to', () => {

@@ -20,6 +20,8 @@ export class CircuitBreaker {
   readonly #window: FailureWindow | undefined
   /** Written here alone. */
   state: BreakerState = 'closed'
+  /** The failure that opened it the last time. Written here alone. */
+  cause = ''
   #failuresInRow = 0
   #openUntilMs = 0
   /** Rounds are numbered; exchanges carry the number of theirs. */
@@ -79,13 +81,13 @@ export class CircuitBreaker {
 
   /** A failure counts at once; a success only by `succeeded`, because the body may break off. */
   responded(status: number, probe: number): void {
-    if (this.#isFailure(status)) this.failed(probe)
+    if (this.#isFailure(status)) this.failed(probe, `status ${status}`)
     else if (this.#isProbe(probe)) this.#promising += 1
   }
 
   /** A whole response means this status, whatever its head said. */
   ended(status: number, probe: number): void {
-    if (this.#isFailure(status)) this.failed(probe)
+    if (this.#isFailure(status)) this.failed(probe, `status ${status}`)
   }
 
   /** @param status of its head */
@@ -95,7 +97,7 @@ export class CircuitBreaker {
 
   /** @param status of its head, which may have been counted; 0: there was none */
   brokeOff(status: number, probe: number): void {
-    if (!this.#isFailure(status)) this.failed(probe)
+    if (!this.#isFailure(status)) this.failed(probe, 'no whole response')
   }
 
   #isFailure(status: number): boolean {
@@ -103,8 +105,8 @@ export class CircuitBreaker {
     return statuses === undefined ? status >= 500 : statuses.includes(status)
   }
 
-  failed(probe: number): void {
-    if (this.#isProbe(probe)) this.#open(this.#clock())
+  failed(probe: number, cause = 'no connection'): void {
+    if (this.#isProbe(probe)) this.#open(this.#clock(), cause)
     if (this.state !== 'closed') return
     const { failures, failurePercent, minRequests } = this.#settings
     const nowMs = this.#clock()
@@ -113,7 +115,7 @@ export class CircuitBreaker {
     const tooMany = failures > 0 && this.#failuresInRow >= failures
     const tooOften =
       failurePercent !== undefined && (this.#window?.failurePercent(minRequests) ?? 0) >= failurePercent
-    if (tooMany || tooOften) this.#open(nowMs)
+    if (tooMany || tooOften) this.#open(nowMs, cause)
   }
 
   /** Gives a probe back that has no result, because it was cancelled for example. */
@@ -135,7 +137,8 @@ export class CircuitBreaker {
     }
   }
 
-  #open(nowMs: number): void {
+  #open(nowMs: number, cause: string): void {
+    this.cause = cause
     this.#failuresInRow = 0
     this.#window?.clear()
     this.#openUntilMs = nowMs + this.#settings.openMs

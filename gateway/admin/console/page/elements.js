@@ -140,7 +140,7 @@ export function showLines(id, lines) {
     let item = list.children[i]
     if (item === undefined) {
       item = document.createElement('li')
-      item.append(...['a', 'span', 'small'].map((name) => document.createElement(name)))
+      for (const name of ['a', 'span', 'small']) item.append(document.createElement(name), ' ')
       list.append(item)
     }
     const [anchor, ...texts] = /** @type {[HTMLAnchorElement, ...HTMLElement[]]} */ ([...item.children])
