@@ -228,7 +228,7 @@ function describeAttention(): void {
     const hidden =
       "document.querySelector('.whole').scrollHeight - document.querySelector('.whole').clientHeight"
     assert.equal(await page.evaluate(hidden), 0, 'every row of the table is shown')
-    await pictures(page, 'forty-limits', '#limits-title')
+    await pictures(page, 'forty-limits', { top: '#limits-title', height: 1400 })
     await page.goto(`${gateway.adminUrl}/runbook#countersigndown`)
     await look(page, 'runbook')
   })
@@ -249,13 +249,13 @@ function describeAttention(): void {
     await pictures(page, name)
   }
 
-  /** Of what the window shows when `top` is at its upper end. */
-  async function pictures(page: Page, name: string, top = 'body'): Promise<void> {
+  /** Pictures, in all four combinations, for people to look at. */
+  async function pictures(page: Page, name: string, { top = 'body', height = 900 } = {}): Promise<void> {
     if (SCREENSHOTS === undefined) return
     mkdirSync(SCREENSHOTS, { recursive: true })
     for (const width of [360, 1280]) {
       for (const colorScheme of ['light', 'dark'] as const) {
-        await page.setViewportSize({ width, height: 900 })
+        await page.setViewportSize({ width, height })
         await page.emulateMedia({ colorScheme })
         await page.evaluate(`document.querySelector('${top}').scrollIntoView()`)
         await page.screenshot({ path: join(SCREENSHOTS, `${name}-${width}-${colorScheme}.png`) })
