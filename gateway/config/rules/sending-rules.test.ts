@@ -131,6 +131,7 @@ test('no row sets or removes a mandatory header of responses, or one that says w
     refuses({ responseHeaders: { set: { [name]: 'x' } } }, /^responseHeaders\.set.*: must not name/)
   }
   refuses({ responseHeaders: { set: { 'Referrer-Policy': 'x' } } }, /write it as "referrerPolicy"/)
+  refuses({ responseHeaders: { set: { Signature: 'gateway=:AAAA:' } } }, /no fixed value fits each response/)
   refuses({ responseHeaders: { set: { 'Access-Control-Allow-Origin': '*' } } }, /write it as "cors"/)
   refuses({ responseHeaders: { set: { 'X-A': 'a\r\nb' } } }, /^responseHeaders\.set/)
 })

@@ -142,6 +142,8 @@ function ownFault(name: string): string | undefined {
     : undefined
 }
 
+const OF_CONTENT: ReadonlySet<string> = new Set(['content-digest', 'digest', 'signature', 'signature-input'])
+
 /** Reports names that a row, or the file, may not set in responses or remove from them. @param at JSON path of `responseHeaders` */
 export function checkResponseFields(
   json: JsonFile<unknown>,
@@ -168,9 +170,11 @@ function responseFault(name: string): string | undefined {
     : undefined
 }
 
-/** The fault of a header that has a key of its own: it would be there twice. */
+/** The fault of a header that has a key of its own, and would be there twice, or whose value depends on each response. */
 function keyedFault(name: string): string | undefined {
   const lower = name.toLowerCase()
+  if (OF_CONTENT.has(lower))
+    return `must not name ${JSON.stringify(name)}: no fixed value fits each response; "signatures" of a row signs them`
   const key = CORS_RESPONSE_FIELDS.includes(lower) ? 'cors' : KEYED_RESPONSE_FIELDS.get(lower)
   return key && `must not name ${JSON.stringify(name)}: write it as "${key}"`
 }
