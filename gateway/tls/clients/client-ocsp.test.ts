@@ -183,6 +183,29 @@ describe('OCSP of a client certificate', () => {
     assert.equal(await soft.verdict(client), 'good')
   })
 
+  it('does not take a good answer from before the revocation, which a cache may repeat, for a new one', async () => {
+    const good = authority.respond({ name: 'client' })
+    const second = () => Math.floor(Date.now() / 1000)
+    const nextSecond = async () => {
+      for (const last = second(); second() === last; ) await new Promise(setImmediate)
+    }
+    await nextSecond()
+    respond = speaking({ status: 'revoked' })
+    const { state, verdict, told } = asking('soft')
+    assert.match(await verdict(peerOf('client')), /^refused: it was revoked/)
+    respond = (_, res) => res.end(good)
+    for (let answers = 2; answers < 5; answers++) {
+      state.nowMs += 10 * MINUTE_MS
+      await verdict(peerOf('client'))
+      while (told.length < answers) await new Promise(setImmediate)
+      assert.match(await verdict(peerOf('client')), /^refused: it was revoked/)
+    }
+    respond = speaking({ minutes: 600 })
+    await nextSecond()
+    state.nowMs += 61 * MINUTE_MS
+    assert.equal(await verdict(peerOf('client')), 'good')
+  })
+
   it('does not take an old answer without an end for a new one', async () => {
     respond = speaking({ minutes: 0 })
     const { state, verdict } = asking('hard')

@@ -12,6 +12,8 @@ interface Answer {
   readonly reason: string
   /** From then on a request waits for another answer. */
   readonly untilMs: number
+  /** Since when it is so, as a good or revoking answer says. */
+  readonly thisUpdateMs?: number
 }
 
 interface Known extends Answer {
@@ -97,6 +99,10 @@ export class ClientOcsp {
   /** A failure does not undo what an answer has said: a good one counts to its end, any other to the next. */
   #settled(answer: Answer, before: Known | undefined): Known {
     const nowMs = this.#options.clock()
+    const { thisUpdateMs: sinceMs = nowMs } = answer
+    // Caches, and whoever wants to, repeat what was said before the revocation.
+    if (answer.outcome === 'good' && before?.outcome === 'revoked' && sinceMs < (before.thisUpdateMs ?? 0))
+      return { ...before, againMs: nowMs + MINUTE_MS, untilMs: nowMs + REFUSED_MS }
     if (answer.outcome === 'good') {
       const pauseMs = Math.min((answer.untilMs - nowMs) / 2, MAX_PAUSE_MS)
       return { ...answer, againMs: nowMs + pauseMs }
@@ -118,10 +124,19 @@ export class ClientOcsp {
     try {
       const response = await askResponder({ leaf, issuer }, this.#senderTo(url))
       const nowMs = this.#options.clock()
-      const times = checkOcspResponse(response, { leaf, issuer }, nowMs, MAX_AGE_WITHOUT_END_MS)
-      return { outcome: 'good', reason: '', untilMs: Math.min(times.nextUpdateMs, nowMs + MAX_GOOD_MS) }
+      const { thisUpdateMs, nextUpdateMs } = checkOcspResponse(
+        response,
+        { leaf, issuer },
+        nowMs,
+        MAX_AGE_WITHOUT_END_MS,
+      )
+      const goodUntilMs = Math.min(nextUpdateMs, nowMs + MAX_GOOD_MS)
+      return { outcome: 'good', reason: '', untilMs: goodUntilMs, thisUpdateMs }
     } catch (error) {
-      if (error instanceof Revoked) return { outcome: 'revoked', reason: 'it was revoked (OCSP)', untilMs }
+      if (error instanceof Revoked) {
+        const { thisUpdateMs } = error
+        return { outcome: 'revoked', reason: 'it was revoked (OCSP)', untilMs, thisUpdateMs }
+      }
       if (error instanceof Unknown)
         return { outcome: 'unknown', reason: 'its responder does not know it (OCSP)', untilMs }
       const reason = `its responder gives no good answer: ${(error as Error).message}`

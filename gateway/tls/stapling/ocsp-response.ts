@@ -9,7 +9,14 @@ export interface IssuedCertificate {
 }
 
 /** The authority says that the certificate must not be used any more. */
-export class Revoked extends Error {}
+export class Revoked extends Error {
+  readonly thisUpdateMs: number
+
+  constructor(thisUpdateMs: number) {
+    super('the authority has revoked the certificate')
+    this.thisUpdateMs = thisUpdateMs
+  }
+}
 /** The authority says that it has issued no such certificate. */
 export class Unknown extends Error {}
 /** Longer ones slow every handshake; a usual one has one or two kilobytes. */
@@ -50,10 +57,10 @@ export function checkOcspResponse(
   const single = singleResponse(expectTag(data, TAG.sequence), certificate)
   verifySigner(signed, certificate.issuer, nowMs)
   const [, status, thisUpdate, ...rest] = single
-  if (status?.tag === REVOKED) throw new Revoked('the authority has revoked the certificate')
+  const thisUpdateMs = timeOf(expectTag(thisUpdate, TAG.time))
+  if (status?.tag === REVOKED) throw new Revoked(thisUpdateMs)
   const nextUpdate = rest.find(({ tag }) => tag === NEXT_UPDATE)
   if (nextUpdate === undefined && lifeMs === undefined) throw new Error('it does not say until when it holds')
-  const thisUpdateMs = timeOf(expectTag(thisUpdate, TAG.time))
   const nextUpdateMs =
     nextUpdate === undefined
       ? thisUpdateMs + (lifeMs ?? 0)
