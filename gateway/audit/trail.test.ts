@@ -277,6 +277,23 @@ test('what each file should have once is recorded once for each subject and file
   )
 })
 
+test('what each file should have once is in a new file, too, that the system gives the number of a removed one', async (t) => {
+  const { file, trail } = trailIn(temporaryDirectory(t))
+  const subject = {}
+  const settle = () => trail.settleOnce(subject, () => '{"type":"SIGNER_KEY"}\n')
+  settle()
+  fs.renameSync(file, `${file}.1`)
+  trail.reopen()
+  await endOf(trail.append(requestLine('unsigned')))
+  fs.renameSync(file, `${file}.2`)
+  fs.truncateSync(`${file}.1`)
+  fs.renameSync(`${file}.1`, file)
+  trail.reopen()
+  settle()
+  await endOf(trail.append(requestLine('signed')))
+  assert.ok(linesOf(file).some(({ type }) => type === 'SIGNER_KEY'))
+})
+
 test('reopen without a rename changes nothing', async (t) => {
   const { file, trail, faults } = trailIn(temporaryDirectory(t))
   const open = fs.readdirSync('/proc/self/fd').length

@@ -37,8 +37,8 @@ export class Trail {
   #suspended = false
   #wantsBack = false
   #seals: TrailSeals | undefined
-  /** What `settleOnce` has recorded in the file of this inode. */
-  #recorded = { inode: '', subjects: new WeakSet<object>() }
+  /** What `settleOnce` has recorded in each file. Not by inode: a new file may have that of a removed one. */
+  readonly #recorded = new WeakMap<TrailSink, WeakSet<object>>()
   #successor: ((lines: readonly string[]) => Commit) | undefined
 
   /** Opens the file; writes nothing. Use `openTrail`. @throws Error that names the file */
@@ -124,11 +124,10 @@ export class Trail {
 
   /** Settles a record that each file of the trail has once. @param subject what it is about, by identity */
   settleOnce(subject: object, record: () => string): void {
-    const { inode } = this.#trailFile.sink
-    if (this.#recorded.inode !== inode) this.#recorded = { inode, subjects: new WeakSet() }
-    const { subjects } = this.#recorded
+    const { sink } = this.#trailFile
+    const subjects = this.#recorded.get(sink) ?? new WeakSet()
     if (subjects.has(subject)) return
-    subjects.add(subject)
+    this.#recorded.set(sink, subjects.add(subject))
     this.settle(record())
   }
 
