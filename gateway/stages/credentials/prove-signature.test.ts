@@ -13,6 +13,7 @@ import type { Gateway } from '../../gateway.ts'
 import { keysOf } from '../../principal.ts'
 import { authenticate } from '../authenticate.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute, NOW_MS } from '../stage.test-support.ts'
+import { proveSigner } from './prove-signature.ts'
 
 const KEY = freshKey('one')
 const PARAMS = `;created=${NOW_MS / 1000};keyid="one";tag="fapi-2-request"`
@@ -35,6 +36,8 @@ interface Terms {
   readonly body?: Readable
   readonly clock?: { readonly nowMs: number }
   readonly memory?: ReplayMemory
+  readonly thief?: boolean
+  readonly isProved?: boolean
 }
 
 async function outcomeOf({
@@ -48,6 +51,8 @@ async function outcomeOf({
   body,
   clock = { nowMs: NOW_MS },
   memory,
+  thief,
+  isProved,
 }: Terms = {}) {
   const signers = new ClientKeys({ clock: () => NOW_MS, onFault: () => {} })
   const principal = makePrincipal({
@@ -57,7 +62,9 @@ async function outcomeOf({
     ...keysOf('client:bank'),
   })
   const keys = jwks.length === 0 ? { uri: 'http://127.0.0.1:1/' } : { uri: 'file', document: { keys: jwks } }
-  signers.replace(new Map([['bank', { principal, profile, keys }]]))
+  const bank = { principal, profile, keys }
+  const other = { ...bank, principal: makePrincipal({ ...principal, client: 'thief' }) }
+  signers.replace(new Map([['bank', bank], ...(thief === true ? [['thief', other] as const] : [])]))
   const failed: string[] = []
   const { gateway, measured } = makeGateway({
     signers,
@@ -71,7 +78,8 @@ async function outcomeOf({
   Object.assign(exchange, { viaTrustedProxy: viaProxy === true, host: exchange.headers.host })
   if (body !== undefined) Object.assign(exchange.req, { body })
   exchange.route = makeRoute({ auth: new Set(['signature']) })
-  const refused = await authenticate(gateway, exchange)
+  if (isProved === true) exchange.principal = principal
+  const refused = await (isProved === true ? proveSigner(gateway, exchange) : authenticate(gateway, exchange))
   signers.stop()
   const { principal: caller, signed } = exchange
   return { refused, client: caller?.client, signed, measured, guesses: failed.length }
@@ -148,6 +156,13 @@ test('a payment that is sent again with a slow body is never accepted twice', as
   assert.equal((await sent(0)).refused, undefined)
   clock.nowMs = NOW_MS + 299_000
   assert.equal((await sent(SIGNATURE_LIFETIME_MS - 299_000)).refused?.code, 'invalid_signature')
+})
+
+test('a client whose key another one publishes can go on where its token says who it is', async () => {
+  const { refused, client } = await outcomeOf({ thief: true, isProved: true })
+  assert.deepEqual([refused, client], [undefined, 'bank'])
+  const alone = await outcomeOf({ thief: true })
+  assert.equal(alone.refused?.cause, '"bank" and "thief" publish the same key')
 })
 
 test('Host must be that of a public address, as HTTP compares it, but not behind a trusted proxy', async () => {

@@ -60,8 +60,12 @@ export function proveSignature(
   }
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
-  const ownersOf = (keyid: string) =>
-    signers.ownersOf(keyid).filter(({ signer }) => known === undefined || signer === known)
+  const ownersOf = (keyid: string) => {
+    const owners = signers.ownersOf(keyid)
+    // Whoever publishes the key of another must not keep it from what its token says that it has sent.
+    if (known === undefined) return owners
+    return owners.flatMap(({ signer, key }) => (signer === known ? [{ signer, key, rival: undefined }] : []))
+  }
   const presented = { signatures, ownersOf, known, nowMs: gateway.clock() }
   const settle = ({ verified, fault }: ReturnType<typeof verifyMessage>) =>
     verified === undefined
