@@ -17,7 +17,7 @@ export function fieldsOf({ raw }: Certificate) {
   }
 }
 
-/** The value of an extension; undefined without it. @throws Error when it is there twice, or is not DER */
+/** Value of an extension; undefined when the certificate lacks it. @throws Error when it is there twice, or is not DER */
 export function extensionOf(certificate: Certificate, oid: string): Der | undefined {
   const { extensions } = fieldsOf(certificate)
   if (extensions === undefined) return undefined

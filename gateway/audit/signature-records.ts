@@ -16,7 +16,7 @@ export function signedRecord(record: string, signature: object): string {
   return `${record.slice(0, -2)}${SIGNATURE_KEY}${JSON.stringify(signature).slice(1)}}\n`
 }
 
-/** Where the members before a signature end. @param end index of the brace that closes the record */
+/** Index at which the members before a signature end. @param end index of the brace that closes the record */
 export function signatureAt(record: string, end: number): number {
   return record.charCodeAt(end - 1) === CLOSE ? record.lastIndexOf(SIGNATURE_KEY) : end
 }

@@ -7,7 +7,7 @@ export type Unasked = 'breaker_open' | 'too_many' | 'client_gone'
 /** The result of a question. */
 export interface Asked<Answer> {
   readonly answer: Answer
-  /** False: the endpoint failed. One that refuses this question alone is there. */
+  /** False when the endpoint failed. An endpoint that refuses only this question has not failed. */
   readonly isThere: boolean
 }
 
@@ -22,23 +22,23 @@ interface Question<Answer> {
 }
 
 interface QuestionsOptions<Answer> {
-  /** For one question, and for how long one may wait. */
+  /** How long one question may take, and how long it may wait. */
   readonly timeoutMs: number
   readonly steadyClock: () => number
-  /** The answer to what is not asked. */
+  /** Answers a question that is not asked. */
   readonly unasked: (why: Unasked) => Answer
 }
 
-/** Sentences for the log. */
+/** Reasons for the log. */
 export const WHY_UNASKED: Readonly<Record<Unasked, string>> = {
   breaker_open: 'it has failed too often and is given time to recover',
   too_many: 'too many questions wait',
   client_gone: 'its client has gone',
 }
 export const MAX_CALLS = 64
-/** Questions of one network under way: others have room beside them. Further ones wait. */
+/** Limit for one network, which leaves room for others. Further questions wait. */
 const MAX_CALLS_OF_NETWORK = 16
-/** Questions of one network that wait. Each holds a request, even when its client has gone. */
+/** Limit for one network. Each waiting question holds a request, even when its client has gone. */
 const MAX_WAITING_OF_NETWORK = 256
 const FAILURES_TO_OPEN = 5
 const FIRST_PAUSE_MS = 1_000
@@ -52,8 +52,8 @@ export function refusesOne(statusCode: number): boolean {
 }
 
 /**
- * Asks an endpoint what requests depend on, fairly among networks. After five failures in a row the endpoint gets a pause, of
- * at most 30 s. Other networks may ask until it fails for one of them too: one caller must not lock out the others.
+ * Asks an endpoint what requests depend on, and shares it fairly among networks. After five failures in a row the endpoint
+ * gets a pause of at most 30 s. If all five were of one network, others may ask until one of them fails too.
  */
 export class Questions<Answer> {
   readonly #options: QuestionsOptions<Answer>
@@ -113,7 +113,7 @@ export class Questions<Answer> {
     return promise
   }
 
-  /** Lets those that wait ask while there is room: the networks in turn. */
+  /** Asks waiting questions while there is room, taking the networks in turn. */
   #askNext(): void {
     for (const [network, waiting] of this.#waiting) {
       if (this.#pending.size >= MAX_CALLS) return

@@ -1,6 +1,6 @@
 import { print } from './command.ts'
 
-/** The checks so far; as text each is printed at once. */
+/** The checks so far. In text output, each is printed at once. */
 export class Checks {
   readonly checks: object[] = []
   readonly #isQuiet: boolean

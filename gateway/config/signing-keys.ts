@@ -12,7 +12,7 @@ interface Sources extends Pick<WrittenGateway, 'signing'> {
   readonly readFile: ReadFile | undefined
 }
 
-/** The keys by the algorithms that need them. */
+/** The key that each algorithm needs. */
 const KINDS: Readonly<Record<SigningAlgorithm, string>> = {
   'ecdsa-p256-sha256': 'an EC key on P-256',
   ed25519: 'an Ed25519 key',
@@ -55,7 +55,7 @@ export function loadSigningKeys({ configFile, signing, readFile }: Sources): Par
   }
 }
 
-/** Undefined for a key of no kind that is accepted, and for a text that holds none. */
+/** The algorithm of a key. Undefined when the key is of no accepted kind, or there is none. */
 function algorithmOf(read: () => KeyObject): SigningAlgorithm | undefined {
   try {
     const { asymmetricKeyType, asymmetricKeyDetails: { namedCurve, modulusLength = 0 } = {} } = read()
@@ -68,7 +68,7 @@ function algorithmOf(read: () => KeyObject): SigningAlgorithm | undefined {
   }
 }
 
-/** A signature needs a key, and names the address at which the service is reached. */
+/** Faults of rows that sign without a key, or do not know at which address the service is reached. */
 export function signingConflicts(
   file: string,
   settings: Pick<Settings, 'signing' | 'routes' | 'upstream' | 'upstreams'>,

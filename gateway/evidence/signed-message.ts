@@ -42,7 +42,7 @@ export function readRequest(bytes: Buffer): OrFault<{ readonly request: SentRequ
     : { fault: 'its target is neither a path nor an http URI' }
 }
 
-/** As `readRequest`, with a status line. */
+/** Reads a response as `readRequest` does, with a status line. Never throws. */
 export function readResponse(bytes: Buffer): OrFault<{ readonly response: SentResponse }, string> {
   const lines = new ResponseLines()
   const { sent, fault } = readSent(bytes, lines)
@@ -62,13 +62,13 @@ function readSent(bytes: Buffer, lines: HeadReader): OrFault<{ readonly sent: Se
   if (fault !== undefined) return { fault: fault.detail }
   if (hasBody && contentLength === undefined)
     return { fault: 'its body is in chunks: write the body itself, and no Transfer-Encoding' }
-  // A response to HEAD has the length of a body that it has not.
+  // A response to HEAD has a Content-Length, but no body.
   if (contentLength !== undefined && contentLength !== body.length && body.length > 0)
     return { fault: `its Content-Length is ${contentLength}, and ${body.length} bytes follow its head` }
   return { sent: { fields, body } }
 }
 
-/** The signature of a record; undefined where it has none that is whole. */
+/** The signature of a record; undefined where it has none, or one with a member missing. */
 export function signatureIn({ signature }: AuditLine): SignatureFacts | undefined {
   if (typeof signature !== 'object' || signature === null) return undefined
   const facts = signature as Record<keyof SignatureFacts, unknown>
@@ -77,7 +77,7 @@ export function signatureIn({ signature }: AuditLine): SignatureFacts | undefine
   return isWhole && hasDigest ? (facts as SignatureFacts) : undefined
 }
 
-/** The key of a SIGNER_KEY, if it is that of the signature by its own thumbprint. */
+/** The key of a SIGNER_KEY, if its thumbprint is that of the signature. */
 export function keyIn(
   { type, jwk }: AuditLine,
   { keyId, thumbprint }: SignatureFacts,
@@ -87,13 +87,13 @@ export function keyIn(
   return key?.thumbprint === thumbprint ? key : undefined
 }
 
-/** What is wrong with the body, as the record has its digest. */
+/** Compares the body with the digest of the record. @returns what is wrong */
 export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | undefined {
   if (digest !== undefined) return digestFault(digest, body)
   return body.length === 0 ? undefined : 'it has a body, and what was signed had none'
 }
 
-/** The signature of the record, as the message bears it. */
+/** Finds the signature of the record in the message. */
 export function signatureBorne(
   { fields }: Sent,
   { label, input, value }: SignatureFacts,
@@ -107,7 +107,7 @@ export function signatureBorne(
     : { fault: `the message does not bear the signature ${label} of the record` }
 }
 
-/** Why the signature of a response says nothing of the body of its request. */
+/** Compares the body of the request with what the response was signed with. @returns what is wrong */
 function requestFault({ fields, body }: Sent, { covered }: MessageSignature): string | undefined {
   if (covered.has('"content-digest";req'))
     return digestFault(combinedValue(fields, 'content-digest') ?? '', body)
@@ -116,7 +116,7 @@ function requestFault({ fields, body }: Sent, { covered }: MessageSignature): st
     : 'the response is not signed with the body of its request: leave it out of the message'
 }
 
-/** Why the signature is not that of these bytes. The target counts as the message has it: the record may mask it. */
+/** Verifies the signature. Takes the target from the message, since the record may mask it. @returns what is wrong */
 export function signatureFault(
   sent: { readonly request: SentRequest; readonly response: SentResponse | undefined },
   signature: MessageSignature,

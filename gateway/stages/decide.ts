@@ -7,8 +7,8 @@ import { type Refusal, refusal } from '../refusals.ts'
 import { readMembers } from './body/json-body.ts'
 
 /**
- * Asks a decider whether the request may go on (AuthZEN Authorization API 1.0). Waits for the decision, and for the body where
- * members of it are sent. Writes `bufferedBody` and `decisionId`.
+ * Asks a decider if the request may go on (AuthZEN Authorization API 1.0). Waits for the decision. Where members of the body are
+ * sent, waits for the body first. Writes `bufferedBody` and `decisionId`.
  */
 export function decide(
   gateway: Gateway,
@@ -37,7 +37,7 @@ function ask(
     : settle(gateway, exchange, decision)
 }
 
-/** Undefined where a template divides an octet, or has `;`, at which the value ends for some services. */
+/** Parameters of the path. Undefined where one ends within an octet, or has `;`, at which some services end the value. */
 function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   const segments = segmentsOf(path)
   const texts = terms.parameters.map((place) => [place.name, textOf(place, segments)] as const)
@@ -49,7 +49,7 @@ function parametersIn(path: string, terms: DecisionTerms): object | undefined {
   }
 }
 
-/** An evaluation request (section 6.1): numbers of the body as they were written, and no member for what is not there. */
+/** An evaluation request (section 6.1). Numbers of the body are as written; a member that is not there is left out. */
 function questionOf(
   { principal, method, route }: Exchange,
   { members }: DecisionTerms,

@@ -30,7 +30,7 @@ export function matchDetails(
   })
 }
 
-/** Why no detail fits; undefined when one does. @param values of the body, by `terms.members` */
+/** Tells why no detail fits; undefined when one does. @param values of the body, in the order of `terms.members` */
 function misfitOf(
   { type, details, members }: DetailsTerms,
   text: string | undefined,
@@ -49,7 +49,7 @@ function misfitOf(
   return misfit
 }
 
-/** The indexes of the details of a type. */
+/** Indexes of the details that have a type. */
 function placesOf(type: string, text = '[]'): readonly string[] {
   const details: unknown = JSON.parse(text)
   if (!Array.isArray(details)) return []

@@ -8,19 +8,19 @@ import { type Asked, MAX_CALLS, Questions, refusesOne, type Unasked, WHY_UNASKED
 import type { Caller } from '../tokens/fair-turns.ts'
 
 export interface Decision {
-  /** All but `allowed` and `denied`: there is no decision. */
+  /** Only `allowed` and `denied` are decisions. */
   readonly outcome: 'allowed' | 'denied' | 'failed' | Unasked
   /** The decider's name for it: 1 to 128 visible ASCII characters. */
   readonly id?: string | undefined
-  /** For the log: why there is none. */
+  /** Why there is no decision, for the log. */
   readonly cause?: string
 }
 
 interface DeciderOptions {
   readonly steadyClock?: () => number
-  /** Reports why the decider cannot be asked, once while it lasts. */
+  /** Reports why the decider gives no decision: once, until it gives one again. */
   readonly onFault: (cause: string) => void
-  /** Default: by HTTP. */
+  /** Sends questions. Default: by HTTP. */
   readonly send?: Send
 }
 
@@ -32,14 +32,14 @@ const CACHE_SIZE = 10_000
 const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json$/
 const ID = /^[\x21-\x7e]{1,128}$/
 
-/** Asks a decider (AuthZEN Authorization API 1.0 section 6). With a cache, equal questions are asked once while its time lasts. */
+/** Asks a decider (AuthZEN Authorization API 1.0 section 6). With a cache, a decision answers equal questions while it is kept. */
 export class Decider {
   readonly #terms: DeciderTerms
   readonly #onFault: (cause: string) => void
   readonly #send: Send
   readonly #steadyClock: () => number
   readonly #questions: Questions<Decision>
-  /** By the hash of the question, until a time of the steady clock. */
+  /** Decisions by the hash of the question, each until a time of the steady clock. */
   readonly #known: LRUCache<string, { readonly decision: Decision; readonly untilMs: number }>
   #asked = 0
   #isReported = false
@@ -58,7 +58,7 @@ export class Decider {
     })
   }
 
-  /** A promise only when the decider must be asked. Neither throws nor rejects. @param question JSON of an evaluation request */
+  /** Returns a promise only when the decider must be asked. Never throws or rejects. @param question an evaluation request */
   decide(question: string, caller: Asking): Decision | Promise<Decision> {
     const isCached = this.#terms.cacheMs > 0
     const name = isCached ? sha256(question) : String(this.#asked++)
@@ -99,7 +99,7 @@ export class Decider {
   }
 }
 
-/** Reads a response of status 200 whose JSON, without a member twice, has a boolean `decision`. @throws Error for any other */
+/** Reads a decision: JSON with status 200, a boolean `decision` and no member twice. @throws Error for any other response */
 function readDecision({ statusCode, headers, body }: IncomingResponse): Decision {
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
   if (!JSON_TYPE.test(bareMediaType(String(headers['content-type'] ?? ''))))

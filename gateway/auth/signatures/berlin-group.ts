@@ -14,12 +14,12 @@ import { combinedValue } from './signature-fields.ts'
 
 /** Parameters of draft-cavage-http-signatures-12 section 2.1: quoted without escapes, or a number. */
 const PARAMETER = /[ \t]*([A-Za-z]+)[ \t]*=[ \t]*(?:"([^"\\]*)"|(\d+))[ \t]*(?:,|$)/y
-/** Must be signed. The guidelines have dropped `date` since 1.3; without it a signature would be good for ever. */
+/** Headers that must be signed. The guidelines have dropped `date` since 1.3; without it a signature would be good for ever. */
 const REQUIRED: readonly string[] = ['digest', 'x-request-id', 'date']
-/** Must be signed where they are sent. */
+/** Headers that must be signed where they are sent. */
 const WHEN_SENT: readonly string[] = ['psu-id', 'psu-corporate-id', 'tpp-redirect-uri']
 const TARGET = '(request-target)'
-/** One alone (RFC 3230 section 4.3.2): with two, readers would differ about which counts. */
+/** One digest alone (RFC 3230 section 4.3.2): with two, readers would differ about which counts. */
 const DIGEST = /^(sha-256|sha-512)=([A-Za-z0-9+/]+={0,2})$/i
 const HASHES: Readonly<Record<string, string>> = { 'sha-256': 'sha256', 'sha-512': 'sha512' }
 const NO_BODY = Buffer.alloc(0)
@@ -31,7 +31,7 @@ export const BERLIN_GROUP: SignatureForm = {
   status: 401,
   parse(request) {
     const text = combinedValue(request.fields, 'signature')
-    // That of RFC 9421 has the same name.
+    // A Signature beside Signature-Input is one of RFC 9421.
     if (text === undefined || combinedValue(request.fields, 'signature-input') !== undefined) return []
     const parameters = parseParameters(text)
     if (parameters === undefined) return 'Signature is no list of parameters, each named once'
@@ -39,7 +39,7 @@ export const BERLIN_GROUP: SignatureForm = {
     const value = Buffer.from(parameters.get('signature') ?? '', 'base64')
     if (keyid === undefined || value.length === 0 || value.toString('base64') !== parameters.get('signature'))
       return 'Signature has no keyId, or no signature in base64'
-    // In the guidelines' own example they have capitals.
+    // The example of the guidelines has capitals in them.
     const covered = (parameters.get('headers') ?? 'date').toLowerCase().split(' ')
     if (new Set(covered).size < covered.length) return 'Signature has a header twice'
     const signature = { keyid, algorithm: parameters.get('algorithm'), covered, value }
@@ -51,7 +51,7 @@ export const BERLIN_GROUP: SignatureForm = {
 interface CavageSignature {
   readonly keyid: string
   readonly algorithm: string | undefined
-  /** In lower case. */
+  /** Names of headers, in lower case. */
   readonly covered: readonly string[]
   readonly value: Buffer
 }
@@ -80,7 +80,7 @@ function verify(
   if (missing !== undefined) return { fault: plain('uncovered', `The signature must cover ${missing}`) }
   const date = combinedValue(fields, 'date') ?? ''
   const dateMs = Date.parse(date)
-  // IMF-fixdate alone (RFC 9110 section 5.6.7).
+  // Only IMF-fixdate is accepted (RFC 9110 section 5.6.7).
   if (Number.isNaN(dateMs) || new Date(dateMs).toUTCString() !== date)
     return { fault: plain('malformed', 'Date must be one date of HTTP') }
   const stale = faultOfAge(dateMs, profile, nowMs)
@@ -103,14 +103,14 @@ function verify(
   }
 }
 
-/** A line of what is signed (draft-cavage-http-signatures-12 section 2.3). Undefined: it is not in the request. */
+/** One line of the signed text (draft-cavage-http-signatures-12 section 2.3). Undefined: the request lacks the header. */
 function lineOf({ method, target, fields }: UnverifiedRequest, name: string): string | undefined {
   if (name === TARGET) return `${TARGET}: ${method.toLowerCase()} ${target}`
   const value = combinedValue(fields, name)
   return value === undefined ? undefined : `${name}: ${value}`
 }
 
-/** The certificate must be the one that the client publishes with the key. Nothing else is asked of it: not who issued it. */
+/** Compares the certificate with the one that the client publishes with the key. Its issuer is not checked. */
 function faultOfCertificate(
   fields: UnverifiedRequest['fields'],
   { keyid }: CavageSignature,

@@ -7,7 +7,7 @@ import type { JsonObject } from '../tokens/jws.ts'
 import { REGISTERED } from './message-verifier.ts'
 import type { SignatureFacts } from './presented-signatures.ts'
 
-/** An identifier of a component as it is written in Signature-Input, and its value. */
+/** A component: its identifier as in Signature-Input, and its value. */
 export type Component = readonly [identifier: string, value: string]
 
 interface Made {
@@ -19,16 +19,16 @@ interface Made {
 
 export interface UnsignedResponse {
   readonly status: number
-  /** As it is transferred; undefined: a response of this status, or to this method, has none. */
+  /** Body as it is transferred. Undefined: a response of this status, or to this method, has none. */
   readonly body: Buffer | undefined
-  /** Its X-Request-ID. */
+  /** X-Request-ID of the response. */
   readonly requestId: string
-  /** As it was received. */
+  /** The request as it was received. */
   readonly request: {
     readonly method: string
     readonly target: string
     readonly fields: readonly Field[]
-    /** What stands before the target for the client. */
+    /** URL before the target, as the client sees it. */
     readonly publicUrl: string
   }
   readonly nowMs: number
@@ -37,7 +37,7 @@ export interface UnsignedResponse {
 export interface SignedResponse {
   /** Header lines to be added, each with its CR LF. */
   readonly lines: string
-  /** For the trail; undefined in forms that it does not prove. */
+  /** Facts for the trail; undefined in forms that the trail does not prove. */
   readonly signature?: SignatureFacts
 }
 
@@ -48,12 +48,12 @@ export function digestOf(body: Buffer): string {
 
 /** Signs messages with the key of the gateway (RFC 9421 section 3.1). */
 export class MessageSigner {
-  /** Its thumbprint (RFC 7638). */
+  /** Thumbprint of the key (RFC 7638). */
   readonly keyId: string
   readonly publicKey: KeyObject
-  /** As JOSE names it. */
+  /** Name of the algorithm in JOSE. */
   readonly algorithm: Algorithm
-  /** A JWK Set of the key and those that are published beside it. */
+  /** A JWK Set of the key and of `alsoPublish`. */
   readonly jwks: Buffer
   readonly #registered: string
   readonly #key: KeyObject
@@ -84,16 +84,16 @@ export class MessageSigner {
     return { input, value: this.#sign(`${lines}"@signature-params": ${input}`).toString('base64') }
   }
 
-  /** Signs a text by an algorithm that the form of the signature demands. Undefined: the key is not RSA. */
+  /** Signs a text by an algorithm that the form of the signature demands. Undefined when the key is not RSA. */
   signAs(algorithm: 'PS256' | 'RS256', text: string): Buffer | undefined {
     return this.#key.asymmetricKeyType === 'rsa' ? signatureMaker(this.#key, algorithm)(text) : undefined
   }
 }
 
-/** An RSA key has none: what it signs depends on the form. */
+/** `alg` by key type. An RSA key has none: its algorithm depends on the form. */
 const JWK_ALGORITHMS: Readonly<Record<string, string>> = { EC: 'ES256', OKP: 'EdDSA' }
 
-/** Its `kid` is its thumbprint. */
+/** A JWK whose `kid` is its thumbprint. */
 function publicJwk(key: KeyObject): JsonObject {
   const jwk = key.export({ format: 'jwk' }) as JsonObject
   return { ...jwk, kid: jwkThumbprint(jwk), use: 'sig', alg: JWK_ALGORITHMS[String(jwk.kty)] }

@@ -26,22 +26,22 @@ export interface KeyOwner {
 /** A request as it was received, before anything in it is normalised. */
 export interface UnverifiedRequest {
   readonly method: string
-  /** The target of the request line, or `:path`. */
+  /** Target of the request line, or `:path`. */
   readonly target: string
   readonly fields: readonly Field[]
-  /** As each of the addresses that clients may know this gateway by. */
+  /** The request at each address by which clients may know this gateway. */
   readonly requests: readonly SignedRequest[]
 }
 
 /** One way to sign requests. */
 export interface SignatureForm {
-  /** In lower case: a request that has one of them presents such a signature. */
+  /** Headers, in lower case. A request with one of them presents such a signature. */
   readonly headers: readonly string[]
   /** The status of refusals: 401, or what the standard wants instead. */
   readonly status: number
-  /** Reads the signatures, of which one must be good. Empty where there is none; a text says what is wrong with them. */
+  /** Reads the signatures, of which one must be good. @returns none when there is none; a text when they are malformed */
   parse(request: UnverifiedRequest): readonly PresentedSignature[] | string
-  /** Tells a client what it must sign, as the headers of a refusal. @param profile undefined: the client is not known */
+  /** Headers of a refusal that tell a client what it must sign. @param profile undefined when the client is not known */
   challenge(request: Wanted, profile: SignatureProfile | undefined): readonly string[]
 }
 
@@ -53,11 +53,11 @@ interface Wanted {
 /** A signature that is not verified yet. */
 export interface PresentedSignature {
   readonly keyid: string
-  /** Verifies all that can be without the body. Never throws. */
+  /** Verifies everything but the body. Never throws. */
   verify(terms: Terms): HeadVerification
 }
 
-/** What is left to check once the body is there, or what is wrong. */
+/** The rest to check once the body is there, or the fault. */
 export type HeadVerification = OrFault<{ readonly head: VerifiedHead }, SignatureFault>
 
 export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
@@ -65,15 +65,15 @@ export interface Terms extends Pick<KeyOwner, 'signer' | 'key'> {
 }
 
 export interface VerifiedHead {
-  /** Another message of the client has another one. */
+  /** Differs between any two messages of one client. */
   readonly unique: string
   /**
-   * What is wrong once the body is there, as it was transferred. Never throws.
+   * Finds what is wrong, once the body is there as it was transferred. Never throws.
    *
    * @param nowMs a slow body must not make a signature outlive the memory of accepted ones
    */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
-  /** For the trail, once there is no fault; undefined in forms that it does not prove. */
+  /** Facts for the trail, once there is no fault; undefined in forms that the trail does not prove. */
   readonly signed?: () => SignedBy
 }
 
@@ -82,17 +82,17 @@ export interface SignedBy {
   readonly key: KeyObject
 }
 
-/** A good signature of a message (RFC 9421), and what its base needs beside the message. In the order of the record. */
+/** A good signature (RFC 9421), and what its base needs beside the message. The record has this order. */
 export interface SignatureFacts {
   readonly label: string
   readonly keyId: string
   /** SHA-256 thumbprint of the key (RFC 7638). */
   readonly thumbprint: string
-  /** As JOSE names it. */
+  /** Name of the algorithm in JOSE. */
   readonly algorithm: string
-  /** What stands before the target for the client: scheme, authority, and a prefix if there is one. */
+  /** URL before the target, as the client sees it: scheme, authority, and any prefix. */
   readonly publicUrl: string
-  /** A member of Content-Digest that is that of the body; undefined where none is signed, because there is no body. */
+  /** The member of Content-Digest that fits the body. Undefined where there is no body. */
   readonly digest: string | undefined
   /** `@signature-params`, canonical. */
   readonly input: string
@@ -114,7 +114,7 @@ export interface SignatureFault {
     | 'unknown_key'
     | 'mismatch'
     | 'digest_mismatch'
-  /** A sentence for the client, without a full stop; undefined: only that it is not valid. */
+  /** A sentence for the client, without a full stop. Undefined: it learns only that the signature is not valid. */
   readonly detail?: string
   /** For the log. */
   readonly cause: string
@@ -124,7 +124,7 @@ export interface SignatureFault {
 
 /** How far the clock of a client may be ahead. */
 const AHEAD_MS = 10_000
-/** From the first to the last moment at which a signature can be accepted; `created` has no fractions. */
+/** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
 interface Presented {
@@ -132,12 +132,12 @@ interface Presented {
   readonly signatures: readonly PresentedSignature[]
   /** The clients that have a key of this name. */
   readonly ownersOf: (keyid: string) => readonly KeyOwner[]
-  /** The only one that may have signed. */
+  /** The only client that may have signed. Undefined: any. */
   readonly known: Signer | undefined
   readonly nowMs: number
 }
 
-/** Verifies all but the body, and each signature: others may be for somebody else. Never throws. */
+/** Verifies everything but the body. Tries each signature: others may be for somebody else. Never throws. */
 export function verifyMessage(
   presented: Presented,
 ): OrFault<{ readonly verified: readonly VerifiedSignature[] }, SignatureFault> {
@@ -153,7 +153,7 @@ export function verifyMessage(
     }
   }
   if (verified.length > 0) return { verified }
-  // What is said of a signature with a known key tells more.
+  // A fault of a signature with a known key tells more.
   const fault = faults.find(({ reason }) => reason !== 'unknown_key') ?? faults[0]
   return { fault: fault as SignatureFault }
 }
@@ -179,7 +179,7 @@ export function plain(reason: SignatureFault['reason'], detail: string): Signatu
   return { reason, detail, cause: detail }
 }
 
-/** Of a signature in another form than the client's. */
+/** The fault of a signature in another form than the client's. */
 export const OTHER_FORM: SignatureFault = plain(
   'unsupported',
   'The client signs its requests in another form',

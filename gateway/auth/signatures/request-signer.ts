@@ -6,16 +6,16 @@ import { combinedValue } from './signature-fields.ts'
 
 interface UnsignedRequest {
   readonly method: string
-  /** As the service sees it. */
+  /** URI as the service sees it. */
   readonly uri: string
-  /** As they go to the service. */
+  /** Fields as they go to the service. */
   readonly fields: readonly Field[]
-  /** Undefined: it has none. */
+  /** Undefined when the request has none. */
   readonly body: Buffer | undefined
   readonly nowMs: number
 }
 
-/** What says who calls: the client's credential, and what the gateway made of it. */
+/** Fields that say who calls: the client's credential, and what the gateway made of it. */
 const COVERED = [
   'authorization',
   'client-cert',
@@ -27,7 +27,7 @@ const COVERED = [
 ]
 const LABEL = 'gateway'
 
-/** Signs a request to a service. @returns fields to be sent besides; those of the client stay as they are */
+/** Signs a request to a service. @returns fields to add; those of the client stay as they are */
 export function signRequest(
   signer: MessageSigner,
   { method, uri, fields, body, nowMs }: UnsignedRequest,
@@ -44,7 +44,7 @@ export function signRequest(
     else components.push([`"${name}";bs`, byteSequences(fields, name)])
   }
   if (body !== undefined) {
-    // The client's own has been compared with the body.
+    // A digest of the client has been compared with the body.
     const sent = combinedValue(fields, 'content-digest')
     const digest = sent ?? digestOf(body)
     if (sent === undefined) added.push(new Field('Content-Digest', digest))
@@ -56,7 +56,7 @@ export function signRequest(
   return added
 }
 
-/** A label that no signature of the client has: nobody can foresee the second one. */
+/** A label that no signature of the client has. Nobody can foresee a UUID. */
 function freeLabel(fields: readonly Field[]): string {
   const taken = combinedValue(fields, 'signature-input') ?? ''
   return taken.includes(LABEL) ? `${LABEL}-${randomUUID()}` : LABEL

@@ -10,7 +10,7 @@ import { combinedValue } from './signature-fields.ts'
 
 const LABEL = 'gateway'
 
-/** FAPI 2.0 HTTP Signatures, draft of August 2026, section 5.3.2. */
+/** Signs a response by FAPI 2.0 HTTP Signatures, draft of August 2026, section 5.3.2. */
 export function signFapiResponse(
   signer: MessageSigner,
   { status, body, request, nowMs }: UnsignedResponse,

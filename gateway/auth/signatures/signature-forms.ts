@@ -13,7 +13,7 @@ export const SIGNATURE_FORMS: Readonly<Record<SignatureProfile['form'], Signatur
   'berlin-group': BERLIN_GROUP,
 }
 
-/** Undefined: the key of the gateway cannot sign in this form. */
+/** Signs a response. Undefined: the key of the gateway cannot sign in this form. */
 type ResponseSigner = (signer: MessageSigner, response: UnsignedResponse) => SignedResponse | undefined
 
 /** How responses are signed, by the `form` of their client. */

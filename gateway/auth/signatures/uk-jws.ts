@@ -16,7 +16,7 @@ import { combinedValue } from './signature-fields.ts'
 const HEADER = 'x-jws-signature'
 const CLAIMS = 'http://openbanking.org.uk/'
 const [IAT, ISS, TAN] = [`${CLAIMS}iat`, `${CLAIMS}iss`, `${CLAIMS}tan`] as const
-/** A header with another member is refused. */
+/** Members that a header may have. */
 const MEMBERS: ReadonlySet<string> = new Set(['alg', 'typ', 'cty', 'kid', 'crit', 'b64', IAT, ISS, TAN])
 
 /** Detached JWS of UK Open Banking (Read/Write Data API profile v4.0, "Message Signing"), with `b64` as of v3.1.3. */
@@ -40,7 +40,7 @@ export const UK_JWS: SignatureForm = {
 }
 
 interface DetachedJws {
-  /** Encoded. */
+  /** Header as it is encoded. */
   readonly protectedHeader: string
   readonly header: JsonObject
   readonly signature: Buffer
@@ -77,7 +77,7 @@ function faultOfHeader({ fields }: UnverifiedRequest, header: JsonObject): Signa
   if (other !== undefined)
     return plain('malformed', 'The signature has a claim that the standard does not name')
   if (typ !== undefined && typ !== 'JOSE') return plain('malformed', 'The typ of the signature must be JOSE')
-  // RFC 7797: absent, the payload is base64url; false must be critical.
+  // RFC 7797: without b64 the payload is base64url; b64 false must be critical.
   if (b64 !== undefined && b64 !== false) return plain('malformed', 'The b64 of the signature must be false')
   const critical = [IAT, ISS, TAN, ...(b64 === false ? ['b64'] : [])]
   const names: readonly unknown[] = Array.isArray(crit) ? crit : []

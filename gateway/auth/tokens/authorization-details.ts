@@ -2,9 +2,9 @@ import { checkedText, memberIn } from '../../edge/bodies/exact-json.ts'
 import type { JsonObject } from './jws.ts'
 
 /**
- * Replaces `authorization_details` (RFC 9396) by its JSON text, in which numbers are as the issuer wrote them: they are amounts.
+ * Replaces `authorization_details` (RFC 9396) by its JSON text. It keeps numbers as the issuer wrote them, since they are amounts.
  *
- * @param json the text of the claims, which stand below `within` @returns the claims without it when the text is no strict JSON
+ * @param json text whose member `within` has the claims @returns the claims without it when the text is no strict JSON
  */
 export function withDetailsAsText(claims: JsonObject, json: () => Buffer, within?: string): JsonObject {
   if (claims.authorization_details === undefined) return claims

@@ -24,14 +24,14 @@ const MESSAGE_MAX_BYTES = 64 * 1024 * 1024
 
 interface Recorded {
   readonly segments: readonly Segment[]
-  /** Of the log. */
+  /** Directory of the log. */
   readonly directory: string
   readonly line: Buffer
   readonly record: AuditLine
   readonly signature: SignatureFacts | undefined
 }
 
-/** Says whether the client of a request has signed the message in a file, or the gateway its response; or which check fails. */
+/** Says if the client has signed the message in a file, or the gateway its response. If not, says which check fails. */
 export async function proveMessage(given: Given, request: string, file: string): Promise<number> {
   const { json, response: responseFile } = given.flags
   const key = await ableTo(() => keyNamed(given.flags))
@@ -52,7 +52,7 @@ interface Messages {
   readonly response: Buffer | undefined
 }
 
-/** Clients may repeat an id: it is the request whose signature stands in the message, else the first. */
+/** Finds the record. Clients may repeat an id: the record whose signature stands in the message counts, else the first. */
 async function recorded(
   { words, flags }: Given,
   request: string,
@@ -133,13 +133,13 @@ function sentAs({ method, statusCode }: AuditLine, messages: Messages) {
 }
 
 interface Owner {
-  /** Undefined: the gateway. */
+  /** Id of the client; undefined for the gateway. */
   readonly client: unknown
   readonly facts: SignatureFacts
   readonly key: TrustedKey
 }
 
-/** The key as the trail has it, or why it has none. */
+/** The key from the trail, or why the trail has none. */
 async function signerKey(
   { segments, directory }: Recorded,
   { client, facts, key }: Owner,

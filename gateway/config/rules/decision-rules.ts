@@ -47,7 +47,7 @@ function memberOf(pointer: string): JsonMember {
   return { pointer, steps: pointerSteps(pointer) }
 }
 
-/** A decision is about somebody, and refuses. */
+/** Faults of rows whose decision has nobody to be about, or cannot refuse. */
 export function decisionConflicts(file: string, routes: readonly Route[]): Fault[] {
   return keyFaults(file, routes, ({ decision, auth, isShadow }) => {
     if (decision === undefined || !(isShadow || auth.has('none'))) return undefined

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import { endOfText, parseCheckedJson } from './checked-json.ts'
 
-/** A member of a JSON text; without `source` there is none. */
+/** A member of a JSON text. Without `source` the text has no such member. */
 export interface FoundMember {
-  /** Its text, with numbers as they are written. */
+  /** Text of its value, with numbers as they are written. */
   readonly source?: string
   /** A member's name that differs from the pointer's only in letter case or behind a NUL: some services may take it instead. */
   readonly odd?: string
@@ -15,13 +15,13 @@ const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/
 const MAX_EXPONENT_CHARS = 7
 const SPACE = ' \t\n\r'
 
-/** The text of what `parseCheckedJson` takes, for `memberIn`. */
+/** The text of JSON that `parseCheckedJson` accepts, for `memberIn`. */
 export function checkedText(bytes: Buffer): { readonly text: string } | { readonly fault: string } {
   const checked = parseCheckedJson(bytes)
   return 'fault' in checked ? checked : { text: bytes.toString('utf8') }
 }
 
-/** Finds what the steps of a pointer (RFC 6901) lead to. @param json a checked text @param steps of `pointerSteps` */
+/** Finds the member to which the steps of a pointer (RFC 6901) lead. @param json a checked text @param steps of `pointerSteps` */
 export function memberIn(json: string, steps: readonly string[]): FoundMember {
   let at = afterSpace(json, 0)
   for (const step of steps) {
@@ -63,7 +63,7 @@ function afterSpace(json: string, from: number): number {
   return at
 }
 
-/** The comma or the bracket behind a value, or the end. */
+/** Index of the comma or bracket behind a value, or the length of the text. */
 function endOfValue(json: string, from: number): number {
   let depth = 0
   for (let at = from; at < json.length; at++) {
@@ -88,7 +88,7 @@ export function isSameJson(one: string, other: string): boolean {
   return isDeepStrictEqual(compared(one), compared(other))
 }
 
-/** Writes `s` before each text, and makes each number a text that begins with `n`. */
+/** Parses JSON with `s` put before each text, and each number made a text that begins with `n`. */
 function compared(json: string): unknown {
   return JSON.parse(
     json.replace(TOKEN, (token) => (token[0] === '"' ? `"s${token.slice(1)}` : `"n${decimalOf(token)}"`)),
@@ -103,7 +103,7 @@ function decimalOf(source: string): string {
   while (digits[from] === '0') from++
   if (from === digits.length) return '0'
   if (exponent.length > MAX_EXPONENT_CHARS) return source
-  // A pattern for zeros at the end would look at each run of zeros again and again.
+  // A pattern for zeros at the end would need quadratic time.
   let end = digits.length
   while (digits[end - 1] === '0') end--
   return `${sign}${digits.slice(from, end)}e${Number(exponent) - fraction.length + digits.length - end}`

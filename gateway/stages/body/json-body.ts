@@ -12,13 +12,13 @@ import { wholeBody } from './whole-body.ts'
 
 const ENCODED = refusal('unsupported_media_type', { detail: 'The request body must not be encoded.' })
 const CHARSET = refusal('unsupported_media_type', { detail: 'The request body must be in UTF-8.' })
-/** Of a member. */
+/** Limit for each member. */
 const MAX_CHARS = 16_384
 const NOT_JSON = refusal('unsupported_media_type', { detail: 'The request body must be JSON.' })
 
 /**
- * Reads members of a JSON body; undefined for one that is not there, and for all of an empty body. Refuses what a service may
- * read otherwise. Waits for the body.
+ * Waits for a JSON body and reads members of it. A member that is not there is undefined; in an empty body all are. Refuses a
+ * body that a service may read otherwise.
  *
  * @param decide gets their JSON texts in the order of the members, with numbers as they are written
  */
@@ -78,7 +78,7 @@ export function refuseEncoding(contentType: string, fields: readonly Field[]): R
     : undefined
 }
 
-/** Some services follow a charset: in UTF-7 one text may be a text and further members. */
+/** Some services follow a charset: what is one text in UTF-8 may be a text and further members in UTF-7. */
 function isInUtf8(contentType: string): boolean {
   const charsets = contentType.toLowerCase().split('charset').slice(1)
   return charsets.every((rest) => /^=(?:utf-?8|"utf-?8")\s*(?:;|$)/.test(rest))

@@ -8,14 +8,14 @@ import { hostOf } from '../../upstream/upstream-address.ts'
 interface RequestToService {
   readonly target: string
   readonly common: CommonFields
-  /** Those of the signature are added to them: the trace of a retry changes this list. */
+  /** List to which the fields of the signature are added: the trace of a retry changes it. */
   readonly fields: Field[]
   readonly hasBody: boolean
-  /** As `signedTarget` of the row. */
+  /** Address of the service, as `signedTarget` of the row. */
   readonly signedTarget: string
 }
 
-/** Signs a request to the service. */
+/** Signs a request to the service. Adds the signature to `fields`. */
 export function signForService(
   { signer, clock }: Gateway,
   { route, method, bufferedBody }: Exchange,

@@ -7,7 +7,7 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { requestsOf } from '../credentials/prove-signature.ts'
 
-/** A longer body goes on as it comes, without a signature: the signature stands before it. */
+/** Limit for a body. The signature goes before the body, so a longer one is passed on without it. */
 const MAX_BYTES = 1024 * 1024
 
 /** Signs a response where its row asks for it. Writes `responseSignature`. @param body as it is transferred */
@@ -38,7 +38,7 @@ export function signResponse(
   return { ...head, lines: head.lines + lines }
 }
 
-/** What stood before the target for the client, as far as that is known. */
+/** URL before the target, as the client sees it, as far as that is known. */
 function publicUrlOf(gateway: Gateway, exchange: Exchange): string {
   const { signed, secure, req } = exchange
   if (signed !== undefined) return signed.signature.publicUrl
@@ -69,7 +69,7 @@ export class HeldResponse {
     return Buffer.concat(this.#pieces)
   }
 
-  /** @param piece may change afterwards. @returns false when it is too long to be held */
+  /** @param piece may change afterwards. @returns false when the body is too long to hold, or there is no room for it */
   add(piece: Buffer): boolean {
     const fits =
       this.#room.bytes + piece.length <= MAX_BYTES &&

@@ -8,21 +8,21 @@ type Outcome = 'good' | 'revoked' | 'unknown' | 'unavailable' | 'no_responder'
 
 interface Answer {
   readonly outcome: Outcome
-  /** Rest of a sentence about the certificate. */
+  /** End of a sentence about the certificate, such as `it was revoked (OCSP)`. */
   readonly reason: string
-  /** From then on a request waits for another answer. */
+  /** Time from which a request waits for another answer. */
   readonly untilMs: number
-  /** Since when it is so, as a good or revoking answer says. */
+  /** Time since which it is so, by a good or revoking answer. */
   readonly thisUpdateMs?: number
 }
 
 interface Known extends Answer {
-  /** From then on a request has the responder asked again, and waits for nothing. */
+  /** Time from which a request has the responder asked again, but does not wait. */
   readonly againMs: number
 }
 
 interface ClientOcspOptions {
-  /** What is done while no good answer can be had: `soft` accepts the certificate, `hard` does not. */
+  /** Rule while there is no good answer: `soft` accepts the certificate, `hard` does not. */
   readonly mode: 'soft' | 'hard'
   readonly clock: () => number
   /** Called with each answer, and each failure to get one. */
@@ -32,21 +32,21 @@ interface ClientOcspOptions {
 
 const MINUTE_MS = 60_000
 const DEADLINE_MS = 3000
-/** Requests under way at one responder; others wait for them, within their deadline. */
+/** Requests at once to one responder. Further ones wait, within their deadline. */
 const CONNECTIONS = 4
 const MAX_RESPONDERS = 64
 const MAX_CERTIFICATES = 10_000
-/** Many responders give each answer anew, without nextUpdate. An old one may be of somebody who repeats it. */
+/** Limit for answers without nextUpdate, which responders make anew each time. An older one may be a replay. */
 const MAX_AGE_WITHOUT_END_MS = 10 * MINUTE_MS
 const MAX_GOOD_MS = 24 * 60 * MINUTE_MS
 const MAX_PAUSE_MS = 60 * MINUTE_MS
 const REFUSED_MS = 60 * MINUTE_MS
 const FRUITLESS_PAUSE_MS = 10_000
 
-/** Asks whether client certificates were revoked: only about the leaf, only the responder that it names (RFC 6960), without a nonce. */
+/** Asks if client certificates were revoked (RFC 6960): only about the leaf, only its own responder, without a nonce. */
 export class ClientOcsp {
   readonly #options: ClientOcspOptions
-  /** By thumbprint, the longest known first. */
+  /** Answers by thumbprint, the oldest first. */
   readonly #known = new Map<string, Known>()
   readonly #asking = new Map<string, Promise<void>>()
   readonly #senders = new Map<string, Send>()
@@ -55,14 +55,14 @@ export class ClientOcsp {
     this.#options = options
   }
 
-  /** Resolves when there is an answer, or a reason why there is none. Undefined: there is one, or none is needed. */
+  /** Resolves once the responder has answered or failed. Undefined when nobody need wait. */
   whenKnown(peer: PeerCertificate | undefined): Promise<void> | undefined {
     if (peer?.authorized !== true) return undefined
     const known = this.#known.get(peer.thumbprintHex)
     return known === undefined || this.#options.clock() >= known.untilMs ? this.#ask(peer) : undefined
   }
 
-  /** The certificate with a verdict that counts the last answer. Has the responder asked again in time. */
+  /** Adds the last answer to the verdict about a certificate. Has the responder asked again in time. */
   judge(peer: PeerCertificate): PeerCertificate {
     if (!peer.authorized) return peer
     const nowMs = this.#options.clock()
@@ -96,11 +96,11 @@ export class ClientOcsp {
     return asking
   }
 
-  /** A failure does not undo what an answer has said: a good one counts to its end, any other to the next. */
+  /** Merges an answer with the one before. A failure undoes none: a good answer counts to its end, others until the next. */
   #settled(answer: Answer, before: Known | undefined): Known {
     const nowMs = this.#options.clock()
     const { thisUpdateMs: sinceMs = nowMs } = answer
-    // Caches, and whoever wants to, repeat what was said before the revocation.
+    // A cache or an attacker may repeat an answer from before the revocation.
     if (answer.outcome === 'good' && before?.outcome === 'revoked' && sinceMs < (before.thisUpdateMs ?? 0))
       return { ...before, againMs: nowMs + MINUTE_MS, untilMs: nowMs + REFUSED_MS }
     if (answer.outcome === 'good') {

@@ -6,7 +6,7 @@ import { type Der, membersIn, TAG } from '../../asn1/der.ts'
 export interface ListScope {
   /** The extension in hex; lists of one scope replace one another. */
   readonly key: string
-  /** Distribution points, one of which a certificate must name: their DER in hex. Undefined: it need name none. */
+  /** Distribution points, as DER in hex. A certificate must name one of them. Undefined: it need name none. */
   readonly points: ReadonlySet<string> | undefined
   readonly only: 'users' | 'authorities' | undefined
 }
@@ -30,7 +30,7 @@ export function readScope(issuingPoint: Der): ListScope | undefined {
   return points?.size === 0 ? undefined : { key: issuingPoint.hex, points, only }
 }
 
-/** True when a list of the certificate's issuer says whether the certificate was revoked. */
+/** True when a list of the certificate's issuer covers the certificate. */
 export function covers({ scope }: { readonly scope: ListScope | undefined }, certificate: X509Certificate) {
   if (scope === undefined) return true
   const kind = certificate.ca ? 'authorities' : 'users'
@@ -38,7 +38,7 @@ export function covers({ scope }: { readonly scope: ListScope | undefined }, cer
   return scope.points === undefined || pointsOf(certificate).some((name) => scope.points?.has(name))
 }
 
-/** There may be a thousand lists. */
+/** Points of each certificate, read once: there may be a thousand lists. */
 const POINTS = new WeakMap<X509Certificate, readonly string[]>()
 
 function pointsOf(certificate: X509Certificate): readonly string[] {
@@ -49,7 +49,7 @@ function pointsOf(certificate: X509Certificate): readonly string[] {
   return points
 }
 
-/** None when they are not well-formed. */
+/** Reads the points of a certificate; none when they are not well-formed. */
 function readPoints(certificate: X509Certificate): string[] {
   try {
     const points = extensionOf(certificate, CRL_DISTRIBUTION_POINTS)

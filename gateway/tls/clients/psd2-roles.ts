@@ -14,12 +14,12 @@ const ROLES: ReadonlyMap<string, string> = new Map([
   ['04008198270133', 'VOP_RS'],
   ['04008198270134', 'VOP_VS'],
 ])
-/** The competent authority has a name and an id (nCAName, nCAId), of 256 characters at most. */
+/** Limit for nCAName and nCAId, name and id of the competent authority: 256 characters. */
 const MAX_TEXT_BYTES = 4 * 256
 
 /**
- * The roles in the PSD2 statement of a certificate (ETSI TS 119 495 section 5.1). Roles of others have no part in it. Never
- * throws. @returns the roles, or why there are none
+ * Reads the roles in the PSD2 statement of a certificate (ETSI TS 119 495 section 5.1). Ignores unknown roles. Never throws.
+ * @returns the roles, or why there are none
  */
 export function psd2RolesOf(certificate: { readonly raw: Buffer }): readonly string[] | string {
   try {
@@ -53,7 +53,7 @@ function rolesIn([roles, ...authority]: readonly Der[]): readonly string[] {
   return [...found]
 }
 
-/** Each role is a sequence of two; in the encoding of older profiles all roles are in one sequence. */
+/** Pairs of identifier and name. Each role is a sequence; older profiles have all roles in one. */
 function pairsIn(roles: Der | undefined): readonly (readonly Der[])[] {
   const parts = membersIn(roles, TAG.sequence).map((part) => membersIn(part, TAG.sequence))
   if (parts.length === 0 || parts.some(({ length }) => length === 0 || length % 2 === 1))
