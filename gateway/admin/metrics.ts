@@ -107,7 +107,7 @@ export function createMetrics({ version }: { readonly version: string }): Metric
   }
 }
 
-/** The same metrics, named as OpenMetrics wants it: the library would rename counters for the text format too. */
+/** Makes a registry of these metrics, named as OpenMetrics wants it: the library would rename counters for the text format too. */
 function openMetricsOf(registry: Registry): Registry<typeof Registry.OPENMETRICS_CONTENT_TYPE> {
   const open = new Registry(Registry.OPENMETRICS_CONTENT_TYPE)
   for (const metric of registry.getMetricsAsArray() as unknown as readonly Metric[]) {

@@ -84,7 +84,7 @@ export interface DeciderTerms {
 
 /** How a decider decides about requests of a row. Immutable. */
 export interface DecisionTerms extends DeciderTerms {
-  /** The same for rows that share a decider. */
+  /** Rows that share a decider have one key. */
   readonly key: string
   /** Parameters of the row's template. */
   readonly parameters: readonly ParameterPlace[]

@@ -159,7 +159,7 @@ describe('messages that the gateway signs', () => {
         const { method = '', url = '', headers, rawHeaders } = req
         const body = Buffer.concat(chunks).toString()
         seen.push({ method, url, headers, rawHeaders, body })
-        // Of another hop: they must not reach the client.
+        // Fields of another hop: they must not reach the client.
         const fields = { Signature: 'gateway=:AA==:', 'Signature-Input': 'gateway=()', 'Content-Digest': 'x' }
         res.writeHead(status, { 'Content-Type': 'application/json', ...fields })
         if (url.includes('long')) for (let at = 0; at < LONG; at += 65_537) res.write(Buffer.alloc(65_537))

@@ -55,7 +55,7 @@ interface NamedRecord {
 interface Lines {
   /** ASCII. */
   readonly text: string
-  /** Of each record: where in the text its line begins, and what it takes there. */
+  /** Place of each record in the text: where its line begins, and what it takes there. */
   readonly places: readonly { readonly at: number; readonly bytes: number }[]
 }
 

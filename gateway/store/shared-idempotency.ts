@@ -36,7 +36,7 @@ interface SharedKey {
   readonly id: string
   readonly token: string
   readonly keepMs: number
-  /** Of the gateway that began the key first. */
+  /** The secret of the gateway that began the key first. */
   readonly secret: KeySecret
   readonly fingerprint: string
   readonly requestId: string

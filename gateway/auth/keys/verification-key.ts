@@ -10,7 +10,7 @@ export interface VerificationKey {
   /** One algorithm, or those of RSA for an RSA key whose JWK names no `alg`. */
   readonly algorithms: readonly Algorithm[]
   readonly key: KeyObject
-  /** Of the key as it is exported (RFC 7638). */
+  /** Thumbprint of the key as it is exported (RFC 7638). */
   readonly thumbprint: string
   readonly checks: ReadonlyMap<Algorithm, SignatureCheck>
   /** The first certificate of `x5c` (RFC 7517 section 4.7), if it is of this key. */

@@ -69,7 +69,7 @@ test('a name that nobody has fetches the keys of eight clients at most, once in 
   assert.equal(keys.ownersOf('one').length, 8)
   nowMs += 10_000
   await keys.refresh()
-  // Those that had none were the oldest.
+  // Clients that had none were the oldest.
   assert.equal(keys.ownersOf('one').length, 10)
   assert.equal(requests(), 16)
   assert.ok(keys.ownersOf('one').every(({ signer, rival }) => rival !== undefined && rival !== signer))

@@ -70,7 +70,7 @@ export interface Message {
 }
 
 interface Judgement {
-  /** Of a request that is accepted. */
+  /** Set when the request is accepted. */
   readonly client?: string | undefined
   readonly unique?: string | undefined
   readonly fault?: string | undefined

@@ -223,7 +223,7 @@ const CHANGES: readonly ((message: Message, at: number, other: number) => void)[
       return parts.join('.')
     },
     (jws: string) => `${(jws === JWS ? UNENCODED : JWS).split('.')[0]}..${jws.split('.')[2]}`,
-    // The same members in another order, or spelt otherwise, are other bytes.
+    // Members in another order, or spelt otherwise, are other bytes.
     (jws: string) => {
       const [header = '', , signature] = jws.split('.')
       const members = Object.entries(JSON.parse(Buffer.from(header, 'base64url').toString()))

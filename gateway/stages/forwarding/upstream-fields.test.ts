@@ -192,7 +192,7 @@ describe('upstreamFields of a row whose requests are signed', () => {
         exchange.route = makeRoute({ signedTarget })
         return byNameOf(upstreamFields(gateway, exchange)).get('signature')
       }
-      // The same received fields on another row are not changed.
+      // Fields that another row receives are not changed.
       assert.deepEqual(
         [of(undefined), of('http://a'), of(undefined)],
         [headers.Signature, kept, headers.Signature],
