@@ -118,6 +118,19 @@ export class KeyJournal {
     if (!this.#isSyncing && !this.#isSuspended) this.#rotate()
   }
 
+  /**
+   * Writes what time it is: a later process counts the age of keys up to the last record of each file.
+   * @returns false when it cannot be written
+   */
+  markTime(): boolean {
+    const secret = this.#secret
+    // No request has an empty key.
+    const entry: Journaled = { id: secret.idOf('', '', ''), segment: undefined, at: 0, bytes: 0 }
+    const said = { caller: secret.callerOf(''), keepMs: 0, fingerprint: '', requestId: '' }
+    const atMs = Math.ceil(this.#options.clock())
+    return this.#append([{ id: entry.id, entry, record: { state: 'free', atMs, ...said } }])
+  }
+
   /** Writes the last record of a key at the end of this turn of the event loop, with all others. */
   put(one: Put): void {
     if (this.#puts.push(one) === 1) setImmediate(this.#onTurnEnd)
@@ -291,6 +304,7 @@ export class KeyJournal {
   /** Begins a segment when all of the present one is as durable as it was promised to be. */
   #rotate(): void {
     this.#isRotationDue = false
+    this.markTime()
     const group = this.#waiting.splice(0)
     const error = this.#options.syncs ? this.#syncNow() : undefined
     try {

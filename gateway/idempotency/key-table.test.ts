@@ -329,6 +329,30 @@ describe('keys whose secret is changed', () => {
     assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('new'), 'done')
   })
 
+  it('are over for the next process too when the old one goes, however long nothing was written before', (t) => {
+    const directory = temporaryDirectory(t)
+    const { table, finish, held, time } = openTable(directory)
+    finish(held('old', { keepMs: MINUTE_MS }), RESPONSE, none)
+    time.nowMs += MINUTE_MS / 2
+    table.rekey([NEW, OLD])
+    time.nowMs += MINUTE_MS / 2
+    table.rekey([NEW])
+    // As after a crash: the table is not closed.
+    assert.equal(openTable(directory, { secrets: [NEW] }, time).outcome('old'), 'begun')
+  })
+
+  it('keep the old one while the time cannot be written', (t) => {
+    let isFull = false
+    const write: Write = (fd, bytes) => {
+      if (isFull) throw new Error('ENOSPC')
+      return realWrite(fd, bytes)
+    }
+    const { table } = openTable(temporaryDirectory(t), { write })
+    table.rekey([NEW, OLD])
+    isFull = true
+    assert.throws(() => table.rekey([NEW]), /cannot be written: leave the older lines/)
+  })
+
   it('stay known when the old one goes, after their file was written again under the new one', async (t) => {
     const directory = temporaryDirectory(t)
     const sync = ((_fd: number, done: (error: null) => void) => setImmediate(done, null)) as never

@@ -153,7 +153,12 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   rekey(secrets: KeySecrets): void {
     const before = this.#secrets
     this.#journal.flush()
-    if (before.some(({ name }) => secretNamed(secrets, name) === undefined)) this.#checkSecrets(secrets)
+    if (before.some(({ name }) => secretNamed(secrets, name) === undefined)) {
+      this.#checkSecrets(secrets)
+      // Otherwise the next process could take keys that are over for younger, and miss their secret.
+      if (!this.#journal.markTime())
+        throw new Error(`${this.#options.directory} cannot be written: leave the older lines until it can`)
+    }
     this.#secrets = secrets
     if (secrets[0].name !== before[0].name) this.#journal.rekey(secrets[0])
   }
