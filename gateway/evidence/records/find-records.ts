@@ -9,7 +9,7 @@ export interface RecordFilter {
   readonly user?: string | undefined
   readonly client?: string | undefined
   readonly path?: string | undefined
-  /** Of a SIGNER_KEY. */
+  /** The key of a SIGNER_KEY. */
   readonly thumbprint?: string | undefined
   /** Only responses have it, as they have a status. */
   readonly session?: string | undefined
