@@ -38,8 +38,9 @@ function misfitOf(
 ): string | undefined {
   let misfit = `the token has no authorization_details of the type ${JSON.stringify(type)}`
   for (const step of placesOf(type, text)) {
+    const { source: detail = '' } = memberIn(text as string, [step])
     const odd = members.find((_, index) => {
-      const { source } = memberIn(text as string, [step, ...(details[index] as JsonMember).steps])
+      const { source } = memberIn(detail, (details[index] as JsonMember).steps)
       const value = values[index]
       return source === undefined || value === undefined || !isSameJson(source, value)
     })
