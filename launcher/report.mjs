@@ -3,7 +3,7 @@ import { basename, delimiter, join, relative, resolve } from 'node:path'
 import { spec } from 'node:test/reporters'
 
 /** Programs in Go whose tests are left out without a word where they are missing. */
-const GO_PROGRAMS = ['h2spec', 'sumdb-verifier', 'tessera-fsck']
+const GO_PROGRAMS = ['dashboard-reader', 'h2spec', 'sumdb-verifier', 'tessera-fsck']
 
 /**
  * The reporter of `npm test`: what `spec` of Node says, how many test files are done, and last which tests were skipped and how to

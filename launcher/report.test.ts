@@ -56,6 +56,6 @@ it('the report says how many files are done, and last what was skipped and how t
   assert.match(grouped, /^ {2}one\.test\.mjs: waits$/m)
   assert.match(
     grouped,
-    /\nLeft out: tests with h2spec, sumdb-verifier, tessera-fsck\. "\.ci\/go-programs FOLDER" .*\n$/,
+    /\nLeft out: tests with dashboard-reader, h2spec, sumdb-verifier, tessera-fsck\. "\.ci\/go-programs FOLDER" .*\n$/,
   )
 })

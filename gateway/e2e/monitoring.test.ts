@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
 import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
 import { call } from './client.ts'
+import { describeWithPrograms } from './other-programs.ts'
 import { adaptedConfig, FILES, NO_PROMETHEUS, type RunningPrometheus, startPrometheus } from './prometheus.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeTlsSetup, type TlsSetup } from './secure.ts'
@@ -138,6 +139,38 @@ describe('the files for Prometheus and Grafana', () => {
         assert.equal(uid, '$' + '{datasource}', title)
       }
       assert.ok(datasource !== undefined && targets.length > 0, title)
+    }
+  })
+
+  it('every query of the dashboard is about the job and the instances that are chosen', () => {
+    const started = (dashboard.annotations.list as { expr?: string }[]).flatMap(({ expr }) => expr ?? [])
+    for (const query of [...dashboardQueries, ...started]) {
+      const selectors = [...selectorsOf(query), ...(query.match(/\{[^}]*\}/g) ?? [])]
+      assert.ok(selectors.length > 0, query)
+      for (const selector of selectors) {
+        assert.match(selector, /\{(?=.*\bjob="\$job")(?=.*\binstance=~"\$instance[|]?")/, query)
+      }
+    }
+  })
+})
+
+const SDK = { title: 'the SDK of Grafana', programs: ['dashboard-reader'], isListed: false } as const
+
+describeWithPrograms(SDK, (programs) => {
+  it('finds every field of the dashboard in the published schema, and none missing', () => {
+    const faultsOf = (input: string) => spawnSync(programs['dashboard-reader'], { input }).stderr.toString()
+    const text = JSON.stringify(dashboard)
+    assert.equal(faultsOf(text), '')
+    for (const [field, other] of [
+      ['"schemaVersion":42', '"schemaVersion":"42"'],
+      ['"wideLayout":true', '"wideLayouts":true'],
+      ['"lineWidth":1', '"lineWidth":"1"'],
+      ['"unit"', '"units"'],
+      ['"showHeader":true,', ''],
+      ['"editorMode"', '"editorModes"'],
+      ['"type":"table"', '"type":"tables"'],
+    ] as const) {
+      assert.notEqual(faultsOf(text.replace(field, other)), '', field)
     }
   })
 })

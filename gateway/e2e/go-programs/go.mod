@@ -9,7 +9,10 @@ tool (
 
 require github.com/summerwind/h2spec v2.2.1+incompatible // indirect
 
-require golang.org/x/mod v0.33.0
+require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
+	golang.org/x/mod v0.33.0
+)
 
 require (
 	github.com/RobinUS2/golang-moving-average v1.0.0 // indirect
