@@ -66,6 +66,7 @@ test('every variable arrives at its key', () => {
     GATEWAY_DRAIN_GRACE_MS: '0',
     GATEWAY_DATA_DIR: '/var/lib/x',
     GATEWAY_LOG_LEVEL: 'debug',
+    GATEWAY_LOG_FORMAT: 'ecs',
   }
   const names = [...OVERRIDDEN_KEYS.keys()].filter((name) => name.startsWith('GATEWAY_'))
   const untested = names.filter((name) => !(name in env))
@@ -100,6 +101,7 @@ test('every variable arrives at its key', () => {
     '$.timeouts.drainGraceMs': 0,
     '$.dataDir': '/var/lib/x',
     '$.logLevel': 'debug',
+    '$.logFormat': 'ecs',
   })
 })
 

@@ -83,7 +83,7 @@ describe('a gateway that cannot serve', () => {
       [{ GATEWAY_DATA_DIR: join(dir, 'other') }, /audit\.ndjson is being written by another process/],
       [{ GATEWAY_AUDIT_FILE: join(dir, 'other.ndjson') }, /data\/limits is in use by another gateway/],
       [
-        { GATEWAY_AUDIT_FILE: join(dir, 'no-directory/audit.ndjson') },
+        { GATEWAY_AUDIT_FILE: join(dir, 'no-directory/audit.ndjson'), GATEWAY_LOG_FORMAT: 'ecs' },
         /no-directory\/audit\.ndjson cannot be/,
       ],
     ]
@@ -92,7 +92,8 @@ describe('a gateway that cannot serve', () => {
       assert.equal(await second.ended, 1)
       assert.equal(second.plain(), '')
       assert.equal(second.lines.length, 1, JSON.stringify(second.lines))
-      assert.match(String(second.lines[0]?.cause), cause)
+      const [line] = second.lines
+      assert.match(String(line?.[env.GATEWAY_LOG_FORMAT ? 'error.message' : 'cause']), cause)
     }
     assert.equal(await first.end('SIGINT'), 0)
   })

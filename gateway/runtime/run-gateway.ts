@@ -178,7 +178,15 @@ async function readStartupConfiguration(predecessor: Predecessor | undefined): P
   const { settings } = read
   return {
     ...read,
-    log: operationalLog(settings.logLevel),
+    log: operationalLog({
+      level: settings.logLevel,
+      format: settings.logFormat,
+      service: {
+        'service.name': 'countersign',
+        'service.version': read.version,
+        ...settings.tracing?.resource,
+      },
+    }),
     clock: await clock,
     storeModule: await loadStoreModule(settings),
   }

@@ -8,17 +8,113 @@ export function isTerminal(): boolean {
   return isatty(2)
 }
 
-/** The operational log on standard error: lines for people in a terminal, else JSON. */
-export function operationalLog(level: string): Logger {
+interface LogOptions {
+  readonly level: string
+  readonly format: 'ecs' | 'otlp' | undefined
+  readonly service: Service
+}
+
+/** The operational log on standard error in the form that `format` names; without it lines for people in a terminal, else JSON of pino. */
+export function operationalLog({ level, format, service }: LogOptions): Logger {
   // Synchronous: the log is small, and its last lines must not be lost.
   const stderr = destination({ fd: 2, sync: true })
   // A closed terminal must not stop the gateway.
   stderr.on('error', () => {})
   // No process id and no name of the host in each line.
   const options = { level, base: null }
-  return isTerminal()
-    ? pino(options, { write: (line) => void stderr.write(logLine(line)) })
-    : pino(options, stderr)
+  const inForm = format === undefined ? isTerminal() && logLine : FORMS[format](service)
+  return inForm ? pino(options, { write: (line) => void stderr.write(inForm(line)) }) : pino(options, stderr)
+}
+
+/** Attributes of the resource that OpenTelemetry knows, such as `service.name`. */
+type Service = Readonly<Record<string, string>>
+
+/** Forms by their names. Each makes a line of a line of pino. */
+export const FORMS = { ecs: ecsForm, otlp: otlpForm }
+
+/** Our fields in Elastic Common Schema 8.17. Loggers write `log.level` with its dot (ecs-logging 1.0), so we write all that way. */
+const ECS: ReadonlyMap<string, string> = new Map([
+  ['requestId', 'http.request.id'],
+  ['traceId', 'trace.id'],
+  ['code', 'error.code'],
+  ['cause', 'error.message'],
+  ['ip', 'client.ip'],
+  ['file', 'file.path'],
+  ['err.type', 'error.type'],
+  ['err.message', 'error.message'],
+  ['err.stack', 'error.stack_trace'],
+])
+
+function ecsForm(service: Service): (json: string) => string {
+  const fixed = {
+    'ecs.version': '8.17.0',
+    'service.name': service['service.name'],
+    'service.version': service['service.version'],
+    'event.dataset': `${service['service.name']}.log`,
+  }
+  return (json) => {
+    const { time, level, msg: message = '', ...fields } = JSON.parse(json)
+    const first = { '@timestamp': new Date(time).toISOString(), 'log.level': LEVELS.get(level)?.[0], message }
+    return `${JSON.stringify({ ...first, ...fixed, ...Object.fromEntries(named(fields, ECS)) })}\n`
+  }
+}
+
+/** Our fields in the semantic conventions 1.44 of OpenTelemetry. */
+const ATTRIBUTES: ReadonlyMap<string, string> = new Map([
+  ['route', 'http.route'],
+  ['code', 'error.type'],
+  ['ip', 'client.address'],
+  ['file', 'file.path'],
+  ['err.type', 'exception.type'],
+  ['err.message', 'exception.message'],
+  ['err.stack', 'exception.stacktrace'],
+])
+
+/** A line is a LogsData of OTLP 1 in JSON, as in the files that its file exporter writes. */
+function otlpForm(service: Service): (json: string) => string {
+  const resource = JSON.stringify({ attributes: keyValues(Object.entries(service)) })
+  const head = `{"resourceLogs":[{"resource":${resource},"scopeLogs":[{"scope":{"name":"countersign"},"logRecords":[`
+  return (json) => {
+    const { time, level, msg = '', traceId, ...fields } = JSON.parse(json)
+    const record = {
+      timeUnixNano: `${time}000000`,
+      observedTimeUnixNano: `${time}000000`,
+      // Pino: 10, 20, 30 …; OpenTelemetry: 1, 5, 9 ….
+      severityNumber: (level / 10) * 4 - 3,
+      severityText: LEVELS.get(level)?.[0],
+      body: { stringValue: msg },
+      attributes: keyValues(named(fields, ATTRIBUTES)),
+      traceId,
+    }
+    return `${head}${JSON.stringify(record)}]}]}]}\n`
+  }
+}
+
+/** Fields by the names that a standard has for them. Any other is below `countersign.`. */
+function named(
+  { err, ...fields }: Record<string, unknown>,
+  names: ReadonlyMap<string, string>,
+): [string, unknown][] {
+  const { type, message, stack } = (err ?? {}) as Record<string, unknown>
+  const all =
+    err === undefined ? fields : { ...fields, 'err.type': type, 'err.message': message, 'err.stack': stack }
+  return Object.entries(all).map(([key, value]) => [names.get(key) ?? `countersign.${key}`, value])
+}
+
+function keyValues(entries: readonly (readonly [key: string, value: unknown])[]) {
+  return entries.map(([key, value]) => ({ key, value: anyValue(value) }))
+}
+
+function anyValue(value: unknown): object {
+  if (typeof value === 'string') return { stringValue: value }
+  if (typeof value === 'boolean') return { boolValue: value }
+  // Integers have 64 bits, which JSON of protocol buffers writes as text.
+  if (typeof value === 'number')
+    return Number.isSafeInteger(value) ? { intValue: String(value) } : { doubleValue: value }
+  if (Array.isArray(value)) return { arrayValue: { values: value.map(anyValue) } }
+  return value === null || value === undefined
+    ? {}
+    : { kvlistValue: { values: keyValues(Object.entries(value)) } }
 }
 
 /** Levels of pino. */

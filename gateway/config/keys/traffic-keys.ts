@@ -111,6 +111,11 @@ export const TRAFFIC_KEYS = {
     'The least important line of the log that is written.',
     { env: 'GATEWAY_LOG_LEVEL', default: 'info' },
   ),
+  logFormat: choice(
+    ['ecs', 'otlp'],
+    'The form of the log: Elastic Common Schema, or OpenTelemetry. Default: text in a terminal, else JSON.',
+    { env: 'GATEWAY_LOG_FORMAT', restart: true },
+  ),
   trustedProxies: networks(
     'Addresses (IPv4 or IPv6) and networks (CIDR) that are believed about how a request came: Forwarded and X-Forwarded-For, -Proto, -Host, -Port, -Prefix, -By, -Scheme, -Server and -Ssl. Never about who calls.',
     { default: [], examples: [['10.0.0.0/8', 'fd00::/8', '192.0.2.7']] },
