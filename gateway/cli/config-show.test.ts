@@ -9,7 +9,7 @@ import { PROGRAM } from './program.test-support.ts'
 
 const SECRET = 'hunter2hunter2hunter2'
 
-function show(t: TestContext, gateway: object, env: Readonly<Record<string, string>> = {}) {
+function show(t: TestContext, gateway: object, env: Readonly<Record<string, string>> = {}, clients?: object) {
   const dir = mkdtempSync(join(tmpdir(), 'config-show-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const file = (name: string, content: object) => {
@@ -18,6 +18,7 @@ function show(t: TestContext, gateway: object, env: Readonly<Record<string, stri
   }
   const limits = [{ path: '/a', limit: 5, window: '1m', purpose: 'x' }]
   const flags = ['--config', file('gateway.json', gateway), '--limits', file('limits.json', { limits })]
+  if (clients !== undefined) file('clients.json', clients)
   const run = (...more: string[]) =>
     spawnSync(process.execPath, [PROGRAM, 'config', 'show', ...flags, ...more], {
       cwd: dir,
@@ -57,6 +58,50 @@ test('each value says where it comes from: a variable, the file, or the default'
   assert.deepEqual(byKey.get('limits[0].limit'), { value: 5, from: 'limits.json' })
   assert.deepEqual(byKey.get('limits[0].per'), { value: 'caller', from: 'default' })
   assert.deepEqual(byKey.get('GATEWAY_CONFIG'), { value: 'gateway.json', from: 'GATEWAY_CONFIG' })
+})
+
+test('clients and the variables of OpenTelemetry are shown, and no key whose place a variable takes', (t) => {
+  const gateway = {
+    tracing: {
+      endpoint: 'http://127.0.0.1:1',
+      ratio: 0.5,
+      delayMs: 5,
+      serviceName: 'file',
+      resource: { a: 'b' },
+    },
+    routes: [{ path: '/a', auth: ['hmac'] }],
+  }
+  const hmac = { keyId: 'k1', secrets: [{ env: 'ACME_SECRET' }] }
+  const rows = show(
+    t,
+    gateway,
+    {
+      GATEWAY_CLIENTS: 'clients.json',
+      OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:2/v1/traces?key=${SECRET}`,
+      OTEL_EXPORTER_OTLP_HEADERS: `api-key=${SECRET}`,
+      OTEL_TRACES_SAMPLER: 'always_on',
+      OTEL_SERVICE_NAME: 'variable',
+      OTEL_METRICS_EXPORTER: 'none',
+    },
+    { clients: [{ id: 'acme', hmac }] },
+  ).json()
+  assert.ok(!JSON.stringify(rows).includes(SECRET))
+  const from = Object.fromEntries(rows.map(({ key, from: source }) => [key, source]))
+  assert.equal(from['clients[0].id'], 'clients.json')
+  assert.equal(from['clients[0].scopes'], 'default')
+  for (const name of [
+    'TRACES_SAMPLER',
+    'SERVICE_NAME',
+    'EXPORTER_OTLP_TRACES_ENDPOINT',
+    'EXPORTER_OTLP_HEADERS',
+  ])
+    assert.equal(from[`OTEL_${name}`], `OTEL_${name}`)
+  assert.deepEqual(
+    Object.keys(from)
+      .filter((key) => /^tracing|METRICS/.test(key))
+      .sort(),
+    ['compression', 'delayMs', 'maxQueue', 'resource.a', 'timeoutMs'].map((key) => `tracing.${key}`),
+  )
 })
 
 test('every key with a default is shown once', (t) => {

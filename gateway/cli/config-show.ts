@@ -1,13 +1,25 @@
+import clientsSchema from '../../config/schemas/clients.schema.json' with { type: 'json' }
 import gatewaySchema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
 import limitsSchema from '../../config/schemas/limits.schema.json' with { type: 'json' }
 import { type Environment, parseEnvironment } from '../config/environment.ts'
+import { showFault } from '../config/faults.ts'
 import { hidden } from '../config/json/hidden-text.ts'
-import { JsonFile, type Overrides } from '../config/json/json-file.ts'
+import { JsonFile } from '../config/json/json-file.ts'
 import { childPath, parentPath } from '../config/json/json-path.ts'
 import { OVERRIDDEN_KEYS } from '../config/json/key-names.ts'
 import { type Schema, schemaCheck } from '../config/json/schema-check.ts'
-import { readText } from '../config/load-file.ts'
-import { CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, print, printJson } from './command.ts'
+import { loadFile } from '../config/load-file.ts'
+import { parseTracingVariables } from '../config/rules/tracing-variables.ts'
+import {
+  CONFIG_FLAGS,
+  type Command,
+  CommandFault,
+  EXIT,
+  environmentOf,
+  JSON_FLAG,
+  print,
+  printJson,
+} from './command.ts'
 import { readTables } from './explain/row-reasons.ts'
 
 interface Shown {
@@ -21,7 +33,7 @@ interface Shown {
 export const command: Command = {
   flags: { ...CONFIG_FLAGS, ...JSON_FLAG },
   about: [
-    'Shows each value of gateway.json and limits.json for a gateway started here, and what it is from: a variable, the file or a default. Secrets are hidden. What runs: "validate --against".',
+    'Shows each value of gateway.json, limits.json and clients.json for a gateway started here, and what it is from: a variable, the file or a default. Secrets are hidden. What runs: "validate --against".',
   ],
   examples: [['countersign config show', 'all values']],
   fault: 'the configuration is faulty',
@@ -29,26 +41,47 @@ export const command: Command = {
     const env = environmentOf(flags)
     const { settings } = readTables(env)
     const { overrides } = parseEnvironment(env)
+    const { clientsFile } = settings
+    const tracing = tracingVariables(env)
     const values = [
-      ...valuesOf(settings.configFile, gatewaySchema, overrides),
+      ...valuesOf(settings.configFile, gatewaySchema, { overrides }).filter(
+        ({ key }) => !tracing.replaces(key),
+      ),
       ...valuesOf(settings.limitsFile, limitsSchema),
+      ...(clientsFile === undefined ? [] : valuesOf(clientsFile, clientsSchema, { secret: true })),
     ]
     const { jwksUri, audience, interactionId } = settings
     // Defaults that depend on other values.
     for (const [key, value] of Object.entries({ jwksUri, audience, interactionId }))
       if (!values.some((one) => one.key === key)) values.push({ key, value, from: 'default' })
-    const shown = [...variablesOf(env), ...values].map((one) => ({ ...one, value: withoutSecret(one) }))
+    const shown = [...variablesOf(env), ...tracing.shown, ...values].map((one) => ({
+      ...one,
+      value: withoutSecret(one),
+    }))
     if (flags.json !== undefined) printJson(shown)
     else print(table(shown))
     return EXIT.good
   },
 }
 
-function valuesOf(file: string, schema: Schema, overrides: Overrides = new Map()): Shown[] {
-  const json = new JsonFile(file, readText(file), schemaCheck(schema), { overrides })
+/** @throws CommandFault for a file that its schema refuses */
+function valuesOf(
+  file: string,
+  schema: Schema,
+  options: ConstructorParameters<typeof JsonFile>[3] = {},
+): Shown[] {
+  const { value: loaded, faults } = loadFile(file, (name, text) => {
+    const json = new JsonFile(name, text, schemaCheck(schema), options)
+    const found = json.faults()
+    return found.length > 0 ? { faults: found } : { value: json }
+  })
+  if (faults !== undefined) throw new CommandFault(faults.map(showFault).join('\n'))
+  const json = loaded.value
   const leaves = [...leavesOf('$', json.value)].filter(([path]) => path !== '$.$schema')
   return leaves.map(([path, value]) => {
-    const variable = [path, parentPath(path) ?? path].flatMap((at) => overrides.get(at)?.variable ?? [])[0]
+    const variable = [path, parentPath(path) ?? path].flatMap(
+      (at) => options.overrides?.get(at)?.variable ?? [],
+    )[0]
     return { key: path.slice(2), value, from: variable ?? (json.wrote(path) ? file : 'default') }
   })
 }
@@ -69,6 +102,28 @@ function variablesOf(env: Environment): Shown[] {
   return Object.entries(env).flatMap(([key, value]) =>
     key.startsWith('GATEWAY_') && !OVERRIDDEN_KEYS.has(key) ? [{ key, value, from: key }] : [],
   )
+}
+
+/** The variables of OpenTelemetry that the gateway reads, and whether one of them takes the place of a key. */
+function tracingVariables(env: Environment) {
+  const names = new Set<string>()
+  const noted = new Proxy(env, {
+    get: (variables, name: string) => {
+      names.add(name)
+      return variables[name]
+    },
+  })
+  const { value = {} } = parseTracingVariables(noted)
+  const { sampler, ...byKey }: Readonly<Record<string, unknown>> = value
+  const replaced = sampler === undefined ? byKey : { ...byKey, ratio: sampler, parents: sampler }
+  return {
+    shown: [...names].flatMap((key) => (env[key] ? [{ key, value: env[key], from: key }] : [])),
+    /** Attributes of a variable are added to `tracing.resource`. */
+    replaces: (key: string) => {
+      const [, name = ''] = /^tracing\.(\w+)/.exec(key) ?? []
+      return name !== 'resource' && replaced[name] !== undefined
+    },
+  }
 }
 
 function withoutSecret({ key, value }: Shown): unknown {
