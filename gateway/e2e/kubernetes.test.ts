@@ -35,7 +35,14 @@ const NO_VALIDATOR = has('kubernetes-validate')
   : 'NOT TESTED: kubernetes-validate is not installed (pip install kubernetes-validate)'
 
 /** Values that consist of other values of ours; all others go to Kubernetes as they are. */
-const GROUPS: ReadonlySet<string> = new Set(['service', 'gateway', 'storage', 'podMonitor', 'serviceAccount'])
+const GROUPS: ReadonlySet<string> = new Set([
+  'service',
+  'gateway',
+  'storage',
+  'podMonitor',
+  'prometheusRule',
+  'serviceAccount',
+])
 
 interface Probe {
   readonly httpGet: { readonly path: string }
@@ -66,6 +73,14 @@ interface Manifest {
     }
   }
 }
+
+interface Objective {
+  readonly objective: number
+  readonly fast: readonly { readonly rate: number; readonly long: string; readonly short: string }[]
+  readonly slow: Objective['fast']
+}
+
+type Groups = readonly { readonly rules: readonly { readonly record?: string; readonly alert?: string }[] }[]
 
 function manifestsOf(file: string): Map<string, Manifest> {
   const documents = parseAllDocuments(readFileSync(join(FOLDER, file), 'utf8'), { strict: true })
@@ -205,7 +220,33 @@ describe('the values of the chart', () => {
     }
     const kinds = parseAllDocuments(rendered).map((document) => document.get('kind'))
     assert.ok(kinds.includes('PodMonitor'))
+    assert.ok(kinds.includes('PrometheusRule'))
     assert.ok(kinds.includes('ServiceAccount'))
     assert.match(rendered, /automountServiceAccountToken: true/)
+  })
+
+  it('make the rules of the objective that countersign.rules.yml has, with other windows, rates and budget', () => {
+    const values = ({ objective, fast, slow }: Objective) => [
+      ...[...fast, ...slow].flatMap(({ rate, long, short }) => [`> ${rate} `, `${long}`, `${short}`]),
+      ...[`${Number((1 - objective / 100).toFixed(6))}`, `(${Number((100 - objective).toFixed(4))} %`],
+      `${30 / (fast.at(-1)?.rate ?? 0)} days`,
+    ]
+    const now = values(full.prometheusRule)
+    const replaced = new Map(values(defaults.prometheusRule).map((old, index) => [old, now[index]]))
+    const text = readFileSync(join(FOLDER, '../prometheus/countersign.rules.yml'), 'utf8').replaceAll(
+      /(?<=rate|\[)\d+[mhd]|> [\d.]+ (?=\*)|\b0\.001|\(0\.1 %|\d days/g,
+      (old) => replaced.get(old) ?? old,
+    )
+    const groups = (parse(text).groups as Groups).flatMap(({ rules }) => rules)
+    const wanted = groups.filter(({ record = '', alert = '' }) =>
+      /http_errors|ErrorBudget/.test(record + alert),
+    )
+    assert.equal(wanted.length, 9)
+    const made = parseAllDocuments(rendered)
+      .find((one) => one.get('kind') === 'PrometheusRule')
+      ?.toJS()
+    const byName = (rules: Groups[number]['rules']) =>
+      Object.fromEntries(rules.map((rule) => [rule.record ?? rule.alert, rule]))
+    assert.deepEqual(byName(made.spec.groups[0].rules), byName(wanted))
   })
 })

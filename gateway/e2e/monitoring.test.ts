@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -79,6 +79,26 @@ describe('the files for Prometheus and Grafana', () => {
   it('alerts fire and stay silent as their tests say', { skip: NO_PROMETHEUS }, () => {
     const tested = spawnSync('promtool', ['test', 'rules', join(FILES, 'countersign.test.yml')])
     assert.equal(tested.status, 0, `${tested.stdout}${tested.stderr}`)
+  })
+
+  it('another objective and window are put in by the command of the documents', {
+    skip: NO_PROMETHEUS,
+  }, (t) => {
+    const dir = mkdtempSync(join(tmpdir(), 'countersign-rules-'))
+    t.after(() => rmSync(dir, { recursive: true }))
+    cpSync(join(ROOT, 'config'), join(dir, 'config'), { recursive: true })
+    const [command = ''] = /^sed .*$/m.exec(read('docs/operate/operations.md')) ?? []
+    const { status, stderr } = spawnSync('sh', ['-c', command], { cwd: dir, encoding: 'utf8' })
+    assert.equal(status, 0, stderr)
+    const file = join(dir, 'config/prometheus/countersign.rules.yml')
+    const checked = spawnSync('promtool', ['check', 'rules', file])
+    assert.equal(checked.status, 0, `${checked.stdout}${checked.stderr}`)
+    for (const name of [file, join(dir, 'config/grafana/countersign.json')]) {
+      const text = readFileSync(name, 'utf8')
+      assert.match(text, /ratio_rate7d/)
+      assert.match(text, /\b0\.0005\b/)
+      assert.doesNotMatch(text, /\b3d\b|\b0\.001\b/)
+    }
   })
 
   it('each alert fires in one of those tests and stays silent in another', () => {
