@@ -14,6 +14,7 @@ import {
 import { checkStore } from './store-check.ts'
 
 const CONFIGURED = ['--appendonly', 'yes', '--maxmemory-policy', 'noeviction']
+const CLUSTER = 'is a server of a Redis Cluster: name several of its servers, with commas, or one twice'
 const USER = { user: 'countersign', password: 'a-password', prefix: 'countersign' }
 
 describe('the check of a store', { skip: NO_REDIS }, () => {
@@ -157,6 +158,8 @@ describe('the check of a store', { skip: NO_REDIS }, () => {
       const { good, faults } = await checkStore(storeAt('cluster', ports, USER))
       assert.deepEqual(faults, [])
       assert.equal(good.length, 3)
+      for (const port of ports)
+        assert.deepEqual((await checkStore(storeAt('single', [port], USER))).faults, [CLUSTER])
     } finally {
       await stop()
     }

@@ -50,7 +50,7 @@ export async function checkStore(
       dialStore(settings, () => undefined),
       'the store',
       async (send) => {
-        await tryCommands(send, prefix, found.faults, secrets.idempotencyKeyFile !== undefined)
+        await tryCommands(send, settings, found.faults, secrets.idempotencyKeyFile !== undefined)
         if (found.faults.length > 0) return
         for (const key of ['maskKeyFile', 'idempotencyKeyFile'] as const) {
           const { [key]: lines } = secrets
@@ -113,15 +113,23 @@ async function look(
 }
 
 /** Each command of a gateway, also those in scripts, since a server checks the rights for them too. */
-async function tryCommands(send: Send, prefix: string, faults: string[], hasKeys: boolean): Promise<void> {
-  const tag = `${prefix}:{check-${randomBytes(6).toString('hex')}}`
+async function tryCommands(
+  send: Send,
+  { prefix, kind }: StoreSettings,
+  faults: string[],
+  hasKeys: boolean,
+): Promise<void> {
+  const newTag = () => `${prefix}:{check-${randomBytes(6).toString('hex')}}`
+  const tag = newTag()
+  // Where the store is not a cluster, one command takes from the limits of many callers.
+  const takes = [tag, ...(kind === 'cluster' ? [] : [newTag()])].map((one) => `${one}:take`)
   const [text, list, set, stream] = [`${tag}:text`, `${tag}:list`, `${tag}:set`, `${tag}:stream`] as const
   const commands: readonly (readonly string[])[] = [
     ['PING'],
     ['TIME'],
     ['SET', text, '1', 'NX', 'PX', KEPT_MS],
     ['GET', text],
-    ['EVAL', TAKE_SCRIPT, '1', `${tag}:take`, '1', '1000', '1'],
+    ['EVAL', TAKE_SCRIPT, `${takes.length}`, ...takes, ...takes.flatMap(() => ['1', '1000', '1'])],
     ['EVALSHA', TAKE_SHA, '1', `${tag}:take`, '1', '1000', '1'],
     ['RPUSH', list, '1', '2'],
     ['PEXPIRE', list, KEPT_MS],
@@ -137,7 +145,7 @@ async function tryCommands(send: Send, prefix: string, faults: string[], hasKeys
     ['XRANGE', stream, '-', '+', 'COUNT', '1'],
     ['XREVRANGE', stream, '+', '-', 'COUNT', '1'],
     ['XREAD', 'COUNT', '1', 'BLOCK', '1', 'STREAMS', stream, '0-0'],
-    ['DEL', text, list, set, stream, `${tag}:take`],
+    ['DEL', text, list, set, stream, ...takes],
   ]
   for (const args of commands) {
     try {
@@ -146,6 +154,10 @@ async function tryCommands(send: Send, prefix: string, faults: string[], hasKeys
       if (!(error instanceof ErrorReply)) throw error
       // An earlier command failed, and has been reported.
       if (/no such key|^NOSCRIPT/.test(error.message)) continue
+      if (/^(MOVED|CROSSSLOT)/.test(error.message)) {
+        faults.push('is a server of a Redis Cluster: name several of its servers, with commas, or one twice')
+        return
+      }
       faults.push(`the server refuses ${args[0]}: ${textOf(error)}`)
     }
   }
