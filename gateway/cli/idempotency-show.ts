@@ -42,7 +42,12 @@ export const command: Command = {
     if (settings === undefined)
       throw new CommandFault(`the configuration has faults: ${faults.map(({ reason }) => reason).join('; ')}`)
     const found = await ableTo(() => [...shownKeys(settings, flags)])
-    if (found.length === 0) throw new CommandFault('no row has this key of this caller')
+    if (found.length === 0) {
+      const where =
+        settings.store &&
+        ' in the data directory; the shared store is not read: "audit find" has the requests of the caller'
+      throw new CommandFault(`no row has this key of this caller${where ?? ''}`)
+    }
     for (const one of found) {
       if (flags.json !== undefined) printJson(one)
       else
@@ -59,8 +64,10 @@ export const command: Command = {
 function* shownKeys(settings: Settings, { key: written, caller, client }: Given['flags']) {
   const directory = join(settings.dataDir, 'idempotency')
   if (written === undefined || caller === undefined) throw new UsageFault('needs --key and --caller')
-  if (!existsSync(directory))
+  if (!existsSync(directory)) {
+    if (settings.store !== undefined) return
     throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
+  }
   const secrets = secretsOf(idempotencyKeysOf(settings))
   // As in `Principal.key` and `Principal.client`.
   const callers = [callerOf(`user:${caller}`, client), callerOf(`client:${caller}`, caller)]

@@ -7,8 +7,8 @@ export interface GroupOptions extends Omit<GatewayOptions, 'config' | 'dir'> {
   /** Value of `GATEWAY_STORE`. */
   readonly store: string
   readonly gateways?: number
-  /** Settings beside upstream and routes. */
-  readonly config?: object
+  /** Settings beside upstream and routes, for all gateways or each. */
+  readonly config?: object | ((index: number) => object)
   /** Responds to each request that a gateway let through; otherwise `{}`. */
   readonly respond?: (req: IncomingMessage, res: ServerResponse) => void
 }
@@ -32,19 +32,23 @@ export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
     if (respond !== undefined) respond(req, res)
     else res.end('{}')
   })
-  const start = (dir?: string) =>
+  const start = (index: number, dir?: string) =>
     startGateway({
       ...rest,
-      config: { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }], ...config },
+      config: {
+        upstream: upstream.url,
+        routes: [{ path: '/*', auth: ['none'] }],
+        ...(typeof config === 'function' ? config(index) : config),
+      },
       env: { GATEWAY_STORE: store, ...env },
       ...(dir !== undefined && { dir }),
     })
-  const gateways = await Promise.all(Array.from({ length: options.gateways ?? 3 }, () => start())).catch(
-    (error: unknown) => {
-      upstream.close()
-      throw error
-    },
-  )
+  const gateways = await Promise.all(
+    Array.from({ length: options.gateways ?? 3 }, (_, index) => start(index)),
+  ).catch((error: unknown) => {
+    upstream.close()
+    throw error
+  })
   const ready = new Set<TestGateway>()
   const whenReady = async (gateway: TestGateway) => {
     await until(async () => ((await readiness(gateway)).status === 200 ? true : undefined))
@@ -59,7 +63,7 @@ export async function startGroup(options: GroupOptions): Promise<StoreGroup> {
       const old = gateways[index] as TestGateway
       ready.delete(old)
       await old.end('SIGKILL')
-      const next = await start(old.dir)
+      const next = await start(index, old.dir)
       gateways[index] = next
       await whenReady(next)
     },

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
-import { NO_REDIS, type RedisServer, startRedis } from '../store/redis-server.test-support.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { PROGRAM } from '../cli/program.test-support.ts'
+import { NO_REDIS, type RedisServer, startRedis, storeAt } from '../store/redis-server.test-support.ts'
+import { checkStore } from '../store/store-check.ts'
 import { call, type ReceivedResponse } from './client.ts'
 import { LONGER } from './long-runs.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
@@ -14,12 +18,16 @@ import { type StoreGroup, startGroup } from './store-group.ts'
 /** 10,000 in a long run. */
 const RACES = LONGER > 1 ? 10_000 : 100
 const AT_ONCE = 10
+/** 100 in a long run. */
+const KILLS = LONGER > 1 ? 5 * LONGER : 1
+const CLIENTS = 8
+const OLD_LINE = 's'.repeat(32)
 const BODY = '{"amount":"12.50"}'
 
 describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 })
   const dir = mkdtempSync(join(tmpdir(), 'countersign-keys-'))
-  const keyFile = join(dir, 'key')
+  const keyFileOf = (gateway: number) => join(dir, `key-${gateway}`)
   const routes = [
     { path: '/*', auth: ['bearer'], idempotency: { maxKeysPerCaller: 1_000_000 } },
     { path: '/local', auth: ['bearer'], idempotency: { onStoreFailure: 'local' } },
@@ -35,17 +43,23 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     startGroup({
       store: `redis://127.0.0.1:${server.port}`,
       gateways: 2,
-      config: { routes, idempotencyKeyFile: keyFile, onStoreFailure: { deadlineMs: 1000 } },
+      config: (gateway) => ({
+        routes,
+        idempotencyKeyFile: keyFileOf(gateway),
+        onStoreFailure: { deadlineMs: 1000 },
+      }),
       respond: (req, res) => {
         const key = String(req.headers['idempotency-key'])
         calls.set(key, (calls.get(key) ?? 0) + 1)
         if (req.url === '/waits') waiting.set(key, res)
+        else if (req.url === '/slow')
+          setTimeout(() => res.writeHead(201).end(`made ${key}`), 5 * Math.random())
         else res.writeHead(201, { location: `/transfers/${key}` }).end(`made ${key}`)
       },
     })
 
   before(async () => {
-    writeFileSync(keyFile, 's'.repeat(32))
+    for (const gateway of [0, 1]) writeFileSync(keyFileOf(gateway), OLD_LINE)
     redis = await startRedis()
     group = await startOn(redis)
     token = await group.upstream.issuer.token()
@@ -92,6 +106,138 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     }
     for (let done = 0; done < RACES; done += AT_ONCE) await Promise.all(Array.from({ length: AT_ONCE }, race))
     test.diagnostic(`${RACES} races, ${replays} of them replayed at once`)
+  })
+
+  it('change their secret one after the other under load: each key is found until its line is gone, none sent twice', async () => {
+    const next = 'n'.repeat(32)
+    const store = storeAt('single', [redis.port], { prefix: 'countersign', hashKey: undefined })
+    const check = async (...lines: string[]) =>
+      (await checkStore(store, { idempotencyKeyFile: lines })).faults.join()
+    const edit = async (gateway: number, ...lines: string[]) => {
+      writeFileSync(keyFileOf(gateway), `${lines.join('\n')}\n`)
+      const reload = await call(`${group.gateways[gateway]?.adminUrl}/reload`, { method: 'POST' })
+      assert.equal(reload.status, 200, reload.body)
+      if (gateway === 0) assert.equal(await check(...lines), '')
+    }
+    const areFound = async (keys: readonly string[]) => {
+      for (const key of keys)
+        for (const gateway of group.gateways) assert.equal((await pay(gateway, key)).body, `made ${key}`)
+    }
+    /** Keys that have begun at one gateway or the other, and were found at both. */
+    const underLoad = async (run: (keys: readonly string[]) => Promise<void>) => {
+      const keys: string[] = []
+      let isOver = false
+      const clients = [group.gateways, group.gateways.toReversed()].map(async (gateways) => {
+        while (!isOver) {
+          const key = randomUUID()
+          for (const gateway of gateways) assert.equal((await pay(gateway, key)).body, `made ${key}`)
+          keys.push(key)
+        }
+      })
+      await until(() => keys[1])
+      await run(keys)
+      isOver = true
+      await Promise.all(clients)
+      return keys
+    }
+    assert.equal(await check(OLD_LINE), '')
+    assert.match(await check(next, OLD_LINE), /another "idempotencyKeyFile"/)
+    const older = await underLoad(async (keys) => {
+      for (const gateway of [0, 1]) await edit(gateway, OLD_LINE, next)
+      for (const gateway of [0, 1]) await edit(gateway, next, OLD_LINE)
+      await areFound(keys.slice(0, 2))
+    })
+    const younger = await underLoad(async () => {
+      for (const gateway of [0, 1]) await edit(gateway, next)
+    })
+    await areFound(younger)
+    for (const gateway of group.gateways)
+      assert.equal(codeOf(await pay(gateway, older[0] ?? '')), 'idempotency_unavailable')
+    for (const key of [...older, ...younger]) assert.equal(calls.get(key), 1)
+  })
+
+  it('send no request twice when one of them is killed at any time under load and the other serves', async (test) => {
+    const isReplay = (key: string, { body, headers }: ReceivedResponse) => {
+      assert.deepEqual([body, headers['idempotency-replayed']], [`made ${key}`, 'true'])
+      assert.equal(calls.get(key), 1)
+    }
+    const counts = { requests: 0, underWay: 0, left: 0 }
+    /** Keys without an outcome in the store, which their lease ends. */
+    const left: string[] = []
+    for (let kill = 1; kill <= KILLS; kill++) {
+      const victim = kill % 2
+      const [killed, alive] = [group.gateways[victim], group.gateways[1 - victim]]
+      /** Keys of requests to `killed` without a response. */
+      const underWay = new Set<string>()
+      const sent: string[] = []
+      // It expires during a long run.
+      token = await group.upstream.issuer.token()
+      let isOver = false
+      const clients = Array.from({ length: CLIENTS }, async (_, i) => {
+        while (!isOver) {
+          const key = randomUUID()
+          sent.push(key)
+          if (i % 2 === 0) underWay.add(key)
+          const first = await pay(i % 2 === 0 ? killed : alive, key, '/slow').catch(() => undefined)
+          if (first === undefined) await sleep(5)
+          const { status, body } = first ?? (await pay(alive, key, '/slow'))
+          if (status === 201) assert.equal(body, `made ${key}`)
+          else {
+            assert.equal(JSON.parse(body).code, 'idempotency_in_progress')
+            left.push(key)
+          }
+          if (first !== undefined) underWay.delete(key)
+        }
+      })
+      await sleep(100 + 200 * Math.random())
+      const atKill = new Set(underWay)
+      const before = left.length
+      await group.restart(victim)
+      isOver = true
+      await Promise.all(clients)
+      const leftNow = new Set(left.slice(before))
+      assert.ok([...leftNow].every((key) => atKill.has(key)))
+      for (const key of sent) {
+        const again = await pay(group.gateways[Math.random() < 0.5 ? 0 : 1], key, '/slow')
+        if (!leftNow.has(key) || again.status !== 409) isReplay(key, again)
+        assert.ok((calls.get(key) ?? 0) <= 1, 'sent twice')
+      }
+      counts.requests += sent.length
+      counts.underWay += [...underWay].filter((key) => atKill.has(key)).length
+      counts.left = left.length
+    }
+    test.diagnostic(`${KILLS} kills: ${JSON.stringify(counts)}`)
+    if (LONGER === 1) return
+    const outcomes = { replayed: 0, called: 0, uncalled: 0 }
+    for (const key of left) {
+      const answer = await until(async () => {
+        const next = await pay(group.gateways[0], key, '/slow')
+        return next.status === 409 && codeOf(next) === 'idempotency_in_progress' ? undefined : next
+      })
+      if (answer.status === 201) isReplay(key, answer)
+      else assert.equal(codeOf(answer), 'idempotency_unknown')
+      assert.ok((calls.get(key) ?? 0) <= 1, 'sent twice')
+      outcomes[answer.status === 201 ? 'replayed' : calls.has(key) ? 'called' : 'uncalled'] += 1
+    }
+    test.diagnostic(`left in progress: ${JSON.stringify(outcomes)}`)
+  })
+
+  it('do not show a key by a command, which says where to look', () => {
+    const { dir: of } = group.gateways[0] as TestGateway
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [PROGRAM, 'idempotency', 'show', '--key', 'a', '--caller', 'user-1'],
+      {
+        encoding: 'utf8',
+        env: {
+          ...process.env,
+          GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
+          GATEWAY_CONFIG: join(of, 'gateway.json'),
+          GATEWAY_DATA_DIR: join(of, 'data'),
+        },
+      },
+    )
+    assert.deepEqual([status, /the shared store is not read: "audit find"/.test(stderr)], [1, true], stderr)
   })
 
   it('leave a key unknown when the one that began it is killed, once its lease is over', async () => {
