@@ -108,6 +108,10 @@ const METRICS = {
     'route',
     'outcome',
   ),
+  gateway_idempotency_keys: gauge('Idempotency keys in the data directory, at most 1,000,000.'),
+  gateway_idempotency_bytes: gauge(
+    'Their records and responses in the data directory; above 1 GiB only statuses are kept.',
+  ),
   gateway_idempotency_total: counter(
     'Requests of rows with `idempotency`, by what their key came to.',
     'route',

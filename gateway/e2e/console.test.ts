@@ -29,7 +29,7 @@ function describeConsole(): void {
   before(async () => {
     writeFileSync(join(dir, 'token'), TOKEN)
     upstream = await startUpstream((req, res) => {
-      res.statusCode = req.url === '/open/broken' ? 500 : 200
+      res.statusCode = req.url?.endsWith('broken') ? 500 : 200
       res.end('whole')
     })
     gateway = await startGateway({
@@ -37,6 +37,7 @@ function describeConsole(): void {
         upstream: upstream.url,
         routes: [
           { path: '/private', auth: ['bearer'] },
+          { path: '/pay/*', auth: ['bearer'], idempotency: {} },
           { path: '/open/*', auth: ['none'] },
         ],
       },
@@ -105,6 +106,16 @@ function describeConsole(): void {
       .getByRole('img', { name: /^Responses per second, the last .* minutes; now below 400 / })
       .waitFor()
     await page.getByText('ready', { exact: true }).waitFor()
+    const authorization = `Bearer ${await upstream.issuer.token()}`
+    for (const key of ['well', 'well', 'broken', 'broken']) {
+      const headers = { authorization, 'idempotency-key': key }
+      await call(`${gateway.url}/pay/${key}`, { method: 'POST', headers })
+    }
+    for (const row of [/^begun .* 2$/, /^replayed .* 1$/, /^refused: unknown .* 1$/])
+      await page.locator('#idempotency').getByRole('row', { name: row }).waitFor()
+    await page.locator('#kept-keys').getByText('2 of 1,000,000').waitFor()
+    const unknown = page.getByRole('link', { name: 'Unknown outcome at /pay/*' })
+    assert.equal(await unknown.getAttribute('href'), '/runbook#countersignpaymentunknown')
 
     writeFileSync(gateway.limitsFile, JSON.stringify({ limits: [{ name: MARKUP, [MARKUP]: 1 }] }))
     await page.getByRole('cell', { name: /^refused, .*<script>/ }).waitFor()

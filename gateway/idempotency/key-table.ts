@@ -168,6 +168,15 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     this.#journal.flush()
   }
 
+  get size(): number {
+    return this.#keys.size
+  }
+
+  /** Bytes of the records that are kept, with their responses. */
+  get bytes(): number {
+    return this.#journal.liveBytes
+  }
+
   get isWritable(): boolean {
     // A key whose outcome could not be written would be unknown.
     return this.#journal.isWritable && this.#journal.reserve(this.#inProgress.size + 1)

@@ -47,6 +47,32 @@ for (const [kind, limit] of [
   })
 }
 
+it('compares each caller with the limit of its plan, also after an edit', () => {
+  const rows = (limit: number) => [row('quota', limit)]
+  const { limiter } = limiterWith([])
+  const plans = new Map([
+    ['gold', 5],
+    ['tin', 0.5],
+  ])
+  const use = (limit: number, takes: Record<string, number>) => {
+    limiter.replace(rows(limit), plans)
+    for (const [name, hits] of Object.entries(takes))
+      for (let i = 0; i < hits; i++)
+        limiter.take(limiter.find('/quota', 'GET', name) ?? assert.fail(name), `p:${name}`)
+    return new NearestCallers(limiter).look()[0]?.nearest.map(({ hits: used, limit: of }) => [used, of])
+  }
+  assert.deepEqual(use(10, { gold: 30, tin: 5, none: 7 }), [
+    [5, 5],
+    [7, 10],
+    [30, 50],
+  ])
+  assert.deepEqual(use(20, {}), [
+    [5, 10],
+    [7, 20],
+    [30, 100],
+  ])
+})
+
 it('changes nothing of what is counted', () => {
   const login = row('login', 3)
   const { limiter, time, take } = limiterWith([login])

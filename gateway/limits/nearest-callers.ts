@@ -6,8 +6,11 @@ import type { Counters } from './windows/counters.ts'
 export interface RowUse {
   readonly row: LimitRow
   readonly callers: number
-  /** `caller 3f2a…` or `address 09bc…`; another hash in each run. */
-  readonly nearest: readonly { readonly caller: string; readonly hits: number }[]
+  /**
+   * `caller 3f2a…` or `address 09bc…`, another hash in each run, with how much of its limit it has used: that of the row, or of the
+   * caller's plan.
+   */
+  readonly nearest: readonly { readonly caller: string; readonly hits: number; readonly limit: number }[]
 }
 
 const NEAREST = 10
@@ -19,7 +22,7 @@ const HASH_LENGTH = 12
 
 interface Pass {
   keys: MapIterator<string>
-  best: Map<string, number>
+  best: readonly string[]
 }
 
 /** Finds the callers nearest to their limits. Each look sees some of a row's callers, and again the nearest that are known. */
@@ -40,17 +43,17 @@ export class NearestCallers {
     return rows.map(([row, counters]) => ({
       row,
       callers: counters.size,
-      nearest: this.#nearestIn(counters, keys, nowMs).map(([key, hits]) => ({
+      nearest: this.#nearestIn(counters, keys, nowMs).map(({ key, ...use }) => ({
         caller: this.#nameOf(key),
-        hits,
+        ...use,
       })),
     }))
   }
 
-  #nearestIn(counters: Counters, keys: number, nowMs: number): (readonly [key: string, hits: number])[] {
-    const pass = this.#passes.get(counters) ?? { keys: counters.keys(), best: new Map() }
+  #nearestIn(counters: Counters, keys: number, nowMs: number) {
+    const pass: Pass = this.#passes.get(counters) ?? { keys: counters.keys(), best: [] }
     this.#passes.set(counters, pass)
-    const seen = new Set(pass.best.keys())
+    const seen = new Set(pass.best)
     for (let left = keys; left > 0; left--) {
       const next = pass.keys.next()
       if (next.done) {
@@ -60,11 +63,11 @@ export class NearestCallers {
       seen.add(next.value)
     }
     const best = [...seen]
-      .map((key) => [key, counters.countOf(key, nowMs)] as const)
-      .filter(([, hits]) => hits > 0)
-      .sort(([, one], [, other]) => other - one)
+      .map((key) => ({ key, hits: counters.countOf(key, nowMs), limit: counters.limitOf(key) }))
+      .filter(({ hits }) => hits > 0)
+      .sort((one, other) => other.hits / other.limit - one.hits / one.limit)
       .slice(0, NEAREST)
-    pass.best = new Map(best)
+    pass.best = best.map(({ key }) => key)
     return best
   }
 

@@ -9,21 +9,24 @@ import type { Take } from './windows/window.ts'
 const START_MS = 1_763_692_800_000
 
 /** Its windows begin at the first hit and do not slide, and a refusal uses points of the others: until then it is the same law. */
-it('until the first refusal in the first window, rate-limiter-flexible decides and tells the same', async (context) => {
+it('until the first refusal in the first window, also under a plan, rate-limiter-flexible decides and tells the same', async (context) => {
   context.mock.timers.enable({ apis: ['Date'] })
   const anyBounds = fc.uniqueArray(
     fc.tuple(fc.integer({ min: 1, max: 8 }), fc.constantFrom(60_000, 3_600_000, 86_400_000)),
     { minLength: 1, selector: ([, windowMs]) => windowMs },
   )
   const gaps = fc.array(fc.integer({ min: 0, max: 4_000 }), { minLength: 1, maxLength: 14 })
+  const anyCost = fc.integer({ min: 1, max: 4 })
+  const anyFactor = fc.constantFrom(1, 1.5, 3)
   await fc.assert(
-    fc.asyncProperty(anyBounds, fc.integer({ min: 1, max: 4 }), gaps, async (spare, cost, pauses) => {
-      const bounds = spare.map(([limit, windowMs]) => [limit + cost - 1, windowMs] as const)
+    fc.asyncProperty(anyBounds, anyCost, anyFactor, gaps, async (spare, cost, factor, pauses) => {
+      const written = spare.map(([limit, windowMs]) => [limit + cost - 1, windowMs] as const)
+      const bounds = written.map(([limit, windowMs]) => [Math.floor(limit * factor), windowMs] as const)
       const others = bounds.map(([points, ms]) => new RateLimiterMemory({ points, duration: ms / 1000 }))
       let nowMs = START_MS
       const limiter = new Limiter({ clock: () => nowMs })
-      const row = rowWith(bounds, { cost })
-      limiter.replace([row])
+      limiter.replace([rowWith(written, { cost })], new Map([['plan', factor]]))
+      const row = limiter.find('/api/x', 'GET', 'plan') ?? assert.fail('no row')
       for (const pause of pauses) {
         context.mock.timers.setTime(nowMs)
         let own: Take | undefined = limiter.take(row, 'a')

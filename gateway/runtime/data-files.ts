@@ -82,7 +82,7 @@ export function openKeyTable(
   { watch, clock }: { readonly watch: StoreWatch; readonly clock: () => number },
   secrets: KeySecrets = secretsOf(idempotencyKeysOf(settings)),
 ): KeyTable {
-  return new KeyTable({
+  const table = new KeyTable({
     directory: join(settings.dataDir, 'idempotency'),
     secrets,
     syncs: settings.audit.durability === 'synced',
@@ -90,6 +90,8 @@ export function openKeyTable(
     onFault: (cause) => watch.fault('idempotency', cause),
     onRemoved: (cause) => watch.removed('idempotency', cause),
   })
+  watch.exposeKeys(table)
+  return table
 }
 
 export function journalOptions({ settings, log }: StartupConfiguration, watch: StoreWatch): JournalOptions {

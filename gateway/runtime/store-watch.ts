@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { Metrics } from '../admin/metrics.ts'
 import { storeRecord } from '../audit/audit-records.ts'
 import type { Trail } from '../audit/trail.ts'
+import type { KeyTable } from '../idempotency/key-table.ts'
 import type { StoreMember } from '../store/store-member.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 
@@ -69,6 +70,13 @@ export class StoreWatch {
     metrics.gateway_store_script_reloads_total.read(() => counts.scriptReloads)
     metrics.gateway_store_outages_total.read(() => counts.outages)
     metrics.gateway_store_unsent_sessions.read(() => shared.unsentSessions)
+  }
+
+  /** Exposes how many idempotency keys are kept here. Called once. */
+  exposeKeys(table: Pick<KeyTable, 'size' | 'bytes'>): void {
+    const { metrics } = this.#options
+    metrics.gateway_idempotency_keys.read(() => table.size)
+    metrics.gateway_idempotency_bytes.read(() => table.bytes)
   }
 
   /** Reports that the shared store no longer responds, once until it is observed to be writable. */

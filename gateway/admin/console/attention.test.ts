@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { parse } from 'yaml'
 import { createMetrics } from '../metrics.ts'
-import { Attention, CONDITIONS, SATURATED } from './attention.ts'
+import { Attention, CONDITIONS, SATURATED, UNKNOWN_MINUTES } from './attention.ts'
 import { totalsOf } from './totals.ts'
 
 interface Rule {
@@ -103,6 +103,30 @@ test('a limit is saturated when more than a fifth of many requests are refused',
     [['Limit login is saturated', '21 % of its requests were refused in the last minute']],
   )
   assert.deepEqual(lines(180_000), [])
+})
+
+test('an unknown outcome is told for as long as the alert looks back, and again with the next one', () => {
+  const { metrics, lines } = watching()
+  const { expr = '', labels } = ruleOf('CountersignPaymentUnknown') ?? {}
+  assert.ok(expr.includes(`{outcome="unknown"}[${UNKNOWN_MINUTES}m]`), expr)
+  const count = (outcome: string) => metrics.gateway_idempotency_total.count('/transfers', outcome)
+  const minutes = (at: number) =>
+    lines(at * 60_000).map(({ alert, severity, text, cause, sinceMs }) => {
+      assert.deepEqual([alert, severity], ['CountersignPaymentUnknown', labels?.severity])
+      assert.equal(text, 'Unknown outcome at /transfers')
+      return [cause, sinceMs / 60_000]
+    })
+  metrics.gateway_idempotency_total.begin('/transfers', 'unknown')
+  for (const outcome of ['begun', 'replayed', 'in_progress']) count(outcome)
+  assert.deepEqual(minutes(0), [])
+  count('unknown')
+  assert.deepEqual(minutes(1), [['1 × 409 idempotency_unknown since the start', 1]])
+  count('unknown')
+  for (const at of [10, 24])
+    assert.deepEqual(minutes(at), [['2 × 409 idempotency_unknown since the start', 1]])
+  assert.deepEqual(minutes(25), [])
+  count('unknown')
+  assert.deepEqual(minutes(30), [['3 × 409 idempotency_unknown since the start', 30]])
 })
 
 test('one upstream of several that is down is told, and all of them as worse', () => {

@@ -25,6 +25,8 @@ const TRUST = 'gateway_tls_client_trust_expiry_timestamp_seconds'
 const ANY_UPSTREAM = 'max by (job, instance) (gateway_upstream_healthy)'
 /** The bounds of the alert CountersignLimitSaturated, here over a minute. */
 export const SATURATED = { refusedShare: 0.2, refusedPerSecond: 0.1 } as const
+/** For how long the alert CountersignPaymentUnknown looks back. */
+export const UNKNOWN_MINUTES = 15
 
 /**
  * Alerts of config/prometheus/countersign.rules.yml that one moment shows, the worst first; a cause before what follows from it.
@@ -71,14 +73,33 @@ interface Look {
 /** What needs attention, and since when; seen only as often as it looks. */
 export class Attention {
   #since: ReadonlyMap<string, number> = new Map()
+  /** Requests by route that got 409 `idempotency_unknown`, and when there was last a new one. */
+  readonly #unknown = new Map<string, { readonly count: number; readonly atMs: number }>()
 
   look(look: Look): readonly AttentionLine[] {
     const { atMs } = look.totals
-    const found = [...conditionsMet(look.metrics, atMs / 1000), ...limitsSaturated(look)]
+    const found = [
+      ...conditionsMet(look.metrics, atMs / 1000),
+      ...this.#outcomesUnknown(look.totals),
+      ...limitsSaturated(look),
+    ]
     const since = (key: string) => this.#since.get(key) ?? atMs
     const lines = found.map(({ key, ...line }) => ({ ...line, sinceMs: since(key) }))
     this.#since = new Map(found.map(({ key }, i) => [key, lines[i]?.sinceMs ?? atMs]))
     return lines
+  }
+
+  *#outcomesUnknown({ keyed, atMs }: Totals): Iterable<Found> {
+    const alert = 'CountersignPaymentUnknown'
+    for (const [route, outcomes] of keyed) {
+      const count = outcomes.get('unknown') ?? 0
+      if (count > (this.#unknown.get(route)?.count ?? 0)) this.#unknown.set(route, { count, atMs })
+      const last = this.#unknown.get(route)
+      if (last === undefined || atMs - last.atMs >= UNKNOWN_MINUTES * 60_000) continue
+      const text = `Unknown outcome at ${route}`
+      const cause = `${count} × 409 idempotency_unknown since the start`
+      yield { key: `${alert} ${route}`, alert, severity: 'ticket', text, cause }
+    }
   }
 }
 

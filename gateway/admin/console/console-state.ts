@@ -56,6 +56,7 @@ export function consoleState(look: Look): ConsoleState {
     refusals: countsOf(past.refusals, totals.refusals, view),
     routes: routesOf(view),
     limits: limitsOf(view),
+    idempotency: idempotencyOf(config, view),
     upstreams: upstreamsOf(config, view),
     stores: metrics.gateway_store_writable.samples().map(({ labels, value }) => ({
       store: String(labels.store),
@@ -125,8 +126,25 @@ function limitsOf({ callers: nearestCallers, totals, past, rate }: View) {
   return shown(rows.sort((one, other) => nearness(other) - nearness(one)))
 }
 
-function nearness({ limit, nearest }: Pick<LimitState, 'limit' | 'nearest'>): number {
-  return (nearest[0]?.hits ?? 0) / Math.max(1, limit)
+function nearness({ nearest: [first] }: Pick<LimitState, 'nearest'>): number {
+  return first === undefined ? 0 : first.hits / first.limit
+}
+
+function idempotencyOf({ parts }: ConfigReport, view: View): ConsoleState['idempotency'] {
+  const rows = (parts.gateway?.rows ?? []) as readonly Pick<Settings['routes'][number], 'idempotency'>[]
+  if (!rows.some(({ idempotency }) => idempotency)) return undefined
+  const { metrics, past, totals } = view
+  const added = (keyed: Totals['keyed']) => {
+    const outcomes = new Map<string, number>()
+    for (const counts of keyed.values())
+      for (const [outcome, count] of counts) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + count)
+    return outcomes
+  }
+  return {
+    outcomes: countsOf(added(past.keyed), added(totals.keyed), view),
+    keys: metrics.gateway_idempotency_keys.value,
+    bytes: metrics.gateway_idempotency_bytes.value ?? 0,
+  }
 }
 
 const BREAKERS = ['closed', 'half open', 'open'] as const

@@ -17,6 +17,8 @@ export interface Totals {
   readonly latency: Spread
   readonly upstreamLatency: ReadonlyMap<string, Spread>
   readonly decisions: ReadonlyMap<string, ReadonlyMap<string, number>>
+  /** What idempotency keys came to, by route and outcome. */
+  readonly keyed: ReadonlyMap<string, ReadonlyMap<string, number>>
   readonly auditRecords: number
   readonly loopLag: Spread
   readonly storeLatency: Spread
@@ -32,7 +34,6 @@ interface RouteTotals {
 export function totalsOf(metrics: Metrics, atMs: number): Totals {
   const requests = metrics.gateway_http_requests_total.samples()
   const durations = metrics.gateway_http_request_duration_seconds.samples()
-  const decisions = metrics.gateway_rate_limit_decisions_total.samples()
   const { user, system } = process.cpuUsage()
   return {
     atMs,
@@ -41,9 +42,8 @@ export function totalsOf(metrics: Metrics, atMs: number): Totals {
     routes: routesOf(requests, durations),
     latency: spreadOf(durations),
     upstreamLatency: spreadsBy(metrics.gateway_upstream_request_duration_seconds.samples(), 'upstream'),
-    decisions: new Map(
-      [...groupedBy(decisions, 'limit')].map(([limit, values]) => [limit, summed(values, 'decision')]),
-    ),
+    decisions: summedBy(metrics.gateway_rate_limit_decisions_total.samples(), 'limit', 'decision'),
+    keyed: summedBy(metrics.gateway_idempotency_total.samples(), 'route', 'outcome'),
     auditRecords: sum(metrics.gateway_audit_records_total.samples()),
     loopLag: spreadOf(metrics.gateway_event_loop_lag_seconds.samples()),
     storeLatency: spreadOf(metrics.gateway_store_round_trip_duration_seconds.samples()),
@@ -71,6 +71,10 @@ function groupedBy(values: readonly Sample[], label: string): Map<string, Sample
 
 function summed(values: readonly Sample[], label: string): Map<string, number> {
   return new Map([...groupedBy(values, label)].map(([name, group]) => [name, sum(group)]))
+}
+
+function summedBy(values: readonly Sample[], outer: string, inner: string) {
+  return new Map([...groupedBy(values, outer)].map(([name, group]) => [name, summed(group, inner)]))
 }
 
 function sum(values: readonly Sample[]): number {

@@ -48,6 +48,8 @@ export interface ConsoleState {
     readonly p95Ms: number | null
   }>
   readonly limits: Shown<LimitState>
+  /** Undefined: no row has `idempotency`. */
+  readonly idempotency: IdempotencyState | undefined
   readonly upstreams: readonly {
     readonly group: string
     readonly upstream: string
@@ -114,7 +116,16 @@ export interface LimitState {
   readonly allowedPerSecond: number
   readonly refusedPerSecond: number
   readonly callers: number
-  readonly nearest: readonly { readonly caller: string; readonly hits: number }[]
+  /** `limit`: the row's, or that of the caller's plan. */
+  readonly nearest: readonly { readonly caller: string; readonly hits: number; readonly limit: number }[]
+}
+
+export interface IdempotencyState {
+  /** What keys came to. */
+  readonly outcomes: readonly Count[]
+  /** Kept in the data directory; undefined: the shared store has them. */
+  readonly keys: number | undefined
+  readonly bytes: number
 }
 
 export interface AuditState {

@@ -97,7 +97,7 @@ export class Counters {
     const known = this.#planned.get(factor)
     if (known !== undefined) return known
     const { limit, windowMs, horizonMs } = this.#record
-    const rule = windowRule(plannedLimit(limit, factor), windowMs, horizonMs)
+    const rule = windowRule(plannedLimit(limit, factor), windowMs, horizonMs, factor)
     this.#planned.set(factor, rule)
     return rule
   }
@@ -122,6 +122,12 @@ export class Counters {
 
   countOf(key: string, nowMs: number): number {
     return this.#windows.get(key)?.countAt(nowMs, this.#rule) ?? 0
+  }
+
+  /** The limit of a key, under the plan of its last take. */
+  limitOf(key: string): number {
+    const factor = this.#windows.get(key)?.factor
+    return (factor === undefined ? this.#rule : this.#ruleOf(factor)).limit
   }
 
   /**

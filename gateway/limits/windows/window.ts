@@ -27,6 +27,8 @@ export interface WindowRule {
   readonly horizonMs: number
   /** Hits of one slice of the time are one entry; 0: each hit is an entry of its own. */
   readonly sliceMs: number
+  /** That of the plan for which `limit` is. */
+  readonly factor: number | undefined
 }
 
 /** A hit, or the hits of a slice with the time of the newest. */
@@ -36,9 +38,14 @@ export type Entry = readonly [atMs: number, count: number]
 const MAX_LOGGED = 1_000
 const SLICES = 100
 
-export function windowRule(limit: number, windowMs: number, horizonMs: number | null = null): WindowRule {
+export function windowRule(
+  limit: number,
+  windowMs: number,
+  horizonMs: number | null = null,
+  factor?: number,
+): WindowRule {
   const sliceMs = limit > MAX_LOGGED ? windowMs / SLICES : 0
-  return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY, sliceMs }
+  return { limit, windowMs, horizonMs: horizonMs ?? Number.NEGATIVE_INFINITY, sliceMs, factor }
 }
 
 /** The limit under a plan. */
@@ -78,9 +85,17 @@ export class Window {
   #head = 0
   #entries = 0
   #hits = 0
+  /** Of the last take. */
+  #rule: WindowRule | undefined
+
+  /** That of the plan under which the key was last taken. */
+  get factor(): number | undefined {
+    return this.#rule?.factor
+  }
 
   /** Counts `cost` hits or none. @param isCounted false: counts none */
   take(nowMs: number, rule: WindowRule, cost = 1, isCounted = true): Take {
+    this.#rule = rule
     this.#expire(nowMs, rule)
     if (this.#counts === undefined && rule.sliceMs > 0) this.#convert([], rule)
     if (this.#hits + cost > rule.limit) {

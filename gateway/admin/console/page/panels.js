@@ -14,6 +14,10 @@ const MUCH_ATTESTATION_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
+/** As many idempotency keys, and bytes of them, as a gateway keeps. */
+const MAX_KEYS = 1_000_000
+const MAX_KEY_BYTES = 1024 ** 3
+
 /** Shows everything but the plots. @param {ConsoleState} state */
 export function showPanels(state) {
   setText(byId('version'), state.version)
@@ -21,6 +25,7 @@ export function showPanels(state) {
   showHealth(state)
   showAttention(state)
   showLimits(state)
+  showIdempotency(state)
   showTraffic(state)
   showTrail(state)
   showStores(state)
@@ -70,7 +75,7 @@ function showLimits({ limits }) {
       mode === 'shadow' ? `${name} (shadow)` : name,
       path,
       `${whole(limit)} in ${window} per ${per}`,
-      { near: nearest[0]?.hits ?? 0, of: limit },
+      { near: nearest[0]?.hits ?? 0, of: nearest[0]?.limit ?? limit },
       number(rate(row.allowedPerSecond)),
       number(rate(row.refusedPerSecond)),
       number(whole(row.callers)),
@@ -95,8 +100,38 @@ function showNearest(rows) {
   showTable(
     'near',
     ['Caller', 'Used'],
-    (row?.nearest ?? []).map(({ caller, hits }) => [caller, { near: hits, of: row?.limit ?? 0 }]),
+    (row?.nearest ?? []).map(({ caller, hits, limit }) => [caller, { near: hits, of: limit }]),
     'Nobody is counted now.',
+  )
+}
+
+/** What an idempotency key comes to when its request is not refused. */
+const NOT_REFUSED = ['begun', 'replayed']
+
+/** @param {ConsoleState} state */
+function showIdempotency({ idempotency }) {
+  const card = byId('idempotency')
+  card.hidden = idempotency === undefined
+  if (idempotency === undefined) return
+  const { outcomes, keys, bytes } = idempotency
+  showTable(
+    'outcomes',
+    ['Outcome', 'Rate', 'Since start'],
+    outcomes.map(({ name, perSecond, total }) => {
+      const text = NOT_REFUSED.includes(name) ? name : `refused: ${name}`
+      const cell = name === 'unknown' ? { text, is: /** @type {const} */ ('warn') } : text
+      return [cell, number(rate(perSecond)), number(whole(total))]
+    }),
+    'No requests with keys yet.',
+  )
+  showFacts(
+    'kept-keys',
+    keys === undefined
+      ? [['Keys', 'in the shared store']]
+      : [
+          ['Keys', `${whole(keys)} of ${whole(MAX_KEYS)}`],
+          ['Responses', `${megabytes(bytes)} of ${megabytes(MAX_KEY_BYTES)}`],
+        ],
   )
 }
 
