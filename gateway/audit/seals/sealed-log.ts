@@ -2,7 +2,6 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { makeDirectory, replaceFile } from '../../storage/line-file.ts'
 import { readIfThere } from '../../storage/regular-file.ts'
-import { giveWay } from '../give-way.ts'
 import { type Checkpoint, checkpointText, parseCheckpoint } from './checkpoint.ts'
 import { LastLeaves } from './find-sealed.ts'
 import { HASH_BYTES, type HashText } from './hashes.ts'
@@ -13,9 +12,6 @@ import { ed25519Verifier, parseNote, signersOf } from './signed-note.ts'
 import { TileFiles } from './tile-files.ts'
 import { checkpointFile, hashesOnLevel, partialTiles, TILE_WIDTH, TileReader, tilePath } from './tiles.ts'
 import { subtreeHeights, TreeEdge } from './tree-edge.ts'
-
-/** Leaves that are added without a pause. Such a batch takes some 0.1 ms. */
-const LEAVES_AT_ONCE = 64
 
 /** The checkpoint of a log; undefined when there is none. @throws Error that names the file, when another key or log has sealed it */
 export function readOwnCheckpoint(directory: string, key: SealKey): Checkpoint | undefined {
@@ -104,7 +100,6 @@ export class SealedLog {
 
   append(hash: HashText): void {
     this.#edge.append(hash)
-    if (this.#edge.size % LEAVES_AT_ONCE === 0) giveWay()
   }
 
   /** Does what `LateTiles.recover` does. Call it before anything else. @param trail the audit file */

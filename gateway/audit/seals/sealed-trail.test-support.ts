@@ -74,7 +74,7 @@ export function sealsFor(
     wrote(lines) {
       for (let at = 0; at < lines.length; at += PIECE_BYTES) {
         const piece = Uint8Array.from(lines.subarray(at, at + PIECE_BYTES))
-        sealer.hear({ type: 'lines', lines: piece, atMs: now() })
+        sealer.hear({ type: 'lines', lines: piece, atMs: now(), toMs: now() })
       }
     },
     mends: () => progress.mends,

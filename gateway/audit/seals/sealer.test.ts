@@ -634,3 +634,18 @@ test('whatever happens in whatever order, the tree is that of the lines', async 
     { numRuns: 15 },
   )
 })
+
+for (const [load, gatheredMs, pauses] of [
+  ['light', 1000, 16],
+  ['full', 1, 2],
+] as const) {
+  test(`a sealer under ${load} load pauses ${pauses} times in 1,024 lines, so that requests go first`, async (t) => {
+    const { sealer } = new SealedTrail(temporaryDirectory(t))
+    await sealer.finish()
+    const { mock } = t.mock.method(Atomics, 'wait', () => 'timed-out')
+    const lines = new Uint8Array(Buffer.from(requestLine('a').repeat(1024)))
+    sealer.hear({ type: 'lines', lines, atMs: 0, toMs: gatheredMs })
+    await sealer.poll()
+    assert.equal(mock.callCount(), pauses)
+  })
+}

@@ -1,6 +1,7 @@
 import { syncDirectoryOf } from '../../storage/append-file.ts'
 import { inodeOf } from '../../storage/regular-file.ts'
 import type { FilePlace } from '../file/trail-file.ts'
+import { giveWay } from '../give-way.ts'
 import { FOREIGN_HEAD } from '../seal-records.ts'
 import { blocksOf, linesIn } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
@@ -16,6 +17,12 @@ import { SealedLog } from './sealed-log.ts'
 
 const MAX_LINES = 32_768
 const MAX_WAIT_MS = 1000
+/** Leaves that are added without a pause. 64 take some 0.1 ms. */
+const LEAVES_AT_ONCE = 64
+/** Under full load pauses cost more than they give: requests wait for each other all the same. */
+const LEAVES_UNDER_LOAD = 512
+/** Bytes written in a millisecond of full load: by some 10,000 requests a second. */
+const FULL_LOAD_BYTES_PER_MS = 4000
 /** Time that an orderly stop has to sync tiles that were written late. The next start syncs the rest. */
 const LAST_SYNCS_MS = 2000
 const FIRST_BYTES = 16_384
@@ -24,8 +31,13 @@ export type TrailNews =
   /** The place after which the next `lines` stand. Lines before it are read from the files. */
   | ({ readonly type: 'begin' } & FilePlace)
   | { readonly type: 'moved'; readonly inode: string }
-  /** Lines, or parts of them. `atMs` is when the first was written, by `steadyMs`. */
-  | { readonly type: 'lines'; readonly lines: Uint8Array; readonly atMs: number }
+  /** Lines, or parts of them. The first was written `atMs`, and the last before `toMs`, by `steadyMs`. */
+  | {
+      readonly type: 'lines'
+      readonly lines: Uint8Array<ArrayBuffer>
+      readonly atMs: number
+      readonly toMs: number
+    }
 
 interface SealerOptions {
   readonly file: string
@@ -61,6 +73,7 @@ export class Sealer {
   #sinceMs = 0
   /** When the lines being taken were written, by `steadyMs`. */
   #atMs = 0
+  #leavesAtOnce = LEAVES_AT_ONCE
   #hasFailed = false
   readonly #isContinued: boolean
   /** True while the disk may lack tiles: after a crash or a failed sync. */
@@ -72,6 +85,7 @@ export class Sealer {
     this.#hasher = new LineHasher((hash, bytes, start, end) => {
       if (!isSeal(bytes, start, end)) this.#countRecord()
       this.#log.append(hash)
+      if (this.#log.size % this.#leavesAtOnce === 0) giveWay()
     })
     options.progress.sealedSize = this.#log.sealedSize
     options.progress.takenBytes = 0
@@ -132,13 +146,17 @@ export class Sealer {
     return true
   }
 
-  #takeLines({ lines, atMs }: { readonly lines: Uint8Array; readonly atMs: number }): void {
+  #takeLines({ lines, atMs, toMs }: TrailNews & { readonly type: 'lines' }): void {
     const { progress } = this.#options
     this.#atMs = atMs
+    const isFullLoad = lines.length > (toMs - atMs) * FULL_LOAD_BYTES_PER_MS
+    this.#leavesAtOnce = isFullLoad ? LEAVES_UNDER_LOAD : LEAVES_AT_ONCE
     this.#hasher.push(lines)
     if (this.#file !== undefined) this.#file.position += lines.length
     progress.takenBytes += lines.length
     progress.unsealedRecords = this.#unsealed
+    // Frees the memory at once. Otherwise V8 collects all garbage for it, again and again.
+    lines.buffer.transfer(0)
   }
 
   async #readTo(place: FilePlace): Promise<boolean> {

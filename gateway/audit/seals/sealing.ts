@@ -24,7 +24,7 @@ interface SealingOptions {
 const FINISH_MS = 3000
 
 /** Lines go to the thread in such portions, or after that time. */
-const STAGE_BYTES = 64 * 1024
+const STAGE_BYTES = 256 * 1024
 const STAGE_MS = 200
 /** May wait for a thread that is held up by its disk. */
 const MAX_WAITING_BYTES = 32 * 1024 * 1024
@@ -111,7 +111,7 @@ export class Sealing implements TrailSeals {
     }
     this.#sentBytes += lines.length
     this.#sent.push({ bytes: this.#sentBytes, atMs })
-    this.#thread.post({ type: 'lines', lines, atMs }, [lines.buffer])
+    this.#thread.post({ type: 'lines', lines, atMs, toMs: steadyMs() }, [lines.buffer])
   }
 
   #forgetTaken(): void {
