@@ -73,3 +73,19 @@ test('a good signature of another algorithm than the one asked for is bad', asyn
   assert.equal(isSignedBy(key, 'PS256', await joseToken('RS256')), false)
   assert.equal(isSignedBy(key, 'EdDSA', await joseToken('RS256')), false)
 })
+
+test('a signature by RSA is as long as the modulus: without its first zero it is bad', () => {
+  const n =
+    'zKCtHCcmwv6lzxPH2Izb5gwq2thicR68NwR9Bpk-qC5iyHq8aeHlM6O_5oZw21tVHeLLQJWG-L7VRDJN9187TzD_nYSgVW_XceapaEPqXASl_Nrrn3X-2YS7i7fIGehCG0Dvq5EevTsUYUXvJ5P3bUF2iIYf0WUSL9uGQyAormRqQGXTlRF09RhI_eNsOVAuzlvHKwyv1pgJmQ7OKHoHMXtGKrgz88qe8qDqO8oIL6gXVA6e_G3qZCxr_wQg_uIHpqtoBOKGFh8w2abaCLeqx4F74PH5bC4zLLh_LkEx8J4ge2-mfDglV8-u-GsxqOydOYadAF14wR2Mf9B6t4ywmw'
+  const value =
+    'AG1PVk7otp4RX_yeOgx_zxdKj9d204sH4WKdBfdnS4nbB2QeNFfisAzJWaBSBT_WEyfaSpnpKvBUzVjZi6g3reGu8vht5qP8T7jJ0EDuT40TE-LpHG8EJhqhfeQ8qdu_QfgqfiAcFHAf4heYLdp-jWBRkj9snyLDz89a3R6U8AxcluIKRTlLqVG3c37bF6-88Y6vWENWo4_IYWUolGDwJK1RDkGS4RCVHIfFt7wANZKFtjUoSMvW6YxDw6UucnVQ6iKW7aFFwrmDPCW9J8rfJ7pFoaSoO65OeV6ID-Qh3jRDShpuEXQlNRBRwixURbgpoziGySBWjRqICtqWZ6KDyA'
+  const { key } = readKey({ kid: 'vector', kty: 'RSA', n, e: 'AQAB' }).key!
+  const bytes = Buffer.from(value, 'base64url')
+  const isGood = (signature: Buffer) =>
+    isSignedBy(key, 'PS256', `eyJhbGciOiJQUzI1NiJ9.eyJpc3MiOiJiYW5rIn0.${signature.toString('base64url')}`)
+  assert.deepEqual([bytes, bytes.subarray(1), Buffer.concat([Buffer.alloc(1), bytes])].map(isGood), [
+    true,
+    false,
+    false,
+  ])
+})

@@ -88,6 +88,11 @@ for (const [what, jwk, fault] of [
     { ...rsa, e: encode(Buffer.from([1, 0, 2])) },
     /public exponent 65538,/,
   ],
+  [
+    'an RSA key with a long exponent',
+    { ...rsa, e: encode(Buffer.alloc(9, 1)) },
+    /public exponent of more than 64 bits/,
+  ],
   ['an RSA key of the flawed generator of ROCA', { ...rsa, n: rocaModulus() }, /CVE-2017-15361/],
   ['an RSA key without a modulus', without(rsa, 'n'), /no base64url member "n"/],
   ['a key with padded base64url', { ...ec, x: `${ec.x}=` }, /no base64url member "x"/],
