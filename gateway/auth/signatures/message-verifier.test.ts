@@ -353,3 +353,12 @@ test('white space that a structured field may have changes nothing', () => {
   input[1] = ` ${input[1].replace('(', '(  ').replace(')', ' )').replace('" "', '"   "').replace(';created', ';  created')} `
   assert.equal(refusalOf(message), undefined)
 })
+
+test('a name that keys of many clients have costs no verification for each of them', () => {
+  const clients = (count: number) => [
+    ...Array.from({ length: count - 1 }, (_, i) => signerOf(`client-${i}`, [freshKey('bank-key').jwk])),
+    BANK,
+  ]
+  assert.equal(refusalOf(goodMessage(), { signers: clients(8) }), undefined)
+  assert.match(refusalOf(goodMessage(), { signers: clients(9) }) ?? '', /^unsupported: Too many clients/)
+})

@@ -127,6 +127,10 @@ const AHEAD_MS = 10_000
 /** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
+/** Each costs a verification. */
+const MAX_OWNERS = 8
+const SHARED_NAME = plain('unsupported', 'Too many clients have a key of this name: give yours another kid')
+
 interface Presented {
   /** At least one. */
   readonly signatures: readonly PresentedSignature[]
@@ -146,6 +150,10 @@ export function verifyMessage(
   for (const signature of presented.signatures) {
     const owners = presented.ownersOf(signature.keyid)
     if (owners.length === 0) faults.push(unknownKey(presented, signature))
+    if (owners.length > MAX_OWNERS) {
+      faults.push(SHARED_NAME)
+      continue
+    }
     for (const owner of owners) {
       const { head, fault } = verifySignature(signature, owner, presented.nowMs)
       if (head !== undefined) verified.push({ signer: owner.signer, head })

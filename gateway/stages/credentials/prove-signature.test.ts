@@ -17,13 +17,11 @@ import { proveSigner } from './prove-signature.ts'
 
 const KEY = freshKey('one')
 const PARAMS = `;created=${NOW_MS / 1000};keyid="one";tag="fapi-2-request"`
-const SIGNED = signMessage(
-  [
-    ['"@method"', 'GET'],
-    ['"@target-uri"', 'https://api.example/api/x'],
-  ],
-  { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS },
-)
+const COMPONENTS = [
+  ['"@method"', 'GET'],
+  ['"@target-uri"', 'https://api.example/api/x'],
+] as const
+const SIGNED = signMessage(COMPONENTS, { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS })
 
 interface Terms {
   readonly jwks?: readonly object[] | undefined
@@ -123,6 +121,22 @@ test('a request is refused where its signature cannot be remembered', async () =
   }
   const { refused, client } = await outcomeOf({ replay: 'replayed' })
   assert.deepEqual([refused?.code, refused?.status, client], ['invalid_signature', 401, 'bank'])
+})
+
+test('a message with two good signatures is not accepted again with one of them alone', async () => {
+  for (const nonces of ['', ';nonce="n"']) {
+    const memory = new ReplayMemory({ lifetimeMs: SIGNATURE_LIFETIME_MS, clock: () => NOW_MS })
+    const by = { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS + nonces } as const
+    const one = signMessage(COMPONENTS, by)
+    const other = signMessage(COMPONENTS, { ...by, label: 'other' })
+    const both = {
+      'Signature-Input': `${one['Signature-Input']}, ${other['Signature-Input']}`,
+      Signature: `${one.Signature}, ${other.Signature}`,
+    }
+    assert.equal((await outcomeOf({ headers: both, memory })).refused, undefined)
+    for (const headers of [one, other, both])
+      assert.equal((await outcomeOf({ headers, memory })).refused?.code, 'invalid_signature')
+  }
 })
 
 test('an address that guesses is not verified, and a wrong key is a guess', async () => {

@@ -96,16 +96,26 @@ function presentedIn(
   return { form: forms[0] ?? HTTP_MESSAGE, ...malformed, signatures: [] }
 }
 
+/** Parsed addresses by the setting, which stays one object while it is in force. */
+const ADDRESSES = new WeakMap<readonly string[], ReturnType<typeof addressOf>[]>()
+
+function addressOf(url: string) {
+  const { protocol, host, pathname } = new URL(url)
+  const usualPort = protocol === 'https:' ? /:443$/ : /:80$/
+  return { host, usualPort, base: `${protocol}//${host}${pathname.replace(/\/$/, '')}` }
+}
+
 /** The request at each of the public addresses that fit it. What a trusted proxy makes of Host need not be one of them. */
 export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
   const { method, target, fields } = exchange.req
-  return settings.dpop.publicUrls.flatMap((base) => {
-    const { protocol, host, pathname } = new URL(base)
-    const received = exchange.host.toLowerCase().replace(protocol === 'https:' ? /:443$/ : /:80$/, '')
-    if (received !== host && !exchange.viaTrustedProxy) return []
-    const uri = `${protocol}//${host}${pathname.replace(/\/$/, '')}${originForm(target)}`
-    return [{ method, target, fields, uri }]
-  })
+  const { publicUrls } = settings.dpop
+  const addresses = ADDRESSES.get(publicUrls) ?? publicUrls.map(addressOf)
+  ADDRESSES.set(publicUrls, addresses)
+  return addresses.flatMap(({ host, usualPort, base }) =>
+    exchange.host.toLowerCase().replace(usualPort, '') === host || exchange.viaTrustedProxy
+      ? [{ method, target, fields, uri: base + originForm(target) }]
+      : [],
+  )
 }
 
 interface Verified {
@@ -133,12 +143,13 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
 function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verified, body: Buffer): Outcome {
   const nowMs = gateway.clock()
   const judged = verified.map(({ signer, head }) => ({ signer, head, fault: head.faultOf(body, nowMs) }))
-  const good = judged.find(({ fault }) => fault === undefined)
-  if (good === undefined) {
+  const good = judged.filter(({ fault }) => fault === undefined)
+  const [first] = good
+  if (first === undefined) {
     const [{ signer, fault } = {}] = judged
     return refuseFault(gateway, exchange, form, { ...(fault as SignatureFault), signer })
   }
-  const { signer, head } = good
+  const { signer, head } = first
   // A replay is signed too, so its sender is known.
   exchange.principal ??= signer.principal
   const settle = (found: ReplayFault | undefined): Refusal | undefined => {
@@ -150,9 +161,21 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
       return unavailable(gateway, 'proofs_unavailable', `accepted signatures cannot be remembered: ${found}`)
     return unproved(gateway, exchange, { form, outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
   }
-  const { client, key } = signer.principal
-  const seen = gateway.acceptedSignatures.take(`${client}\0${head.unique}`, key)
+  const seen = take(gateway, good)
   return seen instanceof Promise ? seen.then(settle) : settle(seen)
+}
+
+/** Takes every good signature: the message could come again with another of them alone. */
+function take(
+  { acceptedSignatures }: Gateway,
+  good: readonly VerifiedSignature[],
+): ReplayFault | undefined | Promise<ReplayFault | undefined> {
+  const keys = new Map(
+    good.map(({ signer: { principal }, head }) => [`${principal.client}\0${head.unique}`, principal.key]),
+  )
+  const taken = [...keys].map(([name, key]) => acceptedSignatures.take(name, key))
+  if (taken.length === 1) return taken[0]
+  return Promise.all(taken).then((found) => found.find((fault) => fault !== undefined))
 }
 
 function refuseFault(
