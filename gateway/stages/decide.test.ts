@@ -85,6 +85,8 @@ describe('decide', () => {
     for (const [asked, code] of [
       [{ body: '{"amount":1,"amount":2}' }, 'schema_violation'],
       [{ body: '{"Amount":1000}' }, 'schema_violation'],
+      [{ members: ['/to'], body: '{"to":{"iban":"DE1","IBAN":"DE2"}}' }, 'schema_violation'],
+      [{ members: ['/to'], body: '{"to":[{"a":{"\\u017fum":1,"sum":2}}]}' }, 'schema_violation'],
       [{ body: 'amount=1000', headers: {} }, 'unsupported_media_type'],
       [
         { body: '{"amount":1}', headers: { ...JSON_BODY, 'Content-Encoding': 'br' } },

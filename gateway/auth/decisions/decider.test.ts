@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer as createRawServer } from 'node:net'
 import { describe, it, type TestContext } from 'node:test'
 import { Decider } from './decider.ts'
 
@@ -71,6 +71,7 @@ describe('a decider', () => {
       [{ text: '\ufeff{"decision":true}' }, 'failed'],
       [{ headers: { 'content-type': 'text/plain' } }, 'failed'],
       [{ headers: { 'content-type': '' } }, 'failed'],
+      [{ headers: { 'x-request-id': 'request-2' } }, 'failed'],
       [{ statusCode: 201 }, 'failed'],
       [{ statusCode: 204, text: '' }, 'failed'],
       [{ statusCode: 403 }, 'failed'],
@@ -84,12 +85,12 @@ describe('a decider', () => {
   })
 
   it('names its decision in the context, or in X-Request-ID', async () => {
-    const header = { 'x-request-id': 'from-header' }
+    const header = { 'x-request-id': 'request-1' }
     for (const [answer, id] of [
       [{ text: '{"decision":true,"context":{"id":"d-1"}}', headers: header }, 'd-1'],
       [{ text: '{"decision":false,"context":{"id":"d-1"}}' }, 'd-1'],
-      [{ headers: header }, 'from-header'],
-      [{ text: '{"decision":true,"context":{"id":7}}', headers: header }, 'from-header'],
+      [{ headers: header }, 'request-1'],
+      [{ text: '{"decision":true,"context":{"id":7}}', headers: header }, 'request-1'],
       [{ text: '{"decision":true,"context":{"id":"a b"}}' }, undefined],
       [{ text: `{"decision":true,"context":{"id":"${'x'.repeat(129)}"}}` }, undefined],
       [{ text: '{"decision":true,"context":"id"}' }, undefined],
@@ -148,6 +149,24 @@ describe('a decider', () => {
       assert.equal(decision.outcome, 'failed')
       assert.match(decision.cause ?? '', cause)
     }
+  })
+
+  it('has a question of its own for each answer: one that nobody asked for answers no other', async (t) => {
+    const answer = (decision: boolean) => {
+      const body = JSON.stringify({ decision })
+      const type = 'Content-Type: application/json'
+      return `HTTP/1.1 200 OK\r\n${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+    }
+    const server = createRawServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.on('data', () => socket.write(answer(false) + answer(true)))
+    }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.after(() => server.close())
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    const decider = new Decider({ url, timeoutMs: LONG_MS, cacheMs: 0 }, { onFault: () => undefined })
+    for (let n = 0; n < 5; n++)
+      assert.notEqual((await decider.decide('{}', CALLER)).outcome, 'allowed', `question ${n}`)
   })
 
   it('is asked each time where nothing is cached', async () => {

@@ -86,7 +86,7 @@ export class Decider {
         body: Buffer.from(question),
       })
       statusCode = response.statusCode
-      const decision = readDecision(response)
+      const decision = readDecision(response, requestId)
       if (cacheMs > 0) this.#known.set(name, { decision, untilMs: this.#steadyClock() + cacheMs })
       this.#isReported = false
       return { answer: decision, isThere: true }
@@ -99,9 +99,14 @@ export class Decider {
   }
 }
 
-/** Reads a decision: JSON with status 200, a boolean `decision` and no member twice. @throws Error for any other response */
-function readDecision({ statusCode, headers, body }: IncomingResponse): Decision {
+/**
+ * Reads a decision: JSON with status 200, a boolean `decision` and no member twice. X-Request-ID, where it is there, must be
+ * that of the question (section 10.1.3). @throws Error for any other response
+ */
+function readDecision({ statusCode, headers, body }: IncomingResponse, requestId: string): Decision {
   if (statusCode !== 200) throw new Error(`the response has status ${statusCode}, not 200`)
+  if ([headers['x-request-id'] ?? []].flat().some((id) => id !== requestId))
+    throw new Error('X-Request-ID of the response is that of another question')
   if (!JSON_TYPE.test(bareMediaType(String(headers['content-type'] ?? ''))))
     throw new Error('the response is not application/json')
   const json = parseCheckedJson(body)

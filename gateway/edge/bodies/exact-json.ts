@@ -83,6 +83,19 @@ function fold(name: string): string {
   return name.replace(/\0.*/s, '').toUpperCase().toLowerCase()
 }
 
+/** A name in an object of a JSON value that differs from another there as `odd` does. */
+export function twinIn(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const seen = new Set<string>()
+  for (const [name, inner] of Object.entries(value)) {
+    const folded = fold(name)
+    const twin = seen.has(folded) ? name : twinIn(inner)
+    if (twin !== undefined) return twin
+    seen.add(folded)
+  }
+  return undefined
+}
+
 /** Compares two checked texts. Numbers are equal by their decimal value, never rounded; a text equals no number. */
 export function isSameJson(one: string, other: string): boolean {
   return isDeepStrictEqual(compared(one), compared(other))

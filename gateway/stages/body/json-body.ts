@@ -1,7 +1,7 @@
 import { JSON_TYPE } from '../../config/openapi/compiled-operations.ts'
 import type { Misfit } from '../../config/openapi/schema-fits.ts'
 import type { JsonMember } from '../../config/settings.ts'
-import { checkedText, memberIn } from '../../edge/bodies/exact-json.ts'
+import { checkedText, memberIn, twinIn } from '../../edge/bodies/exact-json.ts'
 import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { type Field, valueIn } from '../../edge/syntax/field.ts'
 import { bareMediaType } from '../../edge/syntax/media-type.ts'
@@ -54,15 +54,16 @@ function valuesOf(
   const values: (string | undefined)[] = []
   for (const { pointer, steps } of members) {
     const { source, odd } = memberIn(json.text, steps)
-    if (odd !== undefined)
-      return refuseMisfit('request body', {
-        pointer,
-        reason: `services may take ${JSON.stringify(odd)} for it`,
-      })
     if (source !== undefined && source.length > MAX_CHARS)
       return refuseMisfit('request body', {
         pointer,
         reason: `must not be longer than ${MAX_CHARS} characters`,
+      })
+    const twin = odd ?? twinIn(source && JSON.parse(source))
+    if (twin !== undefined)
+      return refuseMisfit('request body', {
+        pointer,
+        reason: `services may take ${JSON.stringify(twin)} for another member`,
       })
     values.push(source)
   }
