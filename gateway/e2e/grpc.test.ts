@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
 import {
   connect as connectHttp2,
@@ -72,7 +73,9 @@ for (const secure of [false, true]) {
             { path: `${METHODS}/*`, auth: ['none'], upstream: 'notes', methods: ['POST'] },
             { path: '/own.Notes/*', auth: ['bearer'], upstream: 'notes' },
             { path: '/other', auth: ['none'], upstream: 'notes' },
+            { path: '/signed.Notes/*', auth: ['none'], upstream: 'notes', signatures: { upstream: true } },
           ],
+          signing: { keyFile: tls.write('signing.pem', signingPem()), algorithm: 'ed25519' },
         },
         env: tls.env,
       })
@@ -214,8 +217,24 @@ for (const secure of [false, true]) {
       const { statusCode, path, grpcStatus } = answered
       assert.deepEqual([statusCode, path, grpcStatus], [401, '/own.Notes/One', status.UNAUTHENTICATED])
     })
+
+    it('refuses a call where the request to the service is signed, before the client ends it', async () => {
+      const bytes = (note: Note) => Buffer.from(note.text)
+      const talk = client.makeBidiStreamRequest('/signed.Notes/Talk', bytes, () => undefined)
+      talk.write({ text: 'one' })
+      const [refused] = (await once(talk, 'error')) as [ServiceError]
+      assert.equal(
+        refused.details,
+        'The body is needed whole here, and a call of gRPC may go on without an end.',
+      )
+      const [, { statusCode }] = await gateway.pair(String(refused.metadata.get('x-request-id')[0]))
+      assert.equal(statusCode, 415)
+    })
   })
 }
+
+const signingPem = () =>
+  generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' }) as string
 
 describe('a client of gRPC whose time runs out at the gateway', () => {
   let gateway: TestGateway

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { PassThrough } from 'node:stream'
 import { describe, it } from 'node:test'
 import { digestOf } from '../../auth/signatures/signed-request.test-support.ts'
 import { makeExchange, makeGateway, makeRoute } from '../stage.test-support.ts'
@@ -70,6 +71,17 @@ describe('receive', () => {
         const outcome = receive(makeGateway().gateway, exchange)
         assert.equal(outcome && 'code' in outcome ? outcome.code : outcome, code)
       }
+  })
+
+  it('refuses a call of gRPC at once where its body is signed, because it may go on without an end', () => {
+    const headers = { 'Content-Type': 'application/grpc' }
+    const { exchange } = makeExchange({ method: 'POST', version: '2', headers, complete: false })
+    Object.assign(exchange.req, { body: new PassThrough() })
+    exchange.headers.hasBody = true
+    exchange.route = makeRoute({ signsRequests: true })
+    const outcome = receive(makeGateway().gateway, exchange)
+    assert.ok(outcome && 'code' in outcome)
+    assert.deepEqual([outcome.code, outcome.status], ['unsupported_media_type', 415])
   })
 
   it('does not wait for a client that waits for 100 (Continue)', () => {

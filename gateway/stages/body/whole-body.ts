@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream'
 import { bufferBody, takeWhole } from '../../edge/bodies/buffered-body.ts'
 import type { IncomingRequest } from '../../edge/http1/incoming-request.ts'
+import { isGrpc } from '../../edge/rules/grpc.ts'
 import { networkOf } from '../../edge/rules/network.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -10,6 +11,10 @@ import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 const MAX_BODY_BYTES = 1024 * 1024
 const NO_BODY = Buffer.alloc(0)
 const OVERLOADED = refusal('overloaded', { headers: ['Retry-After', '1'], cause: 'bodies held in memory' })
+
+const CALL = refusal('unsupported_media_type', {
+  detail: 'The body is needed whole here, and a call of gRPC may go on without an end.',
+})
 
 /**
  * Reads the whole body into memory, if there is room: at once when all of it has come.
@@ -27,6 +32,7 @@ export function readWholeBody(
   }: { readonly owner: string; readonly source: Readable; readonly maxBytes?: number },
 ): Buffer | Refusal | Promise<Buffer | Refusal> {
   const { req, res, headers, route } = exchange
+  if (isGrpc(req)) return CALL
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, most)
   const { contentLength } = headers
   if (contentLength !== undefined && contentLength > maxBytes) return bodyTooLarge(maxBytes)
