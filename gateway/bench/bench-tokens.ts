@@ -15,6 +15,8 @@ export type TokenAlgorithm = 'RS256' | 'ES256'
 export interface Tokens {
   readonly jwksFile: string
   readonly publicKeyFiles: Readonly<Record<TokenAlgorithm, string>>
+  /** Key of a client that signs its requests, and of the gateway that signs responses: ES256, in PEM. `jwksFile` has it, too. */
+  readonly signingKeyFile: string
   readonly files: Readonly<Record<TokenAlgorithm, string>>
   /** Length of one token in bytes. */
   readonly bytes: Readonly<Record<TokenAlgorithm, number>>
@@ -45,6 +47,10 @@ export function makeTokens(dir: string, count: Readonly<Record<TokenAlgorithm, n
   return {
     jwksFile: file('jwks.json', JSON.stringify({ keys })),
     publicKeyFiles: { RS256: pem('RS256'), ES256: pem('ES256') },
+    signingKeyFile: file(
+      'signing.pem',
+      pairs.ES256.privateKey.export({ type: 'pkcs8', format: 'pem' }) as string,
+    ),
     files: {
       RS256: file('RS256.tokens', tokens.RS256.join('\n')),
       ES256: file('ES256.tokens', tokens.ES256.join('\n')),

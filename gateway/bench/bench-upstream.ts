@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
 import {
+  DECISION_ANSWER,
+  DECISION_PATH,
   HUGE_BYTES,
   HUGE_PATH,
   INTROSPECTION_ANSWER,
@@ -23,6 +25,7 @@ const response = responseOf(
 const large = responseOf('{"rows":[', LARGE_RESPONSE_BYTES)
 const huge = responseOf('{"rows":[', HUGE_BYTES)
 const answer = responseOf(INTROSPECTION_ANSWER, INTROSPECTION_ANSWER.length)
+const decision = responseOf(DECISION_ANSWER, DECISION_ANSWER.length)
 const keysText = readFileSync(process.argv[2] as string, 'latin1')
 const keys = responseOf(keysText, keysText.length)
 
@@ -93,5 +96,6 @@ function responseTo(request: string): Buffer {
   if (request.startsWith(LARGE_PATH, 4)) return large
   if (request.startsWith(HUGE_PATH, 4)) return huge
   if (request.startsWith(INTROSPECTION_PATH, 5)) return answer
+  if (request.startsWith(DECISION_PATH, 5)) return decision
   return request.startsWith('/.well-known/', 4) ? keys : response
 }

@@ -109,6 +109,36 @@ export function features(root: string, post: Partial<LoadRequest>) {
   } satisfies Partial<Scenario>
 }
 
+/**
+ * A signed request beside a token, first, and what it is compared with.
+ *
+ * @param post the request with a body
+ * @param known tokens that were seen before
+ */
+export function signedMessages(root: string, post: Partial<LoadRequest>, known: Partial<LoadRequest>) {
+  const add = (name: string, additions: Additions, request: Partial<LoadRequest> = known): Entry =>
+    entry({ ...gateway({ name, root, additions }), request: { ...post, ...request } })
+  const hasSigningKeys = true
+  const request = 'required'
+  const signed = { ...known, signed: true }
+  const nothing = 'nothing on'
+  return {
+    entries: [
+      add('signed by its client', { hasSigningKeys, route: { signatures: { request } } }, signed),
+      add('new token', { hasSigningKeys }, {}),
+      add(
+        'signed, and its response',
+        { hasSigningKeys, route: { signatures: { request, response: true } } },
+        signed,
+      ),
+      add(nothing, {}),
+      add('keys, but no signature', { hasSigningKeys }),
+      add('decider asked', { decides: true }),
+    ],
+    references: [nothing],
+  } satisfies Partial<Scenario>
+}
+
 /** The gateway that asks the issuer about each new token. The issuer of the benchmark says yes to a forged one, too. */
 export function introspecting(root: string): Entry {
   const contender = gateway({ name: 'introspection', root, additions: { introspects: true } })

@@ -8,6 +8,8 @@ export interface LoadRequest {
   readonly body: string
   /** Further header lines. `REQUEST-NUMBER--` in one is a number that no other request has; `order` must be `own`. */
   readonly fields?: readonly string[]
+  /** The client signs each request as fapi-2 wants it. */
+  readonly signed?: boolean
   /** One token per line. */
   readonly tokensFile: string
   /** How many of them are used. */
@@ -23,6 +25,8 @@ export interface LoadJob {
   /** Connections are divided among them evenly. */
   readonly ports: readonly number[]
   readonly request: LoadRequest
+  /** Key of the client that signs: ES256, in PEM. */
+  readonly signingKeyFile?: string
   /** Each has at most one request under way. */
   readonly connections: number
   /** HTTP/2: requests under way on each connection. Default: one. */

@@ -43,6 +43,7 @@ export class LoadRun {
   readonly #cycle: Cycle
   /** -1: the request has none. */
   readonly #numbersAt: readonly number[]
+  readonly #sign: ((request: Buffer, index: number) => void) | undefined
   readonly #sockets = new Set<Socket>()
   readonly #failed = Promise.withResolvers<never>()
   /** In an open loop from `#freeFrom` on. */
@@ -63,12 +64,21 @@ export class LoadRun {
   /** Session of TLS, to be resumed. */
   #session: Buffer | undefined = undefined
 
-  /** @param cycle of the run before, so that what a contender has seen last is the last to come again */
-  constructor(job: LoadJob, requests: readonly Buffer[], cycle: Cycle = { turn: 0 }) {
+  /**
+   * @param cycle of the run before, so that what a contender has seen last is the last to come again
+   * @param sign signs a request before it is sent
+   */
+  constructor(
+    job: LoadJob,
+    requests: readonly Buffer[],
+    cycle: Cycle = { turn: 0 },
+    sign?: (request: Buffer, index: number) => void,
+  ) {
     this.#job = job
     this.#requests = requests.map((request) => (request.includes(NUMBER) ? Buffer.from(request) : request))
     this.#numbersAt = requests.map((request) => request.indexOf(NUMBER))
     this.#cycle = cycle
+    this.#sign = sign
     // Races handle its rejection; a fault between two races must not end the process.
     this.#failed.promise.catch(() => {})
   }
@@ -292,6 +302,7 @@ export class LoadRun {
     const request = this.#requests[index] as Buffer
     const numberAt = this.#numbersAt[index] as number
     if (numberAt !== -1) request.write(String(++lastNumber), numberAt, 'latin1')
+    this.#sign?.(request, index)
     connection.socket.write(request)
   }
 

@@ -200,6 +200,7 @@ function jobOf(
   return {
     ports: running.ports,
     request: { ...request, tokensFile, ...contender.request },
+    signingKeyFile: field.tokens.signingKeyFile,
     connections: scenario.connections,
     tls: scenario.tls,
     streams: scenario.streams,

@@ -6,7 +6,7 @@ import { gateway, PAYMENTS_PATH } from './contenders/countersign.ts'
 import { haproxy } from './contenders/haproxy.ts'
 import { nginx } from './contenders/nginx.ts'
 import { nodePeer } from './contenders/node-peer.ts'
-import { features, introspecting } from './feature-scenario.ts'
+import { features, introspecting, signedMessages } from './feature-scenario.ts'
 import type { LoadJob, LoadRequest } from './load-job.ts'
 import type { OtherGenerator } from './other-generators.ts'
 import { gatewaysWithStore, storedEntries } from './store-scenarios.ts'
@@ -174,7 +174,7 @@ export function scenariosOf(trees: {
       request: { path: PAYMENTS_PATH, tokens: CALLERS, order: 'random' },
     }),
     ...onOnePort(one, own.contender),
-    one('features', 'What each feature costs', features(trees.root, TRANSFERRING)),
+    ...featureRows(one, trees.root),
     one('audit', 'Durability of the audit trail', {
       entries: settings(own, 'GATEWAY_AUDIT_DURABILITY', DURABILITIES),
     }),
@@ -190,6 +190,16 @@ function onOnePort(one: (id: string, title: string, change: Change) => Scenario,
   return [
     one('gateways', 'One, two and four gateways on one port, with one store', several),
     one('gateways-unlimited', 'The same, unlimited path', { ...several, request: UNLIMITED }),
+  ]
+}
+
+function featureRows(one: (id: string, title: string, change: Change) => Scenario, root: string): Scenario[] {
+  return [
+    one('features', 'What each feature costs', features(root, TRANSFERRING)),
+    one('signed', 'POST of 300 bytes, ES256: signatures and decisions', {
+      ...signedMessages(root, TRANSFERRING, { tokens: CONNECTIONS, order: 'own' }),
+      request: { ...DISTINCT, algorithm: 'ES256' },
+    }),
   ]
 }
 

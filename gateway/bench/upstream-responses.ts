@@ -15,6 +15,9 @@ export const INTROSPECTION_ANSWER = JSON.stringify({
   jti: 'one',
   scope: 'a:r t:w',
 })
+/** Where a decider (AuthZEN) is asked, and what it answers to each question. */
+export const DECISION_PATH = '/access/v1/evaluation'
+export const DECISION_ANSWER = JSON.stringify({ decision: true })
 /** The path with 1 MiB, in a response or a request. */
 export const HUGE_PATH = '/api/archive'
 export const HUGE_BYTES = 1024 * 1024

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { AUDIENCE, ISSUER } from '../bench-tokens.ts'
+import { ACR, AUDIENCE, ISSUER } from '../bench-tokens.ts'
 import { type Child, startChild } from '../child.ts'
 import { type Contender, type ContenderSetup, type RunningContender, YOUNG_OBJECTS } from '../contender.ts'
-import { HUGE_BYTES, HUGE_PATH, INTROSPECTION_PATH } from '../upstream-responses.ts'
+import { DECISION_PATH, HUGE_BYTES, HUGE_PATH, INTROSPECTION_PATH } from '../upstream-responses.ts'
 
 /** Path with a limit so low that the time of each hit is kept. */
 export const PAYMENTS_PATH = '/api/payments'
@@ -44,7 +44,16 @@ export interface Additions {
   readonly openApi?: object
   /** True when the gateway asks the issuer about every token (RFC 7662). */
   readonly introspects?: boolean
+  /** True when the gateway asks a decider (AuthZEN) about every request. */
+  readonly decides?: boolean
+  /** True when a client and the gateway have keys to sign with, whether routes ask for signatures or not. */
+  readonly hasSigningKeys?: boolean
 }
+
+/** The client that signs: tokens name none, but all have this `acr`. */
+const CLIENT = { tokens: { clientClaims: ['acr'] }, dpop: { publicUrls: ['https://api.example.test'] } }
+/** Without a row that asks for a client's signature, clients.json is not read. */
+const SIGNED_ROW = { path: '/api/signed', auth: ['signature'] }
 
 interface Program {
   readonly root: string
@@ -83,14 +92,25 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
     return file
   }
   const onStore = setup.gatewayEnv.GATEWAY_STORE === undefined ? {} : ALWAYS_STORE
-  const { config, route, openApi, introspects } = additions
+  const { config, route, openApi, introspects, decides, hasSigningKeys } = additions
+  const signature = { jwksFile: setup.tokens.jwksFile, profile: 'fapi-2' }
+  const decision = decides && {
+    decision: { url: `http://127.0.0.1:${upstreamPort}${DECISION_PATH}`, timeoutMs: 10_000 },
+  }
   const base = {
     issuer: ISSUER,
     audience: AUDIENCE,
     // One address, the load generator, may have three quarters of these, and of the connections that 20,000 open files leave.
     maxInFlight: 5600,
     ...(setup.http2 && { http2: true }),
-    routes: ROUTES.map((row) => ({ ...row, ...route })),
+    routes: [
+      ...ROUTES.map((row) => ({ ...row, ...route, ...decision })),
+      ...(hasSigningKeys ? [SIGNED_ROW] : []),
+    ],
+    ...(hasSigningKeys && {
+      ...CLIENT,
+      signing: { keyFile: setup.tokens.signingKeyFile, algorithm: 'ecdsa-p256-sha256' },
+    }),
     ...(openApi && { openapi: { file: write('api.json', openApi), validateRequests: true } }),
     ...(introspects && {
       introspection: {
@@ -113,6 +133,9 @@ async function start(program: Program, setup: ContenderSetup): Promise<RunningCo
       NODE_ENV: 'production',
       GATEWAY_CONFIG: write('gateway.json', { ...base, upstream }),
       GATEWAY_LIMITS: write('limits.json', LIMITS),
+      ...(hasSigningKeys && {
+        GATEWAY_CLIENTS: write('clients.json', { clients: [{ id: ACR, signature }] }),
+      }),
       GATEWAY_AUDIT_FILE: auditFile,
       GATEWAY_DATA_DIR: join(dir, 'data'),
       GATEWAY_PORT: '0',
