@@ -79,7 +79,7 @@ function otlpForm(service: Service): (json: string) => string {
     const record = {
       timeUnixNano: `${time}000000`,
       observedTimeUnixNano: `${time}000000`,
-      // Pino: 10, 20, 30 …; OpenTelemetry: 1, 5, 9 ….
+      // Pino counts in tens from 10, OpenTelemetry in fours from 1.
       severityNumber: (level / 10) * 4 - 3,
       severityText: LEVELS.get(level)?.[0],
       body: { stringValue: msg },
