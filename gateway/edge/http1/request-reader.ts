@@ -114,7 +114,9 @@ export class RequestReader {
     const { fields } = this.#head
     const { version } = this.#lines
     if (this.#headers === undefined || fields !== this.#fields || version !== this.#version) {
+      const made = this.#headers?.made
       this.#headers = readRequestHeaders(fields, version, this.#maxFields)
+      this.#headers.made = made
       this.#fields = fields
       this.#version = version
     }

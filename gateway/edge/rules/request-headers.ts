@@ -44,7 +44,7 @@ export class RequestHeaders {
   oddNames: string[] | undefined = undefined
   /** The first thing that makes the request unacceptable. */
   fault: HeaderFault | undefined = undefined
-  /** Made of all fields by a later stage, for the next request that has the same ones. */
+  /** Made of all fields by a later stage, which may take it again for the next request of the connection. */
   made: object | undefined = undefined
 }
 

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { OWN_REQUEST_FIELDS, type SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
+import { readRequestHeaders } from '../../edge/rules/request-headers.ts'
 import { Field } from '../../edge/syntax/field.ts'
 import { Exchange } from '../../exchange.ts'
 import { makeExchange, makeGateway, makePrincipal, makeRoute, PEER } from '../stage.test-support.ts'
@@ -22,6 +24,21 @@ function sent({ headers = {}, viaTrustedProxy = false, address = PEER, parts = {
   exchange.host = 'api.example'
   if (principal !== undefined) exchange.principal = makePrincipal(principal)
   return byNameOf(upstreamFields(makeGateway(parts).gateway, exchange))
+}
+
+function linesIn({ common, fields }: ReturnType<typeof upstreamFields>): string[] {
+  return [...common.fields, ...fields].filter(({ lower }) => lower !== 'traceparent').map(({ line }) => line)
+}
+
+/** @param which of the values; a name without it has no field */
+function fieldsOf(
+  headers: Readonly<Record<string, string | readonly (string | undefined)[]>>,
+  which = 0,
+): Field[] {
+  return Object.entries(headers).flatMap(([name, values]) => {
+    const value = typeof values === 'string' ? values : values[which]
+    return value === undefined ? [] : new Field(name, value)
+  })
 }
 
 function byNameOf({ common, fields }: ReturnType<typeof upstreamFields>) {
@@ -226,15 +243,40 @@ describe('upstreamFields of a row', () => {
   )
   const received = fc.dictionary(names, fc.constantFrom('1', 'a b', '\xe9'))
 
+  it('are the same lines whether or not something is left of the request before', () => {
+    const value = fc.option(fc.constantFrom('1', '22', 'idempotency-key'), { nil: undefined })
+    const names = fc.constantFrom('Content-Length', 'Idempotency-Key', 'X-Request-ID', 'Connection', 'X-A')
+    const rows = fc.constantFrom(undefined, NOTHING, { ...NOTHING, removed: new Set(['idempotency-key']) })
+    const { gateway } = makeGateway({})
+    const principal = makePrincipal({})
+    let shared = 0
+    fc.assert(
+      fc.property(received, fc.dictionary(names, fc.tuple(value, value)), rows, (headers, own, sending) => {
+        const repeated = fieldsOf(headers)
+        const sentWith = (which: 0 | 1, made?: object) => {
+          const plain = makeExchange().exchange
+          const fields = [...repeated, ...fieldsOf(own, which)]
+          const read = Object.assign(readRequestHeaders(fields, '1.1', 100), { made })
+          const req = { ...plain.req, fields, headers: read } as object as typeof plain.req
+          const exchange = Object.assign(new Exchange({ ...plain, req }), { host: 'api.example', principal })
+          exchange.route = makeRoute({ sending })
+          return { ...upstreamFields(gateway, exchange), made: read.made }
+        }
+        const first = sentWith(0)
+        const [next, fresh] = [sentWith(1, first.made), sentWith(1)]
+        assert.deepEqual(linesIn(next), linesIn(fresh))
+        shared += Number(next.common === first.common && !isDeepStrictEqual(linesIn(next), linesIn(first)))
+      }),
+    )
+    assert.ok(shared > 0)
+  })
+
   function lines(headers: Record<string, string>, sending: SendingPolicy | undefined): string[] {
     const { exchange } = makeExchange({ headers })
     exchange.host = 'api.example'
     exchange.route = makeRoute({ sending })
     exchange.principal = makePrincipal({})
-    const { common, fields } = upstreamFields(makeGateway({}).gateway, exchange)
-    return [...common.fields, ...fields]
-      .filter(({ lower }) => lower !== 'traceparent')
-      .map(({ line }) => line)
+    return linesIn(upstreamFields(makeGateway({}).gateway, exchange))
   }
 
   it('are the same lines in the same order where it changes nothing', () => {

@@ -2,6 +2,7 @@ import { isTrusted } from '../../edge/rules/client-address.ts'
 import { foldedName, ruleOf } from '../../edge/rules/field-rules.ts'
 import { isNominated, nominatedBy, oneHopLess } from '../../edge/rules/hop-by-hop.ts'
 import type { SendingPolicy } from '../../edge/rules/policy/sending-policy.ts'
+import type { HttpVersion } from '../../edge/rules/request-headers.ts'
 import { INTERACTION_ID } from '../../edge/rules/request-id.ts'
 import { checkedField, Field } from '../../edge/syntax/field.ts'
 import { isTraceparent, newTraceparent } from '../../edge/syntax/traceparent.ts'
@@ -24,8 +25,9 @@ export function upstreamFields(
       ? last
       : new RepeatedFields(gateway, exchange)
   headers.made = repeated
-  const { common, trace, certificates, removed } = repeated
+  const { common, trace, certificates, removed, varying } = repeated
   const fields = [new Field('X-Request-ID', exchange.requestId)]
+  for (const at of varying) fields.push(exchange.req.fields[at] as Field)
   if (exchange.interactionId !== undefined) fields.push(new Field(INTERACTION_ID, exchange.interactionId))
   if (exchange.trace === undefined) exchange.traceparent = addTrace(fields, trace)
   else exchange.trace.addTo(fields)
@@ -36,9 +38,24 @@ export function upstreamFields(
   return { common, fields }
 }
 
+/** Fields that mostly differ in each request. The gateway writes X-Request-ID itself, and sends the others with the request's own. */
+const VARYING: ReadonlySet<string> = new Set(['content-length', 'idempotency-key', 'x-request-id'])
+
+/** Tells whether two heads of a connection differ in the values of varying fields only. */
+function differLittle(fields: readonly Field[], others: readonly Field[]): boolean {
+  if (fields === others) return true
+  return (
+    fields.length === others.length &&
+    fields.every((field, at) => {
+      const other = others[at]
+      return field === other || (field.lower === other?.lower && VARYING.has(field.lower))
+    })
+  )
+}
+
 /**
- * Shared by requests of a connection with the same received fields. `fit` compares all else that it is made of; the client's
- * address follows from the connection, the fields and the configuration.
+ * Shared by requests of a connection with the same received fields, but for those that vary. `fit` compares all that it is made of; the
+ * client's address follows from the connection, the fields and the configuration.
  */
 class RepeatedFields {
   readonly common: CommonFields
@@ -48,6 +65,11 @@ class RepeatedFields {
   readonly certificates: readonly Field[]
   /** For the log: names that neither go upstream nor are written again. */
   readonly removed: string[] = []
+  /** Places of the received fields that vary and go upstream. */
+  readonly varying: number[] = []
+  readonly #received: readonly Field[]
+  readonly #version: HttpVersion
+  readonly #hasBody: boolean
   readonly #gateway: Gateway
   readonly #principal: Principal | undefined
   readonly #host: string
@@ -56,6 +78,9 @@ class RepeatedFields {
   readonly #isSigned: boolean
 
   constructor(gateway: Gateway, exchange: Exchange) {
+    this.#received = exchange.req.fields
+    this.#version = exchange.req.version
+    this.#hasBody = exchange.headers.hasBody
     this.#gateway = gateway
     this.#principal = exchange.principal
     this.#host = exchange.host
@@ -64,7 +89,7 @@ class RepeatedFields {
     this.#isSigned = exchange.route?.signedTarget !== undefined
     const received = [HOST.of(this.#sending?.host ?? exchange.host)]
     const kept: Field[] = []
-    copyEndToEnd(exchange, received, { kept, removed: this.removed })
+    copyEndToEnd(exchange, received, { kept, removed: this.removed, varying: this.varying })
     this.trace = kept.length === 0 ? kept : goodTrace(kept)
     this.certificates = kept.length === 0 ? kept : kept.filter(({ lower }) => lower === 'client-cert')
     const sent = this.#isSigned ? withoutOtherSignature(received, this.removed) : received
@@ -77,6 +102,9 @@ class RepeatedFields {
 
   fit(gateway: Gateway, exchange: Exchange): boolean {
     return (
+      differLittle(exchange.req.fields, this.#received) &&
+      this.#version === exchange.req.version &&
+      this.#hasBody === exchange.headers.hasBody &&
       this.#gateway === gateway &&
       this.#principal === exchange.principal &&
       this.#host === exchange.host &&
@@ -98,12 +126,13 @@ interface SetAside {
   /** The gateway writes these again, or passes them on. */
   readonly kept: Field[]
   readonly removed: string[]
+  readonly varying: number[]
 }
 
-function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed }: SetAside): void {
-  const { req, method, headers, interactionId, viaTrustedProxy } = exchange
+function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed, varying }: SetAside): void {
+  const { req, method, headers, interactionId, viaTrustedProxy, route } = exchange
   const nominated = nominatedBy(req.fields)
-  for (const field of req.fields) {
+  for (const [at, field] of req.fields.entries()) {
     const { lower } = field
     const { upstream: part, removedAs } = ruleOf(lower)
     const isNamed = nominated !== undefined && isNominated(lower, nominated)
@@ -111,10 +140,12 @@ function copyEndToEnd(exchange: Exchange, fields: Field[], { kept, removed }: Se
       const name = part === 'dropped' ? removedAs : NOMINATED
       if (!isNamed && isAllowed(exchange, lower)) fields.push(field)
       else if (name !== undefined) removed.push(name)
-    } else if (part === 'copied') fields.push(field)
-    else if (part === 'hops') fields.push(method === 'OPTIONS' ? oneHopLess(field) : field)
+    } else if (part === 'copied' && !VARYING.has(lower)) fields.push(field)
+    else if (part === 'copied') {
+      if (route?.sending?.removed.has(lower) !== true) varying.push(at)
+    } else if (part === 'hops') fields.push(method === 'OPTIONS' ? oneHopLess(field) : field)
     else if (part === 'length') {
-      if (headers.hasBody) fields.push(field)
+      if (headers.hasBody) varying.push(at)
     } else if (part === 'interaction') {
       if (interactionId === undefined) fields.push(field)
     } else if (isAllowed(exchange, lower)) fields.push(field)
