@@ -148,7 +148,7 @@ class Model {
         this.#known.set(key, { state: 'in progress', until: Number.POSITIVE_INFINITY })
       } else if (begun.outcome === 'done') {
         assert.equal(before.state, 'done')
-        const body = begun.response.body?.toString()
+        const body = begun.response.body
         if (body !== undefined || !this.#disk.wasFull) assert.equal(body, before.body)
       } else if (begun.outcome === 'in_progress')
         assert.ok(before.state === 'in progress' || this.#unfinished.has(key))
@@ -183,7 +183,7 @@ class Model {
     // Until it is durable its client has not got the response, and a crash makes it unknown.
     this.#unfinished.add(key)
     const serving = this.#table
-    table.finish(held, { ...RESPONSE, body: Buffer.from(body) }, (error) => {
+    table.finish(held, { ...RESPONSE, body }, (error) => {
       if (serving !== this.#table) return
       if (error === undefined) this.#unfinished.delete(key)
       else this.#known.set(key, { state: 'unknown', body, until })

@@ -6,8 +6,8 @@ export interface KeptResponse {
   readonly status: number
   /** End-to-end fields, each `name: value` with its CR LF, latin1; empty when the body is not kept. */
   readonly fields: string
-  /** Undefined: it was too long to keep. */
-  readonly body: Buffer | undefined
+  /** latin1. Undefined: it was too long to keep. */
+  readonly body: string | undefined
 }
 
 /** What is kept of a response where there is no room for more. */
@@ -68,21 +68,16 @@ export function keyLines(all: readonly NamedRecord[], seal: RecordSeal): Lines {
   const places: { at: number; bytes: number }[] = []
   let text = ''
   for (let first = 0; first < all.length; first = places.length) {
-    const responses: Buffer[] = []
     const lines: { clear: string; from: number; to: number }[] = []
-    let end = 0
-    for (let next = first; next < all.length && end < SEALED_MAX_BYTES; next++) {
+    let responses = ''
+    for (let next = first; next < all.length && responses.length < SEALED_MAX_BYTES; next++) {
       const { id, record } = all[next] as NamedRecord
       const clear = clearOf(id, record)
-      const from = end
-      if (record.response !== undefined) {
-        const response = responseText(clear, record.requestId, record.response)
-        responses.push(response)
-        end += response.length
-      }
-      lines.push({ clear, from, to: end })
+      const from = responses.length
+      if (record.response !== undefined) responses += responseText(clear, record.requestId, record.response)
+      lines.push({ clear, from, to: responses.length })
     }
-    const sealed = responses.length === 0 ? '' : `${SEALED}${seal.seal(Buffer.concat(responses))}\n`
+    const sealed = responses === '' ? '' : `${SEALED}${seal.seal(responses)}\n`
     const start = text.length
     text += sealed
     for (const { clear, from, to } of lines) {
@@ -102,19 +97,15 @@ function clearOf(id: string, record: KeyRecord): string {
 }
 
 /**
- * What is sealed of a response: what stands beside it in clear, then `<request id> <status> <length of the fields> <length of the body,
- * or - without one>\n`, the fields, and the body.
+ * What is sealed of a response, latin1: what stands beside it in clear, then `<request id> <status> <length of the fields> <length of
+ * the body, or - without one>\n`, the fields, and the body.
  */
 export function responseText(
   clear: string,
   requestId: string,
   { status, fields, body }: KeptResponse,
-): Buffer {
-  const head = `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}`
-  const text = Buffer.allocUnsafe(head.length + (body?.length ?? 0))
-  text.write(head, 'latin1')
-  body?.copy(text, head.length)
-  return text
+): string {
+  return `${clear}${requestId} ${status} ${fields.length} ${body?.length ?? NONE}\n${fields}${body ?? ''}`
 }
 
 /** @param text others may follow @returns undefined when something else stands beside it in clear, or it is not whole */
@@ -128,7 +119,7 @@ export function readResponse(
   const from = at + Number(length)
   const to = from + (bodyBytes === NONE ? 0 : Number(bodyBytes))
   if (!(to <= text.length)) return undefined
-  const body = bodyBytes === NONE ? undefined : text.subarray(from, to)
+  const body = bodyBytes === NONE ? undefined : text.toString('latin1', from, to)
   return { requestId, response: { status: Number(status), fields: text.toString('latin1', at, from), body } }
 }
 

@@ -114,10 +114,11 @@ export class RecordSeal {
     this.salt = salt
   }
 
-  seal(text: Uint8Array): string {
+  /** @param text latin1 */
+  seal(text: string): string {
     this.#nonce.writeUIntBE(++this.#count, NONCE_BYTES - COUNT_BYTES, COUNT_BYTES)
     const cipher = createCipheriv('aes-256-gcm', this.#key, this.#nonce)
-    const sealed = cipher.update(text)
+    const sealed = cipher.update(text, 'latin1')
     cipher.final()
     return Buffer.concat([this.#nonce, sealed, cipher.getAuthTag()]).toString('base64url')
   }

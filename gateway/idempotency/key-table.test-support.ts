@@ -11,7 +11,7 @@ export const SECRETS: KeySecrets = secretsOf(['a secret of at least 32 character
 export const RESPONSE: KeptResponse = {
   status: 201,
   fields: 'Location: /transfers/1\r\n',
-  body: Buffer.from('{"id":1}'),
+  body: '{"id":1}',
 }
 /** Clocks that go on steadily have fractions. */
 export const NOW_MS = Date.UTC(2030, 0, 1) + 0.375

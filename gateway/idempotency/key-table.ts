@@ -50,7 +50,7 @@ export interface FinishedKey {
   readonly id: string
   readonly requestId: string
   /** The body in base64. */
-  readonly finish: (Omit<KeptResponse, 'body'> & { readonly body: string | undefined }) | 'free' | 'unknown'
+  readonly finish: Finish
 }
 
 export type OnFinished = (error?: Error) => void
@@ -281,7 +281,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     const { entry, requestId, fingerprint, otherwise } = held
     const finish = outcome === 'free' ? otherwise : outcome
     if (this.#elsewhere !== undefined) {
-      this.#elsewhere({ id: entry.id, requestId, finish: portable(finish) }, run)
+      this.#elsewhere({ id: entry.id, requestId, finish: encoded(finish, 'latin1', 'base64') }, run)
       return
     }
     if (this.#isSuspended) {
@@ -411,7 +411,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   apply({ id, requestId, finish }: FinishedKey, run: OnFinished): void {
     const entry = this.#keys.get(id)
     if (entry === undefined || !this.#inherited.delete(entry)) run(NOT_HERE)
-    else this.finish({ ...this.#heldOf(entry), requestId }, carried(finish), run)
+    else this.finish({ ...this.#heldOf(entry), requestId }, encoded(finish, 'base64', 'latin1'), run)
   }
 
   /** The process before has ended: what it has not finished is unknown. */
@@ -428,14 +428,10 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 }
 
-function portable(finish: Finish): FinishedKey['finish'] {
-  return typeof finish === 'string' ? finish : { ...finish, body: finish.body?.toString('base64') }
-}
-
-function carried(finish: FinishedKey['finish']): Finish {
-  if (typeof finish === 'string') return finish
-  const { body } = finish
-  return { ...finish, body: body === undefined ? undefined : Buffer.from(body, 'base64') }
+/** The same outcome, with the body in another encoding. */
+function encoded(finish: Finish, from: 'latin1' | 'base64', to: 'latin1' | 'base64'): Finish {
+  if (typeof finish === 'string' || finish.body === undefined) return finish
+  return { ...finish, body: Buffer.from(finish.body, from).toString(to) }
 }
 
 interface Found {

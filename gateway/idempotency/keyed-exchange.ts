@@ -12,7 +12,8 @@ export class KeyedExchange {
   #status = 0
   #mayRetry = false
   #fields = ''
-  #pieces: Buffer[] = []
+  /** latin1. */
+  #body = ''
   #bytes = 0
   #isWhole = false
   #isSettled = false
@@ -42,8 +43,7 @@ export class KeyedExchange {
   /** @param piece may change afterwards */
   add(piece: Buffer): void {
     this.#bytes += piece.length
-    if (this.isKeeping) this.#pieces.push(Buffer.from(piece))
-    else this.#pieces = []
+    this.#body = this.isKeeping ? this.#body + piece.toString('latin1') : ''
   }
 
   /** The response is whole. */
@@ -63,7 +63,7 @@ export class KeyedExchange {
       this.#fault = error
       this.#whenDurable?.(error)
     })
-    this.#pieces = []
+    this.#body = ''
     return this.#isDurable && this.#fault === undefined ? undefined : this
   }
 
@@ -79,8 +79,6 @@ export class KeyedExchange {
     if (NOT_CARRIED_OUT.has(status) || (status === 503 && this.#mayRetry)) return 'free'
     if (status >= 500 && status !== 501) return 'unknown'
     if (!this.isKeeping) return statusOf({ status })
-    const [first] = this.#pieces
-    const body = this.#pieces.length === 1 && first !== undefined ? first : Buffer.concat(this.#pieces)
-    return { status, fields: this.#fields, body }
+    return { status, fields: this.#fields, body: this.#body }
   }
 }

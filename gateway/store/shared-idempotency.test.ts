@@ -154,7 +154,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
 
   it('begin once, and have the response at every gateway', async () => {
     const [one, other] = [open(), open()]
-    const body = randomBytes(LARGEST_BYTES)
+    const body = randomBytes(LARGEST_BYTES).toString('latin1')
     const held = await one.held('a')
     assert.equal(await other.outcome('a'), 'in_progress')
     assert.equal(await other.outcome('a', { content: ['else'] }), 'reused')
@@ -163,7 +163,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       const done = await gateway.begin('a')
       assert.ok(done.outcome === 'done' && done.requestId === 'id-of-a')
       assert.deepEqual({ ...done.response, body: RESPONSE.body }, RESPONSE)
-      assert.ok(done.response.body?.equals(body))
+      assert.ok(done.response.body === body)
     }
     assert.equal(await other.outcome('a', { content: ['else'] }), 'reused')
     assert.equal(await other.outcome('a', { caller: callerOf('user-2') }), 'begun')
@@ -248,7 +248,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
   it('leave nothing in the store that can be read', async () => {
     const one = open()
     const change = { caller: callerOf('the-caller'), content: ['the-content'], requestId: 'the-request' }
-    const response = { ...RESPONSE, body: Buffer.from('the-response') }
+    const response = { ...RESPONSE, body: 'the-response' }
     await one.finish(await one.held('the-key', change), response)
     await one.held('the-next', change)
     for (const key of (await client.sendCommand(['KEYS', '*'])) as unknown as string[]) {
@@ -468,7 +468,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
               one.owner = { at, held: begun.held, requestId }
             } else if (begun.outcome === 'done') {
               assert.ok(one.body !== undefined && !one.isUnknown)
-              assert.equal(begun.response.body?.toString(), one.body)
+              assert.equal(begun.response.body, one.body)
             } else if (begun.outcome === 'unknown') {
               assert.ok(!one.isAcknowledged, `${key} was done`)
               one.isUnknown = true
@@ -483,7 +483,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
           const { keeper } = group[owner.at] as ReturnType<typeof open>
           if (how === 'free') one.isSent = false
           if (how === 'answer') one.body = `response ${owner.requestId} to ${key}`
-          const response = how === 'answer' && { ...RESPONSE, body: Buffer.from(one.body ?? '') }
+          const response = how === 'answer' && { ...RESPONSE, body: one.body ?? '' }
           keeper.finish(owner.held as never, response || (how === 'free' ? 'free' : 'unknown'), (error) => {
             if (!response || error !== undefined) return
             assert.ok(!one.isUnknown, `the client of ${key} gets a response after others were told unknown`)

@@ -506,7 +506,7 @@ describe('an outcome that is waited for', () => {
     const come = async () => (await promise)(begun)
     return { exchange, res, known, finished, come }
   }
-  const response = { status: 201, fields: '', body: Buffer.from('done') }
+  const response = { status: 201, fields: '', body: 'done' }
   const done = { outcome: 'done', requestId: 'first', response } as const
 
   it('is replayed to a client that is still there', async () => {

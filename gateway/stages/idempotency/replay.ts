@@ -10,17 +10,22 @@ import { fieldsIn } from './kept-fields.ts'
 
 const REPLAYED = new Field('Idempotency-Replayed', 'true')
 
-/** Ends an exchange with the response that its key was given first. @param body of that response */
+/** Ends an exchange with the response that its key was given first. @param kept body of that response, latin1 */
 export function replay(
   gateway: Gateway,
   exchange: Exchange,
-  { status, fields, body }: Pick<KeptResponse, 'status' | 'fields'> & { readonly body: Buffer },
+  { status, fields, body: kept }: KeptResponse & { readonly body: string },
 ): void {
+  const body = Buffer.from(kept, 'latin1')
   const { res, route } = exchange
   const isBodiless = status === 204 || status === 304
   const length = isBodiless ? [] : [new Field('Content-Length', String(body.length))]
-  const kept = [...fieldsIn(fields), ...length, REPLAYED]
-  const unsigned = filterResponseHead(kept, status, exchange, route?.forwarded)
+  const unsigned = filterResponseHead(
+    [...fieldsIn(fields), ...length, REPLAYED],
+    status,
+    exchange,
+    route?.forwarded,
+  )
   const head = signResponse(gateway, exchange, { status, head: unsigned, body })
   if (gateway.load.phase !== 'serving') res.keepAlive = false
   close(gateway, exchange, status)
