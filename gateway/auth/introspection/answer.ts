@@ -1,3 +1,4 @@
+import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import { bareMediaType } from '../../edge/syntax/media-type.ts'
 import type { IncomingResponse } from '../../outgoing/sender.ts'
 import type { KeySet } from '../keys/jwks.ts'
@@ -33,13 +34,9 @@ export function readAnswer(response: IncomingResponse): JsonObject {
   checkStatus(response)
   if (!/^application\/(?:[\w.-]+\+)?json$/.test(mediaType(response)))
     throw new Error(`the response is ${quote(mediaType(response))}, not JSON`)
-  let answer: unknown
-  try {
-    answer = JSON.parse(response.body.toString('utf8'))
-  } catch {
-    throw new Error('the response is not JSON')
-  }
-  return withDetailsAsText(activeOrNot(answer), () => response.body)
+  const json = parseCheckedJson(response.body)
+  if ('fault' in json) throw new Error(`the response ${json.fault}`)
+  return withDetailsAsText(activeOrNot(json.value), () => response.body)
 }
 
 function checkStatus({ statusCode }: IncomingResponse): void {
@@ -88,11 +85,8 @@ export async function readSignedAnswer(
 /** True for a response that says that the endpoint does not know tokens of this kind. Other 400s are faults of the settings. */
 export function isOfUnsupportedType({ statusCode, body }: IncomingResponse): boolean {
   if (statusCode !== 400) return false
-  try {
-    return (JSON.parse(body.toString('utf8')) as JsonObject | null)?.error === 'unsupported_token_type'
-  } catch {
-    return false
-  }
+  const json = parseCheckedJson(body)
+  return 'value' in json && (json.value as JsonObject | null)?.error === 'unsupported_token_type'
 }
 
 function mediaType({ headers }: IncomingResponse): string {

@@ -181,6 +181,12 @@ describe('an issuer that is asked about opaque tokens', () => {
     ['status 400 for the client', { statusCode: 400, text: '{"error":"invalid_client"}' }],
     ['no JSON', { statusCode: 200, text: '<html>' }],
     ['JSON of another kind', { statusCode: 200, text: '[true]' }],
+    ['a member twice', { statusCode: 200, text: JSON.stringify(ACTIVE).replace('{', '{"active":false,') }],
+    [
+      'a member twice deeper down',
+      { statusCode: 200, text: JSON.stringify(ACTIVE).replace('{', '{"cnf":{"jkt":"a","jkt":"b"},') },
+    ],
+    ['two errors', { statusCode: 400, text: '{"error":"x","error":"unsupported_token_type"}' }],
     ['active as a text', { ...ACTIVE, active: 'true' }],
   ] as const) {
     it(`says that it is away after ${title}`, async () => {

@@ -63,6 +63,7 @@ test('the body of an answer that is refused for its status is broken off', async
 for (const [what, body, fault] of [
   ['HTML', '<html></html>', /not JSON/],
   ['nothing', '', /not JSON/],
+  ['JSON with a member twice', '{"keys":[],"keys":[]}', /has a member twice/],
   ['bytes that are not UTF-8', Buffer.from([0x22, 0xff, 0x22]), /not UTF-8/],
 ] as const) {
   test(`an answer of ${what} is a failure`, async (t) => {

@@ -97,9 +97,9 @@ test(`${STEP} 2: what is no single well-formed JWT is refused`, async () => {
     [`${good} `, /signature is not base64url/],
     [rawProof('[]', '{}'), /header is not a JSON object/],
     [rawProof('{"alg":"ES256"}', 'x'), /payload is not JSON/],
-    [rawProof('{"alg":"ES256","alg":"ES256"}', '{}'), /header names a member twice/],
-    [rawProof('{"jwk":{"x":"a","x":"b"}}', '{}'), /header names a member twice/],
-    [rawProof('{}', '{"jti":"a","jti":"b"}'), /payload names a member twice/],
+    [rawProof('{"alg":"ES256","alg":"ES256"}', '{}'), /header has a member twice/],
+    [rawProof('{"jwk":{"x":"a","x":"b"}}', '{}'), /header has a member twice/],
+    [rawProof('{}', '{"jti":"a","jti":"b"}'), /payload has a member twice/],
   ] as const) {
     assertInvalid(verdictOf(proof), cause)
   }

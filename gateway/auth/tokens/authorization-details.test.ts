@@ -29,10 +29,6 @@ test('authorization_details that are a text stay one, so that no issuer makes de
   assert.equal(textOf('{"authorization_details":"[]"}'), '"[]"')
 })
 
-test('authorization_details of an answer with a member twice are left out', () => {
-  assert.equal(textOf(`{"authorization_details":[],"authorization_details":${AMOUNTS}}`), undefined)
-})
-
 test('a token keeps them as a text, and claims without them stay the same object', () => {
   const token = (claims: string) => parseToken(['{"alg":"ES256"}', claims, 'x'].map(encode).join('.')).token
   assert.equal(token(`{"authorization_details":${AMOUNTS}}`)?.claims.authorization_details, AMOUNTS)

@@ -40,8 +40,13 @@ for (const [what, text] of [
   test(`${what} is refused`, () => assert.equal(decodeBase64url(text), undefined))
 }
 
-test('an object nested as deeply as the longest token allows is read, and its double members are found', () => {
-  const nested = (inner: string) => Buffer.from(`{"a":${'['.repeat(12_000)}${inner}${']'.repeat(12_000)}}`)
-  assert.equal(typeof decodeObject(nested('{"b":1}').toString('base64url')), 'object')
-  assert.equal(decodeObject(nested('{"b":1,"b":2}').toString('base64url')), 'names a member twice')
+test('an object of 64 levels is read, its double members are found, and one of more is refused', () => {
+  const read = (levels: number, inner: string) => {
+    const arrays = levels - 2
+    const json = `{"a":${'['.repeat(arrays)}${inner}${']'.repeat(arrays)}}`
+    return decodeObject(Buffer.from(json).toString('base64url'))
+  }
+  assert.equal(typeof read(64, '{"b":1}'), 'object')
+  assert.equal(read(64, '{"b":1,"b":2}'), 'has a member twice in one object')
+  for (const levels of [65, 12_000]) assert.equal(read(levels, '{"b":1}'), 'is nested deeper than 64 levels')
 })

@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer'
+import { parseCheckedJson } from '../../edge/bodies/checked-json.ts'
 import type { Signed } from '../keys/signature.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
@@ -30,54 +30,11 @@ export function parseJws(text: string, readHeader = decodeObject): Jws | string 
 export function decodeObject(part: string): JsonObject | string {
   const bytes = decodeBase64url(part)
   if (bytes === undefined) return 'is not base64url'
-  if (!isUtf8(bytes)) return 'is not UTF-8'
-  const json = bytes.toString('utf8')
-  let value: unknown
-  try {
-    value = JSON.parse(json)
-  } catch {
-    return 'is not JSON'
-  }
+  const json = parseCheckedJson(bytes)
+  if ('fault' in json) return json.fault
+  const { value } = json
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return 'is not a JSON object'
-  // JSON.parse keeps the last of two members with one name; another reader may keep the first.
-  if (membersWritten(json) !== membersOf(value)) return 'names a member twice'
   return value as JsonObject
-}
-
-const QUOTE = 0x22
-const COLON = 0x3a
-const BACKSLASH = 0x5c
-
-/** Counts the colons outside strings of a valid JSON text. */
-function membersWritten(json: string): number {
-  let members = 0
-  for (let at = 0; at < json.length; at++) {
-    const code = json.charCodeAt(at)
-    if (code === QUOTE) at = endOfString(json, at)
-    else if (code === COLON) members++
-  }
-  return members
-}
-
-function endOfString(json: string, start: number): number {
-  for (let at = start + 1; at < json.length; at++) {
-    const code = json.charCodeAt(at)
-    if (code === QUOTE) return at
-    if (code === BACKSLASH) at++
-  }
-  return json.length
-}
-
-/** At any depth, without recursion: a token can be nested more deeply than the stack. */
-function membersOf(value: object): number {
-  const objects = [value]
-  let members = 0
-  for (const one of objects) {
-    if (!Array.isArray(one)) members += Object.keys(one).length
-    for (const inner of Object.values(one))
-      if (typeof inner === 'object' && inner !== null) objects.push(inner)
-  }
-  return members
 }
 
 /** Decodes base64url as JOSE writes it (RFC 7515 section 2); undefined for anything else. */
