@@ -1,8 +1,8 @@
 import type { Gauge } from '../admin/metric-families.ts'
 import type { Metrics } from '../admin/metrics.ts'
+import { BackgroundThread, THREAD_LIMITS } from '../audit/background-thread.ts'
 import { logDirectory } from '../audit/seals/tiles.ts'
-import type { AttestNews } from '../audit/witness/attest-thread.ts'
-import { Attestation } from '../audit/witness/attestation.ts'
+import type { AttestJob, AttestNews } from '../audit/witness/attest-thread.ts'
 import type { Progress } from '../audit/witness/paced-rounds.ts'
 import type { WitnessesSettings } from '../config/witness-settings.ts'
 import { RepeatedFault } from './repeated-fault.ts'
@@ -10,6 +10,41 @@ import type { StartupConfiguration } from './startup/read-configuration.ts'
 
 /** A witness that is away is logged this often. */
 const REPEAT_MS = 600_000
+const FINISH_MS = 2000
+
+interface AttestationOptions extends AttestJob {
+  onNews(news: AttestNews): void
+  onFault(cause: string): void
+}
+
+/**
+ * Has checkpoints cosigned and time-stamped in a thread that follows the files of the log. During a restart two processes do
+ * this: a witness that has cosigned a larger tree refuses the older process, which continues with the checkpoint on disk.
+ */
+class Attestation {
+  readonly #options: AttestationOptions
+  readonly #thread: BackgroundThread<number, AttestNews>
+
+  constructor(options: AttestationOptions) {
+    const { directory, witnesses, stamps, onNews, onFault } = options
+    const job: AttestJob = { directory, witnesses, stamps }
+    const script = 'witness/attest-thread'
+    this.#options = options
+    this.#thread = new BackgroundThread({ script, job, resourceLimits: THREAD_LIMITS, onNews, onFault })
+  }
+
+  begin(): void {
+    this.#thread.start()
+  }
+
+  /** Has the last checkpoint cosigned, if witnesses respond at once. @param hurry ends the wait */
+  async finish(hurry: Promise<void>): Promise<void> {
+    if (this.#options.witnesses === undefined) return
+    // The thread itself tells who was late.
+    if (await this.#thread.finish(FINISH_MS, FINISH_MS + 500, hurry)) return
+    this.#options.onFault('no witness is known to have signed the last checkpoint in time')
+  }
+}
 
 /** Has the checkpoints of the trail's log cosigned and time-stamped, if so configured, and reports to log and metrics. */
 export function attestTrail(

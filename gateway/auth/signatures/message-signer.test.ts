@@ -8,9 +8,9 @@ import { digestFault } from './content-digest.ts'
 import { MessageSigner } from './message-signer.ts'
 import { REGISTERED } from './message-verifier.ts'
 import { signRequest } from './request-signer.ts'
-import { signFapiResponse } from './response-signer.ts'
 import { type SignedRequest, signatureBase } from './signature-base.ts'
 import { combinedValue, readSignatures } from './signature-fields.ts'
+import { signFapiResponse } from './signature-forms.ts'
 
 const PEM = { format: 'pem', type: 'pkcs8' } as const
 const KEYS = {
