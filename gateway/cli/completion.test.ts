@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
-import { PROGRAM } from './program.test-support.ts'
+import { countersign } from './program.test-support.ts'
 
 /** How each shell is asked what it offers after `$WORDS`, without a person at a keyboard. */
 const ASKED = {
@@ -21,8 +21,8 @@ const ASKED = {
 
 for (const shell of ['bash', 'zsh', 'fish'] as const) {
   const skip = spawnSync(shell, ['--version']).error !== undefined && `needs ${shell}`
-  test(`${shell} completes commands, the commands of a group, and flags`, { skip }, (t) => {
-    const offered = askerOf(shell, t)
+  test(`${shell} completes commands, the commands of a group, and flags`, { skip }, async (t) => {
+    const offered = await askerOf(shell, t)
     assert.deepEqual(offered('countersign', 're'), ['reload', 'restart'])
     assert.deepEqual(offered('countersign', 'au'), ['audit'])
     assert.deepEqual(offered('countersign audit', 'p'), ['prove', 'pseudonym'])
@@ -33,19 +33,17 @@ for (const shell of ['bash', 'zsh', 'fish'] as const) {
   })
 }
 
-test('a shell that it does not know is refused', () => {
-  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'completion', 'tcsh'], {
-    encoding: 'utf8',
-  })
+test('a shell that it does not know is refused', async () => {
+  const { status, stderr } = await countersign(['completion', 'tcsh'])
   assert.equal(status, 2)
   assert.match(stderr, /SHELL is bash, zsh or fish, not "tcsh"/)
 })
 
-function askerOf(shell: keyof typeof ASKED, t: TestContext) {
+async function askerOf(shell: keyof typeof ASKED, t: TestContext) {
   const dir = mkdtempSync(join(tmpdir(), 'completion-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const script = join(dir, 'script')
-  const made = spawnSync(process.execPath, [PROGRAM, 'completion', shell], { encoding: 'utf8' })
+  const made = await countersign(['completion', shell])
   assert.equal(made.status, 0, made.stderr)
   writeFileSync(script, made.stdout)
   return (words: string, cur: string) => {

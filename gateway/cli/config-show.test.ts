@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import schema from '../../config/schemas/gateway.schema.json' with { type: 'json' }
-import { PROGRAM } from './program.test-support.ts'
+import { countersign } from './program.test-support.ts'
 
 const SECRET = 'hunter2hunter2hunter2'
 
@@ -14,18 +13,16 @@ function show(t: TestContext, gateway: object, env: Readonly<Record<string, stri
   t.after(() => rmSync(dir, { recursive: true }))
   const file = (name: string, content: object) => {
     writeFileSync(join(dir, name), JSON.stringify(content))
-    return name
+    return join(dir, name)
   }
   const limits = [{ path: '/a', limit: 5, window: '1m', purpose: 'x' }]
   const flags = ['--config', file('gateway.json', gateway), '--limits', file('limits.json', { limits })]
-  if (clients !== undefined) file('clients.json', clients)
-  const run = (...more: string[]) =>
-    spawnSync(process.execPath, [PROGRAM, 'config', 'show', ...flags, ...more], {
-      cwd: dir,
-      encoding: 'utf8',
-      env: { PATH: process.env.PATH, ...env },
-    })
-  return { text: () => run(), json: () => JSON.parse(run('--json').stdout) as Row[] }
+  if (clients !== undefined) flags.push('--clients', file('clients.json', clients))
+  const run = async (...more: string[]) => {
+    const said = await countersign(['config', 'show', ...flags, ...more], env)
+    return { ...said, stdout: said.stdout.replaceAll(`${dir}/`, '') }
+  }
+  return { text: () => run(), json: async () => JSON.parse((await run('--json')).stdout) as Row[] }
 }
 
 interface Row {
@@ -34,14 +31,17 @@ interface Row {
   readonly from: string
 }
 
-test('each value says where it comes from: a variable, the file, or the default', (t) => {
+test('each value says where it comes from: a variable, the file, or the default', async (t) => {
   const gateway = {
     $schema: 'x',
     port: 1,
     timeouts: { connectMs: 7 },
     routes: [{ path: '/a', auth: ['none'] }],
   }
-  const rows = show(t, gateway, { GATEWAY_PORT: '8123', GATEWAY_UPSTREAM: 'http://127.0.0.1:1' }).json()
+  const rows = await show(t, gateway, {
+    GATEWAY_PORT: '8123',
+    GATEWAY_UPSTREAM: 'http://127.0.0.1:1',
+  }).json()
   const byKey = new Map(rows.map(({ key, ...rest }) => [key, rest]))
   assert.equal(byKey.get('$schema'), undefined)
   assert.deepEqual(byKey.get('port'), { value: 8123, from: 'GATEWAY_PORT' })
@@ -60,7 +60,7 @@ test('each value says where it comes from: a variable, the file, or the default'
   assert.deepEqual(byKey.get('GATEWAY_CONFIG'), { value: 'gateway.json', from: 'GATEWAY_CONFIG' })
 })
 
-test('clients and the variables of OpenTelemetry are shown, and no key whose place a variable takes', (t) => {
+test('clients and the variables of OpenTelemetry are shown, and no key whose place a variable takes', async (t) => {
   const gateway = {
     tracing: {
       endpoint: 'http://127.0.0.1:1',
@@ -72,11 +72,10 @@ test('clients and the variables of OpenTelemetry are shown, and no key whose pla
     routes: [{ path: '/a', auth: ['hmac'] }],
   }
   const hmac = { keyId: 'k1', secrets: [{ env: 'ACME_SECRET' }] }
-  const rows = show(
+  const rows = await show(
     t,
     gateway,
     {
-      GATEWAY_CLIENTS: 'clients.json',
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `http://127.0.0.1:2/v1/traces?key=${SECRET}`,
       OTEL_EXPORTER_OTLP_HEADERS: `api-key=${SECRET}`,
       OTEL_TRACES_SAMPLER: 'always_on',
@@ -104,10 +103,9 @@ test('clients and the variables of OpenTelemetry are shown, and no key whose pla
   )
 })
 
-test('every key with a default is shown once', (t) => {
-  const keys = show(t, { routes: [{ path: '/a', auth: ['none'] }] })
-    .json()
-    .map(({ key }) => key)
+test('every key with a default is shown once', async (t) => {
+  const shown = await show(t, { routes: [{ path: '/a', auth: ['none'] }] }).json()
+  const keys = shown.map(({ key }) => key)
   assert.equal(new Set(keys).size, keys.length)
   for (const [key, property] of Object.entries(schema.properties))
     if ('default' in property)
@@ -117,18 +115,18 @@ test('every key with a default is shown once', (t) => {
       )
 })
 
-test('a secret that stands where it does not belong is not shown', (t) => {
+test('a secret that stands where it does not belong is not shown', async (t) => {
   const set = { 'X-Api-Key': SECRET, Authorization: `Bearer ${SECRET}` }
   const shown = show(t, { routes: [{ path: '/a', auth: ['none'], requestHeaders: { set } }] })
-  const { status, stdout, stderr } = shown.text()
+  const { status, stdout, stderr } = await shown.text()
   assert.equal(status, 0, stderr)
   assert.match(stdout, /^routes\[0\]\.requestHeaders\.set\.X-Api-Key +gateway\.json +"\*+"$/m)
   assert.ok(!stdout.includes(SECRET), stdout)
-  assert.ok(!JSON.stringify(shown.json()).includes(SECRET))
+  assert.ok(!JSON.stringify(await shown.json()).includes(SECRET))
 })
 
-test('a faulty configuration is told with all its faults', (t) => {
-  const { status, stderr } = show(t, { port: 'x', routes: 5 }).text()
+test('a faulty configuration is told with all its faults', async (t) => {
+  const { status, stderr } = await show(t, { port: 'x', routes: 5 }).text()
   assert.equal(status, 1)
   assert.match(stderr, /\$\.port[\s\S]*\$\.routes/)
 })

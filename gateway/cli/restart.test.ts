@@ -1,30 +1,27 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { PROGRAM } from './program.test-support.ts'
+import { countersign } from './program.test-support.ts'
 
-test('a faulty configuration is said to be why nothing was restarted', (t) => {
+test('a faulty configuration is said to be why nothing was restarted', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'restart-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const config = join(dir, 'gateway.json')
   writeFileSync(config, '{"routes":[{"path":"/*","auth":["none"]}],"port":-1,"adminPort":-1}')
-  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'restart', '--config', config], {
-    encoding: 'utf8',
-  })
+  const { status, stderr } = await countersign(['restart', '--config', config])
   const lines = stderr.trimEnd().split('\n')
   assert.deepEqual([status, lines.length], [1, 2], stderr)
   assert.ok(lines[0]?.startsWith(`not restarted: ${config}: $.`), stderr)
   assert.ok(lines[1]?.startsWith(`${config}: $.`), stderr)
 })
 
-test('secrets need not be readable where GATEWAY_DATA_DIR says which gateway is meant', (t) => {
+test('secrets need not be readable where GATEWAY_DATA_DIR says which gateway is meant', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'restart-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const env = { ...process.env, GATEWAY_DATA_DIR: dir, GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'missing') }
-  const { status, stderr } = spawnSync(process.execPath, [PROGRAM, 'restart'], { encoding: 'utf8', env })
+  const { status, stderr } = await countersign(['restart'], env)
   assert.equal(status, 1)
   assert.match(stderr, /^not restarted: no gateway /, stderr)
 })

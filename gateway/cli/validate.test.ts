@@ -3,14 +3,12 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { mock, type TestContext, test } from 'node:test'
+import { type TestContext, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { describeFault } from '../config/faults.ts'
 import { readConfiguration } from '../runtime/startup/read-configuration.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
-import { parseCommandLine } from './command.ts'
-import { PROGRAM } from './program.test-support.ts'
-import { command } from './validate.ts'
+import { countersign, PROGRAM } from './program.test-support.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const GATEWAY = '{"routes":[{"path":"/api/*","auth":["none"]}]}'
@@ -29,26 +27,14 @@ function run(args: readonly string[], env: Record<string, string> = {}) {
   return { status, out: linesOf(stdout), errors: linesOf(stderr) }
 }
 
-/** Runs the command in this process, which costs a tenth. Without `--store` it has written all when it returns its promise. */
+/** Runs the command in this process. */
 async function validate(args: readonly string[], env: Record<string, string> = {}) {
-  const written = { stdout: '', stderr: '' }
-  const streams = ['stdout', 'stderr'] as const
-  const mocks = streams.map((name) =>
-    mock.method(process[name], 'write', (text: string) => {
-      written[name] += text
-      return true
-    }),
-  )
-  const { env: own } = process
-  process.env = { ...inherited(), ...env }
-  let status: number | Promise<number>
-  try {
-    status = command.run(parseCommandLine(command, args))
-  } finally {
-    process.env = own
-    for (const one of mocks) one.mock.restore()
-  }
-  return { status: await status, out: linesOf(written.stdout), errors: linesOf(written.stderr) }
+  return here(['validate', ...args], env)
+}
+
+async function here(words: readonly string[], env: Record<string, string>) {
+  const { status, stdout, stderr } = await countersign(words, { ...inherited(), ...env })
+  return { status, out: linesOf(stdout), errors: linesOf(stderr) }
 }
 
 function inherited() {
@@ -317,10 +303,13 @@ test('bearer routes without an issuer are warned of, and the shipped configurati
     /issuer/,
   )
   assert.deepEqual((await validate([], {})).errors, [])
-  const explained = run(['explain', 'route', 'GET', '/x'], env).out.join('\n')
+  const explained = (await here(['explain', 'route', 'GET', '/x'], env)).out.join('\n')
   assert.match(explained, /^ {2}tokens +of http:\/\/localhost:8080 for http:\/\/localhost:8080\/api$/m)
   assert.match(explained, /^ {2}warning +no issuer is set: /m)
-  const named = run(['explain', 'route', 'GET', '/x'], { ...env, GATEWAY_ISSUER: 'https://id.example' })
+  const named = await here(['explain', 'route', 'GET', '/x'], {
+    ...env,
+    GATEWAY_ISSUER: 'https://id.example',
+  })
   assert.match(named.out.join('\n'), /^ {2}tokens +of https:\/\/id\.example for https:\/\/id\.example\/api$/m)
   assert.doesNotMatch(named.out.join('\n'), /warning/)
 })
@@ -377,23 +366,23 @@ test('a limit that no route can reach is a warning, not a fault', async (t) => {
 
 test('with --store it connects, says what is there, and fails when the store cannot be used', async (t) => {
   assert.match(
-    run(['validate', '--store']).errors.join(),
+    (await validate(['--store'])).errors.join(),
     /GATEWAY_STORE: is memory, so there is no store to reach/,
   )
-  const away = run(['validate', '--store'], { GATEWAY_STORE: 'redis://127.0.0.1:1' })
+  const away = await validate(['--store'], { GATEWAY_STORE: 'redis://127.0.0.1:1' })
   assert.equal(away.status, 1)
   assert.match(away.errors.join(), /^environment: GATEWAY_STORE: cannot be reached: .*ECONNREFUSED/)
   if (NO_REDIS !== false) return t.skip(NO_REDIS)
   const redis = await startRedis()
   try {
-    const { status, out, errors } = run(['validate', '--store'], {
+    const { status, out, errors } = await validate(['--store'], {
       GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
     })
     assert.equal(status, 0)
     assert.match(out.at(-1) ?? '', /^GATEWAY_STORE: 127\.0\.0\.1:\d+: reached, (Redis|Valkey) \d/)
     assert.match(errors.join(), /^warning: GATEWAY_STORE: .*appendonly is off/)
     redis.signal('SIGSTOP')
-    const hanging = run(['validate', '--store'], { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` })
+    const hanging = await validate(['--store'], { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` })
     assert.equal(hanging.status, 1)
     assert.match(
       hanging.errors.join(),

@@ -28,7 +28,7 @@ test('what is exported holds the records, and is for its owner alone as they are
   })
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
-  for (let i = 0; i < 200; i++) trail.exchange()
+  trail.exchanges(200)
   await trail.end()
   const to = join(dir, 'exported')
   const [{ segments } = assert.fail()] = await trailsOf([trail.file])
@@ -95,7 +95,7 @@ test('a line and its tile that were written anew alike are not exported', async 
 test('tiles of pruned lines may be missing from what is exported', async (t) => {
   const { trail, to } = await sealed(t)
   await trail.rotate()
-  for (let i = 0; i < 200; i++) trail.exchange()
+  trail.exchanges(200)
   await trail.prune()
   const [{ segments } = assert.fail()] = await trailsOf([trail.file])
   await exportLog(segments, trail.directory, to)
@@ -111,7 +111,7 @@ async function sealed(t: TestContext) {
   t.after(() => rmSync(dir, { recursive: true }))
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
-  for (let i = 0; i < 200; i++) trail.exchange()
+  trail.exchanges(200)
   await trail.end()
   const [{ segments } = assert.fail()] = await trailsOf([trail.file])
   return { trail, to: join(dir, 'exported'), segments }

@@ -45,7 +45,7 @@ async function trailOf(t: { after(run: () => void): void }, exchanges: number): 
   t.after(() => rmSync(dir, { recursive: true }))
   const trail = new SealedTrail(join(dir, 'trail'))
   trail.start()
-  for (let i = 0; i < exchanges; i++) trail.exchange()
+  trail.exchanges(exchanges)
   await trail.end()
   return trail
 }

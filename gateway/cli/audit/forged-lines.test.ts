@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign } from '../program.test-support.ts'
 
-function said(...words: string[]): string[] {
-  const { stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], { encoding: 'utf8' })
+async function said(...words: string[]): Promise<string[]> {
+  const { stdout, stderr } = await countersign(['audit', ...words])
   return `${stdout}\n${stderr}`.split('\n')
 }
 
@@ -21,14 +20,14 @@ test('neither the name of a file nor what a record says writes a line of its own
   trail.stop('x\nnothing needs attention')
   trail.start()
   await trail.end()
-  const report = said('report', '--day', '2026-11-20', trail.file)
+  const report = await said('report', '--day', '2026-11-20', trail.file)
   assert.ok(
     report.some((line) => line.includes('x\\u000anothing needs attention')),
     report.join('\n'),
   )
 
   writeFileSync(`${trail.file}-20261122\nproven\n.1`, 'no record\n')
-  const verified = said('verify', '--key', trail.vkey, trail.file)
+  const verified = await said('verify', '--key', trail.vkey, trail.file)
   assert.deepEqual([verified.includes('NOT PROVEN'), verified.includes('proven')], [true, false])
 
   const renamed = join(dir, 'one', 'a\nproven\n.ndjson')
@@ -37,8 +36,8 @@ test('neither the name of a file nor what a record says writes a line of its own
     ['verify', '--key', trail.vkey],
     ['report', '--day', '2026-11-20'],
   ]) {
-    assert.ok(!said(...words, renamed).includes('proven'), words.join(' '))
+    assert.ok(!(await said(...words, renamed)).includes('proven'), words.join(' '))
   }
-  const unreadable = said('verify', '--key', trail.vkey, join(dir, 'none\nproven\n'))
+  const unreadable = await said('verify', '--key', trail.vkey, join(dir, 'none\nproven\n'))
   assert.ok(!unreadable.includes('proven'), unreadable.join('\n'))
 })

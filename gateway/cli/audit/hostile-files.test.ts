@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { zstdCompressSync } from 'node:zlib'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign, PROGRAM } from '../program.test-support.ts'
 
 /** Tells the most memory that the program had, in megabytes. */
 const TELL_MEMORY = `data:text/javascript,process.on('exit',()=>console.error('MB',process.resourceUsage().maxRSS/1024))`
@@ -26,15 +26,15 @@ describe('files that somebody made to keep an auditor busy', () => {
 
   function audit(...words: string[]) {
     const options = { encoding: 'utf8', timeout: 60_000, input: '' } as const
-    const { status, stdout, stderr } = spawnSync(
+    const { stdout, stderr } = spawnSync(
       process.execPath,
       ['--import', TELL_MEMORY, PROGRAM, 'audit', ...words],
       options,
     )
-    return { status, stdout, stderr, megabytes: Number(/^MB (\S+)$/m.exec(stderr)?.[1]) }
+    return { stdout, stderr, megabytes: Number(/^MB (\S+)$/m.exec(stderr)?.[1]) }
   }
 
-  it('a pipe and a device are refused wherever a file may be named', () => {
+  it('a pipe and a device are refused wherever a file may be named', async () => {
     const verify = ['verify', '--key', trail.vkey, trail.file]
     const other = join(home, 'with-a-pipe')
     fs.cpSync(trail.directory, other, { recursive: true })
@@ -56,17 +56,17 @@ describe('files that somebody made to keep an auditor busy', () => {
       ['report', pipe],
       ['key', '--show', pipe],
     ]) {
-      const { status, stderr } = audit(...words)
+      const { status, stderr } = await countersign(['audit', ...words])
       assert.equal(status, 2, `${words.join(' ')}: ${status} ${stderr}`)
       assert.match(stderr, /no regular file/, words.join(' '))
     }
   })
 
-  it('a pipe in the place of an exported file is not waited for', () => {
+  it('a pipe in the place of an exported file is not waited for', async () => {
     const to = join(home, 'piped')
     fs.mkdirSync(to)
     execFileSync('mkfifo', [join(to, 'checkpoint')])
-    const { status, stderr } = audit('export', '--to', to, trail.file)
+    const { status, stderr } = await countersign(['audit', 'export', '--to', to, trail.file])
     assert.deepEqual([status, /ENXIO/.test(stderr)], [2, true], stderr)
   })
 
@@ -92,12 +92,12 @@ describe('files that somebody made to keep an auditor busy', () => {
     }
   })
 
-  it('a small compressed file of empty lines is named at once', () => {
+  it('a small compressed file of empty lines is named at once', async () => {
     const file = join(home, 'lines.ndjson')
     fs.writeFileSync(file, '')
     fs.writeFileSync(`${file}.1.zst`, zstdCompressSync(Buffer.alloc(90_000_000, '\n')))
     for (const words of [['report'], ['find', '--status', '200']]) {
-      const { status, stderr } = audit(...words, file)
+      const { status, stderr } = await countersign(['audit', ...words, file])
       assert.deepEqual(
         [status, /lines.ndjson.1.zst cannot be read: it has more lines/.test(stderr)],
         [2, true],

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,11 +7,11 @@ import { readSealKey } from '../../audit/seals/seal-key.ts'
 import { formatVerifierKey } from '../../audit/seals/signed-note.ts'
 import { prepareSeals } from '../../runtime/seal-trail.ts'
 import type { StartupConfiguration } from '../../runtime/startup/read-configuration.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign } from '../program.test-support.ts'
 
 for (const origin of [undefined, 'audit.example.com/1']) {
   const which = origin === undefined ? 'without an origin' : `with the origin ${origin}`
-  test(`the first start says how to see the verifier key, ${which}`, (t) => {
+  test(`the first start says how to see the verifier key, ${which}`, async (t) => {
     const dataDir = mkdtempSync(join(tmpdir(), 'seal-trail-'))
     t.after(() => rmSync(dataDir, { recursive: true }))
     const told: string[] = []
@@ -21,7 +20,7 @@ for (const origin of [undefined, 'audit.example.com/1']) {
     const start = () => prepareSeals({ settings, log } as unknown as StartupConfiguration)
     start()
     const [, words = ''] = /^made a key for the seals: countersign (.*) prints/.exec(String(told[0])) ?? []
-    const { stdout } = spawnSync(process.execPath, [PROGRAM, ...words.split(' ')], { encoding: 'utf8' })
+    const { stdout } = await countersign(words.split(' '))
     const { verifier } = readSealKey(join(dataDir, 'audit-seal-key.pem'), origin)
     assert.equal(stdout.split('\n')[0], formatVerifierKey(verifier), told.join('\n'))
     const count = told.length
@@ -30,27 +29,25 @@ for (const origin of [undefined, 'audit.example.com/1']) {
   })
 }
 
-test('one key is made, and a second beside it only where --second asks for it', (t) => {
+test('one key is made, and a second beside it only where --second asks for it', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'audit-key-'))
   t.after(() => rmSync(directory, { recursive: true }))
-  const key = (...words: string[]) => {
-    const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', 'key', ...words], {
-      encoding: 'utf8',
-    })
+  const key = async (...words: string[]) => {
+    const { status, stdout, stderr } = await countersign(['audit', 'key', ...words])
     return { status, keys: stdout.trimEnd().split('\n'), stderr }
   }
   const file = join(directory, 'seal.pem')
-  const alone = key(file)
+  const alone = await key(file)
   assert.deepEqual([alone.status, alone.keys.length, readdirSync(directory)], [0, 1, ['seal.pem']])
-  assert.match(key(file).stderr, /seal\.pem is there already/)
-  const both = key('--second', file)
+  assert.match((await key(file)).stderr, /seal\.pem is there already/)
+  const both = await key('--second', file)
   assert.deepEqual([both.status, both.keys.length, both.keys[0]], [0, 2, alone.keys[0]])
   assert.deepEqual(readdirSync(directory), ['seal-ml-dsa-44.pem', 'seal.pem'])
   assert.match(both.stderr, /^\S+seal-ml-dsa-44\.pem is a private key: it stays with the gateway\n$/)
-  const again = key('--second', file)
+  const again = await key('--second', file)
   assert.match(again.stderr, /seal-ml-dsa-44\.pem are there already/)
   assert.equal(again.status, 1)
-  assert.deepEqual(key('--show', file).keys, both.keys)
-  const fresh = key('--second', join(directory, 'new.pem'))
+  assert.deepEqual((await key('--show', file)).keys, both.keys)
+  const fresh = await key('--second', join(directory, 'new.pem'))
   assert.deepEqual([fresh.status, fresh.keys.length], [0, 2])
 })

@@ -1,18 +1,15 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { globSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign } from '../program.test-support.ts'
 
 const home = mkdtempSync(join(tmpdir(), 'missing-lines-'))
 
-function audit(...words: string[]) {
-  const { stdout, stderr, status } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], {
-    encoding: 'utf8',
-  })
+async function audit(...words: string[]) {
+  const { stdout, stderr, status } = await countersign(['audit', ...words])
   return { text: `${stdout}${stderr}`, status }
 }
 
@@ -40,20 +37,20 @@ describe('a trail of which lines are missing', () => {
     renameOpen(trail)
     const paths = () => globSync(`${trail.file}*`)
     for (const words of [[dirname(trail.file)], paths()]) {
-      const { text, status } = audit('verify', '--key', trail.vkey, ...words)
+      const { text, status } = await audit('verify', '--key', trail.vkey, ...words)
       assert.deepEqual([status, /^proven$/m.test(text)], [0, true], text)
     }
     const [oldest = assert.fail(), next = assert.fail(), last = assert.fail()] = trail.closed
     rmSync(oldest.path)
     for (const words of [[dirname(trail.file)], paths()]) {
-      const { text, status } = audit('verify', '--key', trail.vkey, ...words)
+      const { text, status } = await audit('verify', '--key', trail.vkey, ...words)
       assert.equal(status, 1, text)
       assert.match(text, /removed: .*stood before this one, and no AUDIT_PRUNE/)
     }
     // What says that it is a part is judged as one, and says which.
     const named = [next.path, last.path, `${trail.file}.20261130T000000000Z`]
-    const part = audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
-    const few = audit('verify', '--key', trail.vkey, ...named.slice(1))
+    const part = await audit('verify', '--key', trail.vkey, '--part', dirname(trail.file))
+    const few = await audit('verify', '--key', trail.vkey, ...named.slice(1))
     for (const [{ text, status }, first] of [[part, next.first] as const, [few, last.first] as const]) {
       assert.equal(status, 0, text)
       assert.ok(text.includes(`proven: these are lines ${first + 1} to ${trail.sealedSize} of the log`), text)
@@ -65,7 +62,7 @@ describe('a trail of which lines are missing', () => {
     const trail = await rotatedTrail('pruned')
     await trail.prune()
     renameOpen(trail)
-    const { text, status } = audit('verify', '--key', trail.vkey, dirname(trail.file))
+    const { text, status } = await audit('verify', '--key', trail.vkey, dirname(trail.file))
     assert.deepEqual([status, /^proven$/m.test(text)], [0, true], text)
   })
 
@@ -75,7 +72,7 @@ describe('a trail of which lines are missing', () => {
     writeFileSync(lock, '')
     for (const path of globSync(`${file}*`)) if (path !== lock) rmSync(path)
     for (const words of [['verify', '--key', vkey], ['report'], ['find', '--status', '200']]) {
-      const { text, status } = audit(...words, lock)
+      const { text, status } = await audit(...words, lock)
       assert.deepEqual([status, text.includes(`${lock} names no audit trail`)], [2, true], text)
     }
   })

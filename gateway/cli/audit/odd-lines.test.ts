@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,7 +6,7 @@ import { test } from 'node:test'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
 import { ReadLines } from '../../evidence/verify/read-lines.ts'
 import { RecordOrder, Warnings } from '../../evidence/verify/record-order.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign } from '../program.test-support.ts'
 
 /** Any conversion of it to text or a number throws. */
 const ODD = { valueOf: 0, toString: 0 }
@@ -41,7 +40,7 @@ test('no line that somebody appends keeps the commands from a verdict', async (t
     [['report', '--day', '2026-11-20', '--json', trail.file], /"attention":\[/],
     [['find', '--user', 'u', '--format', 'table', trail.file], /\(not a text\)/],
   ] as const) {
-    const { stdout, stderr } = spawnSync(process.execPath, [PROGRAM, 'audit', ...words], { encoding: 'utf8' })
+    const { stdout, stderr } = await countersign(['audit', ...words])
     assert.match(stdout, last, stderr)
     assert.doesNotMatch(stderr, /^ {4}at /m)
   }

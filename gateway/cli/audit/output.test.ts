@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { SealedTrail } from '../../evidence/sealed-trail.test-support.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign, PROGRAM } from '../program.test-support.ts'
 
 describe('the output of the audit commands', () => {
   const home = fs.mkdtempSync(join(tmpdir(), 'output-'))
@@ -13,7 +13,7 @@ describe('the output of the audit commands', () => {
 
   before(async () => {
     trail.start()
-    for (let i = 0; i < 3000; i++) trail.exchange()
+    trail.exchanges(3000)
     await trail.end()
   })
   after(() => fs.rmSync(home, { recursive: true }))
@@ -61,15 +61,15 @@ describe('the output of the audit commands', () => {
     fs.closeSync(full)
   })
 
-  it('of an export is 0 with all of it, 1 where trail and log disagree, and 2 where a file cannot be used', () => {
-    const [good, log] = [run(exported), trail.directory]
+  it('of an export is 0 with all of it, 1 where trail and log disagree, and 2 where a file cannot be used', async () => {
+    const [good, log] = [await countersign(exported), trail.directory]
     assert.deepEqual([good.status, good.stderr], [0, ''])
-    const help = run(['audit', 'export', '--help']).stdout
+    const help = (await countersign(['audit', 'export', '--help'])).stdout
     assert.match(
       help,
       /1 the trail and its log do not agree, or its log is damaged; 2 .*a file cannot be read or written/,
     )
-    const unwritable = run(['audit', 'export', '--to', join(trail.file, 'x'), trail.file])
+    const unwritable = await countersign(['audit', 'export', '--to', join(trail.file, 'x'), trail.file])
     assert.deepEqual(
       [unwritable.status, /cannot go on: .*(ENOTDIR|EEXIST)/.test(unwritable.stderr)],
       [2, true],
@@ -80,14 +80,30 @@ describe('the output of the audit commands', () => {
     const changed = lines.toSpliced(100, 1, '{"type":"API_REQUEST"}').join('\n')
     for (const text of [changed, lines.slice(0, 100).join('\n')]) {
       fs.writeFileSync(other, text)
-      const { status, stderr } = run(['audit', 'export', '--log', log, '--to', join(home, 'x'), other])
+      const { status, stderr } = await countersign([
+        'audit',
+        'export',
+        '--log',
+        log,
+        '--to',
+        join(home, 'x'),
+        other,
+      ])
       assert.deepEqual([status, /run "audit verify"\n$/.test(stderr)], [1, true], stderr)
     }
-    const none = run(['audit', 'export', '--log', join(home, 'none'), '--to', join(home, 'x'), other])
+    const none = await countersign([
+      'audit',
+      'export',
+      '--log',
+      join(home, 'none'),
+      '--to',
+      join(home, 'x'),
+      other,
+    ])
     assert.deepEqual([none.status, /none\/checkpoint/.test(none.stderr)], [2, true], none.stderr)
   })
 
-  it('of a proof or an export is 1 where the log is damaged, with the name of the file', () => {
+  it('of a proof or an export is 1 where the log is damaged, with the name of the file', async () => {
     for (const [damaged, damage] of [
       ['checkpoint', (file: string) => fs.writeFileSync(file, 'damaged')],
       [join('tile', '1'), (file: string) => fs.rmSync(file, { recursive: true })],
@@ -99,7 +115,7 @@ describe('the output of the audit commands', () => {
         ['prove', '--request', 'request-2900'],
         ['export', '--to', join(home, 'y')],
       ]) {
-        const { status, stderr } = run(['audit', ...words, '--log', log, trail.file])
+        const { status, stderr } = await countersign(['audit', ...words, '--log', log, trail.file])
         assert.deepEqual([status, stderr.includes(join(log, damaged))], [1, true], `${words[0]}: ${stderr}`)
       }
     }

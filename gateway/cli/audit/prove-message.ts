@@ -16,8 +16,7 @@ import {
 } from '../../evidence/signed-message.ts'
 import type { TrustedKey } from '../../evidence/verify/trusted-key.ts'
 import { readRegularFile } from '../../storage/regular-file.ts'
-import { Checks } from '../checks.ts'
-import { EXIT, type Given, printJson } from '../command.ts'
+import { Checks, EXIT, type Given, printJson } from '../command.ts'
 import { ableTo, keyNamed, Progress, trailsNamed } from './trail-words.ts'
 
 const MESSAGE_MAX_BYTES = 64 * 1024 * 1024

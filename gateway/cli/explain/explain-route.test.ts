@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign } from '../program.test-support.ts'
 
-test('what a row changes of a request, and which methods it is for, is told as the gateway does it', (t) => {
+test('what a row changes of a request, and which methods it is for, is told as the gateway does it', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'explain-route-'))
   t.after(() => rmSync(dir, { recursive: true }))
   const file = join(dir, 'gateway.json')
@@ -20,11 +19,9 @@ test('what a row changes of a request, and which methods it is for, is told as t
     { path: '/*', auth: ['none'] },
   ]
   writeFileSync(file, JSON.stringify({ routes }))
-  const explain = (path: string, method = 'GET') =>
-    spawnSync(process.execPath, [PROGRAM, 'explain', 'route', method, path, '--config', file], {
-      encoding: 'utf8',
-    }).stdout
-  const told = explain('/users/42')
+  const explain = async (path: string, method = 'GET') =>
+    (await countersign(['explain', 'route', method, path, '--config', file])).stdout
+  const told = await explain('/users/42')
   for (const line of [
     'masked    id, in the audit trail, the log and the console',
     'path      /internal/42',
@@ -34,6 +31,6 @@ test('what a row changes of a request, and which methods it is for, is told as t
     'removes   cookie',
   ])
     assert.ok(told.includes(`  ${line}\n`), `${line} in ${told}`)
-  assert.match(explain('/other', 'PURGE'), /refused, 501 method_unknown.*\/\*.*: is not for PURGE/s)
-  assert.doesNotMatch(explain('/other'), /^ {2}(?:path|Host|sets) /m)
+  assert.match(await explain('/other', 'PURGE'), /refused, 501 method_unknown.*\/\*.*: is not for PURGE/s)
+  assert.doesNotMatch(await explain('/other'), /^ {2}(?:path|Host|sets) /m)
 })

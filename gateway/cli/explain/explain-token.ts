@@ -7,8 +7,7 @@ import { issuerNamed, parseToken } from '../../auth/tokens/token.ts'
 import { TokenVerifier } from '../../auth/tokens/verifier.ts'
 import type { Settings } from '../../config/settings.ts'
 import type { Principal } from '../../principal.ts'
-import { Checks } from '../checks.ts'
-import { CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, printJson } from '../command.ts'
+import { Checks, CONFIG_FLAGS, type Command, EXIT, environmentOf, JSON_FLAG, printJson } from '../command.ts'
 import { readTables } from './row-reasons.ts'
 
 /** Only the running gateway knows which sessions have ended. */

@@ -77,7 +77,7 @@ it('counts lines that are no records, however many there are', async () => {
   const trail = new SealedTrail(join(dir, 'damaged'))
   trail.start()
   trail.exchange()
-  for (let i = 0; i < 1000; i++) trail.write('x\n')
+  trail.write(...Array(1000).fill('x\n'))
   const [files] = await trailsOf([trail.file])
   assert.deepEqual((await reportDay(files!.segments, DAY)).attention, ['1,000 lines that are not records'])
 })

@@ -27,7 +27,7 @@ test('a trail is verified for little more than its hashes cost', async (t) => {
   t.after(() => rmSync(dir, { recursive: true }))
   const trail = new SealedTrail(dir)
   trail.start()
-  for (let i = 0; i < EXCHANGES; i++) trail.exchange()
+  for (let i = 0; i < EXCHANGES; i += 1000) trail.exchanges(1000)
   await trail.end()
   const key = trustedKey(trail.vkey)
   const [{ segments } = assert.fail()] = await trailsOf([trail.file])

@@ -36,7 +36,7 @@ let trails = 0
 async function newTrail(exchanges = 20): Promise<SealedTrail> {
   const trail = new SealedTrail(join(home, String(++trails)))
   trail.start()
-  for (let i = 0; i < exchanges; i++) trail.exchange()
+  trail.exchanges(exchanges)
   await trail.seal()
   return trail
 }
