@@ -104,13 +104,18 @@ class Model {
   }
 
   allow(index: number, key: string, now: number): void {
-    const { hits } = this.lineages[index]!
-    hits.set(key, [...(hits.get(key) ?? []), now])
+    note(this.lineages[index]!.hits, key, now)
   }
 
   crash(): void {
     for (const { row, hits } of this.lineages) if (row.windowMs < HOUR) hits.clear()
   }
+}
+
+function note(hits: Map<string, number[]>, key: string, now: number): void {
+  const times = hits.get(key)
+  if (times === undefined) hits.set(key, [now])
+  else times.push(now)
 }
 
 function place(row: LimitRow): string {
@@ -266,8 +271,7 @@ describe('the limiter, over any schedule of takes, pauses, edits, restarts and c
             if (step.do === 'pause') gateway.now += step.ms
             else if (step.do === 'take') {
               for (let i = 0; i < step.times; i++) {
-                if (!gateway.limiter.take(transfer, step.key).allowed) continue
-                hits.set(step.key, [...(hits.get(step.key) ?? []), gateway.now])
+                if (gateway.limiter.take(transfer, step.key).allowed) note(hits, step.key, gateway.now)
               }
             } else if (step.do === 'restart' || step.do === 'crash') {
               gateway[step.do]()
