@@ -137,6 +137,25 @@ describe('OCSP of a client certificate', () => {
     assert.equal(await verdict(peerOf('client')), 'good')
   })
 
+  it('waits for no responder that was silent three times in a row, and tries it again with one question', async () => {
+    respond = () => {}
+    const { told, verdict, state, ocsp } = asking('hard')
+    state.timeoutMs = 50
+    const certificate = (thumbprintHex: string) => ({ ...peerOf('client'), thumbprintHex })
+    await Promise.all(['1', '2', '3'].map((name) => verdict(certificate(name))))
+    assert.deepEqual([asked, told.length], [3, 3])
+    const [next, other] = [certificate('4'), certificate('5')]
+    assert.equal(ocsp.whenKnown(next), undefined)
+    assert.equal(await verdict(next), 'unchecked: its responder has not answered')
+    respond = speaking()
+    state.timeoutMs = 60_000
+    state.nowMs += 10_000
+    const trial = ocsp.whenKnown(next)
+    assert.equal(ocsp.whenKnown(other), undefined)
+    await trial
+    assert.deepEqual([await verdict(next), await verdict(other), asked], ['good', 'good', 5])
+  })
+
   it('is one question for many requests at once, and none until half of the time is over', async () => {
     respond = speaking()
     const { state, verdict, ocsp, told } = asking('hard')

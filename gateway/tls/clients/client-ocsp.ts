@@ -21,6 +21,14 @@ interface Known extends Answer {
   readonly againMs: number
 }
 
+interface Responder {
+  readonly send: Send
+  /** Questions without any response since the last one. */
+  silences: number
+  /** Time until which nobody waits for it, once it was silent too often. */
+  pausedUntilMs: number
+}
+
 interface ClientOcspOptions {
   /** Rule while there is no good answer: `soft` accepts the certificate, `hard` does not. */
   readonly mode: 'soft' | 'hard'
@@ -42,6 +50,7 @@ const MAX_GOOD_MS = 24 * 60 * MINUTE_MS
 const MAX_PAUSE_MS = 60 * MINUTE_MS
 const REFUSED_MS = 60 * MINUTE_MS
 const FRUITLESS_PAUSE_MS = 10_000
+const MAX_SILENCES = 3
 
 /** Asks if client certificates were revoked (RFC 6960): only about the leaf, only its own responder, without a nonce. */
 export class ClientOcsp {
@@ -49,7 +58,7 @@ export class ClientOcsp {
   /** Answers by thumbprint, the oldest first. */
   readonly #known = new Map<string, Known>()
   readonly #asking = new Map<string, Promise<void>>()
-  readonly #senders = new Map<string, Send>()
+  readonly #responders = new Map<string, Responder>()
 
   constructor(options: ClientOcspOptions) {
     this.#options = options
@@ -80,11 +89,14 @@ export class ClientOcsp {
     }
   }
 
-  #ask(peer: PeerCertificate): Promise<void> {
-    const { thumbprintHex: key } = peer
+  /** Undefined while the responder has a pause. */
+  #ask({ thumbprintHex: key, der, authorities: [issuer] }: PeerCertificate): Promise<void> | undefined {
     const asked = this.#asking.get(key)
     if (asked !== undefined) return asked
-    const asking = this.#answerFor(peer).then((answer) => {
+    const leaf = new X509Certificate(der)
+    const responder = this.#responderAt(responderOf(leaf))
+    if (responder !== undefined && this.#hasPause(responder)) return undefined
+    const asking = this.#answerFor(leaf, issuer, responder).then((answer) => {
       this.#asking.delete(key)
       this.#options.onAnswer(answer.outcome, key, answer.reason)
       const next = this.#settled(answer, this.#known.get(key))
@@ -115,14 +127,16 @@ export class ClientOcsp {
   }
 
   /** Never rejects. */
-  async #answerFor({ der, authorities: [issuer] }: PeerCertificate): Promise<Answer> {
-    const leaf = new X509Certificate(der)
-    const url = responderOf(leaf)
+  async #answerFor(
+    leaf: X509Certificate,
+    issuer: X509Certificate | undefined,
+    responder: Responder | undefined,
+  ): Promise<Answer> {
     const untilMs = this.#options.clock() + REFUSED_MS
-    if (issuer === undefined || url === undefined)
+    if (issuer === undefined || responder === undefined)
       return { outcome: 'no_responder', reason: 'it names no responder of OCSP with a URL of http', untilMs }
     try {
-      const response = await askResponder({ leaf, issuer }, this.#senderTo(url))
+      const response = await askResponder({ leaf, issuer }, (request) => this.#send(responder, request))
       const nowMs = this.#options.clock()
       const { thisUpdateMs, nextUpdateMs } = checkOcspResponse(
         response,
@@ -144,13 +158,37 @@ export class ClientOcsp {
     }
   }
 
-  #senderTo(url: string): Send {
+  /** True while nobody must wait for a responder that is silent. One question tries it again every 10 s. */
+  #hasPause(responder: Responder): boolean {
+    const nowMs = this.#options.clock()
+    if (responder.silences < MAX_SILENCES) return false
+    if (nowMs < responder.pausedUntilMs) return true
+    responder.pausedUntilMs = nowMs + FRUITLESS_PAUSE_MS
+    return false
+  }
+
+  async #send(responder: Responder, request: Parameters<Send>[0]): ReturnType<Send> {
+    try {
+      const response = await responder.send(request)
+      responder.silences = 0
+      return response
+    } catch (error) {
+      responder.silences += 1
+      responder.pausedUntilMs = this.#options.clock() + FRUITLESS_PAUSE_MS
+      throw error
+    }
+  }
+
+  #responderAt(url: string | undefined): Responder | undefined {
+    if (url === undefined) return undefined
     const { sendTo = (to) => createSender({ url: to, timeoutMs: DEADLINE_MS, connections: CONNECTIONS }) } =
       this.#options
-    const send = this.#senders.get(url) ?? sendTo(url)
-    this.#senders.set(url, send)
-    dropFirst(this.#senders, MAX_RESPONDERS)
-    return send
+    const known = this.#responders.get(url)
+    if (known !== undefined) return known
+    const responder = { send: sendTo(url), silences: 0, pausedUntilMs: 0 }
+    this.#responders.set(url, responder)
+    dropFirst(this.#responders, MAX_RESPONDERS)
+    return responder
   }
 }
 
