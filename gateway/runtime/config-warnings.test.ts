@@ -191,6 +191,18 @@ test('a shared port is warned of where the system resets what a gateway has not 
   assert.deepEqual(reusePortWarnings(shared, file), [])
 })
 
+test('rows that sign are named where no row publishes the key', () => {
+  const signed = { path: '/a', auth: ['none'], signatures: { response: true } }
+  const published = { path: '/.well-known/gateway-jwks.json', auth: ['none'] }
+  const told = (...routes: object[]) =>
+    settingsWarnings(parseGatewayFile('g', JSON.stringify({ routes })).value!)
+  assert.deepEqual(told(signed, { ...signed, path: '/b', signatures: { upstream: true } }), [
+    'no row for /.well-known/gateway-jwks.json publishes the key by which others verify what is signed: /a, /b',
+  ])
+  assert.deepEqual(told(signed, published), [])
+  assert.deepEqual(told({ path: '/a', auth: ['none'] }), [])
+})
+
 test('a rewrite that leads to what another row keeps for other callers is warned of', () => {
   const told = (routes: object[]) => {
     const { value, faults } = parseGatewayFile('g', JSON.stringify({ routes }))

@@ -12,6 +12,7 @@ import { upstreamCertificates } from '../config/upstreams/upstream-tls-files.ts'
 import { isTemplate, parametersOf, partsOf, patternsMeet, segmentsOf } from '../edge/rules/path-template.ts'
 import { patternOf, type Rewrite } from '../edge/rules/policy/sending-policy.ts'
 import { type LimitRow, nameOf } from '../limits/table/limit-table.ts'
+import { JWKS_PATH } from './upstream-parts.ts'
 
 /** Number of warnings that are written out. Further ones are counted, because a table can have thousands of rows. */
 const MAX_WARNINGS = 20
@@ -76,6 +77,7 @@ export function settingsWarnings(
   const safe = routes.filter(
     ({ idempotency, methods }) => idempotency && !methodsMeet(methods, KEYED_METHODS),
   )
+  const signing = routes.filter(({ signsResponses, signsRequests }) => signsResponses || signsRequests)
   const shadow = named(pathsOf(routes.filter(({ isShadow }) => isShadow)))
   const closed = named(pathsOf(routes.filter(({ screening }) => screening?.maintenance !== undefined)))
   return [
@@ -94,6 +96,9 @@ export function settingsWarnings(
     ),
     ...rewriteWarnings(routes),
     ...maskWarnings(routes),
+    ...(routes.some(({ path }) => path === JWKS_PATH) ? [] : named(pathsOf(signing))).map(
+      (names) => `no row for ${JWKS_PATH} publishes the key by which others verify what is signed: ${names}`,
+    ),
   ]
 }
 

@@ -9,7 +9,7 @@ import type { RetryOutcome } from '../upstream/balancing/retry-budget.ts'
 import { type GroupObserver, type GroupTarget, UpstreamGroups } from '../upstream/upstream-groups.ts'
 
 /** Where a row publishes the gateway's own keys. */
-const JWKS_PATH = '/.well-known/gateway-jwks.json'
+export const JWKS_PATH = '/.well-known/gateway-jwks.json'
 
 interface UpstreamParts {
   readonly settings: Settings
