@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { profileOf } from '../../config/clients/signature-profiles.ts'
@@ -361,4 +362,40 @@ test('a name that keys of many clients have costs no verification for each of th
   ]
   assert.equal(refusalOf(goodMessage(), { signers: clients(8) }), undefined)
   assert.match(refusalOf(goodMessage(), { signers: clients(9) }) ?? '', /^unsupported: Too many clients/)
+})
+
+/** Keys and messages that httpsign-recording.go made with a library of others. */
+const RECORDED: {
+  readonly keys: { readonly keys: readonly object[] }
+  readonly messages: readonly {
+    readonly method: string
+    readonly target: string
+    readonly headers: Readonly<Record<string, readonly string[]>>
+    readonly body: string
+  }[]
+} = JSON.parse(readFileSync(new URL('httpsign-recording.json', import.meta.url), 'utf8'))
+
+test('what httpsign in Go has signed is accepted, with each algorithm and component, and no changed part of it', () => {
+  assert.equal(RECORDED.messages.length, 12)
+  const signers = [signerOf('bank', RECORDED.keys.keys)]
+  for (const { headers, ...rest } of RECORDED.messages) {
+    const fields = Object.entries(headers).flatMap(([name, values]) =>
+      values.map((value): [string, string] => [name, value]),
+    )
+    const message = { ...rest, authority: 'api.bank.example', fields }
+    const input = String(headers['Signature-Input'])
+    const nowMs = Number(/created=(\d+)/.exec(input)?.[1]) * 1000
+    assert.equal(refusalOf(message, { signers, nowMs }), undefined, input)
+    const covered = fields.filter(([name]) => input.includes(`"${name.toLowerCase()}"`))
+    for (const changed of [
+      { method: 'PUT' },
+      { target: message.target.replace('//', '/') },
+      { body: `${message.body} ` },
+      ...covered.map((field) => ({ fields: fields.with(fields.indexOf(field), [field[0], `${field[1]}x`]) })),
+      {
+        fields: fields.map(([name, value]): [string, string] => [name, value.replace('nonce="', 'nonce="x')]),
+      },
+    ])
+      assert.notEqual(refusalOf({ ...message, ...changed }, { signers, nowMs }), undefined, input)
+  }
 })
