@@ -56,9 +56,14 @@ export class ClientKeys {
       const signer = this.#signers.get(client)
       const key = signer?.keys.find(kid)
       if (signer === undefined || key === undefined) return []
-      const sharers = this.#owners.get(`key ${key.thumbprint}`) ?? []
-      return [{ signer, key, rival: this.of([...sharers].find((other) => other !== client)) }]
+      return [{ signer, key, rival: this.#rivalOf(client, key) }]
     })
+  }
+
+  #rivalOf(client: string, { thumbprint }: VerificationKey): Signer | undefined {
+    for (const other of this.#owners.get(`key ${thumbprint}`) ?? [])
+      if (other !== client) return this.of(other)
+    return undefined
   }
 
   /**

@@ -61,10 +61,10 @@ export function proveSignature(
   const blocked = refuseGuessing(gateway, exchange)
   if (blocked !== undefined) return decided(gateway, 'throttled', blocked)
   const ownersOf = (keyid: string) => {
-    const owners = signers.ownersOf(keyid)
-    // Whoever publishes the key of another must not keep it from what its token says that it has sent.
-    if (known === undefined) return owners
-    return owners.flatMap(({ signer, key }) => (signer === known ? [{ signer, key, rival: undefined }] : []))
+    if (known === undefined) return signers.ownersOf(keyid)
+    // Whoever publishes the key of another, or its name, must not keep it from what its token says that it has sent.
+    const key = known.keys.find(keyid)
+    return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
   }
   const presented = { signatures, ownersOf, known, nowMs: gateway.clock() }
   const settle = ({ verified, fault }: ReturnType<typeof verifyMessage>) =>
