@@ -125,7 +125,7 @@ export class KeyJournal {
   markTime(): boolean {
     const secret = this.#secret
     // No request has an empty key.
-    const entry: Journaled = { id: secret.idOf('', '', ''), segment: undefined, at: 0, bytes: 0 }
+    const entry: Journaled = { id: secret.idOf('', '', ''), segment: undefined, slot: -1, at: 0, bytes: 0 }
     const said = { caller: secret.callerOf(''), keepMs: 0, fingerprint: '', requestId: '' }
     const atMs = Math.ceil(this.#options.clock())
     return this.#append([{ id: entry.id, entry, record: { state: 'free', atMs, ...said } }])
@@ -196,7 +196,7 @@ export class KeyJournal {
     return this.#reserve?.hold(records) === true
   }
 
-  keep(entry: Journaled, { segment, at, bytes }: Omit<Journaled, 'id'>): void {
+  keep(entry: Journaled, { segment, at, bytes }: Omit<Journaled, 'id' | 'slot'>): void {
     if (entry.segment === segment) this.#liveBytes -= entry.bytes
     else {
       this.forget(entry)
@@ -210,8 +210,10 @@ export class KeyJournal {
 
   /** Nothing needs the last record of the key any more. */
   forget(entry: Journaled): void {
-    if (entry.segment?.live.delete(entry) === true) this.#liveBytes -= entry.bytes
+    if (entry.segment === undefined) return
+    entry.segment.live.remove(entry)
     entry.segment = undefined
+    this.#liveBytes -= entry.bytes
   }
 
   #sync(puts: readonly Pick<Put, 'run'>[]): void {
@@ -362,8 +364,8 @@ export class KeyJournal {
   #copySlice({ live }: Segment, again: (entry: Journaled) => KeyRecord): boolean {
     const puts: Put[] = []
     let left = this.#segmentBytes * SLICE
-    for (const entry of live) {
-      if (left < 0) break
+    for (let place = 0; place < live.size && left >= 0; place++) {
+      const entry = live.at(place) as Journaled
       left -= entry.bytes
       puts.push({ id: entry.id, entry, record: again(entry) })
     }

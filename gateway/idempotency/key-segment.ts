@@ -1,6 +1,7 @@
 import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { crc32 } from 'node:zlib'
+import { Slots, type Slotted } from '../edge/syntax/slots.ts'
 import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
 import { bytesOnDisk, isSealedLine, type KeyRecord, readKeyHead } from './key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from './key-secret.ts'
@@ -12,7 +13,7 @@ const NUMBER_CHARS = 10
 const NEWLINE = 0x0a
 
 /** Where the last record of a key is. */
-export interface Journaled {
+export interface Journaled extends Slotted {
   readonly id: string
   segment: Segment | undefined
   at: number
@@ -29,7 +30,7 @@ export interface Segment {
   readonly key: string
   /** Undefined: the secret is gone. */
   readonly seal: RecordSeal | undefined
-  readonly live: Set<Journaled>
+  readonly live: Slots<Journaled>
   bytes: number
   /** The disk may not have its records: they are written again, into the newest segment. */
   isDoubtful: boolean
@@ -46,7 +47,7 @@ interface FoundSegment {
 export type OnFound = (
   id: string,
   head: Omit<KeyRecord, 'response'> | undefined,
-  place: Omit<Journaled, 'id'>,
+  place: Omit<Journaled, 'id' | 'slot'>,
 ) => void
 
 interface Reading {
@@ -90,7 +91,7 @@ export function createSegment(
 }
 
 function openSegment(file: string, key: string, seal: RecordSeal | undefined): Segment {
-  return { file, fd: openSync(file, 'r'), key, seal, live: new Set(), bytes: 0, isDoubtful: false }
+  return { file, fd: openSync(file, 'r'), key, seal, live: new Slots(), bytes: 0, isDoubtful: false }
 }
 
 /** Names of segments, oldest first. */

@@ -1,7 +1,7 @@
+import { type KeyEntry, KeyIndex, keyEntry } from './key-index.ts'
 import { KeyJournal, type KeyJournalOptions } from './key-journal.ts'
 import { type KeptResponse, type KeyRecord, statusOf } from './key-record.ts'
 import { type KeySecret, type KeySecrets, nameIn, secretNamed } from './key-secret.ts'
-import type { Journaled } from './key-segment.ts'
 
 /** A request with a key. */
 export interface KeyedRequest {
@@ -19,13 +19,6 @@ export interface KeyedRequest {
   readonly resolves: boolean
   /** Where gateways share a store: `local` asks this gateway's keys alone while it is away. Default: `deny`. */
   readonly onStoreFailure?: 'deny' | 'local'
-}
-
-interface KeyEntry extends Journaled {
-  readonly caller: string
-  keepMs: number
-  expiresAtMs: number
-  state: 'in_progress' | 'unknown' | 'done'
 }
 
 /** A key that has begun. `finish` must follow. */
@@ -90,11 +83,9 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   readonly #options: KeyJournalOptions
   readonly #journal: KeyJournal
   #secrets: KeySecrets
-  readonly #keys = new Map<string, KeyEntry>()
-  /** Oldest first. */
-  readonly #ofCallers = new Map<string, Set<KeyEntry>>()
-  /** Their outcomes are still to be written. */
-  readonly #inProgress = new Set<KeyEntry>()
+  readonly #keys = new KeyIndex()
+  /** How many outcomes are still to be written. */
+  #awaited = 0
   #sweep: Iterator<KeyEntry> | undefined
   /** Begun by the process before, which sends their outcomes. */
   readonly #inherited = new Set<KeyEntry>()
@@ -117,20 +108,16 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       if (state === 'free') return
       // In the clock of its file, until all are read.
       const { keepMs, atMs } = head ?? { keepMs: DAMAGED_KEEP_MS, atMs: 0 }
-      const entry: KeyEntry = {
-        ...{ id, segment: undefined, at: 0, bytes: 0, keepMs },
-        caller: head?.caller ?? before?.caller ?? '',
-        expiresAtMs: atMs + keepMs,
-        state: state === 'begun' ? 'in_progress' : state,
-      }
-      this.#remember(entry)
+      const entry = keyEntry(id, head?.caller ?? before?.caller ?? '', keepMs, atMs + keepMs)
+      entry.state = state === 'begun' ? 'in_progress' : state
+      this.#keys.add(entry)
       this.#journal.keep(entry, place)
     })
-    for (const entry of this.#keys.values()) entry.expiresAtMs += shifts.get(entry.segment) ?? 0
+    for (const entry of this.#keys) entry.expiresAtMs += shifts.get(entry.segment) ?? 0
     this.#checkSecrets(options.secrets)
     this.#journal.begin()
     // However long it has taken: it is unknown from now on.
-    for (const entry of this.#keys.values())
+    for (const entry of this.#keys)
       if (entry.state === 'in_progress') this.finish(this.#heldOf(entry), 'unknown', () => {})
     this.#journal.flush()
   }
@@ -139,7 +126,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   #checkSecrets(secrets: KeySecrets): void {
     const needed = new Set<string>()
     const nowMs = this.#options.clock()
-    for (const entry of this.#keys.values())
+    for (const entry of this.#keys)
       if (isOver(entry, nowMs)) this.#forget(entry)
       else needed.add(nameIn(entry.id))
     for (const name of [...needed, ...this.#journal.secretsInUse])
@@ -179,7 +166,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
 
   get isWritable(): boolean {
     // A key whose outcome could not be written would be unknown.
-    return this.#journal.isWritable && this.#journal.reserve(this.#inProgress.size + 1)
+    return this.#journal.isWritable && this.#journal.reserve(this.#awaited + 1)
   }
 
   /** Calls back once: that it has begun when that is durable, anything else at once. Never throws. */
@@ -198,17 +185,8 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       this.#begin({ entry, requestId, fingerprint, otherwise: 'unknown' }, keepMs, run)
     else if (this.#hasAll(request, caller, nowMs)) run({ outcome: 'too_many' })
     else {
-      const begun: KeyEntry = {
-        id,
-        segment: undefined,
-        at: 0,
-        bytes: 0,
-        caller,
-        keepMs,
-        expiresAtMs: nowMs + keepMs,
-        state: 'in_progress',
-      }
-      this.#remember(begun)
+      const begun = keyEntry(id, caller, keepMs, nowMs + keepMs)
+      this.#keys.add(begun)
       this.#begin({ entry: begun, requestId, fingerprint, otherwise: 'free' }, keepMs, run)
     }
   }
@@ -247,7 +225,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
 
   #begin(held: HeldKey, keepMs: number, run: (begun: Begun) => void): void {
     const { entry, requestId, fingerprint, otherwise } = held
-    this.#inProgress.add(entry)
+    this.#await(entry, true)
     entry.state = 'in_progress'
     const { caller } = entry
     const atMs = this.#options.clock()
@@ -264,7 +242,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
           // It was not sent.
           this.finish(held, 'free', () => run({ outcome: 'unavailable' }))
         } else {
-          this.#inProgress.delete(entry)
+          this.#await(entry, false)
           if (otherwise === 'free') this.#forget(entry)
           else entry.state = otherwise
           run({ outcome: 'unavailable' })
@@ -290,7 +268,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     }
     const atMs = this.#options.clock()
     const { caller, keepMs } = entry
-    this.#inProgress.delete(entry)
+    this.#await(entry, false)
     entry.expiresAtMs = atMs + keepMs
     const response = typeof finish === 'string' ? undefined : this.#kept(finish)
     const state = typeof finish === 'string' ? finish : 'done'
@@ -333,7 +311,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
 
   #sweepSome(): void {
     const nowMs = this.#options.clock()
-    this.#sweep ??= this.#keys.values()
+    this.#sweep ??= this.#keys[Symbol.iterator]()
     for (let left = SWEPT_AT_ONCE; left > 0; left--) {
       const { value, done } = this.#sweep.next()
       if (done === true) {
@@ -349,11 +327,11 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     const [, ...older] = this.#secrets
     const names = [name, ...older.map((secret) => secret.callerOf(caller))]
     let count = 0
-    for (const one of names) count += this.#ofCallers.get(one)?.size ?? 0
+    for (const one of names) count += this.#keys.countOf(one)
     if (count < maxKeys) return false
     let left = SWEPT_OF_CALLER
     for (const one of names)
-      for (const entry of this.#ofCallers.get(one) ?? []) {
+      for (let entry = this.#keys.oldestOf(one); entry !== undefined; entry = entry.newer) {
         if (left-- <= 0 || !isOver(entry, nowMs)) break
         this.#forget(entry)
         count -= 1
@@ -361,26 +339,23 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return count >= maxKeys
   }
 
-  #remember(entry: KeyEntry): void {
-    this.#keys.set(entry.id, entry)
-    const own = this.#ofCallers.get(entry.caller)
-    if (own === undefined) this.#ofCallers.set(entry.caller, new Set([entry]))
-    else own.add(entry)
+  #await(entry: KeyEntry, isAwaited: boolean): void {
+    if (entry.isAwaited !== isAwaited) this.#awaited += isAwaited ? 1 : -1
+    entry.isAwaited = isAwaited
   }
 
   #forget(entry: KeyEntry): void {
-    this.#keys.delete(entry.id)
+    this.#keys.delete(entry)
     this.#journal.forget(entry)
-    const own = this.#ofCallers.get(entry.caller)
-    own?.delete(entry)
-    if (own?.size === 0) this.#ofCallers.delete(entry.caller)
   }
 
   /** Writes nothing more, until `resume` or `leaveTo`: another process may take the files. @returns the keys in progress */
   suspend(): readonly string[] {
     this.#isSuspended = true
     this.#journal.suspend()
-    return [...this.#inProgress].map(({ id }) => id)
+    const ids: string[] = []
+    for (const { id, isAwaited } of this.#keys) if (isAwaited) ids.push(id)
+    return ids
   }
 
   /** After `suspend`: the files are this process's again. */
@@ -403,7 +378,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       if (entry?.state !== 'unknown') continue
       entry.state = 'in_progress'
       this.#inherited.add(entry)
-      this.#inProgress.add(entry)
+      this.#await(entry, true)
     }
   }
 
@@ -418,7 +393,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   release(): void {
     for (const entry of this.#inherited) {
       entry.state = 'unknown'
-      this.#inProgress.delete(entry)
+      this.#await(entry, false)
     }
     this.#inherited.clear()
   }

@@ -1,0 +1,117 @@
+import type { Journaled } from './key-segment.ts'
+
+/** What is known of a key in memory. */
+export interface KeyEntry extends Journaled {
+  readonly caller: string
+  keepMs: number
+  expiresAtMs: number
+  state: 'in_progress' | 'unknown' | 'done'
+  /** True while its outcome is still to be written. */
+  isAwaited: boolean
+  /** Written by `KeyIndex`, as those below: another key with the same code. */
+  sameCode: KeyEntry | undefined
+  /** Keys of the same caller. */
+  older: KeyEntry | undefined
+  newer: KeyEntry | undefined
+}
+
+/** One that begins. */
+export function keyEntry(id: string, caller: string, keepMs: number, expiresAtMs: number): KeyEntry {
+  return {
+    ...{ id, segment: undefined, slot: -1, at: 0, bytes: 0, caller, keepMs, expiresAtMs },
+    ...{ state: 'in_progress', isAwaited: false, sameCode: undefined, older: undefined, newer: undefined },
+  }
+}
+
+interface CallersKeys {
+  size: number
+  oldest: KeyEntry | undefined
+  newest: KeyEntry | undefined
+}
+
+/** The name of a secret is not part of the code: most keys have the same one. */
+const CODE_FROM = 6
+
+/**
+ * Keys by their ids, and those of each caller from the oldest to the newest. V8 would keep each text that a Map is asked for in a table
+ * of its own, and that with two sets took as long as both hashes of a key.
+ */
+export class KeyIndex {
+  size = 0
+  /** The first of those with one code. */
+  readonly #byCode = new Map<number, KeyEntry>()
+  readonly #ofCallers = new Map<string, CallersKeys>()
+
+  get(id: string): KeyEntry | undefined {
+    let entry = this.#byCode.get(codeOf(id))
+    while (entry !== undefined && entry.id !== id) entry = entry.sameCode
+    return entry
+  }
+
+  *[Symbol.iterator](): IterableIterator<KeyEntry> {
+    for (const first of this.#byCode.values())
+      for (let entry: KeyEntry | undefined = first; entry !== undefined; entry = entry.sameCode) yield entry
+  }
+
+  /** @param entry its id is not here yet */
+  add(entry: KeyEntry): void {
+    const code = codeOf(entry.id)
+    entry.sameCode = this.#byCode.get(code)
+    this.#byCode.set(code, entry)
+    this.size += 1
+    let own = this.#ofCallers.get(entry.caller)
+    if (own === undefined) {
+      own = { size: 0, oldest: undefined, newest: undefined }
+      this.#ofCallers.set(entry.caller, own)
+    }
+    own.size += 1
+    entry.older = own.newest
+    if (own.newest === undefined) own.oldest = entry
+    else own.newest.newer = entry
+    own.newest = entry
+  }
+
+  /** Does nothing when it is not here. */
+  delete(entry: KeyEntry): void {
+    const own = this.#ofCallers.get(entry.caller)
+    if (own === undefined || !this.#unchain(entry)) return
+    this.size -= 1
+    own.size -= 1
+    if (own.size === 0) this.#ofCallers.delete(entry.caller)
+    if (entry.older === undefined) own.oldest = entry.newer
+    else entry.older.newer = entry.newer
+    if (entry.newer === undefined) own.newest = entry.older
+    else entry.newer.older = entry.older
+  }
+
+  /** @returns false when it is not here */
+  #unchain(entry: KeyEntry): boolean {
+    const code = codeOf(entry.id)
+    const first = this.#byCode.get(code)
+    if (first !== entry) {
+      let before = first
+      while (before !== undefined && before.sameCode !== entry) before = before.sameCode
+      if (before !== undefined) before.sameCode = entry.sameCode
+      return before !== undefined
+    }
+    if (entry.sameCode === undefined) this.#byCode.delete(code)
+    else this.#byCode.set(code, entry.sameCode)
+    return true
+  }
+
+  countOf(caller: string): number {
+    return this.#ofCallers.get(caller)?.size ?? 0
+  }
+
+  /** The oldest key of a caller; `newer` leads to the others. */
+  oldestOf(caller: string): KeyEntry | undefined {
+    return this.#ofCallers.get(caller)?.oldest
+  }
+}
+
+/** 30 bits of the keyed hash that an id is. */
+function codeOf(id: string): number {
+  let code = 0
+  for (let at = CODE_FROM; at < CODE_FROM + 5; at++) code = ((code << 6) ^ id.charCodeAt(at)) & 0x3fffffff
+  return code
+}
