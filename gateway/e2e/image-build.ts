@@ -1,16 +1,41 @@
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
-import { basename, join, matchesGlob, relative } from 'node:path'
+import { basename, dirname, isAbsolute, join, matchesGlob, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Where the stages of the Dockerfile work. */
-const WORKDIR = '/app'
+const WORKDIR = 'app'
+/** Some of what the image of Node has. */
+const NODE_IMAGE: Readonly<Record<string, string>> = {
+  'etc/os-release': 'PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nID=debian\nVERSION_ID="13"\n',
+  'opt/yarn-v1.22.22/bin/yarn': '',
+  'usr/bin/sh': '',
+  'usr/local/bin/docker-entrypoint.sh': '',
+  'usr/local/bin/node': '',
+  'usr/local/bin/npm': '',
+  'usr/local/include/node/node.h': '',
+  'usr/local/lib/node_modules/npm/package.json': '{}',
+  'var/lib/dpkg/status': `Package: libstdc++6
+Status: install ok installed
+Architecture: amd64
+Version: 14.2.0-19+b1
+Description: GNU Standard C++ Library v3
+ Version: of the text
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+`,
+}
 const IGNORED = readFileSync(join(ROOT, '.dockerignore'), 'utf8')
   .split('\n')
   .filter((line) => line !== '')
 
 export interface Stage {
+  /** Stands for /. */
+  readonly root: string
   /** Stands for /app. */
   readonly dir: string
   readonly env: Record<string, string>
@@ -35,15 +60,22 @@ export function buildImages(into: string): Map<string, Stage> {
     if (instruction === 'FROM') {
       const [base = '', , name = ''] = words
       stage = begin(mkdtempSync(join(into, `${name}-`)), stages.get(base))
+      if (base.startsWith('node:'))
+        for (const [file, text] of Object.entries(NODE_IMAGE)) {
+          mkdirSync(join(stage.root, dirname(file)), { recursive: true })
+          writeFileSync(join(stage.root, file), text)
+        }
       stages.set(name, stage)
     } else follow(stage as Stage, instruction, words, stages)
   }
   return stages
 }
 
-function begin(dir: string, base: Stage | undefined): Stage {
-  if (base !== undefined) link(base.dir, dir)
-  return { dir, env: { ...base?.env }, labels: { ...base?.labels }, command: [], healthCheck: [] }
+function begin(root: string, base: Stage | undefined): Stage {
+  const dir = join(root, WORKDIR)
+  mkdirSync(dir)
+  if (base !== undefined) link(base.root, root)
+  return { root, dir, env: { ...base?.env }, labels: { ...base?.labels }, command: [], healthCheck: [] }
 }
 
 function follow(
@@ -58,7 +90,7 @@ function follow(
       copy(stage, words, stages)
       return
     case 'RUN':
-      for (const command of text.split(' && ')) runIn(stage.dir, command)
+      for (const command of text.split(' && ')) runIn(stage, command)
       return
     case 'ENV':
       for (const word of words) stage.env[word.split('=')[0] as string] = word.slice(word.indexOf('=') + 1)
@@ -82,13 +114,12 @@ function follow(
   }
 }
 
-function copy({ dir }: Stage, words: readonly string[], stages: ReadonlyMap<string, Stage>): void {
+function copy(stage: Stage, words: readonly string[], stages: ReadonlyMap<string, Stage>): void {
   const from = words.find((word) => word.startsWith('--from='))?.slice('--from='.length)
   const paths = words.filter((word) => !word.startsWith('--'))
-  const target = join(dir, paths.pop() as string)
-  const source = from === undefined ? ROOT : (stages.get(from) as Stage).dir
+  const target = placeIn(stage, paths.pop() as string)
   for (const path of paths) {
-    const what = join(source, path.replace(WORKDIR, '.'))
+    const what = from === undefined ? join(ROOT, path) : placeIn(stages.get(from) as Stage, path)
     // The content of a directory goes into the target, a file too.
     const isDirectory = statSync(what).isDirectory()
     if (from !== undefined && isDirectory) link(what, target)
@@ -98,6 +129,10 @@ function copy({ dir }: Stage, words: readonly string[], stages: ReadonlyMap<stri
         filter: isInContext,
       })
   }
+}
+
+function placeIn({ root, dir }: Stage, path: string): string {
+  return join(isAbsolute(path) ? root : dir, path)
 }
 
 /** As Docker does it: the last pattern that the path, or a folder around it, matches decides. */
@@ -114,16 +149,18 @@ function link(from: string, to: string): void {
   runProgram('cp', ['-al', `${from}/.`, to], from)
 }
 
-function runIn(dir: string, command: string): void {
+function runIn({ root, dir }: Stage, command: string): void {
   const workspace = /^npm ci -w (\w+) --omit=dev$/.exec(command)?.[1]
-  if (workspace !== undefined) copyModules(workspace, dir)
-  else if (command === 'npm ci') symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'))
-  else if (command.startsWith('npm run ')) npm(command.split(' ').slice(1), dir)
-  else if (command.startsWith('npm sbom ')) {
-    const [args = '', file = ''] = command.split(' > ')
-    writeFileSync(join(dir, file), npm(args.split(' ').slice(1), dir))
-  } else if (command.startsWith('mkdir ')) mkdirSync(join(dir, command.slice('mkdir '.length)))
-  else if (!/^(npm cache|chown) /.test(command)) throw new Error(`unknown in the Dockerfile: ${command}`)
+  if (workspace !== undefined) {
+    copyModules(workspace, dir)
+    // As npm does.
+    symlinkSync('../gateway', join(dir, 'node_modules/countersign'))
+    writeFileSync(join(dir, 'node_modules/.package-lock.json'), '{}')
+  } else if (command === 'npm ci') symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'))
+  else if (/^(?:npm (?:run|sbom)|find|mkdir|rm) /.test(command)) {
+    const here = command.replaceAll(/(?<= )\//g, `${root}/`).replaceAll('| node ', `| '${process.execPath}' `)
+    runProgram('sh', ['-c', here], dir)
+  } else if (!/^(?:npm cache|chown) /.test(command)) throw new Error(`unknown in the Dockerfile: ${command}`)
 }
 
 /** Copies what `npm ci -w <workspace> --omit=dev` would install. */

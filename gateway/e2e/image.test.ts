@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
+  existsSync,
   globSync,
   mkdirSync,
   mkdtempSync,
@@ -17,6 +18,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { parse } from 'yaml'
 import { freePort } from '../../backend/testing/free-port.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { buildImages, copyModules, npm, type Stage } from './image-build.ts'
@@ -79,10 +81,20 @@ describe('what the images and the package are made of', () => {
 
   const modulesOf = (dir: string) => readdirSync(join(dir, 'node_modules'))
 
-  /** Its list of modules names those that it has, with their versions, and no other. */
+  /** Its list names the product, Node, Debian with its packages, and the modules that it has, with their versions. */
   function checkSbom({ dir, labels }: Stage, name: string): void {
-    const { components } = JSON.parse(readFileSync(join(dir, 'sbom.cdx.json'), 'utf8'))
-    const listed = components.map(({ purl }: { purl: string }) => decodeURIComponent(purl))
+    const { metadata, components } = JSON.parse(readFileSync(join(dir, 'sbom.cdx.json'), 'utf8'))
+    const listed = components.map(({ purl = '' }: { purl?: string }) => decodeURIComponent(purl))
+    const { version } = JSON.parse(readFileSync(join(ROOT, `${name}/package.json`), 'utf8'))
+    assert.match(metadata.component.name, /^countersign/)
+    assert.equal(metadata.component.version, version)
+    assert.ok(listed.includes(`pkg:generic/node@${process.versions.node}`))
+    assert.ok(listed.includes('pkg:deb/debian/libstdc++6@14.2.0-19+b1?arch=amd64&distro=debian-13'))
+    assert.equal(listed.filter((purl: string) => purl.startsWith('pkg:deb/')).length, 1)
+    const system = components.find(({ type }: { type: string }) => type === 'operating-system')
+    assert.deepEqual([system.name, system.version], ['debian', '13'])
+    const refs = components.map((each: { 'bom-ref': string }) => each['bom-ref'])
+    assert.equal(new Set(refs).size, refs.length)
     const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).packages
     const installed = globSync('node_modules/{*,@*/*}/package.json', { cwd: dir })
       .map((file) => JSON.parse(readFileSync(join(dir, file), 'utf8')))
@@ -94,6 +106,22 @@ describe('what the images and the package are made of', () => {
     )
     assert.equal(labels['org.opencontainers.image.title'], `countersign-${name}`)
     assert.equal(labels['org.opencontainers.image.version'], lock[name].version)
+  }
+
+  /** Of Node only itself is there; in /app only what runs; and nowhere a lock file, a link to nothing or an empty folder. */
+  function checkContents({ root: image, dir }: Stage, files: readonly string[]): void {
+    assert.deepEqual(readdirSync(join(image, 'usr/local'), { recursive: true }).sort(), ['bin', 'bin/node'])
+    assert.deepEqual(readdirSync(join(image, 'opt')), [])
+    assert.deepEqual(
+      readdirSync(dir).sort(),
+      ['data', ...files, 'node_modules', 'package.json', 'sbom.cdx.json'].sort(),
+    )
+    const useless = readdirSync(dir, { recursive: true, withFileTypes: true }).filter((entry) => {
+      const path = join(entry.parentPath, entry.name)
+      if (entry.isDirectory()) return path !== join(dir, 'data') && readdirSync(path).length === 0
+      return entry.isSymbolicLink() ? !existsSync(path) : /package-lock\.json$/.test(entry.name)
+    })
+    assert.deepEqual(useless, [])
   }
 
   /** Starts the command of an image, and waits until its own health check is content. */
@@ -128,6 +156,16 @@ describe('what the images and the package are made of', () => {
     )
   })
 
+  it('the workflow attaches to each image how it was built and what is in it', () => {
+    const { jobs } = parse(readFileSync(join(ROOT, '.github/workflows/ci.yml'), 'utf8'))
+    const { strategy, steps, permissions } = jobs.images
+    const targets = [...stages.keys()].filter((name) => (stages.get(name) as Stage).command.length > 0)
+    assert.deepEqual(strategy.matrix.target.toSorted(), targets.toSorted())
+    const build = steps.find(({ uses = '' }) => uses.startsWith('docker/build-push-action@')).with
+    assert.deepEqual([build.push, build.provenance, build.sbom], [true, 'mode=max', true])
+    assert.deepEqual(permissions, { contents: 'read', packages: 'write' })
+  })
+
   it('the image of the gateway runs with the modules of the gateway alone', async (t) => {
     const stage = stages.get('gateway') as Stage
     assert.deepEqual(readdirSync(join(stage.dir, 'dist')).sort(), ['config', 'gateway'])
@@ -135,6 +173,7 @@ describe('what the images and the package are made of', () => {
       assert.ok(!modulesOf(stage.dir).includes(other), other)
     }
     assert.ok(modulesOf(stage.dir).includes('@aws-sdk'), 'optional peers are in the image')
+    checkContents(stage, ['config', 'dist'])
     checkSbom(stage, 'gateway')
     const [port, adminPort] = [await freePort(), await freePort()]
     // Its health check finds the admin listener where the file puts it.
@@ -164,6 +203,7 @@ describe('what the images and the package are made of', () => {
     for (const other of ['@aws-sdk', 'undici', 're2js', 'typescript']) {
       assert.ok(!modulesOf(stage.dir).includes(other), other)
     }
+    checkContents(stage, ['dist'])
     checkSbom(stage, 'backend')
     const secret = join(root, 'secret')
     writeFileSync(secret, SECRET, { mode: 0o600 })
@@ -228,6 +268,7 @@ describe('what the images and the package are made of', () => {
     const countersign = ['node', 'node_modules/countersign/cli/countersign.mjs']
     await start(
       {
+        root: dir,
         dir,
         env: {},
         labels: {},

@@ -1,0 +1,45 @@
+import { readFileSync } from 'node:fs'
+
+/**
+ * `npm sbom … | node sbom.mjs PACKAGE.JSON ROOT`: the SBOM (CycloneDX 1.5) of an image. Its main component is the package; beside the
+ * modules that npm lists stand the Node that runs this, and the packages of Debian below ROOT.
+ */
+const [, , manifest, root] = process.argv
+const { name } = JSON.parse(readFileSync(manifest, 'utf8'))
+const { metadata, components, dependencies, ...bom } = JSON.parse(readFileSync(0, 'utf8'))
+
+/** Lines such as `VERSION_ID="13"` or `Package: libc6`. Lines that go on, such as those of a description, are left out. */
+function fieldsOf(text) {
+  const lines = text.matchAll(/^([\w-]+)(?:=|: )"?(.*?)"?$/gm)
+  return Object.fromEntries(Array.from(lines, ([, key, value]) => [key, value]))
+}
+
+function component(type, { name, version }, purl, more) {
+  return { 'bom-ref': purl, type, name, version, purl, ...more }
+}
+
+const { ID, VERSION_ID } = fieldsOf(readFileSync(`${root}/etc/os-release`, 'utf8'))
+const system = { 'bom-ref': ID, type: 'operating-system', name: ID, version: VERSION_ID }
+const packages = readFileSync(`${root}/var/lib/dpkg/status`, 'utf8')
+  .split('\n\n')
+  .map(fieldsOf)
+  .filter(({ Status = '' }) => Status.endsWith(' installed'))
+  .map(({ Package, Version, Architecture }) => {
+    const purl = `pkg:deb/${ID}/${encodeURIComponent(Package)}@${encodeURIComponent(Version)}?arch=${Architecture}&distro=${ID}-${VERSION_ID}`
+    return component('library', { name: Package, version: Version }, purl)
+  })
+const { node } = process.versions
+const cpe = `cpe:2.3:a:nodejs:node.js:${node}:*:*:*:*:*:*:*`
+// By its reference, because npm calls it by its folder.
+const product = components.find((each) => each['bom-ref'].startsWith(`${name}@`))
+const others = components.filter((each) => each !== product)
+const workspace = metadata.component['bom-ref']
+const runtime = component('application', { name: 'node', version: node }, `pkg:generic/node@${node}`, { cpe })
+process.stdout.write(
+  JSON.stringify({
+    ...bom,
+    metadata: { ...metadata, component: { ...product, type: 'application', name } },
+    components: [...others, runtime, system, ...packages],
+    dependencies: dependencies.filter(({ ref }) => ref !== workspace),
+  }),
+)
