@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { type TestContext, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { ReplayMemory } from './replay.ts'
 
@@ -264,10 +265,11 @@ test('a file that is there and cannot be read stops the start', (t) => {
   assert.throws(open, /webhooks\.ndjson: messages seen before cannot be read/)
 })
 
-test('a disk that refuses is reported, and a message that cannot be written is not let in until it can', (t) => {
+test('a disk that refuses is reported, and a message that cannot be written is not let in until it can', async (t) => {
   const { open, dataDir, faults } = place(t)
   const memory = open()
   memory.take('before', 'before')
+  await turn()
   renameSync(dataDir, `${dataDir}-away`)
   writeFileSync(dataDir, 'no directory')
   assert.equal(memory.take('a', 'a'), 'unwritable')

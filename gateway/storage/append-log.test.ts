@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import { AppendLog } from './append-log.ts'
 
@@ -177,13 +178,16 @@ describe('an append log', () => {
     closeSync(fd)
   })
 
-  test('that has a path begins each new file with the header', () => {
+  test('that has a path begins each new file with the header, and looks for one in each turn', async () => {
     const file = join(home, `${++files}`)
     const failures: unknown[] = []
     const log = new AppendLog({ file, header: '#\n', retryMs: 0, onFault: (error) => failures.push(error) })
     assert.equal(log.append('one\n', 0), true)
     renameSync(file, `${file}-old`)
+    assert.equal(log.append('same turn\n', 0), true)
+    await turn()
     assert.equal(log.put('two\n', 0), true)
+    await turn()
     mkdirSync(`${file}-blocked`)
     renameSync(file, `${file}-newer`)
     renameSync(`${file}-blocked`, file)
@@ -192,7 +196,8 @@ describe('an append log', () => {
     assert.match(String(failures[1]), /EISDIR/)
     rmSync(file, { recursive: true })
     assert.equal(log.put('four\n', 0), true)
-    assert.equal(readFileSync(`${file}-old`, 'utf8'), '#\none\n')
+    await turn()
+    assert.equal(readFileSync(`${file}-old`, 'utf8'), '#\none\nsame turn\n')
     assert.equal(readFileSync(`${file}-newer`, 'utf8'), '#\ntwo\n')
     assert.equal(readFileSync(file, 'utf8'), '#\nthree\nfour\n')
   })

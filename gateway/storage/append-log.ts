@@ -1,11 +1,11 @@
-import { closeSync, fstatSync, writeSync } from 'node:fs'
-import { withFile } from './line-file.ts'
+import { closeSync, fstatSync, openSync, writeSync } from 'node:fs'
+import { OWNER_ONLY } from './line-file.ts'
 import { cutOff } from './torn-line.ts'
 
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
 interface AppendLogOptions {
-  /** Opened for each append, so that it may be moved. Undefined: `moveTo` gives an open file. */
+  /** Opened anew in each turn of the event loop, so that it may be moved. Undefined: `moveTo` gives an open file. */
   readonly file?: string
   readonly header?: string
   readonly onFault: (error: unknown) => void
@@ -29,6 +29,8 @@ export class AppendLog {
   isTorn = false
   isFailing = false
   descriptor: number | undefined
+  /** `file`, until the end of the turn. */
+  #opened: number | undefined
   sizeBytes = 0
   #waiting: string[] = []
   /** Bytes that a crash would lose, because they could not be written yet. */
@@ -84,18 +86,32 @@ export class AppendLog {
 
   /** Forgets what is waiting or lost, which is in a new file. */
   forget(): void {
+    this.leave()
     this.#waiting = []
     this.waitingBytes = 0
     this.lostLines = 0
     this.isTorn = false
   }
 
+  /** Leaves `file`, which was moved or may be. */
+  leave(): void {
+    const fd = this.#opened
+    this.#opened = undefined
+    this.#close(fd)
+  }
+
   close(): void {
     const fd = this.descriptor
     this.descriptor = undefined
+    this.#close(fd)
+  }
+
+  #close(fd: number | undefined): void {
     try {
       if (fd !== undefined) closeSync(fd)
     } catch (error) {
+      // A network's file system may tell only now that it has no room.
+      this.isFailing = true
       this.#options.onFault(error)
     }
   }
@@ -126,12 +142,14 @@ export class AppendLog {
     try {
       if (this.descriptor !== undefined) return this.#writeWhole(this.descriptor, lines)
       if (file === undefined) return false
-      return withFile(file, 'a', (fd) => {
-        const isNew = fstatSync(fd).size === 0
-        if (isNew) this.isTorn = false
-        return this.#writeWhole(fd, isNew ? header + lines : lines)
-      })
+      if (this.#opened !== undefined) return this.#writeWhole(this.#opened, lines)
+      this.#opened = openSync(file, 'a', OWNER_ONLY)
+      setImmediate(() => this.leave())
+      const isNew = fstatSync(this.#opened).size === 0
+      if (isNew) this.isTorn = false
+      return this.#writeWhole(this.#opened, isNew ? header + lines : lines)
     } catch (error) {
+      this.leave()
       this.#retryAtMs = nowMs + retryMs
       // The next append opens the path again, and may find another file.
       if (file !== undefined) this.isTorn = true

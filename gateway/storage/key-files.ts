@@ -160,6 +160,7 @@ export class KeyFiles {
     if (nowMs - this.#fileSinceMs < this.lifetimeMs) return
     this.#attempt('start a new file', () => {
       renameSync(this.#file, this.#oldFile)
+      this.#log.leave()
       this.#fileSinceMs = nowMs
       this.#log.isTorn = false
       this.#inodes.clear()
@@ -217,7 +218,7 @@ function inodeOf(file: string): number | undefined {
 }
 
 function formatKey(form: KeyForm, { key, atMs }: RememberedKey): string {
-  return `${JSON.stringify({ [form.key]: key, [form.time]: atMs })}\n`
+  return `{"${form.key}":${JSON.stringify(key)},"${form.time}":${atMs}}\n`
 }
 
 /** Reads a file of keys; a missing one has none. @throws Error when it cannot be read, or a newer gateway wrote it */
