@@ -106,11 +106,11 @@ function fieldValue(
   combined: string,
   parameters: FieldItem['parameters'],
 ): string {
+  if (parameters.size === 0) return combined
   const key = parameters.get('key')
   const flags = serializeParameters([...parameters].filter(([flag]) => flag !== 'key'))
   if (flags === ';bs' && key === undefined) return byteSequences(message.fields, name)
   if (flags !== '' && flags !== ';sf') throw new NoValue('has parameters that are not supported')
-  if (key === undefined && flags === '') return combined
   if (key === undefined && !DICTIONARIES.has(name)) throw new NoValue('is of no structure that is known')
   const members = readOnce(message, name, () => parseDictionary(combined))
   if (members === undefined) throw new NoValue('is no dictionary')
@@ -123,6 +123,8 @@ function fieldValue(
 /** @throws NoValue */
 function derivedValue(message: SignedRequest, name: string, parameter: unknown): string {
   const { method, target, uri } = message
+  if (name === '@method') return method
+  if (name === '@target-uri') return uri
   const [, scheme = '', authority = '', path = '', query] = URI.exec(uri) ?? []
   if (name === '@query-param')
     return queryValue(
@@ -130,8 +132,6 @@ function derivedValue(message: SignedRequest, name: string, parameter: unknown):
       parameter,
     )
   const values: Readonly<Record<string, string>> = {
-    '@method': method,
-    '@target-uri': uri,
     '@authority': authority,
     '@scheme': scheme,
     '@request-target': target,

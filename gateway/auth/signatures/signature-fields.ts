@@ -37,12 +37,15 @@ const PARAMETERS: ReadonlyMap<string, string> = new Map([
 
 /** The value of a field: its lines in order, joined (RFC 9421 section 2.1). Undefined: it is not there. */
 export function combinedValue(fields: readonly Field[], name: string): string | undefined {
-  const lines = fields.filter(({ lower }) => lower === name)
-  return lines.length === 0 ? undefined : lines.map(({ value }) => value).join(', ')
+  let combined: string | undefined
+  for (const { lower, value } of fields)
+    if (lower === name) combined = combined === undefined ? value : `${combined}, ${value}`
+  return combined
 }
 
 /** The name of a component and its parameters, whose order has no meaning (RFC 9421 section 2). */
 export function identifierOf({ item, parameters }: FieldItem): string {
+  if (parameters.size === 0) return item.text
   return item.text + serializeParameters([...parameters].sort(([one], [other]) => (one < other ? -1 : 1)))
 }
 

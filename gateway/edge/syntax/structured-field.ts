@@ -22,8 +22,13 @@ interface InnerList extends Omit<FieldItem, 'item' | 'items'> {
 export type FieldDictionary = ReadonlyMap<string, FieldItem | InnerList>
 
 const KEY = /[a-z*][a-z0-9_.*-]*/y
-const BARE =
-  /(?<number>-?(?:\d{1,12}\.\d{1,3}|\d{1,15})(?![\d.]))|"(?<string>(?:[ !#-[\]-~]|\\["\\])*)"|(?<token>[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*)|:(?<bytes>[A-Za-z0-9+/]*={0,2}):|\?(?<flag>[01])/y
+const NUMBER = /-?(?:\d{1,12}\.\d{1,3}|\d{1,15})(?![\d.])/y
+const STRING = /"((?:[ !#-[\]-~]|\\["\\])*)"/y
+const TOKEN = /[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*/y
+const BYTES = /:([A-Za-z0-9+/]*={0,2}):/y
+const FLAG = /\?([01])/y
+/** The kinds of an item by its first character; others may be a token or a number. */
+const KINDS: Readonly<Record<string, RegExp>> = { '"': STRING, ':': BYTES, '?': FLAG }
 const SPACES = / */y
 const SPACES_AND_TABS = /[ \t]*/y
 const TRUE: BareItem = { kind: 'boolean', value: true, text: '?1' }
@@ -138,16 +143,21 @@ class Reader {
   }
 
   #bareItem(): BareItem | undefined {
-    const match = this.take(BARE)
-    if (match === undefined) return undefined
-    const [text] = match
-    const { number, string, token, bytes, flag } = match.groups ?? {}
+    const kind = KINDS[this.#text.charAt(this.#at)]
+    if (kind === undefined) return this.#tokenOrNumber()
+    const [text, inside = ''] = this.take(kind) ?? []
+    if (text === undefined) return undefined
+    if (kind === STRING) return { kind: 'string', value: inside.replace(/\\(.)/g, '$1'), text }
+    if (kind === FLAG) return { kind: 'boolean', value: inside === '1', text }
+    const value = Buffer.from(inside, 'base64')
+    return value.toString('base64') === inside ? { kind: 'bytes', value, text } : undefined
+  }
+
+  #tokenOrNumber(): BareItem | undefined {
+    const number = this.take(NUMBER)?.[0]
     if (number !== undefined) return numberOf(number)
-    if (string !== undefined) return { kind: 'string', value: string.replace(/\\(.)/g, '$1'), text }
-    if (token !== undefined) return { kind: 'token', value: token, text }
-    if (bytes === undefined) return { kind: 'boolean', value: flag === '1', text }
-    const value = Buffer.from(bytes, 'base64')
-    return value.toString('base64') === bytes ? { kind: 'bytes', value, text } : undefined
+    const token = this.take(TOKEN)?.[0]
+    return token === undefined ? undefined : { kind: 'token', value: token, text: token }
   }
 }
 
