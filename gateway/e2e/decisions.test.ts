@@ -20,6 +20,20 @@ interface Question {
   readonly context: { readonly parameters: { readonly iban: string }; readonly body: Record<string, number> }
 }
 
+interface Recorded {
+  readonly method: string
+  readonly claims: object
+  readonly body: string
+  /** What the client got. */
+  readonly status: number
+  readonly question: string
+  readonly answer: { readonly status: number; readonly text: string }
+}
+
+const OPA: readonly Recorded[] = JSON.parse(
+  readFileSync(new URL('opa-recording.json', import.meta.url), 'utf8'),
+).cases
+
 describe('a decider outside', () => {
   let upstream: TestUpstream
   let decider: Server
@@ -32,7 +46,13 @@ describe('a decider outside', () => {
     decider = createServer(async (req, res) => {
       const chunks: Buffer[] = []
       for await (const chunk of req) chunks.push(chunk)
-      const question: Question = JSON.parse(Buffer.concat(chunks).toString())
+      const text = Buffer.concat(chunks).toString()
+      if (req.url === '/opa') {
+        const { answer } = OPA.find(({ question }) => question === text) ?? {}
+        res.writeHead(answer?.status ?? 404, { 'content-type': 'application/json' }).end(answer?.text)
+        return
+      }
+      const question: Question = JSON.parse(text)
       asked.push(question)
       if (question.context.parameters.iban === 'broken') req.socket.destroy()
       const decision = (question.context.body['/amount'] ?? 0) <= 100
@@ -42,7 +62,8 @@ describe('a decider outside', () => {
       res.end(JSON.stringify({ decision, ...(decision && { context: { id: `d-${asked.length}` } }) }))
     }).listen(0, '127.0.0.1')
     await once(decider, 'listening')
-    const url = `http://127.0.0.1:${(decider.address() as AddressInfo).port}/access/v1/evaluation`
+    const origin = `http://127.0.0.1:${(decider.address() as AddressInfo).port}`
+    const url = `${origin}/access/v1/evaluation`
     gateway = await startGateway({
       config: {
         upstream: upstream.url,
@@ -56,6 +77,11 @@ describe('a decider outside', () => {
             path: '/cached/{iban}',
             auth: ['bearer'],
             decision: { url, timeoutMs: 10_000, cache: '1m', body: ['/amount'] },
+          },
+          {
+            path: '/payments/{iban}',
+            auth: ['bearer'],
+            decision: { url: `${origin}/opa`, timeoutMs: 10_000, body: ['/amount'] },
           },
         ],
       },
@@ -122,6 +148,19 @@ describe('a decider outside', () => {
     await until(() => (gateway.audit().some(({ type }) => type === 'CONFIG_CHANGE') ? true : undefined))
     assert.equal((await pay('/cached/DE1', '{"amount":1}')).status, 200)
     assert.equal(asked.length, before + 2)
+  })
+
+  it('is asked what OPA was asked, and decides as OPA has answered', async () => {
+    for (const { method, claims, body, status, answer } of OPA) {
+      const authorization = `Bearer ${await upstream.issuer.token({ ...claims })}`
+      const headers = { authorization, 'content-type': 'application/json' }
+      const response = await call(`${gateway.url}/payments/DE1`, { method, headers, body })
+      assert.equal(response.status, status, `${method} ${body} ${answer.text}`)
+    }
+    const outcomes = ['allowed', 'denied', 'failed'].map((outcome) =>
+      gateway.metric(`gateway_decisions_total{route="/payments/{iban}",outcome="${outcome}"}`),
+    )
+    assert.deepEqual(await Promise.all(outcomes), [3, 6, 1])
   })
 })
 
