@@ -239,7 +239,7 @@ describe('the values of the chart', () => {
     )
     const groups = (parse(text).groups as Groups).flatMap(({ rules }) => rules)
     const wanted = groups.filter(({ record = '', alert = '' }) =>
-      /http_errors|ErrorBudget/.test(record + alert),
+      /^job:gateway_http_errors|ErrorBudget/.test(record + alert),
     )
     assert.equal(wanted.length, 9)
     const made = parseAllDocuments(rendered)

@@ -95,7 +95,7 @@ describe('the files for Prometheus and Grafana', () => {
     assert.equal(checked.status, 0, `${checked.stdout}${checked.stderr}`)
     for (const name of [file, join(dir, 'config/grafana/countersign.json')]) {
       const text = readFileSync(name, 'utf8')
-      assert.match(text, /ratio_rate7d/)
+      assert.match(text, /(?:rate|\[)7d\b/)
       assert.match(text, /\b0\.0005\b/)
       assert.doesNotMatch(text, /\b3d\b|\b0\.001\b/)
     }
