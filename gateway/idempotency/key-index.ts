@@ -18,8 +18,19 @@ export interface KeyEntry extends Journaled {
 /** One that begins. */
 export function keyEntry(id: string, caller: string, keepMs: number, expiresAtMs: number): KeyEntry {
   return {
-    ...{ id, segment: undefined, slot: -1, at: 0, bytes: 0, caller, keepMs, expiresAtMs },
-    ...{ state: 'in_progress', isAwaited: false, sameCode: undefined, older: undefined, newer: undefined },
+    id,
+    segment: undefined,
+    slot: -1,
+    at: 0,
+    bytes: 0,
+    caller,
+    keepMs,
+    expiresAtMs,
+    state: 'in_progress',
+    isAwaited: false,
+    sameCode: undefined,
+    older: undefined,
+    newer: undefined,
   }
 }
 

@@ -7,6 +7,8 @@ import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
 import { bodyTooLarge, type Refusal, refusal } from '../../refusals.ts'
 
+/** A body of so many bytes that came at once needs no room: the rest of its request takes more memory. */
+const SMALL_BYTES = 1024
 /** Bytes of a body that is read whole, whatever its route allows. */
 const MAX_BODY_BYTES = 1024 * 1024
 const NO_BODY = Buffer.alloc(0)
@@ -36,13 +38,14 @@ export function readWholeBody(
   const maxBytes = Math.min(route?.maxBodyBytes ?? MAX_BODY_BYTES, most)
   const { contentLength } = headers
   if (contentLength !== undefined && contentLength > maxBytes) return bodyTooLarge(maxBytes)
+  const whole = takeWhole(source, contentLength)
+  if (whole !== undefined && whole.length <= SMALL_BYTES) return whole
   const waiting = { keyId: owner, network: networkOf(exchange.address), bytes: 0 }
   const release = () => bodyRoom.release(waiting)
   res.onClose(() => {
     if (exchange.orphan === undefined) release()
     else exchange.orphan.onEnd = release
   })
-  const whole = takeWhole(source, contentLength)
   if (whole !== undefined) return bodyRoom.take(waiting, whole.length) ? whole : OVERLOADED
   // The body is needed before anything else is decided.
   if (headers.expect !== undefined && req.version !== '1.0') res.writeInterim(100, '')

@@ -7,6 +7,7 @@ import { readIdempotencyKey } from '../../idempotency/idempotency-key.ts'
 import type { KeptResponse } from '../../idempotency/key-record.ts'
 import { type Begun, callerOf } from '../../idempotency/key-table.ts'
 import { KeyedExchange } from '../../idempotency/keyed-exchange.ts'
+import type { Principal } from '../../principal.ts'
 import { bodyTooLarge, type PendingRefusal, type Refusal, refusal } from '../../refusals.ts'
 import { wholeBody } from '../body/whole-body.ts'
 import { close } from '../close.ts'
@@ -17,6 +18,8 @@ import { fieldsIn } from './kept-fields.ts'
 const METHODS: ReadonlySet<string> = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 const REPLAYED = new Field('Idempotency-Replayed', 'true')
 const PORT = /:\d*$/
+/** Made once for each, as V8 would look at each text anew. */
+const CALLERS = new WeakMap<Principal, string>()
 const MISSING = refusal('idempotency_key_missing')
 const INVALID = refusal('idempotency_key_invalid')
 const REUSED = refusal('idempotency_key_reused')
@@ -66,6 +69,15 @@ function keyOf({ req }: Exchange, { header, required, maxKeyLength }: Idempotenc
   return readIdempotencyKey(value, maxKeyLength) ?? INVALID
 }
 
+function callerIn(principal: Principal): string {
+  let caller = CALLERS.get(principal)
+  if (caller === undefined) {
+    caller = callerOf(principal.key, principal.client)
+    CALLERS.set(principal, caller)
+  }
+  return caller
+}
+
 interface Keyed {
   readonly key: string
   readonly terms: IdempotencyTerms
@@ -91,7 +103,7 @@ function begin(
   keeper.begin(
     {
       key,
-      caller: callerOf(principal.key, principal.client),
+      caller: callerIn(principal),
       row: route.path,
       content: [head, body],
       requestId,
