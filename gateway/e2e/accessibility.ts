@@ -3,12 +3,14 @@ import type { Page } from 'playwright-core'
 
 const AXE = readFileSync(new URL(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
 /** WCAG 2.2 A and AA, and what axe calls best practice. */
-const RUN = `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(({ id, nodes }) =>
+const runIn = (
+  part: string,
+) => `axe.run(${JSON.stringify(part)}, { resultTypes: ['violations'] }).then(({ violations }) => violations.flatMap(({ id, nodes }) =>
   nodes.map(({ target, failureSummary }) => id + ' ' + target.join(' ') + ': ' + failureSummary)))`
 
-/** What axe finds wrong with a page as it is now, a line each; none when it is good. */
-export async function accessibilityFindings(page: Page): Promise<string[]> {
+/** What axe finds wrong with a page as it is now, a line each; none when it is good. @param part selector of what is looked at */
+export async function accessibilityFindings(page: Page, part = 'html'): Promise<string[]> {
   // Half a megabyte, and a page that is looked at again has it.
   if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(AXE)
-  return (await page.evaluate(RUN)) as string[]
+  return (await page.evaluate(runIn(part))) as string[]
 }

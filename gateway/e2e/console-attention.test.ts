@@ -3,14 +3,14 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, it, type TestContext } from 'node:test'
-import type { Browser, Page } from 'playwright-core'
+import { after, before, beforeEach, describe, it, type TestContext } from 'node:test'
+import type { Page } from 'playwright-core'
 import { freePort } from '../../backend/testing/free-port.ts'
 import { NO_REDIS, startRedis } from '../store/redis-server.test-support.ts'
 import { accessibilityFindings } from './accessibility.ts'
 import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { call } from './client.ts'
-import { type GatewayOptions, startGateway, until } from './running-gateway.ts'
+import { type GatewayOptions, startGateway, type TestGateway, until } from './running-gateway.ts'
 import { makeServerCertificate, makeTlsSetup } from './secure.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
 
@@ -23,33 +23,36 @@ else it('what needs attention, in a browser', { skip: NO_CHROMIUM })
 
 /** Each fault is made for real; the first line of the console is it, and its link leads to its chapter. */
 function describeAttention(): void {
-  let browser: Browser
+  /** One for all tests: each console is an origin of its own. */
+  let page: Page
   let upstream: TestUpstream
   before(async () => {
-    browser = await launchChromium()
+    page = await (await launchChromium()).newPage()
+    page.setDefaultTimeout(PATIENCE_MS)
     upstream = await startUpstream((req, res) => {
       res.statusCode = req.url === '/broken' ? 503 : 200
       res.end('whole')
     })
   })
   after(async () => {
+    await page?.close()
     upstream?.close()
   })
 
   async function started(t: TestContext, options: Partial<GatewayOptions> = {}) {
     const config = { upstream: upstream.url, routes: [{ path: '/*', auth: ['none'] }], ...options.config }
     const gateway = await startGateway({ ...options, config })
-    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } })
-    page.setDefaultTimeout(PATIENCE_MS)
-    t.after(async () => {
-      await page.close()
-      await gateway.end('SIGKILL')
-    })
-    await page.goto(gateway.adminUrl)
-    return { gateway, page }
+    t.after(() => gateway.end('SIGKILL'))
+    await show(gateway)
+    return gateway
   }
 
-  async function firstLineIs(page: Page, alert: string, says: RegExp): Promise<void> {
+  async function show({ adminUrl }: TestGateway): Promise<void> {
+    await page.setViewportSize({ width: 1280, height: 900 })
+    await page.goto(adminUrl)
+  }
+
+  async function firstLineIs(alert: string, says: RegExp): Promise<void> {
     const first = page.locator('#attention li').first()
     await first.filter({ hasText: says }).waitFor()
     assert.match((await first.textContent()) ?? '', / since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d $/)
@@ -59,28 +62,73 @@ function describeAttention(): void {
     assert.equal(new URL(page.url()).pathname + new URL(page.url()).hash, `/runbook#${alert.toLowerCase()}`)
   }
 
-  it('says in one line that nothing does, with the host in header and title', async (t) => {
-    const { page, gateway } = await started(t)
-    await page.getByText('Nothing.', { exact: true }).waitFor()
-    await page.getByText('ready', { exact: true }).waitFor()
-    assert.equal(await page.title(), `ready · ${hostname()} · Countersign`)
-    assert.equal(
-      await page.locator('#host').textContent(),
-      `${hostname()}, ${new URL(gateway.adminUrl).host}`,
-    )
-    const since = page.locator('#config td[title$=" UTC"]').first()
-    assert.match((await since.textContent()) ?? '', /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/)
-    await pictures(page, 'all-well')
+  describe('on one gateway, where each is worse than what was before', () => {
+    let gateway: TestGateway
+    before(async () => {
+      gateway = await startGateway({
+        config: {
+          upstream: upstream.url,
+          upstreams: { default: { breaker: { failures: 2, openMs: 60_000 } } },
+          routes: [{ path: '/*', auth: ['none'] }],
+        },
+        limits: [{ name: 'tight', path: '/tight', limit: 1, window: '1h', purpose: 'a test' }],
+      })
+    })
+    after(() => gateway?.end('SIGKILL'))
+    beforeEach(() => show(gateway))
+
+    it('says in one line that nothing does, with the host in header and title', async () => {
+      await page.getByText('Nothing.', { exact: true }).waitFor()
+      await page.getByText('ready', { exact: true }).waitFor()
+      assert.equal(await page.title(), `ready · ${hostname()} · Countersign`)
+      assert.equal(
+        await page.locator('#host').textContent(),
+        `${hostname()}, ${new URL(gateway.adminUrl).host}`,
+      )
+      const since = page.locator('#config td[title$=" UTC"]').first()
+      assert.match((await since.textContent()) ?? '', /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/)
+      await pictures('all-well')
+    })
+
+    it('a limit that is saturated', async () => {
+      for (let i = 0; i < 20; i++) await call(`${gateway.url}/tight`)
+      await firstLineIs('CountersignLimitSaturated', /^Limit tight is saturated.*\d+ % of its requests/)
+    })
+
+    it('an edit that is refused', async () => {
+      writeFileSync(gateway.limitsFile, '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
+      await firstLineIs(
+        'CountersignReloadFailed',
+        /^The edit of limits\.json is refused.*\$\.limits\[0\]\.limit: must be/,
+      )
+    })
+
+    it('a circuit breaker that is open', async () => {
+      for (let i = 0; i < 5; i++) await call(`${gateway.url}/broken`)
+      await firstLineIs(
+        'CountersignBreakerOpen',
+        /^Circuit breaker of http\S+ is open.*last failure: status 503/,
+      )
+    })
+
+    it('an audit trail that cannot be written', { skip: NO_PRLIMIT }, async () => {
+      await call(`${gateway.url}/x`)
+      const bytes = statSync(gateway.auditFile).size + 50
+      spawnSync('prlimit', ['--pid', String(gateway.process.child.pid), `--fsize=${bytes}:`])
+      await call(`${gateway.url}/x`)
+      await page.getByText('not ready: the audit trail cannot be written').waitFor()
+      assert.equal(await page.locator('#attention li').nth(1).getByRole('link').textContent(), 'Not ready')
+      await firstLineIs('CountersignAuditNotWritten', /^The audit trail cannot be written.*EFBIG/)
+    })
   })
 
   it('upstreams that are down', async (t) => {
     const port = await freePort()
-    const { page, gateway } = await started(t, { config: { upstream: `http://127.0.0.1:${port}` } })
+    const gateway = await started(t, { config: { upstream: `http://127.0.0.1:${port}` } })
     await call(`${gateway.url}/x`)
     if (SCREENSHOTS !== undefined) await page.locator('#attention li').nth(1).waitFor()
-    await pictures(page, 'upstream-down')
+    await pictures('upstream-down')
     await firstLineIs(
-      page,
       'CountersignAllUpstreamsDown',
       new RegExp(`^No upstream takes connections.*ECONNREFUSED 127.0.0.1:${port}`),
     )
@@ -90,61 +138,25 @@ function describeAttention(): void {
     const port = await freePort()
     const healthCheck = { path: '/', intervalMs: 1000, timeoutMs: 500, unhealthyAfter: 1 }
     const targets = [upstream.url, `http://127.0.0.1:${port}`]
-    const { page } = await started(t, {
+    await started(t, {
       config: { upstream: targets, upstreams: { default: { healthCheck } } },
     })
-    await firstLineIs(
-      page,
-      'CountersignUpstreamDown',
-      new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`),
-    )
-  })
-
-  it('a circuit breaker that is open', async (t) => {
-    const upstreams = { default: { breaker: { failures: 2, openMs: 60_000 } } }
-    const { page, gateway } = await started(t, { config: { upstreams } })
-    for (let i = 0; i < 5; i++) await call(`${gateway.url}/broken`)
-    await firstLineIs(
-      page,
-      'CountersignBreakerOpen',
-      /^Circuit breaker of http\S+ is open.*last failure: status 503/,
-    )
-  })
-
-  it('an edit that is refused', async (t) => {
-    const { page, gateway } = await started(t)
-    writeFileSync(gateway.limitsFile, '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
-    await firstLineIs(
-      page,
-      'CountersignReloadFailed',
-      /^The edit of limits\.json is refused.*\$\.limits\[0\]\.limit: must be/,
-    )
+    await firstLineIs('CountersignUpstreamDown', new RegExp(`^Upstream .*:${port} is down.*ECONNREFUSED`))
   })
 
   it('a shared store that is away', { skip: NO_REDIS }, async (t) => {
     const redis = await startRedis()
-    const { page } = await started(t, { env: { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` } })
+    await started(t, { env: { GATEWAY_STORE: `redis://127.0.0.1:${redis.port}` } })
     await page.getByText('Nothing.', { exact: true }).waitFor()
     await redis.stop()
-    await firstLineIs(page, 'CountersignStoreAway', /^The shared store is away.*\w{5}/)
-  })
-
-  it('an audit trail that cannot be written', { skip: NO_PRLIMIT }, async (t) => {
-    const { page, gateway } = await started(t)
-    await call(`${gateway.url}/x`)
-    const bytes = statSync(gateway.auditFile).size + 50
-    spawnSync('prlimit', ['--pid', String(gateway.process.child.pid), `--fsize=${bytes}:`])
-    await call(`${gateway.url}/x`)
-    await page.getByText('not ready: the audit trail cannot be written').waitFor()
-    assert.equal(await page.locator('#attention li').nth(1).getByRole('link').textContent(), 'Not ready')
-    await firstLineIs(page, 'CountersignAuditNotWritten', /^The audit trail cannot be written.*EFBIG/)
+    await firstLineIs('CountersignStoreAway', /^The shared store is away.*\w{5}/)
   })
 
   it('a gateway that is not ready', async (t) => {
-    const { page, gateway } = await started(t, { env: { GATEWAY_DRAIN_GRACE_MS: '30000' } })
+    const gateway = await started(t, { env: { GATEWAY_DRAIN_GRACE_MS: '30000' } })
     await page.getByText('Nothing.', { exact: true }).waitFor()
     gateway.process.child.kill('SIGTERM')
-    await firstLineIs(page, 'CountersignNotReady', /^Not ready.*draining/)
+    await firstLineIs('CountersignNotReady', /^Not ready.*draining/)
   })
 
   it('a certificate that expires', async (t) => {
@@ -155,15 +167,8 @@ function describeAttention(): void {
       GATEWAY_TLS_CERT: tls.write('c.pem', certPem),
       GATEWAY_TLS_KEY: tls.write('k.pem', keyPem),
     }
-    const { page } = await started(t, { env })
-    await firstLineIs(page, 'CountersignCertificateExpiresNow', /^The certificate expires.*\d{4}-\d\d-\d\d/)
-  })
-
-  it('a limit that is saturated', async (t) => {
-    const limits = [{ name: 'tight', path: '/tight', limit: 1, window: '1h', purpose: 'a test' }]
-    const { page, gateway } = await started(t, { limits })
-    for (let i = 0; i < 20; i++) await call(`${gateway.url}/tight`)
-    await firstLineIs(page, 'CountersignLimitSaturated', /^Limit tight is saturated.*\d+ % of its requests/)
+    await started(t, { env })
+    await firstLineIs('CountersignCertificateExpiresNow', /^The certificate expires.*\d{4}-\d\d-\d\d/)
   })
 
   it('seals that are behind', async (t) => {
@@ -173,14 +178,14 @@ function describeAttention(): void {
       TIME_LAPSE_FROM: String(Date.now()),
       NODE_OPTIONS: `--import ${new URL('time-lapse.ts', import.meta.url).href}`,
     }
-    const { page, gateway } = await started(t, { env })
+    const gateway = await started(t, { env })
     await call(`${gateway.url}/x`)
     await until(async () => (await gateway.metric('gateway_audit_tree_size')) > 0 || undefined)
     const log = join(gateway.dir, 'audit-log')
     renameSync(log, `${log}.away`)
     writeFileSync(log, '')
     await call(`${gateway.url}/x`)
-    await firstLineIs(page, 'CountersignAuditNotSealed', /^Seals are behind.*(ENOTDIR|EEXIST).*audit-log/)
+    await firstLineIs('CountersignAuditNotSealed', /^Seals are behind.*(ENOTDIR|EEXIST).*audit-log/)
   })
 
   it('five faults and 40 limits fit 360 and 1280 px: cards, no word broken, nothing for axe to find', async (t) => {
@@ -207,7 +212,7 @@ function describeAttention(): void {
         { path: '/*', auth: ['none'] },
       ],
     }
-    const { page, gateway } = await started(t, { config, limits, env })
+    const gateway = await started(t, { config, limits, env })
     for (const [i, calls] of [4, 3, 2, 1, 1, 0, 0, 20].entries())
       for (let j = 0; j < calls; j++) await call(`${gateway.url}/limits/number-${i}`)
     for (let i = 0; i < 5; i++) await call(`${gateway.url}/broken`)
@@ -221,20 +226,20 @@ function describeAttention(): void {
       (await page.locator('#upstreams tbody').innerText()).replaceAll(/\s+/g, ' '),
       /^Group default http\S+ breaker open .* Group payments http:\/\/localhost\S+ healthy .*\d down /,
     )
-    await look(page, 'five-faults')
+    await look('five-faults')
     const rows = page.locator('#limits tbody tr')
     assert.equal(await rows.count(), 40)
     await page.setViewportSize({ width: 1280, height: 900 })
     const hidden =
       "document.querySelector('.whole').scrollHeight - document.querySelector('.whole').clientHeight"
     assert.equal(await page.evaluate(hidden), 0, 'every row of the table is shown')
-    await pictures(page, 'forty-limits', { top: '#limits-title', height: 1400 })
+    await pictures('forty-limits', { top: '#limits-title', height: 1400 })
     await page.goto(`${gateway.adminUrl}/runbook#countersigndown`)
-    await look(page, 'runbook')
+    await look('runbook')
   })
 
   /** In two of the four combinations, since axe takes seconds for each. */
-  async function look(page: Page, name: string): Promise<void> {
+  async function look(name: string): Promise<void> {
     for (const [width, colorScheme] of [
       [360, 'light'],
       [1280, 'dark'],
@@ -246,11 +251,11 @@ function describeAttention(): void {
       assert.deepEqual(await page.evaluate(WIDER_THAN_PAGE), [], what)
       assert.deepEqual(await page.evaluate(BROKEN_WORDS), [], what)
     }
-    await pictures(page, name)
+    await pictures(name)
   }
 
   /** Pictures, in all four combinations, for people to look at. */
-  async function pictures(page: Page, name: string, { top = 'body', height = 900 } = {}): Promise<void> {
+  async function pictures(name: string, { top = 'body', height = 900 } = {}): Promise<void> {
     if (SCREENSHOTS === undefined) return
     mkdirSync(SCREENSHOTS, { recursive: true })
     for (const width of [360, 1280]) {
