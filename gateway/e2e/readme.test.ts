@@ -37,6 +37,7 @@ const PAGES = [
     'docs/use/oauth.md',
     'docs/use/mutual-tls.md',
     'docs/use/webhooks.md',
+    'docs/use/signatures.md',
     'docs/use/several-gateways.md',
     'docs/operate/recipes.md',
   ].map((page) => readFileSync(join(ROOT, page), 'utf8')),
@@ -249,6 +250,9 @@ describe('the README', () => {
     ],
     'Webhooks: signed with HMAC': [
       /HTTP\/1\.1 202 [\s\S]*HTTP\/1\.1 409 [\s\S]*"code":"webhook_replayed"[\s\S]*HTTP\/1\.1 202 [\s\S]*Idempotency-Replayed: true[\s\S]*HTTP\/1\.1 401 [\s\S]*"code":"invalid_signature"/i,
+    ],
+    'Try it': [
+      /^\{"keys":\[\{.*"kid"[\s\S]*HTTP\/1\.1 200 [\s\S]*Signature-Input: gateway=\("@status" [\s\S]*"currencies"(?:[\s\S]*HTTP\/1\.1 401 [\s\S]*"code":"invalid_signature"){2}/m,
     ],
     [SHARED]: [
       /GATEWAY_STORE: 127\.0\.0\.1:\d+: reached, /,
