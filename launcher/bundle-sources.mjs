@@ -7,6 +7,13 @@ import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
 const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
+/** The files of the database, and of the page of the API, are beside their modules. */
+const BACKEND_PACKAGES = [...OPTIONS.external, '@electric-sql/*', '@fastify/swagger-ui']
+/** Programs, or packages that read files beside their modules or ask for an order of their imports. */
+const TEST_PACKAGES = [
+  ...['@grpc/*', 'axe-core', 'esbuild', 'playwright-core', 'typescript'],
+  ...['@peculiar/x509', 'reflect-metadata'],
+]
 
 /**
  * Makes a few files of the sources of `gateway/main.ts` and its threads, for tests that start hundreds: it starts with half of the
@@ -42,15 +49,14 @@ export async function bundleBackend(directory) {
     ...OPTIONS,
     entryPoints: ['main', 'identity/rotate-keys'].map((name) => join(BACKEND, `${name}.ts`)),
     outdir: directory,
-    // The files of the database, and of the page of the API, are beside their modules.
-    external: [...OPTIONS.external, '@electric-sql/*', '@fastify/swagger-ui'],
+    external: BACKEND_PACKAGES,
     plugins: [ownPlaces('ts', (path) => JSON.stringify(pathToFileURL(path).href))],
   })
   return finish(directory)
 }
 
 /**
- * Makes files of tests and the sources that they load, which share what several of them load. Packages stay packages.
+ * Makes files of tests and the sources and packages that they load, which share what several of them load.
  *
  * @param entryPoints modules that import tests by their URLs
  * @param gateway the program of {@link bundleSources}, whose threads the tests start
@@ -66,8 +72,7 @@ export async function bundleTests(directory, entryPoints, gateway) {
     entryPoints,
     outdir: directory,
     outExtension: { '.js': '.mjs' },
-    packages: 'external',
-    banner: {},
+    external: [...BACKEND_PACKAGES, ...TEST_PACKAGES],
     sourcemap: true,
     sourcesContent: false,
     plugins: [byUrl, ownPlaces('ts', placeBeside(dirname(gateway)))],

@@ -163,9 +163,12 @@ onEachDatabase('the throttle of sign-ins', (database) => {
 
   it('keeps nobody waiting for what another address does, however long it goes on', async () => {
     const endMs = service.now().getTime() + 1.25 * DAY_MS
+    let waitSeconds = 0
     while (service.now().getTime() < endMs) {
       const admission = await guess('steady', '192.0.2.66')
-      if (admission.outcome === 'wait') service.advance(admission.retryAfterSeconds * SECOND_MS)
+      if (admission.outcome === 'wait') waitSeconds = admission.retryAfterSeconds
+      // Once the wait is as long as it gets, there is no need to ask how long it is.
+      if (admission.outcome === 'wait' || waitSeconds === 900) service.advance(waitSeconds * SECOND_MS)
     }
     assert.equal(await succeed('steady', '198.51.100.7'), 'go')
   })

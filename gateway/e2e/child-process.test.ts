@@ -210,7 +210,7 @@ describe('a gateway that is told to stop', () => {
 
     const ports = { GATEWAY_PORT: String(await freePort()), GATEWAY_ADMIN_PORT: String(await freePort()) }
     const adminUrl = `http://127.0.0.1:${ports.GATEWAY_ADMIN_PORT}`
-    const logless = spawn(process.execPath, ['gateway/main.ts'], {
+    const logless = spawn(process.execPath, [process.env.TEST_GATEWAY || 'gateway/main.ts'], {
       cwd: fileURLToPath(new URL('../..', import.meta.url)),
       env: { ...environment(gateway), ...ports, NODE_V8_COVERAGE: '' },
       stdio: ['ignore', 'ignore', openSync('/dev/full', 'w')],

@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { PROGRAM } from '../cli/program.test-support.ts'
 import { call } from './client.ts'
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 import { startUpstream, type TestUpstream } from './test-upstream.ts'
@@ -34,7 +35,7 @@ describe('docs/verify/evidence.md', () => {
     await gateway.end()
     const bin = join(gateway.dir, 'bin')
     mkdirSync(bin)
-    const program = `exec '${process.execPath}' '${join(ROOT, 'gateway/cli/countersign.mjs')}' "$@"\n`
+    const program = `exec '${process.execPath}' '${PROGRAM}' "$@"\n`
     writeFileSync(join(bin, 'countersign'), `#!/bin/sh\n${program}`, { mode: 0o755 })
   })
   after(async () => {

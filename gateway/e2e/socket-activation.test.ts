@@ -44,7 +44,7 @@ test('a service of systemd gets its socket, says when it is ready, and names its
   const socket = createServer().listen(0, '127.0.0.1')
   await once(socket, 'listening')
   const url = `http://127.0.0.1:${(socket.address() as AddressInfo).port}`
-  const program = `LISTEN_PID=$$ exec '${process.execPath}' gateway/main.ts`
+  const program = `LISTEN_PID=$$ exec '${process.execPath}' '${process.env.TEST_GATEWAY || 'gateway/main.ts'}'`
   const child = spawn('sh', ['-c', program], {
     env: {
       ...places,

@@ -35,7 +35,7 @@ async function checked(t: TestContext, script: ScriptedOptions, settings: Partia
     settings: { ...SETTINGS, ...settings },
     upstreamSecret: new Field('X-Gateway-Secret', 's'),
     health,
-    client: upstreamsTo([scripted.url], { clock, connectMs: 200, headersMs: 2000, maxConnections: 2 }),
+    client: upstreamsTo([scripted.url], { clock, connectMs: 60_000, headersMs: 2000, maxConnections: 2 }),
     timers: {
       after: (ms, run) => {
         const turn = { ms, run }
