@@ -68,6 +68,7 @@ export function digestOf(key: string, sender: string): string {
 export class ReplayMemory extends RememberedKeys {
   readonly #maxEntries: number
   readonly #senders: SenderCounts
+  readonly #hasFormer: boolean
 
   /** @throws Error for a file that cannot be read, because replays would be accepted without it */
   constructor({ lifetimeMs, maxEntries, clock, wallClock, store }: ReplayMemoryOptions) {
@@ -76,13 +77,14 @@ export class ReplayMemory extends RememberedKeys {
     super({ lifetimeMs, clock, wallClock, store: file, tally })
     this.#maxEntries = maxEntries ?? DEFAULT_MAX_ENTRIES
     this.#senders = tally
+    this.#hasFormer = store?.name === 'webhooks'
   }
 
   /** Takes a message for good: undefined the first time. Never throws. @param key unique in this memory */
   take(key: string, sender: string): ReplayFault | undefined {
     const digest = digestOf(key, sender)
-    // Earlier versions remembered messages by the digest of the key alone.
-    const formerMs = this.since(hash('sha256', key, 'base64url'))
+    // Earlier versions remembered webhooks by the digest of the key alone.
+    const formerMs = this.#hasFormer ? this.since(hash('sha256', key, 'base64url')) : undefined
     if (formerMs !== undefined && !this.isOver(formerMs)) return 'replayed'
     const fault = this.#faultOf(digest)
     if (fault !== undefined) return fault

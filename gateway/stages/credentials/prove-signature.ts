@@ -101,8 +101,11 @@ const ADDRESSES = new WeakMap<readonly string[], ReturnType<typeof addressOf>[]>
 
 function addressOf(url: string) {
   const { protocol, host, pathname } = new URL(url)
-  const usualPort = protocol === 'https:' ? /:443$/ : /:80$/
-  return { host, usualPort, base: `${protocol}//${host}${pathname.replace(/\/$/, '')}` }
+  return {
+    host,
+    longHost: host + (protocol === 'https:' ? ':443' : ':80'),
+    base: `${protocol}//${host}${pathname.replace(/\/$/, '')}`,
+  }
 }
 
 /** The request at each of the public addresses that fit it. What a trusted proxy makes of Host need not be one of them. */
@@ -111,11 +114,10 @@ export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly 
   const { publicUrls } = settings.dpop
   const addresses = ADDRESSES.get(publicUrls) ?? publicUrls.map(addressOf)
   ADDRESSES.set(publicUrls, addresses)
-  return addresses.flatMap(({ host, usualPort, base }) =>
-    exchange.host.toLowerCase().replace(usualPort, '') === host || exchange.viaTrustedProxy
-      ? [{ method, target, fields, uri: base + originForm(target) }]
-      : [],
-  )
+  const received = exchange.host.toLowerCase()
+  return addresses
+    .filter((one) => received === one.host || received === one.longHost || exchange.viaTrustedProxy)
+    .map(({ base }) => ({ method, target, fields, uri: base + originForm(target) }))
 }
 
 interface Verified {
@@ -173,7 +175,7 @@ function take(
   const keys = new Map(
     good.map(({ signer: { principal }, head }) => [`${principal.client}\0${head.unique}`, principal.key]),
   )
-  const taken = [...keys].map(([name, key]) => acceptedSignatures.take(name, key))
+  const taken = Array.from(keys, ([name, key]) => acceptedSignatures.take(name, key))
   if (taken.length === 1) return taken[0]
   return Promise.all(taken).then((found) => found.find((fault) => fault !== undefined))
 }
