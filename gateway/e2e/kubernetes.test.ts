@@ -52,6 +52,7 @@ interface Container {
   readonly name: string
   readonly restartPolicy?: string
   readonly env: readonly { readonly name: string; readonly value: string }[]
+  readonly ports: readonly { readonly containerPort: number }[]
   readonly volumeMounts: readonly { readonly mountPath: string }[]
   readonly securityContext: Readonly<Record<string, unknown>>
   readonly startupProbe: Probe
@@ -60,10 +61,17 @@ interface Container {
   readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } }
 }
 
+interface Port {
+  readonly port: number | string
+  readonly targetPort?: number | string
+}
+
 interface Manifest {
   readonly kind: string
   readonly data: Readonly<Record<string, string>>
   readonly spec: {
+    readonly ports?: readonly Port[]
+    readonly ingress?: readonly { readonly ports: readonly Port[] }[]
     readonly template: {
       readonly spec: {
         readonly terminationGracePeriodSeconds: number
@@ -134,6 +142,17 @@ for (const file of ['sidecar.yaml', 'example-rendered.yaml']) {
       assert.ok(pod.terminationGracePeriodSeconds >= pauseSeconds + STOP_SECONDS + MOST_DRAIN_MS / 1000)
     })
 
+    it("is reached by port numbers, since Kubernetes before 1.32 knows no names of a sidecar's ports", () => {
+      const ports = sidecar.ports.map(({ containerPort }) => containerPort)
+      const named = parseAllDocuments(readFileSync(join(FOLDER, file), 'utf8'))
+        .map((document) => document.toJS() as Manifest)
+        .filter(({ kind }) => kind === 'Service' || kind === 'NetworkPolicy')
+        .flatMap(({ spec }) => [...(spec.ports ?? []), ...(spec.ingress ?? []).flatMap((one) => one.ports)])
+        .map(({ targetPort, port }) => targetPort ?? port)
+      assert.ok(named.length > 2)
+      assert.deepEqual([...new Set(named)].sort(), ports)
+    })
+
     it('starts a gateway whose probes pass, whose metrics ask for the token, and whose limits change live', async () => {
       const [config, secrets] = [join(dir, 'config'), join(dir, 'secrets')]
       mkdirSync(config)
@@ -179,7 +198,9 @@ it('config/kubernetes/deployment-patch.yaml adds the container of sidecar.yaml, 
   const [{ securityContext, ...added }] = patch.initContainers
   const [{ securityContext: hardened, ...sidecar }] = pod.initContainers
   assert.deepEqual(added, sidecar)
-  assert.deepEqual(securityContext, { ...hardened, runAsNonRoot: true, runAsUser: 1000 })
+  // The pod may be in a namespace that enforces the Pod Security Standard `restricted`.
+  const ofPod = { runAsNonRoot: true, runAsUser: 1000, seccompProfile: { type: 'RuntimeDefault' } }
+  assert.deepEqual(securityContext, { ...hardened, ...ofPod })
   assert.equal(patch.terminationGracePeriodSeconds, pod.terminationGracePeriodSeconds)
   assert.deepEqual(patch.containers[0].lifecycle, pod.containers[0].lifecycle)
 })
