@@ -24,7 +24,8 @@ interface SharedSecrets {
 /** What is wrong when gateways have different secrets. */
 const CONSEQUENCES = {
   maskKeyFile: 'the same value would have two pseudonyms',
-  idempotencyKeyFile: 'requests with keys that the other has begun would get 503',
+  idempotencyKeyFile:
+    'requests with keys that the other has begun would get 503. Add a new line below the old one at each first',
 }
 
 /**
