@@ -131,3 +131,46 @@ test('a response tells its record what was signed', () => {
   )
   assert.equal(digestFault(String(digest), Buffer.from('x')), undefined)
 })
+
+/** Key of RFC 9421 appendix B.1.4. Ed25519 signs the same message by the same bytes. */
+const RFC_KEY =
+  '-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF\n-----END PRIVATE KEY-----'
+
+test('what httpsign 0.5.0 in Go has verified is signed by the same bytes: a response, and a request with a field beyond ASCII', () => {
+  const signer = new MessageSigner({ algorithm: 'ed25519', keyFile: '', alsoPublish: [] }, [RFC_KEY])
+  const body = Buffer.from('{"amount":"12.50"}')
+  const received = [
+    new Field('Content-Digest', 'sha-256=:Bl+/8R1O1Q0BB4Gm2bpLhNTAkMqBE0vBzQkcvmOBiBM=:'),
+    new Field('Signature-Input', 'go=("@method");created=1'),
+    new Field('Signature', 'go=:AA==:'),
+  ]
+  const { lines } = signFapiResponse(signer, {
+    status: 201,
+    body,
+    requestId: 'id',
+    request: {
+      method: 'POST',
+      target: '/a//b%2Dc?x=%7E',
+      publicUrl: 'https://api.bank.example',
+      fields: received,
+    },
+    nowMs: NOW_MS,
+  })
+  assert.match(
+    lines,
+    /\nSignature: gateway=:R3QFfQQx\/Y8go3MYsk557tcff\/rt4R\+k1yP0ZB5y9nHCm\+vmswMDTgeIECE03DXzHUry9s0dBDbRv2S\+rkJoAQ==:\r\n$/,
+  )
+  const caller = [
+    'Authorization: Bearer a.b.c',
+    'X-Auth-Subject: Zo\u00eb',
+    'X-Auth-Scope: a',
+    'X-Auth-Scope: b',
+  ]
+  const fields = caller.map((line) => new Field(...(line.split(': ') as [string, string])))
+  const uri = 'http://service.example/v2?x=%7E'
+  const sent = signRequest(signer, { method: 'POST', uri, fields, body, nowMs: NOW_MS })
+  assert.equal(
+    sent.at(-1)?.value,
+    'gateway=:DEi93AC6Fjl0nXhWzZ0lyubaJYZrYzx+5gxd2VJ1hcZzL+zVYJ+OhogxnqBTMY3jfK1+3hPr+u0KNGBb/JymCg==:',
+  )
+})
