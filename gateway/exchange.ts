@@ -95,6 +95,8 @@ export class Exchange implements Slotted {
   recordedPath = '-'
   /** record: the API_REQUEST line; undefined until it is in the trail. */
   requestLine: string | undefined = undefined
+  /** record: true while it goes on with others whose records a turn of the event loop has written at its end. */
+  isAtTurnEnd = false
   /** record: true once recording has failed. It is not tried again. */
   recordFailed = false
   /** decide: the decider's name for its decision. */

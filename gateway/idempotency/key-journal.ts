@@ -37,6 +37,8 @@ interface Put {
   readonly id: string
   readonly entry: Journaled
   readonly record: KeyRecord
+  /** The turn ends: the record is written behind the present call, as an immediate would come a turn later. */
+  readonly isAtTurnEnd?: boolean | undefined
   readonly run?: OnDurable
 }
 
@@ -133,7 +135,9 @@ export class KeyJournal {
 
   /** Writes the last record of a key at the end of this turn of the event loop, with all others. */
   put(one: Put): void {
-    if (this.#puts.push(one) === 1) setImmediate(this.#onTurnEnd)
+    if (this.#puts.push(one) > 1) return
+    if (one.isAtTurnEnd === true) process.nextTick(this.#onTurnEnd)
+    else setImmediate(this.#onTurnEnd)
   }
 
   readonly #onTurnEnd = (): void => this.flush()

@@ -17,6 +17,8 @@ export interface KeyedRequest {
   readonly maxKeys: number
   /** A request whose outcome is unknown is sent again: the service resolves it. */
   readonly resolves: boolean
+  /** A turn of the event loop ends, and other requests go on in the same call. */
+  readonly isAtTurnEnd?: boolean
   /** Where gateways share a store: `local` asks this gateway's keys alone while it is away. Default: `deny`. */
   readonly onStoreFailure?: 'deny' | 'local'
 }
@@ -182,12 +184,12 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     const { requestId, keepMs } = request
     if (!this.isWritable || this.#keys.size >= MAX_KEYS || this.#isSuspended) run({ outcome: 'unavailable' })
     else if (entry !== undefined)
-      this.#begin({ entry, requestId, fingerprint, otherwise: 'unknown' }, keepMs, run)
+      this.#begin({ entry, requestId, fingerprint, otherwise: 'unknown' }, request, run)
     else if (this.#hasAll(request, caller, nowMs)) run({ outcome: 'too_many' })
     else {
       const begun = keyEntry(id, caller, keepMs, nowMs + keepMs)
       this.#keys.add(begun)
-      this.#begin({ entry: begun, requestId, fingerprint, otherwise: 'free' }, keepMs, run)
+      this.#begin({ entry: begun, requestId, fingerprint, otherwise: 'free' }, request, run)
     }
   }
 
@@ -223,7 +225,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
     return resolves ? undefined : { outcome: 'unknown' }
   }
 
-  #begin(held: HeldKey, keepMs: number, run: (begun: Begun) => void): void {
+  #begin(held: HeldKey, { keepMs, isAtTurnEnd }: KeyedRequest, run: (begun: Begun) => void): void {
     const { entry, requestId, fingerprint, otherwise } = held
     this.#await(entry, true)
     entry.state = 'in_progress'
@@ -233,6 +235,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
       id: entry.id,
       entry,
       record: { state: 'begun', caller, atMs, keepMs, fingerprint, requestId },
+      isAtTurnEnd,
       run: (error, isWritten) => {
         if (error === undefined) {
           entry.keepMs = keepMs

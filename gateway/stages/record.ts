@@ -28,14 +28,16 @@ export class PendingRecord implements PendingRefusal {
         this.#exchange.requestLine = undefined
         this.#exchange.recordFailed = true
       }
+      this.#exchange.isAtTurnEnd = true
       run(error && unavailable(error))
+      this.#exchange.isAtTurnEnd = false
     })
   }
 }
 
 /**
- * Writes API_REQUEST and waits until it is as durable as configured; without it a request is refused. Writes `recordedPath`
- * and `requestLine`.
+ * Writes API_REQUEST and waits until it is as durable as configured; without it a request is refused. Writes `recordedPath`,
+ * `requestLine` and `isAtTurnEnd`.
  */
 export function record(gateway: Gateway, exchange: Exchange): Refusal | undefined | PendingRecord {
   const outcome = append(gateway, exchange)

@@ -3,6 +3,7 @@ import { writeSync } from 'node:fs'
 import { Readable } from 'node:stream'
 import { describe, it, type TestContext } from 'node:test'
 import { gzipSync } from 'node:zlib'
+import { Commit } from '../../audit/commit/commit.ts'
 import type { IdempotencyTerms } from '../../config/settings.ts'
 import type { WaitingBody } from '../../edge/bodies/body-room.ts'
 import { Field } from '../../edge/syntax/field.ts'
@@ -439,6 +440,35 @@ describe('a client that goes away', () => {
     closeAbandoned(gateway, first.exchange)
     assert.equal(ask().refused, undefined)
   })
+})
+
+it('requests of one turn begin by one write, before the next turn', async (t) => {
+  const writes: string[] = []
+  const write = (fd: number, bytes: string | Uint8Array) => {
+    if (String(bytes).includes(' begun ')) writes.push(String(bytes))
+    return realWrite(fd, bytes)
+  }
+  const { ask, gateway, trail } = served(t, {}, { write })
+  ask()
+  trail.commit = new Commit()
+  writes.length = 0
+  const known: unknown[] = []
+  for (const key of ['a', 'b']) {
+    const { exchange } = makeExchange({ method: 'POST', headers: { 'Idempotency-Key': key } })
+    exchange.bufferedBody = Buffer.from('{}')
+    exchange.principal = makePrincipal()
+    exchange.route = makeRoute({ idempotency: TERMS })
+    const recorded = record(gateway, exchange) as PendingRefusal
+    recorded.whenKnown(() =>
+      (idempotency(gateway, exchange) as PendingRefusal).whenKnown((no) => known.push(no)),
+    )
+  }
+  const next = new Promise((resolve) => setImmediate(resolve))
+  trail.commit.finish(undefined)
+  assert.deepEqual([known, writes], [[], []])
+  await new Promise((resolve) => process.nextTick(resolve))
+  assert.deepEqual([known, writes.length], [[undefined, undefined], 1])
+  await next
 })
 
 describe('the last byte of a response', () => {

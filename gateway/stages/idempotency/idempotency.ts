@@ -110,6 +110,7 @@ function begin(
       keepMs: terms.keepMs,
       maxKeys: terms.maxKeys,
       resolves: terms.resolves,
+      isAtTurnEnd: exchange.isAtTurnEnd,
       onStoreFailure: terms.onStoreFailure,
     },
     (begun) => {
