@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { createHmac, hkdfSync } from 'node:crypto'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { ANY_CHARACTER } from '../e2e/any-character.ts'
 import { secretsOf } from './key-secret.ts'
 
 const LINE = 'a secret of at least 32 characters'
@@ -9,7 +10,7 @@ const [secret] = secretsOf([LINE])
 
 describe('the names of callers, keys and contents', () => {
   const part = fc.oneof(
-    fc.string({ unit: 'binary', maxLength: 300 }),
+    fc.string({ unit: ANY_CHARACTER, maxLength: 300 }),
     fc.uint8Array({ maxLength: 300 }),
     fc.integer({ min: 5000, max: 40_000 }).map((length) => Buffer.alloc(length, length)),
   )

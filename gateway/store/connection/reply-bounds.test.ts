@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { ANY_CHARACTER } from '../../e2e/any-character.ts'
 import { ReplyBounds } from './reply-bounds.ts'
 
 const MiB = 1024 * 1024
@@ -10,7 +11,7 @@ type Value = string | number | null | readonly Value[]
 const { value } = fc.letrec<{ value: Value }>((tie) => ({
   value: fc.oneof(
     { depthSize: 'small', withCrossShrink: true },
-    fc.string({ unit: 'binary' }),
+    fc.string({ unit: ANY_CHARACTER }),
     fc.integer(),
     fc.constant(null),
     fc.array(tie('value')),
