@@ -12,7 +12,7 @@ const BACKEND_PACKAGES = [...OPTIONS.external, '@electric-sql/*', '@fastify/swag
 /** Programs, or packages that read files beside their modules or ask for an order of their imports. */
 const TEST_PACKAGES = [
   ...['@grpc/*', 'axe-core', 'esbuild', 'playwright-core', 'typescript'],
-  ...['@peculiar/x509', 'reflect-metadata'],
+  ...['@peculiar/x509', 'reflect-metadata', '@seriousme/openapi-schema-validator'],
 ]
 
 /**

@@ -87,15 +87,17 @@ export async function startPrometheus(dir: string): Promise<RunningPrometheus> {
   }
 }
 
-/** The address that it says to listen on. Reads its whole log, so that it can write on. */
+/** The address that it says to listen on, once it is ready. Reads its whole log, so that it can write on. */
 function addressOf(log: NodeJS.ReadableStream): Promise<string> {
   const found = Promise.withResolvers<string>()
   const lines: string[] = []
+  let listening = ''
   createInterface({ input: log })
     .on('line', (line) => {
       lines.push(line)
       const { msg, address } = JSON.parse(line) as Record<string, string>
-      if (msg === 'Listening on' && address !== undefined) found.resolve(address)
+      if (msg === 'Listening on') listening = address ?? ''
+      if (msg === 'Server is ready to receive web requests.') found.resolve(listening)
     })
     .on('close', () => found.reject(new Error(`Prometheus did not start:\n${lines.join('\n')}`)))
   return found.promise
