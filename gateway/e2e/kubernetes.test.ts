@@ -240,10 +240,17 @@ describe('the values of the chart', () => {
       if (typeof text !== 'boolean') assert.ok(rendered.includes(String(text)), String(text))
     }
     const kinds = parseAllDocuments(rendered).map((document) => document.get('kind'))
-    assert.ok(kinds.includes('PodMonitor'))
     assert.ok(kinds.includes('PrometheusRule'))
     assert.ok(kinds.includes('ServiceAccount'))
     assert.match(rendered, /automountServiceAccountToken: true/)
+  })
+
+  it('give the targets of the PodMonitor the job that the alerts are about', () => {
+    const monitor = parseAllDocuments(rendered).find((document) => document.get('kind') === 'PodMonitor')
+    const [endpoint] = monitor?.toJS().spec.podMetricsEndpoints ?? []
+    const rules = readFileSync(join(FOLDER, '../prometheus/countersign.rules.yml'), 'utf8')
+    const [, job] = /up\{job="([^"]+)"\}/.exec(rules) ?? []
+    assert.deepEqual(endpoint.relabelings, [{ targetLabel: 'job', replacement: job }])
   })
 
   it('make the rules of the objective that countersign.rules.yml has, with other windows, rates and budget', () => {
