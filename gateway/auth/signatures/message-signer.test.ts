@@ -69,7 +69,10 @@ const fieldLists = fc.array(
 test('a request to a service is verified as it was sent, and not with another method, target, caller or body', () => {
   const requests = fc.record({
     method: fc.constantFrom('GET', 'POST'),
-    path: fc.webPath(),
+    // `fc.webPath` takes a second to be made.
+    path: fc
+      .array(fc.constantFrom('a', 'Z9', '/', '%20', '%C3%A9', '~', '.', ':@', '?x=', '&'), { maxLength: 8 })
+      .map((parts) => `/${parts.join('')}`),
     fields: fieldLists,
     body: fc.option(fc.uint8Array({ maxLength: 40 }).map(Buffer.from), { nil: undefined }),
   })

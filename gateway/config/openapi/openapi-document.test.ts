@@ -301,7 +301,7 @@ test('a pattern that no engine takes in bounded time is found when the document 
     { path: '/a', methods: ['POST'], auth: ['none'], validateRequests },
   ]
   for (const [pattern, reason] of [
-    ['é?'.repeat(80_000), 'is too large: with its repetitions written out it has more than 5000 parts'],
+    ['é?'.repeat(6000), 'is too large: with its repetitions written out it has more than 5000 parts'],
     ['(a{1000}){1000}', 'is too large: with its repetitions written out it has more than 5000 parts'],
     ['^(?:a(?=b)|c)+$', 'looks ahead ("(?="), which has no bounded time here'],
     ['^(a+)\\1$', 'refers back to a group ("\\1")'],
@@ -317,6 +317,7 @@ test('a pattern that no engine takes in bounded time is found when the document 
       fault,
     ])
   }
+  assert.match(read(document('é?'.repeat(80_000)), { validateRequests: true }).faults.join(), /is too large/)
 })
 
 test('a pattern of another dialect without an exact equivalent is reported, and the document loads', () => {
