@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { it } from 'node:test'
 import fc from 'fast-check'
+import { withoutSyncs } from '../audit/commit/power.test-support.ts'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
 import { anyLaw, holdsLaw } from './limit-law.test-support.ts'
@@ -29,7 +30,8 @@ it('the limiter decides by the law: several windows, rows beside each other, pla
   )
 })
 
-it('the limiter decides by the law when it is stopped for each edit, and started with what the journal has', async () => {
+it('the limiter decides by the law when it is stopped for each edit, and started with what the journal has', async (t) => {
+  withoutSyncs(t)
   let runs = 0
   await fc.assert(
     fc.asyncProperty(anyLaw, async (law) => {

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
+import { withoutSyncs } from '../audit/commit/power.test-support.ts'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal } from './journal/limit-journal.ts'
 import { Limiter, steadyClock } from './limiter.ts'
@@ -236,7 +237,8 @@ function takeBeside(gateway: Gateway, model: Model, index: number, key: string):
 }
 
 describe('the limiter, over any schedule of takes, pauses, edits, restarts and crashes', () => {
-  test('obeys the rule of the row in force for every hit still remembered, and is exact up to a thousand', () => {
+  test('obeys the rule of the row in force for every hit still remembered, and is exact up to a thousand', (t) => {
+    withoutSyncs(t)
     fc.assert(
       fc.property(anyTable, fc.array(anyStep, { maxLength: 60, size: 'max' }), (table, steps) => {
         run(table, steps)
@@ -245,7 +247,8 @@ describe('the limiter, over any schedule of takes, pauses, edits, restarts and c
     )
   })
 
-  test('lets the same hits through when the refused ones are left out', () => {
+  test('lets the same hits through when the refused ones are left out', (t) => {
+    withoutSyncs(t)
     fc.assert(
       fc.property(anyTable, fc.array(anyStep, { maxLength: 60, size: 'max' }), (table, steps) => {
         const outcomes = run(table, steps)
@@ -256,7 +259,8 @@ describe('the limiter, over any schedule of takes, pauses, edits, restarts and c
     )
   })
 
-  test('never lets more than the limit through in any half-open interval, whatever restarts and crashes there are', () => {
+  test('never lets more than the limit through in any half-open interval, whatever restarts and crashes there are', (t) => {
+    withoutSyncs(t)
     const anyUnedited = anyStep.filter((step) => step.do !== 'replace' && step.do !== 'edit')
     fc.assert(
       fc.property(

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import fc from 'fast-check'
+import { withoutSyncs } from '../audit/commit/power.test-support.ts'
 import { LONGER } from '../e2e/long-runs.ts'
 import { Journal, type OnJournalFailure } from './journal/limit-journal.ts'
 import { Limiter } from './limiter.ts'
@@ -115,7 +116,8 @@ const anyStep: fc.Arbitrary<Step> = fc.oneof(
 const anySteps = fc.array(anyStep, { maxLength: 60, size: 'max' })
 
 describe('a row with several windows', () => {
-  it('counts a request in all of them or in none, as the law tells it without windows, journal or files', () => {
+  it('counts a request in all of them or in none, as the law tells it without windows, journal or files', (t) => {
+    withoutSyncs(t)
     fc.assert(
       fc.property(anyBounds, anyCost, anySteps, (first, cost, steps) => {
         const gateway = new Gateway()

@@ -6,6 +6,7 @@ import { type TestContext, test } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { gzipSync, zstdCompressSync } from 'node:zlib'
 import fc from 'fast-check'
+import { withoutSyncs } from '../commit/power.test-support.ts'
 import { sealRecord } from '../seal-records.ts'
 import { linesOf, requestLine, smallDisk, temporaryDirectory, trailIn } from '../trail.test-support.ts'
 import type { Checkpoint } from './checkpoint.ts'
@@ -562,6 +563,7 @@ test('a log of another key, of another name or with damaged tiles is not continu
 })
 
 test('whatever happens in whatever order, the lag is at least the age of the oldest record that no checkpoint covers', async (t) => {
+  withoutSyncs(t)
   const step = fc.oneof(
     {
       weight: 3,
@@ -609,6 +611,7 @@ test('whatever happens in whatever order, the lag is at least the age of the old
 })
 
 test('whatever happens in whatever order, the tree is that of the lines', async (t) => {
+  withoutSyncs(t)
   const step = fc.oneof(
     fc.record({ do: fc.constant('write'), count: fc.integer({ min: 1, max: 600 }) }),
     fc.record({ do: fc.constantFrom('poll', 'wait', 'rotate', 'restart', 'stop') }),

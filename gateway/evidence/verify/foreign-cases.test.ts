@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { it } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import { responseTo } from '../../audit/audit-records.ts'
+import { withoutSyncs } from '../../audit/commit/power.test-support.ts'
 import { continueTrail, openTrail } from '../../audit/open-trail.ts'
 import { recover } from '../../audit/recovery/recovery.ts'
 import { type ForeignWrite, sealRecord } from '../../audit/seal-records.ts'
@@ -296,7 +297,8 @@ async function goOn(run: Run): Promise<boolean> {
 
 it('whatever others do to the trail, and whenever, verify names it, and a gateway that runs notices it', {
   timeout,
-}, async () => {
+}, async (t) => {
+  withoutSyncs(t)
   const random = randomFrom(SEED)
   const missed: string[] = []
   for (let i = 0; i < CASES; i++) {
@@ -327,7 +329,8 @@ it('whatever others do to the trail, and whenever, verify names it, and a gatewa
   assert.deepEqual(missed, [])
 })
 
-it('a note that an operator appends costs no seal: what stands behind it is proven', async () => {
+it('a note that an operator appends costs no seal: what stands behind it is proven', async (t) => {
+  withoutSyncs(t)
   const run = await begun(randomFrom(SEED))
   fs.appendFileSync(run.file, 'note\n')
   const at = linesIn(run.file).length
@@ -340,7 +343,8 @@ it('a note that an operator appends costs no seal: what stands behind it is prov
   assert.deepEqual([tail, provenLines], ['sealed to the end', lines - 2])
 })
 
-it('who writes before each record costs no record and no seal, and each of his lines is named', async () => {
+it('who writes before each record costs no record and no seal, and each of his lines is named', async (t) => {
+  withoutSyncs(t)
   const run = await begun(randomFrom(SEED))
   for (let i = 0; i < 20; i++) {
     fs.appendFileSync(run.file, i % 2 === 0 ? 'note\n' : 'no end of line')
@@ -355,7 +359,8 @@ it('who writes before each record costs no record and no seal, and each of his l
   assert.deepEqual([findings.length, new Set(findings.map(({ what }) => what))], [20, new Set(['added'])])
 })
 
-it('a verdict says for which records the file was trusted, because a gateway crashed before it sealed them', async () => {
+it('a verdict says for which records the file was trusted, because a gateway crashed before it sealed them', async (t) => {
+  withoutSyncs(t)
   const run = await begun(randomFrom(SEED))
   run.crash()
   DEEDS['appends a copied pair with a new id']?.(run.file, randomFrom(SEED), 0)
@@ -366,7 +371,8 @@ it('a verdict says for which records the file was trusted, because a gateway cra
   assert.match(warnings.join(), /line \d+.*: \d+ records before it were sealed as the file had them/)
 })
 
-it('a trail that nobody has touched is proven, whatever its gateway went through', { timeout }, async () => {
+it('a trail that nobody has touched is proven, whatever its gateway went through', { timeout }, async (t) => {
+  withoutSyncs(t)
   const random = randomFrom(SEED + 1)
   for (let i = 0; i < CASES; i++) {
     const run = await begun(random)

@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
 import { gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
+import { withoutSyncs } from '../../audit/commit/power.test-support.ts'
 import { makeSealKey, readSealKey } from '../../audit/seals/seal-key.ts'
 import { checkpointFile, partialTiles, TILE_WIDTH, tilePath } from '../../audit/seals/tiles.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
@@ -69,7 +70,8 @@ async function judge(trail: SealedTrail, key = trail.vkey) {
 const showAll = (verdict: unknown) => JSON.stringify(verdict, null, 1)
 
 describe('a trail that nobody touched', () => {
-  it('is proven, whatever happened to its gateway', { timeout }, async () => {
+  it('is proven, whatever happened to its gateway', { timeout }, async (t) => {
+    withoutSyncs(t)
     const random = randomFrom(SEED)
     for (let run = 0; run < UNTOUCHED; run++) {
       const trail = await makeTrail(random, 10 + random.below(run % 10 === 0 ? 500 : 60))
@@ -291,7 +293,8 @@ const MUTATIONS_OF: Readonly<Record<string, (victim: Victim, random: Random) => 
 }
 
 describe('a sealed trail that somebody changed', () => {
-  it('is never proven, and the first line that was changed is named', { timeout }, async () => {
+  it('is never proven, and the first line that was changed is named', { timeout }, async (t) => {
+    withoutSyncs(t)
     const random = randomFrom(SEED + 1)
     const kinds = Object.keys(MUTATIONS_OF)
     const missed: string[] = []

@@ -322,14 +322,14 @@ test('all faults come at once, one for each cause', () => {
 })
 
 test('a large table with a fault in every row is refused in time that grows no faster than the table', () => {
-  const rows = Array.from({ length: 10_000 }, (_, index) => ({ ...ROW, path: `/x/a${index}`, limit: 0 }))
+  const rows = Array.from({ length: 5000 }, (_, index) => ({ ...ROW, path: `/x/a${index}`, limit: 0 }))
   const before = process.cpuUsage()
   assert.equal(faults(...rows).length, 101)
-  // Each compared with each, rows for one path took 7 s.
+  // Each compared with each, 10,000 rows for one path took 7 s.
   const alike = rows.map((row, index) => ({ ...row, path: '/x', name: `n${index}` }))
   assert.equal(faults(...alike).length, 101)
   // Looked up one in the other, 10,000 faults and 10,000 rows took a minute.
-  assert.ok(process.cpuUsage(before).user < 10_000_000)
+  assert.ok(process.cpuUsage(before).user < 5_000_000)
 })
 
 test('a file without a list of limits has one fault', () => {
