@@ -81,6 +81,7 @@ function describeAttention(): void {
       await page.getByText('Nothing.', { exact: true }).waitFor()
       await page.getByText('ready', { exact: true }).waitFor()
       assert.equal(await page.title(), `ready · ${hostname()} · Countersign`)
+      assert.equal(await page.locator('#idempotency').isVisible(), false, 'no row has idempotency')
       assert.equal(
         await page.locator('#host').textContent(),
         `${hostname()}, ${new URL(gateway.adminUrl).host}`,
