@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { Ajv } from 'ajv'
 import { parse, parseAllDocuments } from 'yaml'
 import { run } from './child-process.ts'
 import { call } from './client.ts'
@@ -101,6 +102,11 @@ function hashOfChart(values: string): string {
     hash.update(`${file}\n`).update(readFileSync(join(FOLDER, file)))
   }
   return hash.digest('hex')
+}
+
+function runInFolder(command: string) {
+  const [program = '', ...rest] = command.split(' ')
+  return spawnSync(program, rest, { cwd: FOLDER, encoding: 'utf8' })
 }
 
 /** A directory as the kubelet mounts a ConfigMap: `..data` is swapped for another when it changes. */
@@ -212,11 +218,29 @@ for (const name of ['example', 'full']) {
     const header = `# Made by \`${command}\` of files with the SHA-256 ${hashOfChart(`${name}-values.yaml`)}\n`
     assert.equal(text.slice(0, text.indexOf('\n') + 1), header)
     if (!has('helm')) return
-    const [program = '', ...rest] = command.split(' ')
-    const { stdout, stderr } = spawnSync(program, rest, { cwd: FOLDER, encoding: 'utf8' })
+    const { stdout, stderr } = runInFolder(command)
     assert.equal(header + stdout, text, stderr)
   })
 }
+
+it('the chart refuses a release name that Kubernetes would refuse for the Services or the pods', () => {
+  const template = readFileSync(join(FOLDER, 'chart/templates/statefulset.yaml'), 'utf8')
+  const pattern = /regexMatch "(.+)" \.Release\.Name/.exec(template)?.[1]
+  assert.ok(pattern !== undefined)
+  // Each pod has a label of the name, a hyphen and up to 10 characters more. A label has 63 at most.
+  const names = ['a', 'accounts-2', 'a'.repeat(52), 'a'.repeat(53), '2-accounts', 'my.accounts']
+  assert.deepEqual(
+    names.filter((name) => new RegExp(pattern).test(name)),
+    names.slice(0, 3),
+  )
+  if (!has('helm')) return
+  const accepted = names.filter((name) => {
+    const { status, stderr } = runInFolder(`helm template ${name} chart --kube-version 1.34.0`)
+    if (status !== 0) assert.match(stderr, /A release name has at most 52 characters/)
+    return status === 0
+  })
+  assert.deepEqual(accepted, names.slice(0, 3))
+})
 
 describe('the values of the chart', () => {
   const read = (file: string) => parse(readFileSync(join(FOLDER, file), 'utf8'))
@@ -229,6 +253,33 @@ describe('the values of the chart', () => {
       if (!GROUPS.has(key)) continue
       for (const [inner, one] of Object.entries(value as object))
         assert.notDeepEqual(full[key]?.[inner], one, inner)
+    }
+  })
+
+  it('are refused by their schema where Kubernetes would refuse a manifest after it has made the others', () => {
+    const validate = new Ajv().compile(
+      JSON.parse(readFileSync(join(FOLDER, 'chart/values.schema.json'), 'utf8')),
+    )
+    for (const values of [defaults, full]) assert.ok(validate(values), JSON.stringify(validate.errors))
+    const [flag, env] = [{ scrape: true }, [{ name: 'PORT', value: 3000 }]]
+    for (const [path, value] of Object.entries({
+      annotations: flag,
+      nodeSelector: flag,
+      'podMonitor.labels': flag,
+      'prometheusRule.labels': flag,
+      'serviceAccount.annotations': flag,
+      'service.env': env,
+      'gateway.env': env,
+      'storage.size': '10GB',
+      'podMonitor.interval': '30 s',
+      monitoringNamespace: 'Not_a name',
+      'serviceAccount.name': 'Accounts',
+      'gateway.secretName': 'accounts_gateway',
+      'gateway.secretFiles': { GATEWAY_STORE_PASSWORD_FILE: 'store/password' },
+    })) {
+      const [group = '', key] = path.split('.')
+      const wrong = key === undefined ? value : { ...full[group], [key]: value }
+      assert.equal(validate({ ...full, [group]: wrong }), false, path)
     }
   })
 
