@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { Field } from '../../edge/syntax/field.ts'
 import { readKeys } from '../keys/jwks.ts'
+import { signingKey } from '../tokens/issuer.test-support.ts'
 import { digestFault } from './content-digest.ts'
 import { MessageSigner } from './message-signer.ts'
 import { REGISTERED } from './message-verifier.ts'
@@ -16,7 +17,7 @@ const PEM = { format: 'pem', type: 'pkcs8' } as const
 const KEYS = {
   'ecdsa-p256-sha256': generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export(PEM),
   ed25519: generateKeyPairSync('ed25519').privateKey.export(PEM),
-  'rsa-pss-sha512': generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export(PEM),
+  'rsa-pss-sha512': signingKey('PS512').privateKey.export(PEM),
 }
 type Algorithm = keyof typeof KEYS
 const signerOf = (algorithm: Algorithm) =>

@@ -2,12 +2,13 @@ import assert from 'node:assert/strict'
 import { createHash, createPublicKey, generateKeyPairSync, verify, type webcrypto } from 'node:crypto'
 import { test } from 'node:test'
 import { createLocalJWKSet, flattenedVerify } from 'jose'
+import { signingKey } from '../tokens/issuer.test-support.ts'
 import { signBerlinResponse } from './berlin-group.ts'
 import { MessageSigner } from './message-signer.ts'
 import { signUkResponse } from './uk-jws.ts'
 
 const PEM = { format: 'pem', type: 'pkcs8' } as const
-const RSA = String(generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export(PEM))
+const RSA = String(signingKey('PS256').privateKey.export(PEM))
 const EC = String(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export(PEM))
 const signerOf = (claims: object) =>
   new MessageSigner({ algorithm: 'rsa-pss-sha512', keyFile: '', alsoPublish: [], ...claims }, [RSA])

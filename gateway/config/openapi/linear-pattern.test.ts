@@ -193,7 +193,8 @@ test('a random pattern matches what it matches by ECMA-262, whichever engine it 
     ),
     { numRuns: 300 * LONGER },
   )
-  assert.ok(counts.matched > counts.unsupported, JSON.stringify(counts))
+  // Half of them on average.
+  assert.ok(counts.matched * 3 > counts.unsupported, JSON.stringify(counts))
 })
 
 function isByEcma(source: string): boolean {

@@ -4,18 +4,24 @@ import fc from 'fast-check'
 import { OperationRules } from './compiled-operations.ts'
 import { asJsonSchemas } from './openapi-schemas.ts'
 
-/** What is wrong with a JSON body of `POST /a`, as `pointer reason`. */
+/** What is wrong with a JSON body, as `pointer reason`. */
 function checker(schema: object, schemas: object = SCHEMAS) {
-  const document = {
-    paths: { '/a': { post: { requestBody: { content: { 'application/json': { schema } } } } } },
-    components: { schemas },
-  }
-  const place = { path: '/a', pointer: '/paths/~1a/post' }
-  const rules = new OperationRules(asJsonSchemas(document), [place]).get(place)
-  return (value: unknown) => {
-    const misfit = rules?.content?.[0]?.fits?.(value)
+  const [check] = checkers([schema], schemas)
+  return check ?? assert.fail()
+}
+
+/** One for each schema, by one compiler. */
+function checkers(all: readonly object[], schemas: object = SCHEMAS) {
+  const operations = all.map((schema) => ({
+    post: { requestBody: { content: { 'application/json': { schema } } } },
+  }))
+  const paths = Object.fromEntries(operations.map((operation, i) => [`/${i}`, operation]))
+  const places = all.map((_, i) => ({ path: `/${i}`, pointer: `/paths/~1${i}/post` }))
+  const rules = new OperationRules(asJsonSchemas({ paths, components: { schemas } }), places)
+  return places.map((place) => (value: unknown) => {
+    const misfit = rules.get(place)?.content?.[0]?.fits?.(value)
     return misfit && `${misfit.pointer} ${misfit.reason}`
-  }
+  })
 }
 
 const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` })
@@ -146,12 +152,15 @@ test('whatever alternatives are nested, a value that does not fit gets a sentenc
   }))
   const VALUE = fc.jsonValue({ maxDepth: 3 }).map((a) => ({ a }))
   fc.assert(
-    fc.property(SCHEMA, VALUE, (schema, value) => {
-      const check = checker(schema)
-      for (const one of [value, value.a, [value], null, 'x', 1]) {
-        const said = check(one)
-        assert.ok(said === undefined || /^(?:\/\S*)? \S/.test(said), String(said))
+    fc.property(fc.array(fc.tuple(SCHEMA, VALUE), { minLength: 10, maxLength: 10 }), (cases) => {
+      for (const [i, check] of checkers(cases.map(([schema]) => schema)).entries()) {
+        const { a } = cases[i]?.[1] ?? assert.fail()
+        for (const one of [{ a }, a, [{ a }], null, 'x', 1]) {
+          const said = check(one)
+          assert.ok(said === undefined || /^(?:\/\S*)? \S/.test(said), String(said))
+        }
       }
     }),
+    { numRuns: 10 },
   )
 })
