@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { describe, it } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import fc from 'fast-check'
 import type { RequestHeaders } from '../rules/request-headers.ts'
 import { type Client, GET, serving, until } from './conformance/client.test-support.ts'
 import {
@@ -48,6 +49,35 @@ describe('requests on one connection', () => {
     await until(() => client.text().endsWith('/c'))
     assert.deepEqual(client.text().match(/\/[abc]$|\/[abc](?=HTTP)/g), ['/a', '/b', '/c'])
     assert.deepEqual(endings(seen), [1, 1, 1])
+  })
+
+  it('say what each of them says, however often its head or a part of it came before', async () => {
+    const method = fc.constantFrom('GET', 'HEAD', 'PURGE')
+    const target = fc.constantFrom('/a', '/b', `/${'long'.repeat(KIB)}`)
+    const fields = fc.subarray(['X-A: 1', 'X-B: 2', 'X-A: 3', `X-C: ${'x'.repeat(2 * KIB)}`])
+    const heads = fc.array(fc.tuple(method, target, fields), { minLength: 2, maxLength: 3 })
+    const order = fc.array(fc.tuple(fc.nat(2), fc.integer({ min: 1, max: 4 })), { maxLength: 8 })
+    const someCuts = fc.array(fc.nat(8 * KIB), { maxLength: 4 })
+    const law = fc.asyncProperty(heads, order, someCuts, async (pool, runs, cuts) => {
+      const sent = runs.flatMap(([at, times]) => Array(times).fill(pool[at % pool.length]) as typeof pool)
+      const text = sent
+        .map(([verb, path, lines]) => `${[`${verb} ${path} HTTP/1.1`, ...lines].join('\r\n')}\r\n\r\n`)
+        .join('')
+      const handler = scribe()
+      const { seen } = handler
+      const wire = wireTo(serverOf(handler))
+      const ends = [0, ...cuts.map((cut) => cut % (text.length + 1)), text.length].sort((a, b) => a - b)
+      for (const [i, end] of ends.entries()) {
+        wire.send(text.slice(ends[i - 1] ?? 0, end))
+        await turns()
+      }
+      await until(() => seen.length >= sent.length)
+      assert.deepEqual(
+        seen.map((one) => [one.method, one.target, one.headers]),
+        sent.map(([verb, path, lines]) => [verb, path, lines.flatMap((line) => line.split(': '))]),
+      )
+    })
+    await fc.assert(law)
   })
 
   it('may be thousands that get a response at once', async (t) => {
