@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import fs, { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { type TestContext, test } from 'node:test'
 import {
   AUDIENCE,
@@ -17,7 +15,7 @@ import {
   serve,
   signingKey,
 } from '../../auth/tokens/issuer.test-support.ts'
-import { PROGRAM } from '../program.test-support.ts'
+import { countersign } from '../program.test-support.ts'
 
 async function explain(t: TestContext, tokens: string, token: string) {
   const dir = mkdtempSync(join(tmpdir(), 'explain-token-'))
@@ -26,11 +24,22 @@ async function explain(t: TestContext, tokens: string, token: string) {
   const file = join(dir, 'gateway.json')
   const routes = [{ path: '/*', auth: ['bearer'] }]
   writeFileSync(file, JSON.stringify({ issuer: ISSUER, jwksUri: uri, audience: AUDIENCE, tokens, routes }))
-  const program = spawn(process.execPath, [PROGRAM, 'explain', 'token', '--config', file])
-  program.stdin.end(`${token}\n`)
-  const [output, [code]] = await Promise.all([text(program.stdout), once(program, 'exit')])
-  assert.ok(!output.includes(token.split('.')[2] as string), 'it shows no signature')
-  return { code, lines: output.trimEnd().split('\n') }
+  standardInputIs(t, `${token}\n`)
+  const { status, stdout } = await countersign(['explain', 'token', '--config', file])
+  assert.ok(!stdout.includes(token.split('.')[2] as string), 'it shows no signature')
+  return { code: status, lines: stdout.trimEnd().split('\n') }
+}
+
+function standardInputIs(t: TestContext, text: string): void {
+  const { readFileSync } = fs
+  const put = (read: unknown) => {
+    Object.assign(fs, { readFileSync: read })
+    syncBuiltinESMExports()
+  }
+  put((...[path, options]: Parameters<typeof readFileSync>) =>
+    path === 0 ? text : readFileSync(path, options),
+  )
+  t.after(() => put(readFileSync))
 }
 
 function tokenOf(typ: string, changes: Members = {}, key = signingKey('ES256').privateKey): string {
