@@ -108,7 +108,7 @@ describe('what the images and the package are made of', () => {
     assert.equal(labels['org.opencontainers.image.version'], lock[name].version)
   }
 
-  /** Of Node only itself is there; in /app only what runs; and nowhere a lock file, a link to nothing or an empty folder. */
+  /** Node comes without npm, /app holds only what runs, and no lock file, dangling link or empty folder is there. */
   function checkContents({ root: image, dir }: Stage, files: readonly string[]): void {
     assert.deepEqual(readdirSync(join(image, 'usr/local'), { recursive: true }).sort(), ['bin', 'bin/node'])
     assert.deepEqual(readdirSync(join(image, 'opt')), [])

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { type KeyEntry, KeyIndex, keyEntry } from './key-index.ts'
 
 it('keys are found by their ids, and those of a caller from the oldest on, also where ids have the same code', () => {
-  // Only the characters behind the name of the secret are in the code.
+  // The code is made of the characters behind the name of the secret.
   const id = fc.constantFrom('AAAAAA', 'BBBBBB').chain((name) => fc.nat(5).map((n) => `${name}same.${n}`))
   const step = fc.record({ adds: fc.boolean(), id, caller: fc.constantFrom('one', 'other') })
   fc.assert(

@@ -1,6 +1,6 @@
 import type { Journaled } from './key-segment.ts'
 
-/** What is known of a key in memory. */
+/** A key as it is kept in memory. */
 export interface KeyEntry extends Journaled {
   readonly caller: string
   keepMs: number
@@ -8,14 +8,14 @@ export interface KeyEntry extends Journaled {
   state: 'in_progress' | 'unknown' | 'done'
   /** True while its outcome is still to be written. */
   isAwaited: boolean
-  /** Written by `KeyIndex`, as those below: another key with the same code. */
+  /** Another key with the same code. Only `KeyIndex` writes this member and the two below. */
   sameCode: KeyEntry | undefined
   /** Keys of the same caller. */
   older: KeyEntry | undefined
   newer: KeyEntry | undefined
 }
 
-/** One that begins. */
+/** Makes the entry of a key that begins. */
 export function keyEntry(id: string, caller: string, keepMs: number, expiresAtMs: number): KeyEntry {
   return {
     id,
@@ -44,8 +44,8 @@ interface CallersKeys {
 const CODE_FROM = 6
 
 /**
- * Keys by their ids, and those of each caller from the oldest to the newest. V8 would keep each text that a Map is asked for in a table
- * of its own, and that with two sets took as long as both hashes of a key.
+ * Keys by their ids, and those of each caller from the oldest to the newest. A Map of texts would take
+ * longer: V8 interns each text that it is asked for.
  */
 export class KeyIndex {
   size = 0

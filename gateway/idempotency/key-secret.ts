@@ -74,7 +74,7 @@ export class KeySecret {
   /** The name of a key, which begins with that of the secret. @param caller made by `callerOf` */
   idOf(caller: string, row: string, key: string): string {
     this.#id.write(this.nameOf(caller, row, key), KEY_NAME_CHARS)
-    // One piece of text: V8 would keep a sum with its parts, for as long as the key.
+    // Makes one flat text. A concatenation would keep its parts in memory as long as the key.
     return this.#id.toString('latin1')
   }
 

@@ -406,7 +406,7 @@ export class KeyTable implements KeyKeeper<HeldKey> {
   }
 }
 
-/** The same outcome, with the body in another encoding. */
+/** Changes the encoding of an outcome's body. */
 function encoded(finish: Finish, from: 'latin1' | 'base64', to: 'latin1' | 'base64'): Finish {
   if (typeof finish === 'string' || finish.body === undefined) return finish
   return { ...finish, body: Buffer.from(finish.body, from).toString(to) }

@@ -5,7 +5,7 @@ import { cutOff } from './torn-line.ts'
 export type Write = (fd: number, bytes: string | Uint8Array) => number
 
 interface AppendLogOptions {
-  /** Opened anew in each turn of the event loop, so that it may be moved. Undefined: `moveTo` gives an open file. */
+  /** Path that is opened anew in each turn of the event loop, so that the file may be moved. Undefined: `moveTo` gives an open file. */
   readonly file?: string
   readonly header?: string
   readonly onFault: (error: unknown) => void

@@ -29,7 +29,7 @@ export function operationalLog({ level, format, service }: LogOptions): Logger {
 /** Attributes of the resource that OpenTelemetry knows, such as `service.name`. */
 type Service = Readonly<Record<string, string>>
 
-/** Forms by their names. Each makes a line of a line of pino. */
+/** Forms by their names. Each turns a line of pino into its own. */
 export const FORMS = { ecs: ecsForm, otlp: otlpForm }
 
 /** Our fields in Elastic Common Schema 8.17. Loggers write `log.level` with its dot (ecs-logging 1.0), so we write all that way. */

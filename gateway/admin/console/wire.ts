@@ -121,7 +121,7 @@ export interface LimitState {
 }
 
 export interface IdempotencyState {
-  /** What keys came to. */
+  /** Requests with a key, by outcome. */
   readonly outcomes: readonly Count[]
   /** Kept in the data directory; undefined: the shared store has them. */
   readonly keys: number | undefined

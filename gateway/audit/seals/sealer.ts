@@ -155,7 +155,7 @@ export class Sealer {
     if (this.#file !== undefined) this.#file.position += lines.length
     progress.takenBytes += lines.length
     progress.unsealedRecords = this.#unsealed
-    // Frees the memory at once. Otherwise V8 collects all garbage for it, again and again.
+    // Frees the memory at once. Otherwise V8 would run a full collection for it again and again.
     lines.buffer.transfer(0)
   }
 

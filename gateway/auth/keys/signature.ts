@@ -46,7 +46,7 @@ export function signatureCheck(key: KeyObject, algorithm: Algorithm): SignatureC
   const { modulusLength } = key.asymmetricKeyDetails ?? {}
   const bytes = modulusLength && Math.ceil(modulusLength / 8)
   return ({ signed, signature }) => {
-    // OpenSSL takes one by PSS without its first zeros, too, and a replay would look new (RFC 8017 section 8.1.2, step 1).
+    // OpenSSL accepts a PSS signature without its leading zeros, so a replay would look new (RFC 8017 section 8.1.2, step 1).
     if (bytes !== undefined && signature.length !== bytes) return false
     try {
       return verify(hash, Buffer.from(signed, 'latin1'), input, signature)

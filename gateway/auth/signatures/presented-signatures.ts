@@ -127,7 +127,7 @@ const AHEAD_MS = 10_000
 /** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
-/** Each costs a verification. */
+/** Keys of one name that are tried. Each costs a verification. */
 const MAX_OWNERS = 8
 const SHARED_NAME = plain('unsupported', 'Too many clients have a key of this name: give yours another kid')
 

@@ -27,7 +27,7 @@ export interface WindowRule {
   readonly horizonMs: number
   /** Hits of one slice of the time are one entry; 0: each hit is an entry of its own. */
   readonly sliceMs: number
-  /** That of the plan for which `limit` is. */
+  /** Factor of the plan for which `limit` is; undefined without a plan. */
   readonly factor: number | undefined
 }
 
@@ -85,10 +85,10 @@ export class Window {
   #head = 0
   #entries = 0
   #hits = 0
-  /** Of the last take. */
+  /** Rule of the last take. */
   #rule: WindowRule | undefined
 
-  /** That of the plan under which the key was last taken. */
+  /** Factor of the plan under which the key was last taken. */
   get factor(): number | undefined {
     return this.#rule?.factor
   }

@@ -167,7 +167,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
   return seen instanceof Promise ? seen.then(settle) : settle(seen)
 }
 
-/** Takes every good signature: the message could come again with another of them alone. */
+/** Takes every good signature. Otherwise the message could come again with another of them alone. */
 function take(
   { acceptedSignatures }: Gateway,
   good: readonly VerifiedSignature[],

@@ -18,7 +18,7 @@ import { fieldsIn } from './kept-fields.ts'
 const METHODS: ReadonlySet<string> = new Set(['POST', 'PATCH', 'PUT', 'DELETE'])
 const REPLAYED = new Field('Idempotency-Replayed', 'true')
 const PORT = /:\d*$/
-/** Made once for each, as V8 would look at each text anew. */
+/** Names of callers, made once for each principal. */
 const CALLERS = new WeakMap<Principal, string>()
 const MISSING = refusal('idempotency_key_missing')
 const INVALID = refusal('idempotency_key_invalid')

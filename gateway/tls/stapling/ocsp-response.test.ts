@@ -51,7 +51,7 @@ describe('a response of OCSP', () => {
     check(authority.respond({ signer: 'delegate' }))
     authority.issue('stranger', 13, { section: 'other' })
     assert.throws(() => check(authority.respond({ signer: 'stranger' })), /nor somebody in its name/)
-    // Of an authority of the same name.
+    // Signed by another authority of the same name.
     authorityIn('forger').issue('forged', 12, { section: 'delegate' })
     for (const file of ['forged.pem', 'forged-key.pem'])
       copyFileSync(join(folder, 'forger', file), join(folder, 'ec', file))
