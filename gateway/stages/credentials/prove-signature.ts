@@ -112,8 +112,11 @@ function addressOf(url: string) {
 export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
   const { method, target, fields } = exchange.req
   const { publicUrls } = settings.dpop
-  const addresses = ADDRESSES.get(publicUrls) ?? publicUrls.map(addressOf)
-  ADDRESSES.set(publicUrls, addresses)
+  let addresses = ADDRESSES.get(publicUrls)
+  if (addresses === undefined) {
+    addresses = publicUrls.map(addressOf)
+    ADDRESSES.set(publicUrls, addresses)
+  }
   const received = exchange.host.toLowerCase()
   return addresses
     .filter((one) => received === one.host || received === one.longHost || exchange.viaTrustedProxy)
