@@ -107,9 +107,12 @@ export class KeyJournal {
     return shifts
   }
 
-  /** The names of secrets that live records are sealed under. */
+  /** The names of secrets that live records are sealed under, and the next record. */
   get secretsInUse(): readonly string[] {
-    return this.#segments.flatMap(({ key, live }) => (live.size > 0 ? key : []))
+    const newest = this.#segments.at(-1)
+    return this.#segments.flatMap((segment) =>
+      segment.live.size > 0 || segment === newest ? segment.key : [],
+    )
   }
 
   /** Writes under another secret, in a file of its own. */
@@ -159,6 +162,8 @@ export class KeyJournal {
     const { seal } = segment ?? {}
     if (segment === undefined || seal === undefined || segment.isDoubtful || this.#isSuspended) return false
     const { text, places } = keyLines(puts, seal)
+    // Otherwise the log writes what waits, or the end of a torn line, before them.
+    this.#isMeasured &&= this.#log.isWritable && !this.#log.isTorn
     if (!this.#log.append(text, nowMs)) {
       this.#isMeasured = false
       return false

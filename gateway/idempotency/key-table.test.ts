@@ -222,6 +222,43 @@ describe('the files of keys', () => {
     assert.equal(openTable(directory).outcome('a'), 'done')
   })
 
+  it('are read at the right places behind what a full disk did not take at the beginning of a file', (t) => {
+    const disk = { isFull: false }
+    const write: Write = (fd, bytes) => (disk.isFull ? fullDisk() : realWrite(fd, bytes))
+    const { table, finish, time, begin, held } = openTable(temporaryDirectory(t), { write })
+    const a = held('a')
+    disk.isFull = true
+    table.rekey(secretsOf(['another secret of at least 32 chars.', 'a secret of at least 32 characters']))
+    table.maintain()
+    disk.isFull = false
+    time.nowMs += 1000
+    finish(a, RESPONSE, none)
+    assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
+  })
+
+  it('are read at the right places where the first line since a look ends a torn one', (t) => {
+    const disk = { tears: false }
+    const write: Write = (fd, bytes) => {
+      if (!disk.tears) return realWrite(fd, bytes)
+      if (Buffer.byteLength(bytes) < 100) return fullDisk()
+      return realWrite(fd, Buffer.from(bytes).subarray(0, 50)) + (Buffer.byteLength(bytes) - 99)
+    }
+    const { table, finish, time, begin, held, outcome } = openTable(temporaryDirectory(t), { write })
+    const a = held('a')
+    const ftruncate = t.mock.method(fs, 'ftruncateSync', fullDisk)
+    t.after(syncBuiltinESMExports)
+    syncBuiltinESMExports()
+    disk.tears = true
+    assert.equal(outcome('torn'), 'unavailable')
+    table.maintain()
+    disk.tears = false
+    time.nowMs += 1000
+    finish(a, RESPONSE, none)
+    ftruncate.mock.restore()
+    syncBuiltinESMExports()
+    assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
+  })
+
   it('make no key expire because of a wrong clock', (t) => {
     const directory = temporaryDirectory(t)
     const first = openTable(directory, {}, { nowMs: NOW_MS + 365 * 86_400_000 })
@@ -388,6 +425,28 @@ describe('keys whose secret is changed', () => {
     table.flush()
     synced(null)
     table.rekey([NEW])
+    table.close()
+    assert.equal(openTable(directory, { secrets: [NEW] }).outcome('new'), 'unknown')
+  })
+
+  it('keep the old one while the newest file is written under it, because a slow disk keeps the next from beginning', (t) => {
+    const directory = temporaryDirectory(t)
+    let synced: (error: null) => void = none
+    const sync = ((_fd: number, done: (error: null) => void) => {
+      synced = done
+    }) as never
+    const { table } = openTable(directory, { sync, syncs: true })
+    table.begin(request('slow'), (begun) => {
+      if (begun.outcome === 'begun') table.finish(begun.held, 'free', none)
+    })
+    table.flush()
+    synced(null)
+    table.flush()
+    table.rekey([NEW, OLD])
+    assert.throws(() => table.rekey([NEW]), /bring its line back/)
+    synced(null)
+    table.rekey([NEW])
+    table.begin(request('new'), none)
     table.close()
     assert.equal(openTable(directory, { secrets: [NEW] }).outcome('new'), 'unknown')
   })
