@@ -68,7 +68,7 @@ function trailIn(directory: string, options: Partial<TrailOptions>) {
   const trail = openTrail({
     file,
     onFault: ({ message }) => faults.push(message),
-    onRecord: (type) => records.push(type),
+    onRecord: (type, count) => records.push(...Array<string>(count).fill(type)),
     ...options,
   })
   return { file, trail, faults, records }

@@ -18,8 +18,8 @@ export interface TrailOptions extends TrailListeners {
 
 export interface TrailListeners {
   onFault(error: Error): void
-  /** Called when a record is in the operating system; with `synced`, on the disk. */
-  onRecord(type: string): void
+  /** Called when so many records of a type are in the operating system; with `synced`, on the disk. */
+  onRecord(type: string, count: number): void
   onForeign?(what: ForeignWrite): void
   onWritable?(): void
 }

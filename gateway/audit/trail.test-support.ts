@@ -72,7 +72,7 @@ export function trailIn(directory: string, options: Partial<TrailOptions> = {}) 
     version: '1.2.3',
     now: () => Date.UTC(2026, 0, 2),
     onFault: (error) => faults.push(error),
-    onRecord: (type) => records.push(type),
+    onRecord: (type, count) => records.push(...Array<string>(count).fill(type)),
     ...options,
   })
   return { file, trail, faults, records }

@@ -38,7 +38,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       if (isFailing) log.info({ file }, 'the audit trail can be written again')
       isFailing = false
     },
-    onRecord: (type: string) => metrics.gateway_audit_records_total.count(type),
+    onRecord: (type: string, count: number) => metrics.gateway_audit_records_total.add(count, type),
   }
 }
 

@@ -1,4 +1,5 @@
 import { fdatasync } from 'node:fs'
+import type { RecordCounts } from '../audit-records.ts'
 import type { CommitStart, TrailFile } from '../file/trail-file.ts'
 import { Commit, type CommitPolicy, type Group } from './commit.ts'
 import type { Outage } from './outage.ts'
@@ -92,7 +93,7 @@ export class GroupCommit implements CommitPolicy {
     const unwritable = this.#options.outage.resume()
     const group = this.#take()
     const error = unwritable ?? this.#options.trailFile.put(group.lines)
-    if (error === undefined) this.#succeed(group)
+    if (error === undefined) this.#succeed(group, this.#options.trailFile.written)
     else this.#fail(error, group, unwritable === undefined)
   }
 
@@ -115,10 +116,11 @@ export class GroupCommit implements CommitPolicy {
     }
     this.#syncing = true
     this.#underway = group.lines.length
-    fdatasync(trailFile.sink.fd, (failed) => this.#endSync(failed, group, start))
+    const { written } = trailFile
+    fdatasync(trailFile.sink.fd, (failed) => this.#endSync(failed, group, start, written))
   }
 
-  #endSync(error: Error | null, group: Group, start: CommitStart): void {
+  #endSync(error: Error | null, group: Group, start: CommitStart, written: RecordCounts): void {
     const { trailFile } = this.#options
     this.#syncing = false
     this.#underway = 0
@@ -128,12 +130,12 @@ export class GroupCommit implements CommitPolicy {
       this.#fail(error, group, true)
       return
     }
-    this.#succeed(group)
+    this.#succeed(group, written)
     this.#schedule()
   }
 
-  #succeed({ lines, commit }: Group): void {
-    this.#options.outage.written(lines)
+  #succeed({ commit }: Group, written: RecordCounts): void {
+    this.#options.outage.written(written)
     commit.finish(undefined)
   }
 
@@ -187,7 +189,7 @@ export class BufferedCommit implements CommitPolicy {
     }
     const error = trailFile.put(lines)
     const count = error === undefined ? lines.length : trailFile.wholeLines
-    outage.written(lines.slice(0, count))
+    outage.written(trailFile.written)
     outage.addPending(lines.slice(count))
     if (error !== undefined) outage.start(error)
   }

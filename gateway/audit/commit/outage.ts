@@ -1,11 +1,12 @@
 import {
+  countsOf,
   openChangeOf,
   pairKeyOf,
+  type RecordCounts,
   recoveredRecord,
   type StartFacts,
   startRecord,
   stopRecord,
-  typeOf,
 } from '../audit-records.ts'
 import type { TrailFile } from '../file/trail-file.ts'
 import type { TrailListeners } from '../trail-options.ts'
@@ -70,8 +71,9 @@ export class Outage {
     this.#pause(error)
   }
 
-  written(lines: readonly string[]): void {
-    for (const line of lines) this.#options.listeners.onRecord(typeOf(line))
+  /** @param counts of what is in the file now */
+  written(counts: RecordCounts): void {
+    for (const [type, count] of counts) this.#options.listeners.onRecord(type, count)
   }
 
   #report(error: Error): void {
@@ -92,7 +94,7 @@ export class Outage {
     const tornLine = tried.slice(wholeLines, torn ? wholeLines + 1 : wholeLines)
     const inFile = tried.slice(0, wholeLines)
     const { refused, stranded, pending } = sortFailed([...tried, ...waiting], [...inFile, ...tornLine])
-    this.written(inFile)
+    this.written(countsOf(inFile))
     this.addPending([...tornLine, ...pending, ...stranded.map(recoveredRecord)])
     this.countRefused(refused.length)
     if (this.writable) this.start(error)
@@ -105,7 +107,7 @@ export class Outage {
     const { trailFile } = this.#options
     const unwritable = this.resume()
     const error = unwritable ?? this.#allOrNothing(() => trailFile.put(lines))
-    if (error === undefined) this.written(lines)
+    if (error === undefined) this.written(trailFile.written)
     else if (unwritable === undefined) this.commitFailed({ error, tried: lines, waiting: [] })
     else this.commitFailed({ error, tried: [], waiting: lines })
     trailFile.endCommit()
@@ -197,7 +199,7 @@ export class Outage {
     const { trailFile } = this.#options
     if (lines.length === 0 || trailFile.torn) return
     const error = trailFile.put(lines) ?? this.#sync()
-    if (error === undefined) this.written(lines)
+    if (error === undefined) this.written(trailFile.written)
     else this.#report(error)
   }
 
@@ -244,8 +246,9 @@ export class Outage {
   }
 
   #put(line: string): Error | undefined {
-    const error = this.#options.trailFile.put([line])
-    if (error === undefined) this.written([line])
+    const { trailFile } = this.#options
+    const error = trailFile.put([line])
+    if (error === undefined) this.written(trailFile.written)
     else this.#report(error)
     return error
   }

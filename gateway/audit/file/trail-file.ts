@@ -1,4 +1,4 @@
-import { openChangeOf } from '../audit-records.ts'
+import { countsOf, openChangeIn, type RecordCounts } from '../audit-records.ts'
 import type { TrailSink } from './trail-sink.ts'
 
 export type FileEnd = { readonly end: number; readonly open: number }
@@ -37,6 +37,8 @@ export class TrailFile {
   open = 0
   /** How many lines of the last failed `put` are whole in the file. */
   wholeLines = 0
+  /** What the last `put` left whole in the file. */
+  written: RecordCounts = new Map()
   #distrusted = false
   #committing: PromiseWithResolvers<void> | undefined
   #isUncommitted = false
@@ -130,24 +132,29 @@ export class TrailFile {
       return new Error('a new file or line has not begun yet')
     const sink = this.sink
     const tornBefore = sink.tornBytes
-    const text = lines.join('')
-    const bytes = sink.load(text)
+    const counts = countsOf(lines)
+    const bytes = sink.load(lines.join(''))
     this.#changedAtMs = undefined
     this.#idle ??= setTimeout(() => this.note(), IDLE_MS).unref()
     this.#idle.refresh()
     const error = sink.write()
     if (error === undefined) {
       this.#end += bytes.length - tornBefore
-      this.open += openChangeIn(text, lines)
+      this.#count(counts)
       this.#tell(bytes)
       return undefined
     }
     const written = sink.tornBytes
     this.#end += written - tornBefore
     this.wholeLines = sink.leaveWhole(lines)
-    this.open += openChangeIn(text, lines.slice(0, this.wholeLines))
+    this.#count(countsOf(lines.slice(0, this.wholeLines)))
     this.#tell(bytes.subarray(0, written - sink.tornBytes))
     return error
+  }
+
+  #count(counts: RecordCounts): void {
+    this.written = counts
+    this.open += openChangeIn(counts)
   }
 
   /** Takes the right to commit. @returns undefined when taken; else a promise that resolves when its holder releases it */
@@ -245,15 +252,4 @@ export class TrailFile {
     if (this.#seals === undefined) return
     for (const lines of this.#untold.splice(0)) this.#seals.wrote(lines)
   }
-}
-
-/** @param text begins with the lines. It is one piece for V8, which would copy each line to make it one. */
-function openChangeIn(text: string, lines: readonly string[]): number {
-  let change = 0
-  let at = 0
-  for (const { length } of lines) {
-    change += openChangeOf(text, at)
-    at += length
-  }
-  return change
 }

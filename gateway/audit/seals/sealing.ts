@@ -37,7 +37,7 @@ const MAX_WAITING_BYTES = 32 * 1024 * 1024
 export class Sealing implements TrailSeals {
   readonly #options: SealingOptions
   readonly #progress = sealProgress()
-  readonly #stage = Buffer.allocUnsafeSlow(STAGE_BYTES)
+  #stage = Buffer.allocUnsafeSlow(STAGE_BYTES)
   #staged = 0
   #stagedAtMs = 0
   #timer: NodeJS.Timeout | undefined
@@ -100,9 +100,8 @@ export class Sealing implements TrailSeals {
 
   #flush(): void {
     if (this.#staged === 0) return
-    const lines = new Uint8Array(this.#stage.buffer.slice(0, this.#staged))
+    const lines = this.#take()
     const atMs = this.#stagedAtMs
-    this.#staged = 0
     this.#forgetTaken()
     if (this.#sentBytes - this.#progress.takenBytes > MAX_WAITING_BYTES) {
       this.#skippedAtMs = atMs
@@ -112,6 +111,16 @@ export class Sealing implements TrailSeals {
     this.#sentBytes += lines.length
     this.#sent.push({ bytes: this.#sentBytes, atMs })
     this.#thread.post({ type: 'lines', lines, atMs, toMs: steadyMs() }, [lines.buffer])
+  }
+
+  /** @returns what is staged, in a buffer of its own: a full one is given away rather than copied */
+  #take(): Uint8Array<ArrayBuffer> {
+    const stage = this.#stage
+    const isFull = this.#staged === STAGE_BYTES
+    const lines = new Uint8Array(isFull ? stage.buffer : stage.buffer.slice(0, this.#staged))
+    if (isFull) this.#stage = Buffer.allocUnsafeSlow(STAGE_BYTES)
+    this.#staged = 0
+    return lines
   }
 
   #forgetTaken(): void {
