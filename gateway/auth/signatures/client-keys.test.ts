@@ -94,26 +94,50 @@ test('the owners of a name change with the keys and with the table', async (t) =
   assert.deepEqual([ownersOf('one'), keys.only, keys.forms.length], [[], undefined, 1])
 })
 
-test('a key of two clients has a rival until one of them gives it up', async (t) => {
+test('a key that two clients publish has a rival until one of them gives it up; one in a file has none', async (t) => {
   const server = await serve(t, answerJson({ keys: [{ ...KEY.jwk, kid: 'mine' }] }))
+  const own = await serve(t, answerJson({ keys: [KEY.jwk] }))
   let nowMs = NOW_MS
   const keys = new ClientKeys({ clock: () => nowMs, onFault: assert.fail })
-  const signature = { profile: 'fapi-2' }
-  const clients = [
-    { id: 'bank', signature: { ...signature, jwksFile: 'a' } },
-    { id: 'mallory', signature: { ...signature, jwksUri: server.uri } },
-  ]
-  const readFile = () => JSON.stringify({ keys: [KEY.jwk] })
-  const text = JSON.stringify({ clients })
-  keys.replace(parseClients('clients.json', text, { env: {}, readFile }).value!.signers)
+  const replace = (place: object) => {
+    const clients = [
+      { id: 'mallory', signature: { profile: 'fapi-2', jwksUri: server.uri } },
+      { id: 'bank', signature: { profile: 'fapi-2', ...place } },
+    ]
+    const readFile = () => JSON.stringify({ keys: [KEY.jwk] })
+    const text = JSON.stringify({ clients })
+    keys.replace(parseClients('clients.json', text, { env: {}, readFile }).value!.signers)
+  }
+  replace({ jwksUri: own.uri })
   const rivalOf = (kid: string) => keys.ownersOf(kid)[0]?.rival?.principal.client
+  await keys.of('bank')?.keys.refresh()
   assert.equal(rivalOf('one'), undefined)
   await keys.refresh()
   assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
+  replace({ jwksFile: 'a' })
+  assert.deepEqual([rivalOf('one'), rivalOf('mine')], [undefined, 'bank'])
+  replace({ jwksUri: own.uri })
   server.answer = answerJson({ keys: [{ ...OTHER.jwk, kid: 'mine' }] })
   nowMs += 10_000
   await keys.refresh()
   assert.deepEqual([rivalOf('one'), rivalOf('mine'), keys.ownersOf('mine').length], [undefined, undefined, 1])
+})
+
+test('of the owners of a name those with a file come first, then those who come first in clients.json', async (t) => {
+  const { uri } = await serve(t, answerJson({ keys: [KEY.jwk] }))
+  const clients = ['a', 'b', 'file', 'c'].map((id) => ({
+    id,
+    signature: { profile: 'fapi-2', ...(id === 'file' ? { jwksFile: id } : { jwksUri: `${uri}/${id}` }) },
+  }))
+  const readFile = () => JSON.stringify({ keys: [{ ...OTHER.jwk, kid: 'one' }] })
+  const keys = makeKeys()
+  const text = JSON.stringify({ clients })
+  keys.replace(parseClients('clients.json', text, { env: {}, readFile }).value!.signers)
+  for (const id of ['c', 'b', 'a']) await keys.of(id)?.keys.refresh()
+  assert.deepEqual(
+    keys.ownersOf('one').map(({ signer }) => signer.principal.client),
+    ['file', 'a', 'b', 'c'],
+  )
 })
 
 test('a file without a usable key is a fault; a key that is not usable is reported beside others', async () => {

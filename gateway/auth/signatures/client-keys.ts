@@ -50,19 +50,28 @@ export class ClientKeys {
     return this.#forms
   }
 
-  /** The clients that have a key of this name: one, if none has taken a name or a key from another. */
+  /**
+   * The clients that have a key of this name: one, if none has taken a name or a key from another. The key whose thumbprint it is
+   * comes first, then the order is that of `rank`.
+   */
   ownersOf(kid: string): readonly KeyOwner[] {
-    return [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
+    const owners = [...(this.#owners.get(`kid ${kid}`) ?? [])].flatMap((client) => {
       const signer = this.#signers.get(client)
       const key = signer?.keys.find(kid)
       if (signer === undefined || key === undefined) return []
-      return [{ signer, key, rival: this.#rivalOf(client, key) }]
+      return [{ signer, key, rival: this.#rivalOf(signer, key) }]
     })
+    const placeOf = ({ signer, key }: KeyOwner) => (key.thumbprint === kid ? -1 : signer.rank)
+    return owners.sort((one, other) => placeOf(one) - placeOf(other))
   }
 
-  #rivalOf(client: string, { thumbprint }: VerificationKey): Signer | undefined {
-    for (const other of this.#owners.get(`key ${thumbprint}`) ?? [])
-      if (other !== client) return this.of(other)
+  #rivalOf(signer: Signer, { thumbprint }: VerificationKey): Signer | undefined {
+    for (const client of this.#owners.get(`key ${thumbprint}`) ?? []) {
+      const other = this.#signers.get(client)
+      // The operator vouches for a file.
+      const isBeneath = other !== undefined && isFetched(other) && !isFetched(signer)
+      if (other !== signer && !isBeneath) return other
+    }
     return undefined
   }
 
@@ -75,7 +84,7 @@ export class ClientKeys {
     if (this.#refreshing !== undefined && Math.abs(nowMs - this.#refreshedAtMs) < COOLING_MS)
       return this.#refreshing
     this.#refreshedAtMs = nowMs
-    const fetched = this.all.map(({ keys }) => keys).filter(({ uri }) => /^https?:/.test(uri))
+    const fetched = this.all.filter(isFetched).map(({ keys }) => keys)
     const oldest = fetched.sort((one, other) => other.ageMs - one.ageMs).slice(0, MAX_REFRESHED)
     this.#refreshing = Promise.all(oldest.map((keys) => keys.refresh()))
     return this.#refreshing
@@ -85,10 +94,11 @@ export class ClientKeys {
   replace(signers: ClientTable['signers']): void {
     const before = this.#signers
     this.#signers = new Map(
-      [...signers].map(([client, { principal, profile, keys }]) => {
+      [...signers].map(([client, { principal, profile, keys }], index) => {
+        const rank = index + (keys.document === undefined ? signers.size : 0)
         const known = before.get(client)?.keys
         const kept = known?.uri === keys.uri && keys.document === undefined ? known : undefined
-        return [client, { principal, profile, keys: kept ?? this.#keySet(client, keys) }]
+        return [client, { principal, profile, rank, keys: kept ?? this.#keySet(client, keys) }]
       }),
     )
     this.#all = [...this.#signers.values()]
@@ -139,6 +149,10 @@ export class ClientKeys {
     if (document !== undefined) keys.restore({ uri, document, ageMs: 0 })
     return keys
   }
+}
+
+function isFetched({ keys }: Signer): boolean {
+  return /^https?:/.test(keys.uri)
 }
 
 function namesOf({ kid, thumbprint }: VerificationKey): readonly string[] {

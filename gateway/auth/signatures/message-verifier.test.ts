@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { calculateJwkThumbprint } from 'jose'
 import { profileOf } from '../../config/clients/signature-profiles.ts'
 import { LONGER } from '../../e2e/long-runs.ts'
 import { Field } from '../../edge/syntax/field.ts'
@@ -355,13 +356,26 @@ test('white space that a structured field may have changes nothing', () => {
   assert.equal(refusalOf(message), undefined)
 })
 
-test('a name that keys of many clients have costs no verification for each of them', () => {
-  const clients = (count: number) => [
-    ...Array.from({ length: count - 1 }, (_, i) => signerOf(`client-${i}`, [freshKey('bank-key').jwk])),
-    BANK,
-  ]
-  assert.equal(refusalOf(goodMessage(), { signers: clients(8) }), undefined)
-  assert.match(refusalOf(goodMessage(), { signers: clients(9) }) ?? '', /^unsupported: Too many clients/)
+test('a name that keys of many clients have costs eight verifications, and those who came first keep it', async () => {
+  const others = (count: number, kid = 'bank-key', profile = FAPI) =>
+    Array.from({ length: count }, (_, i): TestClient => {
+      const id = `${profile.form} ${i}`
+      return { id, jwks: [freshKey(kid).jwk], profile }
+    })
+  assert.equal(judge(goodMessage(), [...others(7), BANK]).client, 'bank')
+  assert.equal(judge(goodMessage(), [BANK, ...others(20)]).client, 'bank')
+  assert.match(
+    refusalOf(goodMessage(), { signers: [...others(8), BANK] }) ?? '',
+    /^mismatch: Too many clients/,
+  )
+  // Clients that sign in another form cost none.
+  const uk = others(20, 'bank-key', profileOf({ profile: 'uk-jws', iss: 'a' }))
+  assert.equal(judge(goodMessage(), [...others(7), ...uk, BANK]).client, 'bank')
+  // A key that is named by its thumbprint cannot be kept out.
+  const kid = await calculateJwkThumbprint(ES256.jwk)
+  const params = PARAMS.replace('bank-key', kid)
+  const message = goodMessage(signMessage(COMPONENTS, { key: ES256.privateKey, algorithm: 'ES256', params }))
+  assert.equal(judge(message, [...others(20, kid), signerOf('bank', [{ ...ES256.jwk, kid }])]).client, 'bank')
 })
 
 /** Keys and messages that httpsign-recording.go made with a library of others. */

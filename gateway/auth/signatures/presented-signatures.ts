@@ -13,13 +13,15 @@ export interface Signer {
   readonly principal: Principal
   readonly profile: SignatureProfile
   readonly keys: KeySet
+  /** Its place where keys have one name: those with a file come first, then the order is that of clients.json. */
+  readonly rank: number
 }
 
 /** A client with one of its keys. */
 export interface KeyOwner {
   readonly signer: Signer
   readonly key: VerificationKey
-  /** Another client that publishes the same key, whatever it calls it. */
+  /** Another client that publishes the same key, whatever it calls it. None where this client alone has it in a file. */
   readonly rival: Signer | undefined
 }
 
@@ -127,14 +129,14 @@ const AHEAD_MS = 10_000
 /** Time from the first to the last moment at which a signature can be accepted. `created` has no fractions. */
 export const SIGNATURE_LIFETIME_MS = MAX_AGE_MS + AHEAD_MS + 1000
 
-/** Keys of one name that are tried. Each costs a verification. */
-const MAX_OWNERS = 8
-const SHARED_NAME = plain('unsupported', 'Too many clients have a key of this name: give yours another kid')
+/** Verifications of one signature, by keys of one name. */
+const MAX_TRIED = 8
+const SHARED_NAME = plain('mismatch', 'Too many clients have a key of this name: give yours another kid')
 
 interface Presented {
   /** At least one. */
   readonly signatures: readonly PresentedSignature[]
-  /** The clients that have a key of this name. */
+  /** The clients that have a key of this name, in the order in which they are tried. */
   readonly ownersOf: (keyid: string) => readonly KeyOwner[]
   /** The only client that may have signed. Undefined: any. */
   readonly known: Signer | undefined
@@ -150,14 +152,17 @@ export function verifyMessage(
   for (const signature of presented.signatures) {
     const owners = presented.ownersOf(signature.keyid)
     if (owners.length === 0) faults.push(unknownKey(presented, signature))
-    if (owners.length > MAX_OWNERS) {
-      faults.push(SHARED_NAME)
-      continue
-    }
+    let tried = 0
     for (const owner of owners) {
+      if (tried === MAX_TRIED) {
+        faults.unshift(SHARED_NAME)
+        break
+      }
       const { head, fault } = verifySignature(signature, owner, presented.nowMs)
       if (head !== undefined) verified.push({ signer: owner.signer, head })
       else faults.push({ ...fault, signer: owner.signer })
+      // Another fault was found without a verification.
+      if (fault === undefined || fault.reason === 'mismatch') tried++
     }
   }
   if (verified.length > 0) return { verified }
