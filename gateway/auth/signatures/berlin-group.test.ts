@@ -99,7 +99,7 @@ test('a signature over fewer headers than the guidelines demand is refused', () 
     'digest x-request-id date (created)',
   ])
     assert.notEqual(faultOf({ headers }), 'accepted', headers)
-  for (const name of ['PSU-ID', 'PSU-Corporate-ID', 'TPP-Redirect-URI'])
+  for (const name of ['PSU-ID', 'PSU-Corporate-ID', 'TPP-Redirect-URI', 'Idempotency-Key'])
     assert.match(faultOf({ fields: { [name]: 'a' } }), /^uncovered/, name)
   const bare = messageOf({ headers: 'date' })
   const field = bare.fields.at(-1) as Message['fields'][number]

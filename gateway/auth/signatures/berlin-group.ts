@@ -73,9 +73,10 @@ function verify(
   { signer: { profile }, key, nowMs }: Terms,
 ): HeadVerification {
   if (profile.form !== 'berlin-group') return { fault: OTHER_FORM }
-  const { fields } = request
+  const { fields, keyHeader } = request
   const { algorithm, covered, value } = signature
-  const sent = WHEN_SENT.filter((name) => combinedValue(fields, name) !== undefined)
+  const whenSent = keyHeader === undefined ? WHEN_SENT : [...WHEN_SENT, keyHeader]
+  const sent = whenSent.filter((name) => combinedValue(fields, name) !== undefined)
   const missing = [...REQUIRED, ...sent].find((name) => !covered.includes(name))
   if (missing !== undefined) return { fault: plain('uncovered', `The signature must cover ${missing}`) }
   const date = combinedValue(fields, 'date') ?? ''

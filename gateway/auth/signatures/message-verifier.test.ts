@@ -144,10 +144,12 @@ test('a signature over less than the profile wants is refused, whatever it is', 
     assert.notEqual(signed(COMPONENTS, params), undefined, params)
 })
 
-test('dpop must be covered where it is sent', () => {
-  const message = goodMessage()
-  message.fields.push(['DPoP', 'x.y.z'])
-  assert.equal(refusalOf(message), 'uncovered: The signature must cover "dpop"')
+test('dpop and an idempotency key must be covered where they are sent', () => {
+  for (const name of ['dpop', 'idempotency-key']) {
+    const message = goodMessage()
+    message.fields.push([name, 'x.y.z'])
+    assert.equal(refusalOf(message), `uncovered: The signature must cover "${name}"`)
+  }
 })
 
 test('a component may not be there twice, in whatever order its parameters are', () => {

@@ -1,6 +1,5 @@
 import type { MessageProfile } from '../../config/clients/signature-profiles.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
-import type { Field } from '../../edge/syntax/field.ts'
 import type { Algorithm } from '../keys/signature.ts'
 import type { VerificationKey } from '../keys/verification-key.ts'
 import { quote } from '../tokens/quote.ts'
@@ -47,12 +46,12 @@ export const HTTP_MESSAGE: SignatureForm = {
     }))
   },
   /** RFC 9421 section 5.2. */
-  challenge({ fields, hasBody }, profile) {
+  challenge({ hasBody, ...request }, profile) {
     const challenge = ['WWW-Authenticate', 'Signature realm="api"']
     if (profile?.form !== 'rfc-9421') return challenge
-    const components = [...required(profile, fields), ...(hasBody ? [DIGEST] : [])]
+    const components = new Set([...required(profile, request), ...(hasBody ? [DIGEST] : [])])
     const tag = profile.tag === undefined ? '' : `;tag="${profile.tag}"`
-    return [...challenge, 'Accept-Signature', `sig=(${components.join(' ')});created${tag}`]
+    return [...challenge, 'Accept-Signature', `sig=(${[...components].join(' ')});created${tag}`]
   },
 }
 
@@ -96,7 +95,7 @@ function headOf(
 }
 
 function judge(
-  { requests, fields }: UnverifiedRequest,
+  unverified: UnverifiedRequest,
   signature: MessageSignature,
   { signer: { profile }, key, nowMs }: Terms,
 ): SignatureFault | Judged {
@@ -104,7 +103,7 @@ function judge(
   const { alg, tag, covered, value } = signature
   if (profile.tag !== undefined && tag !== profile.tag)
     return plain('uncovered', `The signature must have the tag ${quote(profile.tag)}`)
-  const missing = required(profile, fields).find((one) => !covered.has(one))
+  const missing = required(profile, unverified).find((one) => !covered.has(one))
   if (missing !== undefined) return plain('uncovered', `The signature must cover ${missing}`)
   const stale = faultOfTimes(signature, profile, nowMs)
   if (stale !== undefined) return stale
@@ -116,7 +115,7 @@ function judge(
   const check = key.checks.get(algorithm)
   if (check === undefined) return { reason: 'mismatch', cause: `the key is not for ${algorithm}` }
   let cause = 'Host is not that of one of dpop.publicUrls'
-  for (const request of requests) {
+  for (const request of unverified.requests) {
     const { base, fault } = signatureBase(request, signature)
     if (fault === undefined && check({ signed: base, signature: value }))
       return { profile, request, algorithm }
@@ -126,8 +125,12 @@ function judge(
 }
 
 /** What must be covered, but for the digest of a body: that is not known yet. */
-function required(profile: MessageProfile, fields: readonly Field[]): readonly string[] {
-  const sent = profile.whenSent.filter((name) => fields.some(({ lower }) => lower === name))
+function required(
+  profile: MessageProfile,
+  { fields, keyHeader }: Pick<UnverifiedRequest, 'fields' | 'keyHeader'>,
+): readonly string[] {
+  const whenSent = keyHeader === undefined ? profile.whenSent : [...profile.whenSent, keyHeader]
+  const sent = whenSent.filter((name) => fields.some(({ lower }) => lower === name))
   return [...profile.components.filter((one) => one !== DIGEST), ...sent.map((name) => `"${name}"`)]
 }
 

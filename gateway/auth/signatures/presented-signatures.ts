@@ -31,6 +31,8 @@ export interface UnverifiedRequest {
   /** Target of the request line, or `:path`. */
   readonly target: string
   readonly fields: readonly Field[]
+  /** Header of the idempotency key, in lower case, which must be signed where it is sent. Undefined: the row has none. */
+  readonly keyHeader: string | undefined
   /** The request at each address by which clients may know this gateway. */
   readonly requests: readonly SignedRequest[]
 }
@@ -47,8 +49,7 @@ export interface SignatureForm {
   challenge(request: Wanted, profile: SignatureProfile | undefined): readonly string[]
 }
 
-interface Wanted {
-  readonly fields: readonly Field[]
+interface Wanted extends Pick<UnverifiedRequest, 'fields' | 'keyHeader'> {
   readonly hasBody: boolean
 }
 

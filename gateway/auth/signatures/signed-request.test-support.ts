@@ -76,7 +76,7 @@ interface Judgement {
   readonly fault?: string | undefined
 }
 
-/** Judges a request of one of the clients as the stage does. @param bodyMs when its body is there */
+/** Judges a request of one of the clients as the stage does on a row with `idempotency`. @param bodyMs when its body is there */
 export function judge(
   { method, target, authority, body, fields }: Message,
   clients: readonly TestClient[],
@@ -96,6 +96,7 @@ export function judge(
   const request = { method, target, fields: fields.map(([name, value]) => new Field(name, value)) }
   const signatures = form.parse({
     ...request,
+    keyHeader: 'idempotency-key',
     requests: [{ ...request, uri: `https://${authority}${target}` }],
   })
   if (typeof signatures === 'string') return { fault: signatures }

@@ -1,16 +1,16 @@
 import { choice, flag, integer, keys, span, text } from './key-types.ts'
 
 export const IDEMPOTENCY = keys({
-  required: flag('Whether a POST, PATCH, PUT or DELETE without a key is refused with 400.', {
+  required: flag('Whether POST, PATCH, PUT and DELETE without a key get 400.', {
     default: false,
   }),
-  header: text('The header with the key.', {
+  header: text('The header with the key. Signatures must cover it.', {
     default: 'Idempotency-Key',
     maxLength: 64,
     examples: ['x-idempotency-key'],
   }),
   maxKeyLength: integer('Characters that a key may have.', { range: [1, 255], default: 255, examples: [40] }),
-  keep: span('smhd', 'How long a key and its response are kept: from "1m" to "30d".', {
+  keep: span('smhd', 'How long a key and its response are kept: "1m" to "30d".', {
     default: '24h',
     examples: ['24h', '7d'],
   }),

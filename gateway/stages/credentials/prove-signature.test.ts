@@ -8,6 +8,7 @@ import { SIGNATURE_LIFETIME_MS } from '../../auth/signatures/presented-signature
 import { signBytes, signMessage } from '../../auth/signatures/signed-request.test-support.ts'
 import { freshKey, signingKey } from '../../auth/tokens/issuer.test-support.ts'
 import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
+import type { IdempotencyTerms } from '../../config/settings.ts'
 import { BodyRoom } from '../../edge/bodies/body-room.ts'
 import type { Gateway } from '../../gateway.ts'
 import { keysOf } from '../../principal.ts'
@@ -36,6 +37,8 @@ interface Terms {
   readonly memory?: ReplayMemory
   readonly thief?: boolean
   readonly isProved?: boolean
+  /** The header with the idempotency key. */
+  readonly keyHeader?: string
 }
 
 async function outcomeOf({
@@ -51,6 +54,7 @@ async function outcomeOf({
   memory,
   thief,
   isProved,
+  keyHeader,
 }: Terms = {}) {
   const signers = new ClientKeys({ clock: () => NOW_MS, onFault: () => {} })
   const principal = makePrincipal({
@@ -75,7 +79,8 @@ async function outcomeOf({
   const { exchange } = makeExchange({ headers: { ...SIGNED, ...headers } })
   Object.assign(exchange, { viaTrustedProxy: viaProxy === true, host: exchange.headers.host })
   if (body !== undefined) Object.assign(exchange.req, { body })
-  exchange.route = makeRoute({ auth: new Set(['signature']) })
+  const idempotency = keyHeader === undefined ? undefined : ({ header: keyHeader } as IdempotencyTerms)
+  exchange.route = makeRoute({ auth: new Set(['signature']), idempotency })
   if (isProved === true) exchange.principal = principal
   const refused = await (isProved === true ? proveSigner(gateway, exchange) : authenticate(gateway, exchange))
   signers.stop()
@@ -177,6 +182,25 @@ test('a client whose key another one publishes can go on where its token says wh
   assert.deepEqual([refused, client], [undefined, 'bank'])
   const alone = await outcomeOf({ thief: true })
   assert.equal(alone.refused?.cause, '"bank" and "thief" publish the same key')
+})
+
+test('a row that goes by an idempotency key wants it signed where it is sent', async () => {
+  const key = { 'X-Key': 'one' }
+  const { refused } = await outcomeOf({ headers: key, keyHeader: 'x-key' })
+  assert.deepEqual(
+    [refused?.code, refused?.detail],
+    ['invalid_signature', 'The signature must cover "x-key".'],
+  )
+  assert.match(refused?.headers.join() ?? '', /Accept-Signature,sig=\("@method" "@target-uri" "x-key"\)/)
+  for (const terms of [{ headers: key }, { headers: key, keyHeader: 'other' }, { keyHeader: 'x-key' }])
+    assert.equal((await outcomeOf(terms)).refused, undefined)
+  const by = { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS } as const
+  const signed = signMessage([...COMPONENTS, ['"x-key"', 'one']], by)
+  assert.equal((await outcomeOf({ headers: { ...key, ...signed }, keyHeader: 'x-key' })).refused, undefined)
+  for (const changed of [{ 'X-Key': 'two' }, {}]) {
+    const outcome = await outcomeOf({ headers: { ...changed, ...signed }, keyHeader: 'x-key' })
+    assert.equal(outcome.refused?.code, 'invalid_signature')
+  }
 })
 
 test('Host must be that of a public address, as HTTP compares it, but not behind a trusted proxy', async () => {

@@ -50,7 +50,8 @@ export function proveSignature(
   const { signers } = gateway
   const forms = known === undefined ? signers.forms : [SIGNATURE_FORMS[known.profile.form]]
   const { method, target, fields } = exchange.req
-  const received = { method, target, fields, requests: requestsOf(gateway, exchange) }
+  const keyHeader = exchange.route?.idempotency?.header
+  const received = { method, target, fields, requests: requestsOf(gateway, exchange), keyHeader }
   const { form, signatures, fault: cause } = presentedIn(received, forms)
   if (cause !== undefined)
     return unproved(gateway, exchange, { form, outcome: 'malformed', cause, signer: known })
@@ -219,10 +220,11 @@ interface Unproved extends Pick<SignatureFault, 'detail' | 'cause' | 'signer'> {
 /** Tells a known client what its signature must have. */
 function unproved(
   gateway: Gateway,
-  { req }: Exchange,
+  { req, route }: Exchange,
   { form, code = 'invalid_signature', outcome, detail, cause, signer }: Unproved,
 ): Refusal {
-  const headers = form.challenge({ fields: req.fields, hasBody: req.body !== null }, signer?.profile)
+  const wanted = { fields: req.fields, keyHeader: route?.idempotency?.header, hasBody: req.body !== null }
+  const headers = form.challenge(wanted, signer?.profile)
   const sentence = detail === undefined ? {} : { detail: `${detail}.` }
   return decided(gateway, outcome, refusal(code, { status: form.status, headers, cause, ...sentence }))
 }
