@@ -40,14 +40,15 @@ export class TokenVerifier {
   readonly #issuers: ReadonlyMap<unknown, TrustedIssuer>
   readonly #verified: LRUCache<string, Verified>
   readonly #pending = new Map<string, Promise<Verification>>()
-  readonly #turns: FairTurns
+  /** Turns of new tokens, and of signatures of requests. */
+  readonly turns: FairTurns
   readonly #asked: readonly TrustedIssuer[]
   readonly maxChars: number
 
   /** @param before its tokens of issuers that both have stay cached */
   constructor(options: TokenVerifierOptions, before?: TokenVerifier) {
     this.#options = options
-    this.#turns = options.turns ?? new FairTurns()
+    this.turns = options.turns ?? new FairTurns()
     this.maxChars = Math.max(...options.issuers.map(({ tokens }) => tokens.maxChars))
     this.#asked = options.issuers.filter(({ introspector }) => introspector !== undefined)
     this.#issuers = new Map(options.issuers.map((issuer) => [issuer.issuer, issuer]))
@@ -81,7 +82,7 @@ export class TokenVerifier {
       if (this.#isAsked(introspector, token)) return this.#introspect(introspector, token, caller)
     }
     const now = () => this.#verifyNew(token)
-    return this.#turns.take(caller, now, () => this.#verifyInTurn(token))
+    return this.turns.take(caller, now, () => this.#verifyInTurn(token))
   }
 
   /** A token that was verified before and is still good is no guess. */

@@ -6,6 +6,7 @@ import { type ReplayFault, ReplayMemory } from '../../auth/replay.ts'
 import { ClientKeys } from '../../auth/signatures/client-keys.ts'
 import { SIGNATURE_LIFETIME_MS } from '../../auth/signatures/presented-signatures.ts'
 import { signBytes, signMessage } from '../../auth/signatures/signed-request.test-support.ts'
+import { FairTurns } from '../../auth/tokens/fair-turns.ts'
 import { freshKey, signingKey } from '../../auth/tokens/issuer.test-support.ts'
 import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
 import type { IdempotencyTerms } from '../../config/settings.ts'
@@ -39,6 +40,7 @@ interface Terms {
   readonly isProved?: boolean
   /** The header with the idempotency key. */
   readonly keyHeader?: string
+  readonly turns?: FairTurns
 }
 
 async function outcomeOf({
@@ -55,6 +57,7 @@ async function outcomeOf({
   thief,
   isProved,
   keyHeader,
+  turns = new FairTurns(() => 0),
 }: Terms = {}) {
   const signers = new ClientKeys({ clock: () => NOW_MS, onFault: () => {} })
   const principal = makePrincipal({
@@ -70,6 +73,7 @@ async function outcomeOf({
   const failed: string[] = []
   const { gateway, measured } = makeGateway({
     signers,
+    verifier: { turns },
     settings: { dpop: { publicUrls: publicUrls ?? ['https://api.example'] } } as never,
     acceptedSignatures: memory ?? { take: () => replay, maintain: () => {} },
     clock: () => clock.nowMs,
@@ -201,6 +205,18 @@ test('a row that goes by an idempotency key wants it signed where it is sent', a
     const outcome = await outcomeOf({ headers: { ...changed, ...signed }, keyHeader: 'x-key' })
     assert.equal(outcome.refused?.code, 'invalid_signature')
   }
+})
+
+test('a signature waits for its turn where others have used up the time, as a new token does', async () => {
+  let nowMs = 0
+  const turns = new FairTurns(() => (nowMs += 5))
+  turns.take({ address: '192.0.2.9', closed: false }, () => {})
+  let accepted = 0
+  const memory = { take: () => void accepted++, maintain: () => {} } as object as ReplayMemory
+  const pending = outcomeOf({ turns, memory })
+  assert.equal(accepted, 0)
+  assert.equal((await pending).client, 'bank')
+  assert.equal(accepted, 1)
 })
 
 test('Host must be that of a public address, as HTTP compares it, but not behind a trusted proxy', async () => {

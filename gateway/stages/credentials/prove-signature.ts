@@ -18,6 +18,7 @@ import { type Refusal, type RefusalCode, refusal } from '../../refusals.ts'
 import { readWholeBody } from '../body/whole-body.ts'
 import { countGuess, refuseGuessing } from './throttle-guesses.ts'
 
+type Verdict = ReturnType<typeof verifyMessage>
 type Outcome = Refusal | undefined | Promise<Refusal | undefined>
 
 const NO_BODY = Buffer.alloc(0)
@@ -68,15 +69,20 @@ export function proveSignature(
     return key === undefined ? [] : [{ signer: known, key, rival: undefined }]
   }
   const presented = { signatures, ownersOf, known, nowMs: gateway.clock() }
-  const settle = ({ verified, fault }: ReturnType<typeof verifyMessage>) =>
+  const settle = ({ verified, fault }: Verdict) =>
     verified === undefined
       ? refuseFault(gateway, exchange, form, fault)
       : checkBody(gateway, exchange, { form, verified })
-  const verdict = verifyMessage(presented)
-  if (verdict.fault?.reason !== 'unknown_key') return settle(verdict)
-  // The client may have signed with a key that it has published since.
-  const refreshed: Promise<unknown> = known === undefined ? signers.refresh() : known.keys.refresh()
-  return refreshed.then(() => (exchange.closed ? undefined : settle(verifyMessage(presented))))
+  const verify = (then: (verdict: Verdict) => Outcome): Outcome => {
+    const verdict = gateway.verifier.turns.take(exchange, () => verifyMessage(presented))
+    return verdict instanceof Promise ? verdict.then(then) : then(verdict)
+  }
+  return verify((verdict) => {
+    if (verdict.fault?.reason !== 'unknown_key') return settle(verdict)
+    // The client may have signed with a key that it has published since.
+    const refreshed: Promise<unknown> = known === undefined ? signers.refresh() : known.keys.refresh()
+    return refreshed.then(() => (exchange.closed ? undefined : verify(settle)))
+  })
 }
 
 /** Reads the signatures of the first form that the request has some of. */
