@@ -101,6 +101,9 @@ test('a signature over fewer headers than the guidelines demand is refused', () 
     assert.notEqual(faultOf({ headers }), 'accepted', headers)
   for (const name of ['PSU-ID', 'PSU-Corporate-ID', 'TPP-Redirect-URI', 'Idempotency-Key'])
     assert.match(faultOf({ fields: { [name]: 'a' } }), /^uncovered/, name)
+  const psu = { headers: 'digest x-request-id date psu-id', fields: { 'PSU-ID': 'anna' } }
+  assert.equal(faultOf(psu), 'accepted')
+  assert.match(faultOf({ ...psu, fields: { ...psu.fields, Connection: 'psu-id' } }), /^mismatch/)
   const bare = messageOf({ headers: 'date' })
   const field = bare.fields.at(-1) as Message['fields'][number]
   field[1] = field[1].replace('headers="date",', '')

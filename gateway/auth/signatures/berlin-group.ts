@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import type { MessageSigner, SignedResponse, UnsignedResponse } from './message-signer.ts'
 import {
   faultOfAge,
@@ -90,7 +91,8 @@ function verify(
     return { fault: plain('unsupported', 'The algorithm of the signature must be rsa-sha256') }
   const fault = faultOfCertificate(fields, signature, { key, nowMs })
   if (fault !== undefined) return { fault }
-  const lines = covered.flatMap((name) => lineOf(request, name) ?? [])
+  const reaching = { ...request, fields: withoutNominated(fields) }
+  const lines = covered.flatMap((name) => lineOf(reaching, name) ?? [])
   const isWhole = lines.length === covered.length
   if (!isWhole || key.checks.get('RS256')?.({ signed: lines.join('\n'), signature: value }) !== true)
     return { fault: { reason: 'mismatch', cause: 'it is not of these headers, or not by this key' } }

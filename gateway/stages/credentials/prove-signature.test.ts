@@ -30,6 +30,8 @@ interface Terms {
   readonly replay?: ReplayFault | undefined
   readonly headers?: Readonly<Record<string, string>>
   readonly publicUrls?: readonly string[]
+  /** Authority of an absolute target. */
+  readonly authority?: string
   readonly viaProxy?: boolean
   readonly profile?: SignatureProfile
   readonly blockedSeconds?: number
@@ -48,6 +50,7 @@ async function outcomeOf({
   replay,
   headers,
   publicUrls,
+  authority,
   viaProxy,
   profile = profileOf({ profile: 'fapi-2' }),
   blockedSeconds,
@@ -81,7 +84,7 @@ async function outcomeOf({
     throttle: { blockedSeconds: () => blockedSeconds, failed: (key: string) => failed.push(key) },
   } as object as Partial<Gateway> as never)
   const { exchange } = makeExchange({ headers: { ...SIGNED, ...headers } })
-  Object.assign(exchange, { viaTrustedProxy: viaProxy === true, host: exchange.headers.host })
+  Object.assign(exchange, { viaTrustedProxy: viaProxy === true, host: authority ?? exchange.headers.host })
   if (body !== undefined) Object.assign(exchange.req, { body })
   const idempotency = keyHeader === undefined ? undefined : ({ header: keyHeader } as IdempotencyTerms)
   exchange.route = makeRoute({ auth: new Set(['signature']), idempotency })
@@ -207,6 +210,21 @@ test('a row that goes by an idempotency key wants it signed where it is sent', a
   }
 })
 
+test('a signed header that Connection keeps from the service is not there, and one that the gateway reads is', async () => {
+  const by = { key: KEY.privateKey, algorithm: 'ES256', params: PARAMS } as const
+  const signed = { 'X-Note': 'a', ...signMessage([...COMPONENTS, ['"x-note"', 'a']], by) }
+  assert.equal((await outcomeOf({ headers: signed })).refused, undefined)
+  for (const Connection of ['x-note', 'close, X-Note ', 'signature, x-note'])
+    assert.equal((await outcomeOf({ headers: { ...signed, Connection } })).refused?.code, 'invalid_signature')
+  for (const Connection of ['close', 'x-other', 'te', 'signature'])
+    assert.equal((await outcomeOf({ headers: { ...signed, Connection } })).refused, undefined)
+  for (const name of ['Authorization', 'X-Key']) {
+    const headers = { [name]: 'Bearer a', Connection: name }
+    const { refused } = await outcomeOf({ headers, keyHeader: 'x-key' })
+    assert.equal(refused?.detail, `The signature must cover "${name.toLowerCase()}".`)
+  }
+})
+
 test('a signature waits for its turn where others have used up the time, as a new token does', async () => {
   let nowMs = 0
   const turns = new FairTurns(() => (nowMs += 5))
@@ -227,6 +245,10 @@ test('Host must be that of a public address, as HTTP compares it, but not behind
   assert.equal(await codeOf({ headers: { Host: '10.0.0.1:8080' }, viaProxy: true }), undefined)
   const publicUrls = ['https://other.example', 'https://api.example/']
   assert.equal(await codeOf({ publicUrls }), undefined)
+  // The authority of the target takes the place of Host, which may be signed alone.
+  assert.equal(await codeOf({ publicUrls, authority: 'API.example' }), undefined)
+  const terms = { publicUrls, authority: 'api.example', headers: { Host: 'other.example' } }
+  assert.equal(await codeOf(terms), 'invalid_signature')
   assert.equal(await codeOf({ publicUrls: ['https://api.example/gateway'] }), 'invalid_signature')
   assert.equal(await codeOf({ publicUrls: ['https://other.example'] }), 'invalid_signature')
 })

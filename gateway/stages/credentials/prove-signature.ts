@@ -11,6 +11,7 @@ import {
 import type { SignedRequest } from '../../auth/signatures/signature-base.ts'
 import { SIGNATURE_FORMS } from '../../auth/signatures/signature-forms.ts'
 import { quote } from '../../auth/tokens/quote.ts'
+import { withoutNominated } from '../../edge/rules/hop-by-hop.ts'
 import { originForm } from '../../edge/rules/request-target.ts'
 import type { Exchange } from '../../exchange.ts'
 import type { Gateway } from '../../gateway.ts'
@@ -117,7 +118,9 @@ function addressOf(url: string) {
 
 /** The request at each of the public addresses that fit it. What a trusted proxy makes of Host need not be one of them. */
 export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly SignedRequest[] {
-  const { method, target, fields } = exchange.req
+  const { method, target } = exchange.req
+  // What Connection names does not reach the service, so it cannot have been signed for it.
+  const fields = withoutNominated(exchange.req.fields)
   const { publicUrls } = settings.dpop
   let addresses = ADDRESSES.get(publicUrls)
   if (addresses === undefined) {
@@ -125,6 +128,8 @@ export function requestsOf({ settings }: Gateway, exchange: Exchange): readonly 
     ADDRESSES.set(publicUrls, addresses)
   }
   const received = exchange.host.toLowerCase()
+  // Who has signed Host has not signed another authority of an absolute target.
+  if (received !== exchange.headers.host?.toLowerCase()) return []
   return addresses
     .filter((one) => received === one.host || received === one.longHost || exchange.viaTrustedProxy)
     .map(({ base }) => ({ method, target, fields, uri: base + originForm(target) }))
