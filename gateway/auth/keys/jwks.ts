@@ -46,6 +46,7 @@ export class KeySet {
   /** Time of the last successful refresh, or of the beginning. */
   #publishedAtMs: number
   #reported: ReadonlySet<string> = new Set()
+  #triedAtMs = 0
   #timer: NodeJS.Timeout | undefined
   #started = false
   #document: unknown
@@ -133,6 +134,7 @@ export class KeySet {
   }
 
   #load(): Promise<Refreshed> {
+    this.#triedAtMs = this.#steadyClock()
     this.#refreshing ??= this.#fetchAndSwap().finally(() => {
       this.#refreshing = undefined
     })
@@ -164,6 +166,11 @@ export class KeySet {
     this.#keys = keys
     const isSame = keys.size === before.size && [...keys].every(([kid, key]) => before.get(kid) === key)
     if (!isSame) this.#options.onChange?.(before.values(), keys.values())
+  }
+
+  /** Time of the last fetch that has begun, on the steady clock. */
+  get triedAtMs(): number {
+    return this.#triedAtMs
   }
 
   get ageMs(): number {

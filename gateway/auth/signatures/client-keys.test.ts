@@ -75,6 +75,22 @@ test('a name that nobody has fetches the keys of eight clients at most, once in 
   assert.ok(keys.ownersOf('one').every(({ signer, rival }) => rival !== undefined && rival !== signer))
 })
 
+test('clients whose keys cannot be fetched keep those of others waiting for one round', async (t) => {
+  const broken = await serve(t, (_req, res) => res.writeHead(500).end())
+  const { uri } = await serve(t, answerJson({ keys: [KEY.jwk] }))
+  let nowMs = NOW_MS
+  const keys = new ClientKeys({ clock: () => nowMs, onFault: () => {} })
+  const clients = Array.from({ length: 9 }, (_, index) => ({
+    id: `client-${index}`,
+    signature: { profile: 'fapi-2', jwksUri: index < 8 ? `${broken.uri}/${index}` : uri },
+  }))
+  keys.replace(parseClients('clients.json', JSON.stringify({ clients })).value!.signers)
+  await keys.refresh()
+  nowMs += 10_000
+  await keys.refresh()
+  assert.equal(keys.ownersOf('one')[0]?.signer.principal.client, 'client-8')
+})
+
 test('the owners of a name change with the keys and with the table', async (t) => {
   const server = await serve(t, answerJson({ keys: [KEY.jwk] }))
   let nowMs = NOW_MS

@@ -76,8 +76,8 @@ export class ClientKeys {
   }
 
   /**
-   * Fetches keys again because a request names an unknown one: of the 8 clients whose keys are the oldest, at most once in 10 s, as
-   * names may be invented. Never rejects.
+   * Fetches keys again because a request names an unknown one: of the 8 clients whose last fetch is the longest ago, at most once in
+   * 10 s, as names may be invented. Never rejects.
    */
   refresh(): Promise<unknown> {
     const nowMs = this.#options.clock()
@@ -85,7 +85,7 @@ export class ClientKeys {
       return this.#refreshing
     this.#refreshedAtMs = nowMs
     const fetched = this.all.filter(isFetched).map(({ keys }) => keys)
-    const oldest = fetched.sort((one, other) => other.ageMs - one.ageMs).slice(0, MAX_REFRESHED)
+    const oldest = fetched.sort((one, other) => one.triedAtMs - other.triedAtMs).slice(0, MAX_REFRESHED)
     this.#refreshing = Promise.all(oldest.map((keys) => keys.refresh()))
     return this.#refreshing
   }
