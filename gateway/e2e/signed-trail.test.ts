@@ -6,8 +6,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { FlattenedSign } from 'jose'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
-import { freshKey, type SigningKey } from '../auth/tokens/issuer.test-support.ts'
+import { freshKey, type SigningKey, signingKey } from '../auth/tokens/issuer.test-support.ts'
 import { call, sendBytes, statusOf } from './client.ts'
 import { startGateway, type TestGateway } from './running-gateway.ts'
 import { startUpstream } from './test-upstream.ts'
@@ -19,6 +20,8 @@ const BODY = '{"amount":"12.50"}'
 const BANK = freshKey('bank-1')
 const SECOND = freshKey('bank-1')
 const SHOP = freshKey('shop-1')
+const UK = signingKey('PS256', { kid: 'uk-1' })
+const UK_CLAIMS = ['iat', 'iss', 'tan'].map((name) => `http://openbanking.org.uk/${name}`)
 
 /** A payment as it is sent. */
 function signedMessage(requestId: string, { privateKey, jwk }: SigningKey): string {
@@ -52,6 +55,25 @@ function signedMessage(requestId: string, { privateKey, jwk }: SigningKey): stri
   ].join('\r\n')
 }
 
+/** A payment as UK Open Banking has it. */
+async function ukMessage(requestId: string): Promise<string> {
+  const values = [Math.floor(Date.now() / 1000), 'org/app', 'openbanking.org.uk']
+  const claims = Object.fromEntries(UK_CLAIMS.map((name, at) => [name, values[at]]))
+  const { protected: header, signature } = await new FlattenedSign(Buffer.from(BODY))
+    .setProtectedHeader({ alg: 'PS256', kid: 'uk-1', ...claims, crit: UK_CLAIMS })
+    .sign(UK.privateKey, { crit: Object.fromEntries(UK_CLAIMS.map((name) => [name, true])) })
+  return [
+    `POST /accounts/${IBAN}/payments HTTP/1.1`,
+    `Host: ${HOST}`,
+    `X-Request-ID: ${requestId}`,
+    `Content-Length: ${BODY.length}`,
+    `x-jws-signature: ${header}..${signature}`,
+    'Connection: close',
+    '',
+    BODY,
+  ].join('\r\n')
+}
+
 describe('what a client has signed', () => {
   const home = mkdtempSync(join(tmpdir(), 'countersign-signed-'))
   const jwksFile = join(home, 'bank.json')
@@ -64,7 +86,9 @@ describe('what a client has signed', () => {
     const publish = ({ jwk }: SigningKey) => writeFileSync(jwksFile, JSON.stringify({ keys: [jwk] }))
     publish(BANK)
     const shopFile = join(home, 'shop.json')
+    const ukFile = join(home, 'uk.json')
     const keyFile = join(home, 'signing.pem')
+    writeFileSync(ukFile, JSON.stringify({ keys: [UK.jwk] }))
     writeFileSync(keyFile, generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' }))
     writeFileSync(shopFile, JSON.stringify({ keys: [SHOP.jwk] }))
     const options = {
@@ -85,11 +109,12 @@ describe('what a client has signed', () => {
       clients: [
         { id: 'bank', signature: { jwksFile, profile: 'fapi-2' } },
         { id: 'shop', signature: { jwksFile: shopFile, profile: 'fapi-2' } },
+        { id: 'uk', signature: { jwksFile: ukFile, profile: 'uk-jws', iss: 'org/app' } },
       ],
       env: { GATEWAY_AUDIT_SEALS: 'on' },
     }
-    const send = async (gateway: TestGateway, id: string, key: SigningKey) => {
-      messages.set(id, signedMessage(id, key))
+    const send = async (gateway: TestGateway, id: string, key?: SigningKey) => {
+      messages.set(id, key === undefined ? await ukMessage(id) : signedMessage(id, key))
       responses.set(id, await sendBytes(gateway.port, String(messages.get(id))))
       assert.equal(statusOf(String(responses.get(id))), 200)
     }
@@ -97,6 +122,7 @@ describe('what a client has signed', () => {
     await send(first, 'pay-1', BANK)
     await send(first, 'pay-2', BANK)
     await send(first, 'shop-1', SHOP)
+    await send(first, 'uk-1')
     assert.equal((await call(`${first.url}/open`, { headers: { 'x-request-id': 'open-1' } })).status, 200)
     await first.end()
     publish(SECOND)
@@ -164,7 +190,7 @@ describe('what a client has signed', () => {
     assert.deepEqual(rows, checks)
     assert.ok(!whole.includes(IBAN))
     const verified = run('countersign audit verify --key audit.vkey data/audit.ndjson')
-    assert.match(verified.stdout, /, 5 pairs\n[\s\S]*\nproven\n$/)
+    assert.match(verified.stdout, /, 6 pairs\n[\s\S]*\nproven\n$/)
     assert.doesNotMatch(verified.stdout + verified.stderr, /warning|without/)
   })
 
@@ -178,9 +204,9 @@ describe('what a client has signed', () => {
       keys.map(({ clientId, keyId, thumbprint }) =>
         clientId === undefined && keyId === thumbprint ? 'gateway' : `${clientId} ${keyId}`,
       ),
-      ['bank bank-1', 'gateway', 'shop shop-1', 'bank bank-1', 'gateway'],
+      ['bank bank-1', 'gateway', 'shop shop-1', 'uk uk-1', 'bank bank-1', 'gateway'],
     )
-    assert.equal(new Set(keys.map(({ thumbprint }) => thumbprint)).size, 4)
+    assert.equal(new Set(keys.map(({ thumbprint }) => thumbprint)).size, 5)
     const signed = records.filter(({ signature }) => signature?.label === 'sig')
     assert.deepEqual(
       signed.map(({ type, requestId, signature }) => [type, requestId, signature.digest]),
@@ -196,6 +222,25 @@ describe('what a client has signed', () => {
       String(failed('pay-1', signedMessage('pay-1', SECOND))),
       /^signature: the message does not bear/,
     )
+  })
+
+  it('is proven for a detached JWS of UK Open Banking, which covers the body alone', () => {
+    const message = String(messages.get('uk-1'))
+    assert.equal(failed('uk-1'), undefined)
+    assert.equal(failed('uk-1', message.replace('/payments', '/others')), undefined)
+    const { stdout } = run(
+      'countersign audit prove --request uk-1 --message message.http --key audit.vkey data/audit.ndjson',
+    )
+    assert.match(
+      stdout,
+      / client uk, key uk-1, PS256 \S{43}\n.*\n {6}covers the body, and nothing else of the head\nproven\n$/,
+    )
+    for (const [from, to, says] of [
+      ['12.50', '92.50', /^body: the digest sha-256 is not that of the body$/],
+      ['x-jws-signature: e', 'x-jws-signature: f', /^signature: the header in x-jws-signature is not/],
+      ['x-jws-signature', 'x-jws', /^signature: the message does not bear/],
+    ] as const)
+      assert.match(String(failed('uk-1', message.replace(from, to))), says)
   })
 
   it('is not proven when a byte of the message was changed, or its form', () => {

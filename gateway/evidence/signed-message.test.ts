@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { FlattenedSign } from 'jose'
 import { readKey } from '../auth/keys/verification-key.ts'
 import { recordedDigest } from '../auth/signatures/content-digest.ts'
 import type { SignatureFacts } from '../auth/signatures/presented-signatures.ts'
 import { combinedValue } from '../auth/signatures/signature-fields.ts'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
-import { freshKey, NOW_SECONDS } from '../auth/tokens/issuer.test-support.ts'
+import { freshKey, NOW_SECONDS, signingKey } from '../auth/tokens/issuer.test-support.ts'
 import { LONGER } from '../e2e/long-runs.ts'
 import {
   bodyFault,
@@ -168,6 +169,44 @@ test('a message in which a byte was changed is only proven with the same method,
     ),
     { numRuns: 2000 * LONGER },
   )
+})
+
+test('a detached JWS of UK Open Banking is proven with its body, and with no other', async () => {
+  const { privateKey, jwk } = signingKey('PS256', { kid: 'uk-1' })
+  const iat = 'http://openbanking.org.uk/iat'
+  for (const b64 of [true, false]) {
+    const header = { alg: 'PS256', kid: 'uk-1', [iat]: NOW_SECONDS, crit: [iat, ...(b64 ? [] : ['b64'])] }
+    const signer = new FlattenedSign(Buffer.from(BODY))
+    signer.setProtectedHeader(b64 ? header : { ...header, b64 })
+    const { protected: input = '', signature } = await signer.sign(privateKey, { crit: { [iat]: true } })
+    const lines = [...HEAD, `X-JWS-Signature: ${input}..${signature}`]
+    const facts = {
+      ...FACTS,
+      label: 'x-jws-signature',
+      thumbprint: readKey(jwk).key?.thumbprint ?? '',
+      algorithm: 'PS256',
+      publicUrl: '',
+      input,
+      value: Buffer.from(signature, 'base64url').toString('base64'),
+    }
+    const says = (message: Buffer, changes = {}) =>
+      String(faultOf(message, { ...facts, ...changes }, { type: 'SIGNER_KEY', jwk }))
+    assert.equal(says(messageOf(lines)), 'undefined')
+    assert.match(says(messageOf(lines, `${BODY} `)), /^the digest sha-256 is not/)
+    assert.match(
+      says(messageOf(lines, `${BODY} `), { digest: recordedDigest(digestOf(`${BODY} `)) }),
+      /^it is not of/,
+    )
+    assert.match(says(messageOf(HEAD)), /does not bear/)
+    assert.match(says(messageOf([...lines, `X-JWS-Signature: ${input}..${signature}`])), /is no JWS/)
+    assert.match(says(MESSAGE), /does not bear/)
+    assert.match(says(messageOf(lines), { value: FACTS.value }), /does not bear/)
+    assert.match(says(messageOf(lines), { input: 'e30' }), /does not bear/)
+    assert.match(says(messageOf(lines), { algorithm: 'RS256' }), /not by this key/)
+    const { request, fault } = readRequest(messageOf(lines))
+    assert.equal(fault, undefined)
+    assert.equal(signatureBorne(request!, facts).signature?.created, NOW_SECONDS)
+  }
 })
 
 const GATEWAY_KEY = freshKey('gateway')

@@ -3,6 +3,7 @@ import { digestFault } from '../auth/signatures/content-digest.ts'
 import type { SignatureFacts } from '../auth/signatures/presented-signatures.ts'
 import { signatureBase } from '../auth/signatures/signature-base.ts'
 import { combinedValue, type MessageSignature, readSignatures } from '../auth/signatures/signature-fields.ts'
+import { readDetachedJws, signedText } from '../auth/signatures/uk-jws.ts'
 import type { OrFault } from '../auth/tokens/verification.ts'
 import { RequestLines } from '../edge/http1/request-reader.ts'
 import { readRequestHeaders } from '../edge/rules/request-headers.ts'
@@ -93,18 +94,30 @@ export function bodyFault({ body }: Sent, { digest }: SignatureFacts): string | 
   return body.length === 0 ? undefined : 'it has a body, and what was signed had none'
 }
 
-/** Finds the signature of the record in the message. */
+/** Tells a detached JWS from a signature of RFC 9421, whose parameters begin with a list. */
+function isJws({ params }: Pick<MessageSignature, 'params'>): boolean {
+  return !params.startsWith('(')
+}
+
+/** Finds the signature of the record in the message. That of a detached JWS has no components. */
 export function signatureBorne(
   { fields }: Sent,
   { label, input, value }: SignatureFacts,
 ): OrFault<{ readonly signature: MessageSignature }, string> {
-  const signatures = readSignatures(fields)
+  const signatures = isJws({ params: input }) ? jwsIn(fields, label) : readSignatures(fields)
   if (typeof signatures === 'string') return { fault: signatures }
   const borne = signatures.find((one) => one.label === label)
   const isRecorded = borne?.params === input && borne.value.toString('base64') === value
   return isRecorded && borne !== undefined
     ? { signature: borne }
     : { fault: `the message does not bear the signature ${label} of the record` }
+}
+
+function jwsIn(fields: readonly Field[], label: string): readonly MessageSignature[] | string {
+  const jws = readDetachedJws(fields)
+  if (jws === undefined || typeof jws === 'string') return jws ?? []
+  const { protectedHeader: params, signature: value, iat } = jws
+  return [{ label, components: [], covered: new Set(), params, value, created: Number(iat) }]
 }
 
 /** Compares the body of the request with what the response was signed with. @returns what is wrong */
@@ -124,7 +137,9 @@ export function signatureFault(
 ): string | undefined {
   const request = { ...sent.request, uri: facts.publicUrl + originForm(sent.request.target) }
   const message = sent.response === undefined ? request : { ...sent.response, request }
-  const { base, fault } = signatureBase(message, signature)
+  const jws = isJws(signature) ? readDetachedJws(sent.request.fields) : undefined
+  const { base, fault } =
+    typeof jws === 'object' ? { base: signedText(jws, sent.request.body) } : signatureBase(message, signature)
   if (fault !== undefined) return fault
   const unsigned = sent.response && requestFault(sent.request, signature)
   if (unsigned !== undefined) return unsigned

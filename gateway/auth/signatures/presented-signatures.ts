@@ -77,7 +77,7 @@ export interface VerifiedHead {
    */
   faultOf(body: Buffer, nowMs: number): SignatureFault | undefined
   /** Facts for the trail, once there is no fault; undefined in forms that the trail does not prove. */
-  readonly signed?: () => SignedBy
+  readonly signed?: (body: Buffer) => SignedBy
 }
 
 export interface SignedBy {
@@ -85,19 +85,20 @@ export interface SignedBy {
   readonly key: KeyObject
 }
 
-/** A good signature (RFC 9421), and what its base needs beside the message. The record has this order. */
+/** A good signature, and what its base needs beside the message. The record has this order. */
 export interface SignatureFacts {
+  /** Label (RFC 9421), or the header of a detached JWS. */
   readonly label: string
   readonly keyId: string
   /** SHA-256 thumbprint of the key (RFC 7638). */
   readonly thumbprint: string
   /** Name of the algorithm in JOSE. */
   readonly algorithm: string
-  /** URL before the target, as the client sees it: scheme, authority, and any prefix. */
+  /** URL before the target, as the client sees it: scheme, authority, and any prefix. Empty where the target is not signed. */
   readonly publicUrl: string
-  /** The member of Content-Digest that fits the body. Undefined where there is no body. */
+  /** As in Content-Digest. Undefined where there is no body. */
   readonly digest: string | undefined
-  /** `@signature-params`, canonical. */
+  /** `@signature-params`, canonical, or the encoded header of a JWS. */
   readonly input: string
   /** Base64. */
   readonly value: string

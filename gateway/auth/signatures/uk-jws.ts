@@ -1,6 +1,6 @@
 import { OPEN_BANKING, type UkJwsProfile } from '../../config/clients/signature-profiles.ts'
 import { decodeBase64url, decodeObject, type JsonObject } from '../tokens/jws.ts'
-import type { MessageSigner, SignedResponse, UnsignedResponse } from './message-signer.ts'
+import { digestOf, type MessageSigner, type SignedResponse, type UnsignedResponse } from './message-signer.ts'
 import {
   faultOfAge,
   type HeadVerification,
@@ -24,48 +24,76 @@ export const UK_JWS: SignatureForm = {
   headers: [HEADER],
   status: 400,
   parse(request) {
-    const text = combinedValue(request.fields, HEADER)
-    if (text === undefined) return []
-    const [protectedHeader = '', payload, value = '', ...more] = text.split('.')
-    if (payload !== '' || more.length > 0) return `${HEADER} is no JWS whose payload is detached`
-    const signature = decodeBase64url(value)
-    if (signature === undefined) return `the signature in ${HEADER} is not base64url`
-    const header = decodeObject(protectedHeader)
-    if (typeof header === 'string') return `the header in ${HEADER} ${header}`
-    const { kid } = header
+    const jws = readDetachedJws(request.fields)
+    if (jws === undefined || typeof jws === 'string') return jws ?? []
+    const { kid } = jws.header
     if (typeof kid !== 'string') return `${HEADER} has no kid`
-    return [{ keyid: kid, verify: (terms) => verify(request, { protectedHeader, header, signature }, terms) }]
+    return [{ keyid: kid, verify: (terms) => verify(request, jws, terms) }]
   },
   challenge: () => [],
 }
 
-interface DetachedJws {
+export interface DetachedJws {
   /** Header as it is encoded. */
   readonly protectedHeader: string
   readonly header: JsonObject
   readonly signature: Buffer
+  /** Epoch seconds, as the client has written them. */
+  readonly iat: unknown
+}
+
+/** Reads the header of a message. Undefined without one; a text says what is wrong with it. */
+export function readDetachedJws(fields: UnverifiedRequest['fields']): DetachedJws | string | undefined {
+  const text = combinedValue(fields, HEADER)
+  if (text === undefined) return undefined
+  const [protectedHeader = '', payload, value = '', ...more] = text.split('.')
+  if (payload !== '' || more.length > 0) return `${HEADER} is no JWS whose payload is detached`
+  const signature = decodeBase64url(value)
+  if (signature === undefined) return `the signature in ${HEADER} is not base64url`
+  const header = decodeObject(protectedHeader)
+  if (typeof header === 'string') return `the header in ${HEADER} ${header}`
+  return { protectedHeader, header, signature, iat: header[IAT] }
+}
+
+/** The text that is signed (RFC 7515 section 5.1, RFC 7797 section 3). */
+export function signedText({ protectedHeader, header }: DetachedJws, body: Buffer): string {
+  return `${protectedHeader}.${body.toString(header.b64 === false ? 'latin1' : 'base64url')}`
 }
 
 function verify(
   request: UnverifiedRequest,
-  { protectedHeader, header, signature }: DetachedJws,
+  jws: DetachedJws,
   { signer: { profile }, key, nowMs }: Terms,
 ): HeadVerification {
   if (profile.form !== 'uk-jws') return { fault: OTHER_FORM }
+  const { protectedHeader, header, signature, iat } = jws
   const fault = faultOfHeader(request, header) ?? faultOfClaims(header, profile, nowMs)
   if (fault !== undefined) return { fault }
   const check = key.checks.get('PS256')
   if (check === undefined) return { fault: { reason: 'mismatch', cause: 'the key is not for PS256' } }
-  const encoding = header.b64 === false ? 'latin1' : 'base64url'
+  const value = signature.toString('base64')
   return {
     head: {
-      unique: `value ${signature.toString('base64')}`,
+      unique: `value ${value}`,
       faultOf(body, bodyMs) {
-        const stale = faultOfAge(Number(header[IAT]) * 1000, profile, bodyMs)
+        const stale = faultOfAge(Number(iat) * 1000, profile, bodyMs)
         if (stale !== undefined) return stale
-        if (check({ signed: `${protectedHeader}.${body.toString(encoding)}`, signature })) return undefined
+        if (check({ signed: signedText(jws, body), signature })) return undefined
         return { reason: 'mismatch', cause: 'it is not of this body, or not by this key' }
       },
+      signed: (body) => ({
+        key: key.key,
+        signature: {
+          label: HEADER,
+          keyId: key.kid,
+          thumbprint: key.thumbprint,
+          algorithm: 'PS256',
+          publicUrl: '',
+          digest: body.length === 0 ? undefined : digestOf(body),
+          input: protectedHeader,
+          value,
+        },
+      }),
     },
   }
 }

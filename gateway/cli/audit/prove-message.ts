@@ -111,7 +111,7 @@ async function prove(
     algorithm: facts.algorithm,
     created: new Date(Number(signature.created) * 1000).toISOString(),
     received: textOf(record.timestamp),
-    covers: signature.components.map(({ text }) => text).join(' '),
+    covers: signature.components.map(({ text }) => text).join(' ') || 'the body',
   }
   checks.say(`      ${signed.by}, key ${facts.keyId}, ${facts.algorithm} ${facts.thumbprint}`)
   checks.say(`      signed ${signed.created}, received ${signed.received}`)

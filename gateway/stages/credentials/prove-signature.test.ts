@@ -5,7 +5,7 @@ import { calculateJwkThumbprint } from 'jose'
 import { type ReplayFault, ReplayMemory } from '../../auth/replay.ts'
 import { ClientKeys } from '../../auth/signatures/client-keys.ts'
 import { SIGNATURE_LIFETIME_MS } from '../../auth/signatures/presented-signatures.ts'
-import { signBytes, signMessage } from '../../auth/signatures/signed-request.test-support.ts'
+import { digestOf, signBytes, signMessage } from '../../auth/signatures/signed-request.test-support.ts'
 import { FairTurns } from '../../auth/tokens/fair-turns.ts'
 import { freshKey, signingKey } from '../../auth/tokens/issuer.test-support.ts'
 import { profileOf, type SignatureProfile } from '../../config/clients/signature-profiles.ts'
@@ -179,7 +179,18 @@ test('a payment that is sent again with a slow body is never accepted twice', as
     const profile = profileOf({ profile: 'uk-jws', iss: 'a' })
     return outcomeOf({ jwks: [rsa.jwk], profile, headers, body, clock, memory })
   }
-  assert.equal((await sent(0)).refused, undefined)
+  const { refused, signed } = await sent(0)
+  assert.equal(refused, undefined)
+  assert.deepEqual(signed?.signature, {
+    label: 'x-jws-signature',
+    keyId: 'one',
+    thumbprint: await calculateJwkThumbprint(rsa.jwk),
+    algorithm: 'PS256',
+    publicUrl: '',
+    digest: digestOf(payment),
+    input: head,
+    value: value.toString('base64'),
+  })
   clock.nowMs = NOW_MS + 299_000
   assert.equal((await sent(SIGNATURE_LIFETIME_MS - 299_000)).refused?.code, 'invalid_signature')
 })

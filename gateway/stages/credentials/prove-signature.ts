@@ -171,7 +171,7 @@ function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verifi
   exchange.principal ??= signer.principal
   const settle = (found: ReplayFault | undefined): Refusal | undefined => {
     if (found === undefined) {
-      exchange.signed = head.signed?.()
+      exchange.signed = head.signed?.(body)
       return decided(gateway, 'accepted', undefined)
     }
     if (found !== 'replayed')
