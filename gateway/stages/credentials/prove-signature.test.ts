@@ -169,6 +169,13 @@ test('a payment that is sent again with a slow body is never accepted twice', as
   const headers = { 'x-jws-signature': `${head}..${value.toString('base64url')}` }
   const clock = { nowMs: NOW_MS }
   const memory = new ReplayMemory({ lifetimeMs: SIGNATURE_LIFETIME_MS, clock: () => clock.nowMs })
+  let inTurns = 0
+  const turns = new FairTurns(() => 0)
+  const take = turns.take.bind(turns)
+  turns.take = (...work) => {
+    inTurns++
+    return take(...work)
+  }
   const sent = (waitMs: number) => {
     const body = Readable.from(
       (async function* () {
@@ -177,9 +184,10 @@ test('a payment that is sent again with a slow body is never accepted twice', as
       })(),
     )
     const profile = profileOf({ profile: 'uk-jws', iss: 'a' })
-    return outcomeOf({ jwks: [rsa.jwk], profile, headers, body, clock, memory })
+    return outcomeOf({ jwks: [rsa.jwk], profile, headers, body, clock, memory, turns })
   }
   const { refused, signed } = await sent(0)
+  assert.equal(inTurns, 2, 'head and body')
   assert.equal(refused, undefined)
   assert.deepEqual(signed?.signature, {
     label: 'x-jws-signature',

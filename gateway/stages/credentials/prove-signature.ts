@@ -74,16 +74,24 @@ export function proveSignature(
     verified === undefined
       ? refuseFault(gateway, exchange, form, fault)
       : checkBody(gateway, exchange, { form, verified })
-  const verify = (then: (verdict: Verdict) => Outcome): Outcome => {
-    const verdict = gateway.verifier.turns.take(exchange, () => verifyMessage(presented))
-    return verdict instanceof Promise ? verdict.then(then) : then(verdict)
-  }
-  return verify((verdict) => {
+  const verify = () => verifyMessage(presented)
+  return inTurn(gateway, exchange, verify, (verdict) => {
     if (verdict.fault?.reason !== 'unknown_key') return settle(verdict)
     // The client may have signed with a key that it has published since.
     const refreshed: Promise<unknown> = known === undefined ? signers.refresh() : known.keys.refresh()
-    return refreshed.then(() => (exchange.closed ? undefined : verify(settle)))
+    return refreshed.then(() => (exchange.closed ? undefined : inTurn(gateway, exchange, verify, settle)))
   })
+}
+
+/** Does the work when it is the caller's turn: signatures share the time of the event loop with new tokens. */
+function inTurn<T>(
+  { verifier }: Gateway,
+  exchange: Exchange,
+  work: () => T,
+  then: (result: T) => Outcome,
+): Outcome {
+  const result = verifier.turns.take(exchange, work)
+  return result instanceof Promise ? result.then(then) : then(result)
 }
 
 /** Reads the signatures of the first form that the request has some of. */
@@ -158,28 +166,33 @@ function checkBody(gateway: Gateway, exchange: Exchange, signatures: Verified): 
 }
 
 function accept(gateway: Gateway, exchange: Exchange, { form, verified }: Verified, body: Buffer): Outcome {
-  const nowMs = gateway.clock()
-  const judged = verified.map(({ signer, head }) => ({ signer, head, fault: head.faultOf(body, nowMs) }))
-  const good = judged.filter(({ fault }) => fault === undefined)
-  const [first] = good
-  if (first === undefined) {
-    const [{ signer, fault } = {}] = judged
-    return refuseFault(gateway, exchange, form, { ...(fault as SignatureFault), signer })
-  }
-  const { signer, head } = first
-  // A replay is signed too, so its sender is known.
-  exchange.principal ??= signer.principal
-  const settle = (found: ReplayFault | undefined): Refusal | undefined => {
-    if (found === undefined) {
-      exchange.signed = head.signed?.(body)
-      return decided(gateway, 'accepted', undefined)
+  const judge = () => verified.map((one) => ({ ...one, fault: one.head.faultOf(body, gateway.clock()) }))
+  return inTurn(gateway, exchange, judge, (judged) => {
+    const good = judged.filter(({ fault }) => fault === undefined)
+    const [first] = good
+    if (first === undefined) {
+      const [{ signer, fault } = {}] = judged
+      return refuseFault(gateway, exchange, form, { ...(fault as SignatureFault), signer })
     }
-    if (found !== 'replayed')
-      return unavailable(gateway, 'proofs_unavailable', `accepted signatures cannot be remembered: ${found}`)
-    return unproved(gateway, exchange, { form, outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
-  }
-  const seen = take(gateway, good)
-  return seen instanceof Promise ? seen.then(settle) : settle(seen)
+    const { signer, head } = first
+    // A replay is signed too, so its sender is known.
+    exchange.principal ??= signer.principal
+    const settle = (found: ReplayFault | undefined): Refusal | undefined => {
+      if (found === undefined) {
+        exchange.signed = head.signed?.(body)
+        return decided(gateway, 'accepted', undefined)
+      }
+      if (found !== 'replayed')
+        return unavailable(
+          gateway,
+          'proofs_unavailable',
+          `accepted signatures cannot be remembered: ${found}`,
+        )
+      return unproved(gateway, exchange, { form, outcome: found, detail: REPLAYED, cause: REPLAYED, signer })
+    }
+    const seen = take(gateway, good)
+    return seen instanceof Promise ? seen.then(settle) : settle(seen)
+  })
 }
 
 /** Takes every good signature. Otherwise the message could come again with another of them alone. */
