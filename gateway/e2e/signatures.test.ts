@@ -18,6 +18,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
 import { createSignature, webcrypto } from 'http-message-sig'
 import { FlattenedSign } from 'jose'
 import { digestOf, signMessage } from '../auth/signatures/signed-request.test-support.ts'
@@ -62,6 +63,8 @@ interface Signed {
   readonly ageSeconds?: number
   readonly tag?: string
   readonly without?: string
+  /** Default: that of the body. */
+  readonly digest?: string
 }
 
 /** A call as a client makes it under fapi-2. */
@@ -79,7 +82,7 @@ function signedCall({
     tag,
     nonce,
   } = signed
-  const digest = body === undefined ? undefined : digestOf(body)
+  const digest = body === undefined ? undefined : (signed.digest ?? digestOf(body))
   const components = [
     ['"@method"', method],
     ['"@target-uri"', `https://${HOST}${target}`],
@@ -374,6 +377,35 @@ describe('requests with HTTP message signatures', () => {
       assert.equal((await ask(over, asked)).status, status, `${method} ${target}`)
     }
     over.close()
+  })
+
+  it('have the digest of the bytes that are transferred, in whatever form', async () => {
+    const coded = gzipSync(BODY).toString('latin1')
+    const chunked = 'Transfer-Encoding: chunked'
+    const inChunks = (...pieces: readonly string[]) =>
+      `${[...pieces, ''].map((piece) => `${piece.length.toString(16)}\r\n${piece}`).join('\r\n')}\r\n`
+    const trailers = `Content-Digest: ${digestOf('other')}\r\nX-Auth-Client: other\r\n\r\n`
+    for (const [lines, bytes, status, of = BODY, method = 'POST'] of [
+      [[chunked], inChunks(BODY.slice(0, 9), BODY.slice(9)), 200],
+      [[chunked], inChunks(BODY).slice(0, -2) + trailers, 200],
+      [[chunked], inChunks(BODY, ' '), 401],
+      [[chunked], inChunks(), 401],
+      [['Content-Length: 0'], '', 401],
+      [[], '', 401],
+      [['Content-Encoding: gzip', `Content-Length: ${coded.length}`], coded, 200, coded],
+      [['Content-Encoding: gzip', `Content-Length: ${coded.length}`], coded, 401],
+      [['Content-Length: 0'], '', 200, ''],
+      [[], '', 200, ''],
+      [[], '', 401, '', 'HEAD'],
+    ] as const) {
+      const digest = digestOf(Buffer.from(of, 'latin1'))
+      const { headers = {}, target } = signedCall({ digest })
+      const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+      const message = [`${method} ${target} HTTP/1.1`, ...head, ...lines, 'Connection: close', '', bytes]
+      const response = await sendBytes(gateway.port, message.join('\r\n'))
+      assert.equal(statusOf(response), status, `${lines} ${of === BODY} ${response}`)
+      if (status === 200) assert.equal(seen.at(-1)?.headers['x-auth-client'], 'bank')
+    }
   })
 
   it('with doubled fields are refused', async () => {
