@@ -1,12 +1,11 @@
-import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { loadSettings } from '../config/load-settings.ts'
-import { idempotencyKeysOf } from '../config/secret-line.ts'
+import { EXISTING, idempotencyKeysOf } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
 import { findKey } from '../idempotency/find-key.ts'
 import { readIdempotencyKey } from '../idempotency/idempotency-key.ts'
 import { secretsOf } from '../idempotency/key-secret.ts'
 import { callerOf } from '../idempotency/key-table.ts'
+import { inodeOf } from '../storage/regular-file.ts'
 import { ableTo, UNABLE } from './audit/trail-words.ts'
 import {
   CONFIG_FLAGS,
@@ -20,6 +19,7 @@ import {
   printJson,
   UsageFault,
 } from './command.ts'
+import { readSettings } from './explain/row-reasons.ts'
 
 export const command: Command = {
   flags: {
@@ -38,9 +38,7 @@ export const command: Command = {
   fault: 'no row has the key, or the configuration has faults',
   unable: UNABLE,
   async run({ flags }) {
-    const { value: settings, faults = [] } = loadSettings(environmentOf(flags))
-    if (settings === undefined)
-      throw new CommandFault(`the configuration has faults: ${faults.map(({ reason }) => reason).join('; ')}`)
+    const settings = readSettings(environmentOf(flags))
     const found = await ableTo(() => [...shownKeys(settings, flags)])
     if (found.length === 0) {
       const where =
@@ -64,11 +62,11 @@ export const command: Command = {
 function* shownKeys(settings: Settings, { key: written, caller, client }: Given['flags']) {
   const directory = join(settings.dataDir, 'idempotency')
   if (written === undefined || caller === undefined) throw new UsageFault('needs --key and --caller')
-  if (!existsSync(directory)) {
+  if (inodeOf(directory) === undefined) {
     if (settings.store !== undefined) return
     throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
   }
-  const secrets = secretsOf(idempotencyKeysOf(settings))
+  const secrets = secretsOf(idempotencyKeysOf(settings, EXISTING))
   // As in `Principal.key` and `Principal.client`.
   const callers = [callerOf(`user:${caller}`, client), callerOf(`client:${caller}`, caller)]
   for (const { path, idempotency } of settings.routes) {
@@ -78,12 +76,12 @@ function* shownKeys(settings: Settings, { key: written, caller, client }: Given[
       const ids = secrets.map((secret) => secret.idOf(secret.callerOf(one), path, key))
       const found = findKey(directory, ids, secrets)
       if (found === undefined) continue
-      const { state, requestId, atMs = 0, keepMs = 0, response } = found.record ?? {}
+      const { state, sinceMs, untilMs, requestId, response } = found
       yield {
         row: path,
-        state: state ?? `damaged, in ${found.file}`,
-        since: timeOf(atMs),
-        keptUntil: timeOf(atMs + keepMs),
+        state,
+        since: timeOf(sinceMs),
+        keptUntil: timeOf(untilMs),
         firstRequest: requestId,
         status: response?.status,
         isKept: response && response.body !== undefined,
@@ -92,6 +90,6 @@ function* shownKeys(settings: Settings, { key: written, caller, client }: Given[
   }
 }
 
-function timeOf(ms: number): string | undefined {
-  return ms === 0 ? undefined : new Date(ms).toISOString()
+function timeOf(ms: number | undefined): string | undefined {
+  return ms ? new Date(ms).toISOString() : undefined
 }

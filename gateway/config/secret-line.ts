@@ -48,17 +48,23 @@ export function keyFileFaults(
   })
 }
 
+/** For a command beside a gateway: a key that the command made would be another than the gateway's. */
+export const EXISTING = (file: string): string => file
+
 /** Reads the key of masked parameters, or makes one in the data directory. @throws Error when there is no valid key */
-export function readMaskKey({ maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>): string {
-  return readKey(maskKeyFile ?? existingOrNew(join(dataDir, 'mask-key')), parseMaskKey)
+export function readMaskKey(
+  { maskKeyFile, dataDir }: Pick<Settings, 'maskKeyFile' | 'dataDir'>,
+  made = existingOrNew,
+): string {
+  return readKey(maskKeyFile ?? made(join(dataDir, 'mask-key')), parseMaskKey)
 }
 
 /** The idempotency keys of the named file, or of one in the data directory, which is made. @throws Error without a valid key */
-export function idempotencyKeysOf({
-  idempotencyKeys,
-  dataDir,
-}: Pick<Settings, 'idempotencyKeys' | 'dataDir'>): readonly string[] {
-  return idempotencyKeys ?? readKey(existingOrNew(join(dataDir, 'idempotency-key')), parseIdempotencyKeys)
+export function idempotencyKeysOf(
+  { idempotencyKeys, dataDir }: Pick<Settings, 'idempotencyKeys' | 'dataDir'>,
+  made = existingOrNew,
+): readonly string[] {
+  return idempotencyKeys ?? readKey(made(join(dataDir, 'idempotency-key')), parseIdempotencyKeys)
 }
 
 function readKey<T>(file: string, parse: ParseFile<T>): T {

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import type { RequestListener, ServerResponse } from 'node:http'
 import { connect, constants } from 'node:http2'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign, PROGRAM } from '../cli/program.test-support.ts'
 import type { Environment } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
 import { ask } from './http2-client.ts'
@@ -240,6 +240,33 @@ describe('requests with an idempotency key', () => {
     assert.deepEqual(show('--key', key, '--caller', 'user-2').status, 1)
     assert.match(show('--key', key).stderr, /needs --key and --caller/)
     assert.deepEqual(files(), before)
+  })
+
+  it('are looked for without making anything, and what cannot be read is named', async (t) => {
+    const dir = mkdtempSync(join(tmpdir(), 'keys-'))
+    t.after(() => rmSync(dir, { recursive: true }))
+    const [config, data, loop] = ['gateway.json', 'data', 'loop'].map((name) => join(dir, name)) as [
+      string,
+      string,
+      string,
+    ]
+    const routes = [{ path: '/*', auth: ['bearer'], idempotency: {} }]
+    const show = async (dataDir: string, keys: object = {}) => {
+      writeFileSync(config, JSON.stringify({ upstream: upstream.url, routes, ...keys }))
+      const words = ['idempotency', 'show', '--key', 'a', '--caller', 'user-1']
+      const { status, stderr } = await countersign(words, {
+        GATEWAY_CONFIG: config,
+        GATEWAY_DATA_DIR: dataDir,
+      })
+      return `${status} ${stderr}`
+    }
+    assert.match(await show(data), /^1 no idempotency keys are kept: .*data\/idempotency is not there$/m)
+    mkdirSync(join(data, 'idempotency'), { recursive: true })
+    assert.match(await show(data), /^2 .*data\/idempotency-key cannot be read: ENOENT/)
+    assert.deepEqual(readdirSync(data), ['idempotency'])
+    symlinkSync(loop, loop)
+    assert.match(await show(loop), /^2 .*ELOOP/)
+    assert.match(await show(data, { idempotencyKeyFile: loop }), /^1 .*loop: \$: cannot be read: ELOOP/)
   })
 
   it('may be longer than what is read at once, up to the bound of the row', async () => {

@@ -1,17 +1,21 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { readIfThere } from '../storage/regular-file.ts'
-import { type KeyRecord, openLine, readKeyRecord } from './key-record.ts'
+import { type KeptResponse, openLine, readKeyRecord } from './key-record.ts'
 import type { KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
 
 const NEWLINE = 0x0a
 
-/** Where the last record of a key is. */
+/** What became of a key. */
 export interface FoundKey {
-  readonly file: string
-  /** Undefined: it is damaged, or its secret is gone. */
-  readonly record: KeyRecord | undefined
+  /** As in `KeyRecord`, or why it is not known. */
+  readonly state: string
+  /** Epoch milliseconds, as `untilMs`. */
+  readonly sinceMs?: number
+  readonly untilMs?: number | undefined
+  readonly requestId?: string | undefined
+  readonly response?: KeptResponse | undefined
 }
 
 /**
@@ -28,16 +32,19 @@ export function findKey(
 ): FoundKey | undefined {
   for (const name of namesIn(readdirSync(directory)).reverse()) {
     const file = join(directory, name)
-    const text = readIfThere(file)
-    if (text === undefined) continue
+    const read = readIfThere(file, Number.POSITIVE_INFINITY)
+    if (read === undefined) continue
+    // What is being written has no end yet.
+    const text = read.subarray(0, read.lastIndexOf(NEWLINE) + 1)
     const id = ids.find((one) => text.includes(`\n${one} `))
     if (id === undefined) continue
     const at = text.lastIndexOf(`\n${id} `)
     const { seal } = headerOf(file, text.toString('latin1', 0, text.indexOf(NEWLINE)), secrets)
-    const end = text.indexOf(NEWLINE, at + 1)
-    const line = text.subarray(at + 1, end === -1 ? undefined : end)
+    const line = text.subarray(at + 1, text.indexOf(NEWLINE, at + 1))
     const opened = (from: number, bytes: number) => seal && openLine(text.subarray(from, from + bytes), seal)
-    return { file, record: readKeyRecord(line, { id, at: at + 1 }, opened) }
+    const record = readKeyRecord(line, { id, at: at + 1 }, opened)
+    if (record === undefined) return { state: `damaged, in ${file}` }
+    return { ...record, sinceMs: record.atMs, untilMs: record.atMs + record.keepMs }
   }
   return undefined
 }

@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict'
-import fs, { readdirSync, readFileSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import fs, {
+  appendFileSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { describe, it, type TestContext } from 'node:test'
 import { setImmediate as turn } from 'node:timers/promises'
 import fc from 'fast-check'
 import type { Write } from '../storage/append-log.ts'
+import { findKey } from './find-key.ts'
 import { type KeySecret, secretsOf } from './key-secret.ts'
 import {
   NOW_MS,
@@ -257,6 +266,28 @@ describe('the files of keys', () => {
     ftruncate.mock.restore()
     syncBuiltinESMExports()
     assert.deepEqual(begin('a'), { outcome: 'done', requestId: 'id-of-a', response: RESPONSE })
+  })
+
+  it('are read beside the gateway that writes them, however long they are and where their last line is torn', (t) => {
+    const directory = temporaryDirectory(t)
+    const { held, finish } = openTable(directory)
+    const find = (key: string) => {
+      const { caller, row } = request(key)
+      const ids = SECRETS.map((secret) => secret.idOf(secret.callerOf(caller), row, key))
+      return findKey(directory, ids, SECRETS)
+    }
+    const body = 'a'.repeat(65_536)
+    for (let at = 0; at < 20; at++) finish(held(`long-${at}`), { ...RESPONSE, body }, none)
+    held('a')
+    const [file = ''] = readdirSync(directory).filter((name) => name.startsWith('keys-'))
+    assert.ok(statSync(join(directory, file)).size > 1_048_576)
+    assert.deepEqual([find('a')?.state, find('long-19')?.response?.body], ['begun', body])
+    assert.equal(find('b'), undefined)
+    const begun = readFileSync(join(directory, file), 'latin1').split('\n').at(-2) ?? ''
+    appendFileSync(join(directory, file), begun.replace('begun', 'done').slice(0, -5))
+    assert.equal(find('a')?.state, 'begun')
+    appendFileSync(join(directory, file), '\n')
+    assert.match(find('a')?.state ?? '', /^damaged, in .*keys-0000000001\.log$/)
   })
 
   it('make no key expire because of a wrong clock', (t) => {

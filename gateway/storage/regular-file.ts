@@ -29,9 +29,9 @@ export function readRegularFile(path: string, maxBytes = MAX_BYTES): Buffer {
 }
 
 /** As `readRegularFile`. @returns undefined when there is no such file */
-export function readIfThere(path: string): Buffer | undefined {
+export function readIfThere(path: string, maxBytes?: number): Buffer | undefined {
   try {
-    return readRegularFile(path)
+    return readRegularFile(path, maxBytes)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error

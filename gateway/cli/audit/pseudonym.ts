@@ -1,8 +1,8 @@
 import { text } from 'node:stream/consumers'
-import { loadSettings } from '../../config/load-settings.ts'
-import { readMaskKey } from '../../config/secret-line.ts'
+import { EXISTING, readMaskKey } from '../../config/secret-line.ts'
 import { pseudonym } from '../../edge/rules/policy/path-mask.ts'
 import { CONFIG_FLAGS, type Command, CommandFault, EXIT, environmentOf, print } from '../command.ts'
+import { readSettings } from '../explain/row-reasons.ts'
 import { ableTo, UNABLE } from './trail-words.ts'
 
 export const command: Command = {
@@ -18,13 +18,11 @@ export const command: Command = {
   fault: 'the configuration has faults, or no value was given',
   unable: UNABLE,
   async run({ flags }) {
-    const { value: settings, faults = [] } = loadSettings(environmentOf(flags))
-    if (settings === undefined)
-      throw new CommandFault(`the configuration has faults: ${faults.map(({ reason }) => reason).join('; ')}`)
+    const settings = readSettings(environmentOf(flags))
     if (!settings.routes.some(({ mask }) => mask)) throw new CommandFault('no row masks anything')
     const value = (await text(process.stdin)).replace(/\r?\n$/, '')
     if (value === '') throw new CommandFault('no value came on standard input')
-    print(pseudonym(value, await ableTo(() => readMaskKey(settings))))
+    print(pseudonym(value, await ableTo(() => readMaskKey(settings, EXISTING))))
     return EXIT.good
   },
 }

@@ -26,6 +26,13 @@ export function readRequest(
   return { method, path: target.path }
 }
 
+/** @throws CommandFault with all faults */
+export function readSettings(env: Environment): Settings {
+  const { value, faults = [] } = loadSettings(env)
+  if (value === undefined) throw new CommandFault(faults.map(showFault).join('\n'))
+  return value
+}
+
 /** Routes and limits of the configuration. @throws CommandFault with all faults */
 export function readTables(env: Environment): {
   readonly settings: Settings
