@@ -1,7 +1,7 @@
 import { randomBytes, scryptSync } from 'node:crypto'
 import { ErrorReply } from '@redis/client'
 import type { StoreSettings } from '../config/rules/store-address.ts'
-import { dialMaster, dialServer, dialStore, inTime, type StoreLink } from './connection/store-link.ts'
+import { dialMaster, dialServer, dialStore, type Send, withLink } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT } from './idempotency-scripts.ts'
 import { TAKE_SCRIPT, TAKE_SHA } from './take-script.ts'
 
@@ -63,22 +63,6 @@ export async function checkStore(
     found.faults.push(`cannot be reached: ${textOf(error)}`)
   }
   return found
-}
-
-type Send = StoreLink['send']
-
-/** Waits for a command no longer than for a connection, so that the check ends although a server hangs. */
-async function withLink(
-  dialled: Promise<StoreLink>,
-  name: string,
-  use: (send: Send) => Promise<void>,
-): Promise<void> {
-  const link = await dialled
-  try {
-    await use((args, key) => inTime(link.send(args, key), `${name} to ${args[0]}`))
-  } finally {
-    link.destroy(new Error('checked'))
-  }
 }
 
 async function look(

@@ -19,6 +19,7 @@ import {
   until,
 } from '../redis-server.test-support.ts'
 import { SharedStore } from '../shared-store.ts'
+import { checkStore } from '../store-check.ts'
 import { StoreConnection } from './store-connection.ts'
 
 describe('a connection to a real store', { skip: NO_REDIS }, () => {
@@ -58,8 +59,11 @@ describe('a connection to a real store', { skip: NO_REDIS }, () => {
     cleanups.push(() => void server.close())
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
-    open(storeAt('single', [port], { user: 'gateway', password: 'correct horse' }))
+    const settings = storeAt('single', [port], { user: 'gateway', password: 'correct horse' })
+    open(settings)
     await until(() => /args beginning with: .*AUTH.*\[password\]/.test(faults.join()), 'the fault')
+    faults.push(...(await checkStore(settings)).faults)
+    assert.match(faults.at(-1) ?? '', /^cannot be reached: .*AUTH.*\[password\]/)
     assert.doesNotMatch(faults.join(), /correct|horse/)
   })
 

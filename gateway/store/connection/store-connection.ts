@@ -81,7 +81,7 @@ export class StoreConnection {
       } catch (error) {
         this.#link = undefined
         if (signal.aborted) return
-        this.#onFault?.(this.#withoutPassword(error instanceof Error ? error.message : String(error)))
+        this.#onFault?.(error instanceof Error ? error.message : String(error))
       }
       await delay(retryAfterMs(tries++), undefined, { signal, ref: false }).catch(() => undefined)
     }
@@ -89,11 +89,5 @@ export class StoreConnection {
 
   #tellReady(): void {
     if (this.#link !== undefined) for (const listener of this.#listeners) listener()
-  }
-
-  /** Servers that do not know a command repeat it with its arguments. */
-  #withoutPassword(cause: string): string {
-    const { password } = this.#settings
-    return password === undefined ? cause : cause.replaceAll(password, '[password]')
   }
 }

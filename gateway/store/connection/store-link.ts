@@ -26,6 +26,30 @@ boundReplies()
 /** A client that never connects. `createClient` makes a class of 500 methods (33 ms) for each new address, as with Sentinel. */
 const PARENT = createClient(clientOptions())
 
+export type Send = StoreLink['send']
+
+/**
+ * For a program that asks a few questions. A command is waited for no longer than a connection, so that it ends although a server hangs.
+ *
+ * @param name for errors
+ */
+export async function withLink<T>(
+  dialled: Promise<StoreLink>,
+  name: string,
+  use: (send: Send) => Promise<T>,
+): Promise<T> {
+  const link = await dialled
+  const broken = link.ended.then((cause) => Promise.reject(cause))
+  broken.catch(() => undefined)
+  try {
+    return await use((args, key) =>
+      inTime(Promise.race([link.send(args, key), broken]), `${name} to ${args[0]}`),
+    )
+  } finally {
+    link.destroy(new Error('asked'))
+  }
+}
+
 /** @param onNodeReady called at each connection to a server of a cluster @throws (rejects) like those below */
 export function dialStore(settings: StoreSettings, onNodeReady: () => void): Promise<StoreLink> {
   const [first] = settings.addresses
@@ -110,7 +134,7 @@ async function dial(
     },
   }
   try {
-    await inTime(client.connect(), `${host}:${port}`)
+    await connected(settings, client.connect(), `${host}:${port}`)
   } catch (error) {
     link.destroy(new Error('not connected'))
     throw error
@@ -118,8 +142,22 @@ async function dial(
   return link
 }
 
+/** Servers that do not know a command repeat it with its arguments: the password is left out. */
+async function connected(
+  { password }: StoreSettings,
+  connecting: Promise<unknown>,
+  whose: string,
+): Promise<void> {
+  try {
+    await inTime(connecting, whose)
+  } catch (error) {
+    const cause = error instanceof Error ? error.message : String(error)
+    throw new Error(password === undefined ? cause : cause.replaceAll(password, '[password]'))
+  }
+}
+
 /** Waits for a reply as long as for a connection. The kernel accepts connections for a frozen server too. @param whose for the error */
-export function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
+function inTime<T>(reply: Promise<T>, whose: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>()
   const why = `no reply of ${whose} within ${CONNECT_TIMEOUT_MS / 1000} s`
   const timer = setTimeout(() => reject(new Error(why)), CONNECT_TIMEOUT_MS)
@@ -141,7 +179,7 @@ async function dialCluster(settings: StoreSettings, onNodeReady: () => void): Pr
   cluster.on('error', () => undefined)
   cluster.on('node-ready', onNodeReady)
   try {
-    await inTime(cluster.connect(), 'the cluster')
+    await connected(settings, cluster.connect(), 'the cluster')
   } catch (error) {
     if (cluster.isOpen) cluster.destroy()
     throw error
