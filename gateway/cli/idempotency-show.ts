@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import { EXISTING, idempotencyKeysOf } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
-import { findKey } from '../idempotency/find-key.ts'
+import { type FoundKey, findKey } from '../idempotency/find-key.ts'
 import { readIdempotencyKey } from '../idempotency/idempotency-key.ts'
 import { secretsOf } from '../idempotency/key-secret.ts'
 import { callerOf } from '../idempotency/key-table.ts'
 import { inodeOf } from '../storage/regular-file.ts'
-import { ableTo, UNABLE } from './audit/trail-words.ts'
+import { ableTo } from './audit/trail-words.ts'
 import {
   CONFIG_FLAGS,
   type Command,
@@ -23,70 +23,101 @@ import { readSettings } from './explain/row-reasons.ts'
 
 export const command: Command = {
   flags: {
-    key: { value: 'KEY', about: 'as the client sent it' },
-    caller: { value: 'ID', about: 'userId of the audit trail, or the clientId of a machine' },
+    key: { value: 'KEY', about: 'as it was sent' },
+    caller: { value: 'ID', about: 'userId of the trail, or clientId of a machine' },
     client: { value: 'ID', about: 'clientId of the app that acted for the user' },
     config: CONFIG_FLAGS.config,
     ...JSON_FLAG,
   },
   about: [
-    'Prints, for each row, what became of the requests of a caller with an idempotency key. "audit find --request" finds the first one. It reads the data directory, beside a running gateway too: "begun" is in progress there, and otherwise unknown.',
+    'Prints what became of requests with an idempotency key, by row. "audit find --request" finds the first one. It reads the data directory or the shared store, or both where "onStoreFailure" is "local". "begun" is unknown in a data directory without a running gateway.',
   ],
   examples: [
     ['countersign idempotency show --key 8e03978e-40d5 --caller user-1 --client app-1', 'one payment'],
   ],
   fault: 'no row has the key, or the configuration has faults',
-  unable: UNABLE,
+  unable: 'the command line is not one, or a file or the shared store cannot be read',
   async run({ flags }) {
     const settings = readSettings(environmentOf(flags))
-    const found = await ableTo(() => [...shownKeys(settings, flags)])
-    if (found.length === 0) {
-      const where =
-        settings.store &&
-        ' in the data directory; the shared store is not read: "audit find" has the requests of the caller'
-      throw new CommandFault(`no row has this key of this caller${where ?? ''}`)
-    }
-    for (const one of found) {
-      if (flags.json !== undefined) printJson(one)
-      else
-        print(
-          Object.entries(one)
-            .flatMap(([name, value]) => (value === undefined ? [] : `${name}: ${value}`))
-            .join('\n'),
-        )
-    }
+    const asked = askedKeys(settings, flags)
+    let count = 0
+    await ableTo(async () => {
+      for await (const one of shownKeys(settings, asked)) {
+        count += 1
+        if (flags.json !== undefined) printJson(one)
+        else
+          print(
+            Object.entries(one)
+              .flatMap(([name, value]) => (value === undefined ? [] : `${name}: ${value}`))
+              .join('\n'),
+          )
+      }
+    })
+    if (count === 0) throw new CommandFault('no row has this key of this caller')
     return EXIT.good
   },
 }
 
-function* shownKeys(settings: Settings, { key: written, caller, client }: Given['flags']) {
-  const directory = join(settings.dataDir, 'idempotency')
+interface AskedKey {
+  readonly row: string
+  readonly caller: string
+  readonly key: string
+  /** The data directory may have it. */
+  readonly isLocal: boolean
+}
+
+function askedKeys(
+  { routes, store }: Settings,
+  { key: written, caller, client }: Given['flags'],
+): AskedKey[] {
   if (written === undefined || caller === undefined) throw new UsageFault('needs --key and --caller')
-  if (inodeOf(directory) === undefined) {
-    if (settings.store !== undefined) return
-    throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
-  }
-  const secrets = secretsOf(idempotencyKeysOf(settings, EXISTING))
+  const key = readIdempotencyKey(written, Number.POSITIVE_INFINITY)
+  if (key === undefined) throw new UsageFault('--key has characters that no idempotency key has')
   // As in `Principal.key` and `Principal.client`.
   const callers = [callerOf(`user:${caller}`, client), callerOf(`client:${caller}`, caller)]
-  for (const { path, idempotency } of settings.routes) {
-    const key = idempotency && readIdempotencyKey(written, idempotency.maxKeyLength)
-    if (key === undefined) continue
-    for (const one of callers) {
-      const ids = secrets.map((secret) => secret.idOf(secret.callerOf(one), path, key))
-      const found = findKey(directory, ids, secrets)
-      if (found === undefined) continue
-      const { state, sinceMs, untilMs, requestId, response } = found
-      yield {
-        row: path,
-        state,
-        since: timeOf(sinceMs),
-        keptUntil: timeOf(untilMs),
-        firstRequest: requestId,
-        status: response?.status,
-        isKept: response && response.body !== undefined,
-      }
-    }
+  const rows = new Map<string, boolean>()
+  for (const { path, idempotency } of routes)
+    if (idempotency !== undefined)
+      rows.set(path, rows.get(path) || store === undefined || idempotency.onStoreFailure === 'local')
+  if (rows.size === 0) throw new CommandFault('no row has "idempotency"')
+  return [...rows].flatMap(([row, isLocal]) => callers.map((one) => ({ row, caller: one, key, isLocal })))
+}
+
+/** The data directory comes first: the store may be away. */
+async function* shownKeys(settings: Settings, asked: readonly AskedKey[]) {
+  const { store, dataDir } = settings
+  const directory = join(dataDir, 'idempotency')
+  const isThere = inodeOf(directory) !== undefined
+  if (!isThere && store === undefined)
+    throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
+  const secrets = secretsOf(idempotencyKeysOf(settings, EXISTING))
+  for (const { row, caller, key, isLocal } of asked) {
+    const ids = secrets.map((secret) => secret.idOf(secret.callerOf(caller), row, key))
+    const found = isThere && isLocal ? findKey(directory, ids, secrets) : undefined
+    if (found !== undefined) yield shown(row, store && directory, found)
+  }
+  if (store === undefined) return
+  const { findSharedKeys } = await import('../store/shared-idempotency.ts')
+  const kept = await findSharedKeys(store, secrets, asked).catch((error: Error) => {
+    throw new UsageFault(`cannot ask the shared store: ${error.message}`)
+  })
+  for (const [at, { row }] of asked.entries()) {
+    const found = kept[at]
+    if (found !== undefined) yield shown(row, 'the shared store', found)
+  }
+}
+
+function shown(row: string, keptIn: string | undefined, found: FoundKey) {
+  const { state, sinceMs, untilMs, requestId, response } = found
+  return {
+    row,
+    keptIn,
+    state,
+    since: timeOf(sinceMs),
+    keptUntil: timeOf(untilMs),
+    firstRequest: requestId,
+    status: response?.status,
+    isKept: response && response.body !== undefined,
   }
 }
 

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type ServerResponse } from 'node:http'
@@ -7,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import { NO_REDIS, type RedisServer, startRedis, storeAt } from '../store/redis-server.test-support.ts'
 import { checkStore } from '../store/store-check.ts'
 import { call, type ReceivedResponse } from './client.ts'
@@ -86,6 +85,18 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       headers: { authorization: `Bearer ${bearer}`, 'idempotency-key': key },
       body: BODY,
     })
+  /** The command with the files of one gateway. */
+  const show = async (gateway: number, key: string, ...flags: string[]) => {
+    const { dir: of } = group.gateways[gateway] as TestGateway
+    const words = ['idempotency', 'show', '--json', '--key', key, '--caller', 'user-1', ...flags]
+    const { stdout, ...rest } = await countersign(words, {
+      GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
+      GATEWAY_CONFIG: join(of, 'gateway.json'),
+      GATEWAY_DATA_DIR: join(of, 'data'),
+    })
+    const lines = stdout.split('\n').slice(0, -1)
+    return { ...rest, shown: lines.map((line) => JSON.parse(line) as Partial<Record<string, string>>) }
+  }
   const codeOf = (response: ReceivedResponse) => response.json<{ code?: string }>().code
 
   it('send a request once when two clients race with one key', async (test) => {
@@ -228,22 +239,31 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     test.diagnostic(`left in progress: ${JSON.stringify(outcomes)}`)
   })
 
-  it('do not show a key by a command, which says where to look', () => {
-    const { dir: of } = group.gateways[0] as TestGateway
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      [PROGRAM, 'idempotency', 'show', '--key', 'a', '--caller', 'user-1'],
+  it('show the operator what another of them has begun, in the same words as its own', async () => {
+    const [key, waits] = [randomUUID(), randomUUID()]
+    const [one] = group.gateways
+    const { headers } = await pay(one, key)
+    const [shown, ...more] = (await show(1, key)).shown
+    assert.deepEqual(more, [])
+    assert.deepEqual(
+      { ...shown, since: undefined, keptUntil: undefined },
       {
-        encoding: 'utf8',
-        env: {
-          ...process.env,
-          GATEWAY_STORE: `redis://127.0.0.1:${redis.port}`,
-          GATEWAY_CONFIG: join(of, 'gateway.json'),
-          GATEWAY_DATA_DIR: join(of, 'data'),
-        },
+        ...{ row: '/*', keptIn: 'the shared store', state: 'done', since: undefined, keptUntil: undefined },
+        ...{ firstRequest: headers['x-request-id'], status: 201, isKept: true },
       },
     )
-    assert.deepEqual([status, /the shared store is not read: "audit find"/.test(stderr)], [1, true], stderr)
+    const keptMs = Date.parse(shown?.keptUntil ?? '') - Date.parse(shown?.since ?? '')
+    assert.ok(Math.abs(keptMs - 86_400_000) < 60_000)
+    const first = pay(one, waits, '/waits')
+    const res = await until(() => waiting.get(waits))
+    const [begun] = (await show(1, waits)).shown
+    assert.deepEqual([begun?.state, begun?.since, begun?.status], ['begun', undefined, undefined])
+    res.writeHead(201).end()
+    assert.equal((await first).headers['x-request-id'], begun?.firstRequest)
+    assert.equal((await pay(group.gateways[1], waits, '/waits')).headers['idempotency-replayed'], 'true')
+    const never = await show(1, randomUUID())
+    assert.deepEqual([never.status, never.stderr], [1, 'no row has this key of this caller\n'])
+    assert.equal((await show(1, key, '--client', 'app-1')).status, 1)
   })
 
   it('leave a key unknown when the one that began it is killed, once its lease is over', async () => {
@@ -260,7 +280,12 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       const value = String(await redis.command('GET', name))
       await redis.command('SET', name, value.replace(/^begun \d+/, 'begun 1'), 'PX', '60000')
     }
+    const seen = async () =>
+      (await show(0, key)).shown.map(({ state, firstRequest }) => [state, firstRequest])
+    const before = await seen()
+    assert.deepEqual(before, [['unknown', waiting.get(key)?.req.headers['x-request-id']]])
     assert.equal(codeOf(await pay(other, key, '/waits')), 'idempotency_unknown')
+    assert.deepEqual(await seen(), before)
     assert.equal(codeOf(await pay(group.gateways[0], key, '/waits')), 'idempotency_unknown')
     assert.equal(calls.get(key), 1)
   })
@@ -276,6 +301,12 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
     assert.equal(calls.get(key), undefined)
     const alone = [await pay(one, key, '/local'), await pay(one, key, '/local')]
     assert.deepEqual([...alone.map(({ status }) => status), calls.get(key)], [201, 201, 1])
+    const away = await show(0, key)
+    assert.deepEqual(
+      [away.status, away.shown.map(({ row, state }) => [row, state])],
+      [2, [['/local', 'done']]],
+    )
+    assert.match(away.stderr, /cannot ask the shared store: no reply of .* within 2 s/)
     res.writeHead(201).end('made late')
     redis.signal('SIGCONT')
     assert.equal((await first).body, 'made late')
@@ -285,6 +316,13 @@ describe('two gateways that share idempotency keys', { skip: NO_REDIS }, () => {
       return answer.status === 201 ? answer : undefined
     })
     assert.deepEqual([next.body, calls.get(begun)], ['made late', 1])
+    await pay(one, key, '/local')
+    const places = (await show(0, key)).shown.map(({ row, keptIn }) => [row, keptIn])
+    const data = join(one?.dir ?? '', 'data', 'idempotency')
+    assert.deepEqual(places, [
+      ['/local', data],
+      ['/local', 'the shared store'],
+    ])
   })
 
   it('keep what is in progress through a restart, also for a client that has gone', async () => {

@@ -12,7 +12,7 @@ export interface Script {
  *
  * A key is `<state> <end of the lease> <token> <check> <fingerprint> <rest>`: epoch milliseconds on the server's clock, the token of the
  * request that began it, a name of the secret, and what became of it: `begun`; `again`, which is begun and was unknown before;
- * `unknown`; `done`, whose rest is the sealed response.
+ * `unknown`; `done`, whose rest is the sealed response. The others' is empty or sealed, without a response.
  */
 const COMMON = `
 local call = redis.call
@@ -20,9 +20,9 @@ ${READ_CLOCK}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local key, all, id = KEYS[1], KEYS[2], ARGV[1]
 local value = call('GET', key)
-local state, lease, token, check, fingerprint, at
+local state, lease, token, from, check, fingerprint, at
 if value then
-  state, lease, token, check, fingerprint, at = string.match(value, '^(%l+) (%d+) (%S+) (%S+) (%S+) ()')
+  state, lease, token, from, check, fingerprint, at = string.match(value, '^(%l+) (%d+) (%S+) ()(%S+) (%S+) ()')
 end
 
 local function put(state, token, lease, keep, rest)
@@ -34,7 +34,7 @@ end
 
 /**
  * Begins a key. ARGV: check, fingerprint, lease and keep in milliseconds, how many keys the caller may have, `1` where an unknown outcome
- * may be begun again.
+ * may be begun again, rest.
  * Reply: the outcome of `Begun`, with `done` its rest; or `foreign` for what another secret or version wrote, with its check.
  * A key whose lease is over becomes unknown when somebody asks for it: until then its request may still finish it.
  */
@@ -47,7 +47,7 @@ if value then
   if state == 'done' then return { 'done', string.sub(value, at) } end
   if state ~= 'unknown' and now < tonumber(lease) then return { 'in_progress' } end
   if ARGV[8] ~= '1' then
-    if state ~= 'unknown' then put('unknown', token, 0, keep_ms, check .. ' ' .. fingerprint .. ' ') end
+    if state ~= 'unknown' then put('unknown', token, 0, keep_ms, string.sub(value, from)) end
     return { 'unknown' }
   end
 else
@@ -56,7 +56,7 @@ else
   if #over > 0 then call('ZREM', all, unpack(over)) end
   if call('ZCARD', all) >= tonumber(ARGV[7]) then return { 'too_many' } end
 end
-put(value and 'again' or 'begun', ARGV[2], lease_ms, keep_ms, ARGV[3] .. ' ' .. ARGV[4] .. ' ')
+put(value and 'again' or 'begun', ARGV[2], lease_ms, keep_ms, ARGV[3] .. ' ' .. ARGV[4] .. ' ' .. ARGV[9])
 return { 'begun' }
 `)
 

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { after, before, beforeEach, describe, it } from 'node:test'
 import { createClient } from '@redis/client'
 import fc from 'fast-check'
+import type { StoreSettings } from '../config/rules/store-address.ts'
 import { LONGER } from '../e2e/long-runs.ts'
 import { type KeySecrets, secretsOf } from '../idempotency/key-secret.ts'
 import { RESPONSE, request, SECRETS } from '../idempotency/key-table.test-support.ts'
@@ -15,6 +16,7 @@ import {
 } from '../idempotency/key-table.ts'
 import type { StoreReply } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT } from './idempotency-scripts.ts'
+import { leastRights } from './least-rights.test-support.ts'
 import {
   NO_REDIS,
   PATIENT_MS,
@@ -24,7 +26,7 @@ import {
   storeAt,
   until,
 } from './redis-server.test-support.ts'
-import { SharedIdempotency } from './shared-idempotency.ts'
+import { findSharedKeys, SharedIdempotency } from './shared-idempotency.ts'
 import { SharedStore } from './shared-store.ts'
 import { REAL_TIMERS, type StoreCall } from './store-breaker.ts'
 import { newStoreCounts } from './store-counts.ts'
@@ -306,6 +308,129 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       assert.equal(await gateway.outcome(key), 'done')
     assert.equal(await late.outcome('slow'), 'unavailable')
     assert.deepEqual([one.faults, other.faults, late.faults.length], [[], [], 4])
+  })
+
+  describe('as a command finds them', () => {
+    const NAMES = ['done', 'short', 'unknown', 'free', 'slow', 'dead', 'again', 'damaged', 'never']
+    const SECOND = 1000
+    let settings: StoreSettings
+    const dump = async () => {
+      const all = ((await client.sendCommand(['KEYS', '*'])) as unknown as string[]).sort()
+      const seen = (name: string) => ['DUMP', 'EXPIRETIME'].map((word) => client.sendCommand([word, name]))
+      return Promise.all(all.flatMap(seen))
+    }
+    const names = () =>
+      client.sendCommand(['KEYS', `test:{*}:${'?'.repeat(22)}`]) as unknown as Promise<string[]>
+    const find = async (secrets = SECRETS, more: Partial<StoreSettings> = {}) => {
+      const before = await dump()
+      const asked = NAMES.map((name) => request(name))
+      const found = await findSharedKeys({ ...settings, ...more }, secrets, asked)
+      assert.deepEqual(await dump(), before, 'it writes')
+      return new Map(NAMES.map((name, at) => [name, found[at]]))
+    }
+    beforeEach(async () => {
+      settings = storeAt('single', [server.port])
+      const mark = `${new StoreKeys('test', 'k'.repeat(32)).hashOf('mark')}.of-a-gateway`
+      await client.sendCommand(['SET', 'test:key-mark', mark])
+      // The command goes by the clock of the server.
+      time.nowMs = Date.now()
+    })
+
+    it('say what gateways say, and nothing changes', async () => {
+      const [one, other] = [open(), open()]
+      time.nowMs -= 60 * SECOND
+      await one.held('dead')
+      time.nowMs += 60 * SECOND
+      await one.finish(await one.held('done'), RESPONSE)
+      await one.finish(await one.held('short'), { status: 201, fields: '', body: undefined })
+      await one.finish(await one.held('unknown'), 'unknown')
+      await one.finish(await one.held('free'), 'free')
+      await one.held('slow')
+      await one.finish(await one.held('again'), 'unknown')
+      await one.held('again', { resolves: true, requestId: 'id-of-the-next' })
+      const found = await find()
+      const summary = NAMES.map((name) => {
+        const { state, requestId, response } = found.get(name) ?? {}
+        return [name, state, requestId, response?.status, response?.body]
+      })
+      assert.deepEqual(summary, [
+        ['done', 'done', 'id-of-done', 201, RESPONSE.body],
+        ['short', 'done', 'id-of-short', 201, undefined],
+        ['unknown', 'unknown', 'id-of-unknown', undefined, undefined],
+        ['free', undefined, undefined, undefined, undefined],
+        ['slow', 'begun', 'id-of-slow', undefined, undefined],
+        ['dead', 'unknown', 'id-of-dead', undefined, undefined],
+        ['again', 'begun', 'id-of-the-next', undefined, undefined],
+        ['damaged', undefined, undefined, undefined, undefined],
+        ['never', undefined, undefined, undefined, undefined],
+      ])
+      const { sinceMs, untilMs = 0 } = found.get('done') ?? {}
+      assert.equal(sinceMs, time.nowMs)
+      assert.ok(Math.abs(untilMs - time.nowMs - KEEP_MS) < 30 * SECOND)
+      assert.equal(found.get('dead')?.sinceMs, time.nowMs - 30 * SECOND)
+      assert.equal(found.get('slow')?.sinceMs, undefined)
+      assert.equal(await other.outcome('dead'), 'unknown')
+      assert.equal((await find()).get('dead')?.requestId, 'id-of-dead', 'told, and still named')
+    })
+
+    it('are told from those of another secret, older ones, and what is damaged', async () => {
+      const [old] = SECRETS
+      const [next] = secretsOf(['another secret of 32 characters.'])
+      const [one, other] = [open(), open({ secrets: [next, old] })]
+      await one.finish(await one.held('done'), RESPONSE)
+      await other.finish(await other.held('unknown'), 'unknown')
+      const lacks = 'under a line that "idempotencyKeyFile" does not have'
+      const states = async (secrets: KeySecrets) => {
+        const found = await find(secrets)
+        return ['done', 'unknown'].map((name) => [found.get(name)?.state, found.get(name)?.requestId])
+      }
+      assert.deepEqual(await states([next, old]), [
+        ['done', 'id-of-done'],
+        ['unknown', 'id-of-unknown'],
+      ])
+      assert.deepEqual(await states([next]), [
+        [`done, ${lacks}`, undefined],
+        ['unknown', 'id-of-unknown'],
+      ])
+      assert.deepEqual(await states(SECRETS), [
+        ['done', 'id-of-done'],
+        [`unknown, ${lacks}`, undefined],
+      ])
+    })
+
+    it('are damaged where nothing can be read, and no response is of another key', async () => {
+      const one = open()
+      await one.finish(await one.held('other'), { ...RESPONSE, status: 200 })
+      const [other = ''] = await names()
+      await one.finish(await one.held('done'), RESPONSE)
+      const [key = ''] = (await names()).filter((name) => name !== other)
+      const value = String(await client.sendCommand(['GET', key]))
+      const sealed = String(await client.sendCommand(['GET', other]))
+      await one.held('slow')
+      const [slow = ''] = (await names()).filter((name) => name !== other && name !== key)
+      const begun = String(await client.sendCommand(['GET', slow]))
+      await client.sendCommand(['SET', slow, begun.replace('begun', 'done')])
+      assert.equal((await find()).get('slow')?.state, 'damaged, in the shared store')
+      assert.equal(await one.outcome('slow'), 'unknown', 'no response of nobody')
+      for (const bad of ['rubbish', '', value.slice(0, -5), value.replace(/ \S+$/, ' '), sealed]) {
+        await client.sendCommand(['SET', key, bad])
+        assert.equal((await find()).get('done')?.state, 'damaged, in the shared store', bad)
+      }
+    })
+
+    it('need the key of the store, and no right that a gateway does not have', async () => {
+      const one = open()
+      await one.finish(await one.held('done'), RESPONSE)
+      const state = async (more: Partial<StoreSettings>) => (await find(SECRETS, more)).get('done')?.state
+      await assert.rejects(state({ hashKey: 'l'.repeat(32) }), /gateways have another GATEWAY_STORE_KEY_FILE/)
+      await assert.rejects(state({ hashKey: undefined }), /no gateway has left test:hash-key in the store/)
+      await client.sendCommand(['SET', 'test:hash-key', 'k'.repeat(32)])
+      assert.equal(await state({ hashKey: undefined }), 'done')
+      await client.sendCommand(['ACL', 'SETUSER', ...leastRights('a-password'), '~test:*'])
+      const seen = (await find(SECRETS, { user: 'countersign', password: 'a-password' })).get('done')
+      assert.deepEqual([seen?.untilMs, seen?.state, seen?.requestId], [undefined, 'done', 'id-of-done'])
+      await assert.rejects(state({ user: 'countersign', password: 'wrong' }), /WRONGPASS/)
+    })
   })
 
   it('are refused while the store is away, or asked of this gateway alone where the row says so', async () => {

@@ -1,4 +1,6 @@
-import { type KeyRecord, readResponse, responseText } from '../idempotency/key-record.ts'
+import type { StoreSettings } from '../config/rules/store-address.ts'
+import type { FoundKey } from '../idempotency/find-key.ts'
+import { type KeptResponse, readResponse, responseText, statusOf } from '../idempotency/key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from '../idempotency/key-secret.ts'
 import type {
   Begun,
@@ -9,8 +11,9 @@ import type {
   KeyTable,
   OnFinished,
 } from '../idempotency/key-table.ts'
-import type { StoreReply } from './connection/store-link.ts'
+import { dialStore, type Send, type StoreReply, withLink } from './connection/store-link.ts'
 import { BEGIN_SCRIPT, FINISH_SCRIPT, type Script } from './idempotency-scripts.ts'
+import { agreedKeys } from './shared-store.ts'
 import type { StoreBreaker, StoreTimers } from './store-breaker.ts'
 import type { StoreCounts } from './store-counts.ts'
 import type { StoreKeys } from './store-keys.ts'
@@ -42,7 +45,7 @@ interface SharedKey {
   readonly requestId: string
   /** What the store is told: the lease is renewed, until there is an outcome. */
   kind: 'begun' | 'free' | 'unknown' | 'done'
-  /** Sealed response of `done`. */
+  /** Sealed: the request's id, and with `done` its response. */
   rest: string
   /** When the lease was last renewed, or since when the outcome waits. */
   sinceMs: number
@@ -63,6 +66,10 @@ const MAX_LATE_MS = 5000
 const MAX_UNSURE = 10_000
 /** A command of a connection that is gone may still be carried out after those of the next one. */
 const TAKEN_BACK_TIMES = 3
+/** Beside the id of a request that has none yet. */
+const NO_RESPONSE = statusOf({ status: 0 })
+/** See `idempotency-scripts.ts`. */
+const VALUE = /^(begun|again|unknown|done) (\d+) \S+ (\S+) (\S+) (.*)$/
 const LOST = new Error('the store did not take the outcome of an idempotency key')
 
 /** The keys of several gateways, kept by the store. `begun` and `done` are acknowledged by it before `begin` and `finish` call back. */
@@ -97,15 +104,15 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
     run: (begun: Begun<SharedKey | HeldKey>) => void,
   ): void {
     const { keys, id: gatewayId, timers, onFault } = this.#options
-    const { caller, row, key: name, keepMs, requestId, resolves, maxKeys } = request
-    const id = keys.hashOf(`idempotency key\0${JSON.stringify([caller, row, name])}`)
+    const { keepMs, requestId, resolves, maxKeys } = request
     const held: SharedKey = {
-      key: `${keys.keyOf('idempotency', caller)}:${id}`,
-      ...{ id, token: `${gatewayId}.${++this.#count}`, keepMs, secret, requestId },
+      ...placeOf(request, keys),
+      ...{ token: `${gatewayId}.${++this.#count}`, keepMs, secret, requestId },
       fingerprint: secret.nameOf(...request.content),
       ...{ kind: 'begun', rest: '', sinceMs: timers.nowMs(), run: undefined, replies: 1 },
     }
-    const terms = [secret.name, held.fingerprint, LEASE_MS, keepMs, maxKeys, resolves ? 1 : 0]
+    this.#seal(held, NO_RESPONSE)
+    const terms = [secret.name, held.fingerprint, LEASE_MS, keepMs, maxKeys, resolves ? 1 : 0, held.rest]
     this.#send(BEGIN_SCRIPT, held, terms, {
       fits: (reply) => Array.isArray(reply) && reply.every((one) => typeof one === 'string'),
       done: (reply) => {
@@ -135,20 +142,14 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
         this.#keep(held)
         return { outcome, held }
       case 'done': {
-        const { requestId, response } = this.#unsealed(held, rest) ?? {}
-        if (response !== undefined && requestId !== undefined) return { outcome, requestId, response }
+        const { requestId, response } = unsealed(held, rest) ?? {}
+        if (response?.status && requestId !== undefined) return { outcome, requestId, response }
         this.#options.onFault('a response in the store is damaged')
         return { outcome: 'unknown' }
       }
       default:
         return { outcome }
     }
-  }
-
-  #unsealed(held: SharedKey, rest: string): Pick<KeyRecord, 'requestId' | 'response'> | undefined {
-    const end = rest.indexOf(' ')
-    const text = held.secret.sealOf(rest.slice(0, end)).open(rest.slice(end + 1))
-    return text && readResponse(boundTo(held), text)
   }
 
   /** See KeyTable.finish. An error too when the key was told to be unknown meanwhile. */
@@ -162,18 +163,18 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
       held.kind = finish
       run()
     } else {
-      const seal = this.#sealOf(held.secret)
       held.kind = 'done'
-      held.rest = `${seal.salt} ${seal.seal(responseText(boundTo(held), held.requestId, finish))}`
+      this.#seal(held, finish)
       held.run = run
     }
     this.#tell(held)
   }
 
-  #sealOf(secret: KeySecret): RecordSeal {
+  #seal(held: SharedKey, response: KeptResponse): void {
+    const { secret, requestId } = held
     const seal = this.#seals.get(secret) ?? secret.sealOf()
     this.#seals.set(secret, seal)
-    return seal
+    held.rest = `${seal.salt} ${seal.seal(responseText(boundTo(held), requestId, response))}`
   }
 
   /** Its request was not sent. */
@@ -247,7 +248,72 @@ export class SharedIdempotency implements KeyKeeper<SharedKey | HeldKey> {
   }
 }
 
+type KeyOfCaller = Pick<KeyedRequest, 'caller' | 'row' | 'key'>
+
+function placeOf({ caller, row, key }: KeyOfCaller, keys: StoreKeys): Pick<SharedKey, 'key' | 'id'> {
+  const id = keys.hashOf(`idempotency key\0${JSON.stringify([caller, row, key])}`)
+  return { key: `${keys.keyOf('idempotency', caller)}:${id}`, id }
+}
+
+type Bound = Pick<SharedKey, 'id' | 'fingerprint'>
+
 /** A response is for its key and content alone. */
-function boundTo({ id, fingerprint }: SharedKey): string {
+function boundTo({ id, fingerprint }: Bound): string {
   return `${id} ${fingerprint} `
+}
+
+function unsealed(bound: Bound & Pick<SharedKey, 'secret'>, rest: string): ReturnType<typeof readResponse> {
+  const end = rest.indexOf(' ')
+  const text = bound.secret.sealOf(rest.slice(0, end)).open(rest.slice(end + 1))
+  return text && readResponse(boundTo(bound), text)
+}
+
+/**
+ * Finds keys in a store that gateways may be using, which is only read.
+ *
+ * @returns in the order of `asked`; undefined for one that the store does not have
+ * @throws (rejects) when it cannot be asked
+ */
+export function findSharedKeys(
+  settings: StoreSettings,
+  secrets: KeySecrets,
+  asked: readonly KeyOfCaller[],
+): Promise<(FoundKey | undefined)[]> {
+  const dialled = dialStore(settings, () => undefined)
+  return withLink(dialled, 'the store', async (send) => {
+    const keys = await agreedKeys(settings, send)
+    return Promise.all(asked.map((one) => findSharedKey(send, placeOf(one, keys), secrets)))
+  })
+}
+
+async function findSharedKey(
+  send: Send,
+  { key, id }: Pick<SharedKey, 'key' | 'id'>,
+  secrets: KeySecrets,
+): Promise<FoundKey | undefined> {
+  const [value, time, leftMs] = await Promise.all([
+    send(['GET', key], key),
+    send(['TIME'], key),
+    // A right that gateways do not need.
+    send(['PTTL', key], key).catch(() => undefined),
+  ])
+  if (value === null) return undefined
+  const nowMs = Array.isArray(time) ? Number(time[0]) * 1000 : Number.NaN
+  if (typeof value !== 'string' || Number.isNaN(nowMs)) throw new Error('the store gave an unexpected reply')
+  const [, state, lease, check = '', fingerprint = '', rest = ''] = VALUE.exec(value) ?? []
+  if (state === undefined) return { state: 'damaged, in the shared store' }
+  const leaseMs = Number(lease)
+  const isUnderWay = (state === 'begun' || state === 'again') && nowMs < leaseMs
+  const found = {
+    state: isUnderWay ? 'begun' : state === 'done' ? 'done' : 'unknown',
+    // The lease of one under way is renewed.
+    ...(!isUnderWay && { sinceMs: leaseMs }),
+    ...(Number(leftMs) > 0 && { untilMs: nowMs + Number(leftMs) }),
+  }
+  const secret = secretNamed(secrets, check)
+  if (secret === undefined)
+    return { ...found, state: `${found.state}, under a line that "idempotencyKeyFile" does not have` }
+  const { requestId, response } = unsealed({ id, fingerprint, secret }, rest) ?? {}
+  if (state !== 'done') return { ...found, requestId }
+  return response?.status ? { ...found, requestId, response } : { state: 'damaged, in the shared store' }
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { StoreSettings } from '../config/rules/store-address.ts'
 import { StoreConnection } from './connection/store-connection.ts'
+import type { Send } from './connection/store-link.ts'
 import { SharedTakes } from './shared-takes.ts'
 import { type BreakerObserver, REAL_TIMERS, StoreBreaker } from './store-breaker.ts'
 import { newStoreCounts, type StoreCounts } from './store-counts.ts'
@@ -13,6 +14,21 @@ interface SharedStoreObserver extends BreakerObserver {
 }
 
 const AGREE_AGAIN_MS = 200
+
+/** The names of a store as its gateways have agreed on them, which is only read. @throws (rejects) when they have not, or otherwise */
+export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send): Promise<StoreKeys> {
+  const keys = new StoreKeys(prefix, hashKey ?? '')
+  const name = keys.common(hashKey === undefined ? 'hash-key' : 'key-mark')
+  const said = await send(['GET', name], name)
+  if (typeof said !== 'string')
+    throw new Error(
+      `no gateway has left ${name} in the store: GATEWAY_STORE_PREFIX or GATEWAY_STORE_KEY_FILE is not theirs`,
+    )
+  if (hashKey === undefined) keys.rekey(said)
+  else if (!said.startsWith(`${keys.hashOf('mark')}.`))
+    throw new Error('gateways have another GATEWAY_STORE_KEY_FILE')
+  return keys
+}
 
 /** The parts of the shared store. To be imported by `import()` when a store is set: its client takes 170 ms and 30 MB to load. */
 export class SharedStore {
