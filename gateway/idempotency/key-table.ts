@@ -66,9 +66,9 @@ export function callerOf(user: string, client = ''): string {
 type Elsewhere = (finished: FinishedKey, run: OnFinished) => void
 
 /** About 500 bytes of memory each. */
-const MAX_KEYS = 1_000_000
+export const MAX_KEYS = 1_000_000
 /** Beyond it only statuses are kept. The disk holds about twice as much. */
-const MAX_BYTES = 1024 * 1024 * 1024
+export const MAX_BYTES = 1024 * 1024 * 1024
 /** Looked at in each second. */
 const SWEPT_AT_ONCE = 5000
 /** More than one request adds. */

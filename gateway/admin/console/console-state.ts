@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import type { Settings } from '../../config/settings.ts'
 import { groupsInUse } from '../../config/upstreams/group-rules.ts'
+import { MAX_BYTES, MAX_KEYS } from '../../idempotency/key-table.ts'
 import type { NearestCallers } from '../../limits/nearest-callers.ts'
 import type { ConfigReport, PartInForce } from '../config-in-force.ts'
 import type { Metrics } from '../metrics.ts'
@@ -144,6 +145,7 @@ function idempotencyOf({ parts }: ConfigReport, view: View): ConsoleState['idemp
     outcomes: countsOf(added(past.keyed), added(totals.keyed), view),
     keys: metrics.gateway_idempotency_keys.value,
     bytes: metrics.gateway_idempotency_bytes.value ?? 0,
+    ...{ maxKeys: MAX_KEYS, maxBytes: MAX_BYTES },
   }
 }
 

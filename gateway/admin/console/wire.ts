@@ -126,6 +126,8 @@ export interface IdempotencyState {
   /** Kept in the data directory; undefined: the shared store has them. */
   readonly keys: number | undefined
   readonly bytes: number
+  readonly maxKeys: number
+  readonly maxBytes: number
 }
 
 export interface AuditState {

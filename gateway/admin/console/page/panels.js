@@ -14,10 +14,6 @@ const MUCH_ATTESTATION_DELAY_SECONDS = 600
 /** Keys are fetched every 5 minutes. */
 const OLD_KEYS_SECONDS = 660
 
-/** As many idempotency keys, and bytes of them, as a gateway keeps. */
-const MAX_KEYS = 1_000_000
-const MAX_KEY_BYTES = 1024 ** 3
-
 /** Shows everything but the plots. @param {ConsoleState} state */
 export function showPanels(state) {
   setText(byId('version'), state.version)
@@ -113,7 +109,7 @@ function showIdempotency({ idempotency }) {
   const card = byId('idempotency')
   card.hidden = idempotency === undefined
   if (idempotency === undefined) return
-  const { outcomes, keys, bytes } = idempotency
+  const { outcomes, keys, bytes, maxKeys, maxBytes } = idempotency
   showTable(
     'outcomes',
     ['Outcome', 'Rate', 'Since start'],
@@ -129,8 +125,8 @@ function showIdempotency({ idempotency }) {
     keys === undefined
       ? [['Keys', 'in the shared store']]
       : [
-          ['Keys', `${whole(keys)} of ${whole(MAX_KEYS)}`],
-          ['Responses', `${megabytes(bytes)} of ${megabytes(MAX_KEY_BYTES)}`],
+          ['Keys', `${whole(keys)} of ${whole(maxKeys)}`],
+          ['Responses', `${megabytes(bytes)} of ${megabytes(maxBytes)}`],
         ],
   )
 }
