@@ -2,9 +2,11 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { describe, it } from 'node:test'
+import { request, SECRETS } from '../idempotency/key-table.test-support.ts'
 import type { Take } from '../limits/windows/window.ts'
 import { StoreConnection } from '../store/connection/store-connection.ts'
 import { storeAt, until } from '../store/redis-server.test-support.ts'
+import { findSharedKeys } from '../store/shared-idempotency.ts'
 import { SharedReplays } from '../store/shared-replays.ts'
 import { SharedStore } from '../store/shared-store.ts'
 
@@ -61,6 +63,7 @@ describe('a store that responds with', () => {
           )
           assert.equal(await take, undefined)
         }
+        await assert.rejects(findSharedKeys(settings, SECRETS, [request('a')]))
         if (name === 'text in a list') assert.equal(await replays.take('message', 'sender'), 'away')
       } finally {
         store.close()
