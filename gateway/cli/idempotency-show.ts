@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { EXISTING, idempotencyKeysOf } from '../config/secret-line.ts'
 import type { Settings } from '../config/settings.ts'
-import { type FoundKey, findKey } from '../idempotency/find-key.ts'
+import { type FoundKey, findKeys } from '../idempotency/find-key.ts'
 import { readIdempotencyKey } from '../idempotency/idempotency-key.ts'
 import { secretsOf } from '../idempotency/key-secret.ts'
 import { callerOf } from '../idempotency/key-table.ts'
@@ -87,14 +87,19 @@ function askedKeys(
 async function* shownKeys(settings: Settings, asked: readonly AskedKey[]) {
   const { store, dataDir } = settings
   const directory = join(dataDir, 'idempotency')
-  const isThere = inodeOf(directory) !== undefined
+  const local = asked.filter(({ isLocal }) => isLocal)
+  const isThere = local.length > 0 && inodeOf(directory) !== undefined
   if (!isThere && store === undefined)
     throw new CommandFault(`no idempotency keys are kept: ${directory} is not there`)
   const secrets = secretsOf(idempotencyKeysOf(settings, EXISTING))
-  for (const { row, caller, key, isLocal } of asked) {
-    const ids = secrets.map((secret) => secret.idOf(secret.callerOf(caller), row, key))
-    const found = isThere && isLocal ? findKey(directory, ids, secrets) : undefined
-    if (found !== undefined) yield shown(row, store && directory, found)
+  if (isThere) {
+    const idsOf = ({ row, caller, key }: AskedKey) =>
+      secrets.map((secret) => secret.idOf(secret.callerOf(caller), row, key))
+    const found = findKeys(directory, new Set(local.flatMap(idsOf)), secrets)
+    for (const one of local) {
+      const [key] = idsOf(one).flatMap((id) => found.get(id) ?? [])
+      if (key !== undefined) yield shown(one.row, store && directory, key)
+    }
   }
   if (store === undefined) return
   const { findSharedKeys } = await import('../store/shared-idempotency.ts')

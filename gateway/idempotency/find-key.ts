@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { readIfThere } from '../storage/regular-file.ts'
 import { type KeptResponse, openLine, readKeyRecord } from './key-record.ts'
-import type { KeySecrets } from './key-secret.ts'
+import { ID_CHARS, type KeySecrets } from './key-secret.ts'
 import { headerOf, namesIn } from './key-segment.ts'
 
 const NEWLINE = 0x0a
@@ -19,32 +19,46 @@ export interface FoundKey {
 }
 
 /**
- * Finds a key in files that a gateway may be writing, which are only read.
+ * Finds keys in files that a gateway may be writing, which are only read.
  *
- * @param ids what each secret makes of it (`KeySecret.idOf`)
- * @returns undefined when they do not have it
+ * @param ids what a secret makes of them (`KeySecret.idOf`) @returns those that the files have
  * @throws Error that names a file which cannot be read
  */
-export function findKey(
+export function findKeys(
   directory: string,
-  ids: readonly string[],
+  ids: ReadonlySet<string>,
   secrets: KeySecrets,
-): FoundKey | undefined {
+): ReadonlyMap<string, FoundKey> {
+  const found = new Map<string, FoundKey>()
   for (const name of namesIn(readdirSync(directory)).reverse()) {
     const file = join(directory, name)
-    const read = readIfThere(file, Number.POSITIVE_INFINITY)
-    if (read === undefined) continue
-    // What is being written has no end yet.
-    const text = read.subarray(0, read.lastIndexOf(NEWLINE) + 1)
-    const id = ids.find((one) => text.includes(`\n${one} `))
-    if (id === undefined) continue
-    const at = text.lastIndexOf(`\n${id} `)
+    const text = readIfThere(file, Number.POSITIVE_INFINITY) ?? Buffer.of()
+    const last = lastPlaces(text, ids)
+    if (last.size === 0) continue
     const { seal } = headerOf(file, text.toString('latin1', 0, text.indexOf(NEWLINE)), secrets)
-    const line = text.subarray(at + 1, text.indexOf(NEWLINE, at + 1))
     const opened = (from: number, bytes: number) => seal && openLine(text.subarray(from, from + bytes), seal)
-    const record = readKeyRecord(line, { id, at: at + 1 }, opened)
-    if (record === undefined) return { state: `damaged, in ${file}` }
-    return { ...record, sinceMs: record.atMs, untilMs: record.atMs + record.keepMs }
+    for (const [id, at] of last) {
+      if (found.has(id)) continue
+      const record = readKeyRecord(text.subarray(at, text.indexOf(NEWLINE, at)), { id, at }, opened)
+      found.set(
+        id,
+        record === undefined
+          ? { state: `damaged, in ${file}` }
+          : { ...record, sinceMs: record.atMs, untilMs: record.atMs + record.keepMs },
+      )
+    }
   }
-  return undefined
+  return found
+}
+
+/** Where the last line of each key begins. What is being written has no end yet. */
+function lastPlaces(text: Buffer, ids: ReadonlySet<string>): ReadonlyMap<string, number> {
+  const last = new Map<string, number>()
+  let at = 0
+  for (let end = text.indexOf(NEWLINE); end !== -1; end = text.indexOf(NEWLINE, at)) {
+    const id = text.toString('latin1', at, at + ID_CHARS)
+    if (ids.has(id)) last.set(id, at)
+    at = end + 1
+  }
+  return last
 }

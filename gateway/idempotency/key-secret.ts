@@ -15,6 +15,7 @@ const TEXT_BYTES = 16 * 1024
 const NAME_CHARS = 22
 /** 36 bits. */
 const KEY_NAME_CHARS = 6
+export const ID_CHARS = KEY_NAME_CHARS + NAME_CHARS
 /** At about 250 bytes each, 5 MB. */
 const MAX_CALLERS = 20_000
 
@@ -28,7 +29,7 @@ export class KeySecret {
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, 0x5c)
   readonly #callers = new LRUCache<string, string>({ max: MAX_CALLERS })
   /** Begins with the name of the secret. */
-  readonly #id = Buffer.alloc(KEY_NAME_CHARS + NAME_CHARS)
+  readonly #id = Buffer.alloc(ID_CHARS)
 
   constructor(secret: string) {
     this.#secret = secret
