@@ -534,6 +534,14 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
         const fault = await new Promise((resolve) => one.finish(held as never, RESPONSE, resolve))
         assert.deepEqual([fault, (await begin(other, key)).outcome], [undefined, 'done'])
       }
+      const asked = Array.from({ length: 20 }, (_, at) =>
+        request(`key-${at}`, { caller: callerOf(`key-${at}`) }),
+      )
+      const found = await findSharedKeys(storeAt('cluster', ports), SECRETS, asked)
+      assert.deepEqual(
+        found.map((key) => key?.state),
+        asked.map(() => 'done'),
+      )
       for (const keeper of [one, other]) keeper.close()
     } finally {
       store.close()
