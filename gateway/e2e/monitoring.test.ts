@@ -133,6 +133,15 @@ describe('the files for Prometheus and Grafana', () => {
     }
   })
 
+  it('every recording rule is what another rule, the dashboard or the runbook asks for', () => {
+    const asked = new Set([...rules.map(({ expr }) => expr), ...dashboardQueries, runbook].flatMap(selectorsOf))
+    const names = new Set([...asked].map((selector) => selector.replace(/\{.*/s, '')))
+    assert.deepEqual(
+      records.filter((record) => !names.has(record)),
+      [],
+    )
+  })
+
   it('every metric that a query names is documented or recorded', () => {
     const documented = new Set(
       [...read('docs/reference/metrics.md').matchAll(/^- `(\w+_\w+)`/gm)].map((match) => match[1]),
