@@ -100,9 +100,10 @@ function hearWitnesses(log: Log, metrics: Metrics, { members, everyMs }: Witness
       if (names.includes(witness)) failures.count(witness, failure)
       const fault = faults.get(witness) ?? new RepeatedFault(REPEAT_MS)
       faults.set(witness, fault)
-      if (!fault.isDue(cause)) return
+      const due = fault.due(cause)
+      if (due === undefined) return
       const level = failure === 'conflict' ? 'error' : 'warn'
-      log[level]({ witness, failure, cause }, 'a witness did not sign the audit log')
+      log[level]({ witness, failure, ...due }, 'a witness did not sign the audit log')
     },
   }
 }
@@ -122,13 +123,14 @@ function hearStamps(log: Log, metrics: Metrics, everyMs: number): Hear {
       follow(progress)
       if (progress.attested > stamped && fault.cause !== undefined) {
         log.info('the audit log is time-stamped again')
-        fault.cause = undefined
+        fault.end()
       }
       stamped = progress.attested
     },
     'stamp-fault': ({ cause }) => {
       failures.count()
-      if (fault.isDue(cause)) log.warn({ cause }, 'the audit log is not time-stamped')
+      const due = fault.due(cause)
+      if (due !== undefined) log.warn(due, 'the audit log is not time-stamped')
     },
   }
 }

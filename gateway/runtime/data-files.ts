@@ -15,8 +15,7 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
   const { file, durability } = settings.audit
   metrics.gateway_audit_write_errors_total.begin()
   metrics.gateway_audit_foreign_bytes_total.begin()
-  const repeated = new RepeatedFault()
-  let isFailing = false
+  const fault = new RepeatedFault()
   return {
     file,
     durability,
@@ -25,9 +24,8 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
     onFault: ({ message: cause }: Error) => {
       metrics.gateway_audit_write_errors_total.count()
       metrics.causes.set('gateway_audit_writable', cause)
-      if (!repeated.isDue(cause)) return
-      isFailing = true
-      log.error({ file, cause }, 'the audit trail cannot be written')
+      const due = fault.due(cause)
+      if (due !== undefined) log.error({ file, ...due }, 'the audit trail cannot be written')
     },
     onForeign: ({ file: name, at, found, reason }: ForeignWrite) => {
       // A file that was overwritten in place, or renamed, has the size at which the gateway left it.
@@ -35,8 +33,8 @@ export function trailOptions({ settings, log, version, clock }: StartupConfigura
       log.error({ file: name, at, found, reason }, 'others have written to the audit trail')
     },
     onWritable: () => {
-      if (isFailing) log.info({ file }, 'the audit trail can be written again')
-      isFailing = false
+      if (fault.cause !== undefined) log.info({ file }, 'the audit trail can be written again')
+      fault.end()
     },
     onRecord: (type: string, count: number) => metrics.gateway_audit_records_total.add(count, type),
   }

@@ -311,23 +311,24 @@ function loopMark(secret: Uint8Array): string {
   return `countersign; id=${createHmac('sha256', secret).update('CDN-Loop').digest('hex').slice(0, 16)}`
 }
 
+/** Each certificate is another fault. */
+const OCSP_REPEAT_MS = 1000
+
 function makeClientOcsp({ settings, log }: StartupConfiguration, metrics: Metrics): ClientOcsp | undefined {
   const mode = settings.tls?.clientOcsp ?? 'off'
   if (mode === 'off') return undefined
-  const fault = new RepeatedFault()
+  const fault = new RepeatedFault(OCSP_REPEAT_MS)
   return new ClientOcsp({
     mode,
     clock: Date.now,
     onAnswer: (outcome, thumbprint, cause) => {
       metrics.gateway_client_ocsp_total.count(outcome)
-      if (outcome !== 'good' && fault.isDue(cause))
-        log.warn({ thumbprint, outcome, cause, mode }, 'OCSP of a client certificate')
+      const due = outcome === 'good' ? undefined : fault.due(cause)
+      if (due !== undefined) log.warn({ thumbprint, outcome, ...due, mode }, 'OCSP of a client certificate')
     },
   })
 }
 
-/** A receiver that is away is tried every half minute. */
-const REPEAT_MS = 60_000
 const DROP_REASONS: readonly DropReason[] = ['queue_full', 'refused', 'undelivered', 'stopped']
 
 /** @param secret of this gateway */
@@ -340,7 +341,7 @@ function makeTracer(
   const dropped = metrics.gateway_trace_spans_dropped_total
   exported.begin()
   for (const reason of DROP_REASONS) dropped.begin(reason)
-  const fault = new RepeatedFault(REPEAT_MS)
+  const fault = new RepeatedFault()
   return new Tracer({
     settings: settings.tracing,
     version,
@@ -351,7 +352,7 @@ function makeTracer(
       exported: (spans) => {
         exported.add(spans)
         if (fault.cause !== undefined) log.info('spans are exported again')
-        fault.cause = undefined
+        fault.end()
       },
       dropped: (reason, spans) => {
         dropped.add(spans, reason)
@@ -359,7 +360,8 @@ function makeTracer(
         if (reason === 'stopped') log.warn({ spans }, 'spans were lost at the stop')
       },
       fault: (cause) => {
-        if (fault.isDue(cause)) log.warn({ cause }, 'spans are not exported')
+        const due = fault.due(cause)
+        if (due !== undefined) log.warn(due, 'spans are not exported')
       },
     },
   })

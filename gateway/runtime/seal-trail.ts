@@ -27,7 +27,6 @@ interface SealedTrail {
   readonly origin: string
 }
 
-const REPEAT_MS = 60_000
 const KEY_FILE = 'audit-seal-key.pem'
 
 /**
@@ -142,16 +141,15 @@ export function sealTrail(
   last.set(0)
   faults.begin()
   gaps.begin()
-  const repeated = new RepeatedFault(REPEAT_MS)
-  let isFailing = false
+  const fault = new RepeatedFault()
   const sealing = new Sealing({
     ...sealed,
     trail,
     now: Date.now,
     onSealed: (size) => {
       last.set(Date.now() / 1000)
-      if (isFailing) log.info({ size }, 'the audit trail is sealed again')
-      isFailing = false
+      if (fault.cause !== undefined) log.info({ size }, 'the audit trail is sealed again')
+      fault.end()
     },
     onGap: ({ size, found }) => {
       gaps.count()
@@ -166,8 +164,8 @@ export function sealTrail(
     onFault: (cause) => {
       faults.count()
       metrics.causes.set('gateway_audit_seal_lag_seconds', cause)
-      isFailing = true
-      if (repeated.isDue(cause)) log.error({ cause }, 'the audit trail cannot be sealed')
+      const due = fault.due(cause)
+      if (due !== undefined) log.error(due, 'the audit trail cannot be sealed')
     },
   })
   metrics.gateway_audit_seal_lag_seconds.read(() => sealing.lagMs / 1000)

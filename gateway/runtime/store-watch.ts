@@ -8,8 +8,6 @@ import { RepeatedFault } from './repeated-fault.ts'
 
 /** The stores in the data directory, and the one that gateways share. */
 type StoreName = 'limits' | 'revocations' | 'webhooks' | 'idempotency' | 'shared'
-/** Time between two log lines about the shared store, which is tried each second while it is away. */
-const SHARED_REPEAT_MS = 60_000
 /** Time after which a lasting state is recorded again, for readers of one day of the trail. */
 const RECORD_AGAIN_MS = 3_600_000
 
@@ -28,7 +26,7 @@ export class StoreWatch {
     revocations: new RepeatedFault(),
     webhooks: new RepeatedFault(),
     idempotency: new RepeatedFault(),
-    shared: new RepeatedFault(SHARED_REPEAT_MS),
+    shared: new RepeatedFault(),
   }
   readonly #now: () => number
   readonly #degraded = new Map<StoreName, { readonly since: string; readonly recordedAtMs: number }>()
@@ -42,8 +40,9 @@ export class StoreWatch {
     const { log, metrics } = this.#options
     metrics.gateway_store_write_errors_total.count(store)
     this.#because(store, cause)
-    if (this.#faults[store].isDue(cause))
-      log.error({ store, cause }, store === 'shared' ? 'the shared store' : 'the data directory')
+    const due = this.#faults[store].due(cause)
+    if (due !== undefined)
+      log.error({ store, ...due }, store === 'shared' ? 'the shared store' : 'the data directory')
   }
 
   #because(store: StoreName, cause: string): void {
@@ -83,7 +82,7 @@ export class StoreWatch {
   away(cause: string): void {
     this.#options.metrics.gateway_store_write_errors_total.count('shared')
     this.#because('shared', cause)
-    this.#faults.shared.isDue(cause)
+    this.#faults.shared.due(cause)
     this.observe('shared', false)
   }
 
@@ -102,6 +101,7 @@ export class StoreWatch {
     const timestamp = new Date().toISOString()
     if (degraded !== undefined) {
       this.#degraded.delete(store)
+      this.#faults[store].end()
       trail.settle(storeRecord({ type: 'STORE_RESTORED', timestamp, store, since: degraded.since }))
       log.info(
         { store },
