@@ -1,4 +1,4 @@
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { showFault } from '../config/faults.ts'
 import { parseGatewayFile } from '../config/gateway-file.ts'
@@ -6,6 +6,7 @@ import { loadFile } from '../config/load-file.ts'
 import { openApiFile } from '../config/openapi/openapi-document.ts'
 import { authOf } from '../config/openapi/request-security.ts'
 import { isHttp2Upstream, tidyUpstream, upstreamFault } from '../config/rules/value-rules.ts'
+import { discard } from '../storage/line-file.ts'
 import { type Command, CommandFault, EXIT, print, UsageFault } from './command.ts'
 import { discoverIssuer } from './discovery/discover-issuer.ts'
 
@@ -146,7 +147,7 @@ function writeNew(directory: string, files: readonly (readonly [file: string, te
       if (!existsSync(schema)) writeOne(schema, readFileSync(new URL(name, SCHEMAS)), written)
     }
   } catch (error) {
-    for (const file of written) rmSync(file, { force: true })
+    for (const file of written) discard(file)
     throw new CommandFault(`nothing was written: ${error instanceof Error ? error.message : String(error)}`)
   }
 }

@@ -1,7 +1,7 @@
-import { closeSync, existsSync, fdatasync, fdatasyncSync, fstatSync, readSync, rmSync } from 'node:fs'
+import { closeSync, existsSync, fdatasync, fdatasyncSync, fstatSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 import { AppendLog, type Write } from '../storage/append-log.ts'
-import { makeDirectory } from '../storage/line-file.ts'
+import { makeDirectory, removeFile } from '../storage/line-file.ts'
 import { type KeyRecord, keyLines, LINE_MAX_BYTES, openLine, readKeyRecord, statusOf } from './key-record.ts'
 import { Reserve } from './key-reserve.ts'
 import type { KeySecret, KeySecrets } from './key-secret.ts'
@@ -385,7 +385,7 @@ export class KeyJournal {
     this.#segments.shift()
     closeSync(oldest.fd)
     try {
-      rmSync(oldest.file, { force: true })
+      removeFile(oldest.file)
     } catch (error) {
       this.#options.onFault(`${oldest.file}: cannot be removed: ${String(error)}`)
     }

@@ -1,8 +1,14 @@
-import { openSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { openSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { Slots, type Slotted } from '../edge/syntax/slots.ts'
-import { makeDirectory, NewerFormatError, OWNER_ONLY, syncDirectory } from '../storage/line-file.ts'
+import {
+  makeDirectory,
+  NewerFormatError,
+  OWNER_ONLY,
+  removeFile,
+  syncDirectory,
+} from '../storage/line-file.ts'
 import { bytesOnDisk, isSealedLine, type KeyRecord, readKeyHead } from './key-record.ts'
 import { type KeySecret, type KeySecrets, type RecordSeal, secretNamed } from './key-secret.ts'
 
@@ -108,7 +114,7 @@ function readSegment(file: string, { secrets, onFault }: Reading, found: OnFound
   const text = readFileSync(file)
   let at = text.indexOf(NEWLINE) + 1
   if (at === 0) {
-    rmSync(file)
+    removeFile(file)
     return undefined
   }
   const { key, atMs, seal } = headerOf(file, text.toString('latin1', 0, at), secrets)

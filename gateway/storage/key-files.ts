@@ -1,12 +1,14 @@
-import { existsSync, readSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import { existsSync, readSync, renameSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { AppendLog } from './append-log.ts'
 import {
+  discard,
   type FileFormat,
   headerLine,
   makeDirectory,
   OWNER_ONLY,
   readLines,
+  removeFile,
   replaceFile,
   withFile,
 } from './line-file.ts'
@@ -107,7 +109,7 @@ export class KeyFiles {
       this.#log.forget()
       this.#log.isFailing = false
       this.#isExposed = false
-      rmSync(this.#oldFile, { force: true })
+      removeFile(this.#oldFile)
       this.#inodes.clear()
       this.#noteInodes()
       this.#reserve?.clear()
@@ -301,7 +303,7 @@ function makeBlank(file: string, blank: string): void {
   try {
     writeFileSync(file, blank, { mode: OWNER_ONLY, flag: 'wx', flush: true })
   } catch (error) {
-    rmSync(file, { force: true })
+    discard(file)
     throw error
   }
 }

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, it } from 'node:test'
-import { headerLine, NewerFormatError, readLines, replaceFile } from './line-file.ts'
+import { discard, headerLine, NewerFormatError, readLines, removeFile, replaceFile } from './line-file.ts'
 
 const FORMAT = { name: 'revocations', version: 2 }
 const home = mkdtempSync(join(tmpdir(), 'line-file-'))
@@ -63,5 +63,20 @@ describe('a file of lines', () => {
     mkdirSync(`${file}.tmp`)
     assert.throws(() => replaceFile(file, ['c\n']), /EISDIR/)
     assert.equal(readFileSync(file, 'utf8'), 'a\nb\n')
+  })
+})
+
+describe('a file that is removed', {
+  skip: process.platform !== 'linux' && 'needs a file that nobody may remove',
+}, () => {
+  const KEPT = '/proc/version'
+
+  it('may be missing, and one that stays is told in the words of the system, however it begins', () => {
+    removeFile(join(home, 'missing'))
+    assert.throws(() => removeFile(KEPT), { message: /^E[A-Z]+: [a-z ]+, unlink '\/proc\/version'$/ })
+  })
+
+  it('after a fault hides no fault when it stays', () => {
+    discard(KEPT)
   })
 })

@@ -6,8 +6,8 @@ import {
   openSync,
   readFileSync,
   renameSync,
-  rmSync,
   statSync,
+  unlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname } from 'node:path'
@@ -69,10 +69,28 @@ export function replaceFile(file: string, parts: Iterable<string | Uint8Array>):
     renameSync(draft, file)
   } catch (error) {
     // It would hold the last room of a full disk.
-    rmSync(draft, { force: true })
+    discard(draft)
     throw error
   }
   syncDirectory(dirname(file))
+}
+
+/** Removes a file, if it is there. Node's `rmSync` does not name every error. @throws Error of the system */
+export function removeFile(file: string): void {
+  try {
+    unlinkSync(file)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+}
+
+/** Removes what a fault has left, if that can be done: the fault is what is told. */
+export function discard(file: string): void {
+  try {
+    unlinkSync(file)
+  } catch {
+    // It takes room.
+  }
 }
 
 /** Makes names of files survive a power failure. @throws Error of the system */

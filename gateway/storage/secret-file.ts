@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { existsSync, fsyncSync, linkSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, fsyncSync, linkSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { makeDirectory, syncDirectory, WRITE_ANEW, withFile } from './line-file.ts'
+import { discard, makeDirectory, syncDirectory, WRITE_ANEW, withFile } from './line-file.ts'
 
 const BYTES = 32
 /** Errors of `link` on a disk without hard links, such as FAT and some network file systems. */
@@ -38,7 +38,7 @@ export function makeOnce(file: string, content: string | Uint8Array): boolean {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
     return false
   } finally {
-    rmSync(draft, { force: true })
+    discard(draft)
   }
   syncDirectory(dirname(file))
   return true

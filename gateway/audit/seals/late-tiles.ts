@@ -1,6 +1,6 @@
-import { fsyncSync, rmSync, statSync } from 'node:fs'
+import { fsyncSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { replaceFile, withFile } from '../../storage/line-file.ts'
+import { removeFile, replaceFile, withFile } from '../../storage/line-file.ts'
 import { readIfThere } from '../../storage/regular-file.ts'
 import { blocksOf } from '../segments/read-segment.ts'
 import type { Segment } from '../segments/segment.ts'
@@ -122,7 +122,7 @@ export class LateTiles {
 
   /** Removes the mark. If a power failure brings it back, some tiles are checked in vain. */
   #unmark(): void {
-    rmSync(markFile(this.#files.directory), { force: true })
+    removeFile(markFile(this.#files.directory))
     this.#markedFrom = undefined
   }
 }

@@ -1,6 +1,6 @@
-import { closeSync, fsync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, fsync, mkdirSync, openSync, renameSync, writeSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
+import { discard, OWNER_ONLY, syncDirectory, WRITE_ANEW } from '../../storage/line-file.ts'
 import { giveWay } from '../give-way.ts'
 
 export type TileFile = { readonly name: string; readonly bytes: Buffer }
@@ -37,7 +37,7 @@ export class TileFiles {
       try {
         writeAll(fd, bytes)
       } catch (error) {
-        rmSync(draftOf(path), { force: true })
+        discard(draftOf(path))
         throw error
       } finally {
         closeSync(fd)
@@ -87,7 +87,7 @@ export class TileFiles {
       }
       await syncAll(drafts)
     } catch (error) {
-      for (const { path } of drafts) rmSync(draftOf(path), { force: true })
+      for (const { path } of drafts) discard(draftOf(path))
       throw error
     } finally {
       for (const { fd } of drafts) closeSync(fd)

@@ -5,14 +5,13 @@ import {
   existsSync,
   fsyncSync,
   renameSync,
-  rmSync,
   statSync,
   utimesSync,
 } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
 import { constants, createZstdCompress } from 'node:zlib'
 import { syncDirectoryOf, unusable } from '../../storage/append-file.ts'
-import { OWNER_ONLY, withFile } from '../../storage/line-file.ts'
+import { discard, OWNER_ONLY, removeFile, withFile } from '../../storage/line-file.ts'
 import { blocksOf } from './read-segment.ts'
 
 /** Level of zstd: about 150 MB a second on one core. Higher levels gain little. */
@@ -39,11 +38,11 @@ export async function compressSegment(path: string): Promise<void> {
       syncDirectoryOf(copy)
     }
   } catch (error) {
-    if (isWritten && existsSync(path)) rmSync(copy, { force: true })
+    if (isWritten && existsSync(path)) discard(copy)
     const { message } = error as Error
     throw unusable(path, isFound ? new Error(`${copy} is there already, and ${message}`) : error)
   }
-  rmSync(path, { force: true })
+  removeFile(path)
   syncDirectoryOf(path)
 }
 
@@ -62,7 +61,7 @@ async function writeCopy(path: string, copy: string): Promise<string> {
         yield chunk
       }
     }
-    rmSync(draft, { force: true })
+    removeFile(draft)
     await pipeline(
       createReadStream(path),
       read,
@@ -72,7 +71,7 @@ async function writeCopy(path: string, copy: string): Promise<string> {
     utimesSync(draft, atime, mtime)
     renameSync(draft, copy)
   } catch (error) {
-    rmSync(draft, { force: true })
+    discard(draft)
     throw error
   }
   syncDirectoryOf(copy)

@@ -1,8 +1,8 @@
-import { rmSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { AuditRetention, AuditSettings } from '../../config/settings.ts'
 import { realPathOf } from '../../storage/append-file.ts'
+import { removeFile } from '../../storage/line-file.ts'
 import { compressSegment } from './compress-segment.ts'
 import { pruneSegments } from './prune-segments.ts'
 import { SealedTree } from './sealed-tree.ts'
@@ -190,6 +190,6 @@ export function removeDrafts(auditFile: string): void {
   const file = realPathOf(auditFile)
   for (const name of namesBeside(file)) {
     const isDraft = name.startsWith(basename(file)) && name.endsWith('.zst.tmp')
-    if (isDraft && stampOf(name.slice(0, -'.tmp'.length)) !== undefined) rmSync(join(dirname(file), name))
+    if (isDraft && stampOf(name.slice(0, -'.tmp'.length)) !== undefined) removeFile(join(dirname(file), name))
   }
 }

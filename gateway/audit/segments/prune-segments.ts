@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { windowToMs } from '../../config/rules/window-rule.ts'
 import type { AuditRetention } from '../../config/settings.ts'
 import { syncDirectoryOf } from '../../storage/append-file.ts'
+import { removeFile } from '../../storage/line-file.ts'
 import { pruneRecord } from '../audit-records.ts'
 import { readCheckpoint } from '../seals/checkpoint.ts'
 import { firstUnsynced } from '../seals/late-tiles.ts'
@@ -42,7 +43,7 @@ export async function pruneSegments(options: PruneOptions): Promise<Pruned> {
   const { due, kept } = await dueSegments(options)
   await options.record(due.map(({ line }) => line))
   for (const { segment } of due) {
-    rmSync(segment.path)
+    removeFile(segment.path)
     syncDirectoryOf(segment.path)
   }
   const range = due.at(-1)?.range
@@ -140,7 +141,7 @@ export function pruneTiles(directory: string, firstLeaf: number): number {
     const end = Math.floor(bound / leavesInTile)
     for (let index = firstTile(directory, level, end); index < end; index++) {
       const path = join(directory, tilePath(level, index))
-      rmSync(path, { force: true })
+      removeFile(path)
       rmSync(`${path}.p`, { recursive: true, force: true })
       removed++
       if ((index + 1) % IN_A_DIRECTORY === 0) removeEmpty(dirname(path))

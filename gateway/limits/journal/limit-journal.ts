@@ -1,7 +1,7 @@
-import { existsSync, fstatSync, openSync, readdirSync, rmSync, statSync } from 'node:fs'
+import { existsSync, fstatSync, openSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { AppendLog, type Write } from '../../storage/append-log.ts'
-import { headerLine, makeDirectory, OWNER_ONLY, replaceFile } from '../../storage/line-file.ts'
+import { headerLine, makeDirectory, OWNER_ONLY, removeFile, replaceFile } from '../../storage/line-file.ts'
 import { type ProcessLock, takeProcessLock } from '../../storage/process-lock.ts'
 import type { RowRecord } from '../table/row-matching.ts'
 import {
@@ -136,7 +136,7 @@ export class Journal {
   putTable(rows: readonly RowRecord[], nowMs: number): void {
     this.#rows = rows
     if (!this.#rotateWhenDue(nowMs)) this.#log.put(tableLine(rows), nowMs)
-    this.#attempt(() => rmSync(this.#snapshot, { force: true }))
+    this.#attempt(() => removeFile(this.#snapshot))
     this.#discard(nowMs)
   }
 
@@ -188,7 +188,7 @@ export class Journal {
     }
     this.#isIncomplete = false
     // Old segments must go, or their hits would count twice.
-    for (const { file } of before) rmSync(file, { force: true })
+    for (const { file } of before) removeFile(file)
   }
 
   /** Stores the hits of a row under its new id, before that is declared. */
@@ -245,7 +245,7 @@ export class Journal {
     const old = this.#segments.filter((each) => each !== current && !each.isNeeded(windows, nowAtMost))
     for (const segment of old) {
       this.#attempt(() => {
-        rmSync(segment.file, { force: true })
+        removeFile(segment.file)
         this.#segments.splice(this.#segments.indexOf(segment), 1)
       })
     }

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
-import { rmSync } from 'node:fs'
 import { connect, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { removeFile } from '../../storage/line-file.ts'
 
 const REQUEST = 'restart\n'
 const CLIENT_MS = 5000
@@ -60,7 +60,7 @@ export class ControlSocket {
     })
     server.on('error', ({ message }) => this.#onFault(message))
     try {
-      rmSync(path, { force: true })
+      removeFile(path)
       server.listen(path)
       server.unref()
     } catch (error) {
