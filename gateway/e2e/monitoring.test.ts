@@ -2,6 +2,8 @@ import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
@@ -40,6 +42,9 @@ interface Panel {
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const TOKEN = 'a-token-of-the-admin-listener-for-tests'
 const WITNESS_KEY = 'w.example/1+0c86045d+BAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB'
+
+/** What the commands run in, as far as it is here. */
+const SHELLS = ['bash', 'zsh'].filter((shell) => spawnSync(shell, ['--version']).error === undefined)
 
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8')
 const rules = (parse(read('config/prometheus/countersign.rules.yml')).groups as { rules: Rule[] }[]).flatMap(
@@ -134,7 +139,9 @@ describe('the files for Prometheus and Grafana', () => {
   })
 
   it('every recording rule is what another rule, the dashboard or the runbook asks for', () => {
-    const asked = new Set([...rules.map(({ expr }) => expr), ...dashboardQueries, runbook].flatMap(selectorsOf))
+    const asked = new Set(
+      [...rules.map(({ expr }) => expr), ...dashboardQueries, runbook].flatMap(selectorsOf),
+    )
     const names = new Set([...asked].map((selector) => selector.replace(/\{.*/s, '')))
     assert.deepEqual(
       records.filter((record) => !names.has(record)),
@@ -356,17 +363,17 @@ describe('a Prometheus that scrapes a gateway', { skip: NO_PROMETHEUS || NO_REDI
       ...different.map((command) => `echo '>>>>'\n${command}`),
       `echo '>>>>'\nPID=\n${/^PID=.*$/m.exec(settings)?.[0]}\necho "$PID"`,
     ]
-    const { status, stdout, stderr } = await runShell(script.join('\n'), {
-      ...process.env,
-      ...env,
-    } as typeof env)
-    const outputs = stdout.split('>>>>\n').slice(1)
-    const last = different[outputs.length - 1]
-    assert.equal(outputs[different.length], `${gateway.process.child.pid}\n`)
-    assert.equal(status, 0, `${last}\n${outputs.at(-1)}\n${stderr}`)
-    // A good day has no such line in its log.
-    const silent = different.filter((command, at) => outputs[at] === '' && !command.startsWith('logged '))
-    assert.deepEqual(silent, [], `commands that say nothing\n${stderr}`)
+    for (const shell of SHELLS) {
+      const all = { ...process.env, ...env } as typeof env
+      const { status, stdout, stderr } = await runShell(shell, script.join('\n'), all)
+      const outputs = stdout.split('>>>>\n').slice(1)
+      const last = different[outputs.length - 1]
+      assert.equal(outputs[different.length], `${gateway.process.child.pid}\n`, shell)
+      assert.equal(status, 0, `${shell}\n${last}\n${outputs.at(-1)}\n${stderr}`)
+      // A good day has no such line in its log.
+      const silent = different.filter((command, at) => outputs[at] === '' && !command.startsWith('logged '))
+      assert.deepEqual(silent, [], `commands that say nothing in ${shell}\n${stderr}`)
+    }
   })
 })
 
@@ -378,22 +385,46 @@ it('no command of the runbook waits for a store that hangs', {
   redis.signal('SIGSTOP')
   const [, functions = ''] = shellBlocks(sections.get('') ?? '')
   const env = { PATH: process.env.PATH ?? '', STORE: `127.0.0.1:${redis.port}` }
-  const { status, stderr } = await runShell(`${functions}\nstore ping`, env)
+  const { status, stderr } = await runShell('bash', `${functions}\nstore ping`, env)
   await redis.stop()
   assert.equal(status, 124)
   assert.equal(stderr, `no end within 5 s: redis-cli -h 127.0.0.1 -p ${redis.port} ping\n`)
 })
 
+it('the runbook says what to do where the token is asked for and its file is not there', async (t) => {
+  const [, functions = ''] = shellBlocks(sections.get('') ?? '')
+  const server = createServer((_req, res) => void res.writeHead(401).end('a token is needed\n'))
+  t.after(() => server.close())
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const { port } = server.address() as AddressInfo
+  const env = { PATH: process.env.PATH ?? '', ADMIN: `http://127.0.0.1:${port}`, TOKEN_FILE: '/none' }
+  for (const shell of SHELLS) {
+    const { status, stdout, stderr } = await runShell(shell, `${functions}\nmetric gateway_ready`, env)
+    assert.deepEqual([status, stdout], [1, ''])
+    const [refused, advice, ...more] = stderr.trim().split('\n')
+    assert.match(refused ?? '', /^curl: .* 401$/)
+    assert.equal(advice, 'set TOKEN_FILE to the file of the admin token; to read /none, sudo -s')
+    assert.deepEqual(more, [], shell)
+  }
+})
+
+it('each chapter of the runbook leads to what sets up the shell, before its first command', () => {
+  const [before = ''] = (sections.get('') ?? '').split('```sh')
+  assert.match(before, /^# Runbook$/m)
+  for (const alert of alerts)
+    assert.match(sections.get(alert)?.split('```sh')[0] ?? '', /\]\(#runbook\)/, alert)
+})
+
 it('every command of the runbook that asks another program has a bound in time', () => {
   const asking =
-    /^(?!.*\b(?:within \d+|curl -sS -m \d+)\b).*\b(?:curl|promtool|redis-cli|npx|journalctl|openssl s_client|docker exec|kubectl exec|systemd-run|df|ls|[a-z]+ .*\$TRAIL)\b.*$/gm
+    /^(?!.*\b(?:within \d+|curl -sS -m \d+|disk)\b).*\b(?:curl|promtool|redis-cli|npx|journalctl|openssl s_client|docker exec|kubectl exec|systemd-run|df|du|findmnt|ls|[a-z]+ .*\$TRAIL)\b.*$/gm
   const blocks = [...runbook.matchAll(/^```(?:sh|text)\n(.*?)^```$/gms)].map((match) => match[1] ?? '')
   const unbounded = blocks.flatMap((block) => block.replaceAll(/#.*$/gm, '').match(asking) ?? [])
   assert.deepEqual(unbounded, [])
 })
 
-async function runShell(script: string, env: Readonly<Record<string, string>>) {
-  const child = spawn('bash', ['-euc', script], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
+async function runShell(shell: string, script: string, env: Readonly<Record<string, string>>) {
+  const child = spawn(shell, ['-euc', script], { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
   const ended = once(child, 'exit')
   const [stdout, stderr, [status]] = await Promise.all([textOf(child.stdout), textOf(child.stderr), ended])
   return { status, stdout, stderr }
