@@ -115,7 +115,7 @@ async function start(read: StartupConfiguration, predecessor: Predecessor | unde
   const { config } = serving.reports
   const feed = new ConsoleFeed({ metrics, readiness, degradation, config: () => config.report(), limiter })
   const routes = [
-    ...consoleRoutes(feed, guard),
+    ...consoleRoutes(feed, guard, () => serving.settings),
     ...probeRoutes({ readiness, degradation }),
     metricsRoute(metrics),
     ...configRoutes({ config, reload: serving.reload }),

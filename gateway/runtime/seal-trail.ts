@@ -18,6 +18,7 @@ import type { Trail } from '../audit/trail.ts'
 import type { Fault } from '../config/faults.ts'
 import { checkPrivate, shownName } from '../config/load-file.ts'
 import type { AuditSettings } from '../config/settings.ts'
+import { inShell } from '../terminal/printable.ts'
 import { RepeatedFault } from './repeated-fault.ts'
 import type { StartupConfiguration } from './startup/read-configuration.ts'
 
@@ -81,10 +82,6 @@ function readKeys(file: string, { secondSealKey }: Pick<AuditSettings, 'secondSe
   if (!isMissing(second)) return readKeyFiles(file, true)
   const command = `countersign audit key --second ${inShell(file)}`
   throw new Error(`${second} is missing, and audit.secondSealKey asks for it: ${command} makes it`)
-}
-
-function inShell(file: string): string {
-  return /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
 }
 
 function isMissing(file: string): boolean {

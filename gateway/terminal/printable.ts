@@ -10,3 +10,8 @@ export function printable(text: string): string {
     found === '\t' ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
 }
+
+/** A text as one word of a command for a shell. */
+export function inShell(text: string): string {
+  return /^[\w./:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+}

@@ -8,6 +8,7 @@ import { AdminGuard, createAdminServer } from '../admin-server.ts'
 import { createMetrics } from '../metrics.ts'
 import { ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
 import { consoleRoutes } from './console-routes.ts'
+import type { RunbookSettings } from './runbook-page.ts'
 
 const TOKEN = 't'.repeat(32)
 const AUTHORIZED = { headers: { authorization: `Bearer ${TOKEN}` } }
@@ -22,10 +23,20 @@ describe('the paths of the console', () => {
     config: () => ({ version: '1', hash: '', parts: {} }),
     limiter: new Limiter({ clock: Date.now }),
   })
+  const settings = {
+    adminTokenFile: '/run/token',
+    audit: { file: '/trail' },
+    configFile: '/etc/gateway.json',
+    dataDir: '/data',
+    upstream: [],
+  } as unknown as RunbookSettings
   let server: Server
   let url: string
   before(async () => {
-    server = createAdminServer({ guard, routes: consoleRoutes(feed, guard) }).listen(0, '127.0.0.1')
+    server = createAdminServer({ guard, routes: consoleRoutes(feed, guard, () => settings) }).listen(
+      0,
+      '127.0.0.1',
+    )
     await once(server, 'listening')
     url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   })
@@ -71,6 +82,20 @@ describe('the paths of the console', () => {
         seen.add(`/console/${name}`)
     }
     assert.equal(seen.size, 10)
+  })
+
+  it('the runbook is for any browser, and what this gateway has in the place of its examples for operators', async () => {
+    const html = await (await fetch(`${url}/runbook`)).text()
+    assert.doesNotMatch(html, /\/run\/token|\/etc\/gateway\.json/)
+    const [, script = ''] = /<script src="([^"]+)"/.exec(html) ?? []
+    assert.equal((await fetch(url + script)).status, 200)
+    assert.equal((await fetch(`${url}/runbook/values`)).status, 401)
+    const response = await fetch(`${url}/runbook/values`, AUTHORIZED)
+    const values = (await response.json()) as Record<string, string>
+    assert.deepEqual(
+      [values.ADMIN, values.TOKEN_FILE, values.GATEWAY_CONFIG],
+      [url, '/run/token', '/etc/gateway.json'],
+    )
   })
 
   it('nobody gets events without the token, and who has it gets them at once', async () => {

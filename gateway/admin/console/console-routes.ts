@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type AdminGuard, type AdminResponse, type AdminRoute, text } from '../admin-server.ts'
 import { type ConsoleFeed, MAX_LISTENERS } from './console-feed.ts'
-import { runbookPage } from './runbook-page.ts'
+import { type RunbookSettings, runbookPage, runbookValues } from './runbook-page.ts'
 
 /** A console that reads more slowly than this is dropped: it connects again and begins with the present. */
 const MAX_UNREAD_BYTES = 256 * 1024
@@ -35,13 +35,34 @@ const PAGE_HEADERS = [
 const HTML = 'text/html; charset=utf-8'
 const SCRIPT = 'text/javascript; charset=utf-8'
 const STYLE = 'text/css; charset=utf-8'
-const OWN = ['main.js', 'stream.js', 'plots.js', 'panels.js', 'elements.js', 'words.js'] as const
+const OWN = [
+  'main.js',
+  'runbook.js',
+  'stream.js',
+  'plots.js',
+  'panels.js',
+  'elements.js',
+  'words.js',
+] as const
 
-/** The console: its page at `/`, what the page loads, and `/events`, which tells it what happens. */
-export function consoleRoutes(feed: ConsoleFeed, guard: AdminGuard): AdminRoute[] {
+/** The console: its page at `/`, the runbook, what they load, and `/events`, which tells what happens. */
+export function consoleRoutes(
+  feed: ConsoleFeed,
+  guard: AdminGuard,
+  settings: () => RunbookSettings,
+): AdminRoute[] {
   return [
     page('/', HTML, ownFile('index.html')),
     page('/runbook', HTML, runbookPage),
+    {
+      path: '/runbook/values',
+      method: 'GET',
+      access: 'operator',
+      respond: ({ socket }) => {
+        const body = JSON.stringify(runbookValues(settings(), socket))
+        return { status: 200, contentType: 'application/json', body }
+      },
+    },
     page('/console/console.css', STYLE, ownFile('console.css')),
     page('/console/icon.svg', 'image/svg+xml', ownFile('icon.svg')),
     page('/console/uPlot.js', SCRIPT, fileAt(import.meta.resolve('uplot/dist/uPlot.iife.min.js'))),

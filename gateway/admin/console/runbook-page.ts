@@ -1,7 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs'
+import type { Socket } from 'node:net'
+import { resolve } from 'node:path'
+import type { Settings } from '../../config/settings.ts'
+import { inShell } from '../../terminal/printable.ts'
 
 const PACKED = new URL('./page/runbook.md', import.meta.url)
 const SOURCE = new URL('../../../docs/operate/runbook.md', import.meta.url)
+/** Where links of the runbook begin. */
+const BASE = 'file:///docs/operate/'
 const ESCAPED: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
 /** The runbook as a page, whose chapters have the names of alerts in lower case as their ids. @throws what `readFileSync` throws */
@@ -16,13 +22,58 @@ export function runbookPage(): Buffer {
     <title>Runbook · Countersign</title>
     <link rel="icon" href="/console/icon.svg" type="image/svg+xml">
     <link rel="stylesheet" href="/console/console.css">
+    <script src="/console/runbook.js" type="module"></script>
   </head>
   <body>
-    <main class="runbook"><p><a href="/">Console</a></p>
+    <nav class="bar"><a href="/">Console</a> <a href="#runbook">First set up the shell</a></nav>
+    <main class="runbook"><p id="whose">Values below are examples. Sign in to the console in this tab for those of this gateway.</p>
 ${htmlOf(markdown)}</main>
   </body>
 </html>
 `)
+}
+
+/** Settings that the commands of the runbook name. */
+export type RunbookSettings = Pick<
+  Settings,
+  | 'adminTokenFile'
+  | 'audit'
+  | 'configFile'
+  | 'dataDir'
+  | 'jwksUri'
+  | 'limitsFile'
+  | 'store'
+  | 'tls'
+  | 'upstream'
+>
+
+/** What this gateway has in the place of the runbook's examples, each as a word of a shell. @param at the socket that asks */
+export function runbookValues(settings: RunbookSettings, at: Pick<Socket, 'localAddress' | 'localPort'>) {
+  const { adminTokenFile, audit, configFile, dataDir, jwksUri, limitsFile, store, tls, upstream } = settings
+  const host = (at.localAddress ?? '').replace(/^::ffff:/, '')
+  const data = resolve(dataDir)
+  const trail = audit.file === '-' ? undefined : resolve(audit.file)
+  const file = (path: string | undefined) => path && resolve(path)
+  const [server] = store?.addresses ?? []
+  const values = {
+    ADMIN: `http://${host.includes(':') ? `[${host}]` : host}:${at.localPort}`,
+    TOKEN_FILE: file(adminTokenFile),
+    GATEWAY: tls && `https://localhost:${tls.port}`,
+    UPSTREAM: upstream.find((url) => url.startsWith('http')),
+    JWKS: jwksUri,
+    CLIENT_CA: file(tls?.clientCaFile),
+    CRL: file(tls?.clientCrlFile),
+    STORE: server && `${server.host}:${server.port}`,
+    DATA: data,
+    TRAIL: trail,
+    GATEWAY_CONFIG: file(configFile),
+    GATEWAY_LIMITS: file(limitsFile),
+    GATEWAY_DATA_DIR: data,
+    GATEWAY_AUDIT_FILE: trail,
+  }
+  return Object.fromEntries(
+    Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [[name, inShell(value)]])),
+  )
 }
 
 /** Renders the Markdown that the runbook uses: headings, paragraphs, blocks of code; within a line code, bold text and links. */
@@ -48,12 +99,16 @@ function inline(text: string): string {
   return parts.map((part, i) => (i % 2 === 1 ? `<code>${escaped(part)}</code>` : marked(part))).join('')
 }
 
-/** Other documents are not served: their links become plain text. */
+/** Other documents are not served: their links become plain text that says where they are. */
 function marked(text: string): string {
   return escaped(text)
     .replaceAll(/\*\*([^*]+)\*\*/g, '<strong>$1</strong>')
     .replaceAll(/\[([^\]]+)\]\((#[\w-]+)\)/g, '<a href="$2">$1</a>')
-    .replaceAll(/\[([^\]]+)\]\([^)]+\)/g, '$1')
+    .replaceAll(/\[([^\]]+)\]\(([^)#]*)[^)]*\)/g, (_link, words: string, target: string) => {
+      const path = new URL(target, BASE).pathname.slice(1)
+      if (target === '') return words
+      return path.endsWith(words) ? path : `${words} (${path})`
+    })
 }
 
 function escaped(text: string): string {

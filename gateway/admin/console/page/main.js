@@ -2,11 +2,9 @@
 import { byId, setText, showFacts } from './elements.js'
 import { showPanels, stateOf } from './panels.js'
 import { Plots } from './plots.js'
-import { follow } from './stream.js'
+import { follow, TOKEN } from './stream.js'
 import { milliseconds, rate, whole } from './words.js'
 
-/* Belongs to this origin, port included, and ends with the tab. A cookie would go to every port of the host. */
-const TOKEN = 'countersign-admin-token'
 const THEME = 'countersign-theme'
 const THEMES = ['system', 'light', 'dark']
 const prefersDark = matchMedia('(prefers-color-scheme: dark)')

@@ -1,5 +1,7 @@
 /** @import { History, Moment } from '../wire.ts' */
 
+/** Where the tab keeps the token: for this origin, port included. A cookie would go to every port of the host. */
+export const TOKEN = 'countersign-admin-token'
 /** Retries wait longer each time, up to the last of these. Milliseconds. */
 const WAITS_MS = [500, 1000, 2000, 5000]
 /** The gateway sends something each second. */
