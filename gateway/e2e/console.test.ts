@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
+import { freePort } from '../../backend/testing/free-port.ts'
 import { accessibilityFindings } from './accessibility.ts'
 import { launchChromium, NO_CHROMIUM } from './chromium.ts'
 import { call } from './client.ts'
@@ -187,6 +188,47 @@ function describeConsole(): void {
     await context.close()
   })
 
+  it('keeps its page when the gateway is gone, grey and with since when, and goes on with the next one', async () => {
+    const options = {
+      config: {
+        upstream: `http://127.0.0.1:${await freePort()}`,
+        routes: [{ path: '/*', auth: ['none'] }],
+      },
+      env: { GATEWAY_ADMIN_PORT: String(await freePort()) },
+    }
+    const first = await startGateway(options)
+    const page = await browser.newPage()
+    page.setDefaultTimeout(PATIENCE_MS)
+    await page.goto(first.adminUrl)
+    await call(`${first.url}/x`)
+    const link = page.locator('#attention a').first()
+    await link.waitFor()
+    await first.end('SIGKILL')
+    const notice = page.locator('#notice')
+    await notice
+      .filter({ hasText: /^No answer from .* since \d\d:\d\d:\d\d; the numbers are from then\. / })
+      .waitFor()
+    assert.equal(await page.title(), `no answer · ${hostname()} · Countersign`)
+    assert.equal(await page.locator('#health').textContent(), 'unknown')
+    assert.equal(
+      await page.evaluate("getComputedStyle(document.querySelector('#console')).filter"),
+      'grayscale(1)',
+    )
+    assert.deepEqual(await accessibilityFindings(page), [])
+    await picture(page, 'no-answer')
+    await link.click()
+    assert.equal(new URL(page.url()).pathname, '/')
+    const next = await startGateway({ ...options, dir: first.dir })
+    await notice.waitFor({ state: 'hidden' })
+    await page.locator('#console:not(.old)').waitFor()
+    assert.match(await page.title(), /^(?:ready|needs attention) · /)
+    await call(`${next.url}/x`)
+    await link.click()
+    await page.waitForURL('**/runbook#*')
+    await page.close()
+    await next.end('SIGKILL')
+  })
+
   it('shows every text as text, whatever is in it', async () => {
     const { context, page } = await open()
     const moment = await firstMoment(gateway.adminUrl, TOKEN)
@@ -199,7 +241,8 @@ function describeConsole(): void {
       .first()
       .waitFor()
     assert.equal(await page.locator('main img, main script').count(), 0)
-    assert.equal(await page.locator('#notice').textContent(), '')
+    // The stream has ended since then.
+    assert.doesNotMatch((await page.locator('#notice').textContent()) ?? '', /over by now/)
     assert.equal(await page.evaluate('window.hit'), undefined)
     await context.close()
   })

@@ -1,6 +1,6 @@
 /** @import { Moment } from '../wire.ts' */
 import { byId, setText, showFacts } from './elements.js'
-import { showPanels, stateOf } from './panels.js'
+import { showHealth, showPanels, stateOf } from './panels.js'
 import { Plots } from './plots.js'
 import { follow, TOKEN } from './stream.js'
 import { milliseconds, rate, whole } from './words.js'
@@ -16,6 +16,7 @@ const notice = byId('notice')
 let plots
 /** @type {Moment | undefined} */
 let last
+let lastAtMs = 0
 showTheme()
 let stop = connect()
 
@@ -31,6 +32,10 @@ pause.addEventListener('click', () => {
   if (!isPaused) show()
 })
 byId('near-limit').addEventListener('change', show)
+byId('console').addEventListener('click', (event) => {
+  // Nobody would serve what a link leads to, and this page would be gone.
+  if (isOld()) event.preventDefault()
+})
 byId('sign-out').addEventListener('click', () => {
   sessionStorage.removeItem(TOKEN)
   location.reload()
@@ -63,21 +68,22 @@ function connect() {
       showLink('live', 'good')
       say('')
       last = moment
+      lastAtMs = Date.now()
       plots?.add(moment.point)
+      showHealth(moment.state)
+      entitle(stateOf(moment.state))
       if (!paused()) show()
     },
     fault: (reason) => say(`The gateway could not read its state: ${reason}`),
-    lost: () => showLink('connection lost, trying again', 'bad'),
-    refused: (reason) => {
-      showLink('refused', 'bad')
-      say(reason)
-    },
+    lost: () => age('no answer', silence()),
+    refused: (reason) => age('refused', reason),
     unauthorized: askForToken,
   })
 }
 
 function open() {
   say('')
+  byId('console').classList.remove('old')
   form.hidden = true
   byId('console').hidden = false
   plots ??= new Plots()
@@ -111,7 +117,27 @@ function show() {
     ['Tunnels', whole(state.tunnels)],
   ])
   showPanels(state)
-  entitle(stateOf(state))
+}
+
+/** Greys what is no longer known to be true. @param {string} link @param {string} why */
+function age(link, why) {
+  showLink(link, 'bad')
+  say(why)
+  byId('console').classList.add('old')
+  const health = byId('health')
+  health.className = 'pill'
+  setText(health, 'unknown')
+}
+
+function isOld() {
+  return byId('console').classList.contains('old')
+}
+
+function silence() {
+  if (last === undefined) return 'No answer from the gateway.'
+  const numbers = paused() ? '' : '; the numbers are from then'
+  const since = new Date(lastAtMs).toLocaleTimeString('sv')
+  return `No answer from the gateway since ${since}${numbers}. Links work again when it answers.`
 }
 
 /** @param {string} state */

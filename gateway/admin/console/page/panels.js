@@ -18,7 +18,6 @@ const OLD_KEYS_SECONDS = 660
 export function showPanels(state) {
   setText(byId('version'), state.version)
   setText(byId('host'), `${state.host}, ${location.host}`)
-  showHealth(state)
   showAttention(state)
   showLimits(state)
   showIdempotency(state)
@@ -38,7 +37,7 @@ export function stateOf({ unready, degraded, attention }) {
 }
 
 /** @param {ConsoleState} state */
-function showHealth(state) {
+export function showHealth(state) {
   const { unready, degraded, attention } = state
   const isBad = unready !== undefined || attention.some(({ severity }) => severity === 'page')
   const word = stateOf(state)
