@@ -1,4 +1,4 @@
-import { symlinkSync, writeFileSync } from 'node:fs'
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, stop } from 'esbuild'
@@ -7,12 +7,14 @@ import { OPTIONS, ownPlaces, PROGRAMS } from './bundle-options.mjs'
 const GATEWAY = fileURLToPath(new URL('../gateway', import.meta.url))
 const BACKEND = fileURLToPath(new URL('../backend', import.meta.url))
 const PACKAGES = fileURLToPath(new URL('../node_modules', import.meta.url))
+/** Hundreds of files that hardly a test loads. All other packages are bundled: a file of its own costs 0.3 ms in each process. */
+const RARE_PACKAGES = OPTIONS.external.filter((name) => name.startsWith('@aws-sdk/'))
 /** The files of the database, and of the page of the API, are beside their modules. */
-const BACKEND_PACKAGES = [...OPTIONS.external, '@electric-sql/*', '@fastify/swagger-ui']
-/** Programs, or packages that read files beside their modules or ask for an order of their imports. */
+const BACKEND_PACKAGES = ['@electric-sql/*', '@fastify/swagger-ui']
+/** Programs, or packages that read files beside their modules. */
 const TEST_PACKAGES = [
   ...['@grpc/*', 'axe-core', 'esbuild', 'playwright-core', 'typescript'],
-  ...['@peculiar/x509', 'reflect-metadata', '@seriousme/openapi-schema-validator'],
+  '@seriousme/openapi-schema-validator',
 ]
 
 /**
@@ -20,16 +22,18 @@ const TEST_PACKAGES = [
  * CPU. `start.js` beside it starts that and the backend of {@link bundleBackend}. @returns the program
  */
 export async function bundleSources(directory) {
-  await build({
-    ...OPTIONS,
-    // Almost 500 files, which each gateway with a store loads: 0.05 s of CPU.
-    external: OPTIONS.external.filter((name) => name !== '@redis/client'),
-    entryPoints: ['main', 'start', 'cli/countersign', ...PROGRAMS.flat()].map((name) =>
-      join(GATEWAY, `${name}.ts`),
-    ),
-    outdir: directory,
-    plugins: [ownPlaces('ts', placeBeside(directory))],
-  })
+  const alone = PROGRAMS.filter(([name]) => name !== 'runtime/run-gateway')
+  // Each by itself, or what two of them load would become many small files.
+  for (const programs of [['main', 'runtime/run-gateway'], ['start'], ['cli/countersign'], ...alone]) {
+    await build({
+      ...OPTIONS,
+      external: RARE_PACKAGES,
+      entryPoints: programs.map((name) => join(GATEWAY, `${name}.ts`)),
+      outbase: GATEWAY,
+      outdir: directory,
+      plugins: [ownPlaces('ts', placeBeside(directory))],
+    })
+  }
   return finish(directory)
 }
 
@@ -63,6 +67,14 @@ export async function bundleBackend(directory) {
  * @returns the files, named as `entryPoints`
  */
 export async function bundleTests(directory, entryPoints, gateway) {
+  // That of the file that imports both may get into another file of the bundle, and then comes too late.
+  const reflectFirst = {
+    name: 'reflect first',
+    setup: ({ onLoad }) =>
+      onLoad({ filter: /x509\.es\.js$/ }, ({ path }) => ({
+        contents: `import 'reflect-metadata'\n${readFileSync(path, 'utf8')}`,
+      })),
+  }
   const byUrl = {
     name: 'by URL',
     setup: ({ onResolve }) => onResolve({ filter: /^file:/ }, ({ path }) => ({ path: fileURLToPath(path) })),
@@ -72,10 +84,10 @@ export async function bundleTests(directory, entryPoints, gateway) {
     entryPoints,
     outdir: directory,
     outExtension: { '.js': '.mjs' },
-    external: [...BACKEND_PACKAGES, ...TEST_PACKAGES],
+    external: [...BACKEND_PACKAGES, ...RARE_PACKAGES, ...TEST_PACKAGES],
     sourcemap: true,
     sourcesContent: false,
-    plugins: [byUrl, ownPlaces('ts', placeBeside(dirname(gateway)))],
+    plugins: [byUrl, reflectFirst, ownPlaces('ts', placeBeside(dirname(gateway)))],
   })
   await finish(directory)
   return entryPoints.map((path) => join(directory, basename(path)))
