@@ -27,7 +27,7 @@ import { registerUsers } from './resources/users.ts'
 import { registerVerify } from './resources/verify.ts'
 import { registerWebhooks } from './resources/webhooks.ts'
 import type { App, Services } from './services.ts'
-import { fieldFaults, readJsonBodies, validatorCompiler } from './validation.ts'
+import { compileSchema, fieldFaults, readJsonBodies } from './validation.ts'
 
 const BODY_LIMIT_BYTES = 64 * 1024
 const REQUEST_TIMEOUT_MS = 30_000
@@ -64,7 +64,7 @@ export async function buildApp(services: Services, logger: FastifyBaseLogger): P
   // Only the built-in parser for JSON stays; any other media type is a 415.
   app.removeContentTypeParser('text/plain')
   readJsonBodies(app)
-  app.setValidatorCompiler(validatorCompiler())
+  app.setValidatorCompiler(compileSchema)
   app.setErrorHandler((error: Error, request, reply) => sendProblem(toProblem(error), request, reply))
   refuseOtherMethods(app)
   if (services.gatewaySecret !== undefined) requireGateway(app, services.gatewaySecret)

@@ -13,6 +13,8 @@ import { type Database, type Queryable, type Row, retrySerialization } from './d
 /** OID of int8, read as bigint, as by the PostgreSQL driver: a number would lose cents above 2^53. */
 const INT8 = 20
 const PARSERS = { ...types.parsers, [INT8]: (text: string) => BigInt(text) }
+/** By default it fills 128 MB at each start, for one connection. */
+const BUFFERS = ['-c', 'shared_buffers=16MB']
 
 /** Opens the embedded PostgreSQL in `directory`, else in memory. @throws DirectoryInUseError when another process has it open */
 export async function openPglite(directory?: string): Promise<Database> {
@@ -45,6 +47,7 @@ async function startEngine(cluster: string | undefined): Promise<PGlite> {
     ...(cluster === undefined ? {} : { dataDir: cluster }),
     // Unpacking a prepared cluster takes a third of the time of initdb in WebAssembly.
     ...(isNew ? { loadDataDir: await preparedCluster() } : {}),
+    startParams: [...PGlite.defaultStartParams, ...BUFFERS],
   })
   // It copies its parsers at every statement: 300 for types of arrays, which are never read, cost half of the CPU.
   engine.parsers = PARSERS
