@@ -8,12 +8,13 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  realpathSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stripVTControlCharacters } from 'node:util'
@@ -21,13 +22,17 @@ import { freePort } from '../../backend/testing/free-port.ts'
 import { prepareBackendDirectory } from '../../backend/testing/prepared-directory.ts'
 import { requestRecord, responseTo } from '../audit/audit-records.ts'
 import { COMMANDS } from '../cli/commands.ts'
+import { countersign, PROGRAM } from '../cli/program.test-support.ts'
 import { SealedTrail } from '../evidence/sealed-trail.test-support.ts'
 import packageJson from '../package.json' with { type: 'json' }
 import { startGateway, type TestGateway, until } from './running-gateway.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const BIN = join(ROOT, 'gateway', packageJson.bin.countersign)
-const { TEST_GATEWAY } = process.env
+/** A line that a shell would pass on word by word. */
+const PLAIN = /^countersign(?: [\w./:@=,%-]+)*$/
+/** Their output is that of a program that they start. */
+const STARTS_PROGRAM = /^countersign (keys rotate|run)/
 const TOKEN = 'a-token-of-the-admin-listener-0123456789'
 
 const NO_SCRIPT = spawnSync('script', ['--version']).error !== undefined && 'needs script (util-linux)'
@@ -58,7 +63,8 @@ const COVERAGE = NODE_V8_COVERAGE
   : { ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) }
 
 describe('the command line', () => {
-  const dir = mkdtempSync(join(tmpdir(), 'countersign-cli-'))
+  const dir = realpathSync(mkdtempSync(join(tmpdir(), 'countersign-cli-')))
+  const cwd = process.cwd()
   let gateway: TestGateway
 
   before(async () => {
@@ -80,7 +86,7 @@ describe('the command line', () => {
     // As npm links it.
     mkdirSync(join(dir, 'bin'))
     symlinkSync(BIN, join(dir, 'bin/countersign'))
-    if (TEST_GATEWAY) writeDirectCommand()
+    writeDirectCommand()
     const config = JSON.parse(readFileSync(join(dir, 'config/gateway.json'), 'utf8'))
     const { limits } = JSON.parse(readFileSync(join(dir, 'config/limits.json'), 'utf8'))
     gateway = await startGateway({
@@ -90,34 +96,38 @@ describe('the command line', () => {
     })
   })
   after(async () => {
+    process.chdir(cwd)
     await gateway.end('SIGKILL')
     rmSync(dir, { recursive: true, force: true })
   })
 
-  /** In a test run, the bundled command without the launcher: a third of the CPU. */
+  /** The command without the launcher: a third of the CPU. */
   function writeDirectCommand(): void {
-    const program = join(dirname(String(TEST_GATEWAY)), 'cli/countersign.js')
     mkdirSync(join(dir, 'direct'))
     writeFileSync(
       join(dir, 'direct/countersign'),
-      `#!/bin/sh\nexec '${process.execPath}' '${program}' "$@"\n`,
+      `#!/bin/sh\nexec '${process.execPath}' '${PROGRAM}' "$@"\n`,
       { mode: 0o755 },
     )
   }
 
-  /** A line as a reader types it, in a directory with a configuration and a gateway that runs. */
-  function type(line: string, env: Readonly<Record<string, string>> = {}) {
+  /**
+   * A line as a reader types it, in a directory with a configuration and a gateway that runs. What needs no shell runs in this
+   * process.
+   */
+  async function type(line: string, env: Readonly<Record<string, string>> = {}, folder = '.') {
     const adapted = line.replaceAll('http://127.0.0.1:9090', gateway.adminUrl)
+    const place = join(dir, folder)
+    const own = { HOME: dir, BACKEND_DATA_DIR: join(dir, 'data/backend'), ...env }
+    if (PLAIN.test(adapted) && !STARTS_PROGRAM.test(adapted)) {
+      process.chdir(place)
+      const { status, stdout, stderr } = await countersign(adapted.split(' ').slice(1), own)
+      return { status, out: stdout, errors: stderr }
+    }
     const { status, stdout, stderr } = spawnSync('bash', ['-c', adapted], {
-      cwd: dir,
+      cwd: place,
       encoding: 'utf8',
-      env: {
-        PATH: `${join(dir, 'direct')}:${join(dir, 'bin')}:${process.env.PATH}`,
-        HOME: dir,
-        ...COVERAGE,
-        BACKEND_DATA_DIR: join(dir, 'data/backend'),
-        ...env,
-      },
+      env: { PATH: `${join(dir, 'direct')}:${join(dir, 'bin')}:${process.env.PATH}`, ...COVERAGE, ...own },
     })
     return { status, out: stdout, errors: stderr }
   }
@@ -127,37 +137,41 @@ describe('the command line', () => {
     GATEWAY_ADMIN_TOKEN_FILE: join(dir, 'data/admin-token'),
   })
 
-  /** A directory with a row that masks its parameter. */
+  /** Makes a configuration with a row that masks its parameter. */
   const MASKED = [
-    'rm -rf masked && mkdir -p masked/config masked/data && cd masked',
+    'rm -rf config data && mkdir config data',
     `echo '{"routes":[{"path":"/accounts/{iban}","auth":["none"],"mask":["iban"]}]}' > config/gateway.json`,
     `echo ${'k'.repeat(43)} > data/mask-key && echo DE02120300000000202051 > iban.txt`,
   ].join(' && ')
 
-  /** What an example prints, and where it needs more than the directory. */
-  const EXPECTED: Readonly<
-    Record<
-      string,
-      { readonly says: RegExp; readonly status?: number; readonly before?: string; readonly after?: string }
-    >
-  > = {
+  /** What an example and the line after it print, and where it needs more than the directory. */
+  interface Expected {
+    readonly says: RegExp
+    readonly status?: number
+    /** Made for the example; default: the directory. */
+    readonly folder?: string
+    readonly before?: string
+    readonly after?: string
+  }
+  const EXPECTED: Readonly<Record<string, Expected>> = {
     'countersign init --upstream http://127.0.0.1:3000': {
-      before: 'mkdir -p new-1 && cd new-1',
+      folder: 'new-1',
       says: /^config\/gateway\.json: 1 route to http:\/\/127\.0\.0\.1:3000\n[\s\S]*next: npx -- countersign run\n$/,
     },
     'countersign init --upstream http://127.0.0.1:3000 --openapi openapi.json': {
-      before: 'mkdir -p new-2 && cp openapi.json new-2 && cd new-2',
+      folder: 'new-2',
+      before: 'cp ../openapi.json .',
       after: 'countersign explain route GET /a/1',
       says: /1 route to [\s\S]*note: what the document does not name gets 404[\s\S]*GET \/a\/1: the operation openapi\.json#\/paths\/~1a~1\{id\}\/get, \/a\/\{id\}/,
     },
     'countersign init --upstream http://127.0.0.1:3000 --issuer https://id.example/realms/bank --audience https://api.example':
       {
-        before: 'mkdir -p new-4 && cd new-4',
+        folder: 'new-4',
         after: 'countersign validate',
         says: /https:\/\/id\.example\/realms\/bank: Keycloak, "tokens": "keycloak"; keys from https:\/\/id\.example\/realms\/bank\/protocol\/openid-connect\/certs, by the usual form, unchecked\nnote: check "jwksUri"[\s\S]*config\/gateway\.json: OK, routes: 1\n/,
       },
     'countersign init --upstream h2c://127.0.0.1:50051': {
-      before: 'mkdir -p new-3 && cd new-3',
+      folder: 'new-3',
       after: 'countersign validate',
       says: /1 route to h2c:\/\/127\.0\.0\.1:50051\n[\s\S]*note: clients of gRPC need "tls"[\s\S]*config\/gateway\.json: OK/,
     },
@@ -229,8 +243,9 @@ describe('the command line', () => {
     'countersign audit find --client webhooks --since 2026-11-01 --until 2026-12-01': {
       says: /^\{"type":"API_REQUEST","requestId":"one".*\n\{"type":"API_RESPONSE","requestId":"one".*\n$/,
     },
-    'countersign audit pseudonym < iban.txt': { before: MASKED, says: /^[0-9a-f]{16}\n$/ },
+    'countersign audit pseudonym < iban.txt': { folder: 'masked', before: MASKED, says: /^[0-9a-f]{16}\n$/ },
     'countersign audit find --path "$(countersign audit pseudonym < iban.txt)"': {
+      folder: 'masked',
       before: `${MASKED} && cp -r ../data/audit* data`,
       // The trail of this test has no masked path.
       says: /^$/,
@@ -255,22 +270,26 @@ describe('the command line', () => {
         const token = line.includes('--against')
           ? { GATEWAY_ADMIN_TOKEN_FILE: adminEnv().GATEWAY_ADMIN_TOKEN_FILE }
           : env
-        const { status, out, errors } = type(
-          [expected.before, line, expected.after].filter(Boolean).join(' && '),
-          token,
-        )
-        assert.equal(status, expected.status ?? 0, `${line}\n${out}${errors}`)
-        assert.match(out, expected.says, line)
+        const { folder = '.', before: first, after: then } = expected
+        mkdirSync(join(dir, folder), { recursive: true })
+        let said = ''
+        for (const step of [first, line, then]) {
+          if (step === undefined) continue
+          const { status, out, errors } = await type(step, token, folder)
+          said += out
+          assert.equal(status, step === line ? (expected.status ?? 0) : 0, `${step}\n${said}${errors}`)
+        }
+        assert.match(said, expected.says, line)
       }
     })
   }
 
-  it('does what docs/verify/audit.md says of verifying', () => {
+  it('does what docs/verify/audit.md says of verifying', async () => {
     const chapters = readFileSync(join(ROOT, 'docs/verify/audit.md'), 'utf8').split('\n## ')
     const chapter = chapters.find((one) => one.startsWith('Verify\n')) ?? ''
     const scripts = [...chapter.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, script]) => script)
     assert.notEqual(scripts.length, 0)
-    const { status, out, errors } = type(`set -e\n${scripts.join('').replaceAll('npx -- ', '')}`)
+    const { status, out, errors } = await type(`set -e\n${scripts.join('').replaceAll('npx -- ', '')}`)
     assert.equal(status, 0, errors)
     assert.match(
       out,
@@ -310,9 +329,10 @@ describe('the command line', () => {
       const text = stripVTControlCharacters(seen)
       assert.match(text, /info {2}listening {2}host=127\.0\.0\.1/)
       assert.match(text, new RegExp(`curl -i http://127\\.0\\.0\\.1:${port}/`))
-      assert.equal(type(`countersign health --admin http://127.0.0.1:${adminPort}`).out, 'ready\n')
+      const health = await type(`countersign health --admin http://127.0.0.1:${adminPort}`)
+      assert.equal(health.out, 'ready\n')
       writeFileSync(join(dir, 'shop-limits.json'), JSON.stringify({ limits: [evil] }))
-      const reload = type(`countersign reload --admin http://127.0.0.1:${adminPort}`)
+      const reload = await type(`countersign reload --admin http://127.0.0.1:${adminPort}`)
       assert.equal(reload.status, 1)
       assert.match(reload.out, /shop-limits\.json: refused: what was in force stays so/)
       assert.match(reload.errors, /\$\.limits\[0\]\.limit: must be between/)
@@ -329,9 +349,9 @@ describe('the command line', () => {
     }
   })
 
-  it('tells what an edit would change, before it is put in force and not after', () => {
+  it('tells what an edit would change, before it is put in force and not after', async () => {
     const text = readFileSync(gateway.limitsFile, 'utf8')
-    const files = `--config '${gateway.dir}/gateway.json' --limits '${gateway.limitsFile}' --clients '${gateway.clientsFile}'`
+    const files = `--config ${gateway.dir}/gateway.json --limits ${gateway.limitsFile} --clients ${gateway.clientsFile}`
     const edited = join(dir, 'edited.json')
     writeFileSync(edited, text.replace('"limit":5', '"limit":8'))
     const env = { GATEWAY_PORT: '0', GATEWAY_ADMIN_PORT: '0', GATEWAY_ADMIN_HOST: '0.0.0.0' }
@@ -342,9 +362,9 @@ describe('the command line', () => {
       GATEWAY_DRAIN_GRACE_MS: '0',
     }
     const against = `--against http://127.0.0.1:9090 --token-file data/admin-token`
-    const same = type(`countersign validate ${files} ${against}`, { ...env, ...state })
+    const same = await type(`countersign validate ${files} ${against}`, { ...env, ...state })
     assert.match(same.out, /the same configuration is in force\n$/, same.errors)
-    const other = type(`countersign validate ${files.replace(gateway.limitsFile, edited)} ${against}`, {
+    const other = await type(`countersign validate ${files.replace(gateway.limitsFile, edited)} ${against}`, {
       ...env,
       ...state,
     })
@@ -355,7 +375,7 @@ describe('the command line', () => {
     )
   })
 
-  it('has an exit code and a sentence for each thing that is wrong', () => {
+  it('has an exit code and a sentence for each thing that is wrong', async () => {
     const cases: [line: string, status: number, says: RegExp][] = [
       ['countersign', 2, /countersign COMMAND \[flags\]/],
       ['countersign --version', 0, new RegExp(`^${packageJson.version}\n$`)],
@@ -404,48 +424,54 @@ describe('the command line', () => {
       ["countersign validate $'\\e]0;owned\\a'", 1, /\\u001b\]0;owned\\u0007: \$: cannot be read/],
     ]
     for (const [line, status, says] of cases) {
-      const typed = type(line)
+      const typed = await type(line)
       assert.equal(typed.status, status, `${line}\n${typed.out}${typed.errors}`)
       assert.match(typed.out + typed.errors, says)
     }
     assert.equal(existsSync(join(dir, 'config/schemas/gateway.schema.json')), true)
   })
 
-  it('says by --json what it says as text, with the same exit code', () => {
-    const json = (line: string, status: number, env = {}) => {
-      const typed = type(line, env)
+  it('says by --json what it says as text, with the same exit code', async () => {
+    const json = async (line: string, status: number) => {
+      const typed = await type(line)
       assert.equal(typed.status, status, `${line}\n${typed.out}${typed.errors}`)
       return JSON.parse(typed.out)
     }
     const at = '--admin http://127.0.0.1:9090'
-    assert.deepEqual(json(`countersign health --json ${at}`, 0), { healthy: true, state: 'ready' })
-    assert.deepEqual(json(`countersign health --live --json ${at}`, 0), { healthy: true, state: 'alive' })
+    assert.deepEqual(await json(`countersign health --json ${at}`, 0), { healthy: true, state: 'ready' })
+    assert.deepEqual(await json(`countersign health --live --json ${at}`, 0), {
+      healthy: true,
+      state: 'alive',
+    })
     writeFileSync(join(dir, 'bad.json'), '{"limits":[{"path":"/a","limit":0,"window":"1m","purpose":"x"}]}')
-    const { valid, good, faults } = json('countersign validate --json config/limits.json bad.json', 1)
+    const { valid, good, faults } = await json('countersign validate --json config/limits.json bad.json', 1)
     assert.deepEqual([valid, good], [false, ['config/limits.json: OK, limits: 6']])
     assert.deepEqual([faults.length, faults[0].file, faults[0].path], [1, 'bad.json', '$.limits[0].limit'])
     const against = `--against http://127.0.0.1:9090 --token-file data/admin-token`
     assert.match(
-      json(`countersign validate --json ${against}`, 0).changes.join('\n'),
+      (await json(`countersign validate --json ${against}`, 0)).changes.join('\n'),
       /~ adminPort: \d+ → 9090/,
     )
-    const balance = json('countersign explain route --json GET /api/balance', 0)
+    const balance = await json('countersign explain route --json GET /api/balance', 0)
     assert.deepEqual([balance.rows.length, balance.rows[0].path], [1, '/api/balance'])
     assert.match(balance.rows[0].says.limit, /^balance: /)
-    const refused = json('countersign explain route --json DELETE /api/login', 1)
+    const refused = await json('countersign explain route --json DELETE /api/login', 1)
     assert.match(refused.otherwise, /^refused, 405 method_not_allowed/)
     assert.deepEqual([refused.near[0].path, refused.near[0].why], ['/api/login', 'is not for DELETE'])
-    const login = json('countersign explain limit --json POST /api/login', 0)
+    const login = await json('countersign explain limit --json POST /api/login', 0)
     assert.deepEqual([login.rows[0].place, login.rows[0].says.name], ['row 1 of config/limits.json', 'login'])
-    assert.equal(json('countersign explain limit --json GET /api/data', 1).otherwise, 'nothing limits it')
-    const token = json('echo x | countersign explain token --json', 1)
+    assert.equal(
+      (await json('countersign explain limit --json GET /api/data', 1)).otherwise,
+      'nothing limits it',
+    )
+    const token = await json('echo x | countersign explain token --json', 1)
     assert.deepEqual([token.accepted, token.checks[0].check, token.checks[0].passed], [false, 'form', false])
   })
 
-  it('leaves no file behind when the disk has no room for those of init', () => {
+  it('leaves no file behind when the disk has no room for those of init', async () => {
     // Bytes that a file may have, in the blocks of bash: none, and too few for a schema.
     for (const blocks of [0, 1]) {
-      const { status, errors } = type(
+      const { status, errors } = await type(
         `mkdir full-${blocks} && cd full-${blocks} && ulimit -f ${blocks} && countersign init --upstream http://a:1`,
       )
       assert.equal(status, 1, errors)
@@ -458,8 +484,10 @@ describe('the command line', () => {
     }
   })
 
-  it('does not start a gateway when the bare program is given a flag', () => {
-    const { status, errors } = type(`"${process.execPath}" "${join(ROOT, 'gateway/main.ts')}" --version`)
+  it('does not start a gateway when the bare program is given a flag', async () => {
+    const { status, errors } = await type(
+      `"${process.execPath}" "${join(ROOT, 'gateway/main.ts')}" --version`,
+    )
     assert.equal(status, 2)
     assert.match(errors, /takes no arguments: the command line is/)
   })
