@@ -53,8 +53,10 @@ export const command: Command = {
           )
       }
     })
-    if (count === 0) throw new CommandFault('no row has this key of this caller')
-    return EXIT.good
+    if (count > 0) return EXIT.good
+    const where = settings.store === undefined ? directoryOf(settings) : 'the shared store'
+    const hint = flags.client === undefined ? '; an app that acted for the user is named by --client' : ''
+    throw new CommandFault(`no row has this key of this caller in ${where}${hint}`)
   },
 }
 
@@ -83,10 +85,14 @@ function askedKeys(
   return [...rows].flatMap(([row, isLocal]) => callers.map((one) => ({ row, caller: one, key, isLocal })))
 }
 
+function directoryOf({ dataDir }: Settings): string {
+  return join(dataDir, 'idempotency')
+}
+
 /** The data directory comes first: the store may be away. */
 async function* shownKeys(settings: Settings, asked: readonly AskedKey[]) {
-  const { store, dataDir } = settings
-  const directory = join(dataDir, 'idempotency')
+  const { store } = settings
+  const directory = directoryOf(settings)
   const local = asked.filter(({ isLocal }) => isLocal)
   const isThere = local.length > 0 && inodeOf(directory) !== undefined
   if (!isThere && store === undefined)

@@ -313,6 +313,7 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
   describe('as a command finds them', () => {
     const NAMES = ['done', 'short', 'unknown', 'free', 'slow', 'dead', 'again', 'damaged', 'never']
     const SECOND = 1000
+    const mark = `${new StoreKeys('test', 'k'.repeat(32)).hashOf('mark')}.of-a-gateway`
     let settings: StoreSettings
     const dump = async () => {
       const all = ((await client.sendCommand(['KEYS', '*'])) as unknown as string[]).sort()
@@ -330,7 +331,6 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
     }
     beforeEach(async () => {
       settings = storeAt('single', [server.port])
-      const mark = `${new StoreKeys('test', 'k'.repeat(32)).hashOf('mark')}.of-a-gateway`
       await client.sendCommand(['SET', 'test:key-mark', mark])
       // The command goes by the clock of the server.
       time.nowMs = Date.now()
@@ -423,9 +423,15 @@ describe('idempotency keys in the store', { skip: NO_REDIS }, () => {
       await one.finish(await one.held('done'), RESPONSE)
       const state = async (more: Partial<StoreSettings>) => (await find(SECRETS, more)).get('done')?.state
       await assert.rejects(state({ hashKey: 'l'.repeat(32) }), /gateways have another GATEWAY_STORE_KEY_FILE/)
-      await assert.rejects(state({ hashKey: undefined }), /no gateway has left test:hash-key in the store/)
+      await assert.rejects(state({ hashKey: undefined }), /no gateway has left its key in the store/)
       await client.sendCommand(['SET', 'test:hash-key', 'k'.repeat(32)])
+      await assert.rejects(
+        state({ hashKey: undefined }),
+        /gateways have used it with a GATEWAY_STORE_KEY_FILE too: name it, or remove test:key-mark/,
+      )
+      await client.sendCommand(['DEL', 'test:key-mark'])
       assert.equal(await state({ hashKey: undefined }), 'done')
+      await client.sendCommand(['SET', 'test:key-mark', mark])
       await client.sendCommand(['ACL', 'SETUSER', ...leastRights('a-password'), '~test:*'])
       const seen = (await find(SECRETS, { user: 'countersign', password: 'a-password' })).get('done')
       assert.deepEqual([seen?.untilMs, seen?.state, seen?.requestId], [undefined, 'done', 'id-of-done'])

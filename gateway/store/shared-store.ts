@@ -18,14 +18,20 @@ const AGREE_AGAIN_MS = 200
 /** The names of a store as its gateways have agreed on them, which is only read. @throws (rejects) when they have not, or otherwise */
 export async function agreedKeys({ prefix, hashKey }: StoreSettings, send: Send): Promise<StoreKeys> {
   const keys = new StoreKeys(prefix, hashKey ?? '')
-  const name = keys.common(hashKey === undefined ? 'hash-key' : 'key-mark')
-  const said = await send(['GET', name], name)
+  const get = (name: string) => send(['GET', keys.common(name)], keys.common(name))
+  const [left, mark] = await Promise.all([get('hash-key'), get('key-mark')])
+  const said = hashKey === undefined ? left : mark
   if (typeof said !== 'string')
     throw new Error(
-      `no gateway has left ${name} in the store: GATEWAY_STORE_PREFIX or GATEWAY_STORE_KEY_FILE is not theirs`,
+      'no gateway has left its key in the store: it lost its data, or GATEWAY_STORE_PREFIX or GATEWAY_STORE_KEY_FILE is not theirs',
     )
-  if (hashKey === undefined) keys.rekey(said)
-  else if (!said.startsWith(`${keys.hashOf('mark')}.`))
+  if (hashKey === undefined) {
+    if (mark !== null)
+      throw new Error(
+        `gateways have used it with a GATEWAY_STORE_KEY_FILE too: name it, or remove ${keys.common('key-mark')}`,
+      )
+    keys.rekey(said)
+  } else if (!said.startsWith(`${keys.hashOf('mark')}.`))
     throw new Error('gateways have another GATEWAY_STORE_KEY_FILE')
   return keys
 }
