@@ -110,7 +110,7 @@ test('the owners of a name change with the keys and with the table', async (t) =
   assert.deepEqual([ownersOf('one'), keys.only, keys.forms.length], [[], undefined, 1])
 })
 
-test('a key that two clients publish has a rival until one of them gives it up; one in a file has none', async (t) => {
+test('a key that two clients publish has a rival until one of them gives it up, in a file too', async (t) => {
   const server = await serve(t, answerJson({ keys: [{ ...KEY.jwk, kid: 'mine' }] }))
   const own = await serve(t, answerJson({ keys: [KEY.jwk] }))
   let nowMs = NOW_MS
@@ -130,8 +130,9 @@ test('a key that two clients publish has a rival until one of them gives it up; 
   assert.equal(rivalOf('one'), undefined)
   await keys.refresh()
   assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
+  // Who hands a file in has not shown either that the key is theirs.
   replace({ jwksFile: 'a' })
-  assert.deepEqual([rivalOf('one'), rivalOf('mine')], [undefined, 'bank'])
+  assert.deepEqual([rivalOf('one'), rivalOf('mine')], ['mallory', 'bank'])
   replace({ jwksUri: own.uri })
   server.answer = answerJson({ keys: [{ ...OTHER.jwk, kid: 'mine' }] })
   nowMs += 10_000

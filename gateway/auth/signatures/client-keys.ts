@@ -59,19 +59,15 @@ export class ClientKeys {
       const signer = this.#signers.get(client)
       const key = signer?.keys.find(kid)
       if (signer === undefined || key === undefined) return []
-      return [{ signer, key, rival: this.#rivalOf(signer, key) }]
+      return [{ signer, key, rival: this.#rivalOf(client, key) }]
     })
     const placeOf = ({ signer, key }: KeyOwner) => (key.thumbprint === kid ? -1 : signer.rank)
     return owners.sort((one, other) => placeOf(one) - placeOf(other))
   }
 
-  #rivalOf(signer: Signer, { thumbprint }: VerificationKey): Signer | undefined {
-    for (const client of this.#owners.get(`key ${thumbprint}`) ?? []) {
-      const other = this.#signers.get(client)
-      // The operator vouches for a file.
-      const isBeneath = other !== undefined && isFetched(other) && !isFetched(signer)
-      if (other !== signer && !isBeneath) return other
-    }
+  #rivalOf(client: string, { thumbprint }: VerificationKey): Signer | undefined {
+    for (const other of this.#owners.get(`key ${thumbprint}`) ?? [])
+      if (other !== client) return this.of(other)
     return undefined
   }
 
@@ -84,7 +80,7 @@ export class ClientKeys {
     if (this.#refreshing !== undefined && Math.abs(nowMs - this.#refreshedAtMs) < COOLING_MS)
       return this.#refreshing
     this.#refreshedAtMs = nowMs
-    const fetched = this.all.filter(isFetched).map(({ keys }) => keys)
+    const fetched = this.all.map(({ keys }) => keys).filter(({ uri }) => /^https?:/.test(uri))
     const oldest = fetched.sort((one, other) => one.triedAtMs - other.triedAtMs).slice(0, MAX_REFRESHED)
     this.#refreshing = Promise.all(oldest.map((keys) => keys.refresh()))
     return this.#refreshing
@@ -149,10 +145,6 @@ export class ClientKeys {
     if (document !== undefined) keys.restore({ uri, document, ageMs: 0 })
     return keys
   }
-}
-
-function isFetched({ keys }: Signer): boolean {
-  return /^https?:/.test(keys.uri)
 }
 
 function namesOf({ kid, thumbprint }: VerificationKey): readonly string[] {

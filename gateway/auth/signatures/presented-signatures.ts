@@ -21,7 +21,7 @@ export interface Signer {
 export interface KeyOwner {
   readonly signer: Signer
   readonly key: VerificationKey
-  /** Another client that publishes the same key, whatever it calls it. None where this client alone has it in a file. */
+  /** Another client that publishes the same key, whatever it calls it. */
   readonly rival: Signer | undefined
 }
 
