@@ -12,5 +12,5 @@ if (response.ok) {
     )
     setText(block, text)
   }
-  setText(byId('whose'), 'Values below are those of this gateway.')
+  setText(byId('whose'), 'Values below are those of this gateway, where it has them.')
 }
