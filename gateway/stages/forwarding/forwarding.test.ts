@@ -303,6 +303,8 @@ describe('a call of gRPC', () => {
     const other = call({}, {}, false)
     other.forwarding.clientGone()
     assert.equal(other.aborted(), 0)
+    // Otherwise its head is waited for, and the process of this file with it.
+    other.forwarding.abort()
   })
 })
 
