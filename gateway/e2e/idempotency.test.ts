@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import type { RequestListener, ServerResponse } from 'node:http'
@@ -8,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, it } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { countersign, PROGRAM } from '../cli/program.test-support.ts'
+import { countersign } from '../cli/program.test-support.ts'
 import type { Environment } from './child-process.ts'
 import { type Call, call, type ReceivedResponse } from './client.ts'
 import { ask } from './http2-client.ts'
@@ -22,6 +21,10 @@ import { openWire } from './wire.ts'
 const RESTARTS = Math.floor(2.5 * LONGER)
 const { NGHTTP2_CANCEL: CANCEL } = constants
 const BODY = '{"amount":"12.50"}'
+const ROUTES = [
+  { path: '/*', auth: ['bearer'], idempotency: { required: true, maxKeysPerCaller: 1_000_000 } },
+  { path: '/scoped', auth: ['bearer'], scopes: ['transfers:write'], idempotency: {} },
+]
 
 /** A service that counts its calls by key, and knows nothing of idempotency. */
 const calls = new Map<string, number>()
@@ -65,12 +68,8 @@ after(async () => {
 })
 
 async function start(config: object = {}, before?: TestGateway, env: Environment = {}): Promise<TestGateway> {
-  const routes = [
-    { path: '/*', auth: ['bearer'], idempotency: { required: true, maxKeysPerCaller: 1_000_000 } },
-    { path: '/scoped', auth: ['bearer'], scopes: ['transfers:write'], idempotency: {} },
-  ]
   const gateway = await startGateway({
-    config: { upstream: upstream.url, routes, ...config },
+    config: { upstream: upstream.url, routes: ROUTES, ...config },
     limits: [{ path: '/limited', limit: 1, window: '1h', purpose: 'a test' }],
     ...(before && { dir: before.dir }),
     env,
@@ -213,32 +212,25 @@ describe('requests with an idempotency key', () => {
     await pay(gateway, broken, '/broken')
     const files = () => readdirSync(join(gateway.dir, 'data', 'idempotency'))
     const before = files()
-    const show = (...flags: string[]) => {
-      const { status, stdout, stderr } = spawnSync(
-        process.execPath,
-        [PROGRAM, 'idempotency', 'show', '--json', ...flags],
-        {
-          encoding: 'utf8',
-          env: {
-            ...process.env,
-            GATEWAY_CONFIG: join(gateway.dir, 'gateway.json'),
-            GATEWAY_DATA_DIR: join(gateway.dir, 'data'),
-          },
-        },
-      )
+    const show = async (...flags: string[]) => {
+      const { status, stdout, stderr } = await countersign(['idempotency', 'show', '--json', ...flags], {
+        ...process.env,
+        GATEWAY_CONFIG: join(gateway.dir, 'gateway.json'),
+        GATEWAY_DATA_DIR: join(gateway.dir, 'data'),
+      })
       return { status, stderr, shown: stdout === '' ? undefined : JSON.parse(stdout) }
     }
     const caller = ['--caller', 'user-1']
-    const { shown, stderr } = show('--key', `"${key}"`, ...caller)
+    const { shown, stderr } = await show('--key', `"${key}"`, ...caller)
     assert.equal(stderr, '')
     assert.deepEqual(
       [shown.row, shown.state, shown.status, shown.isKept, shown.firstRequest],
       ['/*', 'done', 201, true, had['x-request-id']],
     )
     assert.equal(Date.parse(shown.keptUntil) - Date.parse(shown.since), 86_400_000)
-    assert.equal(show('--key', broken, ...caller).shown.state, 'unknown')
-    assert.deepEqual(show('--key', key, '--caller', 'user-2').status, 1)
-    assert.match(show('--key', key).stderr, /needs --key and --caller/)
+    assert.equal((await show('--key', broken, ...caller)).shown.state, 'unknown')
+    assert.deepEqual((await show('--key', key, '--caller', 'user-2')).status, 1)
+    assert.match((await show('--key', key)).stderr, /needs --key and --caller/)
     assert.deepEqual(files(), before)
   })
 
@@ -286,20 +278,19 @@ describe('requests with an idempotency key', () => {
 
 for (const durability of ['written', 'synced'])
   describe(`a gateway that is killed, with durability ${durability}`, () => {
-    const config = { audit: { durability } }
-
-    it('replays what was done', async () => {
-      const key = randomUUID()
-      const first = await start(config)
-      const { body } = await pay(first, key)
-      await first.end('SIGKILL')
-      const next = await pay(await start(config, first), key)
-      assert.deepEqual([next.status, next.body, calls.get(key)], [201, body, 1])
-    })
-
-    it('never sends again what the service had got', async () => {
-      const [unanswered, half] = [randomUUID(), randomUUID()]
-      const first = await start(config)
+    const [done, unanswered, half, unsent] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()]
+    let body: string
+    let next: TestGateway
+    before(async () => {
+      const away = await startUpstream()
+      const first = await start({
+        audit: { durability },
+        routes: [...ROUTES, { path: '/away', auth: ['bearer'], upstream: 'away', idempotency: {} }],
+        upstreams: { away: { targets: [away.url] } },
+      })
+      away.close()
+      body = (await pay(first, done)).body
+      assert.equal((await pay(first, unsent, '/away')).status, 502)
       await payAndLeave(first, unanswered, '/waits')
       const begun = pay(first, half, '/waits').catch(() => {})
       const response = await until(() => waiting.get(half))
@@ -308,7 +299,15 @@ for (const durability of ['written', 'synced'])
       await sleep(50)
       await first.end('SIGKILL')
       await begun
-      const next = await start(config, first)
+      next = await start({}, first)
+    })
+
+    it('replays what was done', async () => {
+      const again = await pay(next, done)
+      assert.deepEqual([again.status, again.body, calls.get(done)], [201, body, 1])
+    })
+
+    it('never sends again what the service had got', async () => {
       for (const key of [unanswered, half]) {
         const refused = await pay(next, key, '/waits')
         assert.deepEqual([refused.status, codeOf(refused), calls.get(key)], [409, 'idempotency_unknown', 1])
@@ -316,19 +315,7 @@ for (const durability of ['written', 'synced'])
     })
 
     it('leaves a key free whose request was never sent', async () => {
-      const key = randomUUID()
-      const away = await startUpstream()
-      const routes = [
-        { path: '/*', auth: ['bearer'], upstream: 'away', idempotency: {} },
-        { path: '/here', auth: ['bearer'] },
-      ]
-      const upstreams = { away: { targets: [away.url] } }
-      const first = await start({ ...config, routes, upstreams })
-      away.close()
-      assert.equal((await pay(first, key)).status, 502)
-      await first.end('SIGKILL')
-      const next = await start({}, first)
-      assert.equal((await pay(next, key)).status, 502)
+      assert.equal((await pay(next, unsent, '/away')).status, 502)
     })
   })
 

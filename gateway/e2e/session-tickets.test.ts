@@ -16,11 +16,19 @@ const VERSIONS = ['TLSv1.2', 'TLSv1.3'] as const
 describe('a session of TLS', () => {
   let tls: TlsSetup
   let upstream: TestUpstream
+  let alone: TestGateway
+  let other: TestGateway
   before(async () => {
     tls = await makeTlsSetup()
     upstream = await startUpstream((_req, res) => res.end('whole'))
+    alone = await begin()
+    other = await begin({ GATEWAY_TLS_TICKET_KEY: secretFile('other') })
   })
-  after(() => upstream.close())
+  after(async () => {
+    alone.kill()
+    await other.end()
+    upstream.close()
+  })
 
   /** A gateway that asks no client for a certificate. */
   const begin = (env: Record<string, string> = {}) => {
@@ -61,54 +69,33 @@ describe('a session of TLS', () => {
     return times
   }
 
-  it('is resumed after a restart', async (t) => {
-    const gateway = await begin()
-    t.after(() => gateway.kill())
-    const sessions = await Promise.all(VERSIONS.map((version) => begun(gateway, version)))
-    for (const [at, version] of VERSIONS.entries()) {
-      assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)
-    }
-    const { restarted, text } = await gateway.restart()
-    assert.ok(restarted, text)
-    await gateway.process.line(({ msg }) => msg === 'replaced')
-    for (const [at, version] of VERSIONS.entries()) {
-      assert.equal(await timesResumed(gateway, version, sessions[at] as Buffer), CONNECTIONS, version)
-    }
-  })
-
   it('is resumed by another gateway that has the same secret, and by none that has another or none', async (t) => {
     const file = secretFile('shared')
     const one = await begin({ GATEWAY_TLS_TICKET_KEY: file })
     const same = await begin({ GATEWAY_TLS_TICKET_KEY: file })
-    const others = [await begin({ GATEWAY_TLS_TICKET_KEY: secretFile('other') }), await begin()]
-    t.after(() => Promise.all([one, same, ...others].map((each) => each.end())))
+    t.after(() => Promise.all([one.end(), same.end()]))
     for (const version of VERSIONS) {
       const session = await begun(one, version)
       assert.equal((await ask(same, version, session)).resumed, true)
-      for (const other of others) assert.equal((await ask(other, version, session)).resumed, false)
+      for (const none of [other, alone]) assert.equal((await ask(none, version, session)).resumed, false)
     }
   })
 
-  it('ends when its secret is replaced', async (t) => {
-    const file = secretFile('replaced')
-    const gateway = await begin({ GATEWAY_TLS_TICKET_KEY: file })
-    t.after(() => gateway.end())
-    const session = await begun(gateway, 'TLSv1.3')
-    assert.equal((await ask(gateway, 'TLSv1.3', session)).resumed, true)
-    tls.write('replaced', 'another-secret-of-more-than-32-characters\n')
-    const changed = () => gateway.audit().find(({ type }) => type === 'CONFIG_CHANGE')
+  it('ends when its secret is replaced', async () => {
+    const session = await begun(other, 'TLSv1.3')
+    assert.equal((await ask(other, 'TLSv1.3', session)).resumed, true)
+    tls.write('other', 'another-secret-of-more-than-32-characters\n')
+    const changed = () => other.audit().find(({ type }) => type === 'CONFIG_CHANGE')
     const record = JSON.stringify(await until(changed))
     assert.match(record, /"ticketKeyId":"[0-9a-f]{16}"/)
     assert.doesNotMatch(record, /more-than-32/)
-    await until(async () => ((await timesResumed(gateway, 'TLSv1.3', session)) === 0 ? true : undefined))
-    const next = await begun(gateway, 'TLSv1.3')
-    assert.equal((await ask(gateway, 'TLSv1.3', next)).resumed, true)
+    await until(async () => ((await timesResumed(other, 'TLSv1.3', session)) === 0 ? true : undefined))
+    const next = await begun(other, 'TLSv1.3')
+    assert.equal((await ask(other, 'TLSv1.3', next)).resumed, true)
   })
 
-  it('takes no data before the end of its handshake (0-RTT)', async (t) => {
-    const gateway = await begin()
-    t.after(() => gateway.end())
-    const to = ['s_client', '-connect', `127.0.0.1:${gateway.tlsPort}`, '-tls1_3', '-ign_eof']
+  it('takes no data before the end of its handshake (0-RTT)', async () => {
+    const to = ['s_client', '-connect', `127.0.0.1:${alone.tlsPort}`, '-tls1_3', '-ign_eof']
     const file = join(tls.dir, 'session.pem')
     const ask = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'
     const { output } = await runTool('openssl', [...to, '-sess_out', file], ask)
@@ -116,6 +103,19 @@ describe('a session of TLS', () => {
     const again = await runTool('openssl', [...to, '-sess_in', file], ask)
     assert.match(again.output, /\nReused, TLSv1\.3/)
     assert.match(again.output, /Early data was not sent/)
+  })
+
+  it('is resumed after a restart', async () => {
+    const sessions = await Promise.all(VERSIONS.map((version) => begun(alone, version)))
+    for (const [at, version] of VERSIONS.entries()) {
+      assert.equal(await timesResumed(alone, version, sessions[at] as Buffer), CONNECTIONS, version)
+    }
+    const { restarted, text } = await alone.restart()
+    assert.ok(restarted, text)
+    await alone.process.line(({ msg }) => msg === 'replaced')
+    for (const [at, version] of VERSIONS.entries()) {
+      assert.equal(await timesResumed(alone, version, sessions[at] as Buffer), CONNECTIONS, version)
+    }
   })
 
   it('cannot be shared by a secret that others can read: the gateway does not start', async () => {
